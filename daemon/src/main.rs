@@ -1,0 +1,3 @@
+//! The `backcast` command.
+
+fn main() {}
