@@ -1,1 +1,56 @@
-//! Placeholder.
+//! Bytes and orderings of Backcast's shared memory: what a file contains and when a word may be
+//! believed. Knows nothing of transitions, episodes or markets.
+//!
+//! - [`Base`], [`Kind`], [`list`], [`remove`], [`collect`]: named objects, held by kernel locks;
+//! - [`RingStore`]: the files of a ring (`docs/layout.md` has their byte tables);
+//! - [`SealedSegment`]: immutable named data, such as a market panel;
+//! - [`protocol`]: publish and validate, generic over memory, so that models check this very code;
+//! - `sys`: mappings, word copies and locks, the only raw pointers.
+//!
+//! ```
+//! use backcast_layout::{Base, Exist, Kind, SealedSegment};
+//! use std::sync::atomic::Ordering::Relaxed;
+//!
+//! # let dir = tempfile::tempdir()?;
+//! let base = Base::at(dir.path());
+//! let made = SealedSegment::create(&base, Kind::Panel, "doc", b"meta", &[&7u64.to_ne_bytes()], Exist::Error, false)?;
+//! let seen = SealedSegment::attach(&base, Kind::Panel, "doc")?;
+//! assert_eq!(seen.words64(0, 1)?[0].load(Relaxed), 7);
+//! drop((made, seen)); // the last handle removes what is not persistent
+//! assert!(backcast_layout::list(&base)?.is_empty());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod column;
+mod error;
+mod geometry;
+mod lane_header;
+mod name;
+mod object;
+pub mod protocol;
+mod readers;
+mod ring;
+mod sealed;
+mod superblock;
+mod sys;
+mod tables;
+
+pub use column::{
+    Column, ColumnError, ColumnRecord, DType, MAX_AXES, MAX_COLUMN_NAME_BYTES,
+    MAX_COLUMN_WIDTH_BYTES, Role,
+};
+pub use error::SegmentError;
+pub use geometry::{
+    ColumnPlace, Geometry, MAX_COLUMNS, MAX_LANE_BYTES, MAX_LANES, MAX_READER_SLOTS, MAX_SLOTS,
+    RingSpec,
+};
+pub use lane_header::{LANE_HEADER_BYTES, LANE_MAGIC, LaneHeader, LaneIdentity};
+pub use name::{BadExist, Base, Exist, Kind, MAX_NAME_BYTES};
+pub use object::{ObjectInfo, collect, list, remove};
+pub use readers::{READER_SLOT_BYTES, READERS_HEADER_BYTES, READERS_MAGIC, ReaderRecord};
+pub use ring::{ClaimedLane, ClaimedReader, RingStore};
+pub use sealed::{SEALED_HEADER_BYTES, SEALED_MAGIC, SealedSegment};
+pub use superblock::{ENDIAN_TAG, LAYOUT_VERSION, LINE_BYTES, MAGIC, SUPERBLOCK_BYTES, Superblock};
+pub use sys::copy::Word;
+pub use sys::lane::{Lane, WritableLane};
+pub use tables::{Field, tables};

@@ -1,0 +1,168 @@
+//! What can go wrong with a segment: one enum for every operation on named objects.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use crate::name::Kind;
+
+/// Why a named object could not be created, attached, listed or removed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SegmentError {
+    /// Nothing of that name exists, or it is being removed.
+    #[error(
+        "no {kind} named `{name}` in {base}; `backcast ls` shows what there is, \
+         or set `dir` / BACKCAST_DIR to where it was created"
+    )]
+    NotFound {
+        /// Ring or panel.
+        kind: Kind,
+        /// Name asked for.
+        name: String,
+        /// Directory searched.
+        base: PathBuf,
+    },
+    /// The name is taken by a live or persistent object.
+    #[error(
+        "a {kind} named `{name}` already exists ({state}); use exist=\"attach\" to join it, \
+         exist=\"replace\" to start over, or `backcast rm {name}`"
+    )]
+    AlreadyExists {
+        /// Ring or panel.
+        kind: Kind,
+        /// Name asked for.
+        name: String,
+        /// Held by a process, or persistent.
+        state: &'static str,
+    },
+    /// The object exists but is not the one asked for.
+    #[error(
+        "the {kind} named `{name}` differs from what was asked: {what}; \
+         ask for the same, choose another name, or use exist=\"replace\""
+    )]
+    Different {
+        /// Ring or panel.
+        kind: Kind,
+        /// Name asked for.
+        name: String,
+        /// The first difference, both values named.
+        what: String,
+    },
+    /// Some process holds the object.
+    #[error(
+        "the {kind} named `{name}` is in use by a live process; \
+         stop its users first, or force the removal (they keep their memory until they end)"
+    )]
+    InUse {
+        /// Ring or panel.
+        kind: Kind,
+        /// Name asked for.
+        name: String,
+    },
+    /// The name cannot be a file name.
+    #[error(
+        "`{name}` cannot name a segment: {reason}; use 1 to {} of the characters \
+         A-Z a-z 0-9 _ - . and do not begin with a dot",
+        crate::name::MAX_NAME_BYTES
+    )]
+    BadName {
+        /// Name asked for.
+        name: String,
+        /// Which rule it breaks.
+        reason: &'static str,
+    },
+    /// The memory could not be paid for at creation.
+    #[error(
+        "not enough space for {path}: {asked} bytes asked, {available} available ({limit}); \
+         lower the capacity, free space (`backcast gc`), or choose another `dir`"
+    )]
+    NoSpace {
+        /// File that was to be made.
+        path: PathBuf,
+        /// Bytes asked for.
+        asked: u64,
+        /// Bytes that could be had.
+        available: u64,
+        /// What sets the limit.
+        limit: &'static str,
+    },
+    /// A file belongs to someone else or is open to others.
+    #[error("{path} is not safe to use: {reason}; remove it or choose another `dir`")]
+    Permission {
+        /// Offending path.
+        path: PathBuf,
+        /// Owner, mode or kind of file.
+        reason: String,
+    },
+    /// The bytes are not those of a segment of ours, or were damaged.
+    #[error(
+        "{path} is damaged or not a Backcast file: {what}; remove it with `backcast rm --force`"
+    )]
+    Corrupt {
+        /// Offending file.
+        path: PathBuf,
+        /// What was found and what was expected.
+        what: String,
+    },
+    /// Written by another layout version.
+    #[error(
+        "{path} has layout version {found}, this build reads {supported}; \
+         use the same Backcast version in every process, or create the segment anew"
+    )]
+    WrongVersion {
+        /// Offending file.
+        path: PathBuf,
+        /// Version in the file.
+        found: u32,
+        /// Version of this build.
+        supported: u32,
+    },
+    /// A geometry outside the limits of the layout.
+    #[error("{what} is {value}, the limit is {limit}; {remedy}")]
+    Limit {
+        /// Quantity.
+        what: &'static str,
+        /// Value asked for.
+        value: u64,
+        /// Largest or smallest value allowed.
+        limit: u64,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// A read outside a segment.
+    #[error("{count} words at byte {offset} do not fit the {len} bytes of the segment's data")]
+    OutOfBounds {
+        /// First byte.
+        offset: usize,
+        /// Words asked for.
+        count: usize,
+        /// Bytes there are.
+        len: usize,
+    },
+    /// The operating system refused.
+    #[error("cannot {operation} {path}: {source}")]
+    Io {
+        /// What was tried.
+        operation: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+impl SegmentError {
+    pub(crate) fn io(
+        operation: &'static str,
+        path: &Path,
+    ) -> impl FnOnce(io::Error) -> SegmentError + use<> {
+        let path = path.to_owned();
+        move |source| SegmentError::Io { operation, path, source }
+    }
+
+    pub(crate) fn corrupt(path: &Path, what: impl Into<String>) -> SegmentError {
+        SegmentError::Corrupt { path: path.to_owned(), what: what.into() }
+    }
+}

@@ -1,0 +1,85 @@
+//! The header of a lane: its identity, then the counters of its one writer on lines of their own.
+
+use std::mem::offset_of;
+
+use bytemuck::{Pod, Zeroable};
+
+/// Bytes of the header; in a file padded to the page size.
+pub const LANE_HEADER_BYTES: u64 = 512;
+/// First bytes of `lane-NNNN.dat`.
+pub const LANE_MAGIC: [u8; 8] = *b"\x89BKL\r\n\x1a\n";
+
+/// Written once by the creator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct LaneIdentity {
+    /// [`LANE_MAGIC`].
+    pub magic: [u8; 8],
+    /// As in the superblock.
+    pub ring_uuid: [u8; 16],
+    /// First half of the superblock's schema hash.
+    pub schema_hash: [u8; 16],
+    /// Number of the lane.
+    pub lane: u32,
+    /// Zero.
+    pub unused: u32,
+    /// As in the superblock.
+    pub slots: u64,
+    /// Zero.
+    pub unused2: u32,
+    /// CRC-32 of all bytes before it.
+    pub crc32: u32,
+}
+
+impl LaneIdentity {
+    pub(crate) fn new(ring_uuid: [u8; 16], schema_hash: &[u8; 32], lane: u32, slots: u64) -> Self {
+        let schema_hash = schema_hash.first_chunk().copied().unwrap_or_default();
+        let mut identity = Self {
+            magic: LANE_MAGIC,
+            ring_uuid,
+            schema_hash,
+            lane,
+            unused: 0,
+            slots,
+            unused2: 0,
+            crc32: 0,
+        };
+        let bytes = bytemuck::bytes_of(&identity);
+        identity.crc32 = crc32fast::hash(bytes.split_last_chunk::<4>().map_or(bytes, |(b, _)| b));
+        identity
+    }
+}
+
+/// The whole header, as offsets: live counters are atomics and are reached one by one.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct LaneHeader {
+    /// Identity, frozen.
+    pub identity: LaneIdentity,
+    /// To the end of the line.
+    pub pad0: [u8; 64],
+    /// One past the last row announced. Never goes down.
+    pub reserved: u64,
+    /// To the end of the line.
+    pub pad1: [u8; 120],
+    /// Next sequence number to be published.
+    pub head: u64,
+    /// To the end of the line.
+    pub pad2: [u8; 120],
+    /// How often the lane was claimed.
+    pub generation: u64,
+    /// Process id of the last writer: for people, never for decisions.
+    pub pid: u64,
+    /// When it was claimed, nanoseconds since 1970.
+    pub claimed_unix_ns: u64,
+    /// Zero.
+    pub pad3: [u8; 104],
+}
+
+const _: () = {
+    assert!(size_of::<LaneIdentity>() == 64);
+    assert!(size_of::<LaneHeader>() as u64 == LANE_HEADER_BYTES);
+    assert!(offset_of!(LaneHeader, reserved) == 0x080);
+    assert!(offset_of!(LaneHeader, head) == 0x100);
+    assert!(offset_of!(LaneHeader, generation) == 0x180);
+};

@@ -1,0 +1,164 @@
+//! Where named objects live and what they may be called.
+
+use std::env;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use crate::error::SegmentError;
+
+/// Longest name of a ring or panel, in bytes.
+pub const MAX_NAME_BYTES: usize = 100;
+
+/// The directory that holds the objects of this user: `<dir>/backcast-<uid>/`.
+///
+/// ```
+/// use backcast_layout::Base;
+/// let base = Base::at("/dev/shm/example");
+/// assert!(base.path().starts_with("/dev/shm/example/backcast-"));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Base {
+    path: PathBuf,
+}
+
+impl Base {
+    /// The standard place: `$BACKCAST_DIR`, else `/dev/shm` on Linux, else the temporary directory.
+    #[must_use]
+    pub fn standard() -> Self {
+        let dir = match env::var_os("BACKCAST_DIR") {
+            Some(dir) if !dir.is_empty() => PathBuf::from(dir),
+            _ if cfg!(target_os = "linux") => PathBuf::from("/dev/shm"),
+            _ => env::temp_dir(),
+        };
+        Self::at(dir)
+    }
+
+    /// Objects below `dir`; a tmpfs keeps them in memory, any other directory works too.
+    #[must_use]
+    pub fn at(dir: impl Into<PathBuf>) -> Self {
+        let uid = rustix::process::geteuid().as_raw();
+        Self { path: dir.into().join(format!("backcast-{uid}")) }
+    }
+
+    /// `<dir>/backcast-<uid>`; it may not exist yet.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// What a named object is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// A replay ring: directory `<name>.ring`.
+    Ring,
+    /// A market panel: directory `<name>.panel`.
+    Panel,
+}
+
+impl Kind {
+    /// Both kinds, in the order of listings.
+    pub const ALL: [Kind; 2] = [Kind::Ring, Kind::Panel];
+
+    /// `"ring"` or `"panel"`, also the suffix of the object's directory.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Kind::Ring => "ring",
+            Kind::Panel => "panel",
+        }
+    }
+
+    pub(crate) fn lock_file(self) -> &'static str {
+        match self {
+            Kind::Ring => "ring.lck",
+            Kind::Panel => "panel.lck",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What `create` does when the name is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Exist {
+    /// Refuse.
+    #[default]
+    Error,
+    /// Join the object if it is the same as the one asked for.
+    Attach,
+    /// Remove the object first. Processes that hold it keep their memory, under no name.
+    Replace,
+}
+
+/// A word that names no [`Exist`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("exist is `{0}`; use \"error\", \"attach\" or \"replace\"")]
+pub struct BadExist(String);
+
+impl FromStr for Exist {
+    type Err = BadExist;
+
+    fn from_str(text: &str) -> Result<Self, BadExist> {
+        match text {
+            "error" => Ok(Exist::Error),
+            "attach" => Ok(Exist::Attach),
+            "replace" => Ok(Exist::Replace),
+            other => Err(BadExist(other.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for Exist {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Exist::Error => "error",
+            Exist::Attach => "attach",
+            Exist::Replace => "replace",
+        })
+    }
+}
+
+/// Refuses names that cannot be a directory's name on every platform.
+pub(crate) fn check_name(name: &str) -> Result<(), SegmentError> {
+    let reason = if name.is_empty() {
+        "it is empty"
+    } else if name.len() > MAX_NAME_BYTES {
+        "it is too long"
+    } else if name.starts_with('.') {
+        "it begins with a dot"
+    } else if !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b)) {
+        "it has a character outside the allowed ones"
+    } else {
+        return Ok(());
+    };
+    Err(SegmentError::BadName { name: name.to_owned(), reason })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_could_leave_the_directory_are_refused() {
+        for bad in ["", ".", "..", ".hidden", "a/b", "a b", "naïve", "a\0b", &"x".repeat(101)] {
+            assert!(matches!(check_name(bad), Err(SegmentError::BadName { .. })), "{bad:?}");
+        }
+        for good in ["a", "pong-v5", "run_7.b", &"x".repeat(100)] {
+            assert!(check_name(good).is_ok(), "{good:?}");
+        }
+    }
+
+    #[test]
+    fn exist_reads_what_it_writes() {
+        for exist in [Exist::Error, Exist::Attach, Exist::Replace] {
+            assert_eq!(exist.to_string().parse(), Ok(exist));
+        }
+        assert!("overwrite".parse::<Exist>().is_err());
+    }
+}

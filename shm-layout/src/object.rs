@@ -1,0 +1,373 @@
+//! Named objects: directories that appear whole, are held by kernel locks and are collected when
+//! nobody holds them.
+//!
+//! An object is built under a hidden name and renamed into place, so nobody ever sees half of
+//! one. Every handle keeps a shared lock on a byte of the object's lock file; the kernel drops it
+//! when the process dies. Only whoever removes an object takes that byte alone.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use crate::error::SegmentError;
+use crate::name::{Base, Exist, Kind, check_name};
+use crate::sys::file;
+use crate::sys::lock::{Hold, LockFile};
+use crate::sys::map::Access;
+
+/// The byte that every handle of an object locks.
+const HOLD_BYTE: u64 = 1;
+/// Marks an object that stays when nobody holds it.
+const PERSISTENT_FILE: &str = "persistent";
+const BUILDING_PREFIX: &str = ".building-";
+const DEAD_PREFIX: &str = ".dead-";
+/// Races with collectors and other creators are tried again this often.
+const ATTEMPTS: u32 = 16;
+
+/// A handle on a named object. Dropping the last one of a non-persistent object removes it.
+#[derive(Debug)]
+pub(crate) struct Object {
+    kind: Kind,
+    name: String,
+    path: PathBuf,
+    dir: OwnedFd,
+    hold: LockFile,
+    persistent: bool,
+}
+
+impl Object {
+    /// Builds an object with `make`, which fills the directory it is given, or opens the one that
+    /// exists. `true`: it was built.
+    pub(crate) fn create(
+        base: &Base,
+        kind: Kind,
+        name: &str,
+        exist: Exist,
+        persistent: bool,
+        mut make: impl FnMut(&OwnedFd, &Path) -> Result<(), SegmentError>,
+    ) -> Result<(Self, bool), SegmentError> {
+        check_name(name)?;
+        let target = directory(base, kind, name);
+        for attempt in 0..ATTEMPTS {
+            prepare_base(base)?;
+            if target.exists() && !collect_one(&target, kind)? {
+                match exist {
+                    Exist::Error => return Err(already_exists(&target, kind, name)),
+                    Exist::Replace => bury(&target)?,
+                    Exist::Attach => match Self::open(base, kind, name) {
+                        Err(SegmentError::NotFound { .. }) => continue,
+                        found => return Ok((found?, false)),
+                    },
+                }
+            }
+            let building = base.path().join(format!("{BUILDING_PREFIX}{}", random_word()));
+            let built = Self::build(&building, kind, name, persistent, &mut make);
+            let mut object = match built {
+                Ok(object) => object,
+                // The last user of the base directory removed it in between.
+                Err(SegmentError::Io { source, .. })
+                    if source.kind() == io::ErrorKind::NotFound && attempt + 1 < ATTEMPTS =>
+                {
+                    continue;
+                }
+                Err(error) => {
+                    let _ = fs::remove_dir_all(&building);
+                    return Err(error);
+                }
+            };
+            match fs::rename(&building, &target) {
+                Ok(()) => {
+                    object.path = target;
+                    return Ok((object, true));
+                }
+                // Somebody else's appeared in between.
+                Err(e) if matches!(e.raw_os_error(), Some(libc::ENOTEMPTY | libc::EEXIST)) => {
+                    let _ = fs::remove_dir_all(&building);
+                }
+                Err(e) => {
+                    let _ = fs::remove_dir_all(&building);
+                    return Err(SegmentError::io("rename", &building)(e));
+                }
+            }
+        }
+        Err(already_exists(&target, kind, name))
+    }
+
+    fn build(
+        path: &Path,
+        kind: Kind,
+        name: &str,
+        persistent: bool,
+        make: &mut impl FnMut(&OwnedFd, &Path) -> Result<(), SegmentError>,
+    ) -> Result<Self, SegmentError> {
+        make_dir(path).map_err(SegmentError::io("create", path))?;
+        let dir = file::open_dir(path)?;
+        let lock = file::make(&dir, kind.lock_file(), path)?;
+        let hold = LockFile::new(lock.into());
+        hold.try_lock(HOLD_BYTE, Hold::Shared).map_err(SegmentError::io("lock", path))?;
+        if persistent {
+            file::make(&dir, PERSISTENT_FILE, path)?;
+        }
+        make(&dir, path)?;
+        let path = path.to_owned();
+        Ok(Self { kind, name: name.to_owned(), path, dir, hold, persistent })
+    }
+
+    /// Opens an object that exists and is not being removed.
+    pub(crate) fn open(base: &Base, kind: Kind, name: &str) -> Result<Self, SegmentError> {
+        check_name(name)?;
+        let path = directory(base, kind, name);
+        let missing =
+            || SegmentError::NotFound { kind, name: name.to_owned(), base: base.path().to_owned() };
+        let dir = match file::open_dir(&path) {
+            Err(SegmentError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                return Err(missing());
+            }
+            other => other?,
+        };
+        let hold =
+            LockFile::new(file::open(&dir, kind.lock_file(), &path, Access::ReadWrite, None)?);
+        let io = |operation| SegmentError::io(operation, &path);
+        let joined = hold.try_lock(HOLD_BYTE, Hold::Shared).map_err(io("lock"))?;
+        // Whoever removes an object has this byte alone until the files are gone.
+        if !joined || hold.links().map_err(io("look at"))? == 0 {
+            return Err(missing());
+        }
+        let persistent = path.join(PERSISTENT_FILE).exists();
+        Ok(Self { kind, name: name.to_owned(), path, dir, hold, persistent })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn persistent(&self) -> bool {
+        self.persistent
+    }
+
+    /// Opens one of the object's files, also after the object was renamed or replaced.
+    pub(crate) fn file(
+        &self,
+        name: &str,
+        access: Access,
+        len: Option<u64>,
+    ) -> Result<OwnedFd, SegmentError> {
+        file::open(self.dir.as_fd(), name, &self.path, access, len)
+    }
+
+    /// A lock handle of its own, which holds the object too.
+    pub(crate) fn lock_handle(&self) -> Result<LockFile, SegmentError> {
+        let lock = LockFile::new(self.file(self.kind.lock_file(), Access::ReadWrite, None)?);
+        lock.try_lock(HOLD_BYTE, Hold::Shared).map_err(SegmentError::io("lock", &self.path))?;
+        Ok(lock)
+    }
+
+    /// Takes the name away. Processes that hold the object keep its memory.
+    pub(crate) fn unlink(&self) -> Result<(), SegmentError> {
+        // Only if the name still means this object: another may have replaced it.
+        let same = |a: &Path| {
+            let (named, mine) = (fs::metadata(a).ok()?, rustix::fs::fstat(&self.dir).ok()?);
+            (named.ino() == mine.st_ino).then_some(())
+        };
+        if same(&self.path).is_some() {
+            bury(&self.path)?;
+            tidy(&self.path);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        if self.persistent {
+            return;
+        }
+        // Raising the shared lock succeeds for the last holder only.
+        if matches!(self.hold.try_lock(HOLD_BYTE, Hold::Exclusive), Ok(true)) {
+            let _ = self.unlink();
+        }
+    }
+}
+
+/// Removes the base directory when nothing is left in it; a full one refuses.
+fn tidy(object: &Path) {
+    if let Some(base) = object.parent() {
+        let _ = fs::remove_dir(base);
+    }
+}
+
+/// One named object as the file system and the kernel's locks show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectInfo {
+    /// Name; empty for a remnant of a creator or remover that died.
+    pub name: String,
+    /// Ring or panel.
+    pub kind: Kind,
+    /// The object's directory.
+    pub path: PathBuf,
+    /// Bytes allocated.
+    pub bytes: u64,
+    /// Stays when nobody holds it.
+    pub persistent: bool,
+    /// Some process has a handle on it.
+    pub held: bool,
+    /// Not named yet, or not any more: a remnant, unless held.
+    pub building: bool,
+}
+
+/// Every object below `base`, damaged ones included, by kind and name. A base that does not exist
+/// has none.
+pub fn list(base: &Base) -> Result<Vec<ObjectInfo>, SegmentError> {
+    let path = base.path();
+    let entries = match fs::read_dir(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other.map_err(SegmentError::io("list", path))?,
+    };
+    let mut found: Vec<_> =
+        entries.filter_map(Result::ok).filter_map(|entry| describe(&entry.path())).collect();
+    found.sort_by(|a, b| (a.kind, &a.name, &a.path).cmp(&(b.kind, &b.name, &b.path)));
+    Ok(found)
+}
+
+/// Removes an object; a held one only with `force` (its holders keep their memory, under no name).
+pub fn remove(
+    base: &Base,
+    kind: Kind,
+    name: &str,
+    force: bool,
+) -> Result<ObjectInfo, SegmentError> {
+    check_name(name)?;
+    let path = directory(base, kind, name);
+    let Some(info) = describe(&path) else {
+        let (name, base) = (name.to_owned(), base.path().to_owned());
+        return Err(SegmentError::NotFound { kind, name, base });
+    };
+    if info.held && !force {
+        return Err(SegmentError::InUse { kind, name: name.to_owned() });
+    }
+    bury(&path)?;
+    tidy(&path);
+    Ok(info)
+}
+
+/// Removes every object that nobody holds and that is not persistent, and what dead creators and
+/// removers left. Returns what it removed.
+pub fn collect(base: &Base) -> Result<Vec<ObjectInfo>, SegmentError> {
+    let mut removed = Vec::new();
+    for info in list(base)? {
+        if collect_one(&info.path, info.kind)? {
+            removed.push(info);
+        }
+    }
+    let _ = fs::remove_dir(base.path());
+    Ok(removed)
+}
+
+fn directory(base: &Base, kind: Kind, name: &str) -> PathBuf {
+    base.path().join(format!("{name}.{kind}"))
+}
+
+fn describe(path: &Path) -> Option<ObjectInfo> {
+    let file_name = path.file_name()?.to_str()?;
+    let building = file_name.starts_with(BUILDING_PREFIX) || file_name.starts_with(DEAD_PREFIX);
+    let (name, kind) = if building {
+        let panel = path.join(Kind::Panel.lock_file()).exists();
+        ("", if panel { Kind::Panel } else { Kind::Ring })
+    } else {
+        let (name, suffix) = file_name.rsplit_once('.')?;
+        (name, Kind::ALL.into_iter().find(|kind| kind.as_str() == suffix)?)
+    };
+    if !path.symlink_metadata().ok()?.is_dir() {
+        return None;
+    }
+    let lock = lock_of(path, kind);
+    let held = lock.is_some_and(|lock| lock.held_elsewhere(HOLD_BYTE).unwrap_or(false));
+    let blocks = |entry: fs::DirEntry| entry.metadata().map_or(0, |m| m.blocks() * 512);
+    let bytes = fs::read_dir(path).ok()?.filter_map(Result::ok).map(blocks).sum();
+    let persistent = path.join(PERSISTENT_FILE).exists();
+    Some(ObjectInfo {
+        name: name.to_owned(),
+        kind,
+        path: path.to_owned(),
+        bytes,
+        persistent,
+        held,
+        building,
+    })
+}
+
+fn lock_of(path: &Path, kind: Kind) -> Option<LockFile> {
+    let dir = file::open_dir(path).ok()?;
+    file::open(&dir, kind.lock_file(), path, Access::ReadWrite, None).ok().map(LockFile::new)
+}
+
+/// Removes a directory of ours if nobody holds it and it is not persistent. `true`: it is gone.
+fn collect_one(path: &Path, kind: Kind) -> Result<bool, SegmentError> {
+    let buried = path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(DEAD_PREFIX));
+    if path.join(PERSISTENT_FILE).exists() && !buried {
+        return Ok(false);
+    }
+    // Kept until the files are gone, so that nobody attaches meanwhile.
+    let lock = lock_of(path, kind);
+    if let Some(lock) = &lock
+        && !matches!(lock.try_lock(HOLD_BYTE, Hold::Exclusive), Ok(true))
+    {
+        return Ok(false);
+    }
+    bury(path)?;
+    Ok(true)
+}
+
+/// Takes a directory's name away at once, then deletes it.
+fn bury(path: &Path) -> Result<(), SegmentError> {
+    let parent = path.parent().unwrap_or(path);
+    let grave = parent.join(format!("{DEAD_PREFIX}{}", random_word()));
+    match fs::rename(path, &grave) {
+        // Somebody was faster.
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => other.map_err(SegmentError::io("remove", path))?,
+    }
+    match fs::remove_dir_all(&grave) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(SegmentError::io("remove", &grave)(e)),
+        _ => Ok(()),
+    }
+}
+
+fn prepare_base(base: &Base) -> Result<(), SegmentError> {
+    let path = base.path();
+    match make_dir(path) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            let parent = path.parent().unwrap_or(path);
+            return Err(SegmentError::io("find the directory", parent)(e));
+        }
+        other => other.map_err(SegmentError::io("create", path))?,
+    }
+    file::open_dir(path).map(drop)
+}
+
+fn make_dir(path: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(path)
+}
+
+fn already_exists(path: &Path, kind: Kind, name: &str) -> SegmentError {
+    let persistent = path.join(PERSISTENT_FILE).exists();
+    let state = if persistent { "it is persistent" } else { "a live process holds it" };
+    SegmentError::AlreadyExists { kind, name: name.to_owned(), state }
+}
+
+fn random_word() -> String {
+    format!("{:016x}", rand::random::<u64>())
+}
+
+/// Wall clock, nanoseconds since 1970.
+pub(crate) fn unix_ns() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,193 @@
+//! Publish and validate: the orderings by which an accepted row is whole.
+//!
+//! Generic over [`Words`], so that the loom models run this very code on modelled memory.
+//!
+//! A lane has one writer and any number of readers. The writer announces rows before it touches
+//! their slots and publishes them after:
+//!
+//! 1. `reserved = r` (relaxed), release fence ([`Fence::Announced`]);
+//! 2. the rows' words (relaxed);
+//! 3. `head = h` (release).
+//!
+//! A reader takes `head` (relaxed, then [`Fence::Published`], an acquire fence), copies rows
+//! `start..` below it by relaxed words, and accepts the copy iff, after [`Fence::Copied`] (acquire),
+//! `reserved <= start + slots`.
+//!
+//! Why an accepted row is whole. Not older: the release store of `head` and the reader's acquire
+//! fence order the row's words before the reader's loads. Not newer: a word of a later row in the
+//! same slot was stored after the fence that follows `reserved > start + slots`; a reader that
+//! saw such a word and then passed its own fence must see that `reserved`, and rejects the copy.
+//! `reserved` never goes down, in recovery neither, so the argument survives a killed writer.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+
+/// Largest sequence number plus one: indices keep 48 bits for it.
+pub const MAX_SEQ: u64 = 1 << 48;
+
+/// The three places where a fence stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fence {
+    /// Writer, between announcing rows and writing them. Release.
+    Announced,
+    /// Reader, between loading `head` and copying rows. Acquire.
+    Published,
+    /// Reader, between copying rows and re-reading `reserved`. Acquire.
+    Copied,
+}
+
+impl Fence {
+    /// The ordering of the fence at this place.
+    #[must_use]
+    pub fn ordering(self) -> Ordering {
+        match self {
+            // ORDERING: pairs with `Copied`: whoever saw a word written after it and passes
+            // `Copied` sees the announcement that came before it.
+            Fence::Announced => Ordering::Release,
+            // ORDERING: pairs with the release store of `head` in `LaneWriter::publish`.
+            // ORDERING: `Copied` pairs with `Announced`.
+            Fence::Published | Fence::Copied => Ordering::Acquire,
+        }
+    }
+}
+
+/// What a reader needs of a lane's memory.
+pub trait Words {
+    /// Next sequence number to be published, as stored.
+    fn load_head(&self, order: Ordering) -> u64;
+    /// One past the last row announced, as stored.
+    fn load_reserved(&self, order: Ordering) -> u64;
+    /// The fence at one of the protocol's three places.
+    fn fence(&self, at: Fence);
+    /// Rows the lane has room for.
+    fn slots(&self) -> u64;
+    /// Copies `rows` rows of a column from `slot` on, by relaxed words, wrapping at the end.
+    fn copy_out(&self, column: usize, slot: u64, rows: u64, out: &mut [u8]);
+}
+
+/// What the one writer needs on top.
+pub trait WordsMut: Words {
+    /// Stores the announcement.
+    fn store_reserved(&self, value: u64, order: Ordering);
+    /// Stores the publication.
+    fn store_head(&self, value: u64, order: Ordering);
+    /// Stores one row of a column, by relaxed words.
+    fn copy_in(&self, column: usize, slot: u64, row: &[u8]);
+}
+
+/// Counters that no writer of ours can have left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the lane's counters are impossible (head {head}, reserved {reserved}, slots {slots}); \
+     create the ring anew"
+)]
+pub struct ImpossibleCounters {
+    /// Published rows according to the lane.
+    pub head: u64,
+    /// Announced rows according to the lane.
+    pub reserved: u64,
+    /// Slots of the lane.
+    pub slots: u64,
+}
+
+/// The single writer of a lane. Its counters are private copies: the shared ones are only written.
+#[derive(Debug)]
+pub struct LaneWriter<L> {
+    lane: L,
+    head: u64,
+    reserved: u64,
+    chunk: u64,
+}
+
+impl<L: WordsMut> LaneWriter<L> {
+    /// Takes over a lane that nobody writes, new or left by a dead writer.
+    ///
+    /// Rows that were announced but not published stay announced: their slots may be half
+    /// written, and lowering `reserved` would let a torn row through.
+    pub fn adopt(lane: L, chunk: u64) -> Result<Self, ImpossibleCounters> {
+        // ORDERING: relaxed will do. The lane's lock, taken before, orders us after its last
+        // holder; a stored value of a lying peer is bounded here.
+        let head = lane.load_head(Ordering::Relaxed);
+        let reserved = lane.load_reserved(Ordering::Relaxed);
+        let slots = lane.slots();
+        if head >= MAX_SEQ || reserved < head || reserved - head > slots {
+            return Err(ImpossibleCounters { head, reserved, slots });
+        }
+        Ok(Self { lane, head, reserved, chunk })
+    }
+
+    /// Sequence number of the next row.
+    pub fn head(&self) -> u64 {
+        self.head
+    }
+
+    /// The lane's memory.
+    pub fn lane(&self) -> &L {
+        &self.lane
+    }
+
+    /// Announces at least `rows` rows from `head` on. `true` when [`announced`](Self::announced)
+    /// must be called before any of them is written; one call serves many lanes.
+    #[must_use]
+    pub fn reserve(&mut self, rows: u64) -> bool {
+        if self.head + rows <= self.reserved {
+            return false;
+        }
+        // A chunk at a time: readers re-read `reserved`, which then changes less often than rows
+        // are published, and the fence is paid once per chunk.
+        self.reserved = self.reserved.max(self.head + rows.max(self.chunk));
+        self.lane.store_reserved(self.reserved, Ordering::Relaxed);
+        true
+    }
+
+    /// The fence between announcing and writing.
+    pub fn announced(&self) {
+        self.lane.fence(Fence::Announced);
+    }
+
+    /// Writes a column of row `head + ahead`.
+    ///
+    /// # Panics
+    /// If the row was not reserved.
+    pub fn write(&self, column: usize, ahead: u64, row: &[u8]) {
+        assert!(self.head + ahead < self.reserved, "row {ahead} past head was not reserved");
+        self.lane.copy_in(column, (self.head + ahead) % self.lane.slots(), row);
+    }
+
+    /// Makes the next `rows` rows visible.
+    ///
+    /// # Panics
+    /// If they were not reserved.
+    pub fn publish(&mut self, rows: u64) {
+        assert!(self.head + rows <= self.reserved, "{rows} rows were not all reserved");
+        self.head += rows;
+        // ORDERING: pairs with `Fence::Published`: a reader that sees this head sees the rows.
+        self.lane.store_head(self.head, Ordering::Release);
+    }
+}
+
+/// Sequence numbers of a lane that can be read now: at most `capacity`, oldest first.
+///
+/// Counters that make no sense give an empty range.
+pub fn readable<L: Words>(lane: &L, capacity: u64) -> Range<u64> {
+    // ORDERING: relaxed load and acquire fence rather than an acquire load: only relaxed loads
+    // are defined on read-only pages.
+    let head = lane.load_head(Ordering::Relaxed);
+    lane.fence(Fence::Published);
+    let reserved = lane.load_reserved(Ordering::Relaxed);
+    let slots = lane.slots();
+    if head > MAX_SEQ {
+        return 0..0;
+    }
+    let oldest = head.saturating_sub(capacity.min(slots)).max(reserved.saturating_sub(slots));
+    oldest.min(head)..head
+}
+
+/// Whether rows copied from `start` on are still the rows that were asked for.
+///
+/// `false`: the writer has announced that it reuses a slot of theirs ("lapped").
+pub fn still_whole<L: Words>(lane: &L, start: u64) -> bool {
+    lane.fence(Fence::Copied);
+    // ORDERING: relaxed; the fence above orders it after the copies.
+    lane.load_reserved(Ordering::Relaxed) <= start.saturating_add(lane.slots())
+}

@@ -1,0 +1,511 @@
+//! The files of a ring: made whole, attached only when every byte of their identity is right.
+
+use std::collections::BTreeSet;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::column::{Column, ColumnRecord};
+use crate::error::SegmentError;
+use crate::geometry::{Geometry, RingSpec};
+use crate::lane_header::LaneIdentity;
+use crate::name::{Base, Exist, Kind};
+use crate::object::{Object, unix_ns};
+use crate::readers::{self, ReaderRecord, ReadersHeader};
+use crate::sealed::copy;
+use crate::superblock::{
+    ENDIAN_TAG, LAYOUT_VERSION, LINE_BYTES, MAGIC, SUPERBLOCK_BYTES, Superblock, boot_id_hash,
+};
+use crate::sys::lane::{Lane, WritableLane};
+use crate::sys::lock::{Hold, LockFile};
+use crate::sys::map::{Access, Mapping, page_size};
+use crate::sys::{file, space};
+use crate::tables::abi_fingerprint;
+
+const CTL: &str = "ring.ctl";
+const RDR: &str = "ring.rdr";
+/// The byte that the writer of lane 0 locks; lane L locks the L-th after it.
+const LANE_LOCKS: u64 = 4096;
+/// The byte that the holder of reader slot 0 locks.
+const READER_LOCKS: u64 = 1 << 32;
+
+/// A ring's memory: every lane mapped for reading, the readers' file for reading and writing.
+#[derive(Debug)]
+pub struct RingStore {
+    spec: RingSpec,
+    geometry: Geometry,
+    created_unix_ns: u64,
+    lanes: Vec<Arc<Lane>>,
+    readers: Mapping,
+    place: Place,
+}
+
+/// Where the memory lives and who arbitrates over it.
+#[derive(Debug)]
+enum Place {
+    Named { object: Object, ring_uuid: [u8; 16], schema_hash: [u8; 32], locks: LockFile },
+    Heap(Arc<Mutex<BTreeSet<u64>>>),
+}
+
+/// The right to one lane or reader slot. The kernel takes it back when the process dies.
+#[derive(Debug)]
+enum Claim {
+    /// Dropping the handle releases the byte.
+    File(#[expect(dead_code, reason = "holds the lock")] LockFile),
+    Heap(Arc<Mutex<BTreeSet<u64>>>, u64),
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if let Claim::Heap(taken, byte) = self {
+            taken.lock().unwrap_or_else(PoisonError::into_inner).remove(byte);
+        }
+    }
+}
+
+/// A lane claimed for writing; dropping it releases the lane.
+#[derive(Debug)]
+pub struct ClaimedLane {
+    // Before the claim: the memory is let go while the lane is still ours.
+    lane: WritableLane,
+    _claim: Claim,
+}
+
+impl ClaimedLane {
+    /// The lane's memory, writable.
+    #[must_use]
+    pub fn memory(&self) -> &WritableLane {
+        &self.lane
+    }
+}
+
+/// A reader's slot; dropping it frees the slot.
+#[derive(Debug)]
+pub struct ClaimedReader {
+    store: Arc<RingStore>,
+    slot: u32,
+    _claim: Claim,
+}
+
+impl ClaimedReader {
+    /// Adds to the slot's counters: rows and batches returned, draws lapped.
+    pub fn count(&self, rows: u64, batches: u64, lapped: u64) {
+        if let Some([_, _, _, r, b, l]) = readers::slot_words(&self.store.readers, self.slot) {
+            // One process writes a slot at a time, so a load and a store do.
+            for (word, more) in [(r, rows), (b, batches), (l, lapped)] {
+                word.store(word.load(Relaxed).wrapping_add(more), Relaxed);
+            }
+        }
+    }
+
+    /// Number of the slot.
+    #[must_use]
+    pub fn slot(&self) -> u32 {
+        self.slot
+    }
+}
+
+impl RingStore {
+    /// Makes a ring's files, or joins the ring that exists if it is the same. `true`: it is new.
+    pub fn create(
+        base: &Base,
+        name: &str,
+        spec: &RingSpec,
+        exist: Exist,
+        persistent: bool,
+    ) -> Result<(Self, bool), SegmentError> {
+        let align = page_size() as u64;
+        let geometry = Geometry::of(spec, align)?;
+        let (object, built) =
+            Object::create(base, Kind::Ring, name, exist, persistent, |dir, path| {
+                make_files(dir, path, spec, &geometry)
+            })?;
+        let store = Self::of(object)?;
+        if !built {
+            store.check_same(name, spec)?;
+        }
+        Ok((store, built))
+    }
+
+    /// Joins an existing ring.
+    pub fn attach(base: &Base, name: &str) -> Result<Self, SegmentError> {
+        Self::of(Object::open(base, Kind::Ring, name)?)
+    }
+
+    /// A ring in private memory: no name, no pages, the same protocol.
+    pub fn heap(spec: &RingSpec) -> Result<Self, SegmentError> {
+        let geometry = Geometry::of(spec, 1)?;
+        let lanes = (0..spec.lanes)
+            .map(|_| Lane::heap(&geometry).map(Arc::new))
+            .collect::<Result<_, _>>()
+            .map_err(SegmentError::io("allocate", Path::new("heap")))?;
+        let readers = Mapping::heap(usize::try_from(geometry.rdr_bytes).unwrap_or_default());
+        let place = Place::Heap(Arc::default());
+        let spec = spec.clone();
+        Ok(Self { spec, geometry, created_unix_ns: unix_ns(), lanes, readers, place })
+    }
+
+    fn of(object: Object) -> Result<Self, SegmentError> {
+        let (superblock, columns) = read_ctl(&object)?;
+        let path = object.path().join(CTL);
+        let spec = RingSpec {
+            columns,
+            lanes: superblock.lane_count,
+            lane_capacity: superblock.lane_capacity,
+            reserve_chunk: superblock.reserve_chunk,
+            reader_slots: superblock.reader_slots,
+            asked_rows: superblock.asked_rows,
+            asked_bytes: superblock.asked_bytes,
+        };
+        // Computed anew: what the file says about sizes must agree, and is not used.
+        let geometry = Geometry::of(&spec, u64::from(superblock.map_align))
+            .map_err(|e| SegmentError::corrupt(&path, format!("its sizes are impossible: {e}")))?;
+        let said =
+            (superblock.slots, superblock.lane_bytes, superblock.ctl_bytes, superblock.rdr_bytes);
+        let is = (geometry.slots, geometry.lane_bytes, geometry.ctl_bytes, geometry.rdr_bytes);
+        if said != is {
+            return Err(SegmentError::corrupt(
+                &path,
+                format!("it claims sizes {said:?}, not {is:?}"),
+            ));
+        }
+        let ring_uuid = superblock.ring_uuid;
+        let schema_hash = superblock.schema_hash;
+        let readers = map_readers(&object, &geometry, ring_uuid, spec.reader_slots)?;
+        let lanes = (0..spec.lanes)
+            .map(|lane| {
+                map_lane(&object, &geometry, ring_uuid, &schema_hash, lane, Access::ReadOnly)
+                    .map(Arc::new)
+            })
+            .collect::<Result<_, _>>()?;
+        let locks = object.lock_handle()?;
+        let created_unix_ns = superblock.created_unix_ns;
+        let place = Place::Named { object, ring_uuid, schema_hash, locks };
+        Ok(Self { spec, geometry, created_unix_ns, lanes, readers, place })
+    }
+
+    fn check_same(&self, name: &str, asked: &RingSpec) -> Result<(), SegmentError> {
+        let different = |what: String| {
+            Err(SegmentError::Different { kind: Kind::Ring, name: name.to_owned(), what })
+        };
+        let mine = &self.spec;
+        for i in 0..mine.columns.len().max(asked.columns.len()) {
+            let (there, here) = (mine.columns.get(i), asked.columns.get(i));
+            if there != here {
+                let show = |c: Option<&Column>| {
+                    c.map_or("no column".to_owned(), |c| {
+                        format!(
+                            "`{}` {} {:?} {}",
+                            c.name(),
+                            c.dtype(),
+                            c.shape(),
+                            c.role().as_str()
+                        )
+                    })
+                };
+                return different(format!("it has {}, asked was {}", show(there), show(here)));
+            }
+        }
+        if mine.lanes != asked.lanes {
+            return different(format!("it has {} lanes, asked were {}", mine.lanes, asked.lanes));
+        }
+        if mine.lane_capacity != asked.lane_capacity {
+            let (there, here) = (mine.lane_capacity, asked.lane_capacity);
+            return different(format!("its lanes keep {there} rows, asked were {here}"));
+        }
+        Ok(())
+    }
+
+    /// What the ring is made of.
+    #[must_use]
+    pub fn spec(&self) -> &RingSpec {
+        &self.spec
+    }
+
+    /// Its sizes.
+    #[must_use]
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// Wall clock at creation, nanoseconds since 1970.
+    #[must_use]
+    pub fn created_unix_ns(&self) -> u64 {
+        self.created_unix_ns
+    }
+
+    /// Name, unless it is on the heap.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.object().map(Object::name)
+    }
+
+    /// Directory, unless it is on the heap.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.object().map(Object::path)
+    }
+
+    /// Whether it stays when nobody holds it.
+    #[must_use]
+    pub fn persistent(&self) -> bool {
+        self.object().is_some_and(Object::persistent)
+    }
+
+    fn object(&self) -> Option<&Object> {
+        match &self.place {
+            Place::Named { object, .. } => Some(object),
+            Place::Heap(_) => None,
+        }
+    }
+
+    /// Takes the name away; every handle keeps its memory.
+    pub fn unlink(&self) -> Result<(), SegmentError> {
+        self.object().map_or(Ok(()), Object::unlink)
+    }
+
+    /// A lane's memory, for reading.
+    #[must_use]
+    pub fn lane(&self, lane: u32) -> Option<&Arc<Lane>> {
+        self.lanes.get(lane as usize)
+    }
+
+    /// All lanes, in order.
+    #[must_use]
+    pub fn lanes(&self) -> &[Arc<Lane>] {
+        &self.lanes
+    }
+
+    /// Claims a lane for writing; `None` when another writer has it.
+    pub fn claim_lane(&self, lane: u32) -> Result<Option<ClaimedLane>, SegmentError> {
+        let Some(claim) = self.claim(LANE_LOCKS + u64::from(lane))? else { return Ok(None) };
+        let memory = match &self.place {
+            Place::Named { object, ring_uuid, schema_hash, .. } => {
+                let access = Access::ReadWrite;
+                map_lane(object, &self.geometry, *ring_uuid, schema_hash, lane, access)?.into()
+            }
+            Place::Heap(_) => match self.lane(lane) {
+                Some(lane) => Arc::clone(lane),
+                None => return Ok(None),
+            },
+        };
+        let Some(memory) = WritableLane::new(memory) else { return Ok(None) };
+        memory.sign(u64::from(std::process::id()), unix_ns());
+        Ok(Some(ClaimedLane { lane: memory, _claim: claim }))
+    }
+
+    /// Whether some writer, in any process, has the lane.
+    #[must_use]
+    pub fn lane_held(&self, lane: u32) -> bool {
+        self.held(LANE_LOCKS + u64::from(lane))
+    }
+
+    /// Claims a free reader slot; `None` when all are taken.
+    pub fn claim_reader(self: &Arc<Self>) -> Result<Option<ClaimedReader>, SegmentError> {
+        for slot in 0..self.spec.reader_slots {
+            let byte = READER_LOCKS + u64::from(slot);
+            // Probing is cheap and opens no file.
+            if self.held(byte) {
+                continue;
+            }
+            let Some(claim) = self.claim(byte)? else { continue };
+            if let Some([generation, pid, claimed, rows, batches, lapped]) =
+                readers::slot_words(&self.readers, slot)
+            {
+                generation.store(generation.load(Relaxed).wrapping_add(1), Relaxed);
+                pid.store(u64::from(std::process::id()), Relaxed);
+                claimed.store(unix_ns(), Relaxed);
+                for counter in [rows, batches, lapped] {
+                    counter.store(0, Relaxed);
+                }
+            }
+            return Ok(Some(ClaimedReader { store: Arc::clone(self), slot, _claim: claim }));
+        }
+        Ok(None)
+    }
+
+    /// Whether some reader, in any process, has the slot.
+    #[must_use]
+    pub fn reader_held(&self, slot: u32) -> bool {
+        self.held(READER_LOCKS + u64::from(slot))
+    }
+
+    /// What a reader slot says.
+    #[must_use]
+    pub fn reader(&self, slot: u32) -> Option<ReaderRecord> {
+        (slot < self.spec.reader_slots).then(|| readers::read_slot(&self.readers, slot))?
+    }
+
+    fn claim(&self, byte: u64) -> Result<Option<Claim>, SegmentError> {
+        match &self.place {
+            Place::Named { object, .. } => {
+                let lock = object.lock_handle()?;
+                let taken = lock
+                    .try_lock(byte, Hold::Exclusive)
+                    .map_err(SegmentError::io("lock", object.path()))?;
+                Ok(taken.then_some(Claim::File(lock)))
+            }
+            Place::Heap(taken) => {
+                let new = taken.lock().unwrap_or_else(PoisonError::into_inner).insert(byte);
+                Ok(new.then(|| Claim::Heap(Arc::clone(taken), byte)))
+            }
+        }
+    }
+
+    fn held(&self, byte: u64) -> bool {
+        match &self.place {
+            Place::Named { locks, .. } => locks.held_elsewhere(byte).unwrap_or(false),
+            Place::Heap(taken) => {
+                taken.lock().unwrap_or_else(PoisonError::into_inner).contains(&byte)
+            }
+        }
+    }
+}
+
+fn lane_file(lane: u32) -> String {
+    format!("lane-{lane:04}.dat")
+}
+
+fn make_files(
+    dir: &OwnedFd,
+    path: &Path,
+    spec: &RingSpec,
+    geometry: &Geometry,
+) -> Result<(), SegmentError> {
+    use std::io::{Seek, SeekFrom, Write};
+    space::check_room(path, geometry.total_bytes(spec.lanes))?;
+    let records: Vec<ColumnRecord> = spec
+        .columns
+        .iter()
+        .zip(&geometry.places)
+        .map(|(column, place)| ColumnRecord::new(column, place.offset, place.length))
+        .collect();
+    let schema: &[u8] = bytemuck::cast_slice(&records);
+    let schema_hash = *blake3::hash(schema).as_bytes();
+    let ring_uuid: [u8; 16] = rand::random();
+    let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    let superblock = Superblock {
+        magic: MAGIC,
+        layout_version: LAYOUT_VERSION,
+        endian_tag: ENDIAN_TAG,
+        abi_fingerprint: abi_fingerprint(),
+        ctl_bytes: geometry.ctl_bytes,
+        rdr_bytes: geometry.rdr_bytes,
+        lane_bytes: geometry.lane_bytes,
+        map_align: count(page_size()),
+        line_bytes: LINE_BYTES,
+        lane_count: spec.lanes,
+        column_count: count(spec.columns.len()),
+        slots: geometry.slots,
+        lane_capacity: spec.lane_capacity,
+        reserve_chunk: spec.reserve_chunk,
+        reader_slots: spec.reader_slots,
+        asked_rows: spec.asked_rows,
+        asked_bytes: spec.asked_bytes,
+        schema_offset: SUPERBLOCK_BYTES,
+        schema_hash,
+        ring_uuid,
+        created_unix_ns: unix_ns(),
+        boot_id_hash: boot_id_hash(),
+        unused: [0; 3916],
+        crc32: 0,
+    }
+    .sealed();
+    let make = |name: &str, bytes: u64, parts: &[&[u8]]| {
+        let mut made = file::make(dir, name, path)?;
+        space::pay(&mut made, &path.join(name), bytes)?;
+        made.seek(SeekFrom::Start(0))
+            .and_then(|_| parts.iter().try_for_each(|part| made.write_all(part)))
+            .map_err(SegmentError::io("write", &path.join(name)))
+    };
+    make(CTL, geometry.ctl_bytes, &[bytemuck::bytes_of(&superblock), schema])?;
+    let readers = ReadersHeader::new(ring_uuid, spec.reader_slots);
+    make(RDR, geometry.rdr_bytes, &[bytemuck::bytes_of(&readers)])?;
+    for lane in 0..spec.lanes {
+        let identity = LaneIdentity::new(ring_uuid, &schema_hash, lane, geometry.slots);
+        make(&lane_file(lane), geometry.lane_bytes, &[bytemuck::bytes_of(&identity)])?;
+    }
+    Ok(())
+}
+
+/// The superblock and the columns, from one private copy of `ring.ctl`.
+fn read_ctl(object: &Object) -> Result<(Superblock, Vec<Column>), SegmentError> {
+    let path = object.path().join(CTL);
+    let corrupt = |what: String| SegmentError::corrupt(&path, what);
+    let fd = object.file(CTL, Access::ReadOnly, None)?;
+    let len = rustix::fs::fstat(&fd).map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0));
+    let most = SUPERBLOCK_BYTES + 128 * crate::geometry::MAX_COLUMNS as u64 + (1 << 21);
+    if len < SUPERBLOCK_BYTES || len > most {
+        return Err(corrupt(format!("it has {len} bytes, not {SUPERBLOCK_BYTES} to {most}")));
+    }
+    let len = usize::try_from(len).map_err(|_| corrupt("it does not fit memory".into()))?;
+    let memory =
+        Mapping::file(fd.as_fd(), len, Access::ReadOnly).map_err(SegmentError::io("map", &path))?;
+    let superblock: Superblock = bytemuck::pod_read_unaligned(&copy(&memory, 0, 4096));
+    superblock.check_identity(&path)?;
+    let page = page_size() as u64;
+    let align = u64::from(superblock.map_align);
+    if !align.is_power_of_two() || align % page != 0 || align > 1 << 21 {
+        let why = format!("its parts are aligned to {align} bytes, pages here have {page}");
+        return Err(corrupt(why));
+    }
+    let count = superblock.column_count as usize;
+    if superblock.line_bytes != LINE_BYTES
+        || superblock.schema_offset != SUPERBLOCK_BYTES
+        || superblock.ctl_bytes != len as u64
+        || count == 0
+        || count > crate::geometry::MAX_COLUMNS
+        || 4096 + count * size_of::<ColumnRecord>() > len
+    {
+        return Err(corrupt("its superblock contradicts itself".into()));
+    }
+    let schema = copy(&memory, 4096, count * size_of::<ColumnRecord>());
+    if *blake3::hash(&schema).as_bytes() != superblock.schema_hash {
+        return Err(corrupt("its schema block does not have the hash in the superblock".into()));
+    }
+    let columns = schema
+        .chunks_exact(size_of::<ColumnRecord>())
+        .map(|bytes| bytemuck::pod_read_unaligned::<ColumnRecord>(bytes).column())
+        .collect::<Option<Vec<_>>>();
+    let columns = columns.ok_or_else(|| corrupt("a column record is not one of ours".into()))?;
+    Ok((superblock, columns))
+}
+
+fn map_readers(
+    object: &Object,
+    geometry: &Geometry,
+    ring_uuid: [u8; 16],
+    reader_slots: u32,
+) -> Result<Mapping, SegmentError> {
+    let path = object.path().join(RDR);
+    let fd = object.file(RDR, Access::ReadWrite, Some(geometry.rdr_bytes))?;
+    let len = usize::try_from(geometry.rdr_bytes).unwrap_or(usize::MAX);
+    let map = Mapping::file(fd.as_fd(), len, Access::ReadWrite)
+        .map_err(SegmentError::io("map", &path))?;
+    let found = copy(&map, 0, size_of::<ReadersHeader>());
+    if found != bytemuck::bytes_of(&ReadersHeader::new(ring_uuid, reader_slots)) {
+        return Err(SegmentError::corrupt(&path, "its header is not that of this ring"));
+    }
+    Ok(map)
+}
+
+fn map_lane(
+    object: &Object,
+    geometry: &Geometry,
+    ring_uuid: [u8; 16],
+    schema_hash: &[u8; 32],
+    lane: u32,
+    access: Access,
+) -> Result<Lane, SegmentError> {
+    let name = lane_file(lane);
+    let path = object.path().join(&name);
+    let fd = object.file(&name, access, Some(geometry.lane_bytes))?;
+    let map = Lane::map(fd.as_fd(), geometry, access).map_err(SegmentError::io("map", &path))?;
+    let found = copy(map.memory(), 0, size_of::<LaneIdentity>());
+    let expected = LaneIdentity::new(ring_uuid, schema_hash, lane, geometry.slots);
+    if found != bytemuck::bytes_of(&expected) {
+        return Err(SegmentError::corrupt(&path, "its header is not that of this ring's lane"));
+    }
+    Ok(map)
+}

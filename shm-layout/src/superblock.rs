@@ -1,0 +1,130 @@
+//! The superblock: identity and geometry of a ring, the first page of `ring.ctl`.
+
+use std::path::Path;
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::error::SegmentError;
+use crate::tables::abi_fingerprint;
+
+/// Bytes of the superblock.
+pub const SUPERBLOCK_BYTES: u64 = 4096;
+/// First bytes of `ring.ctl`: damaged by a text-mode copy, like PNG's.
+pub const MAGIC: [u8; 8] = *b"\x89BKC\r\n\x1a\n";
+/// Version of every table in docs/layout.md. Readers and writers must agree on it.
+pub const LAYOUT_VERSION: u32 = 1;
+/// Reads as another number on a host of the other byte order.
+pub const ENDIAN_TAG: u32 = 0x0102_0304;
+/// Counters of different writers stand on lines of their own: two 64-byte lines, because x86
+/// prefetches in pairs and other machines have 128-byte lines.
+pub const LINE_BYTES: u32 = 128;
+
+/// Written once by the creator, before the ring has a name; read into private memory, checked,
+/// and never read again.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct Superblock {
+    /// [`MAGIC`].
+    pub magic: [u8; 8],
+    /// [`LAYOUT_VERSION`].
+    pub layout_version: u32,
+    /// [`ENDIAN_TAG`].
+    pub endian_tag: u32,
+    /// Hash of every offset and size in the tables.
+    pub abi_fingerprint: u64,
+    /// Bytes of `ring.ctl`.
+    pub ctl_bytes: u64,
+    /// Bytes of `ring.rdr`.
+    pub rdr_bytes: u64,
+    /// Bytes of each `lane-NNNN.dat`.
+    pub lane_bytes: u64,
+    /// Mapped parts are multiples of this: the creator's page size.
+    pub map_align: u32,
+    /// [`LINE_BYTES`].
+    pub line_bytes: u32,
+    /// Lanes of the ring.
+    pub lane_count: u32,
+    /// Records in the schema block.
+    pub column_count: u32,
+    /// Physical rows of a lane.
+    pub slots: u64,
+    /// Rows of a lane that a reader may count on.
+    pub lane_capacity: u64,
+    /// Rows announced at a time.
+    pub reserve_chunk: u32,
+    /// Places in `ring.rdr`.
+    pub reader_slots: u32,
+    /// Rows asked for at creation, or 0.
+    pub asked_rows: u64,
+    /// Bytes asked for at creation, or 0.
+    pub asked_bytes: u64,
+    /// First byte of the schema block.
+    pub schema_offset: u64,
+    /// BLAKE3 of the schema block.
+    pub schema_hash: [u8; 32],
+    /// Random; every file of the ring repeats it.
+    pub ring_uuid: [u8; 16],
+    /// Wall clock at creation, nanoseconds since 1970.
+    pub created_unix_ns: u64,
+    /// Hash of the machine's boot id: files that outlived a reboot may be torn.
+    pub boot_id_hash: u64,
+    /// Zero.
+    pub unused: [u8; 3916],
+    /// CRC-32 of all bytes before it.
+    pub crc32: u32,
+}
+
+const _: () = assert!(size_of::<Superblock>() as u64 == SUPERBLOCK_BYTES);
+
+impl Superblock {
+    pub(crate) fn sealed(mut self) -> Self {
+        self.crc32 = self.checksum();
+        self
+    }
+
+    fn checksum(&self) -> u32 {
+        let bytes = bytemuck::bytes_of(self);
+        crc32fast::hash(bytes.split_last_chunk::<4>().map_or(bytes, |(head, _)| head))
+    }
+
+    /// Whether the bytes are a superblock of this version, this host and this boot.
+    pub(crate) fn check_identity(&self, path: &Path) -> Result<(), SegmentError> {
+        let corrupt = |what: String| Err(SegmentError::corrupt(path, what));
+        if self.magic != MAGIC {
+            return corrupt(format!("it begins with {:02x?}, not {MAGIC:02x?}", self.magic));
+        }
+        if self.endian_tag != ENDIAN_TAG {
+            return corrupt(format!("its byte order tag is {:#010x}", self.endian_tag));
+        }
+        if self.layout_version != LAYOUT_VERSION {
+            return Err(SegmentError::WrongVersion {
+                path: path.to_owned(),
+                found: self.layout_version,
+                supported: LAYOUT_VERSION,
+            });
+        }
+        if self.crc32 != self.checksum() {
+            return corrupt(format!(
+                "its superblock has CRC {:08x}, not {:08x}",
+                self.checksum(),
+                self.crc32
+            ));
+        }
+        if self.abi_fingerprint != abi_fingerprint() {
+            return corrupt("its tables are laid out differently from this build's".into());
+        }
+        let (here, there) = (boot_id_hash(), self.boot_id_hash);
+        if here != there && here != 0 && there != 0 {
+            return corrupt("it dates from before the machine's last start and may be torn".into());
+        }
+        Ok(())
+    }
+}
+
+/// A number that changes with every start of the machine; 0 where it cannot be told.
+pub(crate) fn boot_id_hash() -> u64 {
+    std::fs::read("/proc/sys/kernel/random/boot_id").map_or(0, |id| {
+        let hash = blake3::hash(&id);
+        hash.as_bytes().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+    })
+}

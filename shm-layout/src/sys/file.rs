@@ -1,0 +1,77 @@
+//! Files of a segment, opened relative to their directory and checked before use.
+
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{FileType, Mode, OFlags, openat};
+
+use super::map::Access;
+use crate::error::SegmentError;
+
+/// Makes a new file, readable and writable by this user alone.
+pub(crate) fn make(dir: impl AsFd, name: &str, path: &Path) -> Result<File, SegmentError> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let fd = openat(dir, name, flags, Mode::from_raw_mode(0o600))
+        .map_err(|e| SegmentError::io("create", &path.join(name))(e.into()))?;
+    Ok(File::from(fd))
+}
+
+/// Opens a file of exactly `len` bytes that belongs to this user alone.
+pub(crate) fn open(
+    dir: impl AsFd,
+    name: &str,
+    path: &Path,
+    access: Access,
+    len: Option<u64>,
+) -> Result<OwnedFd, SegmentError> {
+    let path = path.join(name);
+    let rw = match access {
+        Access::ReadOnly => OFlags::RDONLY,
+        Access::ReadWrite => OFlags::RDWR,
+    };
+    let flags = rw | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let fd = openat(dir, name, flags, Mode::empty()).map_err(|e| match e {
+        rustix::io::Errno::LOOP => {
+            SegmentError::Permission { path: path.clone(), reason: "it is a symbolic link".into() }
+        }
+        rustix::io::Errno::NOENT => SegmentError::corrupt(&path, "the file is missing"),
+        e => SegmentError::io("open", &path)(e.into()),
+    })?;
+    let found = check_owner(&fd, &path, FileType::RegularFile)?;
+    if let Some(len) = len
+        && found != len
+    {
+        return Err(SegmentError::corrupt(&path, format!("it has {found} bytes, not {len}")));
+    }
+    Ok(fd)
+}
+
+/// Opens a directory that belongs to this user alone.
+pub(crate) fn open_dir(path: &Path) -> Result<OwnedFd, SegmentError> {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
+    let fd = rustix::fs::open(path, flags, Mode::empty())
+        .map_err(|e| SegmentError::io("open", path)(e.into()))?;
+    check_owner(&fd, path, FileType::Directory)?;
+    Ok(fd)
+}
+
+/// Bytes of an open file, once its kind, owner and mode are right.
+fn check_owner(fd: &OwnedFd, path: &Path, kind: FileType) -> Result<u64, SegmentError> {
+    let stat = rustix::fs::fstat(fd).map_err(|e| SegmentError::io("look at", path)(e.into()))?;
+    let refuse = |reason: String| Err(SegmentError::Permission { path: path.to_owned(), reason });
+    let uid = rustix::process::geteuid().as_raw();
+    if FileType::from_raw_mode(stat.st_mode) != kind {
+        return refuse(format!(
+            "it is not a {}",
+            if kind == FileType::Directory { "directory" } else { "regular file" }
+        ));
+    }
+    if stat.st_uid != uid {
+        return refuse(format!("it belongs to user {}, not to user {uid}", stat.st_uid));
+    }
+    if stat.st_mode & 0o077 != 0 {
+        return refuse(format!("its mode {:o} lets other users in", stat.st_mode & 0o777));
+    }
+    u64::try_from(stat.st_size).map_err(|_| SegmentError::corrupt(path, "its size is negative"))
+}

@@ -1,0 +1,204 @@
+//! The memory of one lane: counters and columns, mapped or on the heap.
+
+use std::io;
+use std::mem::offset_of;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use super::copy::{Word, load_words, store_words};
+use super::map::{Access, Mapping};
+use crate::geometry::Geometry;
+use crate::lane_header::LaneHeader;
+use crate::protocol::{Fence, Words, WordsMut};
+
+/// A lane's memory as any process may look at it.
+#[derive(Debug)]
+pub struct Lane {
+    memory: Mapping,
+    columns: Box<[Placed]>,
+    slots: u64,
+    /// Mapped columns continue into their own beginning; on the heap a wrap is two copies.
+    mirrored: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Placed {
+    offset: usize,
+    width: usize,
+    word: Word,
+}
+
+impl Lane {
+    pub(crate) fn map(fd: BorrowedFd<'_>, geometry: &Geometry, access: Access) -> io::Result<Self> {
+        let too_big = |_| io::Error::from(io::ErrorKind::OutOfMemory);
+        let header = usize::try_from(geometry.lane_header_bytes).map_err(too_big)?;
+        let mut parts = Vec::with_capacity(geometry.places.len());
+        let mut columns = Vec::with_capacity(geometry.places.len());
+        let mut at = header;
+        for place in &geometry.places {
+            let len = usize::try_from(place.length).map_err(too_big)?;
+            parts.push((usize::try_from(place.offset).map_err(too_big)?, len));
+            columns.push(Placed { offset: at, width: place.width, word: place.word });
+            at += 2 * len;
+        }
+        let memory = Mapping::mirrored(fd, header, &parts, access)?;
+        Ok(Self { memory, columns: columns.into(), slots: geometry.slots, mirrored: true })
+    }
+
+    pub(crate) fn heap(geometry: &Geometry) -> io::Result<Self> {
+        let too_big = |_| io::Error::from(io::ErrorKind::OutOfMemory);
+        let memory = Mapping::heap(usize::try_from(geometry.lane_bytes).map_err(too_big)?);
+        let columns = geometry
+            .places
+            .iter()
+            .map(|place| {
+                let offset = usize::try_from(place.offset).map_err(too_big)?;
+                Ok(Placed { offset, width: place.width, word: place.word })
+            })
+            .collect::<io::Result<_>>()?;
+        Ok(Self { memory, columns, slots: geometry.slots, mirrored: false })
+    }
+
+    pub(crate) fn memory(&self) -> &Mapping {
+        &self.memory
+    }
+
+    /// How often the lane was claimed, as its writers say.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.counter(offset_of!(LaneHeader, generation)).load(Ordering::Relaxed)
+    }
+
+    /// Process id of the last writer, as it says: for people, never for decisions.
+    #[must_use]
+    pub fn pid(&self) -> u64 {
+        self.counter(offset_of!(LaneHeader, pid)).load(Ordering::Relaxed)
+    }
+
+    fn counter(&self, offset: usize) -> &AtomicU64 {
+        static NOTHING: AtomicU64 = AtomicU64::new(0);
+        // The header is part of every mapping; the fallback only spares a panic path.
+        self.memory.words64(offset, 1).and_then(<[_]>::first).unwrap_or(&NOTHING)
+    }
+
+    fn placed(&self, column: usize) -> Placed {
+        self.columns[column]
+    }
+}
+
+impl Words for Lane {
+    #[inline]
+    fn load_head(&self, order: Ordering) -> u64 {
+        self.counter(offset_of!(LaneHeader, head)).load(order)
+    }
+
+    #[inline]
+    fn load_reserved(&self, order: Ordering) -> u64 {
+        self.counter(offset_of!(LaneHeader, reserved)).load(order)
+    }
+
+    #[inline]
+    fn fence(&self, at: Fence) {
+        fence(at.ordering());
+    }
+
+    #[inline]
+    fn slots(&self) -> u64 {
+        self.slots
+    }
+
+    #[inline]
+    fn copy_out(&self, column: usize, slot: u64, rows: u64, out: &mut [u8]) {
+        let Placed { offset, width, word } = self.placed(column);
+        assert!(slot < self.slots && rows <= self.slots, "{rows} rows at slot {slot}");
+        // In range: both are below `slots`, and `slots * width` fits the mapping.
+        #[expect(clippy::cast_possible_truncation, reason = "below slots, which fits in memory")]
+        let (slot, rows) = (slot as usize, rows as usize);
+        assert_eq!(out.len(), rows * width, "the buffer fits the rows exactly");
+        #[expect(clippy::cast_possible_truncation, reason = "the column is in memory")]
+        let slots = self.slots as usize;
+        let copy = |from: usize, out: &mut [u8]| {
+            // SAFETY:
+            // - In bounds: `from + rows <= slots` on the heap, `<= 2 * slots` in a mirror, and
+            //   the column has that many rows of `width` bytes from `offset` on.
+            // - Aligned: columns begin on multiples of 8, and `word` divides `width`.
+            // - Every writer of the column uses words of this size (docs/layout.md, rule 2).
+            unsafe { load_words(self.memory.base().add(offset + from * width), out, word) }
+        };
+        if self.mirrored || slot + rows <= slots {
+            copy(slot, out);
+        } else {
+            let (end, beginning) = out.split_at_mut((slots - slot) * width);
+            copy(slot, end);
+            copy(0, beginning);
+        }
+    }
+}
+
+/// A lane's memory in the hands of its one writer.
+#[derive(Debug)]
+pub struct WritableLane(Arc<Lane>);
+
+impl WritableLane {
+    /// `None` when the memory is mapped for reading only. Whoever makes one holds the lane's lock.
+    pub(crate) fn new(lane: Arc<Lane>) -> Option<Self> {
+        lane.memory.writable().then_some(Self(lane))
+    }
+
+    /// Says who the writer is.
+    pub(crate) fn sign(&self, pid: u64, now_unix_ns: u64) {
+        let set = |offset, value| self.0.counter(offset).store(value, Ordering::Relaxed);
+        set(offset_of!(LaneHeader, generation), self.0.generation().wrapping_add(1));
+        set(offset_of!(LaneHeader, pid), pid);
+        set(offset_of!(LaneHeader, claimed_unix_ns), now_unix_ns);
+    }
+}
+
+impl Words for WritableLane {
+    fn load_head(&self, order: Ordering) -> u64 {
+        self.0.load_head(order)
+    }
+
+    fn load_reserved(&self, order: Ordering) -> u64 {
+        self.0.load_reserved(order)
+    }
+
+    fn fence(&self, at: Fence) {
+        self.0.fence(at);
+    }
+
+    fn slots(&self) -> u64 {
+        self.0.slots
+    }
+
+    fn copy_out(&self, column: usize, slot: u64, rows: u64, out: &mut [u8]) {
+        self.0.copy_out(column, slot, rows, out);
+    }
+}
+
+impl WordsMut for WritableLane {
+    #[inline]
+    fn store_reserved(&self, value: u64, order: Ordering) {
+        self.0.counter(offset_of!(LaneHeader, reserved)).store(value, order);
+    }
+
+    #[inline]
+    fn store_head(&self, value: u64, order: Ordering) {
+        self.0.counter(offset_of!(LaneHeader, head)).store(value, order);
+    }
+
+    #[inline]
+    fn copy_in(&self, column: usize, slot: u64, row: &[u8]) {
+        let Placed { offset, width, word } = self.0.placed(column);
+        assert!(slot < self.0.slots && row.len() == width, "{} bytes at slot {slot}", row.len());
+        #[expect(clippy::cast_possible_truncation, reason = "below slots, which fits in memory")]
+        let at = offset + slot as usize * width;
+        // SAFETY:
+        // - In bounds: `slot < slots`, and the column has `slots` rows of `width` bytes.
+        // - Aligned: columns begin on multiples of 8, and `word` divides `width`.
+        // - Writable: checked by `WritableLane::new`.
+        // - Every other access to the column uses words of this size (docs/layout.md, rule 2).
+        unsafe { store_words(self.0.memory.base().add(at), row, word) }
+    }
+}

@@ -1,0 +1,197 @@
+//! Mappings of whole files, plain or with mirrored parts, and private memory of the same shape.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+
+/// Whether a mapping may be stored to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Loads only; a store faults instead of corrupting a peer.
+    ReadOnly,
+    /// Loads and stores.
+    ReadWrite,
+}
+
+impl Access {
+    fn prot(self) -> ProtFlags {
+        match self {
+            Access::ReadOnly => ProtFlags::READ,
+            Access::ReadWrite => ProtFlags::READ | ProtFlags::WRITE,
+        }
+    }
+}
+
+/// Memory that other processes may read and write at any time. Never a `&[u8]`.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+    access: Access,
+    owner: Owner,
+}
+
+#[derive(Debug)]
+enum Owner {
+    /// Pages of a file, unmapped on drop.
+    Pages,
+    /// Private words; kept only so that they live as long as `base`.
+    Heap(#[expect(dead_code, reason = "owns the memory that `base` points to")] Box<[AtomicU64]>),
+}
+
+// SAFETY: the memory is reached through atomics only (this type's methods, and the word copies
+// of `Lane`), and unmapped only by `Drop`, which needs `&mut self`.
+unsafe impl Send for Mapping {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps the first `len` bytes of a file.
+    pub(crate) fn file(fd: BorrowedFd<'_>, len: usize, access: Access) -> io::Result<Self> {
+        // SAFETY: a null address with no MAP_FIXED lets the kernel choose a free range; the
+        // result is owned by the `Mapping` and unmapped once.
+        let base = unsafe { mmap(ptr::null_mut(), len, access.prot(), MapFlags::SHARED, fd, 0)? };
+        Self::owning(base, len, access)
+    }
+
+    /// Maps `head` bytes of a file plainly, then each `(file_offset, len)` part twice, back to
+    /// back, so that a window may run over the end of a part into its beginning.
+    ///
+    /// Offsets and lengths must be multiples of the page size (the kernel refuses others).
+    pub(crate) fn mirrored(
+        fd: BorrowedFd<'_>,
+        head: usize,
+        parts: &[(usize, usize)],
+        access: Access,
+    ) -> io::Result<Self> {
+        let total = parts
+            .iter()
+            .try_fold(head, |sum, (_, len)| len.checked_mul(2).and_then(|l| sum.checked_add(l)))
+            .ok_or(io::ErrorKind::OutOfMemory)?;
+        // SAFETY: as in `file`; the reservation is inaccessible until parts are mapped into it.
+        let base = unsafe {
+            mmap_anonymous(ptr::null_mut(), total, ProtFlags::empty(), MapFlags::PRIVATE)?
+        };
+        let reservation = Self::owning(base, total, access)?;
+        let mut at = 0;
+        let mut place = |len: usize, offset: usize| -> io::Result<()> {
+            let target = reservation.base.as_ptr().wrapping_add(at).cast();
+            // SAFETY: MAP_FIXED replaces only pages inside `reservation`: `at + len <= total`,
+            // because `total` is the sum of exactly these lengths.
+            unsafe {
+                let flags = MapFlags::SHARED | MapFlags::FIXED;
+                mmap(target, len, access.prot(), flags, fd, offset as u64)?;
+            }
+            at += len;
+            Ok(())
+        };
+        place(head, 0)?;
+        for &(offset, len) in parts {
+            place(len, offset)?;
+            place(len, offset)?;
+        }
+        Ok(reservation)
+    }
+
+    /// Private zeroed memory of the same interface.
+    pub(crate) fn heap(len: usize) -> Self {
+        let words: Box<[AtomicU64]> = (0..len.div_ceil(8)).map(|_| AtomicU64::new(0)).collect();
+        let base = NonNull::from(&*words).cast();
+        Self { base, len: words.len() * 8, access: Access::ReadWrite, owner: Owner::Heap(words) }
+    }
+
+    fn owning(base: *mut core::ffi::c_void, len: usize, access: Access) -> io::Result<Self> {
+        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { base, len, access, owner: Owner::Pages })
+    }
+
+    /// Bytes mapped.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether stores are allowed.
+    pub(crate) fn writable(&self) -> bool {
+        self.access == Access::ReadWrite
+    }
+
+    /// Start of the memory; valid for `len()` bytes while `self` lives.
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    /// `count` aligned 64-bit words at a byte offset.
+    pub(crate) fn words64(&self, offset: usize, count: usize) -> Option<&[AtomicU64]> {
+        self.check(offset, count, 8)?;
+        // SAFETY:
+        // - In bounds and aligned: checked above; `base` is aligned to 8 at least.
+        // - Alive for the borrow: only `Drop` unmaps, and it needs `&mut self`.
+        // - Every process reaches these bytes through atomics of this size (rule 1 in
+        //   docs/layout.md); on read-only pages callers load only, relaxed, which is defined.
+        Some(unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(offset).cast(), count) })
+    }
+
+    /// `count` aligned 32-bit words at a byte offset.
+    pub(crate) fn words32(&self, offset: usize, count: usize) -> Option<&[AtomicU32]> {
+        self.check(offset, count, 4)?;
+        // SAFETY: as in `words64`.
+        Some(unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(offset).cast(), count) })
+    }
+
+    fn check(&self, offset: usize, count: usize, size: usize) -> Option<()> {
+        let end = count.checked_mul(size)?.checked_add(offset)?;
+        (end <= self.len && offset.is_multiple_of(size)).then_some(())
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        if matches!(self.owner, Owner::Pages) {
+            // SAFETY: exactly the range this value mapped, unmapped once; borrows of it have
+            // ended because `drop` has `&mut self`.
+            let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
+        }
+    }
+}
+
+/// The page size of this machine, in bytes.
+pub(crate) fn page_size() -> usize {
+    rustix::param::page_size()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use super::*;
+
+    #[test]
+    fn a_mirrored_part_continues_into_its_own_beginning() {
+        let page = page_size();
+        let file = tempfile::tempfile().unwrap();
+        file.set_len((page * 3) as u64).unwrap();
+        let parts = [(page, page), (2 * page, page)];
+        let map = Mapping::mirrored(file.as_fd(), page, &parts, Access::ReadWrite).unwrap();
+        assert_eq!(map.len(), 5 * page);
+        map.words64(page, 1).unwrap()[0].store(7, Relaxed);
+        map.words64(3 * page, 1).unwrap()[0].store(9, Relaxed);
+        assert_eq!(map.words64(2 * page, 1).unwrap()[0].load(Relaxed), 7);
+        assert_eq!(map.words64(4 * page, 1).unwrap()[0].load(Relaxed), 9);
+    }
+
+    #[test]
+    fn words_outside_or_unaligned_are_refused() {
+        let map = Mapping::heap(16);
+        assert!(map.words64(0, 2).is_some());
+        assert!(map.words64(8, 2).is_none());
+        assert!(map.words64(4, 1).is_none());
+        assert!(map.words32(12, 1).is_some());
+        assert!(map.words32(usize::MAX - 3, 1).is_none());
+        assert!(map.words64(0, usize::MAX / 4).is_none());
+    }
+}

@@ -1,0 +1,118 @@
+//! Space is paid for at creation: a full file system or memory limit is an error then, and never
+//! a SIGBUS later.
+
+use std::fs;
+use std::io::{self, Seek, SeekFrom, Write};
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use crate::error::SegmentError;
+
+/// Grows an empty file to `len` bytes, all of them allocated and zero.
+pub(crate) fn pay(file: &mut fs::File, path: &Path, len: u64) -> Result<(), SegmentError> {
+    #[cfg(target_os = "linux")]
+    match rustix::fs::fallocate(file.as_fd(), rustix::fs::FallocateFlags::empty(), 0, len) {
+        Ok(()) => return Ok(()),
+        // This file system cannot: write the zeros instead.
+        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {}
+        Err(error) => return Err(refused(error.into(), file, path, len)),
+    }
+    let zeros = [0; 16 * 1024];
+    let mut left = len;
+    file.seek(SeekFrom::Start(0)).map_err(SegmentError::io("fill", path))?;
+    while left > 0 {
+        let n = left.min(zeros.len() as u64);
+        let chunk = zeros.get(..usize::try_from(n).unwrap_or(zeros.len())).unwrap_or(&zeros);
+        file.write_all(chunk).map_err(|e| refused(e, file, path, len))?;
+        left -= chunk.len() as u64;
+    }
+    Ok(())
+}
+
+/// Refuses what is known not to fit before anything is allocated: an over-committed memory
+/// cgroup is killed, not told.
+pub(crate) fn check_room(dir: &Path, asked: u64) -> Result<(), SegmentError> {
+    let refuse = |available, limit| {
+        Err(SegmentError::NoSpace { path: dir.to_owned(), asked, available, limit })
+    };
+    let free = file_system_free(dir).map_err(SegmentError::io("look at", dir))?;
+    if free < asked {
+        return refuse(free, "free space of the file system");
+    }
+    if let Some(room) = cgroup_room()
+        && room < asked
+    {
+        return refuse(room, "memory limit of the control group");
+    }
+    Ok(())
+}
+
+fn file_system_free(dir: &Path) -> io::Result<u64> {
+    let stat = rustix::fs::statvfs(dir)?;
+    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
+/// Bytes left below the tightest `memory.max` above this process, where there is one.
+fn cgroup_room() -> Option<u64> {
+    let mine = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let relative = mine.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let root = Path::new("/sys/fs/cgroup");
+    root.join(relative)
+        .ancestors()
+        .take_while(|dir| dir.starts_with(root))
+        .filter_map(|dir| {
+            let number = |file| fs::read_to_string(dir.join(file)).ok()?.trim().parse::<u64>().ok();
+            let used = number("memory.current")?.saturating_sub(reclaimable(dir));
+            Some(number("memory.max")?.saturating_sub(used))
+        })
+        .min()
+}
+
+/// Bytes of file cache, which the kernel gives back before it kills.
+fn reclaimable(cgroup: &Path) -> u64 {
+    let stat = fs::read_to_string(cgroup.join("memory.stat")).unwrap_or_default();
+    let value = |line: &str| line.split_once(' ').and_then(|(_, v)| v.parse::<u64>().ok());
+    stat.lines()
+        .filter(|l| l.starts_with("inactive_file ") || l.starts_with("active_file "))
+        .filter_map(value)
+        .sum()
+}
+
+fn refused(error: io::Error, file: &fs::File, path: &Path, asked: u64) -> SegmentError {
+    use io::ErrorKind::{OutOfMemory, QuotaExceeded, StorageFull};
+    if !matches!(error.kind(), StorageFull | OutOfMemory | QuotaExceeded) {
+        return SegmentError::io("allocate", path)(error);
+    }
+    let available = rustix::fs::fstatvfs(file.as_fd())
+        .map_or(0, |stat| stat.f_bavail.saturating_mul(stat.f_frsize));
+    SegmentError::NoSpace {
+        path: path.to_owned(),
+        asked,
+        available,
+        limit: "free space of the file system",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_than_the_file_system_has_is_refused_before_anything_is_made() {
+        let error = check_room(&std::env::temp_dir(), u64::MAX).unwrap_err();
+        assert!(matches!(error, SegmentError::NoSpace { asked: u64::MAX, .. }), "{error}");
+    }
+
+    #[test]
+    fn paid_space_is_allocated_and_zero() {
+        use std::os::unix::fs::MetadataExt;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("paid");
+        let mut file = fs::File::create_new(&path).unwrap();
+        pay(&mut file, &path, 100_000).unwrap();
+        let stat = file.metadata().unwrap();
+        assert_eq!(stat.len(), 100_000);
+        assert!(stat.blocks() * 512 >= 100_000, "{} blocks", stat.blocks());
+        assert!(fs::read(&path).unwrap().iter().all(|b| *b == 0));
+    }
+}
