@@ -1,2 +1,50 @@
+//! Market panels: what the world was, shared once per machine.
+//!
+//! A [`Panel`] is an immutable table `[ticker, day, column]` of daily prices and indicators. It is
+//! loaded from a long CSV ([`PanelData::from_csv`]), published as one read-only segment
+//! ([`PanelData::share`]) and attached by name from any process ([`Panel::attach`]). Storage is
+//! ticker-major, so the days around `(ticker, day)` are one contiguous block and
+//! [`Panel::windows_into`] is one copy per (sample, ticker).
+//!
+//! The day itself lies in neither half of a window: history is `day-H .. day-1`, future is
+//! `day+1 .. day+F`, and of `day` only the open is shown, because nothing else of it is known when a
+//! decision is made.
+//!
+//! ```
+//! use backcast_market::{CsvOptions, PanelData};
+//!
+//! let csv = "\
+//! date,tic,open,high,low,close,volume,rsi
+//! 2024-01-02,AAPL,10.0,11.0,9.5,10.5,1000,50
+//! 2024-01-03,AAPL,10.5,12.0,10.0,11.5,1200,61
+//! 2024-01-03,VIX,13.0,13.5,12.5,13.2,0,55
+//! ";
+//! let options = CsvOptions::default().macro_tickers(["VIX"]);
+//! let panel = PanelData::from_reader(csv.as_bytes(), &options)?.into_heap();
+//! assert_eq!(panel.tickers(), ["AAPL", "VIX"]);
+//! assert_eq!(panel.value(0, 1, 3), Some(11.5)); // AAPL's second close
+//! assert_eq!(panel.value(1, 0, 3), None); // VIX is listed a day later
+//!
+//! let plan = panel.window_shape(1, 2, 1, 0)?; // one sample, two tokens, one day of history
+//! let (mut arena, mut mask) = (vec![0.0; plan.arena_len()], vec![false; plan.mask_len()]);
+//! let tokens = [1, 2].map(i64::from);
+//! panel.windows_into(&[1], &tokens, 2, 1, 0, &mut arena, &mut mask)?;
+//! assert_eq!(mask, [true, true, false, true]); // AAPL: both days; VIX: only the day itself
+//! assert_eq!(arena[3], 10.5); // yesterday's close of AAPL
+//! assert_eq!(arena[6..9], [10.5, 0.0, 0.0]); // of the day itself only the open
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
-//! Placeholder.
+
+mod blocks;
+mod csv_load;
+mod date;
+mod error;
+mod meta;
+mod panel;
+mod windows;
+
+pub use csv_load::{CsvOptions, PanelData};
+pub use error::{NumberProblem, PanelError, WindowError};
+pub use panel::{CASH, Panel, PanelRow, PanelRows, PriceColumn};
+pub use windows::WindowPlan;

@@ -1,0 +1,175 @@
+//! Where the numbers of a panel lie: three blocks, ticker-major, and how to read them.
+//!
+//! | block | type | shape | why |
+//! |---|---|---|---|
+//! | values | f64 | `[T][D][C]` | money is computed in f64 |
+//! | singles | f32 | `[T][D][C]` | windows are copied from it |
+//! | listed | bits in u64 | `[T][ceil(D / 64)]` | which `(ticker, day)` have a row |
+//!
+//! Each block starts at a multiple of 8 bytes. A missing row is all zeros, never another row.
+
+use std::{
+    ops::Range,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+/// Most values (`T * D * C`) in one panel: 48 GiB of blocks.
+pub(crate) const MAX_VALUES: u64 = 1 << 32;
+const WORD_BYTES: usize = 8;
+const WORD_BITS: usize = 64;
+
+/// Sizes and byte offsets of the blocks, checked once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Geometry {
+    pub(crate) tickers: usize,
+    pub(crate) days: usize,
+    pub(crate) columns: usize,
+}
+
+impl Geometry {
+    /// `None` where the blocks would be too large.
+    pub(crate) fn new(tickers: usize, days: usize, columns: usize) -> Option<Self> {
+        let values = tickers.checked_mul(days)?.checked_mul(columns)?;
+        let within = u64::try_from(values).is_ok_and(|values| values <= MAX_VALUES)
+            && u64::try_from(tickers.checked_mul(days)?).is_ok_and(|cells| cells <= MAX_VALUES)
+            && i32::try_from(tickers).is_ok()
+            && i32::try_from(days).is_ok();
+        let geometry = Self { tickers, days, columns };
+        // The total in bytes must be addressable too, which 32-bit hosts do not promise.
+        let bytes = values.checked_mul(12)?.checked_add(geometry.listed_words().checked_mul(8)?)?;
+        (within && isize::try_from(bytes).is_ok()).then_some(geometry)
+    }
+
+    pub(crate) fn values(&self) -> usize {
+        self.tickers * self.days * self.columns
+    }
+
+    pub(crate) fn single_words(&self) -> usize {
+        self.values().div_ceil(2)
+    }
+
+    /// Words per ticker in the listed block.
+    pub(crate) fn listed_stride(&self) -> usize {
+        self.days.div_ceil(WORD_BITS)
+    }
+
+    pub(crate) fn listed_words(&self) -> usize {
+        self.tickers * self.listed_stride()
+    }
+
+    pub(crate) fn singles_offset(&self) -> usize {
+        self.values() * WORD_BYTES
+    }
+
+    pub(crate) fn listed_offset(&self) -> usize {
+        self.singles_offset() + self.single_words() * WORD_BYTES
+    }
+
+    pub(crate) fn data_bytes(&self) -> usize {
+        self.listed_offset() + self.listed_words() * WORD_BYTES
+    }
+
+    /// First value of a row.
+    pub(crate) fn row(&self, ticker: usize, day: usize) -> usize {
+        (ticker * self.days + day) * self.columns
+    }
+}
+
+/// Copy `out.len()` singles, beginning with the one at `start`.
+///
+/// The block is read two singles at a time: half the loads, and the shared bytes stay behind atomics.
+pub(crate) fn copy_singles(words: &[AtomicU64], start: usize, out: &mut [f32]) {
+    let odd = start % 2;
+    let (head, out) = out.split_at_mut(odd.min(out.len()));
+    if let [single] = head {
+        *single = halves(&words[start / 2])[1];
+    }
+    let (pairs, tail) = out.as_chunks_mut::<2>();
+    let first = start / 2 + odd;
+    let source = &words[first..first + pairs.len() + tail.len()];
+    for (pair, word) in pairs.iter_mut().zip(source) {
+        *pair = halves(word);
+    }
+    if let ([single], Some(word)) = (tail, source.last()) {
+        *single = halves(word)[0];
+    }
+}
+
+fn halves(word: &AtomicU64) -> [f32; 2] {
+    bytemuck::cast(word.load(Relaxed))
+}
+
+/// Is `day` marked in one ticker's words?
+pub(crate) fn is_listed(words: &[AtomicU64], day: usize) -> bool {
+    words[day / WORD_BITS].load(Relaxed) >> (day % WORD_BITS) & 1 == 1
+}
+
+/// Copy the marks of `days` out of one ticker's words.
+pub(crate) fn copy_listed(words: &[AtomicU64], days: Range<usize>, out: &mut [bool]) {
+    let mut bits = 0;
+    for (index, (day, mark)) in days.zip(out).enumerate() {
+        if index == 0 || day % WORD_BITS == 0 {
+            bits = words[day / WORD_BITS].load(Relaxed) >> (day % WORD_BITS);
+        }
+        *mark = bits & 1 == 1;
+        bits >>= 1;
+    }
+}
+
+/// Mark `day` in one ticker's words.
+pub(crate) fn mark_listed(words: &mut [u64], day: usize) {
+    words[day / WORD_BITS] |= 1 << (day % WORD_BITS);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_start_and_length_copies_exactly_its_singles() {
+        let singles: Vec<f32> = (0..24_u8).map(f32::from).collect();
+        let words: Vec<AtomicU64> = singles
+            .chunks(2)
+            .map(|pair| AtomicU64::new(bytemuck::cast([pair[0], pair[1]])))
+            .collect();
+        for start in 0..=singles.len() {
+            for end in start..=singles.len() {
+                let mut out = vec![-1.0; end - start];
+                copy_singles(&words, start, &mut out);
+                assert_eq!(out, singles[start..end]);
+            }
+        }
+    }
+
+    #[test]
+    fn every_range_copies_exactly_its_marks() {
+        let mut words = vec![0_u64; 3];
+        let marked = |day: usize| day.is_multiple_of(3) || day == 63 || day == 127;
+        (0..150).filter(|&day| marked(day)).for_each(|day| mark_listed(&mut words, day));
+        let words: Vec<AtomicU64> = words.into_iter().map(AtomicU64::new).collect();
+        for start in 0..150 {
+            assert_eq!(is_listed(&words, start), marked(start));
+            for end in start..=150 {
+                let mut out = vec![false; end - start];
+                copy_listed(&words, start..end, &mut out);
+                assert!((start..end).map(marked).eq(out));
+            }
+        }
+    }
+
+    #[test]
+    fn sizes_that_cannot_be_addressed_are_none() {
+        for (tickers, days, columns) in [
+            (usize::MAX, 2, 1),
+            (2, usize::MAX, 5),
+            (1 << 20, 1 << 20, 5),
+            (1, 1 << 31, 1),
+            (1 << 31, 1, 1),
+            (1 << 30, 1 << 30, 0),
+        ] {
+            assert_eq!(Geometry::new(tickers, days, columns), None);
+        }
+        let geometry = Geometry::new(3, 65, 5).unwrap();
+        assert_eq!(geometry.data_bytes(), 975 * 8 + 488 * 8 + 6 * 8);
+    }
+}

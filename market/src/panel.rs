@@ -1,0 +1,452 @@
+//! The panel as its readers see it: names, tokens, values.
+
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use backcast_layout::{Base, Exist, Kind, SealedSegment};
+
+use crate::{
+    blocks::{Geometry, is_listed},
+    error::PanelError,
+    meta::Meta,
+};
+
+/// The name of token 0.
+pub const CASH: &str = "<CASH>";
+
+/// The five columns that every panel begins with, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum PriceColumn {
+    /// First price of the day; all that is known of it when a decision is made.
+    Open = 0,
+    /// Highest price of the day.
+    High = 1,
+    /// Lowest price of the day.
+    Low = 2,
+    /// Last price of the day.
+    Close = 3,
+    /// Shares traded.
+    Volume = 4,
+}
+
+impl PriceColumn {
+    /// All five, in column order.
+    pub const ALL: [Self; 5] = [Self::Open, Self::High, Self::Low, Self::Close, Self::Volume];
+
+    /// The column's name in files and in [`Panel::columns`].
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::High => "high",
+            Self::Low => "low",
+            Self::Close => "close",
+            Self::Volume => "volume",
+        }
+    }
+}
+
+/// A read-only market: `[ticker, day, column]`, with holes where a ticker was not listed.
+///
+/// Cloning is one reference count. Reads take no lock and make no system call; a panel shared between
+/// processes exists once in memory.
+#[derive(Clone)]
+pub struct Panel(Arc<Inner>);
+
+struct Inner {
+    segment: SealedSegment,
+    geometry: Geometry,
+    meta: Meta,
+    first_days: Vec<Option<usize>>,
+}
+
+impl std::fmt::Debug for Panel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Geometry { tickers, days, columns } = self.0.geometry;
+        f.debug_struct("Panel")
+            .field("name", &self.name())
+            .field("tickers", &tickers)
+            .field("days", &days)
+            .field("columns", &columns)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Panel {
+    /// Attach a shared panel in the standard place.
+    pub fn attach(name: &str) -> Result<Self, PanelError> {
+        Self::attach_in(&Base::standard(), name)
+    }
+
+    /// Attach a shared panel below `base`. Any bytes in the segment give an error or wrong numbers.
+    pub fn attach_in(base: &Base, name: &str) -> Result<Self, PanelError> {
+        Self::from_segment(SealedSegment::attach(base, Kind::Panel, name)?)
+    }
+
+    pub(crate) fn share(
+        meta: &Meta,
+        parts: [&[u8]; 3],
+        name: &str,
+        base: &Base,
+        exist: Exist,
+        persistent: bool,
+    ) -> Result<Self, PanelError> {
+        let meta = meta.to_bytes();
+        let segment =
+            SealedSegment::create(base, Kind::Panel, name, &meta, &parts, exist, persistent)?;
+        Self::from_segment(segment)
+    }
+
+    pub(crate) fn heap(meta: &Meta, parts: [&[u8]; 3]) -> Self {
+        let segment = SealedSegment::heap(&meta.to_bytes(), &parts);
+        let geometry = Geometry {
+            tickers: meta.tickers.len(),
+            days: meta.dates.len(),
+            columns: meta.columns.len(),
+        };
+        Self::assemble(segment, geometry, meta.clone())
+    }
+
+    pub(crate) fn from_segment(segment: SealedSegment) -> Result<Self, PanelError> {
+        let (meta, geometry) =
+            Meta::parse(segment.meta(), segment.data_bytes()).map_err(|problem| {
+                PanelError::Damaged { name: segment.name().unwrap_or_default().to_owned(), problem }
+            })?;
+        // From here on these three cannot fail: same offsets, same sizes, immutable mapping.
+        segment.words64(0, geometry.values())?;
+        segment.words64(geometry.singles_offset(), geometry.single_words())?;
+        segment.words64(geometry.listed_offset(), geometry.listed_words())?;
+        Ok(Self::assemble(segment, geometry, meta))
+    }
+
+    fn assemble(segment: SealedSegment, geometry: Geometry, meta: Meta) -> Self {
+        let mut inner = Inner { segment, geometry, meta, first_days: Vec::new() };
+        inner.first_days = (0..geometry.tickers)
+            .map(|ticker| (0..geometry.days).find(|&day| is_listed(inner.marks(ticker), day)))
+            .collect();
+        Self(Arc::new(inner))
+    }
+
+    /// Days, `D`.
+    #[must_use]
+    pub fn days(&self) -> usize {
+        self.0.geometry.days
+    }
+
+    /// The days as `YYYY-MM-DD`, ascending.
+    #[must_use]
+    pub fn dates(&self) -> &[String] {
+        &self.0.meta.dates
+    }
+
+    /// All tickers, macro ones included, sorted by their bytes.
+    #[must_use]
+    pub fn tickers(&self) -> &[String] {
+        &self.0.meta.tickers
+    }
+
+    /// Is this ticker shown but never traded? False for a position outside the panel.
+    #[must_use]
+    pub fn is_macro(&self, ticker: usize) -> bool {
+        self.0.meta.is_macro.get(ticker) == Some(&true)
+    }
+
+    /// The columns, `C`: open, high, low, close, volume, then the indicators in file order.
+    #[must_use]
+    pub fn columns(&self) -> &[String] {
+        &self.0.meta.columns
+    }
+
+    /// The indicators in file order.
+    #[must_use]
+    pub fn indicators(&self) -> &[String] {
+        &self.0.meta.columns[PriceColumn::ALL.len()..]
+    }
+
+    /// The token of a name: 0 for `<CASH>`, else one more than its position in [`Panel::tickers`].
+    #[must_use]
+    pub fn token(&self, name: &str) -> Option<u32> {
+        if name == CASH {
+            return Some(0);
+        }
+        let at = self.0.meta.tickers.binary_search_by(|ticker| ticker.as_str().cmp(name)).ok()?;
+        u32::try_from(at + 1).ok()
+    }
+
+    /// The name of a token.
+    #[must_use]
+    pub fn ticker_of(&self, token: u32) -> Option<&str> {
+        match usize::try_from(token).ok()?.checked_sub(1) {
+            None => Some(CASH),
+            Some(ticker) => self.0.meta.tickers.get(ticker).map(String::as_str),
+        }
+    }
+
+    /// One number; `None` where the panel has no row, or no such ticker, day or column.
+    #[must_use]
+    pub fn value(&self, ticker: usize, day: usize, column: usize) -> Option<f64> {
+        (self.listed(ticker, day) && column < self.0.geometry.columns)
+            .then(|| self.rows().row(ticker, day).value(column))
+    }
+
+    /// Has this ticker a row on this day? False for positions outside the panel.
+    #[must_use]
+    pub fn listed(&self, ticker: usize, day: usize) -> bool {
+        ticker < self.0.geometry.tickers
+            && day < self.0.geometry.days
+            && is_listed(self.0.marks(ticker), day)
+    }
+
+    /// The first day on which this ticker has a row.
+    #[must_use]
+    pub fn first_day(&self, ticker: usize) -> Option<usize> {
+        self.0.first_days.get(ticker).copied().flatten()
+    }
+
+    /// Fast access to single rows, for loops over many of them.
+    #[must_use]
+    pub fn rows(&self) -> PanelRows<'_> {
+        PanelRows { words: self.0.words(0, self.0.geometry.values()), geometry: self.0.geometry }
+    }
+
+    /// A copy of all numbers, `[T, D, C]`; zero where there is no row.
+    #[must_use]
+    pub fn values(&self) -> Vec<f64> {
+        self.rows().words.iter().map(load).collect()
+    }
+
+    /// A copy of which rows are there, `[T, D]`.
+    #[must_use]
+    pub fn mask(&self) -> Vec<bool> {
+        let Geometry { tickers, days, .. } = self.0.geometry;
+        (0..tickers)
+            .flat_map(|ticker| (0..days).map(move |day| is_listed(self.0.marks(ticker), day)))
+            .collect()
+    }
+
+    /// A hash of names, dates, columns and numbers, in hex: equal panels have equal ones.
+    ///
+    /// Computed when the panel was loaded; attaching does not read the numbers again.
+    #[must_use]
+    pub fn fingerprint(&self) -> &str {
+        &self.0.meta.fingerprint
+    }
+
+    /// Bytes of numbers, in shared or private memory.
+    #[must_use]
+    pub fn data_bytes(&self) -> usize {
+        self.0.segment.data_bytes()
+    }
+
+    /// The shared panel's name.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.0.segment.name()
+    }
+
+    /// The shared panel's directory.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.0.segment.path()
+    }
+
+    /// Remove the name; whoever has the panel keeps reading it.
+    pub fn unlink(&self) -> Result<(), PanelError> {
+        Ok(self.0.segment.unlink()?)
+    }
+
+    pub(crate) fn geometry(&self) -> Geometry {
+        self.0.geometry
+    }
+
+    pub(crate) fn singles(&self) -> &[AtomicU64] {
+        self.0.words(self.0.geometry.singles_offset(), self.0.geometry.single_words())
+    }
+
+    /// The listed block, [`Geometry::listed_stride`] words per ticker.
+    pub(crate) fn all_marks(&self) -> &[AtomicU64] {
+        self.0.words(self.0.geometry.listed_offset(), self.0.geometry.listed_words())
+    }
+}
+
+impl Inner {
+    /// One ticker's bits.
+    fn marks(&self, ticker: usize) -> &[AtomicU64] {
+        let stride = self.geometry.listed_stride();
+        self.words(self.geometry.listed_offset() + ticker * stride * 8, stride)
+    }
+
+    /// Part of a block whose bounds were checked when the panel was made.
+    fn words(&self, byte_offset: usize, count: usize) -> &[AtomicU64] {
+        self.segment.words64(byte_offset, count).unwrap_or_default()
+    }
+}
+
+/// All rows of a panel, borrowed for a loop.
+#[derive(Clone, Copy, Debug)]
+pub struct PanelRows<'a> {
+    words: &'a [AtomicU64],
+    geometry: Geometry,
+}
+
+impl<'a> PanelRows<'a> {
+    /// The row of a ticker on a day; all zeros where there is none.
+    ///
+    /// # Panics
+    ///
+    /// If `ticker` or `day` lies outside the panel, like any slice.
+    #[must_use]
+    #[inline]
+    pub fn row(self, ticker: usize, day: usize) -> PanelRow<'a> {
+        assert!(day < self.geometry.days, "day {day} of {}", self.geometry.days);
+        let start = self.geometry.row(ticker, day);
+        PanelRow(&self.words[start..start + self.geometry.columns])
+    }
+}
+
+/// One ticker on one day.
+#[derive(Clone, Copy, Debug)]
+pub struct PanelRow<'a>(&'a [AtomicU64]);
+
+impl PanelRow<'_> {
+    /// The number in a column.
+    ///
+    /// # Panics
+    ///
+    /// If `column` lies outside the panel, like any slice.
+    #[must_use]
+    #[inline]
+    pub fn value(self, column: usize) -> f64 {
+        load(&self.0[column])
+    }
+
+    /// Copy the indicators out.
+    #[inline]
+    pub fn copy_indicators(self, out: &mut [f64]) {
+        for (value, word) in out.iter_mut().zip(&self.0[PriceColumn::ALL.len()..]) {
+            *value = load(word);
+        }
+    }
+}
+
+#[inline]
+fn load(word: &AtomicU64) -> f64 {
+    f64::from_bits(word.load(Relaxed))
+}
+
+#[cfg(test)]
+mod tests {
+    use backcast_layout::SealedSegment;
+    use proptest::prelude::*;
+
+    use super::Panel;
+    use crate::{CsvOptions, PanelData, PanelError};
+
+    const CSV: &str = "date,tic,open,high,low,close,volume,rsi\n\
+        2024-01-02,A,1,2,1,2,10,5\n2024-01-03,A,2,3,2,3,10,5\n2024-01-03,B,4,5,4,5,10,5\n";
+
+    fn panel() -> Panel {
+        PanelData::from_reader(CSV.as_bytes(), &CsvOptions::default().macro_tickers(["B"]))
+            .unwrap()
+            .into_heap()
+    }
+
+    fn segment_bytes(panel: &Panel) -> (Vec<u8>, Vec<u8>) {
+        let data = panel.0.segment.words64(0, panel.data_bytes() / 8).unwrap();
+        let bytes = data.iter().flat_map(|word| word.load(super::Relaxed).to_ne_bytes()).collect();
+        (panel.0.segment.meta().to_vec(), bytes)
+    }
+
+    /// Everything a reader can call must hold on a panel that an attacker described.
+    fn read_everything(panel: &Panel) {
+        for ticker in 0..=panel.tickers().len() {
+            for day in 0..=panel.days() {
+                for column in 0..=panel.columns().len() {
+                    let _ = panel.value(ticker, day, column);
+                }
+            }
+            let _ = panel.first_day(ticker);
+        }
+        let tokens: Vec<i64> =
+            (0..=panel.tickers().len()).map(|t| i64::try_from(t).unwrap()).collect();
+        let plan = panel.window_shape(1, tokens.len(), 3, 3).unwrap();
+        let (mut arena, mut mask) = (vec![0.0; plan.arena_len()], vec![false; plan.mask_len()]);
+        panel.windows_into(&[0], &tokens, tokens.len(), 3, 3, &mut arena, &mut mask).unwrap();
+        assert_eq!(panel.values().len() / panel.columns().len(), panel.mask().len());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(10_000))]
+
+        #[test]
+        fn any_bytes_in_description_or_data_give_an_error_or_numbers(
+            flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+            data_flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+            cut in prop::option::of(any::<prop::sample::Index>()),
+        ) {
+            let (mut meta, mut data) = segment_bytes(&panel());
+            for (at, byte) in flips {
+                let at = at.index(meta.len());
+                meta[at] = byte;
+            }
+            for (at, byte) in data_flips {
+                let at = at.index(data.len());
+                data[at] ^= byte;
+            }
+            if let Some(cut) = cut {
+                meta.truncate(cut.index(meta.len()));
+            }
+            if let Ok(panel) = Panel::from_segment(SealedSegment::heap(&meta, &[&data])) {
+                read_everything(&panel);
+            }
+        }
+
+        #[test]
+        fn foreign_bytes_give_an_error(meta in prop::collection::vec(any::<u8>(), 0..200)) {
+            let attached = Panel::from_segment(SealedSegment::heap(&meta, &[&[0; 64]]));
+            let damaged = matches!(attached, Err(PanelError::Damaged { .. }));
+            prop_assert!(damaged);
+        }
+    }
+
+    #[test]
+    fn descriptions_that_lie_are_refused_with_what_does_not_fit() {
+        let (meta, data) = segment_bytes(&panel());
+        let meta = String::from_utf8(meta).unwrap();
+        for (from, to, problem) in [
+            ("\"version\":1", "\"version\":2", "version 2"),
+            ("backcast-panel", "another-panel", "another-panel"),
+            ("[\"A\",\"B\"]", "[\"B\",\"A\"]", "out of order"),
+            ("[\"A\",\"B\"]", "[\"A\",\"A\"]", "out of order"),
+            ("[\"A\",\"B\"]", "[\"A\",\"<CASH>\"]", "reserved"),
+            ("[\"A\",\"B\"]", "[\"A\"]", "2 macro flags for 1 tickers"),
+            ("2024-01-03", "2024-01-01", "out of order"),
+            ("2024-01-03", "2024-01-33", "no calendar days"),
+            ("\"rsi\"", "\"open\"", "repeat"),
+            ("\"open\",\"high\"", "\"high\",\"open\"", "do not begin with"),
+            ("\"rsi\"", "\"rsi\",\"macd\"", "bytes of data where 2 tickers x 2 days x 7 columns"),
+            ("\"2024-01-03\"]", "\"2024-01-03\",\"2024-01-04\"]", "3 days"),
+            ("{", "[", "its description"),
+            ("\"format\"", "\"extra\":1,\"format\"", "unknown field"),
+        ] {
+            assert!(meta.contains(from), "{from}");
+            let changed = meta.replacen(from, to, 1);
+            let error = Panel::from_segment(SealedSegment::heap(changed.as_bytes(), &[&data]))
+                .expect_err(to)
+                .to_string();
+            assert!(error.contains(problem), "{to}: {error}");
+        }
+        for size in [0, 8, data.len() - 8] {
+            let error = Panel::from_segment(SealedSegment::heap(meta.as_bytes(), &[&data[..size]]))
+                .unwrap_err()
+                .to_string();
+            assert!(error.contains(&format!("{size} bytes of data")), "{error}");
+        }
+    }
+}

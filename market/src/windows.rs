@@ -1,0 +1,194 @@
+//! History and future around days: one contiguous copy per (sample, ticker).
+
+use std::sync::atomic::AtomicU64;
+
+use crate::{
+    blocks::{Geometry, copy_listed, copy_singles},
+    error::WindowError,
+    panel::{Panel, PriceColumn},
+};
+
+/// The memory that a batch of windows takes.
+///
+/// Along the window axis lie `H` days of history, the day itself at position `H`, then `F` days of
+/// future; histories and futures are slices of one arena.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowPlan {
+    batch: usize,
+    tokens: usize,
+    history: usize,
+    future: usize,
+    columns: usize,
+}
+
+impl WindowPlan {
+    /// `[B, T, H + 1 + F, C]`.
+    #[must_use]
+    pub fn arena_shape(&self) -> [usize; 4] {
+        [self.batch, self.tokens, self.window(), self.columns]
+    }
+
+    /// `[B, T, H + 1 + F]`.
+    #[must_use]
+    pub fn mask_shape(&self) -> [usize; 3] {
+        [self.batch, self.tokens, self.window()]
+    }
+
+    /// Floats in the arena.
+    #[must_use]
+    pub fn arena_len(&self) -> usize {
+        self.arena_shape().iter().product()
+    }
+
+    /// Flags in the mask.
+    #[must_use]
+    pub fn mask_len(&self) -> usize {
+        self.mask_shape().iter().product()
+    }
+
+    /// Days along the window axis, `H + 1 + F`.
+    #[must_use]
+    pub fn window(&self) -> usize {
+        self.history + 1 + self.future
+    }
+}
+
+impl Panel {
+    /// What `batch` samples of `tokens` windows each take; an error if that cannot be addressed.
+    pub fn window_shape(
+        &self,
+        batch: usize,
+        tokens: usize,
+        history: usize,
+        future: usize,
+    ) -> Result<WindowPlan, WindowError> {
+        let columns = self.geometry().columns;
+        let days = history.saturating_add(1).saturating_add(future);
+        let bytes = [batch, tokens, columns, size_of::<f32>()]
+            .into_iter()
+            .try_fold(days, usize::checked_mul)
+            .and_then(|bytes| isize::try_from(bytes).ok());
+        // An empty batch hides an endless window from the product.
+        if bytes.is_none() || isize::try_from(days).is_err() {
+            return Err(WindowError::TooLarge { batch, tokens, days, columns });
+        }
+        Ok(WindowPlan { batch, tokens, history, future, columns })
+    }
+
+    /// Fill `arena` and `mask` with the windows around `days`.
+    ///
+    /// - `days`: `[B]`, each in `0..D`. `tokens`: `[B, t]`; 0 is `<CASH>`, which has no market.
+    /// - `arena`: f32 `[B, t, H + 1 + F, C]`; `mask`: bool `[B, t, H + 1 + F]`, true where the ticker
+    ///   has a row. Everything is overwritten.
+    /// - Position `H` is the day itself and holds its open alone; its other columns are zero.
+    /// - Outside the panel, without a row, and for token 0: zeros and false.
+    ///
+    /// Cost: one copy per (sample, token), no allocation, no system call. On an error nothing was
+    /// written.
+    #[expect(clippy::too_many_arguments, reason = "two inputs, three sizes and two outputs")]
+    pub fn windows_into(
+        &self,
+        days: &[i64],
+        tokens: &[i64],
+        t: usize,
+        history: usize,
+        future: usize,
+        arena: &mut [f32],
+        mask: &mut [bool],
+    ) -> Result<(), WindowError> {
+        let plan = self.window_shape(days.len(), t, history, future)?;
+        check_length("tokens", &[days.len(), t], tokens.len())?;
+        check_length("arena", &plan.arena_shape(), arena.len())?;
+        check_length("mask", &plan.mask_shape(), mask.len())?;
+        self.check_days(days)?;
+        self.check_tokens(tokens)?;
+        if tokens.is_empty() {
+            return Ok(());
+        }
+
+        let window = plan.window();
+        let source =
+            Source { geometry: self.geometry(), singles: self.singles(), marks: self.all_marks() };
+        let cells = days.iter().flat_map(|day| std::iter::repeat_n(day, t)).zip(tokens);
+        let outs = arena.chunks_exact_mut(window * plan.columns).zip(mask.chunks_exact_mut(window));
+        for ((&day, &token), (arena, mask)) in cells.zip(outs) {
+            // Both were checked: 0 <= day < D, 0 <= token <= T.
+            let day = usize::try_from(day).unwrap_or_default();
+            match usize::try_from(token).unwrap_or_default().checked_sub(1) {
+                None => {
+                    arena.fill(0.0);
+                    mask.fill(false);
+                }
+                Some(ticker) => source.copy(ticker, day, history, arena, mask),
+            }
+        }
+        Ok(())
+    }
+
+    fn check_days(&self, days: &[i64]) -> Result<(), WindowError> {
+        let last = self.days() - 1;
+        let outside = |&day: &i64| usize::try_from(day).map_or(true, |day| day > last);
+        match days.iter().position(outside) {
+            Some(position) => Err(WindowError::BadDay { position, day: days[position], last }),
+            None => Ok(()),
+        }
+    }
+
+    fn check_tokens(&self, tokens: &[i64]) -> Result<(), WindowError> {
+        let last = self.tickers().len();
+        let outside = |&token: &i64| usize::try_from(token).map_or(true, |token| token > last);
+        match tokens.iter().position(outside) {
+            Some(position) => {
+                Err(WindowError::BadToken { position, token: tokens[position], last })
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// The blocks that windows are copied from.
+struct Source<'a> {
+    geometry: Geometry,
+    singles: &'a [AtomicU64],
+    marks: &'a [AtomicU64],
+}
+
+impl Source<'_> {
+    /// One window; missing rows are zeros in the block, so the copy alone makes them right.
+    fn copy(
+        &self,
+        ticker: usize,
+        day: usize,
+        history: usize,
+        arena: &mut [f32],
+        mask: &mut [bool],
+    ) {
+        let Geometry { days, columns, .. } = self.geometry;
+        // Positions of the window that lie within the panel.
+        let from = history.saturating_sub(day);
+        let to = mask.len().min(history + (days - day));
+        let first_day = day + from - history;
+
+        arena[..from * columns].fill(0.0);
+        arena[to * columns..].fill(0.0);
+        let inside = &mut arena[from * columns..to * columns];
+        copy_singles(self.singles, self.geometry.row(ticker, first_day), inside);
+        // What is known of the day itself ends with its open.
+        let unknown = PriceColumn::Open as usize + 1;
+        arena[history * columns..(history + 1) * columns][unknown..].fill(0.0);
+
+        mask[..from].fill(false);
+        mask[to..].fill(false);
+        let marks = &self.marks[ticker * self.geometry.listed_stride()..];
+        copy_listed(marks, first_day..first_day + (to - from), &mut mask[from..to]);
+    }
+}
+
+fn check_length(what: &'static str, shape: &[usize], found: usize) -> Result<(), WindowError> {
+    let expected = shape.iter().try_fold(1, |len: usize, &n| len.checked_mul(n));
+    if expected == Some(found) {
+        return Ok(());
+    }
+    let expected = expected.unwrap_or(usize::MAX);
+    Err(WindowError::BadLength { what, shape: shape.to_vec(), expected, found })
+}

@@ -1,0 +1,260 @@
+//! What the loader accepts, and how it refuses the rest.
+
+use std::fmt::Write;
+
+use backcast_market::{CsvOptions, NumberProblem, Panel, PanelData, PanelError};
+use proptest::prelude::*;
+
+const HEADER: &str = "date,tic,open,high,low,close,volume,rsi\n";
+
+fn load(csv: impl AsRef<[u8]>) -> Result<Panel, PanelError> {
+    let options = CsvOptions::default().macro_tickers(["VIX"]);
+    Ok(PanelData::from_reader(csv.as_ref(), &options)?.into_heap())
+}
+
+fn rows(rows: &str) -> Result<Panel, PanelError> {
+    load(format!("{HEADER}2024-01-02,VIX,-1,0,-2,0,0,0\n{rows}\n"))
+}
+
+#[test]
+fn every_bad_cell_is_refused_with_line_column_text_and_remedy() {
+    const GOOD: &str = "2024-01-02,A,1,2,1,2,10,5";
+    let cases = [
+        ("2024-01-02,A,1,2,1,2,10,", &["line 3", "\"rsi\"", "\"\" is empty", "drop the row"][..]),
+        ("2024-01-02,A,1,2,1,2,10,   ", &["line 3", "\"rsi\"", "is empty"]),
+        ("2024-01-02,A,1,2,1,2,NaN,5", &["line 3", "\"volume\"", "\"NaN\" is not finite"]),
+        ("2024-01-02,A,inf,2,1,2,10,5", &["\"open\"", "\"inf\" is not finite"]),
+        ("2024-01-02,A,1,-infinity,1,2,10,5", &["\"high\"", "is not finite"]),
+        ("2024-01-02,A,1,2,1x,2,10,5", &["\"low\"", "\"1x\" is not a number"]),
+        ("2024-01-02,A,1,2,1,\"1,5\",10,5", &["\"close\"", "\"1,5\" is not a number"]),
+        ("2024-01-02,A,1,2,1,2,1e39,5", &["\"volume\"", "\"1e39\" is beyond"]),
+        ("2024-01-02,A,1,2,1,2,1e999,5", &["\"volume\"", "\"1e999\" is beyond"]),
+        ("2024-01-02,A,0,2,1,2,10,5", &["line 3", "\"open\"", "price 0 of \"A\"", "macro ticker"]),
+        ("2024-01-02,A,1,2,1,-2,10,5", &["\"close\"", "price -2"]),
+        ("2024-01-02,A,1,2,1e-60,2,10,5", &["\"low\"", "not above 0"]),
+        ("2024-01-02,A,1,1,2,2,10,5", &["line 3", "high 1 of \"A\" is below its low 2"]),
+        ("2024-1-02,A,1,2,1,2,10,5", &["line 3", "\"2024-1-02\"", "YYYY-MM-DD"]),
+        ("2023-02-29,A,1,2,1,2,10,5", &["line 3", "\"2023-02-29\" is no calendar day"]),
+        ("2024-01-02,,1,2,1,2,10,5", &["line 3", "\"tic\"", "\"\" cannot be a ticker"]),
+        ("2024-01-02,<CASH>,1,2,1,2,10,5", &["\"<CASH>\" cannot be a ticker"]),
+        ("2024-01-02,A,1,2,1,2,10", &["line 3", "7 cells where the header has 8"]),
+        ("2024-01-02,A,1,2,1,2,10,5,6", &["line 3", "9 cells where the header has 8"]),
+        (
+            "2024-01-03,A,1,2,1,2,10,5\n2024-01-02,B,1,2,1,2,10,5\n2024-01-03,A,1,2,1,2,10,5",
+            &["lines 3 and 5", "\"A\" on 2024-01-03"],
+        ),
+        ("2024-01-02,A,1,2,1,2,10,\"5\n2024-01-03,A,1,2,1,2,10,5", &["line 3", "\"rsi\""]),
+    ];
+    assert!(rows(GOOD).is_ok());
+    for (row, parts) in cases {
+        let message = rows(row).expect_err(row).to_string();
+        for part in parts {
+            assert!(message.contains(part), "{row:?}: {message:?} lacks {part:?}");
+        }
+    }
+}
+
+#[test]
+fn every_bad_header_is_refused_with_the_names() {
+    let row = "2024-01-02,VIX,1,2,1,2,10,5\n";
+    for (csv, parts) in [
+        (String::new(), &["0 line(s)", "a header and one row"][..]),
+        ("\n\n".to_owned(), &["0 line(s)"]),
+        (HEADER.to_owned(), &["1 line(s)"]),
+        (
+            format!("Date,tic,open,high,low,close,rsi,x\n{row}"),
+            &["lacks \"date\", \"volume\";", "\"Date\", \"tic\"", "case-sensitive"],
+        ),
+        (
+            format!("date,tic,open,high,low,close,volume,open\n{row}"),
+            &["columns 3 and 8 are both called \"open\""],
+        ),
+        (
+            format!("date,tic,open,high,low,close,volume, tic\n{row}"),
+            &["columns 2 and 8", "\"tic\""],
+        ),
+        (
+            format!("{HEADER}2024-01-02,A,1,2,1,2,10,5\n"),
+            &["macro ticker(s) \"VIX\" have no row", "holds \"A\""],
+        ),
+    ] {
+        let message = load(&csv).expect_err(&csv).to_string();
+        for part in parts {
+            assert!(message.contains(part), "{csv:?}: {message:?} lacks {part:?}");
+        }
+    }
+}
+
+#[test]
+fn bytes_that_are_no_text_are_refused_with_their_place() {
+    let mut csv = format!("{HEADER}2024-01-02,VIX,1,2,1,2,10,5\n2024-01-02,").into_bytes();
+    csv.extend(b"caf\xe9,1,2,1,2,10,5\n");
+    assert!(matches!(load(csv), Err(PanelError::NotUtf8 { line: 3, column: 2 })));
+    assert!(matches!(load(b"\xff\xfed\0a\0"), Err(PanelError::NotUtf8 { line: 1, column: 1 })));
+}
+
+#[test]
+fn errors_carry_their_fields() {
+    let Err(PanelError::BadNumber { line, column, text, problem }) =
+        rows("2024-01-02,A,1,2,1,?,1,5")
+    else {
+        panic!("a question mark is no number");
+    };
+    assert_eq!((line, column.as_str(), text.as_str()), (3, "close", "?"));
+    assert_eq!(problem, NumberProblem::NotANumber);
+    let missing = PanelData::from_csv("/nonexistent/panel.csv", &CsvOptions::default());
+    assert!(missing.unwrap_err().to_string().contains("/nonexistent/panel.csv"));
+}
+
+#[test]
+fn line_numbers_are_right_after_blank_lines_and_any_line_ending() {
+    let bad = "2024-01-03,A,1,2,1,oops,10,5";
+    for (lines, line) in [
+        (format!("{HEADER}2024-01-02,VIX,1,2,1,2,10,5\n{bad}\n"), 3),
+        (format!("\n\n{HEADER}\n2024-01-02,VIX,1,2,1,2,10,5\n\n\n{bad}"), 8),
+        (format!("{HEADER}2024-01-02,VIX,1,2,1,2,10,\"5\"\n{bad}"), 3),
+        (format!("{HEADER}2024-01-02,\"V\nIX\",1,2,1,2,10,5\n{bad}"), 4),
+    ] {
+        for ending in ["\n", "\r\n", "\r"] {
+            for mark in ["", "\u{feff}"] {
+                let csv = format!("{mark}{}", lines.replace('\n', ending));
+                let Err(PanelError::BadNumber { line: found, .. }) = load(&csv) else {
+                    panic!("{csv:?}");
+                };
+                assert_eq!(found, line, "{csv:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn order_marks_blanks_quotes_and_index_columns_do_not_matter() {
+    let plain = rows("2024-01-03,A,1,2,1,2,10,5\n2024-01-02,A,3,4,3,4,30,6").unwrap();
+    for csv in [
+        "\u{feff}date,tic,open,high,low,close,volume,rsi\r\n2024-01-02,A,3,4,3,4,30,6\r\n\
+         2024-01-02,VIX,-1,0,-2,0,0,0\r\n2024-01-03,A,1,2,1,2,10,5\r\n",
+        ",rsi,Unnamed: 0,volume,day,close,tic,day_idx,low,high,open,date\n\
+         0,5,a,10,,2,A,NaN,1,2,1,2024-01-03\n1,6,b,30,,4,A,x,3,4,3,2024-01-02\n\
+         2,0,c,0,,0,VIX,y,-2,0,-1,2024-01-02\n",
+        "date, tic ,open,high,low,close,volume,rsi\n\"2024-01-02\",\"A\",3,4,3,4,30, 6 \n\
+         2024-01-02, VIX,-1e0,0,-2.,0,0,+0\n2024-01-03,A,1.00,2,1,2,1e1,5",
+    ] {
+        let other = load(csv).unwrap();
+        assert_eq!(other.fingerprint(), plain.fingerprint(), "{csv}");
+        assert_eq!(other.columns(), plain.columns());
+        assert_eq!(other.values(), plain.values());
+        assert_eq!(other.mask(), plain.mask());
+    }
+    let changed = rows("2024-01-03,A,1,2,1,2,10,5\n2024-01-02,A,3,4,3,4,30,7").unwrap();
+    assert_ne!(changed.fingerprint(), plain.fingerprint());
+}
+
+#[test]
+fn tokens_count_from_one_and_zero_is_cash() {
+    let panel = rows("2024-01-02,B,1,2,1,2,10,5\n2024-01-03,A,1,2,1,2,10,5").unwrap();
+    assert_eq!(panel.tickers(), ["A", "B", "VIX"]);
+    assert_eq!(panel.dates(), ["2024-01-02", "2024-01-03"]);
+    assert_eq!(panel.indicators(), ["rsi"]);
+    assert_eq!((panel.is_macro(2), panel.is_macro(0), panel.is_macro(9)), (true, false, false));
+    assert_eq!([0, 1, 2].map(|ticker| panel.first_day(ticker)), [Some(1), Some(0), Some(0)]);
+    for (token, name) in [(0, "<CASH>"), (1, "A"), (2, "B"), (3, "VIX")] {
+        assert_eq!((panel.token(name), panel.ticker_of(token)), (Some(token), Some(name)));
+    }
+    assert_eq!(
+        (panel.token("C"), panel.ticker_of(4), panel.ticker_of(u32::MAX)),
+        (None, None, None)
+    );
+}
+
+#[test]
+fn a_sparse_file_that_asks_for_too_much_is_an_error() {
+    // 40,000 tickers on 40,000 days in 40,000 rows: 8e9 values.
+    let mut csv = HEADER.to_owned();
+    for row in 0..40_000_u32 {
+        let (year, month, day) = (1000 + row / 300, 1 + row / 25 % 12, 1 + row % 25);
+        writeln!(csv, "{year}-{month:02}-{day:02},T{row},1,2,1,2,10,5").unwrap();
+    }
+    let error = PanelData::from_reader(csv.as_bytes(), &CsvOptions::default()).unwrap_err();
+    assert!(matches!(error, PanelError::TooLarge { tickers: 40_000, days: 40_000, .. }), "{error}");
+    assert!(error.to_string().contains("40000 tickers x 40000 days x 6 columns"));
+}
+
+/// One generated row: ticker, day of January, six numbers.
+type Row = (usize, u32, [i16; 6]);
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    /// The model reads line by line and finds every number by comparing names.
+    #[test]
+    fn the_loader_agrees_with_a_naive_reader(
+        keys in prop::collection::btree_set((0..5_usize, 1..25_u32), 1..40),
+        numbers in prop::collection::vec(prop::array::uniform6(1..i16::MAX), 40),
+        order in Just((0..40_usize).collect::<Vec<_>>()).prop_shuffle(),
+        column_order in Just((0..8_usize).collect::<Vec<_>>()).prop_shuffle(),
+    ) {
+        let rows: Vec<Row> = keys.iter().zip(&numbers).map(|(&(t, d), &n)| (t, d, n)).collect();
+        let names = ["date", "tic", "open", "high", "low", "close", "volume", "rsi"];
+        let line = |cells: [String; 8]| {
+            column_order.iter().map(|&at| cells[at].clone()).collect::<Vec<_>>().join(",") + "\n"
+        };
+        let mut csv = line(names.map(str::to_owned));
+        for &at in order.iter().filter(|&&at| at < rows.len()) {
+            let (ticker, day, [open, high, low, close, volume, rsi]) = rows[at];
+            let (high, low) = (high.max(low), high.min(low));
+            csv += &line([
+                format!("2024-01-{day:02}"),
+                format!("T{ticker}"),
+                format!("{}", f64::from(open) / 8.0),
+                format!("{high}"),
+                format!("{low}"),
+                format!("{close}e-2"),
+                format!("{volume}"),
+                format!("-{rsi}.5"),
+            ]);
+        }
+        let panel = PanelData::from_reader(csv.as_bytes(), &CsvOptions::default()).unwrap().into_heap();
+
+        let mut tickers: Vec<String> = rows.iter().map(|row| format!("T{}", row.0)).collect();
+        let mut dates: Vec<String> = rows.iter().map(|row| format!("2024-01-{:02}", row.1)).collect();
+        for list in [&mut tickers, &mut dates] {
+            list.sort();
+            list.dedup();
+        }
+        prop_assert_eq!(panel.tickers(), &tickers[..]);
+        prop_assert_eq!(panel.dates(), &dates[..]);
+        prop_assert_eq!(panel.columns(), &names[2..]);
+        let header: Vec<&str> = csv.lines().next().unwrap().split(',').collect();
+        let find = |name: &str| header.iter().position(|&other| other == name).unwrap();
+        for (t, ticker) in tickers.iter().enumerate() {
+            for (d, date) in dates.iter().enumerate() {
+                let cells = csv
+                    .lines()
+                    .map(|line| line.split(',').collect::<Vec<_>>())
+                    .find(|cells| cells[find("tic")] == ticker && cells[find("date")] == date);
+                prop_assert_eq!(panel.listed(t, d), cells.is_some());
+                for (c, name) in names[2..].iter().enumerate() {
+                    let expected = cells.as_ref().map(|cells| cells[find(name)].parse::<f64>().unwrap());
+                    prop_assert_eq!(panel.value(t, d, c), expected);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn any_bytes_give_a_panel_or_an_error(csv in prop::collection::vec(any::<u8>(), 0..300)) {
+        let _ = load(csv);
+    }
+
+    #[test]
+    fn any_change_to_a_good_file_gives_a_panel_or_an_error(
+        flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..5),
+    ) {
+        let mut csv = format!("{HEADER}2024-01-02,VIX,1,2,1,2,10,5\n2024-01-03,A,1,2,1,2,10,5\n").into_bytes();
+        for (at, byte) in flips {
+            let at = at.index(csv.len());
+            csv[at] = byte;
+        }
+        let _ = load(csv);
+    }
+}
