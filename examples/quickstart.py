@@ -1,0 +1,39 @@
+"""Quickstart: one process writes transitions, another samples windows of them, by name."""
+
+import multiprocessing
+import os
+
+import backcast as bc
+import numpy as np
+
+NAME = f"quickstart-{os.getpid()}"
+COLUMNS = {"obs": ("f4", (8,)), "action": "i4", "reward": "f4"}
+EPISODES, STEPS = 20, 100
+
+
+def write(name: str) -> None:
+    """Attach by name and append episodes, as an environment worker would."""
+    rng = np.random.default_rng(0)
+    with bc.ReplayBuffer.attach(name) as buf, buf.writer(autoreset_mode="same_step") as writer:
+        for step in range(1, EPISODES * STEPS + 1):
+            obs, final = rng.normal(size=(2, 1, 8)).astype("f4")
+            end = step % STEPS == 0
+            writer.append(obs=obs, action=[step % 4], reward=obs[:, 0], terminated=[end],
+                          truncated=[False], final_obs=final if end else None)  # fmt: skip
+
+
+if __name__ == "__main__":
+    with bc.ReplayBuffer.create(NAME, COLUMNS, capacity=10_000) as buf:
+        try:
+            worker = multiprocessing.get_context("spawn").Process(target=write, args=(NAME,))
+            worker.start()
+            buf.wait(min_size=1000, timeout=30)
+            batch = buf.sampler(seed=7, history=20, future=5).sample(256)
+            print("obs", batch["obs"].shape, "next_obs", batch["next_obs"].shape)
+            print(
+                "history mask", batch.mask.shape, "future reward", batch["future"]["reward"].shape
+            )
+            worker.join()
+            print(f"{len(buf)} transitions, {buf!r}")
+        finally:
+            buf.unlink()

@@ -1,0 +1,104 @@
+"""The demo from the command line to the exit status."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from backcast.demo.options import Options, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from backcast.demo.fleet import Interrupts
+
+FAILED = 1
+INTERRUPTED = 130
+_LIBRARIES = ("rich", "matplotlib")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the demo.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        Arguments without the program's name; ``sys.argv[1:]`` when left out.
+
+    Returns
+    -------
+    int
+        0 done, 1 something failed or was found wrong, 130 interrupted (a wrong usage exits with 2).
+    """
+    options = parse(argv)
+    missing = [name for name in _LIBRARIES if importlib.util.find_spec(name) is None]
+    if missing:
+        return _fail(
+            f"the demo shows its progress with {' and '.join(missing)}, not installed here. "
+            f"Run `{sys.executable} -m pip install {' '.join(missing)}`"
+        )
+
+    import backcast as bc
+    from backcast.demo.data import DataMissingError
+    from backcast.demo.fleet import ChildFailedError, InterruptedRunError, Interrupts
+    from backcast.demo.split import UnusablePanelError
+
+    with Interrupts() as interrupts:
+        try:
+            return _demo(options, interrupts)
+        except InterruptedRunError as signal:
+            print(f"{signal}: processes ended, ring and panel removed", file=sys.stderr)
+            return INTERRUPTED
+        except (bc.BackcastError, ChildFailedError, DataMissingError, UnusablePanelError) as error:
+            return _fail(str(error))
+        except OSError as error:
+            return _fail(f"{error.filename or 'input or output'}: {error.strerror or error}")
+
+
+def _demo(options: Options, interrupts: Interrupts) -> int:
+    from backcast.demo.progress import Progress
+    from backcast.demo.report import print_summary, write_json
+    from backcast.demo.result import counted, measured, problems, sampled_candles
+    from backcast.demo.run import Run, open_session
+
+    options.out.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        progress = stack.enter_context(Progress())
+        session = open_session(options, stack)
+        interrupts.check()
+        days = f"{session.panel.n_days} days, trained before {session.split.first_test_date}"
+        progress.say(f"panel {session.panel.name}: {', '.join(session.split.tickers)}; {days}")
+        Run(options, session, interrupts)(progress)
+        result = counted(options, session)
+        wrong = problems(result, session)
+        numbers, equity = measured(options, session, interrupts.check)
+        result |= numbers
+        candles = sampled_candles(session, options.seed)
+        test_dates = list(session.panel.dates)[session.split.first_test_day :]
+    interrupts.check()
+
+    from backcast.demo.chart import Picture, save
+
+    note = (
+        f"{', '.join(session.split.tickers)}; half of them held, chosen anew every 5 days, "
+        f"{result['equity_cost_fraction']:.1%} a trade"
+    )
+    picture = Picture(session.frames, session.kills_s, test_dates, equity, note, candles)
+    write_json(result, options.out / "demo.json")
+    save(picture, options.out / "demo.png")
+    print_summary(result, sys.stdout)
+    print(f"\nwrote {options.out / 'demo.json'} and {options.out / 'demo.png'}")
+    for problem in wrong:
+        print(f"backcast demo: {problem}", file=sys.stderr)
+    return FAILED if wrong else 0
+
+
+def _fail(reason: str) -> int:
+    print(f"backcast demo: {reason}", file=sys.stderr)
+    return FAILED
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,112 @@
+"""What a killed actor leaves behind in its lanes, and what its successor makes of it.
+
+Nothing is asked of the dead: everything is read from the ring. Allowed to be lost are the rows that
+the dead actor had not finished (reserved, never published) and, per lane, its last transition,
+which has no successor because the successor process begins a new episode (GAP).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from backcast.demo.rows import obs_sums, step_sums
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    import backcast as bc
+
+FINAL = 4
+GAP = 8
+# Rows of the lane that are checked, newest first: the death can only have touched the last ones.
+_TAIL = 512
+
+
+@dataclass
+class Aftermath:
+    """The account of one death; complete when every lane has been continued."""
+
+    lanes: tuple[int, ...]
+    heads: dict[int, int] = field(default_factory=dict)
+    unfinished_rows: int = 0
+    lost_transitions: int = 0
+    torn_rows: int = 0
+    adopted: set[int] = field(default_factory=set)
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether some lane has no row of the successor yet."""
+        return len(self.adopted) < len(self.lanes)
+
+    def examine(self, ring: bc.ReplayBuffer) -> None:
+        """Read the dead actor's lanes; call it after the death, before a successor starts."""
+        stats = lane_table(ring.stats())
+        for lane in self.lanes:
+            head = self.heads[lane] = int(stats[lane]["head"])
+            self.unfinished_rows += max(0, int(stats[lane]["reserved"]) - head)
+            low, _ = ring.lane_span(lane)
+            start = max(low, head - _TAIL)
+            if head > start:
+                self._judge_tail(lane, ring.rows(lane, start, head - start))
+
+    def _judge_tail(self, lane: int, rows: dict[str, Any]) -> None:
+        final = (rows["flags"] & FINAL) != 0
+        self.torn_rows += count_torn(rows, final)
+        for row in np.flatnonzero(~continues(rows) & ~final[:-1]):
+            self.problems.append(f"lane {lane}: row {rows['seq'][row]} lost its successor")
+        # The newest row starts a transition that will never get its second half.
+        self.lost_transitions += int(not final[-1])
+
+    def watch(self, ring: bc.ReplayBuffer) -> None:
+        """Look whether the successor has continued lanes, and how."""
+        stats = lane_table(ring.stats())
+        for lane in set(self.lanes) - self.adopted:
+            head = self.heads[lane]
+            if int(stats[lane]["head"]) <= head:
+                continue
+            self.adopted.add(lane)
+            low, _ = ring.lane_span(lane)
+            if low > head:
+                self.problems.append(f"lane {lane}: row {head} was overwritten before the check")
+                continue
+            first = ring.rows(lane, head, 1)
+            if not (int(first["flags"][0]) & GAP and int(first["t"][0]) == 0):
+                self.problems.append(f"lane {lane}: row {head} does not begin a new episode")
+
+
+def lane_table(stats: dict[str, Any]) -> dict[int, dict[str, Any]]:
+    """Index the lanes' part of ``ReplayBuffer.stats()`` by lane."""
+    return {int(lane["lane"]): lane for lane in stats["lane_stats"]}
+
+
+def count_torn(rows: dict[str, Any], final: NDArray[np.bool_]) -> int:
+    """Count rows that do not match their checksum; FINAL rows have no step columns to match."""
+    sums = np.asarray(rows["checksum"], np.uint64)
+    half = np.uint64(32)
+    wrong_obs = obs_sums(rows) != sums >> half
+    wrong_step = (step_sums(rows) != sums & np.uint64(0xFFFF_FFFF)) & ~final
+    return int(np.count_nonzero(wrong_obs | wrong_step))
+
+
+def continues(rows: dict[str, Any]) -> NDArray[np.bool_]:
+    """Whether each row but the last is followed by the next step of its episode."""
+    seq, episode, t = (np.asarray(rows[name]).astype(np.int64) for name in ("seq", "episode", "t"))
+    gap = (rows["flags"][1:] & GAP) != 0
+    steady = (np.diff(seq) == 1) & (np.diff(episode) == 0) & (np.diff(t) == 1)
+    return np.asarray(steady & ~gap)
+
+
+def summary(deaths: Sequence[Aftermath]) -> dict[str, int]:
+    """Add several deaths up for the report."""
+    return {
+        "killed_actors": len(deaths),
+        "adopted_lanes": sum(len(death.adopted) for death in deaths),
+        "lost_transitions": sum(death.lost_transitions for death in deaths),
+        "unfinished_rows": sum(death.unfinished_rows for death in deaths),
+    }

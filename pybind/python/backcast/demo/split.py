@@ -1,0 +1,57 @@
+"""Which tickers are traded, and where the training days end and the held-out days begin."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from backcast.demo.data import FIRST_TEST_DATE
+from backcast.demo.lesson import FUTURE, HISTORY
+
+if TYPE_CHECKING:
+    import backcast as bc
+
+_FEWEST_DAYS = 2 * (HISTORY + FUTURE)
+_TEST_SHARE = 0.2
+
+
+class UnusablePanelError(Exception):
+    """A panel too short or too empty for the demo."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """Training days are ``0 .. first_test_day - 1``; the days after are seen by nobody."""
+
+    tickers: tuple[str, ...]
+    first_test_day: int
+    first_test_date: str
+
+
+def split(panel: bc.Panel) -> Split:
+    """Hold out 2011 and later, or the last fifth of a panel that does not reach so far.
+
+    Traded are the tickers that are no macro series and are listed for at least half of the
+    training days.
+    """
+    dates = list(panel.dates)
+    first = int(np.searchsorted(np.array(dates), FIRST_TEST_DATE))
+    if min(first, len(dates) - first) < _FEWEST_DAYS:
+        first = len(dates) - max(_FEWEST_DAYS, int(_TEST_SHARE * len(dates)))
+    if first < _FEWEST_DAYS:
+        raise UnusablePanelError(
+            f"the panel has {len(dates)} days; training and test need {_FEWEST_DAYS} each, "
+            f"so give a file with at least {2 * _FEWEST_DAYS} dates"
+        )
+    macro = set(panel.macro)
+    listed = np.asarray(panel.mask)[:, :first].mean(axis=1)
+    names = zip(panel.tickers, listed, strict=True)
+    tickers = tuple(name for name, share in names if name not in macro and share >= 0.5)
+    if not tickers:
+        raise UnusablePanelError(
+            "no ticker outside --macro is listed for half of the training days "
+            f"({dates[0]} .. {dates[first - 1]})"
+        )
+    return Split(tickers, first, dates[first])
