@@ -49,7 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             return _demo(options, interrupts)
         except InterruptedRunError as signal:
-            print(f"{signal}: processes ended, ring and panel removed", file=sys.stderr)
+            ending = "every process ended, ring and panel removed"
+            print(f"interrupted by {signal}: {ending}", file=sys.stderr)
             return INTERRUPTED
         except (bc.BackcastError, ChildFailedError, DataMissingError, UnusablePanelError) as error:
             return _fail(str(error))
@@ -101,4 +102,7 @@ def _fail(reason: str) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    try:
+        raise SystemExit(main())
+    except KeyboardInterrupt:
+        raise SystemExit(INTERRUPTED) from None

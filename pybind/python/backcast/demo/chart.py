@@ -163,7 +163,7 @@ def _candles(axes: Axes, candles: Candles | None) -> None:
     today = candles.prices[candles.history, 0]
     axes.axvspan(0.5, places[-1] + 0.5, color="#f4efe6", zorder=-2)
     axes.plot([0], [today], "D", color=_INK, markersize=5)
-    axes.annotate("open", (0, today), xytext=(-7, 9), textcoords="offset points", ha="right",
+    axes.annotate("open", (0, today), xytext=(0, -14), textcoords="offset points", ha="center",
                   fontsize=8, color=_INK)  # fmt: skip
     axes.plot([0, places[-1]], [today, candles.predicted_close], color=_ACCENT, linewidth=1.2,
               linestyle=(0, (4, 2)))  # fmt: skip

@@ -8,6 +8,7 @@ import signal
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
+from multiprocessing import resource_tracker
 from typing import TYPE_CHECKING, Any
 
 from backcast.demo.child import run_child
@@ -100,6 +101,8 @@ class Fleet:
         process = context.Process(
             target=run_child, args=(work, settings, theirs), name=f"backcast-demo-{name}"
         )
+        # Starting it unblocks SIGINT, so it must not happen inside `process.start()`.
+        resource_tracker.ensure_running()
         # A terminal sends Ctrl-C to every process; children inherit the mask and leave it to us.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:

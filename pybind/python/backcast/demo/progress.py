@@ -83,7 +83,7 @@ class Progress:
 
     def say(self, text: str) -> None:
         """Print one line that stays."""
-        self._console.print(Text(text))
+        self._console.print(Text(text), soft_wrap=True)
 
     def show(self, frame: Frame) -> None:
         """Show the newest frame."""
@@ -114,7 +114,6 @@ def table(frame: Frame) -> Group:
     grid.add_column("")
     fastest = max((actor.rows_per_s for actor in frame.actors), default=1.0) or 1.0
     for actor in frame.actors:
-        bar = ProgressBar(total=fastest, completed=min(actor.rows_per_s, fastest), width=18)
         running = actor.state == "running"
         grid.add_row(
             actor.name,
@@ -123,29 +122,39 @@ def table(frame: Frame) -> Group:
             actor.autoreset_mode,
             count(actor.rows),
             count(actor.rows_per_s),
-            bar if running else Text(actor.state, "bold red"),
+            _bar(actor.rows_per_s, fastest) if running else Text(actor.state, "bold red"),
         )
     loss = ", ".join(f"{value:.3f}" for value in frame.loss) or "-"
-    learner = Text.assemble(
-        ("learner  ", "bold"),
-        f"{count(frame.batches)} batches, {frame.batches_per_s:.0f}/s, loss {loss}",
+    below = Table.grid(padding=(0, 2))
+    below.add_column(style="bold")
+    below.add_row(
+        "ring", _bar(frame.fill, 1.0), f"{frame.fill:.0%} full, {count(frame.rows_per_s)} rows/s"
     )
-    ring = Table.grid(padding=(0, 1))
-    ring.add_row(
-        Text("ring   ", "bold"),
-        ProgressBar(total=1.0, completed=frame.fill, width=18),
-        f"{frame.fill:.0%} full, {count(frame.rows_per_s)} rows/s, "
-        f"sampled rows are {count(frame.age)} rows old,",
-        Text(f"{frame.torn} torn", "bold red" if frame.torn else "green"),
-        f"{frame.lapped} lapped",
-    )
-    clock = Table.grid(padding=(0, 1))
-    clock.add_row(
-        Text("time   ", "bold"),
-        ProgressBar(total=frame.total_s, completed=min(frame.elapsed_s, frame.total_s), width=18),
+    below.add_row(
+        "time",
+        _bar(frame.elapsed_s, frame.total_s),
         f"{frame.elapsed_s:.0f} of {frame.total_s:g} s, Ctrl-C ends it",
     )
-    return Group(grid, learner, ring, clock)
+    below.add_row(
+        "learner",
+        f"{frame.batches_per_s:.0f} batches/s",
+        f"{count(frame.batches)} so far, loss {loss}",
+    )
+    torn = Text(f"{frame.torn} torn", "bold red" if frame.torn else "green")
+    age = f"{count(frame.age)} rows old in the median, {frame.lapped} lapped"
+    below.add_row("samples", torn, age)
+    return Group(grid, Text(), below)
+
+
+def _bar(done: float, total: float) -> ProgressBar:
+    """Draw how much of `total` is done."""
+    return ProgressBar(
+        total=total,
+        completed=min(done, total),
+        width=18,
+        complete_style="cyan",
+        finished_style="cyan",
+    )
 
 
 class Rates:

@@ -32,12 +32,16 @@ def verdict(model: float | None, trivial: float | None) -> str:
 
 def print_summary(result: dict[str, Any], stream: TextIO) -> None:
     """Print the table."""
+    lines = _lines(result)
+    if not stream.isatty():
+        stream.writelines(f"{name:<16}  {text}\n" for name, text in lines)
+        return
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
-    for name, text in _lines(result):
+    for name, text in lines:
         table.add_row(name, text)
-    Console(file=stream, highlight=False, soft_wrap=not stream.isatty()).print(table)
+    Console(file=stream, highlight=False).print(table)
 
 
 def _lines(result: dict[str, Any]) -> list[tuple[str, str]]:

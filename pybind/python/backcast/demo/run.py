@@ -91,6 +91,10 @@ class Run:
                 self._start_actor(slot, slot.name)
             self._start_learner()
             self._wait_for_all()
+            progress.say(
+                f"running: {self._options.actors} actors x {self._options.envs} environments and "
+                f"a learner, for {self._options.seconds:g} s"
+            )
             self._monitor.start()
             rows_before = self._monitor.rows_written()
             self._watch(progress)
