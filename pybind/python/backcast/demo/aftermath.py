@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backcast.demo.rows import obs_sums, step_sums
+from backcast.demo.rows import checksums
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,11 +87,9 @@ def lane_table(stats: dict[str, Any]) -> dict[int, dict[str, Any]]:
 
 def count_torn(rows: dict[str, Any], final: NDArray[np.bool_]) -> int:
     """Count rows that do not match their checksum; FINAL rows have no step columns to match."""
-    sums = np.asarray(rows["checksum"], np.uint64)
-    half = np.uint64(32)
-    wrong_obs = obs_sums(rows) != sums >> half
-    wrong_step = (step_sums(rows) != sums & np.uint64(0xFFFF_FFFF)) & ~final
-    return int(np.count_nonzero(wrong_obs | wrong_step))
+    wrong = checksums(rows) ^ np.asarray(rows["checksum"], np.uint64)
+    wrong[final] >>= np.uint64(32)
+    return int(np.count_nonzero(wrong))
 
 
 def continues(rows: dict[str, Any]) -> NDArray[np.bool_]:

@@ -11,12 +11,15 @@ different rows collide with probability 2^-32 a half. The keys are fixed: torn r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from numpy.typing import NDArray
 
     Columns = Mapping[str, Any]
@@ -25,9 +28,7 @@ if TYPE_CHECKING:
 
 OBS_COLUMNS = ("day", "tics", "portfolio/cash", "portfolio/shares", "portfolio/avg_buy_price")
 STEP_COLUMNS = ("action", "reward")
-_KEYS = np.random.Generator(np.random.PCG64(0x6261636B63617374)).integers(
-    0, 2**64, size=4096, dtype=np.uint64
-)
+_KEY_SEED = 20140901
 _HALF = np.uint64(32)
 
 
@@ -55,36 +56,44 @@ def column(batch: Columns, path: str) -> NDArray[Any]:
     return array
 
 
-def _words(batch: Columns, paths: tuple[str, ...], rank: int) -> Words:
-    """Lay the columns' bytes side by side as 32-bit words, ``[rows, words]``."""
-    blocks = []
-    for path in paths:
-        values = np.ascontiguousarray(column(batch, path))
-        rows = int(np.prod(values.shape[:rank], dtype=np.int64))
-        blocks.append(values.reshape(rows, -1).view(np.uint32))
-    return np.concatenate(blocks, axis=1)
+def _words(batch: Columns, paths: Sequence[str], rank: int) -> list[Words]:
+    """View the columns' bytes as 32-bit words, ``[rows, words]`` each."""
+    rows = math.prod(column(batch, paths[0]).shape[:rank])
+    arrays = (np.ascontiguousarray(column(batch, path)) for path in paths)
+    return [array.reshape(rows, -1).view(np.uint32) for array in arrays]
 
 
-def _fold(words: Words, salt: int) -> Sums:
-    keys = _KEYS[salt : salt + words.shape[1] + 1]
-    sums = words.astype(np.uint64) @ keys[1:] + keys[0]
-    return np.asarray(sums, np.uint64) >> _HALF
+@functools.cache
+def _keys(obs_words: int, step_words: int) -> tuple[Sums, Sums]:
+    """Keys ``[words, 2]`` that hash both halves of a row at once, and what their sums start at."""
+    keys = np.zeros((obs_words + step_words, 2), np.uint64)
+    starts = np.zeros(2, np.uint64)
+    for half, place in enumerate((slice(0, obs_words), slice(obs_words, None))):
+        draw = np.random.default_rng([_KEY_SEED, half])
+        starts[half] = draw.integers(2**64, dtype=np.uint64)
+        count = obs_words if half == 0 else step_words
+        keys[place, half] = draw.integers(2**64, dtype=np.uint64, size=count)
+    return keys, starts
+
+
+def _halves(obs: list[Words], step: list[Words]) -> Sums:
+    """Hash rows, ``[rows, 2]``: the observation, and the step (of no words where there is none)."""
+    widths = [sum(block.shape[1] for block in blocks) for blocks in (obs, step)]
+    keys, start = _keys(*widths)
+    words = np.concatenate([*obs, *step], axis=1).astype(np.uint64)
+    return np.asarray((words @ keys + start) >> _HALF)
 
 
 def obs_sums(batch: Columns, *, rank: int = 1, prefix: str = "") -> Sums:
     """Hash the observation columns of every row; `rank` leading axes count rows."""
-    paths = tuple(prefix + path for path in OBS_COLUMNS)
-    return _fold(_words(batch, paths, rank), 0)
-
-
-def step_sums(batch: Columns, *, rank: int = 1) -> Sums:
-    """Hash the step columns of every row."""
-    return _fold(_words(batch, STEP_COLUMNS, rank), 2048)
+    paths = OBS_COLUMNS if not prefix else [prefix + path for path in OBS_COLUMNS]
+    return np.asarray(_halves(_words(batch, paths, rank), [])[:, 0])
 
 
 def checksums(batch: Columns, *, rank: int = 1) -> Sums:
     """Compute the checksum column that belongs to the rows of `batch`, flat."""
-    return (obs_sums(batch, rank=rank) << _HALF) | step_sums(batch, rank=rank)
+    halves = _halves(_words(batch, OBS_COLUMNS, rank), _words(batch, STEP_COLUMNS, rank))
+    return np.asarray((halves[:, 0] << _HALF) | halves[:, 1])
 
 
 def torn_rows(batch: Columns, *, rank: int = 1, mask: NDArray[np.bool_] | None = None) -> int:
