@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from backcast.demo.child import Link
+    from backcast.demo.monitor import AutoresetMode
 
 MAX_EPISODE_STEPS = 250
 # Share of the last action that carries over: actions wander instead of flickering.
@@ -33,7 +34,7 @@ class ActorSettings:
     envs: int
     tickers: tuple[str, ...]
     days: tuple[int, int]
-    autoreset_mode: str
+    autoreset_mode: AutoresetMode
     seed: int
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from backcast.demo.aftermath import lane_table
 from backcast.demo.progress import ActorFrame, Frame, Rates
@@ -12,13 +12,15 @@ from backcast.demo.progress import ActorFrame, Frame, Rates
 if TYPE_CHECKING:
     import backcast as bc
 
+AutoresetMode: TypeAlias = Literal["next_step", "same_step", "disabled"]
+
 
 @dataclass
 class Slot:
     """A place for an actor: the lanes it owns, and who owns them now."""
 
     name: str
-    autoreset_mode: str
+    autoreset_mode: AutoresetMode
     pid: int = 0
     lanes: tuple[int, ...] = ()
     state: str = "starting"

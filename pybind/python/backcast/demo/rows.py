@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    Column = tuple[str, tuple[int, ...], Literal["obs", "step"]]
     Columns = Mapping[str, Any]
     Words = NDArray[np.uint32]
     Sums = NDArray[np.uint64]
@@ -32,7 +33,7 @@ _KEY_SEED = 20140901
 _HALF = np.uint64(32)
 
 
-def schema(tickers: int) -> dict[str, tuple[str, tuple[int, ...], str]]:
+def schema(tickers: int) -> dict[str, Column]:
     """Describe the ring's columns for `tickers` tickers a row."""
     each = (tickers,)
     return {

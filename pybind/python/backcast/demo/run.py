@@ -17,7 +17,7 @@ from backcast.demo.aftermath import Aftermath
 from backcast.demo.data import MACRO, write_real_panel
 from backcast.demo.fleet import Child, ChildFailedError, Fleet, Interrupts
 from backcast.demo.learner import LearnerSettings, learn
-from backcast.demo.monitor import Monitor, Slot
+from backcast.demo.monitor import AutoresetMode, Monitor, Slot
 from backcast.demo.rows import schema
 from backcast.demo.split import Split, split
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from backcast.demo.options import Options
     from backcast.demo.progress import Frame, Progress
 
-_AUTORESET_MODES = ("next_step", "same_step")
+_AUTORESET_MODES: tuple[AutoresetMode, ...] = ("next_step", "same_step")
 _START_SECONDS = 60.0
 _FRAME_SECONDS = 0.25
 # A successor's first row is read before the lane comes round to it again.
