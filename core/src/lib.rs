@@ -1,2 +1,74 @@
 #![forbid(unsafe_code)]
-//! Placeholder.
+//! Experience replay in shared memory: what a transition is, and how it is written and sampled.
+//!
+//! - [`Schema`]: the columns of a row; [`Ring`]: one replay, created once, attached by name anywhere;
+//! - [`Writer`]: appends steps of `n` lanes, with all three autoreset modes and FINAL rows;
+//! - [`Sampler`]: uniform draws with history and future windows, masks and `next_*`, seeded;
+//! - [`Batch`], [`BatchPlan`]: what a draw returns, here or in memory of the caller's.
+//!
+//! ```
+//! use backcast_core::{
+//!     DType, Ring, RingOptions, SamplerOptions, Schema, StepColumns, WriterOptions,
+//! };
+//!
+//! let schema = Schema::builder()
+//!     .column("obs", DType::F32, &[2])
+//!     .column("action", DType::I32, &[])
+//!     .build()?;
+//! let ring = Ring::heap(&schema, RingOptions::with_capacity(1_000))?; // `create` gives it a name
+//! let mut writer = ring.writer(WriterOptions::lanes(1))?;
+//! for t in 0..10_i16 {
+//!     let (obs, action) = ([f32::from(t), 0.0], [i32::from(t)]);
+//!     let mut columns = StepColumns::of(&schema).with("obs", &obs)?.with("action", &action)?;
+//!     writer.append(&columns.step(&[false], &[false])?)?;
+//! }
+//! let mut sampler = ring.sampler(SamplerOptions::seeded(7).history(4))?;
+//! let batch = sampler.sample(32)?;
+//! assert_eq!(batch.column::<f32>("obs")?.shape(), [32, 4, 2]);
+//! assert_eq!(batch.column::<f32>("next_obs")?.shape(), [32, 4, 2]);
+//! assert_eq!(batch.column::<bool>("mask")?.shape(), [32, 4]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod batch;
+mod draw;
+mod element;
+mod episode;
+mod error;
+mod index;
+mod options;
+mod plan;
+mod reader;
+mod ring;
+mod sampler;
+mod schema;
+mod stats;
+mod step;
+mod window;
+mod writer;
+
+pub use backcast_layout::{
+    BadExist, Base, Column, ColumnError, DType, Exist, Kind, MAX_LANES, ObjectInfo, Role,
+    SealedSegment, SegmentError, collect, list, remove,
+};
+pub use batch::Batch;
+pub use draw::philox4x32;
+pub use element::Element;
+pub use episode::{FINAL, GAP, TERMINATED, TRUNCATED};
+pub use error::{
+    AppendError, BatchError, HeldLane, ReadError, RingError, SampleError, SchemaError, WaitError,
+    WriterError,
+};
+pub use index::RowIndex;
+pub use options::{
+    AutoresetMode, BadAutoresetMode, BadCapacity, Capacity, RingOptions, SamplerOptions,
+    WriterOptions,
+};
+pub use plan::{Arena, Axis, BatchPlan, View};
+pub use reader::Rows;
+pub use ring::Ring;
+pub use sampler::Sampler;
+pub use schema::{Schema, SchemaBuilder};
+pub use stats::{LaneStats, ReaderStats, RingStats};
+pub use step::{Step, StepColumns};
+pub use writer::Writer;

@@ -48,9 +48,15 @@ pub use lane_header::{LANE_HEADER_BYTES, LANE_MAGIC, LaneHeader, LaneIdentity};
 pub use name::{BadExist, Base, Exist, Kind, MAX_NAME_BYTES};
 pub use object::{ObjectInfo, collect, list, remove};
 pub use readers::{READER_SLOT_BYTES, READERS_HEADER_BYTES, READERS_MAGIC, ReaderRecord};
-pub use ring::{ClaimedLane, ClaimedReader, RingStore};
+pub use ring::{ClaimedReader, RingStore};
 pub use sealed::{SEALED_HEADER_BYTES, SEALED_MAGIC, SealedSegment};
 pub use superblock::{ENDIAN_TAG, LAYOUT_VERSION, LINE_BYTES, MAGIC, SUPERBLOCK_BYTES, Superblock};
 pub use sys::copy::Word;
-pub use sys::lane::{Lane, WritableLane};
+pub use sys::lane::{ClaimedLane, Lane};
 pub use tables::{Field, tables};
+
+/// The page size of this machine, in bytes: what mapped columns must be multiples of.
+#[must_use]
+pub fn page_size() -> u64 {
+    sys::map::page_size() as u64
+}

@@ -1,10 +1,9 @@
 //! The files of a ring: made whole, attached only when every byte of their identity is right.
 
-use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::column::{Column, ColumnRecord};
 use crate::error::SegmentError;
@@ -17,8 +16,8 @@ use crate::sealed::copy;
 use crate::superblock::{
     ENDIAN_TAG, LAYOUT_VERSION, LINE_BYTES, MAGIC, SUPERBLOCK_BYTES, Superblock, boot_id_hash,
 };
-use crate::sys::lane::{Lane, WritableLane};
-use crate::sys::lock::{Hold, LockFile};
+use crate::sys::lane::{ClaimedLane, Lane};
+use crate::sys::lock::{Claim, HeapLocks, Hold, LockFile};
 use crate::sys::map::{Access, Mapping, page_size};
 use crate::sys::{file, space};
 use crate::tables::abi_fingerprint;
@@ -45,39 +44,7 @@ pub struct RingStore {
 #[derive(Debug)]
 enum Place {
     Named { object: Object, ring_uuid: [u8; 16], schema_hash: [u8; 32], locks: LockFile },
-    Heap(Arc<Mutex<BTreeSet<u64>>>),
-}
-
-/// The right to one lane or reader slot. The kernel takes it back when the process dies.
-#[derive(Debug)]
-enum Claim {
-    /// Dropping the handle releases the byte.
-    File(#[expect(dead_code, reason = "holds the lock")] LockFile),
-    Heap(Arc<Mutex<BTreeSet<u64>>>, u64),
-}
-
-impl Drop for Claim {
-    fn drop(&mut self) {
-        if let Claim::Heap(taken, byte) = self {
-            taken.lock().unwrap_or_else(PoisonError::into_inner).remove(byte);
-        }
-    }
-}
-
-/// A lane claimed for writing; dropping it releases the lane.
-#[derive(Debug)]
-pub struct ClaimedLane {
-    // Before the claim: the memory is let go while the lane is still ours.
-    lane: WritableLane,
-    _claim: Claim,
-}
-
-impl ClaimedLane {
-    /// The lane's memory, writable.
-    #[must_use]
-    pub fn memory(&self) -> &WritableLane {
-        &self.lane
-    }
+    Heap(HeapLocks),
 }
 
 /// A reader's slot; dropping it frees the slot.
@@ -141,7 +108,7 @@ impl RingStore {
             .collect::<Result<_, _>>()
             .map_err(SegmentError::io("allocate", Path::new("heap")))?;
         let readers = Mapping::heap(usize::try_from(geometry.rdr_bytes).unwrap_or_default());
-        let place = Place::Heap(Arc::default());
+        let place = Place::Heap(HeapLocks::default());
         let spec = spec.clone();
         Ok(Self { spec, geometry, created_unix_ns: unix_ns(), lanes, readers, place })
     }
@@ -290,9 +257,7 @@ impl RingStore {
                 None => return Ok(None),
             },
         };
-        let Some(memory) = WritableLane::new(memory) else { return Ok(None) };
-        memory.sign(u64::from(std::process::id()), unix_ns());
-        Ok(Some(ClaimedLane { lane: memory, _claim: claim }))
+        Ok(ClaimedLane::new(memory, claim, unix_ns()))
     }
 
     /// Whether some writer, in any process, has the lane.
@@ -346,19 +311,14 @@ impl RingStore {
                     .map_err(SegmentError::io("lock", object.path()))?;
                 Ok(taken.then_some(Claim::File(lock)))
             }
-            Place::Heap(taken) => {
-                let new = taken.lock().unwrap_or_else(PoisonError::into_inner).insert(byte);
-                Ok(new.then(|| Claim::Heap(Arc::clone(taken), byte)))
-            }
+            Place::Heap(locks) => Ok(locks.claim(byte)),
         }
     }
 
     fn held(&self, byte: u64) -> bool {
         match &self.place {
             Place::Named { locks, .. } => locks.held_elsewhere(byte).unwrap_or(false),
-            Place::Heap(taken) => {
-                taken.lock().unwrap_or_else(PoisonError::into_inner).contains(&byte)
-            }
+            Place::Heap(locks) => locks.held(byte),
         }
     }
 }

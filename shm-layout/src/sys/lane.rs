@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::copy::{Word, load_words, store_words};
+use super::lock::Claim;
 use super::map::{Access, Mapping};
 use crate::geometry::Geometry;
 use crate::lane_header::LaneHeader;
@@ -136,69 +137,72 @@ impl Words for Lane {
     }
 }
 
-/// A lane's memory in the hands of its one writer.
+/// A lane in the hands of its one writer; dropping it releases the lane.
 #[derive(Debug)]
-pub struct WritableLane(Arc<Lane>);
+pub struct ClaimedLane {
+    // Before the claim: the memory is let go while the lane is still ours.
+    lane: Arc<Lane>,
+    _claim: Claim,
+}
 
-impl WritableLane {
-    /// `None` when the memory is mapped for reading only. Whoever makes one holds the lane's lock.
-    pub(crate) fn new(lane: Arc<Lane>) -> Option<Self> {
-        lane.memory.writable().then_some(Self(lane))
-    }
-
-    /// Says who the writer is.
-    pub(crate) fn sign(&self, pid: u64, now_unix_ns: u64) {
-        let set = |offset, value| self.0.counter(offset).store(value, Ordering::Relaxed);
-        set(offset_of!(LaneHeader, generation), self.0.generation().wrapping_add(1));
-        set(offset_of!(LaneHeader, pid), pid);
+impl ClaimedLane {
+    /// Signs the lane. `None` when its memory is mapped for reading only.
+    pub(crate) fn new(lane: Arc<Lane>, claim: Claim, now_unix_ns: u64) -> Option<Self> {
+        if !lane.memory.writable() {
+            return None;
+        }
+        let set = |offset, value| lane.counter(offset).store(value, Ordering::Relaxed);
+        set(offset_of!(LaneHeader, generation), lane.generation().wrapping_add(1));
+        set(offset_of!(LaneHeader, pid), u64::from(std::process::id()));
         set(offset_of!(LaneHeader, claimed_unix_ns), now_unix_ns);
+        Some(Self { lane, _claim: claim })
     }
 }
 
-impl Words for WritableLane {
+impl Words for ClaimedLane {
     fn load_head(&self, order: Ordering) -> u64 {
-        self.0.load_head(order)
+        self.lane.load_head(order)
     }
 
     fn load_reserved(&self, order: Ordering) -> u64 {
-        self.0.load_reserved(order)
+        self.lane.load_reserved(order)
     }
 
     fn fence(&self, at: Fence) {
-        self.0.fence(at);
+        self.lane.fence(at);
     }
 
     fn slots(&self) -> u64 {
-        self.0.slots
+        self.lane.slots
     }
 
     fn copy_out(&self, column: usize, slot: u64, rows: u64, out: &mut [u8]) {
-        self.0.copy_out(column, slot, rows, out);
+        self.lane.copy_out(column, slot, rows, out);
     }
 }
 
-impl WordsMut for WritableLane {
+impl WordsMut for ClaimedLane {
     #[inline]
     fn store_reserved(&self, value: u64, order: Ordering) {
-        self.0.counter(offset_of!(LaneHeader, reserved)).store(value, order);
+        self.lane.counter(offset_of!(LaneHeader, reserved)).store(value, order);
     }
 
     #[inline]
     fn store_head(&self, value: u64, order: Ordering) {
-        self.0.counter(offset_of!(LaneHeader, head)).store(value, order);
+        self.lane.counter(offset_of!(LaneHeader, head)).store(value, order);
     }
 
     #[inline]
     fn copy_in(&self, column: usize, slot: u64, row: &[u8]) {
-        let Placed { offset, width, word } = self.0.placed(column);
-        assert!(slot < self.0.slots && row.len() == width, "{} bytes at slot {slot}", row.len());
+        let Placed { offset, width, word } = self.lane.placed(column);
+        assert!(slot < self.lane.slots && row.len() == width, "{} bytes at slot {slot}", row.len());
         #[expect(clippy::cast_possible_truncation, reason = "below slots, which fits in memory")]
         let at = offset + slot as usize * width;
         // SAFETY:
         // - In bounds: `slot < slots`, and the column has `slots` rows of `width` bytes.
         // - Aligned: columns begin on multiples of 8, and `word` divides `width`.
-        // - Writable: checked by `WritableLane::new`.
+        // - Writable: checked by `new`.
         // - Every other access to the column uses words of this size (docs/layout.md, rule 2).
-        unsafe { store_words(self.0.memory.base().add(at), row, word) }
+        unsafe { store_words(self.lane.memory.base().add(at), row, word) }
     }
 }

@@ -5,8 +5,10 @@
 //! with plain `fcntl` locks), work across pid namespaces and can be probed without being taken.
 //! Elsewhere: one `flock` file per byte, beside the lock file.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How a byte is locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +108,43 @@ impl LockFile {
     pub(crate) fn links(&self) -> io::Result<u64> {
         #[allow(clippy::useless_conversion, reason = "the width of st_nlink differs by platform")]
         Ok(u64::from(rustix::fs::fstat(&self.fd)?.st_nlink))
+    }
+}
+
+/// The right to one lane or reader slot. The kernel takes it back when the process dies.
+#[derive(Debug)]
+pub(crate) enum Claim {
+    /// Dropping the handle releases the byte.
+    File(#[expect(dead_code, reason = "holds the lock")] LockFile),
+    /// Of a ring in private memory.
+    Heap(HeapLocks, u64),
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if let Claim::Heap(locks, byte) = self {
+            locks.taken().remove(byte);
+        }
+    }
+}
+
+/// The locks of a ring in private memory, whose holders cannot die without the ring.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HeapLocks(Arc<Mutex<BTreeSet<u64>>>);
+
+impl HeapLocks {
+    /// Takes a byte unless somebody has it.
+    pub(crate) fn claim(&self, byte: u64) -> Option<Claim> {
+        self.taken().insert(byte).then(|| Claim::Heap(self.clone(), byte))
+    }
+
+    /// Whether somebody has the byte.
+    pub(crate) fn held(&self, byte: u64) -> bool {
+        self.taken().contains(&byte)
+    }
+
+    fn taken(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

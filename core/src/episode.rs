@@ -1,0 +1,175 @@
+//! The life of an episode on a lane: which rows an append makes, and what their flags say.
+//!
+//! An episode of n transitions takes n + 1 rows in every autoreset mode; the last is FINAL.
+
+use crate::options::AutoresetMode;
+
+/// Flag: the action of this row ended the episode.
+pub const TERMINATED: u32 = 1;
+/// Flag: something outside the episode ended it after this row.
+pub const TRUNCATED: u32 = 2;
+/// Flag: this row holds the final observation; its step columns are zero.
+pub const FINAL: u32 = 4;
+/// Flag: this row does not continue the row before it.
+pub const GAP: u32 = 8;
+
+/// Where a lane stands between two appends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The next row begins an episode.
+    Start,
+    /// The next row continues one.
+    Running,
+    /// The next row is the FINAL row of an episode that ended (next-step mode only).
+    Ended,
+}
+
+/// The built-in columns of one row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RowMarks {
+    pub(crate) episode: u64,
+    pub(crate) t: u32,
+    pub(crate) flags: u32,
+}
+
+/// The rows that one append makes on one lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rows {
+    /// The transition's row.
+    Step(RowMarks),
+    /// The transition's row and the FINAL row after it.
+    StepAndFinal(RowMarks, RowMarks),
+    /// The observation of this append is the final one; the rest is dropped.
+    Final(RowMarks),
+}
+
+impl Rows {
+    pub(crate) fn count(self) -> u64 {
+        match self {
+            Rows::Step(_) | Rows::Final(_) => 1,
+            Rows::StepAndFinal(..) => 2,
+        }
+    }
+}
+
+/// An episode's counters on one lane. Copied, asked and put back, so that an append that fails
+/// changes nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EpisodeClock {
+    phase: Phase,
+    /// Of the next row to begin, once it begins.
+    episode: u64,
+    t: u32,
+    gap: bool,
+}
+
+impl EpisodeClock {
+    /// A lane nobody has written yet.
+    pub(crate) fn fresh() -> Self {
+        Self { phase: Phase::Start, episode: 0, t: 0, gap: false }
+    }
+
+    /// A lane whose last writer left it in `last` episode: a new one begins, after a gap.
+    pub(crate) fn after(last: u64) -> Self {
+        Self { phase: Phase::Start, episode: last.wrapping_add(1), t: 0, gap: true }
+    }
+
+    /// The caller began a new episode without ending the one before.
+    pub(crate) fn restart(&mut self) {
+        if self.phase != Phase::Start {
+            *self = Self::after(self.episode);
+        }
+    }
+
+    /// Whether the next append is taken as a final observation.
+    pub(crate) fn awaits_final(self) -> bool {
+        self.phase == Phase::Ended
+    }
+
+    /// The rows of the next append, and the clock after it.
+    pub(crate) fn advance(
+        mut self,
+        mode: AutoresetMode,
+        terminated: bool,
+        truncated: bool,
+    ) -> (Rows, Self) {
+        let marks = |clock: &Self, flags| RowMarks { episode: clock.episode, t: clock.t, flags };
+        if self.phase == Phase::Ended {
+            let rows = Rows::Final(marks(&self, FINAL));
+            return (rows, self.next_episode());
+        }
+        let mut flags = (u32::from(terminated) * TERMINATED) | (u32::from(truncated) * TRUNCATED);
+        if std::mem::take(&mut self.gap) {
+            flags |= GAP;
+        }
+        let step = marks(&self, flags);
+        self.t = self.t.saturating_add(1);
+        self.phase = Phase::Running;
+        if !(terminated || truncated) {
+            return (Rows::Step(step), self);
+        }
+        if mode == AutoresetMode::NextStep {
+            self.phase = Phase::Ended;
+            return (Rows::Step(step), self);
+        }
+        let last = marks(&self, FINAL);
+        (Rows::StepAndFinal(step, last), self.next_episode())
+    }
+
+    fn next_episode(self) -> Self {
+        Self { phase: Phase::Start, episode: self.episode.wrapping_add(1), t: 0, gap: false }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn play(mode: AutoresetMode, ends: &[bool]) -> Vec<(u64, u32, u32)> {
+        let mut clock = EpisodeClock::fresh();
+        let mut made = Vec::new();
+        for end in ends {
+            let (rows, next) = clock.advance(mode, *end, false);
+            clock = next;
+            match rows {
+                Rows::Step(a) | Rows::Final(a) => made.push(a),
+                Rows::StepAndFinal(a, b) => made.extend([a, b]),
+            }
+        }
+        made.into_iter().map(|m| (m.episode, m.t, m.flags)).collect()
+    }
+
+    #[test]
+    fn an_episode_takes_the_same_rows_in_every_mode() {
+        let expected = [
+            (0, 0, 0),
+            (0, 1, TERMINATED),
+            (0, 2, FINAL),
+            (1, 0, TERMINATED),
+            (1, 1, FINAL),
+            (2, 0, 0),
+        ];
+        // Next-step: the append after an end is the FINAL row, whatever its flags.
+        assert_eq!(
+            play(AutoresetMode::NextStep, &[false, true, false, true, false, false]),
+            expected
+        );
+        for mode in [AutoresetMode::SameStep, AutoresetMode::Disabled] {
+            assert_eq!(play(mode, &[false, true, true, false]), expected);
+        }
+    }
+
+    #[test]
+    fn a_restart_marks_a_gap_and_a_new_episode_once() {
+        let mut clock = EpisodeClock::fresh();
+        clock.restart();
+        assert_eq!(clock, EpisodeClock::fresh(), "nothing was begun");
+        let (_, mut clock) = clock.advance(AutoresetMode::NextStep, true, false);
+        assert!(clock.awaits_final());
+        clock.restart();
+        let (rows, clock) = clock.advance(AutoresetMode::NextStep, false, false);
+        assert_eq!(rows, Rows::Step(RowMarks { episode: 1, t: 0, flags: GAP }));
+        let (rows, _) = clock.advance(AutoresetMode::NextStep, false, false);
+        assert_eq!(rows, Rows::Step(RowMarks { episode: 1, t: 1, flags: 0 }));
+    }
+}

@@ -1,0 +1,408 @@
+//! What can go wrong: one enum per operation.
+
+use backcast_layout::protocol::ImpossibleCounters;
+use backcast_layout::{ColumnError, DType, SegmentError};
+use thiserror::Error;
+
+use crate::options::AutoresetMode;
+
+/// Why columns make no schema.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SchemaError {
+    /// One column is wrong by itself.
+    #[error(transparent)]
+    Column(#[from] ColumnError),
+    /// A schema without columns.
+    #[error("the schema has no column; give at least one, such as `obs`")]
+    Empty,
+    /// More columns than a ring can have.
+    #[error("the schema has {asked} columns, the limit is {limit}; merge some into one array")]
+    TooManyColumns {
+        /// Columns given.
+        asked: usize,
+        /// Most columns of a user.
+        limit: usize,
+    },
+    /// The name belongs to batches.
+    #[error(
+        "column name `{name}` is reserved: batches use seq, episode, t, flags, terminated, \
+         truncated, mask, index, age, future, future_mask, final_obs, n_reward, n_discount and \
+         whatever begins with next_ or n_next; choose another name"
+    )]
+    Reserved {
+        /// Name given.
+        name: String,
+    },
+    /// Two columns of one name, or one inside the other.
+    #[error(
+        "columns `{name}` and `{other}` collide: a name is used once, and is either an array or \
+         a dict of arrays; rename one"
+    )]
+    Conflict {
+        /// Later column.
+        name: String,
+        /// Earlier column.
+        other: String,
+    },
+    /// A ring's file without our built-in columns.
+    #[error("the built-in columns are missing: the segment is not a Backcast ring")]
+    NotOurs,
+}
+
+/// Why a ring cannot be made or joined.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum RingError {
+    /// Its files.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+    /// Its schema.
+    #[error(transparent)]
+    Schema(#[from] SchemaError),
+}
+
+/// A lane that another writer holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldLane {
+    /// The lane.
+    pub lane: u32,
+    /// Its writer's process, as it says.
+    pub pid: u64,
+}
+
+/// Why a writer cannot be made.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum WriterError {
+    /// A writer of no lanes.
+    #[error("a writer needs at least 1 lane, asked were 0; use one lane per sub-environment")]
+    NoLanes,
+    /// More lanes than the ring has.
+    #[error(
+        "asked for {asked} lanes, the ring has {lanes}; create it with lanes={asked} or more \
+         (one per sub-environment over all workers)"
+    )]
+    TooManyLanes {
+        /// Lanes asked for.
+        asked: u32,
+        /// Lanes of the ring.
+        lanes: u32,
+    },
+    /// Too few lanes are free.
+    #[error(
+        "asked for {asked} lanes, only {free} of {lanes} are free; {}; \
+         stop a holder (the kernel frees its lanes at once), or create the ring with more lanes",
+        holders(.held)
+    )]
+    LanesTaken {
+        /// Lanes asked for.
+        asked: u32,
+        /// Lanes nobody writes.
+        free: u32,
+        /// Lanes of the ring.
+        lanes: u32,
+        /// Who holds the others.
+        held: Vec<HeldLane>,
+    },
+    /// Only damaged lanes were left.
+    #[error("lane {lane} cannot be adopted: {source}")]
+    Damaged {
+        /// The lane.
+        lane: u32,
+        /// What its counters say.
+        source: ImpossibleCounters,
+    },
+    /// The lane's files.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+}
+
+fn holders(held: &[HeldLane]) -> String {
+    let mut pids: Vec<u64> = held.iter().map(|h| h.pid).collect();
+    pids.sort_unstable();
+    pids.dedup();
+    let named: Vec<String> = pids.iter().take(8).map(u64::to_string).collect();
+    let more = if pids.len() > 8 { ", …" } else { "" };
+    format!("{} are held by process {}{more}", held.len(), named.join(", "))
+}
+
+/// Why a step was not appended. Nothing has changed.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AppendError {
+    /// A column of the schema is not in the step.
+    #[error("column `{name}` is missing from the step; give every column of the schema")]
+    MissingColumn {
+        /// Column.
+        name: String,
+    },
+    /// The step has a column that the schema lacks.
+    #[error("the schema has no column `{name}` at this place; `schema.columns` lists them")]
+    UnknownColumn {
+        /// Column.
+        name: String,
+    },
+    /// The step has another number of columns than the schema.
+    #[error("the step has {got} columns, the schema has {expected}; give each once, in order")]
+    WrongColumnCount {
+        /// Columns given.
+        got: usize,
+        /// Columns of the schema.
+        expected: usize,
+    },
+    /// A column of another element type.
+    #[error("column `{name}` holds {expected}, the step gives {got}; convert it first")]
+    WrongDType {
+        /// Column.
+        name: String,
+        /// The schema's type.
+        expected: DType,
+        /// The step's type.
+        got: DType,
+    },
+    /// A column of another size.
+    #[error(
+        "column `{name}` needs {expected} bytes ({lanes} lanes × {} bytes a row), the step gives \
+         {got}; the leading axis is the writer's lanes",
+        expected / lanes.max(&1)
+    )]
+    WrongSize {
+        /// Column.
+        name: String,
+        /// Bytes needed.
+        expected: usize,
+        /// Bytes given.
+        got: usize,
+        /// Lanes of the writer.
+        lanes: usize,
+    },
+    /// A flag array of another length.
+    #[error("`{name}` has {got} flags, the writer has {lanes} lanes; give one per lane")]
+    WrongFlags {
+        /// `terminated`, `truncated` or `lanes`.
+        name: &'static str,
+        /// Flags given.
+        got: usize,
+        /// Lanes of the writer.
+        lanes: usize,
+    },
+    /// A lane ended and its final observation is missing.
+    #[error(
+        "lane {lane} ended, but `final_obs` is missing; autoreset_mode=\"{mode}\" needs the final \
+         observation of every lane that ended (infos[\"final_obs\"] of a same-step environment, \
+         the observation itself of a disabled one)"
+    )]
+    MissingFinalObs {
+        /// First lane that ended, as a position in the writer's lanes.
+        lane: usize,
+        /// The writer's mode.
+        mode: AutoresetMode,
+    },
+    /// A final observation in next-step mode.
+    #[error(
+        "`final_obs` was given, but in autoreset_mode=\"next_step\" the append after an end brings \
+         the final observation; make the writer with autoreset_mode=\"same_step\""
+    )]
+    UnexpectedFinalObs,
+    /// 2^48 rows.
+    #[error("lane {lane} has had {rows} rows, the limit; create a new ring")]
+    LaneWornOut {
+        /// Position in the writer's lanes.
+        lane: usize,
+        /// Rows published.
+        rows: u64,
+    },
+}
+
+/// Why rows could not be read.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The ring has fewer lanes.
+    #[error("there is no lane {lane}; the ring has lanes 0 to {}", lanes.saturating_sub(1))]
+    NoSuchLane {
+        /// Lane asked for.
+        lane: u64,
+        /// Lanes of the ring.
+        lanes: u32,
+    },
+    /// Rows that are not published yet, or not any more.
+    #[error(
+        "rows {from}..{to} of lane {lane} are not readable; it holds rows {oldest}..{head} now"
+    )]
+    NotReadable {
+        /// Lane.
+        lane: u32,
+        /// First row asked for.
+        from: u64,
+        /// One past the last row asked for.
+        to: u64,
+        /// Oldest row readable.
+        oldest: u64,
+        /// One past the newest row readable.
+        head: u64,
+    },
+    /// The writer passed the reader during the copy.
+    #[error(
+        "rows {from}..{to} of lane {lane} were overwritten while they were read; \
+         read newer or fewer rows, or create the ring with a larger capacity"
+    )]
+    Lapped {
+        /// Lane.
+        lane: u32,
+        /// First row asked for.
+        from: u64,
+        /// One past the last row asked for.
+        to: u64,
+    },
+}
+
+/// Why a batch could not be drawn.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SampleError {
+    /// A batch of nothing, or of more than counters can tell apart.
+    #[error("batch_size is {asked}, the limits are 1 and {limit}")]
+    BadBatchSize {
+        /// Batch size asked for.
+        asked: usize,
+        /// Largest batch.
+        limit: usize,
+    },
+    /// A window of nothing, or longer than a lane.
+    #[error(
+        "history {history} and future {future} need windows of {rows} rows, the limits are 2 and \
+         the {limit} rows a lane keeps; ask for shorter windows or create the ring with a larger \
+         capacity"
+    )]
+    BadWindow {
+        /// History asked for.
+        history: u32,
+        /// Future asked for.
+        future: u32,
+        /// Rows of a window, the successor included.
+        rows: u64,
+        /// Rows of a lane.
+        limit: u64,
+    },
+    /// No transition is complete yet.
+    #[error(
+        "the ring holds no transition yet ({rows} rows published; a transition is complete when \
+         the row after it is published); wait for writers with `wait`"
+    )]
+    Empty {
+        /// Rows published over all lanes.
+        rows: u64,
+    },
+    /// Writers are so fast, or lanes so short, that no draw survives.
+    #[error(
+        "gave up after {attempts} draws for one item: writers overwrite rows faster than they can \
+         be copied; create the ring with a larger capacity"
+    )]
+    Outrun {
+        /// Draws tried.
+        attempts: u32,
+    },
+    /// An index that names no transition.
+    #[error(
+        "index[{position}] = {index} (lane {lane}, row {seq}) is not a transition of this ring: \
+         {reason}"
+    )]
+    BadIndex {
+        /// Position in the caller's array.
+        position: usize,
+        /// The index.
+        index: i64,
+        /// Its lane.
+        lane: u32,
+        /// Its sequence number.
+        seq: u64,
+        /// Why.
+        reason: &'static str,
+    },
+    /// An index whose row is gone.
+    #[error(
+        "index[{position}] = {index} (lane {lane}, row {seq}) was overwritten: the lane's oldest \
+         row is {oldest} now; use indices sooner or create the ring with a larger capacity"
+    )]
+    Lapped {
+        /// Position in the caller's array.
+        position: usize,
+        /// The index.
+        index: i64,
+        /// Its lane.
+        lane: u32,
+        /// Its sequence number.
+        seq: u64,
+        /// Oldest row readable.
+        oldest: u64,
+    },
+    /// Caller memory of another shape than the plan's.
+    #[error("arena {arena} has {got} bytes, the plan needs {expected}; allocate as it says")]
+    BadArena {
+        /// Number of the arena (or of arenas, if that differs).
+        arena: usize,
+        /// Bytes given.
+        got: usize,
+        /// Bytes needed.
+        expected: usize,
+    },
+    /// The reader's slot.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+}
+
+/// Why a batch has no such column.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BatchError {
+    /// No column of that key.
+    #[error("the batch has no column `{key}`; it has {}", known.join(", "))]
+    UnknownKey {
+        /// Key asked for.
+        key: String,
+        /// Keys there are.
+        known: Vec<String>,
+    },
+    /// Another element type.
+    #[error("column `{key}` holds {holds}, asked was {asked}")]
+    WrongDType {
+        /// Key asked for.
+        key: String,
+        /// Its type.
+        holds: DType,
+        /// Type asked for.
+        asked: DType,
+    },
+}
+
+/// Why a wait ended without what it waited for.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WaitError {
+    /// Time is up.
+    #[error(
+        "the ring holds {have} transitions after {waited_ms} ms, waited for {want}; \
+         are writers running? `backcast stat` shows them"
+    )]
+    TimedOut {
+        /// Transitions waited for.
+        want: u64,
+        /// Transitions there are.
+        have: u64,
+        /// How long it waited.
+        waited_ms: u128,
+    },
+    /// More than the ring can hold.
+    #[error("waiting for {want} transitions, the ring holds at most {capacity}; wait for fewer")]
+    Never {
+        /// Transitions waited for.
+        want: u64,
+        /// Capacity of the ring.
+        capacity: u64,
+    },
+    /// The caller's interrupt.
+    #[error("the wait was interrupted")]
+    Interrupted,
+}

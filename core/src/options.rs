@@ -1,0 +1,247 @@
+//! Options of rings, writers and samplers.
+
+use std::fmt;
+use std::str::FromStr;
+
+use backcast_layout::{Base, Exist};
+use thiserror::Error;
+
+/// How much a ring holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Capacity {
+    /// Rows over all lanes together.
+    Rows(u64),
+    /// Bytes allocated for all files together.
+    Bytes(u64),
+}
+
+impl From<u64> for Capacity {
+    fn from(rows: u64) -> Self {
+        Capacity::Rows(rows)
+    }
+}
+
+/// A text that is no capacity.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error(
+    "capacity `{0}` is neither a number of rows (1000000, 1_000_000) \
+     nor a size in bytes (512MiB, 8GiB, 8GB)"
+)]
+pub struct BadCapacity(pub String);
+
+impl FromStr for Capacity {
+    type Err = BadCapacity;
+
+    /// ```
+    /// use backcast_core::Capacity;
+    /// assert_eq!("1_000_000".parse(), Ok(Capacity::Rows(1_000_000)));
+    /// assert_eq!("1.5 GiB".parse(), Ok(Capacity::Bytes(1_610_612_736)));
+    /// assert_eq!("8GB".parse(), Ok(Capacity::Bytes(8_000_000_000)));
+    /// assert!("8 gigs".parse::<Capacity>().is_err());
+    /// ```
+    fn from_str(text: &str) -> Result<Self, BadCapacity> {
+        let bad = || BadCapacity(text.to_owned());
+        let digits: String = text.trim().chars().filter(|c| *c != '_').collect();
+        if let Ok(rows) = digits.parse() {
+            return Ok(Capacity::Rows(rows));
+        }
+        let unit_at = digits.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(bad)?;
+        let (number, unit) = digits.split_at(unit_at);
+        let number: f64 = number.trim().parse().map_err(|_| bad())?;
+        let scale: f64 = match unit {
+            "B" => 1.0,
+            "KiB" => 1024.0,
+            "MiB" => 1024.0 * 1024.0,
+            "GiB" => 1024.0 * 1024.0 * 1024.0,
+            "TiB" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
+            "kB" | "KB" => 1e3,
+            "MB" => 1e6,
+            "GB" => 1e9,
+            "TB" => 1e12,
+            _ => return Err(bad()),
+        };
+        let bytes = (number * scale).round();
+        if !(1.0..=1e18).contains(&bytes) {
+            return Err(bad());
+        }
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in range")]
+        Ok(Capacity::Bytes(bytes as u64))
+    }
+}
+
+/// How a ring is made.
+#[derive(Clone, Debug)]
+pub struct RingOptions {
+    pub(crate) capacity: Capacity,
+    pub(crate) lanes: u32,
+    pub(crate) exist: Exist,
+    pub(crate) persistent: bool,
+    pub(crate) base: Base,
+    pub(crate) reader_slots: u32,
+}
+
+impl RingOptions {
+    /// One lane, refusing a name that is taken, gone when nobody holds it.
+    #[must_use]
+    pub fn with_capacity(capacity: impl Into<Capacity>) -> Self {
+        Self {
+            capacity: capacity.into(),
+            lanes: 1,
+            exist: Exist::Error,
+            persistent: false,
+            base: Base::standard(),
+            reader_slots: 64,
+        }
+    }
+
+    /// Single-writer lanes, one per env: `1..=4096`.
+    #[must_use]
+    pub fn lanes(mut self, lanes: u32) -> Self {
+        self.lanes = lanes;
+        self
+    }
+
+    /// What to do when the name is taken.
+    #[must_use]
+    pub fn exist(mut self, exist: Exist) -> Self {
+        self.exist = exist;
+        self
+    }
+
+    /// Keep the ring when nobody holds it, until it is removed or the machine restarts.
+    #[must_use]
+    pub fn persistent(mut self, persistent: bool) -> Self {
+        self.persistent = persistent;
+        self
+    }
+
+    /// Where the ring lives.
+    #[must_use]
+    pub fn base(mut self, base: Base) -> Self {
+        self.base = base;
+        self
+    }
+
+    /// Readers whose work `stat` can show at once, `1..=1024`. Further ones can read all the same.
+    #[must_use]
+    pub fn reader_slots(mut self, slots: u32) -> Self {
+        self.reader_slots = slots;
+        self
+    }
+}
+
+/// When a vector environment resets a sub-environment that ended.
+///
+/// The three modes of Gymnasium's vector environments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum AutoresetMode {
+    /// In the step after: that step's action is ignored, and the append of the observation it
+    /// began with is the FINAL row.
+    #[default]
+    NextStep,
+    /// In the same step: the returned observation is the first of the next episode, and the final
+    /// one is handed over beside it.
+    SameStep,
+    /// Never: the caller resets.
+    Disabled,
+}
+
+impl AutoresetMode {
+    /// `"next_step"`, `"same_step"` or `"disabled"`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            AutoresetMode::NextStep => "next_step",
+            AutoresetMode::SameStep => "same_step",
+            AutoresetMode::Disabled => "disabled",
+        }
+    }
+}
+
+impl fmt::Display for AutoresetMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A word that names no [`AutoresetMode`].
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("autoreset_mode is `{0}`; use \"next_step\", \"same_step\" or \"disabled\"")]
+pub struct BadAutoresetMode(pub String);
+
+impl FromStr for AutoresetMode {
+    type Err = BadAutoresetMode;
+
+    fn from_str(text: &str) -> Result<Self, BadAutoresetMode> {
+        [AutoresetMode::NextStep, AutoresetMode::SameStep, AutoresetMode::Disabled]
+            .into_iter()
+            .find(|mode| mode.as_str() == text)
+            .ok_or_else(|| BadAutoresetMode(text.to_owned()))
+    }
+}
+
+/// How a writer is made.
+#[derive(Clone, Copy, Debug)]
+pub struct WriterOptions {
+    pub(crate) lanes: u32,
+    pub(crate) autoreset: AutoresetMode,
+}
+
+impl WriterOptions {
+    /// A writer of `n` lanes, one per sub-environment, in next-step mode.
+    #[must_use]
+    pub fn lanes(n: u32) -> Self {
+        Self { lanes: n, autoreset: AutoresetMode::NextStep }
+    }
+
+    /// The autoreset mode of the environment.
+    #[must_use]
+    pub fn autoreset(mut self, mode: AutoresetMode) -> Self {
+        self.autoreset = mode;
+        self
+    }
+}
+
+/// What a sampler draws.
+#[derive(Clone, Copy, Debug)]
+pub struct SamplerOptions {
+    pub(crate) seed: u64,
+    pub(crate) history: Option<u32>,
+    pub(crate) future: u32,
+    pub(crate) copy: bool,
+}
+
+impl SamplerOptions {
+    /// Single transitions; the same seed gives the same draws on the same data.
+    #[must_use]
+    pub fn seeded(seed: u64) -> Self {
+        Self { seed, history: None, future: 0, copy: false }
+    }
+
+    /// Single transitions, seeded by the operating system.
+    #[must_use]
+    pub fn from_entropy() -> Self {
+        Self::seeded(rand::random())
+    }
+
+    /// Windows of `h` transitions ending with and including the drawn one: arrays `[B, h, ...]`.
+    #[must_use]
+    pub fn history(mut self, h: u32) -> Self {
+        self.history = Some(h);
+        self
+    }
+
+    /// Windows of the `f` transitions after the drawn one: `future/...`, arrays `[B, f, ...]`.
+    #[must_use]
+    pub fn future(mut self, f: u32) -> Self {
+        self.future = f;
+        self
+    }
+
+    /// Independent arrays instead of overlapping views of one arena.
+    #[must_use]
+    pub fn copy(mut self, copy: bool) -> Self {
+        self.copy = copy;
+        self
+    }
+}

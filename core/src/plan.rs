@@ -1,0 +1,276 @@
+//! The memory of a batch: contiguous arenas to be allocated, and the views that are its columns.
+//!
+//! One gather of `H + F + 1` rows serves an observation column: its history, its `next_`, its
+//! future and the future's `next_` are overlapping views of one arena.
+
+use backcast_layout::{Column, DType, Role};
+
+use crate::schema::{Schema, USER};
+
+/// One contiguous block, C order; the first axis is the batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Arena {
+    dtype: DType,
+    shape: Vec<usize>,
+}
+
+impl Arena {
+    /// Element type.
+    #[must_use]
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Shape; begins with the batch size.
+    #[must_use]
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// Bytes, saturating.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.shape.iter().fold(self.dtype.size(), |bytes, axis| bytes.saturating_mul(*axis))
+    }
+}
+
+/// What a view takes of its arena.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Axis {
+    /// All of it.
+    Whole,
+    /// One place of axis 1, which is dropped.
+    At(usize),
+    /// `len` places of axis 1 from `start` on.
+    Window {
+        /// First place.
+        start: usize,
+        /// Places.
+        len: usize,
+    },
+}
+
+/// One column of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct View {
+    /// `"obs"`, `"next_obs"`, `"future/reward"`, `"mask"`, …; `/` separates nested keys.
+    pub key: String,
+    /// Number of its arena.
+    pub arena: usize,
+    /// Its part of the arena.
+    pub axis: Axis,
+    /// Another view shares some of its memory: hand it out read-only.
+    pub shared: bool,
+}
+
+/// Arenas and views of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchPlan {
+    batch: usize,
+    arenas: Vec<Arena>,
+    views: Vec<View>,
+    fills: Vec<Fill>,
+}
+
+/// Where an arena's elements come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    Column(usize),
+    Flag(u32),
+    /// `true` where the place holds a transition.
+    Mask,
+    Index,
+    Age,
+}
+
+/// How an item of an arena is filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fill {
+    pub(crate) source: Source,
+    /// Row of the first place, relative to the drawn one.
+    pub(crate) first: i64,
+    /// Places of an item.
+    pub(crate) rows: usize,
+    /// Bytes of a place.
+    pub(crate) width: usize,
+    /// A place is filled iff its row, relative to the drawn one, lies in
+    /// `-back + shift.0 ..= ahead + shift.1`.
+    pub(crate) shift: (i64, i64),
+}
+
+impl BatchPlan {
+    pub(crate) fn new(
+        schema: &Schema,
+        batch: usize,
+        history: Option<u32>,
+        future: u32,
+        copy: bool,
+    ) -> Self {
+        let plan = Self { batch, arenas: Vec::new(), views: Vec::new(), fills: Vec::new() };
+        let mut builder = Builder { plan, history, future: future as usize, copy };
+        for (i, column) in schema.columns().iter().enumerate() {
+            let source = Source::Column(USER + i);
+            match column.role() {
+                Role::Obs => builder.obs(column, source),
+                Role::Step => builder.step(column.name(), column.dtype(), &shape(column), source),
+            }
+        }
+        builder.step("terminated", DType::Bool, &[], Source::Flag(crate::episode::TERMINATED));
+        builder.step("truncated", DType::Bool, &[], Source::Flag(crate::episode::TRUNCATED));
+        if let Some(history) = builder.history {
+            let steps = history as usize;
+            builder.whole(
+                "mask",
+                DType::Bool,
+                &[],
+                Source::Mask,
+                Some(steps),
+                1 - to_i64(steps),
+                (0, 0),
+            );
+        }
+        if future > 0 {
+            let steps = Some(future as usize);
+            builder.whole("future_mask", DType::Bool, &[], Source::Mask, steps, 1, (0, 0));
+        }
+        builder.whole("index", DType::I64, &[], Source::Index, None, 0, (0, 0));
+        builder.whole("age", DType::I64, &[], Source::Age, None, 0, (0, 0));
+        builder.plan
+    }
+
+    /// Items of the batch, `B`.
+    #[must_use]
+    pub fn batch(&self) -> usize {
+        self.batch
+    }
+
+    /// Blocks to allocate, in order.
+    #[must_use]
+    pub fn arenas(&self) -> &[Arena] {
+        &self.arenas
+    }
+
+    /// Columns of the batch, each a view of an arena.
+    #[must_use]
+    pub fn views(&self) -> &[View] {
+        &self.views
+    }
+
+    pub(crate) fn fills(&self) -> &[Fill] {
+        &self.fills
+    }
+}
+
+struct Builder {
+    plan: BatchPlan,
+    history: Option<u32>,
+    future: usize,
+    copy: bool,
+}
+
+impl Builder {
+    /// Transitions up to and including the drawn one.
+    fn past(&self) -> usize {
+        self.history.unwrap_or(1) as usize
+    }
+
+    /// The part of an arena with a time axis that holds the past.
+    fn past_axis(&self, start: usize) -> Axis {
+        match self.history {
+            Some(_) => Axis::Window { start, len: self.past() },
+            None => Axis::At(start),
+        }
+    }
+
+    /// An observation column: four overlapping views of one arena, or each on its own.
+    fn obs(&mut self, column: &Column, source: Source) {
+        let (name, dtype, shape) = (column.name(), column.dtype(), shape(column));
+        let (past, future) = (self.past(), self.future);
+        let oldest = 1 - to_i64(past);
+        let next = format!("next_{name}");
+        if self.copy || (self.history.is_none() && future == 0) {
+            let steps = self.history.map(|h| h as usize);
+            self.whole(name, dtype, &shape, source, steps, oldest, (0, 0));
+            self.whole(&next, dtype, &shape, source, steps, oldest + 1, (1, 1));
+            if future > 0 {
+                let (now, next) = (format!("future/{name}"), format!("future/{next}"));
+                self.whole(&now, dtype, &shape, source, Some(future), 1, (0, 0));
+                self.whole(&next, dtype, &shape, source, Some(future), 2, (1, 1));
+            }
+            return;
+        }
+        let arena = self.arena(dtype, &shape, source, Some(past + future + 1), oldest, (0, 1));
+        let (now, after) = (self.past_axis(0), self.past_axis(1));
+        // Without history the drawn row itself is in no other view.
+        self.view(name.to_owned(), arena, now, self.history.is_some());
+        self.view(next.clone(), arena, after, true);
+        if future > 0 {
+            let window = |start| Axis::Window { start, len: future };
+            self.view(format!("future/{name}"), arena, window(past), true);
+            self.view(format!("future/{next}"), arena, window(past + 1), true);
+        }
+    }
+
+    /// A step column: past and future side by side, or each on its own.
+    fn step(&mut self, name: &str, dtype: DType, shape: &[usize], source: Source) {
+        let (past, future) = (self.past(), self.future);
+        let oldest = 1 - to_i64(past);
+        if self.copy || future == 0 {
+            let steps = self.history.map(|h| h as usize);
+            self.whole(name, dtype, shape, source, steps, oldest, (0, 0));
+            if future > 0 {
+                let key = format!("future/{name}");
+                self.whole(&key, dtype, shape, source, Some(future), 1, (0, 0));
+            }
+            return;
+        }
+        let arena = self.arena(dtype, shape, source, Some(past + future), oldest, (0, 0));
+        self.view(name.to_owned(), arena, self.past_axis(0), false);
+        let after = Axis::Window { start: past, len: future };
+        self.view(format!("future/{name}"), arena, after, false);
+    }
+
+    /// An arena that is one column.
+    #[expect(clippy::too_many_arguments, reason = "a table's row, not a concept")]
+    fn whole(
+        &mut self,
+        key: &str,
+        dtype: DType,
+        shape: &[usize],
+        source: Source,
+        steps: Option<usize>,
+        first: i64,
+        shift: (i64, i64),
+    ) {
+        let arena = self.arena(dtype, shape, source, steps, first, shift);
+        self.view(key.to_owned(), arena, Axis::Whole, false);
+    }
+
+    fn arena(
+        &mut self,
+        dtype: DType,
+        shape: &[usize],
+        source: Source,
+        steps: Option<usize>,
+        first: i64,
+        shift: (i64, i64),
+    ) -> usize {
+        let width = shape.iter().product::<usize>() * dtype.size();
+        let shape = [self.plan.batch].into_iter().chain(steps).chain(shape.iter().copied());
+        self.plan.arenas.push(Arena { dtype, shape: shape.collect() });
+        self.plan.fills.push(Fill { source, first, rows: steps.unwrap_or(1), width, shift });
+        self.plan.arenas.len() - 1
+    }
+
+    fn view(&mut self, key: String, arena: usize, axis: Axis, shared: bool) {
+        self.plan.views.push(View { key, arena, axis, shared });
+    }
+}
+
+fn shape(column: &Column) -> Vec<usize> {
+    column.shape().iter().map(|axis| *axis as usize).collect()
+}
+
+fn to_i64(n: usize) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,289 @@
+//! A replay: created once, attached by name from any process.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use backcast_layout::protocol::{Words, still_whole};
+use backcast_layout::{Base, Geometry, Lane, RingSpec, RingStore};
+
+use crate::error::{RingError, SampleError, WaitError, WriterError};
+use crate::options::{Capacity, RingOptions, SamplerOptions, WriterOptions};
+use crate::sampler::Sampler;
+use crate::schema::{EPISODE, Schema};
+use crate::stats::{LaneStats, ReaderStats, RingStats};
+use crate::writer::Writer;
+
+/// Rows announced at a time by a writer that appends row by row.
+const RESERVE_CHUNK: u32 = 16;
+/// Reads of two rows are tried this often against a writer that laps them.
+const ATTEMPTS: u32 = 64;
+
+/// A handle on a ring. Cloning shares it; the last handle of a non-persistent ring removes it.
+#[derive(Clone, Debug)]
+pub struct Ring {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    store: Arc<RingStore>,
+    schema: Schema,
+}
+
+impl Ring {
+    /// Makes a ring under a name. All its memory is allocated now: a full `/dev/shm`, control
+    /// group or disk is an error here and never a crash later. O(bytes).
+    pub fn create(name: &str, schema: &Schema, options: RingOptions) -> Result<Self, RingError> {
+        let spec = spec(schema, &options, page_size())?;
+        let RingOptions { base, exist, persistent, .. } = options;
+        let (store, _) = RingStore::create(&base, name, &spec, exist, persistent)?;
+        Self::of(store)
+    }
+
+    /// Joins the ring of that name in the standard place. O(lanes × columns), no copy.
+    pub fn attach(name: &str) -> Result<Self, RingError> {
+        Self::attach_in(&Base::standard(), name)
+    }
+
+    /// Joins the ring of that name in a place of your choice.
+    pub fn attach_in(base: &Base, name: &str) -> Result<Self, RingError> {
+        Self::of(RingStore::attach(base, name)?)
+    }
+
+    /// A ring in private memory: threads of this process share it by cloning.
+    #[expect(clippy::needless_pass_by_value, reason = "the same call as `create`")]
+    pub fn heap(schema: &Schema, options: RingOptions) -> Result<Self, RingError> {
+        Self::of(RingStore::heap(&spec(schema, &options, 1)?)?)
+    }
+
+    fn of(store: RingStore) -> Result<Self, RingError> {
+        let schema = Schema::from_columns(&store.spec().columns)?;
+        Ok(Self { inner: Arc::new(Inner { store: Arc::new(store), schema }) })
+    }
+
+    pub(crate) fn store(&self) -> &Arc<RingStore> {
+        &self.inner.store
+    }
+
+    /// The columns of a row.
+    #[must_use]
+    pub fn schema(&self) -> &Schema {
+        &self.inner.schema
+    }
+
+    /// Name; `None` on the heap.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.store().name()
+    }
+
+    /// Directory; `None` on the heap.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.store().path()
+    }
+
+    /// Single-writer lanes.
+    #[must_use]
+    pub fn lanes(&self) -> u32 {
+        self.store().spec().lanes
+    }
+
+    /// Rows a lane keeps for readers.
+    #[must_use]
+    pub fn lane_capacity(&self) -> u64 {
+        self.store().spec().lane_capacity
+    }
+
+    /// Physical rows of a lane.
+    #[must_use]
+    pub fn slots(&self) -> u64 {
+        self.store().geometry().slots
+    }
+
+    /// Rows all lanes keep together.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        self.lane_capacity() * u64::from(self.lanes())
+    }
+
+    /// Transitions that can be drawn. O(lanes).
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.store().lanes().iter().map(|lane| self.transitions(lane)).sum()
+    }
+
+    /// Whether no transition can be drawn.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Sequence numbers of a lane that can be read now; `None` for a lane the ring lacks.
+    #[must_use]
+    pub fn lane_span(&self, lane: u32) -> Option<Range<u64>> {
+        self.store().lane(lane).map(|memory| self.readable(memory))
+    }
+
+    /// Claims lanes and writes them. The kernel releases them if this process dies.
+    pub fn writer(&self, options: WriterOptions) -> Result<Writer, WriterError> {
+        Writer::new(self, options)
+    }
+
+    /// Draws from the ring.
+    pub fn sampler(&self, options: SamplerOptions) -> Result<Sampler, SampleError> {
+        Sampler::new(self, options)
+    }
+
+    /// Takes the name away. Every handle, in any process, keeps its memory.
+    pub fn unlink(&self) -> Result<(), RingError> {
+        Ok(self.store().unlink()?)
+    }
+
+    /// Transitions of a lane: each episode that ended, or was broken off, costs one row more than
+    /// it has transitions, and so does the newest one.
+    fn transitions(&self, lane: &Lane) -> u64 {
+        let mut count = 0;
+        for _ in 0..ATTEMPTS {
+            let rows = self.readable(lane);
+            count = (rows.end - rows.start).saturating_sub(1);
+            if count == 0 {
+                return 0;
+            }
+            let first = episode(lane, rows.start);
+            let last = episode(lane, rows.end - 1);
+            if still_whole(lane, rows.start) {
+                return count.saturating_sub(last.wrapping_sub(first));
+            }
+        }
+        // A writer that laps two loads this often has a lane of a few rows.
+        count
+    }
+
+    /// What the ring looks like now. O(lanes + readers).
+    #[must_use]
+    pub fn stats(&self) -> RingStats {
+        use std::sync::atomic::Ordering::Relaxed;
+        let store = self.store();
+        let spec = store.spec();
+        let lane_stats: Vec<LaneStats> = (0..)
+            .zip(store.lanes())
+            .map(|(number, lane)| {
+                let rows = self.readable(lane);
+                let written = rows.end > 0;
+                LaneStats {
+                    lane: number,
+                    head: rows.end,
+                    reserved: lane.load_reserved(Relaxed),
+                    rows: rows.end - rows.start,
+                    transitions: self.transitions(lane),
+                    episodes: if written { episode(lane, rows.end - 1).wrapping_add(1) } else { 0 },
+                    generation: lane.generation(),
+                    held: store.lane_held(number),
+                    pid: (lane.generation() > 0).then(|| lane.pid()),
+                }
+            })
+            .collect();
+        let readers = (0..spec.reader_slots)
+            .filter(|slot| store.reader_held(*slot))
+            .filter_map(|slot| store.reader(slot).map(|record| (slot, record)))
+            .map(|(slot, record)| ReaderStats {
+                slot,
+                pid: record.pid,
+                sampled_rows: record.sampled_rows,
+                sampled_batches: record.sampled_batches,
+                lapped: record.lapped,
+            })
+            .collect();
+        let row_bytes = self.schema().row_bytes() as u64;
+        let asked = match spec.asked_bytes {
+            0 => spec.asked_rows.saturating_mul(row_bytes),
+            bytes => bytes,
+        };
+        RingStats {
+            name: self.name().map(str::to_owned),
+            path: self.path().map(Path::to_owned),
+            lanes: spec.lanes,
+            lane_capacity: spec.lane_capacity,
+            slots: self.slots(),
+            capacity: self.capacity(),
+            transitions: lane_stats.iter().map(|l| l.transitions).sum(),
+            rows_published: lane_stats.iter().map(|l| l.head).sum(),
+            bytes_asked: asked,
+            bytes_allocated: store.geometry().total_bytes(spec.lanes),
+            persistent: store.persistent(),
+            row_bytes,
+            created_unix_ns: store.created_unix_ns(),
+            columns: self.schema().columns().to_vec(),
+            lane_stats,
+            readers,
+        }
+    }
+
+    /// Waits until the ring holds `min_size` transitions and returns how many there are.
+    ///
+    /// `interrupted` is asked every few milliseconds and ends the wait by returning `true`.
+    pub fn wait_for(
+        &self,
+        min_size: u64,
+        timeout: Option<Duration>,
+        interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<u64, WaitError> {
+        if min_size > self.capacity() {
+            return Err(WaitError::Never { want: min_size, capacity: self.capacity() });
+        }
+        let start = Instant::now();
+        loop {
+            let have = self.len();
+            if have >= min_size {
+                return Ok(have);
+            }
+            let waited = start.elapsed();
+            let left = timeout.map_or(Duration::MAX, |limit| limit.saturating_sub(waited));
+            if left.is_zero() {
+                let waited_ms = waited.as_millis();
+                return Err(WaitError::TimedOut { want: min_size, have, waited_ms });
+            }
+            if interrupted() {
+                return Err(WaitError::Interrupted);
+            }
+            std::thread::sleep(left.min(Duration::from_millis(2)));
+        }
+    }
+}
+
+/// The episode of a row, as it stands there.
+fn episode(lane: &Lane, seq: u64) -> u64 {
+    let mut bytes = [0; 8];
+    lane.copy_out(EPISODE, seq % lane.slots(), 1, &mut bytes);
+    u64::from_ne_bytes(bytes)
+}
+
+fn page_size() -> u64 {
+    backcast_layout::page_size()
+}
+
+fn spec(schema: &Schema, options: &RingOptions, align: u64) -> Result<RingSpec, RingError> {
+    let mut spec = RingSpec {
+        columns: schema.all().to_vec(),
+        lanes: options.lanes,
+        lane_capacity: 0,
+        reserve_chunk: RESERVE_CHUNK,
+        reader_slots: options.reader_slots,
+        asked_rows: 0,
+        asked_bytes: 0,
+    };
+    match options.capacity {
+        Capacity::Rows(rows) => {
+            spec.asked_rows = rows;
+            spec.lane_capacity = rows.div_ceil(u64::from(options.lanes.max(1)));
+        }
+        Capacity::Bytes(bytes) => {
+            spec.asked_bytes = bytes;
+            spec.lane_capacity = Geometry::lane_capacity_for_bytes(&spec, align, bytes)?;
+        }
+    }
+    Ok(spec)
+}

@@ -1,0 +1,216 @@
+//! The columns of a row: the user's, after four of ours.
+
+use std::fmt;
+
+use backcast_layout::{Column, DType, Role};
+
+use crate::error::SchemaError;
+
+/// Column number of `seq`, the row's own sequence number: a tripwire for lying peers.
+pub(crate) const SEQ: usize = 0;
+/// Column number of `episode`, counted per lane.
+pub(crate) const EPISODE: usize = 1;
+/// Column number of `t`, the step in the episode.
+pub(crate) const T: usize = 2;
+/// Column number of `flags`.
+pub(crate) const FLAGS: usize = 3;
+/// Column number of the user's first column.
+pub(crate) const USER: usize = 4;
+
+/// First parts of names that batches use themselves.
+const RESERVED: [&str; 14] = [
+    "seq",
+    "episode",
+    "t",
+    "flags",
+    "terminated",
+    "truncated",
+    "mask",
+    "index",
+    "age",
+    "future",
+    "future_mask",
+    "final_obs",
+    "n_reward",
+    "n_discount",
+];
+
+fn built_in() -> [(&'static str, DType); USER] {
+    [("seq", DType::U64), ("episode", DType::U64), ("t", DType::U32), ("flags", DType::U32)]
+}
+
+/// What a row holds. Two schemas are equal when their columns are, in order.
+///
+/// ```
+/// use backcast_core::{DType, Role, Schema};
+/// let schema = Schema::builder()
+///     .column("obs/pixels", DType::U8, &[84, 84])
+///     .column_as("day", DType::I32, &[], Role::Obs)
+///     .column("reward", DType::F32, &[])
+///     .build()?;
+/// assert_eq!(schema.column("obs/pixels").map(|c| c.role()), Some(Role::Obs));
+/// assert_eq!(schema.row_bytes(), 84 * 84 + 4 + 4 + 24);
+/// # Ok::<(), backcast_core::SchemaError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Schema {
+    /// Built-in columns, then the user's.
+    all: Vec<Column>,
+}
+
+impl Schema {
+    /// Begins a schema.
+    #[must_use]
+    pub fn builder() -> SchemaBuilder {
+        SchemaBuilder { columns: Vec::new() }
+    }
+
+    /// The user's columns, in order.
+    #[must_use]
+    pub fn columns(&self) -> &[Column] {
+        self.all.get(USER..).unwrap_or_default()
+    }
+
+    /// A user's column by name.
+    #[must_use]
+    pub fn column(&self, name: &str) -> Option<&Column> {
+        self.columns().iter().find(|c| c.name() == name)
+    }
+
+    /// Bytes of one row, built-in columns (24 bytes) included.
+    #[must_use]
+    pub fn row_bytes(&self) -> usize {
+        self.all.iter().map(Column::width).sum()
+    }
+
+    /// Built-in columns, then the user's: the order of the file.
+    pub(crate) fn all(&self) -> &[Column] {
+        &self.all
+    }
+
+    /// The schema that a segment says it has, checked like a user's.
+    pub(crate) fn from_columns(columns: &[Column]) -> Result<Self, SchemaError> {
+        let ours = columns.get(..USER).is_some_and(|found| {
+            found.iter().zip(built_in()).all(|(column, (name, dtype))| {
+                column.name() == name && column.dtype() == dtype && column.shape().is_empty()
+            })
+        });
+        if !ours {
+            return Err(SchemaError::NotOurs);
+        }
+        let user = columns.get(USER..).unwrap_or_default().to_vec();
+        SchemaBuilder { columns: user.into_iter().map(Ok).collect() }.build()
+    }
+}
+
+impl fmt::Display for Schema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, column) in self.columns().iter().enumerate() {
+            let comma = if i == 0 { "" } else { ", " };
+            write!(f, "{comma}{}: {}{:?}", column.name(), column.dtype(), column.shape())?;
+        }
+        Ok(())
+    }
+}
+
+/// Collects columns; every mistake is reported by [`build`](Self::build).
+#[derive(Clone, Debug)]
+pub struct SchemaBuilder {
+    columns: Vec<Result<Column, SchemaError>>,
+}
+
+impl SchemaBuilder {
+    /// Adds a column whose role follows from its name: `obs` and what lies below `obs/` belong to
+    /// the observation, all else to the step. `shape` is that of one row.
+    #[must_use]
+    pub fn column(self, name: &str, dtype: DType, shape: &[u32]) -> Self {
+        let obs = name == "obs" || name.starts_with("obs/");
+        self.column_as(name, dtype, shape, if obs { Role::Obs } else { Role::Step })
+    }
+
+    /// Adds a column with a role of your choice.
+    #[must_use]
+    pub fn column_as(mut self, name: &str, dtype: DType, shape: &[u32], role: Role) -> Self {
+        self.columns.push(Column::new(name, dtype, shape, role).map_err(SchemaError::Column));
+        self
+    }
+
+    /// Checks the columns together.
+    pub fn build(self) -> Result<Schema, SchemaError> {
+        let mut all = Vec::with_capacity(USER + self.columns.len());
+        for (name, dtype) in built_in() {
+            all.push(Column::new(name, dtype, &[], Role::Step).map_err(SchemaError::Column)?);
+        }
+        if self.columns.is_empty() {
+            return Err(SchemaError::Empty);
+        }
+        let limit = backcast_layout::MAX_COLUMNS - USER;
+        if self.columns.len() > limit {
+            return Err(SchemaError::TooManyColumns { asked: self.columns.len(), limit });
+        }
+        for column in self.columns {
+            let column = column?;
+            let name = column.name();
+            let first = name.split('/').next().unwrap_or(name);
+            if RESERVED.contains(&first)
+                || first.starts_with("next_")
+                || first.starts_with("n_next")
+            {
+                return Err(SchemaError::Reserved { name: name.to_owned() });
+            }
+            let inside = |outer: &str, inner: &str| {
+                inner
+                    .strip_prefix(outer)
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            };
+            if let Some(other) =
+                all.iter().map(Column::name).find(|o| inside(o, name) || inside(name, o))
+            {
+                let (name, other) = (name.to_owned(), other.to_owned());
+                return Err(SchemaError::Conflict { name, other });
+            }
+            all.push(column);
+        }
+        Ok(Schema { all })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_schemas_say_what_is_wrong() {
+        let build = |names: &[&str]| {
+            names
+                .iter()
+                .fold(Schema::builder(), |b, n| b.column(n, DType::F32, &[]))
+                .build()
+                .map(|_| ())
+                .unwrap_err()
+                .to_string()
+        };
+        assert!(build(&[]).contains("no column"));
+        assert!(build(&["seq"]).contains("`seq`"));
+        assert!(build(&["future/reward"]).contains("`future/reward`"));
+        assert!(build(&["next_obs"]).contains("`next_obs`"));
+        assert!(build(&["a", "a"]).contains("`a`"));
+        assert!(build(&["obs", "obs/x"]).contains("`obs/x`"));
+        assert!(build(&["obs/x", "obs"]).contains("`obs/x`"));
+        let many: Vec<String> = (0..253).map(|i| format!("c{i}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert!(build(&many).contains("252"));
+    }
+
+    #[test]
+    fn names_that_only_begin_alike_do_not_conflict() {
+        let schema = Schema::builder()
+            .column("obs", DType::F32, &[])
+            .column("obs_raw", DType::F32, &[])
+            .column("n_trades", DType::I32, &[])
+            .build()
+            .unwrap();
+        assert_eq!(schema.column("obs_raw").map(Column::role), Some(Role::Step));
+        assert_eq!(Schema::from_columns(schema.all()), Ok(schema));
+    }
+}

@@ -1,0 +1,282 @@
+//! The writer of some lanes: one step of every lane per append.
+
+use backcast_layout::protocol::{LaneWriter, MAX_SEQ, Words};
+use backcast_layout::{ClaimedLane, Column, Role};
+
+use crate::episode::{EpisodeClock, RowMarks, Rows};
+use crate::error::{AppendError, HeldLane, WriterError};
+use crate::index::RowIndex;
+use crate::options::{AutoresetMode, WriterOptions};
+use crate::ring::Ring;
+use crate::schema::{EPISODE, FLAGS, SEQ, Schema, T, USER};
+use crate::step::Step;
+
+/// Writes the lanes it has claimed. Dropping it, or the death of the process, frees them.
+#[derive(Debug)]
+pub struct Writer {
+    ring: Ring,
+    mode: AutoresetMode,
+    numbers: Vec<u32>,
+    lanes: Vec<OwnLane>,
+    /// What the next append makes of each lane; decided before anything is written.
+    planned: Vec<(Rows, EpisodeClock)>,
+    indices: Vec<RowIndex>,
+    /// As wide as the widest column.
+    zeros: Vec<u8>,
+    rows_written: u64,
+}
+
+#[derive(Debug)]
+struct OwnLane {
+    memory: LaneWriter<ClaimedLane>,
+    clock: EpisodeClock,
+}
+
+impl Writer {
+    pub(crate) fn new(ring: &Ring, options: WriterOptions) -> Result<Self, WriterError> {
+        let WriterOptions { lanes: asked, autoreset: mode } = options;
+        let count = ring.lanes();
+        if asked == 0 {
+            return Err(WriterError::NoLanes);
+        }
+        if asked > count {
+            return Err(WriterError::TooManyLanes { asked, lanes: count });
+        }
+        let mut lanes = Vec::with_capacity(asked as usize);
+        let mut numbers = Vec::with_capacity(asked as usize);
+        let mut held = Vec::new();
+        let mut damaged = None;
+        for number in 0..count {
+            if numbers.len() == asked as usize {
+                break;
+            }
+            // Probing is cheap and opens no file.
+            let free = !ring.store().lane_held(number);
+            let claimed = if free { ring.store().claim_lane(number)? } else { None };
+            let Some(claimed) = claimed else {
+                let pid = ring.store().lane(number).map_or(0, |lane| lane.pid());
+                held.push(HeldLane { lane: number, pid });
+                continue;
+            };
+            match OwnLane::adopt(claimed, ring.store().spec().reserve_chunk.into()) {
+                Ok(lane) => {
+                    lanes.push(lane);
+                    numbers.push(number);
+                }
+                Err(source) => damaged = Some(WriterError::Damaged { lane: number, source }),
+            }
+        }
+        if numbers.len() < asked as usize {
+            let free = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
+            return Err(match damaged {
+                Some(damaged) if held.is_empty() => damaged,
+                _ => WriterError::LanesTaken { asked, free, lanes: count, held },
+            });
+        }
+        let widest = ring.schema().all().iter().map(Column::width).max().unwrap_or(0);
+        Ok(Self {
+            ring: ring.clone(),
+            mode,
+            planned: Vec::with_capacity(lanes.len()),
+            indices: Vec::with_capacity(lanes.len()),
+            zeros: vec![0; widest],
+            numbers,
+            lanes,
+            rows_written: 0,
+        })
+    }
+
+    /// Appends one step of every lane and returns the index of each lane's row. In next-step mode
+    /// the append after an end is the FINAL row; otherwise an ended lane advances by two rows at
+    /// once. One copy, no system call, never waits.
+    pub fn append(&mut self, step: &Step<'_>) -> Result<&[RowIndex], AppendError> {
+        self.check(step)?;
+        self.planned.clear();
+        self.indices.clear();
+        for (i, lane) in self.lanes.iter().enumerate() {
+            let flag = |flags: &[bool]| flags.get(i).copied().unwrap_or(false);
+            let ends = (flag(step.terminated), flag(step.truncated));
+            let (rows, clock) = lane.clock.advance(self.mode, ends.0, ends.1);
+            if matches!(rows, Rows::StepAndFinal(..)) && step.final_obs.is_none() {
+                return Err(AppendError::MissingFinalObs { lane: i, mode: self.mode });
+            }
+            let head = lane.memory.head();
+            if head + rows.count() >= MAX_SEQ {
+                return Err(AppendError::LaneWornOut { lane: i, rows: head });
+            }
+            self.planned.push((rows, clock));
+        }
+        // Announce all lanes, fence once, then write: a fence per lane would cost more than the
+        // rows. Nothing fails from here on.
+        let mut fence_due = false;
+        for (lane, (rows, _)) in self.lanes.iter_mut().zip(&self.planned) {
+            fence_due |= lane.memory.reserve(rows.count());
+        }
+        if fence_due && let Some(lane) = self.lanes.first() {
+            lane.memory.announced();
+        }
+        let schema = self.ring.schema();
+        for (i, (lane, (rows, _))) in self.lanes.iter().zip(&self.planned).enumerate() {
+            match *rows {
+                Rows::Step(marks) => lane.write_step(schema, 0, marks, step, i),
+                Rows::StepAndFinal(marks, last) => {
+                    lane.write_step(schema, 0, marks, step, i);
+                    let finals = step.final_obs.unwrap_or_default();
+                    lane.write_final(schema, 1, last, &self.zeros, finals.iter(), i);
+                }
+                Rows::Final(marks) => {
+                    let obs = schema.columns().iter().zip(step.columns);
+                    let finals = obs.filter(|(c, _)| c.role() == Role::Obs).map(|(_, b)| b);
+                    lane.write_final(schema, 0, marks, &self.zeros, finals, i);
+                }
+            }
+        }
+        for ((lane, (rows, clock)), number) in
+            self.lanes.iter_mut().zip(&self.planned).zip(&self.numbers)
+        {
+            self.indices.push(RowIndex::new(*number, lane.memory.head()));
+            lane.memory.publish(rows.count());
+            lane.clock = *clock;
+            self.rows_written += rows.count();
+        }
+        Ok(&self.indices)
+    }
+
+    /// The next row of the lanes marked begins a new episode that does not continue the row
+    /// before it: for environments that were reset in the middle of an episode.
+    pub fn restart(&mut self, lanes: &[bool]) -> Result<(), AppendError> {
+        self.check_flags("lanes", lanes)?;
+        for (lane, _) in self.lanes.iter_mut().zip(lanes).filter(|(_, marked)| **marked) {
+            lane.clock.restart();
+        }
+        Ok(())
+    }
+
+    /// The lanes claimed, in the order of every leading axis.
+    #[must_use]
+    pub fn lanes(&self) -> &[u32] {
+        &self.numbers
+    }
+
+    /// The writer's autoreset mode.
+    #[must_use]
+    pub fn autoreset_mode(&self) -> AutoresetMode {
+        self.mode
+    }
+
+    /// Rows published by this writer, FINAL rows included.
+    #[must_use]
+    pub fn rows_written(&self) -> u64 {
+        self.rows_written
+    }
+
+    /// Whether the next append is taken as a final observation, per lane (next-step mode).
+    pub fn awaits_final(&self) -> impl Iterator<Item = bool> + '_ {
+        self.lanes.iter().map(|lane| lane.clock.awaits_final())
+    }
+
+    /// The columns of a row.
+    #[must_use]
+    pub fn schema(&self) -> &Schema {
+        self.ring.schema()
+    }
+
+    /// The ring written to.
+    #[must_use]
+    pub fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
+    fn check(&self, step: &Step<'_>) -> Result<(), AppendError> {
+        let columns = self.schema().columns();
+        if step.columns.len() != columns.len() {
+            let (got, expected) = (step.columns.len(), columns.len());
+            return Err(AppendError::WrongColumnCount { got, expected });
+        }
+        let fits = |(column, bytes): (&Column, &&[u8])| {
+            let (expected, lanes) = (column.width() * self.lanes.len(), self.lanes.len());
+            if bytes.len() == expected {
+                return Ok(());
+            }
+            let (name, got) = (column.name().to_owned(), bytes.len());
+            Err(AppendError::WrongSize { name, expected, got, lanes })
+        };
+        columns.iter().zip(step.columns).try_for_each(fits)?;
+        self.check_flags("terminated", step.terminated)?;
+        self.check_flags("truncated", step.truncated)?;
+        let Some(finals) = step.final_obs else { return Ok(()) };
+        if self.mode == AutoresetMode::NextStep {
+            return Err(AppendError::UnexpectedFinalObs);
+        }
+        let obs = || columns.iter().filter(|c| c.role() == Role::Obs);
+        if finals.len() != obs().count() {
+            let (got, expected) = (finals.len(), obs().count());
+            return Err(AppendError::WrongColumnCount { got, expected });
+        }
+        obs().zip(finals).try_for_each(fits)
+    }
+
+    fn check_flags(&self, name: &'static str, flags: &[bool]) -> Result<(), AppendError> {
+        let (got, lanes) = (flags.len(), self.lanes.len());
+        if got == lanes { Ok(()) } else { Err(AppendError::WrongFlags { name, got, lanes }) }
+    }
+}
+
+impl OwnLane {
+    fn adopt(
+        lane: ClaimedLane,
+        chunk: u64,
+    ) -> Result<Self, backcast_layout::protocol::ImpossibleCounters> {
+        let memory = LaneWriter::adopt(lane, chunk)?;
+        let clock = match memory.head() {
+            0 => EpisodeClock::fresh(),
+            head => {
+                let lane = memory.lane();
+                let mut last = [0; 8];
+                lane.copy_out(EPISODE, (head - 1) % lane.slots(), 1, &mut last);
+                EpisodeClock::after(u64::from_ne_bytes(last))
+            }
+        };
+        Ok(Self { memory, clock })
+    }
+
+    fn write_step(&self, schema: &Schema, ahead: u64, marks: RowMarks, step: &Step<'_>, i: usize) {
+        self.write_marks(ahead, marks);
+        for (at, (column, bytes)) in schema.columns().iter().zip(step.columns).enumerate() {
+            self.memory.write(USER + at, ahead, row(bytes, column.width(), i));
+        }
+    }
+
+    fn write_final<'a>(
+        &self,
+        schema: &Schema,
+        ahead: u64,
+        marks: RowMarks,
+        zeros: &[u8],
+        mut finals: impl Iterator<Item = &'a &'a [u8]>,
+        i: usize,
+    ) {
+        self.write_marks(ahead, marks);
+        for (at, column) in schema.columns().iter().enumerate() {
+            let width = column.width();
+            let bytes = match column.role() {
+                Role::Obs => finals.next().map(|bytes| row(bytes, width, i)),
+                Role::Step => None,
+            };
+            self.memory.write(USER + at, ahead, bytes.unwrap_or(row(zeros, width, 0)));
+        }
+    }
+
+    fn write_marks(&self, ahead: u64, marks: RowMarks) {
+        let seq = self.memory.head() + ahead;
+        self.memory.write(SEQ, ahead, &seq.to_ne_bytes());
+        self.memory.write(EPISODE, ahead, &marks.episode.to_ne_bytes());
+        self.memory.write(T, ahead, &marks.t.to_ne_bytes());
+        self.memory.write(FLAGS, ahead, &marks.flags.to_ne_bytes());
+    }
+}
+
+/// Row `i` of a column's bytes, whose length was checked.
+fn row(bytes: &[u8], width: usize, i: usize) -> &[u8] {
+    &bytes[i * width..(i + 1) * width]
+}
