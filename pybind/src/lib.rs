@@ -1,1 +1,58 @@
-//! Placeholder.
+//! The native module of the Python package `backcast`: a table of what it exports.
+//!
+//! Every method converts its arguments, releases the interpreter, calls the Rust crates, and converts
+//! the answer back; a branch on meaning belongs there, not here.
+#![expect(
+    clippy::doc_markdown,
+    reason = "docs of exported items are numpydoc, for Python's help()"
+)]
+
+mod batch;
+mod buffer;
+mod cli;
+mod coerce;
+mod columns;
+mod env;
+mod error;
+mod final_obs;
+mod handle;
+mod panel;
+mod place;
+mod rows;
+mod sampler;
+mod schema;
+mod stats;
+mod view;
+mod writer;
+
+/// The Rust side of the package `backcast`.
+#[pyo3::pymodule]
+mod _native {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use super::buffer::{_attach_buffer, ReplayBuffer};
+    #[pymodule_export]
+    use super::cli::cli_main;
+    #[pymodule_export]
+    use super::env::PortfolioVectorEnv;
+    #[pymodule_export]
+    use super::panel::{_attach_panel, Panel};
+    #[pymodule_export]
+    use super::place::{collect_objects, list_objects, remove_object};
+    #[pymodule_export]
+    use super::sampler::Sampler;
+    #[pymodule_export]
+    use super::schema::Schema;
+    #[pymodule_export]
+    use super::writer::Writer;
+
+    #[pymodule_export]
+    #[expect(non_upper_case_globals, reason = "Python's name for it")]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        super::handle::count_forks(module.py())
+    }
+}

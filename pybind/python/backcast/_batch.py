@@ -1,0 +1,61 @@
+"""What a sampler returns: a dictionary of arrays with the built-in ones as attributes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+class Batch(dict[str, Any]):
+    """Sampled transitions: a plain ``dict`` of arrays, nested where column names hold a ``/``.
+
+    The leading axis of every array is ``B``, one per drawn transition. Without a history window
+    arrays are ``[B, ...]``; with ``history=H`` they are ``[B, H, ...]``, oldest first, ending with
+    and including the drawn transition. The memory belongs to the caller. ``obs`` and ``next_obs``
+    windows overlap in it and are read-only for that reason; ask for ``copy=True`` to write to them.
+    """
+
+    __slots__ = ()
+
+    @property
+    def index(self) -> NDArray[np.int64]:
+        """Where each transition lives, ``lane << 48 | seq``, shape ``[B]``; never used twice."""
+        array: NDArray[np.int64] = self["index"]
+        return array
+
+    @property
+    def age(self) -> NDArray[np.int64]:
+        """Rows published on the lane after the transition's own, shape ``[B]``."""
+        array: NDArray[np.int64] = self["age"]
+        return array
+
+    @property
+    def mask(self) -> NDArray[np.bool_] | None:
+        """True where a history window holds a transition, ``[B, H]``; None without a window."""
+        return self.get("mask")
+
+    @property
+    def future_mask(self) -> NDArray[np.bool_] | None:
+        """True where a future window holds a transition, ``[B, F]``; None without a window."""
+        return self.get("future_mask")
+
+    def __repr__(self) -> str:
+        """Show shapes and dtypes, since the numbers themselves would fill screens."""
+        return f"Batch({_outline(self)})"
+
+
+def _outline(values: dict[str, Any]) -> str:
+    parts = []
+    for key, value in values.items():
+        if isinstance(value, dict):
+            parts.append(f"{key}={{{_outline(value)}}}")
+        else:
+            shape = "x".join(map(str, getattr(value, "shape", ())))
+            parts.append(f"{key}={getattr(value, 'dtype', type(value).__name__)}[{shape}]")
+    return ", ".join(parts)
+
+
+Batch.__module__ = "backcast"

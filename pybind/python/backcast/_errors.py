@@ -1,0 +1,77 @@
+"""The exception tree: everything is a BackcastError and the builtin its kind of mistake calls for."""
+
+from __future__ import annotations
+
+
+class BackcastError(Exception):
+    """Base of every error that Backcast raises on purpose."""
+
+
+class ArgumentError(BackcastError, ValueError):
+    """A name, capacity, number or choice that cannot be."""
+
+
+class SchemaError(BackcastError, ValueError):
+    """A schema that cannot be: a bad dtype, shape or name, a reserved or doubled column."""
+
+
+class NotFoundError(BackcastError, FileNotFoundError):
+    """No ring or panel of that name lives under the directory."""
+
+
+class ExistsError(BackcastError, FileExistsError):
+    """The name is taken, by an object that somebody holds or that is persistent."""
+
+
+class InUseError(BackcastError, OSError):
+    """Somebody holds the object that should be removed or replaced."""
+
+
+class SpaceError(BackcastError, OSError):
+    """The file system has not the room; nothing was created."""
+
+
+class StorageError(BackcastError, OSError):
+    """The operating system refused a file, or its owner or mode make it unsafe to use."""
+
+
+class CorruptError(BackcastError, ValueError):
+    """The bytes under that name are not a ring or panel of this layout version."""
+
+
+class WriterError(BackcastError, RuntimeError):
+    """A writer that cannot be had: wrong settings, or fewer free lanes than asked for."""
+
+
+class AppendError(BackcastError, ValueError):
+    """Rows that do not fit the schema; none of them was written."""
+
+
+class SampleError(BackcastError, ValueError):
+    """A draw or gather that cannot be served as asked."""
+
+
+class LappedError(SampleError):
+    """The rows were overwritten by newer ones before they were read."""
+
+
+class WaitTimeoutError(BackcastError, TimeoutError):
+    """The wait ended before the ring held enough transitions."""
+
+
+class PanelError(BackcastError, ValueError):
+    """Market data that cannot be read, or windows that it cannot serve."""
+
+
+class EnvError(BackcastError, ValueError):
+    """Settings, actions or a call order that an environment refuses."""
+
+
+class ClosedError(BackcastError, ValueError):
+    """The handle was closed; the object it stood for may live on."""
+
+
+# The public home of these names, in tracebacks and pickles, is the package.
+for _error in [BackcastError, *BackcastError.__subclasses__(), LappedError]:
+    _error.__module__ = "backcast"
+del _error

@@ -1,0 +1,48 @@
+"""The console script `backcast`: native commands, and the demo in this interpreter."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+INTERRUPTED = 128 + signal.SIGINT
+"""Exit status of a command that Ctrl-C ended, as shells report it."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line.
+
+    Parameters
+    ----------
+    argv : list of str, optional
+        Arguments without the program's name; ``sys.argv[1:]`` when left out.
+
+    Returns
+    -------
+    int
+        0 done, 1 found problems, 2 wrong usage, 3 no such object, 130 interrupted.
+    """
+    arguments = sys.argv[1:] if argv is None else argv
+    try:
+        status = _run(arguments)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader left early, as `head` does: that is its right. Python would report the pipe
+        # once more while it flushes at exit, so what is unwritten goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return status
+
+
+def _run(arguments: list[str]) -> int:
+    if arguments and arguments[0] == "demo":
+        from backcast.demo import main as demo
+
+        status = demo(arguments[1:])
+        return 0 if status is None else int(status)
+    from backcast._native import cli_main
+
+    return cli_main(arguments)

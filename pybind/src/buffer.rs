@@ -1,0 +1,549 @@
+//! `backcast.ReplayBuffer`: a ring by name, for writers and learners of any process.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use backcast_core::{Capacity, Ring, RingOptions, WriterOptions};
+use pyo3::exceptions::{PyTypeError, PyUserWarning};
+use pyo3::prelude::*;
+use pyo3::types::{PyAny, PyDict, PyString};
+
+use crate::coerce::{autoreset_mode_of, count};
+use crate::error::{Failure, Kind, bad_argument};
+use crate::handle::Handle;
+use crate::place::{ByName, base, by_name, exist};
+use crate::sampler::{Draws, Sampler, Windows};
+use crate::schema::{Schema, schema_of};
+use crate::writer::Writer;
+
+/// Rings smaller than this may take many times what was asked without anybody minding.
+const WORTH_A_WARNING: u64 = 64 << 20;
+
+/// Sampler settings that a buffer keeps ready for its own `sample` and `gather`.
+const KEPT_DRAWS: usize = 4;
+
+/// A ring of transitions in shared memory.
+///
+/// Made by :meth:`create`, joined by :meth:`attach` from any process at any time. A context manager;
+/// pickles by name, so that it can be handed to spawned processes. The ring goes when its last holder
+/// does, unless it is persistent. Threads may share one.
+#[pyclass(module = "backcast", name = "ReplayBuffer", frozen)]
+pub(crate) struct ReplayBuffer {
+    ring: Handle<Ring>,
+    name: Option<String>,
+    path: Option<PathBuf>,
+    schema: Schema,
+    draws: Mutex<Vec<(Windows, Arc<Draws>)>>,
+}
+
+impl ReplayBuffer {
+    fn of(ring: Ring) -> Self {
+        let name = ring.name().map(str::to_owned);
+        Self {
+            path: ring.path().map(ToOwned::to_owned),
+            schema: Schema(ring.schema().clone()),
+            draws: Mutex::default(),
+            ring: Handle::new(label(name.as_deref()), ring),
+            name,
+        }
+    }
+
+    /// The ring, for as long as the caller's call takes.
+    fn ring(&self) -> Result<Ring, Failure> {
+        self.ring.with(|ring| Ok(ring.clone()))
+    }
+
+    /// Ask the ring for something while the interpreter is released.
+    fn ask<R: Send>(
+        &self,
+        py: Python<'_>,
+        question: impl FnOnce(&Ring) -> R + Send,
+    ) -> Result<R, Failure> {
+        let ring = self.ring()?;
+        Ok(py.detach(move || question(&ring)))
+    }
+
+    /// The buffer's own sampler for these windows, made at first use.
+    fn draws(&self, py: Python<'_>, windows: Windows) -> Result<Arc<Draws>, Failure> {
+        let ring = self.ring()?;
+        py.detach(|| {
+            let mut kept = self.draws.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some((_, draws)) = kept.iter().find(|(known, _)| *known == windows) {
+                return Ok(Arc::clone(draws));
+            }
+            let label = format!("the sampler of {}", self.ring.label());
+            let draws = Arc::new(Draws::new(&ring, label, None, windows)?);
+            if kept.len() == KEPT_DRAWS {
+                kept.remove(0);
+            }
+            kept.push((windows, Arc::clone(&draws)));
+            Ok(draws)
+        })
+    }
+}
+
+#[pymethods]
+impl ReplayBuffer {
+    /// Create a ring, or join the one of that name as ``exist`` says.
+    ///
+    /// The memory is paid for now: a full file system is an error here and never later.
+    ///
+    /// Parameters
+    /// ----------
+    /// name : str or None
+    ///     What other processes attach to; None for memory private to this process.
+    /// schema : dict or Schema
+    ///     The columns, see :class:`Schema`.
+    /// capacity : int or str
+    ///     Transitions kept, over all lanes, or the bytes to allocate, such as ``"8GiB"``.
+    /// lanes : int
+    ///     Independent single-writer rings, one per environment; 1 to 4096.
+    /// exist : {"error", "attach", "replace"}
+    ///     What to do when the name is taken by a ring that somebody holds or that is persistent. One
+    ///     that is neither is collected and counts as absent.
+    /// persistent : bool
+    ///     Keep the ring when nobody holds it.
+    /// dir : path, optional
+    ///     Where it lives; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
+    ///
+    /// Returns
+    /// -------
+    /// ReplayBuffer
+    ///
+    /// Raises
+    /// ------
+    /// SchemaError, ExistsError, SpaceError
+    /// ValueError
+    ///     If name, capacity, lanes or exist cannot be.
+    ///
+    /// Warns
+    /// -----
+    /// UserWarning
+    ///     If more than twice the bytes asked for had to be allocated; wide columns of odd sizes do that.
+    #[staticmethod]
+    #[pyo3(signature = (name, schema, *, capacity, lanes=1, exist="error", persistent=false, dir=None))]
+    #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
+    fn create(
+        py: Python<'_>,
+        name: Option<&str>,
+        schema: &Bound<'_, PyAny>,
+        capacity: &Bound<'_, PyAny>,
+        lanes: i64,
+        exist: &str,
+        persistent: bool,
+        dir: Option<PathBuf>,
+    ) -> Result<Self, Failure> {
+        let schema = schema_of(schema)?;
+        let options = RingOptions::with_capacity(capacity_of(capacity)?)
+            .lanes(count(lanes, "lanes", 1, Kind::Argument)?)
+            .exist(self::exist(exist)?)
+            .persistent(persistent)
+            .base(base(dir));
+        let ring = py.detach(|| match name {
+            Some(name) => Ring::create(name, &schema, options),
+            None => Ring::heap(&schema, options),
+        })?;
+        let stats = ring.stats();
+        if stats.bytes_allocated / 2 > stats.bytes_asked && stats.bytes_allocated > WORTH_A_WARNING
+        {
+            let text = std::ffi::CString::new(format!(
+                "{} takes {} bytes for the {} that its rows need; choose column sizes that divide \
+                 the page size, or fewer lanes",
+                label(name),
+                stats.bytes_allocated,
+                stats.bytes_asked
+            ))
+            .map_err(PyErr::from)?;
+            PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 1)?;
+        }
+        Ok(Self::of(ring))
+    }
+
+    /// Join the ring of that name.
+    ///
+    /// Parameters
+    /// ----------
+    /// name : str
+    /// dir : path, optional
+    ///     Where it lives; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
+    ///
+    /// Returns
+    /// -------
+    /// ReplayBuffer
+    ///
+    /// Raises
+    /// ------
+    /// NotFoundError
+    ///     If there is none.
+    /// CorruptError
+    ///     If the bytes there are no ring of this version.
+    #[staticmethod]
+    #[pyo3(signature = (name, *, dir=None))]
+    pub(crate) fn attach(
+        py: Python<'_>,
+        name: &str,
+        dir: Option<PathBuf>,
+    ) -> Result<Self, Failure> {
+        Ok(Self::of(py.detach(|| Ring::attach_in(&base(dir), name))?))
+    }
+
+    /// Claim free lanes for writing.
+    ///
+    /// A lane whose writer died is free, and continues where it stopped with a new episode.
+    ///
+    /// Parameters
+    /// ----------
+    /// lanes : int
+    ///     How many; rows of an append go one to each.
+    /// autoreset_mode : {"next_step", "same_step", "disabled"}
+    ///     How the environments reset, in Gymnasium's words.
+    ///
+    /// Returns
+    /// -------
+    /// Writer
+    ///
+    /// Raises
+    /// ------
+    /// WriterError
+    ///     If fewer lanes are free; the message names who holds them.
+    #[pyo3(signature = (lanes=1, autoreset_mode="next_step"))]
+    fn writer(&self, py: Python<'_>, lanes: i64, autoreset_mode: &str) -> Result<Writer, Failure> {
+        let mode = autoreset_mode_of(autoreset_mode, Kind::Writer)?;
+        let options = WriterOptions::lanes(count(lanes, "lanes", 1, Kind::Writer)?).autoreset(mode);
+        let writer = self.ask(py, |ring| ring.writer(options))??;
+        Ok(Writer::new(self.ring.label(), writer))
+    }
+
+    /// Make a sampler of its own, for a seed or for many draws with the same windows.
+    ///
+    /// Parameters
+    /// ----------
+    /// seed : int, optional
+    ///     Equal seeds draw equal transitions from equal data; unset, the system chooses one.
+    /// history : int, optional
+    ///     Transitions per history window, ``H``, the drawn one included. None: no window axis.
+    /// future : int
+    ///     Transitions after the drawn one, ``F``.
+    /// copy : bool
+    ///     Give ``obs`` and ``next_obs`` windows memory of their own, so that they can be written to.
+    ///
+    /// Returns
+    /// -------
+    /// Sampler
+    ///
+    /// Raises
+    /// ------
+    /// SampleError
+    ///     If a window is longer than a lane, or every reader slot is taken.
+    #[pyo3(signature = (*, seed=None, history=None, future=0, copy=false))]
+    fn sampler(
+        &self,
+        py: Python<'_>,
+        seed: Option<u64>,
+        history: Option<i64>,
+        future: i64,
+        copy: bool,
+    ) -> Result<Sampler, Failure> {
+        let windows = Windows::new(history, future, copy)?;
+        let label = format!("sampler of {}", self.ring.label());
+        let draws = self.ask(py, |ring| Draws::new(ring, label, seed, windows))??;
+        Ok(Sampler::new(draws, windows))
+    }
+
+    /// Draw transitions uniformly, unseeded; see :meth:`Sampler.sample`.
+    ///
+    /// Parameters
+    /// ----------
+    /// batch_size : int
+    ///     Transitions to draw, ``B``.
+    /// history : int, optional
+    ///     Transitions per history window, ``H``, the drawn one included. None: no window axis.
+    /// future : int
+    ///     Transitions after the drawn one, ``F``.
+    /// copy : bool
+    ///     Give ``obs`` and ``next_obs`` windows memory of their own, so that they can be written to.
+    ///
+    /// Returns
+    /// -------
+    /// Batch
+    ///
+    /// Raises
+    /// ------
+    /// SampleError
+    ///     If the ring holds no transition yet, or a window is longer than a lane.
+    #[pyo3(signature = (batch_size, history=None, future=0, copy=false))]
+    fn sample<'py>(
+        &self,
+        py: Python<'py>,
+        batch_size: i64,
+        history: Option<i64>,
+        future: i64,
+        copy: bool,
+    ) -> Result<Bound<'py, PyDict>, Failure> {
+        self.draws(py, Windows::new(history, future, copy)?)?.sample(py, batch_size)
+    }
+
+    /// Fetch transitions by index, without windows; see :meth:`Sampler.gather`.
+    ///
+    /// Parameters
+    /// ----------
+    /// index : array_like of int64, shape (B,)
+    ///     As in :attr:`Batch.index` or as :meth:`Writer.append` returned them.
+    ///
+    /// Returns
+    /// -------
+    /// Batch
+    ///
+    /// Raises
+    /// ------
+    /// LappedError
+    ///     If a row was overwritten since.
+    /// SampleError
+    ///     If an index names no transition.
+    fn gather<'py>(
+        &self,
+        py: Python<'py>,
+        index: &Bound<'py, PyAny>,
+    ) -> Result<Bound<'py, PyDict>, Failure> {
+        self.draws(py, Windows::new(None, 0, false)?)?.gather(py, index)
+    }
+
+    /// Copy consecutive rows of one lane, as they were written.
+    ///
+    /// Parameters
+    /// ----------
+    /// lane : int
+    /// start : int
+    ///     Sequence number of the first row, within :meth:`lane_span`.
+    /// length : int
+    ///     Rows to copy.
+    ///
+    /// Returns
+    /// -------
+    /// dict
+    ///     Every column as ``[length, ...]``, and the built-in ``seq`` and ``episode`` (uint64), ``t`` and
+    ///     ``flags`` (uint32: 1 terminated, 2 truncated, 4 final observation, 8 does not continue
+    ///     the row before).
+    ///
+    /// Raises
+    /// ------
+    /// LappedError
+    ///     If a writer overwrote a row meanwhile.
+    /// SampleError
+    ///     If the rows are not, or no longer, in the ring.
+    fn rows<'py>(
+        &self,
+        py: Python<'py>,
+        lane: i64,
+        start: i64,
+        length: i64,
+    ) -> Result<Bound<'py, PyDict>, Failure> {
+        let lane = count(lane, "lane", 0, Kind::Sample)?;
+        let length = count(length, "length", 0, Kind::Sample)?;
+        let start = u64::try_from(start).map_err(|_| {
+            Failure::new(Kind::Sample, format!("start is {start}; sequence numbers begin at 0"))
+        })?;
+        let range = start..start.saturating_add(u64::from(length));
+        let rows = self.ask(py, |ring| ring.rows(lane, range))??;
+        Ok(crate::rows::as_dict(py, &rows)?)
+    }
+
+    /// The sequence numbers that can be read from a lane.
+    ///
+    /// Parameters
+    /// ----------
+    /// lane : int
+    ///
+    /// Returns
+    /// -------
+    /// (int, int)
+    ///     The oldest row, and one past the newest.
+    fn lane_span(&self, py: Python<'_>, lane: i64) -> Result<(u64, u64), Failure> {
+        let number = count(lane, "lane", 0, Kind::Sample)?;
+        let (span, lanes) = self.ask(py, |ring| (ring.lane_span(number), ring.lanes()))?;
+        let span = span.ok_or_else(|| {
+            Failure::new(
+                Kind::Sample,
+                format!("lane is {lane}, but the ring has lanes 0 to {}", lanes - 1),
+            )
+        })?;
+        Ok((span.start, span.end))
+    }
+
+    /// Wait until the ring holds enough transitions. Ctrl-C interrupts it.
+    ///
+    /// Parameters
+    /// ----------
+    /// min_size : int
+    ///     Transitions to wait for.
+    /// timeout : float, optional
+    ///     Seconds to wait at most; without end when left out.
+    ///
+    /// Returns
+    /// -------
+    /// int
+    ///     Transitions in the ring.
+    ///
+    /// Raises
+    /// ------
+    /// WaitTimeoutError
+    ///     If the time ran out; the message says how many there were.
+    #[pyo3(signature = (min_size, timeout=None))]
+    fn wait(&self, py: Python<'_>, min_size: u64, timeout: Option<f64>) -> Result<u64, Failure> {
+        let timeout = timeout
+            .map(|seconds| {
+                Duration::try_from_secs_f64(seconds).map_err(|_| {
+                    bad_argument(format!(
+                        "timeout is {seconds}; give seconds from 0 up, or None to wait without end"
+                    ))
+                })
+            })
+            .transpose()?;
+        let ring = self.ring()?;
+        let mut signal = None;
+        let waited = py.detach(|| {
+            ring.wait_for(min_size, timeout, &mut || {
+                signal = Python::attach(|py| py.check_signals().err());
+                signal.is_some()
+            })
+        });
+        match signal {
+            Some(raised) => Err(raised.into()),
+            None => Ok(waited?),
+        }
+    }
+
+    /// Counters and sizes.
+    ///
+    /// Returns
+    /// -------
+    /// dict
+    ///     Of the ring, with ``lane_stats`` and ``readers`` as lists of dicts.
+    fn stats<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>, Failure> {
+        let stats = self.ask(py, Ring::stats)?;
+        Ok(crate::stats::as_dict(py, &stats)?)
+    }
+
+    /// The ring's name; None when it is private to this process.
+    #[getter]
+    fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// The ring's directory; None when it is private to this process.
+    #[getter]
+    fn path(&self) -> Option<String> {
+        self.path.as_ref().map(|path| path.to_string_lossy().into_owned())
+    }
+
+    /// The columns.
+    #[getter]
+    fn schema(&self) -> Schema {
+        self.schema.clone()
+    }
+
+    /// Independent single-writer rings in it.
+    #[getter]
+    fn lanes(&self) -> Result<u32, Failure> {
+        self.ring.with(|ring| Ok(ring.lanes()))
+    }
+
+    /// Rows that each lane keeps.
+    #[getter]
+    fn lane_capacity(&self) -> Result<u64, Failure> {
+        self.ring.with(|ring| Ok(ring.lane_capacity()))
+    }
+
+    /// Rows that all lanes keep.
+    #[getter]
+    fn capacity(&self) -> Result<u64, Failure> {
+        self.ring.with(|ring| Ok(ring.capacity()))
+    }
+
+    /// True after :meth:`close`.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.ring.is_closed()
+    }
+
+    /// Let go of the ring, which stays for its other holders. Closing again does nothing.
+    ///
+    /// Writers and samplers made from this buffer hold the ring on their own.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| {
+            self.draws.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            self.ring.close();
+        });
+    }
+
+    /// Remove the ring's name, also of a persistent ring; who has it open keeps it.
+    fn unlink(&self, py: Python<'_>) -> Result<(), Failure> {
+        Ok(self.ask(py, Ring::unlink)??)
+    }
+
+    fn __len__(&self, py: Python<'_>) -> Result<usize, Failure> {
+        let transitions = self.ask(py, Ring::len)?;
+        Ok(usize::try_from(transitions).map_err(PyErr::from)?)
+    }
+
+    /// A ring is true however few transitions it holds, so that `if buf:` asks for its existence.
+    #[expect(clippy::unused_self, reason = "what Python calls")]
+    fn __bool__(&self) -> bool {
+        true
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) {
+        self.close(py);
+    }
+
+    fn __repr__(&self) -> String {
+        match self.ring() {
+            Ok(ring) => format!(
+                "<backcast.ReplayBuffer: {}, {}/{} transitions, {} lane{}>",
+                self.ring.label(),
+                ring.len(),
+                ring.capacity(),
+                ring.lanes(),
+                if ring.lanes() == 1 { "" } else { "s" }
+            ),
+            Err(_) => format!("<backcast.ReplayBuffer: {}, closed>", self.ring.label()),
+        }
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> Result<ByName<'py>, Failure> {
+        by_name(py, "_attach_buffer", self.name.as_deref(), self.path.as_deref())
+    }
+}
+
+/// What pickles of a buffer call.
+#[pyfunction]
+pub(crate) fn _attach_buffer(
+    py: Python<'_>,
+    name: &str,
+    dir: Option<PathBuf>,
+) -> Result<ReplayBuffer, Failure> {
+    ReplayBuffer::attach(py, name, dir)
+}
+
+fn label(name: Option<&str>) -> String {
+    name.map_or_else(|| "a private ring".to_owned(), |name| format!("ring '{name}'"))
+}
+
+/// Rows from an int, bytes (or rows) from a string.
+fn capacity_of(value: &Bound<'_, PyAny>) -> Result<Capacity, Failure> {
+    if let Ok(text) = value.cast::<PyString>() {
+        return text.to_str()?.parse::<Capacity>().map_err(bad_argument);
+    }
+    let rows: i64 = value.extract().map_err(|_| {
+        PyTypeError::new_err("capacity must be an int (transitions) or a string such as \"8GiB\"")
+    })?;
+    u64::try_from(rows)
+        .map(Capacity::Rows)
+        .map_err(|_| bad_argument(format!("capacity is {rows}; give at least 1 transition")))
+}

@@ -1,0 +1,47 @@
+//! The `backcast` command line inside a Python process.
+
+use std::ffi::OsString;
+use std::io;
+
+use backcast_daemon::{DemoCall, run_with};
+use pyo3::prelude::*;
+
+/// Run the command line.
+///
+/// Parameters
+/// ----------
+/// argv : list of str
+///     Arguments without the program's name. ``demo`` runs :mod:`backcast.demo` in this process.
+///
+/// Returns
+/// -------
+/// int
+///     0 done, 1 found problems, 2 wrong usage, 3 no such object.
+#[pyfunction]
+pub(crate) fn cli_main(py: Python<'_>, argv: Vec<OsString>) -> PyResult<u8> {
+    let mut raised = None;
+    let status = py.detach(|| {
+        let arguments = std::iter::once(OsString::from("backcast")).chain(argv);
+        let (mut out, mut err) = (io::stdout(), io::stderr());
+        run_with(arguments, &mut out, &mut err, &mut |call, _| {
+            Python::attach(|py| demo(py, &call)).unwrap_or_else(|error| {
+                raised = Some(error);
+                1
+            })
+        })
+    });
+    py.check_signals()?;
+    match raised {
+        Some(error) => Err(error),
+        None => Ok(status),
+    }
+}
+
+fn demo(py: Python<'_>, call: &DemoCall<'_>) -> PyResult<u8> {
+    if let Some(dir) = call.dir {
+        // Through Python's own table: the demo's child processes inherit that one.
+        py.import("os")?.getattr("environ")?.set_item("BACKCAST_DIR", dir)?;
+    }
+    let status = py.import("backcast.demo")?.call_method1("main", (call.args,))?;
+    if status.is_none() { Ok(0) } else { status.extract() }
+}

@@ -1,0 +1,240 @@
+//! Values that Python code gives as arrays of the dtype and shape that a column has.
+
+use std::fmt::{self, Display};
+
+use backcast_core::{AutoresetMode, DType};
+use numpy::prelude::*;
+use numpy::{PyArrayDescr, PyArrayDyn, PyUntypedArray};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyDict;
+
+use crate::error::{Failure, Kind};
+
+/// What NumPy calls every dtype.
+const DTYPES: [(DType, &str); 12] = [
+    (DType::Bool, "bool"),
+    (DType::U8, "uint8"),
+    (DType::U16, "uint16"),
+    (DType::U32, "uint32"),
+    (DType::U64, "uint64"),
+    (DType::I8, "int8"),
+    (DType::I16, "int16"),
+    (DType::I32, "int32"),
+    (DType::I64, "int64"),
+    (DType::F16, "float16"),
+    (DType::F32, "float32"),
+    (DType::F64, "float64"),
+];
+
+/// NumPy's descriptor of a dtype.
+pub(crate) fn descr(py: Python<'_>, dtype: DType) -> PyResult<Bound<'_, PyArrayDescr>> {
+    static MADE: PyOnceLock<Vec<Py<PyArrayDescr>>> = PyOnceLock::new();
+    let made = MADE.get_or_try_init(py, || {
+        DTYPES
+            .iter()
+            .map(|(_, name)| Ok(PyArrayDescr::new(py, *name)?.unbind()))
+            .collect::<PyResult<Vec<_>>>()
+    })?;
+    let at = DTYPES.iter().position(|(known, _)| *known == dtype).unwrap_or_default();
+    Ok(made[at].bind(py).clone())
+}
+
+/// The dtype that a schema's entry asks for: a code such as `"f4"`, or whatever `np.dtype` takes.
+pub(crate) fn dtype_of(column: &str, value: &Bound<'_, PyAny>) -> Result<DType, Failure> {
+    if let Ok(code) = value.extract::<&str>()
+        && let Ok(dtype) = code.parse()
+    {
+        return Ok(dtype);
+    }
+    let py = value.py();
+    let refused = || {
+        let shown = value.repr().map_or_else(|_| "?".to_owned(), |text| text.to_string());
+        Failure::new(
+            Kind::Schema,
+            format!(
+                "column {column:?}: {shown} is no dtype of a column; use bool, u1, u2, u4, u8, i1, \
+                 i2, i4, i8, f2, f4 or f8 (native byte order), or a tuple (dtype, shape[, role])"
+            ),
+        )
+    };
+    let wanted = PyArrayDescr::new(py, value).map_err(|_| refused())?;
+    for (dtype, _) in DTYPES {
+        if descr(py, dtype)?.is_equiv_to(&wanted) {
+            return Ok(dtype);
+        }
+    }
+    Err(refused())
+}
+
+/// What a value should become, and how errors speak of it.
+#[derive(Clone, Copy)]
+pub(crate) struct Target<'a> {
+    /// `column "obs"`, `start_day`, ...
+    pub(crate) what: &'a str,
+    pub(crate) kind: Kind,
+    pub(crate) dtype: DType,
+}
+
+impl Target<'_> {
+    fn refuse(&self, why: impl Display) -> Failure {
+        Failure::new(self.kind, format!("{}: {why}", self.what))
+    }
+}
+
+/// An array of the target's dtype, C-contiguous; the very same object where it already is one.
+///
+/// Casts as NumPy's `same_kind` does (`f8` to `f4`, integers to floats), and from integers to
+/// integers where every value fits. Never wraps and never drops a fraction.
+pub(crate) fn array_of<'py>(
+    value: &Bound<'py, PyAny>,
+    target: Target<'_>,
+) -> Result<Bound<'py, PyUntypedArray>, Failure> {
+    let py = value.py();
+    let want = descr(py, target.dtype)?;
+    if let Ok(array) = value.cast::<PyUntypedArray>()
+        && array.is_c_contiguous()
+        && array.dtype().is_equiv_to(&want)
+    {
+        return Ok(array.clone());
+    }
+    let code = target.dtype.code();
+    if value.is_none() || value.is_instance_of::<PyDict>() {
+        let got = if value.is_none() { "None" } else { "a dict" };
+        return Err(target.refuse(format!("got {got}, expected an array of {code}")));
+    }
+    let numpy = py.import(intern!(py, "numpy"))?;
+    let array = numpy
+        .call_method1(intern!(py, "asarray"), (value,))
+        .map_err(|error| target.refuse(format!("no array of {code} can be made of it: {error}")))?
+        .cast_into::<PyUntypedArray>()
+        .map_err(PyErr::from)?;
+    let have = array.dtype();
+    match (have.kind(), want.kind()) {
+        (b'i' | b'u', b'i' | b'u') => check_range(&array, target)?,
+        // NumPy calls an empty list float64, though it has no value that could be wrong.
+        _ if array.is_empty() && !value.is_instance_of::<PyUntypedArray>() => {}
+        (_, wanted_kind) => {
+            let rule = intern!(py, "same_kind");
+            let fits = numpy.call_method1(intern!(py, "can_cast"), (&have, &want, rule))?;
+            if !fits.is_truthy()? {
+                let hint = if wanted_kind == b'b' { "; pass booleans" } else { "" };
+                return Err(target.refuse(format!(
+                    "got {have} values, which cannot become {code} under casting=\"same_kind\"{hint}"
+                )));
+            }
+        }
+    }
+    let options = PyDict::new(py);
+    options.set_item(intern!(py, "order"), intern!(py, "C"))?;
+    options.set_item(intern!(py, "copy"), false)?;
+    let cast = array.call_method(intern!(py, "astype"), (&want,), Some(&options))?;
+    Ok(cast.cast_into().map_err(PyErr::from)?)
+}
+
+/// Refuse integers that the target's dtype cannot hold; NumPy itself would wrap them around.
+fn check_range(array: &Bound<'_, PyUntypedArray>, target: Target<'_>) -> Result<(), Failure> {
+    let (low, high): (i128, i128) = match target.dtype {
+        DType::U8 => (0, u8::MAX.into()),
+        DType::U16 => (0, u16::MAX.into()),
+        DType::U32 => (0, u32::MAX.into()),
+        DType::U64 => (0, u64::MAX.into()),
+        DType::I8 => (i8::MIN.into(), i8::MAX.into()),
+        DType::I16 => (i16::MIN.into(), i16::MAX.into()),
+        DType::I32 => (i32::MIN.into(), i32::MAX.into()),
+        DType::I64 => (i64::MIN.into(), i64::MAX.into()),
+        DType::Bool | DType::F16 | DType::F32 | DType::F64 => return Ok(()),
+    };
+    if array.is_empty() {
+        return Ok(());
+    }
+    for extreme in ["min", "max"] {
+        let value: i128 = array.call_method0(extreme)?.extract()?;
+        if value < low || value > high {
+            return Err(target.refuse(format!(
+                "value {value} does not fit {}, which holds {low} to {high}",
+                target.dtype.code()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Refuse an array that is not `[lanes, *shape]`; for one lane the leading axis may be missing.
+pub(crate) fn check_shape(
+    array: &Bound<'_, PyUntypedArray>,
+    lanes: usize,
+    shape: &[u32],
+    target: Target<'_>,
+) -> Result<(), Failure> {
+    let equal = |got: &[usize]| {
+        got.len() == shape.len()
+            && got.iter().zip(shape).all(|(&got, &want)| u32::try_from(got) == Ok(want))
+    };
+    let fits = match array.shape() {
+        [first, rest @ ..] if *first == lanes && equal(rest) => true,
+        whole => lanes == 1 && equal(whole),
+    };
+    if fits {
+        return Ok(());
+    }
+    let want: Vec<usize> =
+        std::iter::once(lanes).chain(shape.iter().map(|&axis| axis as usize)).collect();
+    Err(target.refuse(format!(
+        "got shape {}, expected {}: {lanes} lane{} first",
+        Tuple(array.shape()),
+        Tuple(&want),
+        if lanes == 1 { ", which may be left out," } else { "s" },
+    )))
+}
+
+/// A shape as Python writes it.
+pub(crate) struct Tuple<'a>(pub(crate) &'a [usize]);
+
+impl Display for Tuple<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            [only] => write!(out, "({only},)"),
+            axes => {
+                let text: Vec<String> = axes.iter().map(ToString::to_string).collect();
+                write!(out, "({})", text.join(", "))
+            }
+        }
+    }
+}
+
+/// A number of things, from `at_least` to what 32 bits hold.
+pub(crate) fn count(asked: i64, what: &str, at_least: u32, kind: Kind) -> Result<u32, Failure> {
+    u32::try_from(asked).ok().filter(|count| *count >= at_least).ok_or_else(|| {
+        Failure::new(
+            kind,
+            format!("{what} is {asked}; give a whole number from {at_least} to {}", u32::MAX),
+        )
+    })
+}
+
+/// Integers of any dtype in one axis.
+pub(crate) fn int64s(
+    value: &Bound<'_, PyAny>,
+    what: &str,
+    kind: Kind,
+) -> Result<Vec<i64>, Failure> {
+    let target = Target { what, kind, dtype: DType::I64 };
+    let array = array_of(value, target)?;
+    let array = array.cast::<PyArrayDyn<i64>>().map_err(PyErr::from)?;
+    if array.ndim() != 1 {
+        return Err(
+            target.refuse(format!("got shape {}, expected one axis, (B,)", Tuple(array.shape())))
+        );
+    }
+    Ok(array.readonly().as_slice().map_err(|error| target.refuse(error))?.to_vec())
+}
+
+/// The `autoreset_mode` argument.
+pub(crate) fn autoreset_mode_of(text: &str, kind: Kind) -> Result<AutoresetMode, Failure> {
+    text.parse().map_err(|_| {
+        let choice = "write \"next_step\", \"same_step\" or \"disabled\"";
+        Failure::new(kind, format!("autoreset_mode is {text:?}; {choice}"))
+    })
+}

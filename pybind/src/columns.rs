@@ -1,0 +1,179 @@
+//! The keyword columns of an append, found, checked and put in the schema's order.
+
+use std::collections::{HashMap, HashSet};
+
+use backcast_core::{DType, Role, Schema};
+use numpy::PyUntypedArray;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
+
+use crate::coerce::{Target, array_of, check_shape};
+use crate::error::{Failure, Kind};
+
+/// A column as `append` looks for it.
+pub(crate) struct Wanted {
+    pub(crate) name: String,
+    /// How errors call it.
+    what: String,
+    pub(crate) dtype: DType,
+    pub(crate) shape: Vec<u32>,
+    /// Bytes of one row.
+    pub(crate) width: usize,
+    pub(crate) role: Role,
+}
+
+impl Wanted {
+    pub(crate) fn target(&self) -> Target<'_> {
+        Target { what: &self.what, kind: Kind::Append, dtype: self.dtype }
+    }
+}
+
+/// Every column that an append must bring, and where nested dictionaries may be.
+pub(crate) struct WantedColumns {
+    columns: Vec<Wanted>,
+    places: HashMap<String, usize>,
+    /// `a` and `a/b` for a column `a/b/c`.
+    groups: HashSet<String>,
+}
+
+impl WantedColumns {
+    pub(crate) fn of(schema: &Schema) -> Self {
+        let columns: Vec<Wanted> = schema
+            .columns()
+            .iter()
+            .map(|column| Wanted {
+                name: column.name().to_owned(),
+                what: format!("column {:?}", column.name()),
+                dtype: column.dtype(),
+                shape: column.shape().to_vec(),
+                width: column.width(),
+                role: column.role(),
+            })
+            .collect();
+        let places = columns.iter().enumerate().map(|(at, c)| (c.name.clone(), at)).collect();
+        let groups = columns
+            .iter()
+            .flat_map(|c| c.name.match_indices('/').map(|(at, _)| c.name[..at].to_owned()))
+            .collect();
+        Self { columns, places, groups }
+    }
+
+    /// The observation columns, in the schema's order.
+    pub(crate) fn observations(&self) -> impl Iterator<Item = &Wanted> {
+        self.columns.iter().filter(|column| column.role == Role::Obs)
+    }
+
+    /// One array per column in the schema's order, each `[lanes, *shape]` and C-contiguous.
+    pub(crate) fn arrays<'py>(
+        &self,
+        given: Option<&Bound<'py, PyDict>>,
+        lanes: usize,
+    ) -> Result<Vec<Bound<'py, PyUntypedArray>>, Failure> {
+        let mut found = vec![None; self.columns.len()];
+        if let Some(given) = given {
+            self.find("", given, &mut found)?;
+        }
+        let missing: Vec<&str> = self
+            .columns
+            .iter()
+            .zip(&found)
+            .filter(|(_, value)| value.is_none())
+            .map(|(column, _)| column.name.as_str())
+            .collect();
+        if !missing.is_empty() {
+            return Err(Failure::new(
+                Kind::Append,
+                format!(
+                    "{} missing: {}; append takes {}",
+                    if missing.len() == 1 { "a column is" } else { "columns are" },
+                    missing.join(", "),
+                    self.names()
+                ),
+            ));
+        }
+        self.columns
+            .iter()
+            .zip(found.into_iter().flatten())
+            .map(|(column, value)| {
+                let array = array_of(&value, column.target())?;
+                check_shape(&array, lanes, &column.shape, column.target())?;
+                Ok(array)
+            })
+            .collect()
+    }
+
+    fn find<'py>(
+        &self,
+        prefix: &str,
+        given: &Bound<'py, PyDict>,
+        found: &mut [Option<Bound<'py, PyAny>>],
+    ) -> Result<(), Failure> {
+        for (key, value) in given {
+            let key = key.cast::<PyString>().map_err(|_| {
+                Failure::new(
+                    Kind::Append,
+                    format!("a key below {prefix:?} is no string; columns are named by strings"),
+                )
+            })?;
+            let key = key.to_str()?;
+            let joined;
+            let name = if prefix.is_empty() {
+                key
+            } else {
+                joined = format!("{prefix}/{key}");
+                &joined
+            };
+            if let Some(&at) = self.places.get(name) {
+                if found[at].replace(value).is_some() {
+                    return Err(Failure::new(
+                        Kind::Append,
+                        format!(
+                            "column {name:?} is given twice, nested and by its full name; give it once"
+                        ),
+                    ));
+                }
+            } else if self.groups.contains(name) {
+                let below = value.cast::<PyDict>().map_err(|_| self.no_group(name))?;
+                self.find(name, below, found)?;
+            } else {
+                return Err(self.unknown(name));
+            }
+        }
+        Ok(())
+    }
+
+    fn no_group(&self, name: &str) -> Failure {
+        let below = format!("{name}/");
+        let keys: Vec<&str> =
+            self.columns.iter().filter_map(|c| c.name.strip_prefix(below.as_str())).collect();
+        Failure::new(
+            Kind::Append,
+            format!("{name:?} stands for several columns; give a dict with {}", keys.join(", ")),
+        )
+    }
+
+    fn unknown(&self, name: &str) -> Failure {
+        let known = self.columns.iter().map(|c| c.name.as_str()).chain(STEP_ENDS);
+        let closest = known
+            .map(|known| (strsim::damerau_levenshtein(known, name), known))
+            .min()
+            .filter(|(edits, known)| *edits <= 2.max(known.len() / 3));
+        let hint = match (closest, name) {
+            (_, "done" | "terminal" | "dones") => {
+                "say how it ended with terminated= and truncated=".to_owned()
+            }
+            (Some((_, known)), _) => format!("did you mean {known:?}?"),
+            (None, _) => format!("append takes {}", self.names()),
+        };
+        Failure::new(Kind::Append, format!("the ring has no column {name:?}; {hint}"))
+    }
+
+    fn names(&self) -> String {
+        let names: Vec<&str> =
+            self.columns.iter().map(|c| c.name.as_str()).chain(STEP_ENDS).collect();
+        names.join(", ")
+    }
+}
+
+/// Keywords of every append, whatever the schema.
+const STEP_ENDS: [&str; 3] = ["terminated", "truncated", "final_obs"];

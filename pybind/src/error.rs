@@ -1,0 +1,207 @@
+//! Rust's typed errors as Python's exception tree: one `From` per enum.
+
+use std::fmt::Display;
+
+use backcast_core::{
+    AppendError, ReadError, RingError, SampleError, SchemaError, SegmentError, WaitError,
+    WriterError,
+};
+use backcast_gym::EnvError;
+use backcast_market::{PanelError, WindowError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
+
+/// A class of `backcast._errors`. They are written in Python because each has two bases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Base,
+    Argument,
+    Schema,
+    NotFound,
+    Exists,
+    InUse,
+    Space,
+    Storage,
+    Corrupt,
+    Writer,
+    Append,
+    Sample,
+    Lapped,
+    WaitTimeout,
+    Panel,
+    Env,
+    Closed,
+}
+
+/// In the order of [`Kind`].
+const CLASSES: [&str; 17] = [
+    "BackcastError",
+    "ArgumentError",
+    "SchemaError",
+    "NotFoundError",
+    "ExistsError",
+    "InUseError",
+    "SpaceError",
+    "StorageError",
+    "CorruptError",
+    "WriterError",
+    "AppendError",
+    "SampleError",
+    "LappedError",
+    "WaitTimeoutError",
+    "PanelError",
+    "EnvError",
+    "ClosedError",
+];
+
+impl Kind {
+    fn class(self, py: Python<'_>) -> PyResult<Bound<'_, PyType>> {
+        static LOADED: PyOnceLock<Vec<Py<PyType>>> = PyOnceLock::new();
+        let classes = LOADED.get_or_try_init(py, || {
+            let module = py.import("backcast._errors")?;
+            CLASSES
+                .iter()
+                .map(|name| Ok(module.getattr(*name)?.cast_into::<PyType>()?.unbind()))
+                .collect::<PyResult<Vec<_>>>()
+        })?;
+        Ok(classes[self as usize].bind(py).clone())
+    }
+}
+
+/// Why a call did not do what it was asked: ours with its class, or one that Python raised.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Made without the interpreter, so that detached code can fail.
+    Typed(Kind, String),
+    /// Raised by Python, or a plain `TypeError` and the like.
+    Python(PyErr),
+}
+
+impl Failure {
+    pub(crate) fn new(kind: Kind, message: impl Display) -> Self {
+        Self::Typed(kind, message.to_string())
+    }
+}
+
+impl From<PyErr> for Failure {
+    fn from(error: PyErr) -> Self {
+        Self::Python(error)
+    }
+}
+
+impl From<Failure> for PyErr {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Python(error) => error,
+            Failure::Typed(kind, message) => Python::attach(|py| match kind.class(py) {
+                Ok(class) => Self::from_type(class, message),
+                Err(error) => error,
+            }),
+        }
+    }
+}
+
+/// Argument errors are made where the argument is read.
+pub(crate) fn bad_argument(message: impl Display) -> Failure {
+    Failure::new(Kind::Argument, message)
+}
+
+impl From<SegmentError> for Failure {
+    fn from(error: SegmentError) -> Self {
+        use SegmentError as E;
+        let kind = match &error {
+            E::NotFound { .. } => Kind::NotFound,
+            E::AlreadyExists { .. } | E::Different { .. } => Kind::Exists,
+            E::InUse { .. } => Kind::InUse,
+            E::NoSpace { .. } => Kind::Space,
+            E::BadName { .. } | E::Limit { .. } => Kind::Argument,
+            E::Corrupt { .. } | E::WrongVersion { .. } | E::OutOfBounds { .. } => Kind::Corrupt,
+            _ => Kind::Storage,
+        };
+        Self::new(kind, error)
+    }
+}
+
+impl From<SchemaError> for Failure {
+    fn from(error: SchemaError) -> Self {
+        Self::new(Kind::Schema, error)
+    }
+}
+
+impl From<RingError> for Failure {
+    fn from(error: RingError) -> Self {
+        match error {
+            RingError::Segment(error) => error.into(),
+            RingError::Schema(error) => error.into(),
+            error => Self::new(Kind::Base, error),
+        }
+    }
+}
+
+impl From<WriterError> for Failure {
+    fn from(error: WriterError) -> Self {
+        match error {
+            WriterError::Segment(error) => error.into(),
+            error => Self::new(Kind::Writer, error),
+        }
+    }
+}
+
+impl From<AppendError> for Failure {
+    fn from(error: AppendError) -> Self {
+        Self::new(Kind::Append, error)
+    }
+}
+
+impl From<SampleError> for Failure {
+    fn from(error: SampleError) -> Self {
+        match error {
+            SampleError::Segment(error) => error.into(),
+            SampleError::Lapped { .. } => Self::new(Kind::Lapped, error),
+            error => Self::new(Kind::Sample, error),
+        }
+    }
+}
+
+impl From<ReadError> for Failure {
+    fn from(error: ReadError) -> Self {
+        let kind = match &error {
+            ReadError::Lapped { .. } => Kind::Lapped,
+            _ => Kind::Sample,
+        };
+        Self::new(kind, error)
+    }
+}
+
+impl From<WaitError> for Failure {
+    fn from(error: WaitError) -> Self {
+        let kind = match &error {
+            WaitError::TimedOut { .. } => Kind::WaitTimeout,
+            WaitError::Never { .. } => Kind::Argument,
+            _ => Kind::Base,
+        };
+        Self::new(kind, error)
+    }
+}
+
+impl From<PanelError> for Failure {
+    fn from(error: PanelError) -> Self {
+        match error {
+            PanelError::Segment(error) => error.into(),
+            error => Self::new(Kind::Panel, error),
+        }
+    }
+}
+
+impl From<WindowError> for Failure {
+    fn from(error: WindowError) -> Self {
+        Self::new(Kind::Panel, error)
+    }
+}
+
+impl From<EnvError> for Failure {
+    fn from(error: EnvError) -> Self {
+        Self::new(Kind::Env, error)
+    }
+}

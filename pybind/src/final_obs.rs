@@ -1,0 +1,146 @@
+//! Final observations of ended lanes, in each of the forms that environments hand them out.
+
+use numpy::PyUntypedArray;
+use numpy::prelude::*;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+
+use crate::coerce::{Target, array_of, check_shape};
+use crate::columns::{Wanted, WantedColumns};
+use crate::error::{Failure, Kind};
+use crate::view::bytes_of;
+
+/// The final observations of one column: an array of all lanes, or rows put together here.
+pub(crate) enum FinalColumn<'py> {
+    Array(Bound<'py, PyUntypedArray>),
+    Rows(Vec<u8>),
+}
+
+impl FinalColumn<'_> {
+    /// `[lanes, ...]` in C order; rows of lanes that go on hold anything.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Array(array) => bytes_of(array).unwrap_or_default(),
+            Self::Rows(rows) => rows,
+        }
+    }
+}
+
+/// One entry per observation column, from an array, a (nested) dict of arrays, or Gymnasium's object
+/// array of `None` or an observation per lane. Keys that are no columns are passed over, since an
+/// environment's observation may hold more than the ring does.
+pub(crate) fn final_columns<'py>(
+    columns: &WantedColumns,
+    given: &Bound<'py, PyAny>,
+    ended: &[bool],
+) -> Result<Vec<FinalColumn<'py>>, Failure> {
+    let bare = columns.observations().map(|column| column.name.as_str()).eq(["obs"]);
+    columns
+        .observations()
+        .map(|column| {
+            if is_per_lane(given, ended.len())? {
+                return from_lanes(column, given, ended, |row| in_observation(column, row, bare));
+            }
+            let found = in_observation(column, given, bare)?;
+            if is_per_lane(&found, ended.len())? {
+                return from_lanes(column, &found, ended, |row| Ok(row.clone()));
+            }
+            let what = format!("final_obs of column {:?}", column.name);
+            let target = Target { what: &what, ..column.target() };
+            let array = array_of(&found, target)?;
+            check_shape(&array, ended.len(), &column.shape, target)?;
+            Ok(FinalColumn::Array(array))
+        })
+        .collect()
+}
+
+/// The column's part of an observation: the whole of it where `obs` is the only column, else an
+/// entry under the column's full name or, for a column below `obs/`, under the rest of it.
+fn in_observation<'py>(
+    column: &Wanted,
+    observation: &Bound<'py, PyAny>,
+    bare: bool,
+) -> Result<Bound<'py, PyAny>, Failure> {
+    let short = column.name.strip_prefix("obs/");
+    let found = match observation.cast::<PyDict>() {
+        Ok(entries) => match (in_dict(entries, &column.name)?, short) {
+            (None, Some(below)) => in_dict(entries, below)?,
+            (found, _) => found,
+        },
+        Err(_) => bare.then(|| observation.clone()),
+    };
+    found.ok_or_else(|| {
+        Failure::new(
+            Kind::Append,
+            format!(
+                "final_obs lacks column {:?}; give a dict with {:?} (nested dicts at each /)",
+                column.name,
+                short.unwrap_or(&column.name)
+            ),
+        )
+    })
+}
+
+/// The entry of a full name, by that name or nested at each `/`.
+fn in_dict<'py>(entries: &Bound<'py, PyDict>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+    if let Some(found) = entries.get_item(name)? {
+        return Ok(Some(found));
+    }
+    match name.split_once('/') {
+        Some((group, below)) => match entries.get_item(group)? {
+            Some(group) => group.cast::<PyDict>().map_or(Ok(None), |group| in_dict(group, below)),
+            None => Ok(None),
+        },
+        None => Ok(None),
+    }
+}
+
+/// An object array, or a list of which some entries are `None` or dictionaries.
+fn is_per_lane(value: &Bound<'_, PyAny>, lanes: usize) -> PyResult<bool> {
+    if let Ok(array) = value.cast::<PyUntypedArray>() {
+        return Ok(array.dtype().has_object() && array.shape() == [lanes]);
+    }
+    if !(value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>())
+        || value.len()? != lanes
+    {
+        return Ok(false);
+    }
+    for entry in value.try_iter()? {
+        let entry = entry?;
+        if entry.is_none() || entry.is_instance_of::<PyDict>() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn from_lanes<'py>(
+    column: &Wanted,
+    lanes: &Bound<'py, PyAny>,
+    ended: &[bool],
+    find: impl Fn(&Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>, Failure>,
+) -> Result<FinalColumn<'py>, Failure> {
+    let mut rows = vec![0; ended.len() * column.width];
+    for (lane, row) in rows.chunks_exact_mut(column.width).enumerate() {
+        if !ended[lane] {
+            continue;
+        }
+        let observation = lanes.get_item(lane)?;
+        if observation.is_none() {
+            return Err(Failure::new(
+                Kind::Append,
+                format!(
+                    "final_obs[{lane}] is None, but lane {lane} of the {} lanes ended; \
+                     give the last observation of its episode",
+                    ended.len()
+                ),
+            ));
+        }
+        let what = format!("final_obs[{lane}] of column {:?}", column.name);
+        let target = Target { what: &what, ..column.target() };
+        let array = array_of(&find(&observation)?, target)?;
+        check_shape(&array, 1, &column.shape, target)?;
+        row.copy_from_slice(bytes_of(&array).unwrap_or_default());
+    }
+    Ok(FinalColumn::Rows(rows))
+}

@@ -1,0 +1,97 @@
+//! What a Python object holds of the Rust side: closable, shared by threads, void in a forked child.
+
+use std::mem;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::prelude::*;
+use pyo3::types::{PyCFunction, PyDict};
+
+use crate::error::{Failure, Kind};
+
+/// Counts the forks between the process that imported the module and this one.
+///
+/// Compared on every use, which costs a load where asking the kernel for the pid costs a syscall.
+static FORKS: AtomicU64 = AtomicU64::new(0);
+
+/// Have the interpreter count forks, in the child, before any code of the child runs.
+pub(crate) fn count_forks(py: Python<'_>) -> PyResult<()> {
+    let count = PyCFunction::new_closure(py, None, None, |_, _| {
+        FORKS.fetch_add(1, Ordering::Relaxed);
+    })?;
+    let options = PyDict::new(py);
+    options.set_item("after_in_child", count)?;
+    py.import("os")?.call_method("register_at_fork", (), Some(&options))?;
+    Ok(())
+}
+
+/// A value that its Python object may close, and that a forked child must neither use nor drop.
+#[derive(Debug)]
+pub(crate) struct Handle<T> {
+    value: Mutex<Option<T>>,
+    /// What to call it in errors: "ring pong".
+    label: String,
+    forks: u64,
+}
+
+impl<T> Handle<T> {
+    pub(crate) fn new(label: String, value: T) -> Self {
+        Self { value: Mutex::new(Some(value)), label, forks: FORKS.load(Ordering::Relaxed) }
+    }
+
+    /// Run `work` on the value, alone. To be called detached where `work` copies or waits, so that
+    /// a thread that waits for its turn does not hold the interpreter.
+    pub(crate) fn with<R>(
+        &self,
+        work: impl FnOnce(&mut T) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        if self.is_foreign() {
+            return Err(Failure::new(
+                Kind::Base,
+                format!(
+                    "{} belongs to the parent of this forked process; attach by name here, or \
+                     start processes with the multiprocessing context \"spawn\"",
+                    self.label
+                ),
+            ));
+        }
+        let mut value = self.value.lock().unwrap_or_else(PoisonError::into_inner);
+        match value.as_mut() {
+            Some(value) => work(value),
+            None => Err(Failure::new(
+                Kind::Closed,
+                format!("{} is closed; attach or open it again", self.label),
+            )),
+        }
+    }
+
+    /// Let go of the value. The second time does nothing, and so does a forked child.
+    pub(crate) fn close(&self) {
+        // Also because a thread that the fork did not take along may have held the lock.
+        if !self.is_foreign() {
+            drop(self.value.lock().unwrap_or_else(PoisonError::into_inner).take());
+        }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.value.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    }
+
+    pub(crate) fn label(&self) -> &str {
+        &self.label
+    }
+
+    fn is_foreign(&self) -> bool {
+        self.forks != FORKS.load(Ordering::Relaxed)
+    }
+}
+
+impl<T> Drop for Handle<T> {
+    fn drop(&mut self) {
+        // The kernel's locks belong to the parent's open files, which a forked child shares:
+        // dropping the value there would unlock, and perhaps remove, what the parent still uses.
+        if self.is_foreign() {
+            mem::forget(self.value.get_mut().unwrap_or_else(PoisonError::into_inner).take());
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! `backcast.Schema`: the columns of a ring, from and to Python's dictionaries.
+
+use backcast_core::{Column, Role, Schema as CoreSchema};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString, PyTuple, PyType};
+
+use crate::coerce::{Tuple, dtype_of};
+use crate::error::{Failure, Kind};
+
+/// The columns of a ring: name, dtype, shape and role of each.
+///
+/// Parameters
+/// ----------
+/// columns : dict
+///     Name to ``dtype``, ``(dtype, shape)`` or ``(dtype, shape, role)``. A dtype is a code
+///     (``"bool"``, ``"u1"`` to ``"u8"``, ``"i1"`` to ``"i8"``, ``"f2"``, ``"f4"``, ``"f8"``) or
+///     anything ``np.dtype`` takes; a shape is a tuple of ints or one int. A nested dict names columns
+///     below it: ``{"obs": {"image": ("u1", (84, 84))}}`` has the column ``obs/image``.
+///     The role is ``"obs"`` or ``"step"``; left out, a column called ``obs`` or below ``obs/`` is an
+///     observation, every other one belongs to the step. Observations get a ``next_`` counterpart.
+///
+/// Raises
+/// ------
+/// SchemaError
+///     If a dtype, shape, role or name is not possible, or a name is reserved.
+///
+/// Examples
+/// --------
+/// >>> import backcast as bc
+/// >>> bc.Schema({"obs": ("u1", (84, 84)), "reward": "f4"})
+/// Schema({'obs': ('u1', (84, 84), 'obs'), 'reward': ('f4', (), 'step')})
+#[pyclass(module = "backcast", name = "Schema", frozen, eq)]
+#[derive(Clone, PartialEq)]
+pub(crate) struct Schema(pub(crate) CoreSchema);
+
+#[pymethods]
+impl Schema {
+    #[new]
+    fn new(columns: &Bound<'_, PyDict>) -> Result<Self, Failure> {
+        let mut entries = Vec::new();
+        collect("", columns, &mut entries)?;
+        let mut builder = CoreSchema::builder();
+        for (name, value) in &entries {
+            let (dtype, shape, role) = describe(name, value)?;
+            builder = match role {
+                Some(role) => builder.column_as(name, dtype, &shape, role),
+                None => builder.column(name, dtype, &shape),
+            };
+        }
+        Ok(Self(builder.build()?))
+    }
+
+    /// Name to ``(dtype code, shape, role)`` of every column, in the order of the schema.
+    ///
+    /// Nested columns appear under their full name, ``obs/image``. Built-in columns
+    /// (``terminated``, ``truncated`` and the bookkeeping ones) are not among them.
+    #[getter]
+    fn columns<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let columns = PyDict::new(py);
+        for column in self.0.columns() {
+            columns.set_item(column.name(), entry(py, column)?)?;
+        }
+        Ok(columns)
+    }
+
+    /// Bytes that one row takes, built-in columns included.
+    #[getter]
+    fn row_bytes(&self) -> usize {
+        self.0.row_bytes()
+    }
+
+    fn __repr__(&self) -> String {
+        let columns: Vec<String> = self
+            .0
+            .columns()
+            .iter()
+            .map(|column| {
+                let shape: Vec<usize> = column.shape().iter().map(|&axis| axis as usize).collect();
+                format!(
+                    "'{}': ('{}', {}, '{}')",
+                    column.name(),
+                    column.dtype().code(),
+                    Tuple(&shape),
+                    role_name(column.role())
+                )
+            })
+            .collect();
+        format!("Schema({{{}}})", columns.join(", "))
+    }
+
+    fn __reduce__<'py>(
+        slf: &Bound<'py, Self>,
+    ) -> PyResult<(Bound<'py, PyType>, (Bound<'py, PyDict>,))> {
+        Ok((slf.get_type(), (slf.get().columns(slf.py())?,)))
+    }
+}
+
+/// `(dtype code, shape, role)` of a column.
+pub(crate) fn entry<'py>(py: Python<'py>, column: &Column) -> PyResult<Bound<'py, PyTuple>> {
+    let shape = PyTuple::new(py, column.shape())?;
+    (column.dtype().code(), shape, role_name(column.role())).into_pyobject(py)
+}
+
+/// A schema that the caller built, or the columns of one.
+pub(crate) fn schema_of(value: &Bound<'_, PyAny>) -> Result<CoreSchema, Failure> {
+    if let Ok(schema) = value.cast::<Schema>() {
+        return Ok(schema.get().0.clone());
+    }
+    match value.cast::<PyDict>() {
+        Ok(columns) => Ok(Schema::new(columns)?.0),
+        Err(_) => Err(Failure::Python(PyTypeError::new_err(format!(
+            "schema must be a dict of columns or a backcast.Schema, not {}",
+            value.get_type().name()?
+        )))),
+    }
+}
+
+fn role_name(role: Role) -> &'static str {
+    match role {
+        Role::Obs => "obs",
+        Role::Step => "step",
+    }
+}
+
+/// Flatten nested dictionaries into full names, in order.
+fn collect<'py>(
+    prefix: &str,
+    columns: &Bound<'py, PyDict>,
+    entries: &mut Vec<(String, Bound<'py, PyAny>)>,
+) -> Result<(), Failure> {
+    for (key, value) in columns {
+        let Ok(key) = key.cast::<PyString>() else {
+            let shown = key.repr()?;
+            return Err(Failure::new(
+                Kind::Schema,
+                format!("column name {shown} is not a string; name columns by strings"),
+            ));
+        };
+        let name = format!("{prefix}{}", key.to_str()?);
+        match value.cast::<PyDict>() {
+            Ok(below) if below.is_empty() => {
+                return Err(Failure::new(
+                    Kind::Schema,
+                    format!("column {name:?}: an empty dict names no columns; leave it out"),
+                ));
+            }
+            Ok(below) => collect(&format!("{name}/"), below, entries)?,
+            Err(_) => entries.push((name, value)),
+        }
+    }
+    Ok(())
+}
+
+type Description = (backcast_core::DType, Vec<u32>, Option<Role>);
+
+/// Take apart `dtype`, `(dtype, shape)` or `(dtype, shape, role)`.
+fn describe(name: &str, value: &Bound<'_, PyAny>) -> Result<Description, Failure> {
+    let Ok(parts) = value.cast::<PyTuple>() else {
+        return Ok((dtype_of(name, value)?, Vec::new(), None));
+    };
+    if !matches!(parts.len(), 1..=3) {
+        return Err(Failure::new(
+            Kind::Schema,
+            format!(
+                "column {name:?}: a tuple of {} parts; write (dtype,), (dtype, shape) or \
+                 (dtype, shape, role)",
+                parts.len()
+            ),
+        ));
+    }
+    let dtype = dtype_of(name, &parts.get_item(0)?)?;
+    let shape = if parts.len() > 1 { shape_of(name, &parts.get_item(1)?)? } else { Vec::new() };
+    let role = if parts.len() > 2 { Some(role_of(name, &parts.get_item(2)?)?) } else { None };
+    Ok((dtype, shape, role))
+}
+
+fn shape_of(name: &str, value: &Bound<'_, PyAny>) -> Result<Vec<u32>, Failure> {
+    if let Ok(axis) = value.extract::<u32>() {
+        return Ok(vec![axis]);
+    }
+    match value.extract::<Vec<u32>>() {
+        Ok(shape) if !value.is_instance_of::<PyString>() => Ok(shape),
+        _ => Err(Failure::new(
+            Kind::Schema,
+            format!(
+                "column {name:?}: {} is no shape; write a tuple of whole numbers from 1 to {}, \
+                 () for a number per row",
+                value.repr()?,
+                u32::MAX
+            ),
+        )),
+    }
+}
+
+fn role_of(name: &str, value: &Bound<'_, PyAny>) -> Result<Role, Failure> {
+    match value.extract::<&str>() {
+        Ok("obs") => Ok(Role::Obs),
+        Ok("step") => Ok(Role::Step),
+        _ => Err(Failure::new(
+            Kind::Schema,
+            format!(
+                "column {name:?}: {} is no role; write \"obs\" (seen before acting, has a \
+                 next_ counterpart) or \"step\"",
+                value.repr()?
+            ),
+        )),
+    }
+}

@@ -1,0 +1,56 @@
+//! A ring's counters as a dictionary.
+
+use backcast_core::RingStats;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+use crate::schema::entry;
+
+pub(crate) fn as_dict<'py>(py: Python<'py>, stats: &RingStats) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("name", &stats.name)?;
+    dict.set_item("path", stats.path.as_ref().map(|path| path.as_os_str()))?;
+    dict.set_item("persistent", stats.persistent)?;
+    dict.set_item("created_unix_ns", stats.created_unix_ns)?;
+    dict.set_item("lanes", stats.lanes)?;
+    dict.set_item("lane_capacity", stats.lane_capacity)?;
+    dict.set_item("slots", stats.slots)?;
+    dict.set_item("capacity", stats.capacity)?;
+    dict.set_item("transitions", stats.transitions)?;
+    dict.set_item("rows_published", stats.rows_published)?;
+    dict.set_item("row_bytes", stats.row_bytes)?;
+    dict.set_item("bytes_asked", stats.bytes_asked)?;
+    dict.set_item("bytes_allocated", stats.bytes_allocated)?;
+    let columns = PyDict::new(py);
+    for column in &stats.columns {
+        columns.set_item(column.name(), entry(py, column)?)?;
+    }
+    dict.set_item("columns", columns)?;
+    let lanes = PyList::empty(py);
+    for lane in &stats.lane_stats {
+        let entry = PyDict::new(py);
+        entry.set_item("lane", lane.lane)?;
+        entry.set_item("head", lane.head)?;
+        entry.set_item("reserved", lane.reserved)?;
+        entry.set_item("rows", lane.rows)?;
+        entry.set_item("transitions", lane.transitions)?;
+        entry.set_item("episodes", lane.episodes)?;
+        entry.set_item("generation", lane.generation)?;
+        entry.set_item("held", lane.held)?;
+        entry.set_item("pid", lane.pid)?;
+        lanes.append(entry)?;
+    }
+    dict.set_item("lane_stats", lanes)?;
+    let readers = PyList::empty(py);
+    for reader in &stats.readers {
+        let entry = PyDict::new(py);
+        entry.set_item("slot", reader.slot)?;
+        entry.set_item("pid", reader.pid)?;
+        entry.set_item("sampled_rows", reader.sampled_rows)?;
+        entry.set_item("sampled_batches", reader.sampled_batches)?;
+        entry.set_item("lapped", reader.lapped)?;
+        readers.append(entry)?;
+    }
+    dict.set_item("readers", readers)?;
+    Ok(dict)
+}

@@ -1,0 +1,189 @@
+//! `backcast.Writer`: appends rows to lanes that it alone writes.
+
+use backcast_core::{AutoresetMode, DType, Step, Writer as CoreWriter};
+use numpy::PyArray1;
+use pyo3::prelude::*;
+use pyo3::types::{PyAny, PyDict};
+
+use crate::coerce::{Target, array_of, check_shape};
+use crate::columns::WantedColumns;
+use crate::error::{Failure, Kind};
+use crate::final_obs::{FinalColumn, final_columns};
+use crate::handle::Handle;
+use crate::view::bytes_of;
+
+/// Appends rows to lanes that nobody else writes while it lives.
+///
+/// Made by :meth:`ReplayBuffer.writer`; a context manager. The kernel releases the lanes when the
+/// process dies, however it dies, and the next writer adopts them. One call at a time enters a
+/// writer; further threads wait for their turn without holding the interpreter.
+#[pyclass(module = "backcast", name = "Writer", frozen)]
+pub(crate) struct Writer {
+    handle: Handle<CoreWriter>,
+    columns: WantedColumns,
+    lanes: Vec<u32>,
+    mode: AutoresetMode,
+}
+
+impl Writer {
+    pub(crate) fn new(ring: &str, writer: CoreWriter) -> Self {
+        Self {
+            columns: WantedColumns::of(writer.schema()),
+            lanes: writer.lanes().to_vec(),
+            mode: writer.autoreset_mode(),
+            handle: Handle::new(format!("writer of {ring}"), writer),
+        }
+    }
+
+    /// One boolean per lane.
+    fn flags(&self, what: &str, given: Option<&Bound<'_, PyAny>>) -> Result<Vec<bool>, Failure> {
+        let Some(given) = given else {
+            return Err(Failure::new(
+                Kind::Append,
+                format!(
+                    "{what} is missing; give one boolean for each of the {} lanes",
+                    self.lanes.len()
+                ),
+            ));
+        };
+        let target = Target { what, kind: Kind::Append, dtype: DType::Bool };
+        let array = array_of(given, target)?;
+        check_shape(&array, self.lanes.len(), &[], target)?;
+        Ok(bytes_of(&array).unwrap_or_default().iter().map(|&byte| byte != 0).collect())
+    }
+}
+
+#[pymethods]
+impl Writer {
+    /// Append one row to every lane of this writer.
+    ///
+    /// Everything is checked before anything is written: after an error the ring is as it was. The
+    /// values are copied once, from their arrays into the ring, with the interpreter released; do
+    /// not write to the arrays from another thread meanwhile. An array that has the column's
+    /// dtype and is C-contiguous is read where it lies; others are converted first, as NumPy's
+    /// ``casting="same_kind"`` allows (``f8`` to ``f4``, integers to floats), and between integer
+    /// dtypes where every value fits.
+    ///
+    /// Parameters
+    /// ----------
+    /// terminated, truncated : array_like of bool, shape (lanes,)
+    ///     How the action ended the episode, if it did.
+    /// final_obs : array_like, dict or object array, optional
+    ///     The last observation of the lanes that ended: an array ``[lanes, ...]``, a dict of such, or
+    ///     Gymnasium's object array of None or an observation. Needed in the modes ``"same_step"``
+    ///     and ``"disabled"`` when a lane ends; lanes that go on are not read.
+    /// **columns : array_like or dict, shape (lanes, ...)
+    ///     Every column of the schema by name; a dict for columns below a ``/``. With one lane the
+    ///     leading axis may be left out.
+    ///
+    /// Returns
+    /// -------
+    /// ndarray of int64, shape (lanes,)
+    ///     Where each row went: ``lane << 48 | seq``, as in :attr:`Batch.index`.
+    ///
+    /// Raises
+    /// ------
+    /// AppendError
+    ///     If a column is missing, unknown, doubled, or of another dtype or shape.
+    /// ClosedError
+    ///     If the writer was closed.
+    #[pyo3(signature = (*, terminated=None, truncated=None, final_obs=None, **columns))]
+    fn append<'py>(
+        &self,
+        py: Python<'py>,
+        terminated: Option<&Bound<'py, PyAny>>,
+        truncated: Option<&Bound<'py, PyAny>>,
+        final_obs: Option<&Bound<'py, PyAny>>,
+        columns: Option<&Bound<'py, PyDict>>,
+    ) -> Result<Bound<'py, PyArray1<i64>>, Failure> {
+        let lanes = self.lanes.len();
+        let arrays = self.columns.arrays(columns, lanes)?;
+        let terminated = self.flags("terminated", terminated)?;
+        let truncated = self.flags("truncated", truncated)?;
+        let ended: Vec<bool> = terminated.iter().zip(&truncated).map(|(a, b)| a | b).collect();
+        let finals = match final_obs {
+            Some(given) if ended.contains(&true) => {
+                Some(final_columns(&self.columns, given, &ended)?)
+            }
+            _ => None,
+        };
+        let rows: Vec<&[u8]> =
+            arrays.iter().map(|array| bytes_of(array).unwrap_or_default()).collect();
+        let final_rows: Option<Vec<&[u8]>> =
+            finals.as_ref().map(|finals| finals.iter().map(FinalColumn::bytes).collect());
+        let step = Step {
+            columns: &rows,
+            terminated: &terminated,
+            truncated: &truncated,
+            final_obs: final_rows.as_deref(),
+        };
+        let index = py.detach(|| {
+            self.handle.with(|writer| {
+                Ok(writer.append(&step)?.iter().map(|row| row.0).collect::<Vec<i64>>())
+            })
+        })?;
+        Ok(PyArray1::from_slice(py, &index))
+    }
+
+    /// Begin a new episode without having seen the end of the old one.
+    ///
+    /// The next row of these lanes does not continue the row before it: no transition leads from one
+    /// to the other. For an environment that was reset in mid-episode or replaced.
+    ///
+    /// Parameters
+    /// ----------
+    /// lanes : array_like of bool, shape (lanes,), optional
+    ///     Which lanes; all of them when left out.
+    #[pyo3(signature = (lanes=None))]
+    fn restart(&self, py: Python<'_>, lanes: Option<&Bound<'_, PyAny>>) -> Result<(), Failure> {
+        let chosen = match lanes {
+            Some(given) => self.flags("lanes", Some(given))?,
+            None => vec![true; self.lanes.len()],
+        };
+        py.detach(|| self.handle.with(|writer| Ok(writer.restart(&chosen)?)))
+    }
+
+    /// The lanes of the ring that this writer owns, int64 ``[lanes]``: row i of an append goes to
+    /// ``lanes[i]``.
+    #[getter]
+    fn lanes<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
+        let lanes: Vec<i64> = self.lanes.iter().map(|&lane| i64::from(lane)).collect();
+        PyArray1::from_slice(py, &lanes)
+    }
+
+    /// How the environments reset: ``"next_step"``, ``"same_step"`` or ``"disabled"``.
+    #[getter]
+    fn autoreset_mode(&self) -> String {
+        self.mode.to_string()
+    }
+
+    /// Rows that this writer has published, FINAL ones included.
+    #[getter]
+    fn rows_written(&self, py: Python<'_>) -> Result<u64, Failure> {
+        py.detach(|| self.handle.with(|writer| Ok(writer.rows_written())))
+    }
+
+    /// Release the lanes. Closing again does nothing.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.handle.close());
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) {
+        self.close(py);
+    }
+
+    fn __repr__(&self) -> String {
+        let state = if self.handle.is_closed() { ", closed" } else { "" };
+        format!(
+            "<backcast.Writer: {}, lanes {:?}, autoreset_mode {:?}{state}>",
+            self.handle.label(),
+            self.lanes,
+            self.mode.to_string()
+        )
+    }
+}
