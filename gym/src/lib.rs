@@ -1,2 +1,42 @@
+//! Environments and their contract: a vectorised portfolio over a market panel.
+//!
+//! A [`PortfolioVectorEnv`] steps `N` independent portfolios of `T` tickers through the days of one
+//! [`Panel`](backcast_market::Panel). On day `d` an agent sees the open of `d` and the indicators of
+//! `d - indicator_lag`, answers with one number in `[-1, 1]` per ticker, and its orders are filled at
+//! the close of `d`. Nothing else of day `d` is shown before the fill.
+//!
+//! ```
+//! use backcast_gym::{PortfolioOptions, PortfolioVectorEnv, ResetSeed};
+//! use backcast_market::{CsvOptions, PanelData};
+//!
+//! let mut csv = "date,tic,open,high,low,close,volume,rsi\n".to_owned();
+//! for day in 1..=28 {
+//!     csv += &format!("2024-01-{day:02},AAA,{day},40,1,{}.5,100,50\n", day);
+//! }
+//! let panel = PanelData::from_reader(csv.as_bytes(), &CsvOptions::default())?.into_heap();
+//!
+//! let mut env = PortfolioVectorEnv::new(panel, 4, PortfolioOptions::default())?;
+//! env.reset(ResetSeed::One(7), None, None)?;
+//! let day = env.obs().day[0];
+//! env.step(&[1.0_f32, 0.5, 0.0, -1.0])?; // four environments, one ticker
+//! assert_eq!(env.obs().day[0], day + 1);
+//! assert_eq!(env.obs().shares, [15, 7, 0, 0]); // hmax is 15; nothing to sell in the last
+//! assert_eq!(env.rewards().len(), 4);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
-//! Placeholder.
+
+mod account;
+mod batch;
+mod error;
+mod observation;
+mod options;
+mod portfolio;
+mod stream;
+mod world;
+
+pub use backcast_core::AutoresetMode;
+pub use error::EnvError;
+pub use observation::Observation;
+pub use options::{PortfolioOptions, ResetSeed};
+pub use portfolio::PortfolioVectorEnv;

@@ -1,0 +1,166 @@
+//! What can go wrong with a portfolio environment. Nothing has changed when an error is returned.
+
+use thiserror::Error;
+
+/// Making, resetting or stepping an environment failed.
+#[derive(Clone, Debug, Error, PartialEq)]
+#[non_exhaustive]
+pub enum EnvError {
+    /// A setting outside its range.
+    #[error("`{option}` is {value}, but must be {rule}")]
+    BadOption {
+        /// The setting.
+        option: &'static str,
+        /// Its value.
+        value: f64,
+        /// What it must be.
+        rule: &'static str,
+    },
+    /// No sub-environment, or more than can be addressed.
+    #[error(
+        "`num_envs` is {num_envs}, but must be at least 1 and fit memory with {tickers} tickers"
+    )]
+    BadNumEnvs {
+        /// Sub-environments asked for.
+        num_envs: usize,
+        /// Tickers of each.
+        tickers: usize,
+    },
+    /// Nothing to trade.
+    #[error(
+        "no ticker to trade: `tickers` is empty or the panel holds macro tickers only; \
+         name at least one that is not a macro ticker"
+    )]
+    NoTickers,
+    /// A ticker that the panel does not have.
+    #[error(
+        "ticker {ticker:?} is not in the panel, which holds {count} tickers from {first:?} to {last:?}"
+    )]
+    UnknownTicker {
+        /// The name.
+        ticker: String,
+        /// Tickers of the panel.
+        count: usize,
+        /// The panel's first one.
+        first: String,
+        /// The panel's last one.
+        last: String,
+    },
+    /// A macro ticker among those to trade.
+    #[error("ticker {ticker:?} is a macro ticker of this panel and is never traded; leave it out")]
+    MacroTicker {
+        /// The name.
+        ticker: String,
+    },
+    /// A ticker named twice.
+    #[error("ticker {ticker:?} stands at positions {first} and {second} of `tickers`; keep one")]
+    DuplicateTicker {
+        /// The name.
+        ticker: String,
+        /// Where it stands first, from 0.
+        first: usize,
+        /// Where it stands again.
+        second: usize,
+    },
+    /// A range of days that holds no step.
+    #[error(
+        "`days` is {start}..{end}, but must lie within 0..{panel_days} and hold at least two days, one \
+         to act on and one to arrive at"
+    )]
+    BadDays {
+        /// First day.
+        start: usize,
+        /// One past the last day.
+        end: usize,
+        /// Days of the panel.
+        panel_days: usize,
+    },
+    /// No day on which an episode could start.
+    #[error(
+        "no start day: of the days {low} to {high} none has a row for every ticker (with \
+         {indicator_lag} day(s) of indicators before it); {latest:?} is listed last, on day {listed}; \
+         leave it out or let `days` reach further"
+    )]
+    NoStartDay {
+        /// First day that every ticker could have.
+        low: usize,
+        /// Last day to start on: four fifths of the range, less one.
+        high: usize,
+        /// `indicator_lag`.
+        indicator_lag: usize,
+        /// The ticker that is listed last.
+        latest: String,
+        /// The day it is listed on.
+        listed: usize,
+    },
+    /// A start day outside the range of days.
+    #[error("`start_day` of environment {env} is {day}, but must lie in {first} to {last}")]
+    BadStartDay {
+        /// The sub-environment.
+        env: usize,
+        /// The day asked for.
+        day: usize,
+        /// First day allowed.
+        first: usize,
+        /// Last day allowed.
+        last: usize,
+    },
+    /// A start day on which a ticker is not listed.
+    #[error(
+        "`start_day` of environment {env} is {day}, but {ticker:?} has no row on day {missing}; start \
+         where every ticker is listed, {indicator_lag} day(s) of indicators included, or leave it out"
+    )]
+    StartNotListed {
+        /// The sub-environment.
+        env: usize,
+        /// The day asked for.
+        day: usize,
+        /// The ticker.
+        ticker: String,
+        /// The day without a row: the start itself or the one its indicators come from.
+        missing: usize,
+        /// `indicator_lag`.
+        indicator_lag: usize,
+    },
+    /// A slice of the wrong length.
+    #[error("`{what}` holds {found} elements, but must hold {expected}")]
+    BadLength {
+        /// The argument.
+        what: &'static str,
+        /// Elements it must hold.
+        expected: usize,
+        /// Elements it holds.
+        found: usize,
+    },
+    /// A reset of nothing.
+    #[error("the reset mask selects none of the {num_envs} environments; select at least one")]
+    EmptyMask {
+        /// Sub-environments.
+        num_envs: usize,
+    },
+    /// An action that is no number in `[-1, 1]`.
+    #[error("the action of environment {env} for {ticker:?} is {value}, but must lie in [-1, 1]")]
+    BadAction {
+        /// The sub-environment.
+        env: usize,
+        /// The ticker.
+        ticker: String,
+        /// The action.
+        value: f64,
+    },
+    /// A step before the first reset.
+    #[error("environment {env} was never reset; call reset before step")]
+    NotReset {
+        /// The sub-environment.
+        env: usize,
+    },
+    /// A step after the end of an episode without autoreset.
+    #[error(
+        "the episode of environment {env} has ended; with autoreset_mode=\"disabled\" reset it (a mask \
+         selects it) before the next step"
+    )]
+    Finished {
+        /// The sub-environment.
+        env: usize,
+    },
+}
