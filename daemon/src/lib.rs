@@ -1,2 +1,34 @@
+//! The `backcast` command line as a library: create, list, inspect and collect shared segments.
+//!
+//! The cargo binary and the wheel's console script both call [`run`]; nothing here ends the
+//! process, so it can be embedded. Results go to `out`, everything else to `err`, and the return
+//! value is the exit status: 0 done, 1 found problems, 2 wrong usage, 3 no such object.
+//!
+//! ```
+//! use std::ffi::OsString;
+//!
+//! let (mut out, mut err) = (Vec::new(), Vec::new());
+//! let args = ["backcast", "stat", "--help"].map(OsString::from);
+//! assert_eq!(backcast_daemon::run(args, &mut out, &mut err), 0);
+//! assert!(String::from_utf8_lossy(&out).contains("backcast stat"));
+//! assert!(err.is_empty());
+//! ```
 #![forbid(unsafe_code)]
-//! Placeholder.
+
+mod catalogue;
+mod cli;
+mod columns;
+mod console;
+mod create;
+mod demo;
+mod error;
+mod gc;
+mod geometry;
+mod holders;
+mod ls;
+mod rm;
+mod stat;
+mod units;
+
+pub use cli::{run, run_with};
+pub use demo::{DemoCall, DemoLauncher};

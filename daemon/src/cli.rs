@@ -1,0 +1,126 @@
+//! What can be typed, and which command answers it.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::PathBuf;
+
+use backcast_core::{Base, Kind};
+use clap::{Parser, Subcommand, ValueEnum};
+
+use crate::console::Console;
+use crate::demo::{self, DemoLauncher};
+use crate::error::{CliError, Exit};
+use crate::{create, gc, ls, rm, stat};
+
+/// Create, list, inspect and remove experience rings in shared memory.
+#[derive(Debug, Parser)]
+#[command(
+    name = "backcast",
+    bin_name = "backcast",
+    version,
+    after_help = "\
+Exit status: 0 done, 1 found problems, 2 wrong usage, 3 no such object.
+
+Objects live in DIR/backcast-UID, where DIR is --dir, else the variable BACKCAST_DIR, else
+/dev/shm (on macOS TMPDIR). Results go to stdout, messages to stderr."
+)]
+pub(crate) struct Cli {
+    /// Print one JSON object per line instead of a table.
+    #[arg(long, global = true, help_heading = "Options of every command")]
+    json: bool,
+    /// Directory that holds the objects (default: `BACKCAST_DIR`, else /dev/shm).
+    #[arg(long, global = true, value_name = "DIR", help_heading = "Options of every command")]
+    dir: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Create(create::Args),
+    Ls(ls::Args),
+    Stat(stat::Args),
+    Rm(rm::Args),
+    Gc(gc::Args),
+    Demo(demo::Args),
+}
+
+/// `--kind`: which of two namespaces a name is looked up in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum KindArg {
+    /// A ring of transitions.
+    Ring,
+    /// A market panel.
+    Panel,
+}
+
+impl From<KindArg> for Kind {
+    fn from(kind: KindArg) -> Self {
+        match kind {
+            KindArg::Ring => Self::Ring,
+            KindArg::Panel => Self::Panel,
+        }
+    }
+}
+
+/// Run the command line `args` (the program's name first) and return its exit status.
+///
+/// `backcast demo` replaces the calling process by a Python interpreter, so that exit status and
+/// signals are the demo's own; callers that already are one pass a launcher to [`run_with`].
+pub fn run(
+    args: impl IntoIterator<Item = OsString>,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> u8 {
+    run_with(args, out, err, &mut demo::exec_python)
+}
+
+/// [`run`] with another way to start `backcast demo`.
+pub fn run_with(
+    args: impl IntoIterator<Item = OsString>,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+    launcher: DemoLauncher<'_>,
+) -> u8 {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(refusal) => {
+            let mut console = Console::new(out, err, false);
+            // Rendered without colours: `NO_COLOR`, pipes and dumb terminals need no special case.
+            let text = refusal.render().to_string();
+            if refusal.use_stderr() {
+                console.note_raw(&text);
+            } else {
+                console.text_raw(&text);
+            }
+            let exit = if refusal.exit_code() == 0 { Exit::Done } else { Exit::WrongUsage };
+            return console.finish(exit.status());
+        }
+    };
+    let mut console = Console::new(out, err, cli.json);
+    let status = answer(cli, &mut console, launcher).unwrap_or_else(|error| {
+        console.note(&format!("error: {error}"));
+        error.exit().status()
+    });
+    console.finish(status)
+}
+
+fn answer(cli: Cli, console: &mut Console<'_>, launcher: DemoLauncher<'_>) -> Result<u8, CliError> {
+    if let Command::Demo(args) = cli.command {
+        return demo::run(&args, cli.dir.as_deref(), console, launcher);
+    }
+    let base = cli.dir.map_or_else(Base::standard, Base::at);
+    let parent = base.path().parent().unwrap_or(base.path());
+    if !parent.is_dir() {
+        return Err(CliError::NoDirectory { path: parent.to_owned() });
+    }
+    let exit = match &cli.command {
+        Command::Create(args) => create::run(args, &base, console),
+        Command::Ls(args) => ls::run(args, &base, console),
+        Command::Stat(args) => stat::run(args, &base, console),
+        Command::Rm(args) => rm::run(args, &base, console),
+        Command::Gc(args) => gc::run(args, &base, console),
+        Command::Demo(_) => unreachable!("answered above"),
+    }?;
+    Ok(exit.status())
+}

@@ -1,0 +1,151 @@
+//! Where answers go: results to one stream, messages to the other, as tables or as JSON lines.
+
+use std::io::{self, ErrorKind, Write};
+
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
+
+use crate::error::Exit;
+
+/// Both output streams of a command and the form its results take.
+pub(crate) struct Console<'a> {
+    out: Outlet<'a>,
+    err: Outlet<'a>,
+    json: bool,
+}
+
+impl<'a> Console<'a> {
+    pub(crate) fn new(out: &'a mut dyn Write, err: &'a mut dyn Write, json: bool) -> Self {
+        Self { out: Outlet::new(out), err: Outlet::new(err), json }
+    }
+
+    /// Whether results are JSON lines.
+    pub(crate) fn json(&self) -> bool {
+        self.json
+    }
+
+    /// One line of a result, for people.
+    pub(crate) fn text(&mut self, line: &str) {
+        self.text_raw(&printable(line));
+        self.text_raw("\n");
+    }
+
+    /// Ready-made text (help) to the results.
+    pub(crate) fn text_raw(&mut self, text: &str) {
+        self.out.write(text);
+    }
+
+    /// One message line, beside the results.
+    pub(crate) fn note(&mut self, line: &str) {
+        self.note_raw(&printable(line));
+        self.note_raw("\n");
+    }
+
+    /// Ready-made text (a usage error) to the messages.
+    pub(crate) fn note_raw(&mut self, text: &str) {
+        self.err.write(text);
+    }
+
+    /// One result as one JSON line.
+    pub(crate) fn object(&mut self, value: &impl Serialize) {
+        match serde_json::to_string(value) {
+            Ok(line) => self.out.write(&(line + "\n")),
+            Err(error) => self.out.failure = Some(error.into()),
+        }
+    }
+
+    /// A table without borders, so that `cut`, `awk` and eyes can all read it.
+    pub(crate) fn table(&mut self, columns: &[(&str, Align)], rows: &[Vec<String>]) {
+        let mut table = Table::new();
+        table.force_no_tty().load_style(presets::NOTHING);
+        if columns.iter().any(|(title, _)| !title.is_empty()) {
+            table.set_header(columns.iter().map(|(title, _)| *title));
+        }
+        table.add_rows(rows.iter().map(|row| row.iter().map(|cell| printable(cell))));
+        for (column, (_, align)) in table.column_iter_mut().zip(columns) {
+            column.set_padding((0, 2)).set_cell_alignment(match align {
+                Align::Left => CellAlignment::Left,
+                Align::Right => CellAlignment::Right,
+            });
+        }
+        for line in table.lines() {
+            self.text_raw(line.trim_end());
+            self.text_raw("\n");
+        }
+    }
+
+    /// Names and values, one pair per line.
+    pub(crate) fn facts(&mut self, facts: &[Vec<String>]) {
+        self.table(&[("", Align::Left), ("", Align::Left)], facts);
+    }
+
+    /// Hand over to another writer of the same messages (the demo's launcher).
+    pub(crate) fn messages(&mut self) -> io::Result<&mut dyn Write> {
+        self.out.stream.flush()?;
+        self.err.stream.flush()?;
+        Ok(self.err.stream)
+    }
+
+    /// Flush; a result that could not be written turns "done" into "found problems".
+    pub(crate) fn finish(mut self, status: u8) -> u8 {
+        self.out.flush();
+        let lost = self.out.failure.take();
+        if let Some(error) = &lost {
+            self.note(&format!("error: cannot write the result to stdout: {error}"));
+        }
+        self.err.flush();
+        if lost.is_some() && status == Exit::Done.status() {
+            Exit::FoundProblems.status()
+        } else {
+            status
+        }
+    }
+}
+
+/// On which side a table column is flush.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Align {
+    Left,
+    Right,
+}
+
+/// One stream that goes silent when its reader leaves: `backcast ls | head -1` is not an error.
+struct Outlet<'a> {
+    stream: &'a mut dyn Write,
+    closed: bool,
+    failure: Option<io::Error>,
+}
+
+impl<'a> Outlet<'a> {
+    fn new(stream: &'a mut dyn Write) -> Self {
+        Self { stream, closed: false, failure: None }
+    }
+
+    fn write(&mut self, text: &str) {
+        if !self.closed {
+            let result = self.stream.write_all(text.as_bytes());
+            self.note(result);
+        }
+    }
+
+    fn flush(&mut self) {
+        if !self.closed {
+            let result = self.stream.flush();
+            self.note(result);
+        }
+    }
+
+    fn note(&mut self, result: io::Result<()>) {
+        let Err(error) = result else { return };
+        self.closed = true;
+        if error.kind() != ErrorKind::BrokenPipe {
+            self.failure = Some(error);
+        }
+    }
+}
+
+/// Names and messages come from files that others may write: no control sequence reaches a
+/// terminal.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\n' { '\u{fffd}' } else { c }).collect()
+}

@@ -1,0 +1,74 @@
+//! `backcast create`: make a persistent ring.
+
+use std::path::PathBuf;
+
+use backcast_core::{Base, Capacity, Exist, Ring, RingOptions};
+
+use crate::columns::{self, ColumnSpec};
+use crate::console::Console;
+use crate::error::{CliError, Exit};
+use crate::geometry::Geometry;
+
+/// Create a ring that lives until `backcast rm`.
+///
+/// The ring is persistent: nobody holds it when this command ends, so it stays until it is removed
+/// by name (rings made by a program go away with their last user unless it asks otherwise). Its
+/// memory is paid for now; too little space is an error here, not a crash later.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  backcast create pong --column obs:u1:84x84 --column action:i4 --column reward:f4 \\
+      --capacity 1_000_000 --lanes 8
+  backcast create trades --column day:i4::obs --column shares:i4:30:obs --column action:f4:30 \\
+      --capacity 8GiB --lanes 64 --exist replace
+  backcast create pong --schema pong.json --capacity 512MiB
+with pong.json: {\"obs\": [\"u1\", [84, 84]], \"action\": \"i4\", \"day\": [\"i4\", [], \"obs\"]}")]
+pub(crate) struct Args {
+    /// Name of the ring.
+    name: String,
+    /// A column, NAME:DTYPE[:SHAPE[:ROLE]]; once per column.
+    ///
+    /// DTYPE: bool u1 u2 u4 u8 i1 i2 i4 i8 f2 f4 f8. SHAPE: sizes with x between them, empty for a
+    /// scalar. ROLE: obs or step; without it `obs` and names below `obs/` are observations.
+    #[arg(long = "column", value_name = "SPEC", required_unless_present = "schema")]
+    columns: Vec<ColumnSpec>,
+    /// Read the columns from a JSON file instead.
+    #[arg(long, value_name = "FILE", conflicts_with = "columns")]
+    schema: Option<PathBuf>,
+    /// Rows over all lanes (`1_000_000`) or memory to allocate (`8GiB`, `512MiB`).
+    #[arg(long, value_name = "ROWS|BYTES")]
+    capacity: Capacity,
+    /// Single-writer lanes: one per environment.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    lanes: u32,
+    /// When the name is taken: error, attach or replace.
+    #[arg(long, value_name = "WHAT", default_value = "error")]
+    exist: Exist,
+}
+
+pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result<Exit, CliError> {
+    let from_file;
+    let columns = match &args.schema {
+        Some(path) => {
+            from_file = columns::read_schema_file(path)?;
+            &from_file
+        }
+        None => &args.columns,
+    };
+    let schema = columns::schema(columns)?;
+    let options = RingOptions::with_capacity(args.capacity)
+        .lanes(args.lanes)
+        .exist(args.exist)
+        .persistent(true)
+        .base(base.clone());
+    let geometry = Geometry::from(&Ring::create(&args.name, &schema, options)?.stats());
+    if console.json() {
+        console.object(&geometry);
+    } else {
+        console.facts(&geometry.facts());
+    }
+    if let Some(warning) = geometry.warning() {
+        console.note(&warning);
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,112 @@
+//! Why a command gave up, and the exit status that says so.
+
+use std::path::PathBuf;
+
+use backcast_core::{Kind, RingError, SchemaError, SegmentError};
+use thiserror::Error;
+
+use crate::columns::{ColumnError, SchemaFileError};
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Done,
+    FoundProblems,
+    WrongUsage,
+    NoSuchObject,
+}
+
+impl Exit {
+    /// The process's exit status.
+    pub(crate) fn status(self) -> u8 {
+        self as u8
+    }
+}
+
+/// Everything that stops a command.
+#[derive(Debug, Error)]
+pub(crate) enum CliError {
+    #[error("{what} `{name}` does not exist in {}{}", dir.display(), hint(suggestion.as_deref()))]
+    NotFound { what: &'static str, name: String, dir: PathBuf, suggestion: Option<String> },
+    #[error("`{name}` names a ring and a panel; say which with --kind ring or --kind panel")]
+    Ambiguous { name: String },
+    #[error(
+        "{kind} `{name}` is held by {holders}; end what holds it, or remove it under its users \
+         with --force (they keep their memory, nobody else can attach)"
+    )]
+    Held { kind: Kind, name: String, holders: String },
+    #[error(
+        "{kind} `{name}` is orphaned: it is not persistent and nobody holds it any more; \
+         `backcast gc` removes it"
+    )]
+    Orphaned { kind: Kind, name: String },
+    #[error(
+        "no directory {}; create it, or pass another one with --dir or BACKCAST_DIR",
+        path.display()
+    )]
+    NoDirectory { path: PathBuf },
+    #[error("`{name}` was replaced while it was being opened; try again")]
+    Replaced { name: String },
+    #[error("cannot open {kind} `{name}`: {why}")]
+    Damaged { kind: Kind, name: String, why: String },
+    #[error(transparent)]
+    Column(#[from] ColumnError),
+    #[error(transparent)]
+    SchemaFile(#[from] SchemaFileError),
+    #[error(transparent)]
+    Schema(#[from] SchemaError),
+    #[error(transparent)]
+    Ring(#[from] RingError),
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+    #[error(
+        "`backcast demo` shows a table and writes its numbers to out/demo.json; leave --json out"
+    )]
+    DemoJson,
+    #[error("cannot write to stdout or stderr: {0}")]
+    Output(#[from] std::io::Error),
+}
+
+impl CliError {
+    pub(crate) fn exit(&self) -> Exit {
+        match self {
+            Self::NotFound { .. } => Exit::NoSuchObject,
+            Self::Ambiguous { .. }
+            | Self::NoDirectory { .. }
+            | Self::Column(_)
+            | Self::SchemaFile(_)
+            | Self::Schema(_)
+            | Self::DemoJson => Exit::WrongUsage,
+            Self::Ring(error) => of_ring(error),
+            Self::Segment(error) => of_segment(error),
+            Self::Held { .. }
+            | Self::Orphaned { .. }
+            | Self::Replaced { .. }
+            | Self::Damaged { .. }
+            | Self::Output(_) => Exit::FoundProblems,
+        }
+    }
+}
+
+fn of_ring(error: &RingError) -> Exit {
+    match error {
+        RingError::Segment(error) => of_segment(error),
+        RingError::Schema(_) => Exit::WrongUsage,
+        _ => Exit::FoundProblems,
+    }
+}
+
+fn of_segment(error: &SegmentError) -> Exit {
+    match error {
+        SegmentError::NotFound { .. } => Exit::NoSuchObject,
+        SegmentError::BadName { .. } | SegmentError::Limit { .. } => Exit::WrongUsage,
+        _ => Exit::FoundProblems,
+    }
+}
+
+fn hint(suggestion: Option<&str>) -> String {
+    suggestion.map_or_else(
+        || "; `backcast ls` lists what there is".to_owned(),
+        |name| format!("; did you mean `{name}`?"),
+    )
+}

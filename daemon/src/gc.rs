@@ -1,0 +1,72 @@
+//! `backcast gc`: remove what nobody holds and nobody asked to keep.
+
+use std::path::PathBuf;
+
+use backcast_core::{Base, ObjectInfo};
+use serde::Serialize;
+
+use crate::catalogue;
+use crate::console::Console;
+use crate::error::{CliError, Exit};
+use crate::units;
+
+/// Remove rings and panels that are not persistent and that no process holds.
+///
+/// They are left behind by programs that were killed. Held and persistent objects are never
+/// touched; the kernel's locks, not process numbers, say what is held.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  backcast gc --dry-run
+  backcast gc")]
+pub(crate) struct Args {
+    /// Only say what would be removed.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// JSON of one removed object.
+#[derive(Debug, Serialize)]
+pub(crate) struct Removed {
+    action: &'static str,
+    kind: &'static str,
+    name: String,
+    path: PathBuf,
+    size_bytes: u64,
+}
+
+impl Removed {
+    pub(crate) fn new(info: &ObjectInfo, dry_run: bool) -> Self {
+        Self {
+            action: if dry_run { "would_remove" } else { "removed" },
+            kind: info.kind.as_str(),
+            name: catalogue::shown_name(info),
+            path: info.path.clone(),
+            size_bytes: info.bytes,
+        }
+    }
+
+    pub(crate) fn print(&self, console: &mut Console<'_>) {
+        if console.json() {
+            return console.object(self);
+        }
+        let action = self.action.replace('_', " ");
+        let size = units::bytes(self.size_bytes);
+        console.text(&format!("{action} {} {} ({size})", self.kind, self.name));
+    }
+}
+
+pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result<Exit, CliError> {
+    let collected = if args.dry_run {
+        catalogue::all(base)?.into_iter().filter(catalogue::is_garbage).collect()
+    } else {
+        backcast_core::collect(base)?
+    };
+    for info in &collected {
+        Removed::new(info, args.dry_run).print(console);
+    }
+    if collected.is_empty() {
+        console.note("nothing to collect");
+    }
+    Ok(Exit::Done)
+}

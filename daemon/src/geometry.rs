@@ -1,0 +1,148 @@
+//! A ring's fixed side, as `create` and `stat` both show it.
+
+use std::path::PathBuf;
+
+use backcast_core::{Column, RingStats, Role};
+use serde::Serialize;
+
+use crate::console::{Align, Console};
+use crate::units;
+
+/// JSON of a ring's identity and sizes.
+#[derive(Debug, Serialize)]
+pub(crate) struct Geometry {
+    kind: &'static str,
+    name: Option<String>,
+    path: Option<PathBuf>,
+    persistent: bool,
+    lane_count: u32,
+    lane_capacity_rows: u64,
+    capacity_rows: u64,
+    lane_slots_rows: u64,
+    row_bytes: u64,
+    asked_bytes: u64,
+    allocated_bytes: u64,
+    columns: Vec<ColumnRow>,
+}
+
+/// JSON of one column.
+#[derive(Debug, Serialize)]
+struct ColumnRow {
+    name: String,
+    dtype: &'static str,
+    shape: Vec<u32>,
+    role: &'static str,
+    row_bytes: usize,
+}
+
+impl From<&Column> for ColumnRow {
+    fn from(column: &Column) -> Self {
+        Self {
+            name: column.name().to_owned(),
+            dtype: column.dtype().code(),
+            shape: column.shape().to_vec(),
+            role: match column.role() {
+                Role::Obs => "obs",
+                Role::Step => "step",
+            },
+            row_bytes: column.width(),
+        }
+    }
+}
+
+impl From<&RingStats> for Geometry {
+    fn from(stats: &RingStats) -> Self {
+        Self {
+            kind: "ring",
+            name: stats.name.clone(),
+            path: stats.path.clone(),
+            persistent: stats.persistent,
+            lane_count: stats.lanes,
+            lane_capacity_rows: stats.lane_capacity,
+            capacity_rows: stats.capacity,
+            lane_slots_rows: stats.slots,
+            row_bytes: stats.row_bytes,
+            asked_bytes: stats.bytes_asked,
+            allocated_bytes: stats.bytes_allocated,
+            columns: stats.columns.iter().map(ColumnRow::from).collect(),
+        }
+    }
+}
+
+impl Geometry {
+    /// Name and value pairs for people.
+    pub(crate) fn facts(&self) -> Vec<Vec<String>> {
+        let fact = |name: &str, value: String| vec![name.to_owned(), value];
+        vec![
+            fact("ring", self.name.clone().unwrap_or_default()),
+            fact("path", self.path.as_ref().map_or_else(String::new, |p| p.display().to_string())),
+            fact("persistent", yes_no(self.persistent)),
+            fact(
+                "capacity",
+                format!(
+                    "{} rows ({} per lane, {} {})",
+                    units::exact(self.capacity_rows),
+                    units::exact(self.lane_capacity_rows),
+                    self.lane_count,
+                    if self.lane_count == 1 { "lane" } else { "lanes" }
+                ),
+            ),
+            fact(
+                "memory",
+                format!(
+                    "{} allocated, {} asked ({} slots per lane, {} a row)",
+                    units::bytes(self.allocated_bytes),
+                    units::bytes(self.asked_bytes),
+                    units::exact(self.lane_slots_rows),
+                    units::bytes(self.row_bytes)
+                ),
+            ),
+        ]
+    }
+
+    /// The schema for people.
+    pub(crate) fn print_columns(&self, console: &mut Console<'_>) {
+        let rows: Vec<Vec<String>> = self
+            .columns
+            .iter()
+            .map(|column| {
+                let shape: Vec<String> = column.shape.iter().map(u32::to_string).collect();
+                vec![
+                    column.name.clone(),
+                    column.dtype.to_owned(),
+                    if shape.is_empty() { "scalar".to_owned() } else { shape.join("x") },
+                    column.role.to_owned(),
+                    units::bytes(column.row_bytes as u64),
+                ]
+            })
+            .collect();
+        console.table(
+            &[
+                ("COLUMN", Align::Left),
+                ("DTYPE", Align::Left),
+                ("SHAPE", Align::Left),
+                ("ROLE", Align::Left),
+                ("PER ROW", Align::Right),
+            ],
+            &rows,
+        );
+    }
+
+    /// More than twice the memory asked for deserves a word.
+    pub(crate) fn warning(&self) -> Option<String> {
+        (self.allocated_bytes / 2 > self.asked_bytes).then(|| {
+            format!(
+                "warning: {} allocated for {} asked: each lane is rounded up to {} slots so that \
+                 its columns fill whole pages; fewer lanes or a larger capacity waste less",
+                units::bytes(self.allocated_bytes),
+                units::bytes(self.asked_bytes),
+                units::exact(self.lane_slots_rows)
+            )
+        })
+    }
+}
+
+/// A flag for people.
+pub(crate) fn yes_no(flag: bool) -> String {
+    if flag { "yes" } else { "no" }.to_owned()
+}

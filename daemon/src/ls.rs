@@ -1,0 +1,140 @@
+//! `backcast ls`: every ring and panel, damaged ones included.
+
+use std::path::PathBuf;
+
+use backcast_core::Base;
+use serde::Serialize;
+
+use crate::catalogue::{self, Content, Entry, State};
+use crate::console::{Align, Console};
+use crate::error::{CliError, Exit};
+use crate::units;
+
+/// List rings and panels.
+///
+/// States: held (some process has it open), idle (nobody has; it is persistent), orphaned (nobody
+/// has; `backcast gc` removes it), building (its creator is at work), damaged (its bytes are not
+/// what they should be; exit status 1).
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  backcast ls
+  backcast ls --dir /mnt/big
+  backcast --json ls | jq 'select(.state == \"orphaned\").name'")]
+pub(crate) struct Args {}
+
+/// JSON of one listed object; keys that do not apply are null.
+#[derive(Debug, Serialize)]
+struct Listed {
+    kind: &'static str,
+    name: String,
+    path: PathBuf,
+    state: State,
+    persistent: bool,
+    size_bytes: u64,
+    lane_count: Option<u32>,
+    rows: Option<u64>,
+    transitions: Option<u64>,
+    days: Option<usize>,
+    tickers: Option<usize>,
+    error: Option<String>,
+}
+
+impl From<Entry> for Listed {
+    fn from(Entry { info, state, content }: Entry) -> Self {
+        let mut listed = Self {
+            kind: info.kind.as_str(),
+            name: catalogue::shown_name(&info),
+            path: info.path,
+            state,
+            persistent: info.persistent,
+            size_bytes: info.bytes,
+            lane_count: None,
+            rows: None,
+            transitions: None,
+            days: None,
+            tickers: None,
+            error: None,
+        };
+        match content {
+            Content::Ring(stats) => {
+                listed.lane_count = Some(stats.lanes);
+                listed.rows = Some(stats.lane_stats.iter().map(|lane| lane.rows).sum());
+                listed.transitions = Some(stats.transitions);
+            }
+            Content::Panel(panel) => {
+                listed.days = Some(panel.days());
+                listed.tickers = Some(panel.tickers().len());
+            }
+            Content::Damaged(why) => listed.error = Some(why),
+            Content::Unopened => {}
+        }
+        listed
+    }
+}
+
+impl Listed {
+    fn cells(&self) -> Vec<String> {
+        let number = |n: Option<u64>| n.map_or_else(|| "-".to_owned(), units::count);
+        let note = match (&self.error, self.days, self.tickers) {
+            (Some(error), _, _) => error.clone(),
+            (None, Some(days), Some(tickers)) => {
+                format!("{} days of {tickers} tickers", units::exact(days as u64))
+            }
+            _ => String::new(),
+        };
+        vec![
+            self.name.clone(),
+            self.kind.to_owned(),
+            self.state.to_string(),
+            units::bytes(self.size_bytes),
+            number(self.lane_count.map(u64::from)),
+            number(self.rows),
+            number(self.transitions),
+            note,
+        ]
+    }
+}
+
+pub(crate) fn run(_: &Args, base: &Base, console: &mut Console<'_>) -> Result<Exit, CliError> {
+    let listed: Vec<Listed> = catalogue::all(base)?
+        .into_iter()
+        .filter_map(|info| Entry::open(base, info).map(Listed::from))
+        .collect();
+    if console.json() {
+        for object in &listed {
+            console.object(object);
+        }
+    } else if listed.is_empty() {
+        console.note(&format!("no rings or panels in {}", base.path().display()));
+    } else {
+        console.table(
+            &[
+                ("NAME", Align::Left),
+                ("KIND", Align::Left),
+                ("STATE", Align::Left),
+                ("SIZE", Align::Right),
+                ("LANES", Align::Right),
+                ("ROWS", Align::Right),
+                ("TRANSITIONS", Align::Right),
+                ("", Align::Left),
+            ],
+            &listed.iter().map(Listed::cells).collect::<Vec<_>>(),
+        );
+    }
+    let in_state = |state| listed.iter().filter(move |object| object.state == state);
+    let orphaned: u64 = in_state(State::Orphaned).map(|object| object.size_bytes).sum();
+    if in_state(State::Orphaned).next().is_some() {
+        console.note(&format!(
+            "{} orphaned ({}): `backcast gc` removes what nobody holds",
+            in_state(State::Orphaned).count(),
+            units::bytes(orphaned)
+        ));
+    }
+    let damaged = in_state(State::Damaged).count();
+    if damaged == 0 {
+        return Ok(Exit::Done);
+    }
+    console.note(&format!("{damaged} damaged: `backcast rm NAME` removes one"));
+    Ok(Exit::FoundProblems)
+}

@@ -1,0 +1,281 @@
+//! `backcast stat`: everything about one ring or panel.
+
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use backcast_core::{Base, ObjectInfo, RingStats};
+use backcast_market::Panel;
+use serde::Serialize;
+
+use crate::catalogue::{self, Content, Entry, State};
+use crate::cli::KindArg;
+use crate::console::{Align, Console};
+use crate::error::{CliError, Exit};
+use crate::geometry::{Geometry, yes_no};
+use crate::units;
+
+/// Show one ring or panel in full.
+///
+/// A ring: sizes asked and allocated, columns, every lane (next sequence number, readable rows,
+/// episodes, generation, writer) and every reader. A panel: days, tickers, columns.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  backcast stat pong
+  backcast stat prices --kind panel
+  backcast --json stat pong | jq .transitions")]
+pub(crate) struct Args {
+    /// Name of the ring or panel.
+    name: String,
+    /// Needed when a ring and a panel share the name.
+    #[arg(long)]
+    kind: Option<KindArg>,
+}
+
+/// JSON of a ring.
+#[derive(Debug, Serialize)]
+struct RingReport {
+    #[serde(flatten)]
+    geometry: Geometry,
+    state: State,
+    created_unix_ns: u64,
+    rows: u64,
+    rows_published: u64,
+    transitions: u64,
+    lanes: Vec<LaneRow>,
+    readers: Vec<ReaderRow>,
+}
+
+/// JSON of one lane.
+#[derive(Debug, Serialize)]
+struct LaneRow {
+    lane: u32,
+    head_seq: u64,
+    reserved_seq: u64,
+    rows: u64,
+    transitions: u64,
+    episodes: u64,
+    generation: u64,
+    held: bool,
+    writer_pid: Option<u64>,
+}
+
+/// JSON of one reader.
+#[derive(Debug, Serialize)]
+struct ReaderRow {
+    slot: u32,
+    pid: u64,
+    sampled_rows: u64,
+    sampled_batches: u64,
+    lapped_reads: u64,
+}
+
+/// JSON of a panel.
+#[derive(Debug, Serialize)]
+struct PanelReport {
+    kind: &'static str,
+    name: String,
+    path: PathBuf,
+    state: State,
+    persistent: bool,
+    size_bytes: u64,
+    days: usize,
+    first_date: Option<String>,
+    last_date: Option<String>,
+    tickers: Vec<String>,
+    macro_tickers: Vec<String>,
+    columns: Vec<String>,
+}
+
+pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result<Exit, CliError> {
+    let info = catalogue::find(base, &args.name, args.kind.map(Into::into))?;
+    let Some(Entry { info, state, content }) = Entry::open(base, info) else {
+        // Removed between the look-up and the opening: the second look-up says so.
+        catalogue::find(base, &args.name, args.kind.map(Into::into))?;
+        return Err(CliError::Replaced { name: args.name.clone() });
+    };
+    match content {
+        Content::Ring(stats) => ring(&RingReport::new(&stats, state), console),
+        Content::Panel(opened) => panel(&PanelReport::new(&info, state, &opened), console),
+        Content::Damaged(why) => {
+            return Err(CliError::Damaged { kind: info.kind, name: info.name, why });
+        }
+        Content::Unopened => return Err(CliError::Orphaned { kind: info.kind, name: info.name }),
+    }
+    Ok(Exit::Done)
+}
+
+impl RingReport {
+    fn new(ring: &RingStats, state: State) -> Self {
+        Self {
+            geometry: Geometry::from(ring),
+            state,
+            created_unix_ns: ring.created_unix_ns,
+            rows: ring.lane_stats.iter().map(|lane| lane.rows).sum(),
+            rows_published: ring.rows_published,
+            transitions: ring.transitions,
+            lanes: ring
+                .lane_stats
+                .iter()
+                .map(|lane| LaneRow {
+                    lane: lane.lane,
+                    head_seq: lane.head,
+                    reserved_seq: lane.reserved,
+                    rows: lane.rows,
+                    transitions: lane.transitions,
+                    episodes: lane.episodes,
+                    generation: lane.generation,
+                    held: lane.held,
+                    writer_pid: lane.pid.filter(|_| lane.held),
+                })
+                .collect(),
+            readers: ring
+                .readers
+                .iter()
+                .map(|reader| ReaderRow {
+                    slot: reader.slot,
+                    pid: reader.pid,
+                    sampled_rows: reader.sampled_rows,
+                    sampled_batches: reader.sampled_batches,
+                    lapped_reads: reader.lapped,
+                })
+                .collect(),
+        }
+    }
+}
+
+fn ring(report: &RingReport, console: &mut Console<'_>) {
+    if console.json() {
+        return console.object(report);
+    }
+    let mut facts = report.geometry.facts();
+    let fact = |name: &str, value: String| vec![name.to_owned(), value];
+    facts.insert(2, fact("state", report.state.to_string()));
+    facts.push(fact("created", age_of(report.created_unix_ns)));
+    facts.push(fact(
+        "rows",
+        format!(
+            "{} readable, {} published, {} transitions",
+            units::exact(report.rows),
+            units::exact(report.rows_published),
+            units::exact(report.transitions)
+        ),
+    ));
+    console.facts(&facts);
+    console.text("");
+    report.geometry.print_columns(console);
+    console.text("");
+    let writer = |lane: &LaneRow| match (lane.held, lane.writer_pid) {
+        (false, _) => "-".to_owned(),
+        (true, Some(pid)) => format!("pid {pid}"),
+        (true, None) => "held".to_owned(),
+    };
+    console.table(
+        &[
+            ("LANE", Align::Right),
+            ("HEAD", Align::Right),
+            ("ROWS", Align::Right),
+            ("TRANSITIONS", Align::Right),
+            ("EPISODES", Align::Right),
+            ("GENERATION", Align::Right),
+            ("WRITER", Align::Left),
+        ],
+        &report
+            .lanes
+            .iter()
+            .map(|lane| {
+                vec![
+                    lane.lane.to_string(),
+                    units::exact(lane.head_seq),
+                    units::exact(lane.rows),
+                    units::exact(lane.transitions),
+                    units::exact(lane.episodes),
+                    units::exact(lane.generation),
+                    writer(lane),
+                ]
+            })
+            .collect::<Vec<_>>(),
+    );
+    if report.readers.is_empty() {
+        return;
+    }
+    console.text("");
+    console.table(
+        &[
+            ("READER", Align::Right),
+            ("HELD BY", Align::Left),
+            ("SAMPLED ROWS", Align::Right),
+            ("BATCHES", Align::Right),
+            ("LAPPED", Align::Right),
+        ],
+        &report
+            .readers
+            .iter()
+            .map(|reader| {
+                vec![
+                    reader.slot.to_string(),
+                    format!("pid {}", reader.pid),
+                    units::count(reader.sampled_rows),
+                    units::count(reader.sampled_batches),
+                    units::count(reader.lapped_reads),
+                ]
+            })
+            .collect::<Vec<_>>(),
+    );
+}
+
+impl PanelReport {
+    fn new(info: &ObjectInfo, state: State, panel: &Panel) -> Self {
+        let tickers = panel.tickers();
+        Self {
+            kind: "panel",
+            name: info.name.clone(),
+            path: info.path.clone(),
+            state,
+            persistent: info.persistent,
+            size_bytes: info.bytes,
+            days: panel.days(),
+            first_date: panel.dates().first().cloned(),
+            last_date: panel.dates().last().cloned(),
+            tickers: tickers.to_vec(),
+            macro_tickers: (0..tickers.len())
+                .filter(|&ticker| panel.is_macro(ticker))
+                .map(|ticker| tickers[ticker].clone())
+                .collect(),
+            columns: panel.columns().to_vec(),
+        }
+    }
+}
+
+fn panel(report: &PanelReport, console: &mut Console<'_>) {
+    if console.json() {
+        return console.object(report);
+    }
+    let fact = |name: &str, value: String| vec![name.to_owned(), value];
+    let dates = match (&report.first_date, &report.last_date) {
+        (Some(first), Some(last)) => format!("{first} .. {last}"),
+        _ => "-".to_owned(),
+    };
+    let macros = if report.macro_tickers.is_empty() {
+        "-".to_owned()
+    } else {
+        report.macro_tickers.join(" ")
+    };
+    console.facts(&[
+        fact("panel", report.name.clone()),
+        fact("path", report.path.display().to_string()),
+        fact("state", report.state.to_string()),
+        fact("persistent", yes_no(report.persistent)),
+        fact("memory", units::bytes(report.size_bytes)),
+        fact("days", format!("{}: {dates}", units::exact(report.days as u64))),
+        fact("columns", report.columns.join(" ")),
+        fact("tickers", format!("{}: {}", report.tickers.len(), report.tickers.join(" "))),
+        fact("macro", macros),
+    ]);
+}
+
+fn age_of(created_unix_ns: u64) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let created = std::time::Duration::from_nanos(created_unix_ns);
+    format!("{} ago", units::age(now.saturating_sub(created).as_secs()))
+}

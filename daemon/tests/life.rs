@@ -1,0 +1,209 @@
+//! Objects come, are held, get damaged and go: what each command makes of it.
+
+mod shelf;
+
+use std::fs::{self, File};
+use std::io::pipe;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
+
+use shelf::{Holder, Shelf};
+
+/// The other process of the tests below; see [`Holder`].
+#[test]
+fn a_process_that_holds_a_ring() {
+    Holder::role();
+}
+
+#[test]
+fn a_ring_made_here_outlives_the_command_and_can_be_removed() {
+    let shelf = Shelf::new();
+    let create = ["create", "pong", "--column", "obs:f4:4", "--capacity", "1000"];
+    let created = shelf.run(&create).expect(0);
+    assert!(created.out.contains("pong") && created.out.contains("1,000 rows"), "{}", created.out);
+    assert_eq!(shelf.states(), [("pong".into(), "idle".into())]);
+    shelf.run(&create).expect(1);
+    shelf.run(&[&create[..], &["--exist", "attach"]].concat()).expect(0);
+    shelf.run(&[&create[..], &["--exist", "replace"]].concat()).expect(0);
+    let removed = shelf.run(&["rm", "pong"]).expect(0);
+    assert!(removed.out.starts_with("removed ring pong ("), "{}", removed.out);
+    assert_eq!(shelf.states(), []);
+    shelf.run(&["rm", "pong"]).expect(3);
+}
+
+#[test]
+fn nothing_is_an_answer_too() {
+    let shelf = Shelf::new();
+    let ls = shelf.run(&["ls"]).expect(0);
+    assert!(ls.out.is_empty() && ls.err.contains("no rings or panels in"), "{}", ls.err);
+    let gc = shelf.run(&["gc"]).expect(0);
+    assert!(gc.out.is_empty() && gc.err.contains("nothing to collect"), "{}", gc.err);
+    assert_eq!(shelf.run(&["--json", "ls"]).expect(0).out, "");
+}
+
+#[test]
+fn the_option_outranks_the_environment() {
+    let (shelf, other) = (Shelf::new(), Shelf::stocked());
+    let dir = other.path().to_str().unwrap();
+    assert_eq!(shelf.json(&["ls"]).len(), 0);
+    assert_eq!(shelf.json(&["ls", "--dir", dir]).len(), 4);
+}
+
+#[test]
+fn a_held_ring_is_removed_only_by_force_and_the_refusal_names_its_holder() {
+    let shelf = Shelf::new();
+    let holder = Holder::spawn(&shelf);
+    assert_eq!(shelf.states(), [("held".into(), "held".into())]);
+    let refused = shelf.run(&["rm", "held"]).expect(1);
+    if cfg!(target_os = "linux") {
+        let pid = format!("pid {} (", holder.pid());
+        assert!(refused.err.contains(&pid), "{}", refused.err);
+    }
+    assert!(refused.err.contains("--force") && refused.out.is_empty(), "{}", refused.err);
+    assert_eq!(shelf.states(), [("held".into(), "held".into())]);
+    shelf.run(&["rm", "held", "--force"]).expect(0);
+    assert_eq!(shelf.states(), []);
+}
+
+#[test]
+fn gc_takes_what_a_killed_process_left_and_nothing_else() {
+    let shelf = Shelf::stocked();
+    let holder = Holder::spawn(&shelf);
+    assert!(shelf.run(&["gc"]).expect(0).err.contains("nothing to collect"));
+    assert_eq!(shelf.states().len(), 5);
+
+    holder.kill();
+    assert!(shelf.states().contains(&("held".into(), "orphaned".into())));
+    assert!(shelf.run(&["ls"]).expect(0).err.contains("backcast gc"));
+    assert!(shelf.run(&["stat", "held"]).expect(1).err.contains("backcast gc"));
+
+    let dry = shelf.run(&["gc", "--dry-run"]).expect(0);
+    assert!(dry.out.starts_with("would remove ring held ("), "{}", dry.out);
+    assert_eq!(shelf.states().len(), 5, "a dry run removes nothing");
+    let gone = shelf.json(&["gc"]);
+    assert_eq!(gone.len(), 1);
+    assert_eq!((&gone[0]["name"], &gone[0]["action"]), (&"held".into(), &"removed".into()));
+    assert_eq!(shelf.states().len(), 4);
+}
+
+#[test]
+fn damaged_files_are_listed_as_such_and_can_be_removed() {
+    for (id, damage) in [
+        ("emptied", (|file| fs::write(file, "").unwrap()) as fn(&std::path::Path)),
+        ("cut", |file| {
+            let file = File::options().write(true).open(file).unwrap();
+            file.set_len(file.metadata().unwrap().len() / 2).unwrap();
+        }),
+        ("overwritten", |file| {
+            let mut bytes = fs::read(file).unwrap();
+            bytes[..512].fill(0xa5);
+            fs::write(file, bytes).unwrap();
+        }),
+        ("missing", |file| fs::remove_file(file).unwrap()),
+    ] {
+        let shelf = Shelf::stocked();
+        for object in ["pong.ring", "prices.panel"] {
+            damage(&largest_but_locks(&shelf.object(object)));
+        }
+        let ls = shelf.run(&["ls"]).expect(1);
+        let state = |line: &str| line.split_whitespace().nth(2).map(str::to_owned);
+        let damaged = ls.out.lines().filter(|line| state(line).as_deref() == Some("damaged"));
+        assert_eq!(damaged.count(), 2, "{id}: {}", ls.out);
+        assert_eq!(ls.out.lines().count(), 5, "{id}: the others are listed: {}", ls.out);
+        let listed = shelf.json(&["ls"]);
+        let errors = listed.iter().filter(|object| object["error"].is_string()).count();
+        assert_eq!(errors, 2, "{id}: {listed:?}");
+        for name in ["pong", "prices"] {
+            let stat = shelf.run(&["stat", name]).expect(1);
+            assert!(stat.err.contains(name) && stat.out.is_empty(), "{id}: {}", stat.err);
+            shelf.run(&["rm", name]).expect(0);
+        }
+        shelf.run(&["ls"]).expect(0);
+    }
+}
+
+/// The file that says what the object is: the control file of a ring, the segment of a panel.
+fn largest_but_locks(object: &std::path::Path) -> std::path::PathBuf {
+    let control = object.join("ring.ctl");
+    if control.exists() {
+        return control;
+    }
+    let files = fs::read_dir(object).unwrap().map(|entry| entry.unwrap().path());
+    files.max_by_key(|file| file.metadata().unwrap().len()).unwrap()
+}
+
+#[test]
+fn a_reader_that_has_gone_is_no_error() {
+    let shelf = Shelf::stocked();
+    for args in [&["ls"][..], &["--json", "ls"], &["--help"], &["stat", "pong"], &["rm", "pong"]] {
+        let (reader, writer) = pipe().unwrap();
+        drop(reader);
+        let output = shelf.command().args(args).stdout(writer).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{args:?}");
+        assert!(output.stderr.is_empty(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    assert_eq!(shelf.states().len(), 3, "the removal was done nevertheless");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_result_that_cannot_be_written_is_a_problem() {
+    let shelf = Shelf::stocked();
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let output = shelf.command().arg("ls").stdout(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("cannot write the result"));
+}
+
+/// An interpreter that has no `backcast`, or one that reports what it was asked to run.
+fn python(shelf: &Shelf, script: &str) -> std::path::PathBuf {
+    let path = shelf.path().join("python");
+    fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+const IMPORTABLE: &str = "if [ \"$1\" = -c ]; then exit 0; fi\n";
+
+#[test]
+fn the_demo_becomes_the_python_module_with_its_status() {
+    let shelf = Shelf::new();
+    let script = format!("{IMPORTABLE}echo \"$$ $BACKCAST_DIR $*\"; exit 7");
+    let python = python(&shelf, &script);
+    let mut command = shelf.command();
+    command.env("BACKCAST_PYTHON", python).stdout(Stdio::piped());
+    let child = command
+        .args(["--dir", "/dev/shm", "demo", "--seconds", "3", "--kill", "--help"])
+        .spawn()
+        .unwrap();
+    let pid = child.id();
+    let output = child.wait_with_output().unwrap();
+    let expected = format!("{pid} /dev/shm -m backcast.demo --seconds 3 --kill --help\n");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "same process, same arguments");
+    assert_eq!(output.status.code(), Some(7));
+}
+
+#[test]
+fn a_demo_that_dies_by_a_signal_is_seen_to_die_by_it() {
+    let shelf = Shelf::new();
+    let python = python(&shelf, &format!("{IMPORTABLE}kill -TERM $$"));
+    let output = shelf.command().env("BACKCAST_PYTHON", python).arg("demo").output().unwrap();
+    assert_eq!(output.status.signal(), Some(15));
+}
+
+#[test]
+fn a_demo_without_its_package_says_what_to_install() {
+    let shelf = Shelf::new();
+    let python = python(&shelf, "exit 1");
+    for (interpreter, says) in [
+        (python.to_str().unwrap(), "pip install backcast"),
+        ("/no/such/python", "cannot run /no/such/python"),
+    ] {
+        let mut command = shelf.command();
+        let output = command.env("BACKCAST_PYTHON", interpreter).arg("demo").output().unwrap();
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{err}");
+        assert!(err.contains(says) && err.contains("BACKCAST_PYTHON"), "{err}");
+    }
+}

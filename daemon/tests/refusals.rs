@@ -1,0 +1,157 @@
+//! What the command line refuses, with which status, and what it tells the person.
+
+mod shelf;
+
+use std::fs;
+
+use shelf::Shelf;
+
+struct Case {
+    id: &'static str,
+    args: &'static str,
+    status: i32,
+    /// All of these are in stderr.
+    says: &'static [&'static str],
+}
+
+const fn case(
+    id: &'static str,
+    args: &'static str,
+    status: i32,
+    says: &'static [&'static str],
+) -> Case {
+    Case { id, args, status, says }
+}
+
+const CASES: &[Case] = &[
+    case("no command", "", 2, &["Usage: backcast"]),
+    case("a typo in a command", "lss", 2, &["'lss'", "'ls'"]),
+    case("a command that comes later", "serve", 2, &["'serve'"]),
+    case("an unknown option", "ls --colour", 2, &["--colour"]),
+    case("a name too many", "stat pong prices", 2, &["prices"]),
+    case(
+        "a directory that does not exist",
+        "ls --dir /no/such/place",
+        2,
+        &["/no/such/place", "--dir", "BACKCAST_DIR"],
+    ),
+    case("stat without a name", "stat", 2, &["NAME"]),
+    case("stat of nothing", "stat zebra", 3, &["zebra", "backcast ls"]),
+    case("stat of a typo", "stat pnog", 3, &["pnog", "did you mean `pong`?"]),
+    case("stat of a ring as a panel", "stat pong --kind panel", 3, &["panel `pong`"]),
+    case("stat of two things at once", "stat twin", 2, &["twin", "--kind ring", "--kind panel"]),
+    case("a third kind", "stat pong --kind snapshot", 2, &["snapshot", "ring", "panel"]),
+    case("rm without a name", "rm", 2, &["NAME"]),
+    case("rm of nothing", "rm zebra", 3, &["zebra", "backcast ls"]),
+    case("rm of a typo", "rm price", 3, &["did you mean `prices`?"]),
+    case("rm of two things at once", "rm twin --force", 2, &["--kind"]),
+    case("rm of a path", "rm ../pong.ring", 3, &["../pong.ring"]),
+    case("create without columns", "create a --capacity 10", 2, &["--column"]),
+    case("create without a capacity", "create a --column x:f4", 2, &["--capacity"]),
+    case("a name with a slash", "create a/b --column x:f4 --capacity 10", 2, &["a/b"]),
+    case("a name that hides", "create .a --column x:f4 --capacity 10", 2, &[".a", "dot"]),
+    case("a unit of another world", "create a --column x:f4 --capacity 8parsec", 2, &["8parsec"]),
+    case("a unit without a number", "create a --column x:f4 --capacity GiB", 2, &["GiB"]),
+    case("no capacity at all", "create a --column x:f4 --capacity 0", 2, &["0"]),
+    case("a negative capacity", "create a --column x:f4 --capacity=-5", 2, &["-5"]),
+    case("no lanes", "create a --column x:f4 --capacity 10 --lanes 0", 2, &["0"]),
+    case("too many lanes", "create a --column x:f4 --capacity 10 --lanes 99999", 2, &["99999"]),
+    case("lanes in words", "create a --column x:f4 --capacity 10 --lanes many", 2, &["many"]),
+    case(
+        "another exist",
+        "create a --column x:f4 --capacity 10 --exist overwrite",
+        2,
+        &["overwrite", "replace"],
+    ),
+    case(
+        "a column without a dtype",
+        "create a --column x --capacity 10",
+        2,
+        &["`x`", "NAME:DTYPE"],
+    ),
+    case("a dtype nobody has", "create a --column x:i5 --capacity 10", 2, &["`i5`", "i4"]),
+    case(
+        "a shape with stars",
+        "create a --column x:f4:84*84 --capacity 10",
+        2,
+        &["84*84", "84x84"],
+    ),
+    case("an empty axis", "create a --column x:f4:0 --capacity 10", 2, &["shape `0`"]),
+    case("a third role", "create a --column x:f4::info --capacity 10", 2, &["`info`", "obs"]),
+    case("a column twice", "create a --column x:f4 --column x:f4 --capacity 10", 2, &["x"]),
+    case("a reserved column", "create a --column seq:f4 --capacity 10", 2, &["seq"]),
+    case(
+        "columns and a file",
+        "create a --column x:f4 --schema s.json --capacity 10",
+        2,
+        &["--schema"],
+    ),
+    case(
+        "a schema file that is not there",
+        "create a --schema no.json --capacity 10",
+        2,
+        &["no.json"],
+    ),
+    case("a name that is taken", "create pong --column x:f4 --capacity 10", 1, &["pong", "exist"]),
+    case(
+        "attaching to another schema",
+        "create pong --column x:f4 --capacity 10 --exist attach",
+        1,
+        &["pong"],
+    ),
+    case(
+        "more rows than a lane counts",
+        "create a --column x:f4 --capacity 1000000TiB",
+        2,
+        &["1000000TiB"],
+    ),
+    case(
+        "more memory than there is",
+        "create a --column x:f4 --capacity 16TiB",
+        1,
+        &["not enough space", "available", "lower the capacity"],
+    ),
+    case("the demo as JSON", "--json demo", 2, &["out/demo.json"]),
+];
+
+#[test]
+fn every_refusal_has_its_status_and_says_what_to_do() {
+    let shelf = Shelf::stocked();
+    let before = shelf.states();
+    assert_eq!(before.len(), 4, "{before:?}");
+    for Case { id, args, status, says } in CASES {
+        let args: Vec<&str> = args.split_whitespace().collect();
+        let ran = shelf.run(&args);
+        let streams = format!("{id}\nstdout:\n{}\nstderr:\n{}", ran.out, ran.err);
+        assert_eq!(ran.status, *status, "{streams}");
+        assert!(ran.out.is_empty(), "stdout belongs to results: {streams}");
+        assert!(!ran.err.is_empty(), "{streams}");
+        assert!(!ran.err.contains("panicked") && !ran.err.contains('\u{1b}'), "{streams}");
+        for text in *says {
+            assert!(ran.err.contains(text), "`{text}` is missing: {streams}");
+        }
+    }
+    assert_eq!(shelf.states(), before, "a refusal changes nothing");
+}
+
+#[test]
+fn a_schema_file_that_is_wrong_is_refused_with_its_place() {
+    let shelf = Shelf::new();
+    let file = shelf.path().join("schema.json");
+    for (content, says) in [
+        ("", "EOF"),
+        ("[1, 2]", "object"),
+        ("{\"a\": 1}", "line 1"),
+        ("{\"a\": [\"i4\", \"84x84\"]}", "line 1"),
+        ("{\"a\": \"i5\"}", "`i5`"),
+        ("{\"a\": [\"i4\", [], \"reward\"]}", "`reward`"),
+        ("{\"a\": \"i4\", \"a\": \"f4\"}", "twice"),
+        ("{}", "column"),
+    ] {
+        fs::write(&file, content).unwrap();
+        let path = file.to_str().unwrap();
+        let ran = shelf.run(&["create", "a", "--schema", path, "--capacity", "10"]).expect(2);
+        assert!(ran.err.contains(says), "{content}: {}", ran.err);
+    }
+    assert_eq!(shelf.states(), []);
+}

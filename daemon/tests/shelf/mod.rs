@@ -1,0 +1,183 @@
+//! A private directory of rings and panels, and the real binary run on it.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+use backcast_core::{Base, DType, Exist, Ring, RingOptions, Schema};
+use backcast_market::{CsvOptions, PanelData};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Two days, two tickers, one of them a macro ticker.
+pub(crate) const PRICES: &str = "\
+date,tic,open,high,low,close,volume,rsi
+2024-01-02,AAPL,10.0,11.0,9.5,10.5,1000,50
+2024-01-02,VIX,13.0,13.5,12.5,13.2,0,55
+2024-01-03,AAPL,10.5,12.0,10.0,11.5,1200,61
+2024-01-03,VIX,13.1,13.6,12.6,13.3,0,54
+";
+
+/// Set in a process that [`Holder::spawn`] started: the directory to make its ring in.
+const HOLD_IN: &str = "BACKCAST_TEST_HOLD_IN";
+
+/// A directory of its own for one test; everything in it goes with it.
+pub(crate) struct Shelf {
+    dir: TempDir,
+}
+
+/// How a run of the binary ended.
+pub(crate) struct Ran {
+    pub status: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl Shelf {
+    pub(crate) fn new() -> Self {
+        Self { dir: tempfile::tempdir().expect("a temporary directory") }
+    }
+
+    /// A ring `pong`, a panel `prices`, a ring and a panel `twin`, all persistent and idle.
+    pub(crate) fn stocked() -> Self {
+        let shelf = Self::new();
+        for name in ["pong", "twin"] {
+            drop(Ring::create(name, &schema(), shelf.options().persistent(true)).expect("a ring"));
+        }
+        for name in ["prices", "twin"] {
+            shelf.panel(name);
+        }
+        shelf
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub(crate) fn base(&self) -> Base {
+        Base::at(self.path())
+    }
+
+    /// Small and not persistent.
+    pub(crate) fn options(&self) -> RingOptions {
+        RingOptions::with_capacity(1_000u64).lanes(2).base(self.base())
+    }
+
+    pub(crate) fn panel(&self, name: &str) {
+        let options = CsvOptions::default().macro_tickers(["VIX"]);
+        let data = PanelData::from_reader(PRICES.as_bytes(), &options).expect("a good CSV");
+        drop(data.share(name, &self.base(), Exist::Error, true).expect("a panel"));
+    }
+
+    /// Where an object keeps its files.
+    pub(crate) fn object(&self, directory: &str) -> PathBuf {
+        self.base().path().join(directory)
+    }
+
+    /// The binary, told about this shelf by its environment.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_backcast"));
+        command.env("BACKCAST_DIR", self.path()).stdin(Stdio::null());
+        command
+    }
+
+    pub(crate) fn run(&self, args: &[&str]) -> Ran {
+        self.command().args(args).output().expect("the binary runs").into()
+    }
+
+    /// Results of `--json`, which must all be JSON objects, one per line.
+    pub(crate) fn json(&self, args: &[&str]) -> Vec<Value> {
+        let ran = self.run(&[&["--json"], args].concat());
+        ran.out.lines().map(|line| serde_json::from_str(line).expect("a JSON line")).collect()
+    }
+
+    /// Names `ls` shows, with their states.
+    pub(crate) fn states(&self) -> Vec<(String, String)> {
+        let text = |object: &Value, key: &str| object[key].as_str().unwrap_or_default().to_owned();
+        self.json(&["ls"]).iter().map(|o| (text(o, "name"), text(o, "state"))).collect()
+    }
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        Self {
+            status: output.status.code().unwrap_or(-1),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+impl Ran {
+    #[track_caller]
+    pub(crate) fn expect(self, status: i32) -> Self {
+        assert_eq!(self.status, status, "stdout:\n{}\nstderr:\n{}", self.out, self.err);
+        self
+    }
+}
+
+/// What the rings of the tests hold.
+pub(crate) fn schema() -> Schema {
+    Schema::builder()
+        .column("obs", DType::F32, &[2, 3])
+        .column("action", DType::I32, &[])
+        .build()
+        .expect("a good schema")
+}
+
+/// Another process that holds a ring called `held`, not persistent, until it is killed.
+pub(crate) struct Holder {
+    child: Child,
+    _lines: BufReader<ChildStdout>,
+}
+
+impl Holder {
+    /// Runs this test binary again, as nothing but [`Holder::role`]; returns once the ring exists.
+    pub(crate) fn spawn(shelf: &Shelf) -> Self {
+        let mut child = Command::new(std::env::current_exe().expect("this binary"))
+            .args(["--exact", "a_process_that_holds_a_ring", "--nocapture"])
+            .env(HOLD_IN, shelf.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("this binary runs");
+        let mut lines = BufReader::new(child.stdout.take().expect("piped"));
+        let mut line = String::new();
+        while !line.contains("holding") {
+            line.clear();
+            assert_ne!(lines.read_line(&mut line).expect("readable"), 0, "the holder gave up");
+        }
+        Self { child, _lines: lines }
+    }
+
+    /// The child's part; does nothing in an ordinary test run.
+    pub(crate) fn role() {
+        let Some(dir) = std::env::var_os(HOLD_IN) else { return };
+        let options = RingOptions::with_capacity(1_000u64).base(Base::at(PathBuf::from(dir)));
+        let _ring = Ring::create("held", &schema(), options).expect("a ring");
+        println!("holding");
+        // Until the parent kills us or is gone itself.
+        let _ = std::io::stdin().lines().next();
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// SIGKILL: nothing of the child's gets to clean up.
+    pub(crate) fn kill(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
