@@ -14,10 +14,11 @@ use crate::step::Step;
 /// Writes the lanes it has claimed. Dropping it, or the death of the process, frees them.
 #[derive(Debug)]
 pub struct Writer {
+    // Before the ring: the claims hold it too, and its last handle removes it.
+    lanes: Vec<OwnLane>,
     ring: Ring,
     mode: AutoresetMode,
     numbers: Vec<u32>,
-    lanes: Vec<OwnLane>,
     /// What the next append makes of each lane; decided before anything is written.
     planned: Vec<(Rows, EpisodeClock)>,
     indices: Vec<RowIndex>,

@@ -43,16 +43,18 @@ pub struct RingStore {
 /// Where the memory lives and who arbitrates over it.
 #[derive(Debug)]
 enum Place {
-    Named { object: Object, ring_uuid: [u8; 16], schema_hash: [u8; 32], locks: LockFile },
+    // `locks` holds the object too, so it goes first: the object asks whether it was the last.
+    Named { locks: LockFile, object: Object, ring_uuid: [u8; 16], schema_hash: [u8; 32] },
     Heap(HeapLocks),
 }
 
 /// A reader's slot; dropping it frees the slot.
 #[derive(Debug)]
 pub struct ClaimedReader {
+    // Before the store: the claim holds the object too, and the store asks whether it was the last.
+    _claim: Claim,
     store: Arc<RingStore>,
     slot: u32,
-    _claim: Claim,
 }
 
 impl ClaimedReader {
