@@ -149,3 +149,21 @@ impl<'a> Outlet<'a> {
 fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\n' { '\u{fffd}' } else { c }).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_control_sequence_reaches_a_terminal() {
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let mut console = Console::new(&mut out, &mut err, false);
+        console.facts(&[vec!["name".to_owned(), "\u{1b}[31mred\u{7}".to_owned()]]);
+        console.note("\u{1b}]0;title");
+        assert_eq!(console.finish(0), 0);
+        for (stream, text) in [(out, "[31mred"), (err, "]0;title")] {
+            let stream = String::from_utf8(stream).unwrap();
+            assert!(stream.contains(text) && !stream.contains(['\u{1b}', '\u{7}']), "{stream:?}");
+        }
+    }
+}

@@ -83,7 +83,7 @@ impl Geometry {
                     "{} rows ({} per lane, {} {})",
                     units::exact(self.capacity_rows),
                     units::exact(self.lane_capacity_rows),
-                    self.lane_count,
+                    units::exact(self.lane_count.into()),
                     if self.lane_count == 1 { "lane" } else { "lanes" }
                 ),
             ),

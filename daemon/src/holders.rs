@@ -20,7 +20,7 @@ pub(crate) fn describe(object: &Path) -> String {
 }
 
 /// Processes with a file of the object open: a lock lives as long as its descriptor, so a holder
-/// always has one. Ours alone and those of other users that `/proc` hides are left out.
+/// always has one. `/proc` hides those of other users.
 fn pids(object: &Path) -> Vec<u32> {
     let object = object.canonicalize().unwrap_or_else(|_| object.to_owned());
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };

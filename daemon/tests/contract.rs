@@ -33,6 +33,8 @@ const RING: &str = "allocated_bytes:number asked_bytes:number capacity_rows:numb
 const COLUMN: &str = "dtype:string name:string role:string row_bytes:number shape:array";
 const LANE: &str = "episodes:number generation:number head_seq:number held:bool lane:number \
     reserved_seq:number rows:number transitions:number writer_pid:null";
+const READER: &str = "lapped_reads:number pid:number sampled_batches:number \
+    sampled_rows:number slot:number";
 const PANEL: &str = "columns:array days:number first_date:string kind:string last_date:string \
     macro_tickers:array name:string path:string persistent:bool size_bytes:number state:string \
     tickers:array";
@@ -148,15 +150,20 @@ fn tables_speak_human_and_hold_the_same_facts() {
 }
 
 #[test]
-fn a_ring_that_is_held_names_the_writer_of_each_lane() {
+fn a_ring_that_is_held_names_the_writer_of_each_lane_and_its_readers() {
     let shelf = Shelf::new();
     let ring = Ring::create("pong", &schema(), shelf.options()).unwrap();
     let _writer = ring.writer(backcast_core::WriterOptions::lanes(1)).unwrap();
+    let _sampler = ring.sampler(backcast_core::SamplerOptions::seeded(7)).unwrap();
     let stat = &shelf.json(&["stat", "pong"])[0];
     assert_eq!(stat["state"], "held");
     assert_eq!(stat["lanes"][0]["held"], true);
     assert_eq!(stat["lanes"][0]["writer_pid"], std::process::id());
     assert_eq!(stat["lanes"][1]["held"], false);
+    assert_eq!(keys(&stat["readers"][0]), READER);
+    assert_eq!(stat["readers"][0]["pid"], std::process::id());
+    let table = shelf.run(&["stat", "pong"]).expect(0).out;
+    assert!(table.contains("READER") && table.contains("pid "), "{table}");
 }
 
 #[test]
