@@ -1,1 +1,3 @@
-//! Placeholder.
+//! What the whole-system tests and their child processes share.
+
+pub mod storm;

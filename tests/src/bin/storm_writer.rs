@@ -1,0 +1,86 @@
+//! The victim of the kill storm: attaches by name, claims lanes and appends as fast as it can until
+//! it is killed. `storm_writer DIR NAME LIFE LANES`
+
+use std::env;
+use std::error::Error;
+
+use backcast_core::{AutoresetMode, Base, Ring, StepColumns, WriterOptions};
+use backcast_tests::storm::{PIXELS, action, check, draw_pixels, mix, reward};
+
+/// Appends between two looks at whether the test is still there.
+const STEPS_BETWEEN_LOOKS: u64 = 1024;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let args: Vec<String> = env::args().collect();
+    let [_, dir, name, life, lanes] = args.as_slice() else {
+        return Err("usage: storm_writer DIR NAME LIFE LANES".into());
+    };
+    write(dir, name, life.parse()?, lanes.parse()?)
+}
+
+/// The rows of all lanes for one append.
+struct Frame {
+    lives: Vec<u64>,
+    pixels: Vec<u64>,
+    checks: Vec<u64>,
+}
+
+impl Frame {
+    fn new(lanes: usize) -> Self {
+        Self { lives: vec![0; lanes], pixels: vec![0; lanes * PIXELS], checks: vec![0; lanes] }
+    }
+
+    fn set(&mut self, i: usize, lane: u32, seq: u64, life: u64) {
+        self.lives[i] = life;
+        self.checks[i] = check(lane, seq, life);
+        draw_pixels(&mut self.pixels[i * PIXELS..(i + 1) * PIXELS], lane, seq, life);
+    }
+}
+
+fn write(dir: &str, name: &str, life: u64, lanes: u32) -> Result<(), Box<dyn Error>> {
+    let ring = Ring::attach_in(&Base::at(dir), name)?;
+    let mode = match life % 3 {
+        0 => AutoresetMode::NextStep,
+        1 => AutoresetMode::SameStep,
+        _ => AutoresetMode::Disabled,
+    };
+    let mut writer = ring.writer(WriterOptions::lanes(lanes).autoreset(mode))?;
+    let numbers = writer.lanes().to_vec();
+    let n = numbers.len();
+    let (mut now, mut last) = (Frame::new(n), Frame::new(n));
+    let (mut actions, mut rewards) = (vec![0; n], vec![0.0; n]);
+    let (mut terminated, mut truncated) = (vec![false; n], vec![false; n]);
+    // An orphan is given another parent.
+    let test = rustix::process::getppid();
+    for step in 0_u64.. {
+        if step % STEPS_BETWEEN_LOOKS == 0 && rustix::process::getppid() != test {
+            return Err("the test that started this process is gone".into());
+        }
+        let awaits_final: Vec<bool> = writer.awaits_final().collect();
+        for (i, lane) in numbers.iter().copied().enumerate() {
+            let seq = ring.lane_span(lane).ok_or("a lane is missing")?.end;
+            now.set(i, lane, seq, life);
+            (actions[i], rewards[i]) = (action(lane, seq), reward(lane, seq));
+            // Ends of the lanes are independent: about one step in eight.
+            let end = if awaits_final[i] { 0 } else { mix(seq ^ life << 32 ^ step << 8) % 16 };
+            (terminated[i], truncated[i]) = (end == 1 || end == 3, end == 2 || end == 3);
+            if mode != AutoresetMode::NextStep && (terminated[i] || truncated[i]) {
+                last.set(i, lane, seq + 1, life);
+            }
+        }
+        let mut columns = StepColumns::of(ring.schema())
+            .with("obs/life", &now.lives)?
+            .with("obs/pixels", &now.pixels)?
+            .with("obs/check", &now.checks)?
+            .with("action", &actions)?
+            .with("reward", &rewards)?;
+        if mode != AutoresetMode::NextStep {
+            columns = columns
+                .with_final("obs/life", &last.lives)?
+                .with_final("obs/pixels", &last.pixels)?
+                .with_final("obs/check", &last.checks)?;
+        }
+        writer.append(&columns.step(&terminated, &truncated)?)?;
+    }
+    Ok(())
+}
