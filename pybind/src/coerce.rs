@@ -59,6 +59,10 @@ pub(crate) fn dtype_of(column: &str, value: &Bound<'_, PyAny>) -> Result<DType, 
             ),
         )
     };
+    // NumPy takes None for float64; in a schema it is a slip.
+    if value.is_none() {
+        return Err(refused());
+    }
     let wanted = PyArrayDescr::new(py, value).map_err(|_| refused())?;
     for (dtype, _) in DTYPES {
         if descr(py, dtype)?.is_equiv_to(&wanted) {
@@ -179,14 +183,14 @@ pub(crate) fn check_shape(
     if fits {
         return Ok(());
     }
-    let want: Vec<usize> =
-        std::iter::once(lanes).chain(shape.iter().map(|&axis| axis as usize)).collect();
-    Err(target.refuse(format!(
-        "got shape {}, expected {}: {lanes} lane{} first",
-        Tuple(array.shape()),
-        Tuple(&want),
-        if lanes == 1 { ", which may be left out," } else { "s" },
-    )))
+    let rows: Vec<usize> = shape.iter().map(|&axis| axis as usize).collect();
+    let all: Vec<usize> = std::iter::once(lanes).chain(rows.iter().copied()).collect();
+    let (got, all, rows) = (Tuple(array.shape()), Tuple(&all), Tuple(&rows));
+    Err(target.refuse(if lanes == 1 {
+        format!("got shape {got}, expected {rows}, or {all} with the one lane first")
+    } else {
+        format!("got shape {got}, expected {all}, the {lanes} lanes first")
+    }))
 }
 
 /// A shape as Python writes it.

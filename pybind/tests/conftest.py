@@ -11,9 +11,8 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pytest
-
 import backcast as bc
+import pytest
 
 Child = subprocess.Popen[str]
 

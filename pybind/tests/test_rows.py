@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast
 
+import backcast as bc
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-import backcast as bc
-
 TERMINATED, TRUNCATED, FINAL, GAP = 1, 2, 4, 8
+Mode = Literal["next_step", "same_step", "disabled"]
 MODES = ["next_step", "same_step", "disabled"]
 COLUMNS = {"obs": ("f4", (3,)), "action": "i4", "reward": "f8"}
 
@@ -97,12 +97,12 @@ def random_steps(seed: int, lanes: int, count: int) -> list[dict[str, Any]]:
 
 
 def play(
-    buf: bc.ReplayBuffer, mode: Any, seed: int, count: int
+    buf: bc.ReplayBuffer, mode: str, seed: int, count: int
 ) -> tuple[dict[int, Lane], dict[int, tuple[int, int]]]:
     """Append random steps to the buffer and to the model; the indices must agree."""
     lanes = buf.lanes
     places: dict[int, tuple[int, int]] = {}
-    with buf.writer(lanes=lanes, autoreset_mode=mode) as writer:
+    with buf.writer(lanes=lanes, autoreset_mode=cast(Mode, mode)) as writer:
         model = {int(lane): Lane(mode) for lane in writer.lanes}
         for step in random_steps(seed, lanes, count):
             if step["restart"].any():
@@ -180,47 +180,63 @@ def assert_transitions(model: dict[int, Lane], batch: bc.Batch) -> None:
         assert batch.age[at] == len(lane.rows) - 1 - seq
 
 
+@pytest.mark.parametrize("copy", [False, True], ids=["views", "copies"])
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("history", "future"), [(1, 0), (4, 0), (None, 3), (5, 7), (30, 1)])
+@pytest.mark.parametrize(
+    ("history", "future"), [(1, 0), (4, 0), (None, 3), (5, 7), (30, 1), (90, 9)]
+)
 def test_windows_stay_in_their_episode_and_are_masked_beyond_it(
-    place: Path, mode: str, history: int | None, future: int
+    place: Path, mode: str, history: int | None, future: int, copy: bool
 ) -> None:
     with bc.ReplayBuffer.create("r", COLUMNS, capacity=300, lanes=3, dir=place) as buf:
         model, _ = play(buf, mode, 4, 150)
-        batch = buf.sampler(seed=5, history=history, future=future).sample(500)
+        sampler = buf.sampler(seed=5, history=history, future=future, copy=copy)
+        batch = sampler.sample(120)
         for at, index in enumerate(batch.index.tolist()):
-            number, seq = index >> 48, index & (1 << 48) - 1
-            lane = model[number]
-            inside = set(lane.transitions(buf.lane_capacity))
+            lane, seq = model[index >> 48], index & (1 << 48) - 1
+            window = Window(lane, seq, set(lane.transitions(buf.lane_capacity)), not copy)
             if history is not None:
-                assert_window(batch, at, "", lane, range(seq - history + 1, seq + 1), inside, seq)
+                assert batch.mask is not None
+                rows = range(seq - history + 1, seq + 1)
+                window.check({**batch, "mask": batch.mask}, at, rows)
             if future:
-                window = range(seq + 1, seq + 1 + future)
-                assert_window(batch["future"], at, "", lane, window, inside, seq, batch.future_mask)
+                rows = range(seq + 1, seq + 1 + future)
+                window.check({**batch["future"], "mask": batch.future_mask}, at, rows)
+        sampler.close()
 
 
-def assert_window(
-    columns: Any,
-    at: int,
-    prefix: str,
-    lane: Lane,
-    window: range,
-    inside: set[int],
-    seq: int,
-    mask: NDArray[np.bool_] | None = None,
-) -> None:
-    """Compare one window of a batch with the model, masked places included."""
-    mask = columns.mask if mask is None else mask
-    assert mask is not None
-    for place, other in enumerate(window):
-        between = range(min(seq, other), max(seq, other) + 1)
-        there = all(
-            row in inside and lane.rows[row].episode == lane.rows[seq].episode for row in between
-        )
-        assert bool(mask[at, place]) == there
-        obs = lane.rows[other].obs if there else np.zeros(3)
-        np.testing.assert_array_equal(columns[prefix + "obs"][at, place], obs)
-        assert columns["action"][at, place] == (lane.rows[other].action if there else 0)
-        if "next_obs" in columns:
-            after = lane.rows[other + 1].obs if there else np.zeros(3)
-            np.testing.assert_array_equal(columns["next_obs"][at, place], after)
+@dataclass
+class Window:
+    """What the model says of the rows around a drawn one."""
+
+    lane: Lane
+    seq: int
+    inside: set[int]
+    overlapping: bool
+
+    def holds(self, row: int) -> bool:
+        """Whether a transition of the drawn one's episode starts at this row."""
+        between = range(min(self.seq, row), max(self.seq, row) + 1)
+        episode = self.lane.rows[self.seq].episode
+        return all(r in self.inside and self.lane.rows[r].episode == episode for r in between)
+
+    def shows(self, row: int) -> bool:
+        """Whether an overlapping view has something at the masked place of this row.
+
+        It is what its neighbour shows there: an observation and the `next_` of the row before it
+        are one place in memory.
+        """
+        return self.holds(row) or (self.overlapping and self.holds(row - 1))
+
+    def check(self, columns: dict[str, Any], at: int, rows: range) -> None:
+        """Compare one window of a batch with the model, masked places included."""
+        zeros = np.zeros(3)
+        for place, row in enumerate(rows):
+            there = self.holds(row)
+            assert columns["mask"][at, place] == there
+            assert columns["action"][at, place] == (self.lane.rows[row].action if there else 0)
+            obs = self.lane.rows[row].obs if self.shows(row) else zeros
+            assert (columns["obs"][at, place] == obs).all()
+            shown = self.shows(row + 1) if self.overlapping else there
+            after = self.lane.rows[row + 1].obs if shown else zeros
+            assert (columns["next_obs"][at, place] == after).all()

@@ -37,7 +37,7 @@ from backcast._native import (
     Writer,
     __version__,
     gc,
-    list,  # noqa: A004 - `bc.list()` is the API; the builtin is not used here
+    list,
     remove,
 )
 

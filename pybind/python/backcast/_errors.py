@@ -1,4 +1,4 @@
-"""The exception tree: everything is a BackcastError and the builtin its kind of mistake calls for."""
+"""The exception tree: each class is a BackcastError and the builtin that its mistake calls for."""
 
 from __future__ import annotations
 

@@ -1,10 +1,12 @@
-"""The console script `backcast`: native commands, and the demo in this interpreter."""
+"""The console script `backcast`: native, but for the demo, which it runs in this interpreter."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
+
+from backcast._native import cli_main
 
 INTERRUPTED = 128 + signal.SIGINT
 """Exit status of a command that Ctrl-C ended, as shells report it."""
@@ -25,7 +27,7 @@ def main(argv: list[str] | None = None) -> int:
     """
     arguments = sys.argv[1:] if argv is None else argv
     try:
-        status = _run(arguments)
+        status = cli_main(arguments)
         sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -35,14 +37,3 @@ def main(argv: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return status
-
-
-def _run(arguments: list[str]) -> int:
-    if arguments and arguments[0] == "demo":
-        from backcast.demo import main as demo
-
-        status = demo(arguments[1:])
-        return 0 if status is None else int(status)
-    from backcast._native import cli_main
-
-    return cli_main(arguments)
