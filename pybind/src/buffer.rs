@@ -523,6 +523,7 @@ impl ReplayBuffer {
 
 /// What pickles of a buffer call.
 #[pyfunction]
+#[pyo3(signature = (name, dir=None))]
 pub(crate) fn _attach_buffer(
     py: Python<'_>,
     name: &str,

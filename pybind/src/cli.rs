@@ -40,7 +40,7 @@ pub(crate) fn cli_main(py: Python<'_>, argv: Vec<OsString>) -> PyResult<u8> {
 fn demo(py: Python<'_>, call: &DemoCall<'_>) -> PyResult<u8> {
     if let Some(dir) = call.dir {
         // Through Python's own table: the demo's child processes inherit that one.
-        py.import("os")?.getattr("environ")?.set_item("BACKCAST_DIR", dir)?;
+        py.import("os")?.getattr("environ")?.set_item("BACKCAST_DIR", dir.as_os_str())?;
     }
     let status = py.import("backcast.demo")?.call_method1("main", (call.args,))?;
     if status.is_none() { Ok(0) } else { status.extract() }

@@ -329,6 +329,7 @@ impl Panel {
 
 /// What pickles of a panel call.
 #[pyfunction]
+#[pyo3(signature = (name, dir=None))]
 pub(crate) fn _attach_panel(
     py: Python<'_>,
     name: &str,

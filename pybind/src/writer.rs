@@ -143,8 +143,9 @@ impl Writer {
         py.detach(|| self.handle.with(|writer| Ok(writer.restart(&chosen)?)))
     }
 
-    /// The lanes of the ring that this writer owns, int64 ``[lanes]``: row i of an append goes to
-    /// ``lanes[i]``.
+    /// The lanes of the ring that this writer owns, int64 ``[lanes]``.
+    ///
+    /// Row i of an append goes to ``lanes[i]``.
     #[getter]
     fn lanes<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
         let lanes: Vec<i64> = self.lanes.iter().map(|&lane| i64::from(lane)).collect();

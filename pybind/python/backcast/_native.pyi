@@ -30,6 +30,22 @@ _Observation: TypeAlias = ArrayLike | Mapping[str, "_Observation"]
 _Strings: TypeAlias = builtins.list[str]
 _Objects: TypeAlias = builtins.list[dict[str, Any]]
 
+__all__ = [
+    "Panel",
+    "PortfolioVectorEnv",
+    "ReplayBuffer",
+    "Sampler",
+    "Schema",
+    "Writer",
+    "__version__",
+    "_attach_buffer",
+    "_attach_panel",
+    "cli_main",
+    "gc",
+    "list",
+    "remove",
+]
+
 __version__: str
 
 @final
@@ -224,6 +240,8 @@ class PortfolioVectorEnv:
     def n_tickers(self) -> int: ...
     @property
     def tickers(self) -> _Strings: ...
+    @property
+    def indicators(self) -> _Strings: ...
     @property
     def tokens(self) -> NDArray[np.int32]: ...
     @property

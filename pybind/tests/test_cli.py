@@ -1,0 +1,101 @@
+"""The command line as the wheel installs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import backcast as bc
+import pytest
+from backcast import cli
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run `python -m backcast`."""
+    command = [sys.executable, "-m", "backcast", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_it_lists_what_python_made(place: Path) -> None:
+    with bc.ReplayBuffer.create("seen", {"x": "f4"}, capacity=100, dir=place):
+        done = run("--dir", str(place), "ls", "--json")
+        assert (done.returncode, done.stderr) == (0, "")
+        [entry] = [json.loads(line) for line in done.stdout.splitlines()]
+        assert (entry["name"], entry["kind"]) == ("seen", "ring")
+
+
+def test_python_attaches_what_it_made(place: Path) -> None:
+    made = run("--dir", str(place), "create", "tool", "--capacity", "100", "--column", "x:f4")
+    assert made.returncode == 0, made.stderr
+    with bc.ReplayBuffer.attach("tool", dir=place) as buf:
+        assert buf.schema == bc.Schema({"x": "f4"})
+    assert run("--dir", str(place), "rm", "tool").returncode == 0
+    assert bc.list(dir=place) == []
+
+
+def test_exit_statuses_are_those_of_the_tool(place: Path) -> None:
+    assert run("--version").stdout.strip() == f"backcast {bc.__version__}"
+    wrong = run("lss")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "lss" in wrong.stderr
+    missing = run("--dir", str(place), "stat", "nobody")
+    assert missing.returncode == 3
+    assert "nobody" in missing.stderr
+
+
+def test_a_closed_pipe_is_not_an_error(place: Path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "backcast", "--help"]
+    with subprocess.Popen(command, stdout=write, stderr=subprocess.PIPE, text=True) as child:
+        os.close(write)
+        _, err = child.communicate()
+    assert (child.returncode, err) == (0, "")
+
+
+def test_the_demo_runs_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[list[str]] = []
+
+    def main(argv: list[str]) -> int:
+        calls.append(argv)
+        return 1
+
+    monkeypatch.setattr("backcast.demo.main", main)
+    assert cli.main(["demo", "--seconds", "1", "--kill"]) == 1
+    assert calls == [["--seconds", "1", "--kill"]]
+
+
+def test_a_demo_that_is_interrupted_ends_with_130_and_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def main(argv: list[str]) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("backcast.demo.main", main)
+    assert cli.main(["demo"]) == 130
+    assert capsys.readouterr() == ("", "")
+
+
+def test_the_demos_directory_reaches_its_children(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seen: list[str] = []
+    monkeypatch.setenv("BACKCAST_DIR", "elsewhere")
+    monkeypatch.setattr("backcast.demo.main", lambda argv: seen.append(os.environ["BACKCAST_DIR"]))
+    assert cli.main(["--dir", str(tmp_path), "demo"]) == 0
+    assert seen == [str(tmp_path)]
+
+
+def test_a_wrong_option_of_the_demo_ends_with_its_own_status(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def main(argv: list[str]) -> int:
+        raise SystemExit(2)
+
+    monkeypatch.setattr("backcast.demo.main", main)
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["demo", "--nonsense"])
+    assert stopped.value.code == 2

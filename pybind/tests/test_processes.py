@@ -1,0 +1,282 @@
+"""Rings between real processes: spawned, killed, forked; nothing is passed but names."""
+
+from __future__ import annotations
+
+import multiprocessing as mp
+import os
+import pickle
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import backcast as bc
+import numpy as np
+import pytest
+from conftest import Child
+
+COLUMNS: dict[str, Any] = {"obs": ("f8", (64,)), "worker": "i4"}
+
+WRITER = """
+import sys, numpy as np, backcast as bc
+lanes, rows = map(int, sys.argv[2:4])
+with bc.ReplayBuffer.attach(sys.argv[1]) as buf, buf.writer(lanes=lanes) as w:
+    print(*w.lanes, flush=True)
+    ends = np.zeros(lanes, bool)
+    step = 0
+    while step < rows or rows < 0:
+        value = np.repeat((w.lanes * 1e6 + step)[:, None], 64, axis=1)
+        w.append(obs=value, worker=np.full(lanes, 7), terminated=ends, truncated=ends)
+        step += 1
+        if step == 3:
+            print("writing", flush=True)
+    sys.stdin.read()
+"""
+
+
+def spawned_writer(name: str, place: str, steps: int, worker: int) -> None:
+    """Attach by name in a spawned process and write."""
+    with bc.ReplayBuffer.attach(name, dir=place) as buf, buf.writer(lanes=2) as writer:
+        for step in range(steps):
+            writer.append(
+                obs=np.full((2, 64), worker * 1000 + step),
+                worker=[worker, worker],
+                terminated=[step % 10 == 9] * 2,
+                truncated=[False, False],
+            )
+
+
+def spawned_reader(buf: bc.ReplayBuffer, answers: Any) -> None:  # noqa: ANN401 - a queue
+    """Read what the parent wrote, through a pickled handle."""
+    batch = buf.sampler(seed=11, history=3).sample(64)
+    answers.put((len(buf), batch.index, batch["obs"]))
+
+
+def test_spawned_writers_are_read_by_name(place: Path) -> None:
+    context = mp.get_context("spawn")
+    with bc.ReplayBuffer.create("p", COLUMNS, capacity=4000, lanes=4, dir=place) as buf:
+        workers = [
+            context.Process(target=spawned_writer, args=("p", str(place), 205, worker))
+            for worker in [1, 2]
+        ]
+        for worker in workers:
+            worker.start()
+        # 205 appends: ten make an episode and the eleventh is its FINAL row.
+        assert buf.wait(100, timeout=60) >= 100
+        for worker in workers:
+            worker.join(60)
+            assert worker.exitcode == 0
+        assert buf.stats()["rows_published"] == 4 * 205
+        batch = buf.sample(2000)
+        assert set(batch["worker"].tolist()) == {1, 2}
+        assert (batch["obs"] == batch["obs"][:, :1]).all()
+        assert (batch["next_obs"][:, 0] == batch["obs"][:, 0] + 1).all()
+        lanes = {(int(i) >> 48, w) for i, w in zip(batch.index, batch["worker"], strict=True)}
+        assert len(lanes) == 4, "two lanes each"
+
+
+def test_a_pickled_buffer_attaches_by_name_and_draws_the_same(place: Path) -> None:
+    context = mp.get_context("spawn")
+    with bc.ReplayBuffer.create("p", COLUMNS, capacity=1000, lanes=2, dir=place) as buf:
+        spawned_writer("p", str(place), 100, 1)
+        again = pickle.loads(pickle.dumps(buf))
+        assert again.path == buf.path
+        again.close()
+        assert pickle.loads(pickle.dumps(buf.schema)) == buf.schema
+        answers = context.SimpleQueue()
+        reader = context.Process(target=spawned_reader, args=(buf, answers))
+        reader.start()
+        size, index, obs = answers.get()
+        reader.join(60)
+        assert size == len(buf)
+        mine = buf.sampler(seed=11, history=3).sample(64)
+        np.testing.assert_array_equal(mine.index, index)
+        np.testing.assert_array_equal(mine["obs"], obs)
+
+
+def test_a_killed_writers_lanes_are_adopted(
+    place: Path, start: Callable[..., Child], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BACKCAST_DIR", str(place))
+    with bc.ReplayBuffer.create("k", COLUMNS, capacity=2000, lanes=2) as buf:
+        for death in range(3):
+            child = start(WRITER, "k", "2", "-1")
+            assert child.stdout is not None
+            lanes = sorted(map(int, child.stdout.readline().split()))
+            assert lanes == [0, 1]
+            assert child.stdout.readline() == "writing\n"
+            with pytest.raises(bc.WriterError, match=str(child.pid)):
+                buf.writer()
+            child.send_signal(signal.SIGKILL)
+            child.wait()
+            heads = [buf.lane_span(lane)[1] for lane in lanes]
+            with buf.writer(lanes=2) as successor:
+                ends = [False, False]
+                successor.append(
+                    obs=np.zeros((2, 64)), worker=[0, 0], terminated=ends, truncated=ends
+                )
+            for lane, head in zip(lanes, heads, strict=True):
+                first = buf.rows(lane, head, 1)
+                assert first["flags"][0] & 8, "the successor's row does not continue the dead's"
+                assert first["t"][0] == 0
+            rows = buf.sample(500)
+            assert (rows["obs"] == rows["obs"][:, :1]).all(), "no torn row"
+            assert (rows["next_obs"] == rows["next_obs"][:, :1]).all()
+            assert buf.stats()["lane_stats"][0]["generation"] == 2 * (death + 1)
+
+
+def test_the_last_process_to_leave_takes_the_ring_along(
+    place: Path, start: Callable[..., Child], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BACKCAST_DIR", str(place))
+    buf = bc.ReplayBuffer.create("g", COLUMNS, capacity=100)
+    child = start(WRITER, "g", "1", "5")
+    assert child.stdout is not None
+    child.stdout.readline()
+    assert child.stdout.readline() == "writing\n"
+    buf.close()
+    assert [entry["held"] for entry in bc.list()] == [True]
+    out, err = child.communicate()
+    assert (child.returncode, out, err) == (0, "", "")
+    assert bc.list() == []
+
+
+def test_what_a_dead_process_held_is_garbage(
+    place: Path, start: Callable[..., Child], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BACKCAST_DIR", str(place))
+    child = start(
+        "import backcast as bc, sys\n"
+        "bufs = [bc.ReplayBuffer.create(n, {'x': 'f4'}, capacity=10, persistent=n == 'keep')"
+        " for n in ['lost', 'keep']]\n"
+        "print('made', flush=True); sys.stdin.read()"
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "made\n"
+    assert bc.gc() == []
+    child.kill()
+    child.wait()
+    assert [entry["name"] for entry in bc.gc()] == ["lost"]
+    assert bc.remove("keep")["persistent"] is True
+
+
+def test_a_forked_child_is_told_to_attach_and_leaves_the_parents_ring_alone(place: Path) -> None:
+    with bc.ReplayBuffer.create("f", COLUMNS, capacity=100, dir=place) as buf, buf.writer() as w:
+        row = {"obs": np.zeros(64), "worker": 0, "terminated": False, "truncated": False}
+        w.append(**row)
+        read, write = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            answers = []
+            for use in [lambda: len(buf), lambda: w.append(**row), lambda: buf.sample(1)]:
+                try:
+                    use()
+                except bc.BackcastError as error:
+                    answers.append(str(error))
+            w.close()
+            buf.close()
+            del buf, w
+            os.write(write, "\n".join(answers).encode())
+            os._exit(0)
+        os.close(write)
+        with os.fdopen(read) as answers:
+            lines = answers.read().splitlines()
+        assert os.waitpid(pid, 0)[1] == 0
+        assert len(lines) == 3
+        assert all("forked" in line and "spawn" in line for line in lines)
+        w.append(**row)
+        assert len(buf) == 1
+        assert buf.stats()["lane_stats"][0]["held"]
+
+
+def test_a_wait_is_interrupted_by_ctrl_c(start: Callable[..., Child]) -> None:
+    child = start(
+        "import backcast as bc\n"
+        "with bc.ReplayBuffer.create(None, {'x': 'f4'}, capacity=10) as buf:\n"
+        "    print('waiting', flush=True)\n"
+        "    try:\n"
+        "        buf.wait(5)\n"
+        "    except KeyboardInterrupt:\n"
+        "        print('interrupted')\n"
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "waiting\n"
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate()
+    assert (out, err) == ("interrupted\n", "")
+
+
+def test_a_wait_lets_other_threads_work(place: Path) -> None:
+    with bc.ReplayBuffer.create("t", {"x": "f4"}, capacity=1000, dir=place) as buf:
+
+        def write() -> None:
+            with buf.writer() as writer:
+                for _ in range(101):
+                    writer.append(x=0, terminated=False, truncated=False)
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        assert buf.wait(100, timeout=60) >= 100
+        thread.join()
+        assert buf.wait(50, timeout=0) == 100
+
+
+def test_threads_may_share_every_handle(place: Path) -> None:
+    stop = threading.Event()
+    errors: list[Exception] = []
+    with (
+        bc.ReplayBuffer.create("t", COLUMNS, capacity=500, lanes=2, dir=place) as buf,
+        buf.writer(lanes=2) as writer,
+        buf.sampler(seed=1, history=2) as sampler,
+    ):
+        ends = [False, False]
+
+        def write() -> None:
+            step = 0
+            while not stop.is_set():
+                values = np.full((2, 64), step)
+                writer.append(obs=values, worker=ends, terminated=ends, truncated=ends)
+                step += 1
+
+        def read() -> None:
+            try:
+                buf.wait(10)
+                for _ in range(200):
+                    for batch in [buf.sample(16), sampler.sample(16)]:
+                        assert (batch["obs"] == batch["obs"][..., :1]).all()
+            except Exception as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=work) for work in [write, write, read, read]]
+        for thread in threads:
+            thread.start()
+        for thread in threads[2:]:
+            thread.join()
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert errors == []
+
+
+def test_other_threads_run_while_a_sample_copies(place: Path) -> None:
+    with bc.ReplayBuffer.create("t", {"obs": ("u1", (84, 84))}, capacity=1000, dir=place) as buf:
+        with buf.writer() as writer:
+            for step in range(1000):
+                writer.append(obs=np.full((84, 84), step % 251), terminated=False, truncated=False)
+        ticks = 0
+        done = threading.Event()
+
+        def sample() -> None:
+            for _ in range(10):
+                buf.sample(1024)
+            done.set()
+
+        thread = threading.Thread(target=sample)
+        thread.start()
+        while not done.is_set():
+            ticks += 1
+            time.sleep(0)
+        thread.join()
+        assert ticks > 10, "the interpreter was free while samples were copied"
