@@ -14,9 +14,9 @@ Rows = dict[str, Any]
 class LaneByHand:
     """One lane as the ring would show it, with the death at row `head`."""
 
-    def __init__(self, flags: list[int], head: int, reserved: int | None = None) -> None:
+    def __init__(self, flags: list[int], head: int) -> None:
         self.flags = np.array(flags, np.uint32)
-        self.head, self.reserved = head, head if reserved is None else reserved
+        self.head = head
         draw = np.random.default_rng(5)
         self.columns: Rows = {"portfolio": {}}
         for path, (dtype, shape, _) in schema(TICKERS).items():
@@ -29,13 +29,13 @@ class LaneByHand:
         self.columns["reward"][final] = 0
         begins = np.concatenate([[True], final[:-1]]) | ((self.flags & GAP) != 0)
         self.columns["seq"] = np.arange(len(flags), dtype=np.uint64)
-        self.columns["episode"] = np.cumsum(begins).astype(np.uint64)
+        self.columns["episode"] = (np.cumsum(begins) - 1).astype(np.uint64)
         starts = np.maximum.accumulate(np.where(begins, np.arange(len(flags)), 0))
         self.columns["t"] = (np.arange(len(flags)) - starts).astype(np.uint32)
         self.columns["flags"] = self.flags
 
     def stats(self) -> Rows:
-        return {"lane_stats": [{"lane": 0, "head": self.head, "reserved": self.reserved}]}
+        return {"lane_stats": [{"lane": 0, "head": self.head}]}
 
     def lane_span(self, lane: int) -> tuple[int, int]:
         assert lane == 0
@@ -49,7 +49,7 @@ class LaneByHand:
 
 
 def judged(lane: LaneByHand, successor_rows: int = 1) -> Aftermath:
-    death = Aftermath((0,))
+    death = Aftermath((0,), "next_step")
     death.examine(lane)  # type: ignore[arg-type]
     lane.head += successor_rows
     death.watch(lane)  # type: ignore[arg-type]
@@ -57,9 +57,9 @@ def judged(lane: LaneByHand, successor_rows: int = 1) -> Aftermath:
 
 
 def test_a_death_in_mid_episode_loses_the_last_transition_alone() -> None:
-    death = judged(LaneByHand([0, FINAL, 0, 0, 0, GAP], head=5, reserved=6))
+    death = judged(LaneByHand([0, FINAL, 0, 0, 0, GAP], head=5))
     assert death.problems == []
-    assert (death.lost_transitions, death.unfinished_rows, death.torn_rows) == (1, 1, 0)
+    assert (death.lost_transitions, death.unfinished_rows, death.torn_rows) == (1, 0, 0)
     assert not death.waiting
 
 
@@ -84,6 +84,38 @@ def test_a_successor_that_has_not_written_is_waited_for() -> None:
     death = judged(LaneByHand([0, 0, 0, GAP], head=3), successor_rows=0)
     assert death.waiting
     assert death.adopted == set()
+
+
+class LanesByHand:
+    """Several lanes by hand, as one ring."""
+
+    def __init__(self, *lanes: LaneByHand) -> None:
+        self.lanes = lanes
+
+    def lane_span(self, lane: int) -> tuple[int, int]:
+        return self.lanes[lane].lane_span(0)
+
+    def rows(self, lane: int, start: int, length: int) -> Rows:
+        return self.lanes[lane].rows(0, start, length)
+
+
+@pytest.mark.parametrize(
+    ("mode", "flags", "heads", "unfinished", "problems"),
+    [
+        ("next_step", [0, 0, 0, 0], (3, 3), 0, []),
+        ("next_step", [0, 0, 0, 0], (3, 2), 1, []),
+        ("next_step", [0, 0, 0, 0], (3, 1), 2, ["lane 1: 2 appends behind its neighbours"]),
+        ("same_step", [0, 0, FINAL, 0], (3, 2), 0, []),
+        ("same_step", [0, FINAL, 0, 0], (4, 2), 2, ["lane 1: 2 appends behind its neighbours"]),
+    ],
+)
+def test_lanes_lag_by_the_unfinished_append_at_most(
+    mode: str, flags: list[int], heads: tuple[int, int], unfinished: int, problems: list[str]
+) -> None:
+    death = Aftermath((0, 1), mode)
+    death.examine(LanesByHand(*(LaneByHand(flags, head) for head in heads)))  # type: ignore[arg-type]
+    assert death.unfinished_rows == unfinished
+    assert death.problems == problems
 
 
 @pytest.mark.parametrize(

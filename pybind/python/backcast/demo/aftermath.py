@@ -1,8 +1,9 @@
 """What a killed actor leaves behind in its lanes, and what its successor makes of it.
 
-Nothing is asked of the dead: everything is read from the ring. Allowed to be lost are the rows that
-the dead actor had not finished (reserved, never published) and, per lane, its last transition,
-which has no successor because the successor process begins a new episode (GAP).
+Nothing is asked of the dead: everything is read from the ring. Allowed to be lost are the row that
+the dead actor was appending, in the lanes where it was not published yet, and, per lane, its last
+transition, which has no next row because the successor process begins a new episode (GAP). An
+append goes to every lane, so lanes that lag by more than one append have lost more than that.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class Aftermath:
     """The account of one death; complete when every lane has been continued."""
 
     lanes: tuple[int, ...]
+    autoreset_mode: str
     heads: dict[int, int] = field(default_factory=dict)
     unfinished_rows: int = 0
     lost_transitions: int = 0
@@ -45,23 +47,30 @@ class Aftermath:
         return len(self.adopted) < len(self.lanes)
 
     def examine(self, ring: bc.ReplayBuffer) -> None:
-        """Read the dead actor's lanes; call it after the death, before a successor starts."""
-        stats = lane_table(ring.stats())
+        """Read the lanes of a dead actor that had them from row 0, before a successor starts."""
+        appends = {}
         for lane in self.lanes:
-            head = self.heads[lane] = int(stats[lane]["head"])
-            self.unfinished_rows += max(0, int(stats[lane]["reserved"]) - head)
-            low, _ = ring.lane_span(lane)
+            low, head = ring.lane_span(lane)
+            self.heads[lane] = appends[lane] = head
             start = max(low, head - _TAIL)
             if head > start:
-                self._judge_tail(lane, ring.rows(lane, start, head - start))
+                finals = self._judge_tail(lane, ring.rows(lane, start, head - start))
+                appends[lane] -= finals if self.autoreset_mode == "same_step" else 0
+        newest = max(appends.values())
+        for lane, made in appends.items():
+            self.unfinished_rows += newest - made
+            if newest - made > 1:
+                self.problems.append(f"lane {lane}: {newest - made} appends behind its neighbours")
 
-    def _judge_tail(self, lane: int, rows: dict[str, Any]) -> None:
+    def _judge_tail(self, lane: int, rows: dict[str, Any]) -> int:
+        """Look at a lane's newest rows; return how many FINAL rows the lane has ever had."""
         final = (rows["flags"] & FINAL) != 0
         self.torn_rows += count_torn(rows, final)
         for row in np.flatnonzero(~continues(rows) & ~final[:-1]):
             self.problems.append(f"lane {lane}: row {rows['seq'][row]} lost its successor")
         # The newest row starts a transition that will never get its second half.
         self.lost_transitions += int(not final[-1])
+        return int(rows["episode"][-1]) + int(final[-1])
 
     def watch(self, ring: bc.ReplayBuffer) -> None:
         """Look whether the successor has continued lanes, and how."""

@@ -13,6 +13,7 @@ import matplotlib.dates as mdates
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.patheffects import withStroke
 from matplotlib.ticker import EngFormatter, PercentFormatter
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ _FAINT = "#8a97a3"
 _ACTORS = ("#16697a", "#489fb5", "#82c0cc", "#b9dde3")
 _ACCENT = "#e07a2f"
 _POLICY = {"learned": _ACCENT, "buy and hold": "#16697a", "random": "#9aa5ae"}
+_HALO = [withStroke(linewidth=3, foreground="white")]
 _UP, _DOWN = "#2a9d6f", "#c8553d"
 
 
@@ -163,8 +165,8 @@ def _candles(axes: Axes, candles: Candles | None) -> None:
     today = candles.prices[candles.history, 0]
     axes.axvspan(0.5, places[-1] + 0.5, color="#f4efe6", zorder=-2)
     axes.plot([0], [today], "D", color=_INK, markersize=5)
-    axes.annotate("open", (0, today), xytext=(0, -14), textcoords="offset points", ha="center",
-                  fontsize=8, color=_INK)  # fmt: skip
+    axes.annotate("open", (0, today), xytext=(0, -15), textcoords="offset points", ha="center",
+                  fontsize=8, color=_INK, path_effects=_HALO)  # fmt: skip
     axes.plot([0, places[-1]], [today, candles.predicted_close], color=_ACCENT, linewidth=1.2,
               linestyle=(0, (4, 2)))  # fmt: skip
     axes.plot([places[-1]], [candles.predicted_close], "o", color=_ACCENT, markersize=5)

@@ -171,7 +171,7 @@ class Run:
         self._session.kills_s.append(self._monitor.elapsed_s)
         self._victim.state = "killed"
         progress.say(f"killed {victim.name} (pid {pid}) with SIGKILL; a successor starts")
-        death = Aftermath(self._victim.lanes)
+        death = Aftermath(self._victim.lanes, self._victim.autoreset_mode)
         death.examine(self._session.ring)
         self._session.deaths.append(death)
         self._start_actor(self._victim, f"successor of {self._victim.name}")
