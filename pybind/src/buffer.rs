@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use backcast_core::{Capacity, Ring, RingOptions, WriterOptions};
-use pyo3::exceptions::{PyTypeError, PyUserWarning};
+use backcast_core::{Ring, RingOptions, WriterOptions};
 use pyo3::prelude::*;
-use pyo3::types::{PyAny, PyDict, PyString};
+use pyo3::types::{PyAny, PyDict};
 
+use crate::capacity;
 use crate::coerce::{autoreset_mode_of, count};
 use crate::error::{Failure, Kind, bad_argument};
 use crate::handle::Handle;
@@ -16,9 +16,6 @@ use crate::place::{ByName, base, by_name, exist};
 use crate::sampler::{Draws, Sampler, Windows};
 use crate::schema::{Schema, schema_of};
 use crate::writer::Writer;
-
-/// Rings smaller than this may take many times what was asked without anybody minding.
-const WORTH_A_WARNING: u64 = 64 << 20;
 
 /// Sampler settings that a buffer keeps ready for its own `sample` and `gather`.
 const KEPT_DRAWS: usize = 4;
@@ -135,7 +132,7 @@ impl ReplayBuffer {
         dir: Option<PathBuf>,
     ) -> Result<Self, Failure> {
         let schema = schema_of(schema)?;
-        let options = RingOptions::with_capacity(capacity_of(capacity)?)
+        let options = RingOptions::with_capacity(capacity::from_python(capacity)?)
             .lanes(count(lanes, "lanes", 1, Kind::Argument)?)
             .exist(self::exist(exist)?)
             .persistent(persistent)
@@ -144,19 +141,7 @@ impl ReplayBuffer {
             Some(name) => Ring::create(name, &schema, options),
             None => Ring::heap(&schema, options),
         })?;
-        let stats = ring.stats();
-        if stats.bytes_allocated / 2 > stats.bytes_asked && stats.bytes_allocated > WORTH_A_WARNING
-        {
-            let text = std::ffi::CString::new(format!(
-                "{} takes {} bytes for the {} that its rows need; choose column sizes that divide \
-                 the page size, or fewer lanes",
-                label(name),
-                stats.bytes_allocated,
-                stats.bytes_asked
-            ))
-            .map_err(PyErr::from)?;
-            PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 1)?;
-        }
+        capacity::warn_if_wasteful(py, &ring, &label(name))?;
         Ok(Self::of(ring))
     }
 
@@ -534,17 +519,4 @@ pub(crate) fn _attach_buffer(
 
 fn label(name: Option<&str>) -> String {
     name.map_or_else(|| "a private ring".to_owned(), |name| format!("ring '{name}'"))
-}
-
-/// Rows from an int, bytes (or rows) from a string.
-fn capacity_of(value: &Bound<'_, PyAny>) -> Result<Capacity, Failure> {
-    if let Ok(text) = value.cast::<PyString>() {
-        return text.to_str()?.parse::<Capacity>().map_err(bad_argument);
-    }
-    let rows: i64 = value.extract().map_err(|_| {
-        PyTypeError::new_err("capacity must be an int (transitions) or a string such as \"8GiB\"")
-    })?;
-    u64::try_from(rows)
-        .map(Capacity::Rows)
-        .map_err(|_| bad_argument(format!("capacity is {rows}; give at least 1 transition")))
 }

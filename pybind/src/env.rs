@@ -6,13 +6,13 @@ use numpy::ndarray::{Array, Dimension, IntoDimension};
 use numpy::prelude::*;
 use numpy::{Element, PyArray, PyArray1, PyArrayDyn, PyUntypedArray};
 use pyo3::prelude::*;
-use pyo3::types::{PyAny, PyDict, PyString};
+use pyo3::types::{PyAny, PyDict};
 
 use crate::coerce::{Target, Tuple, array_of, autoreset_mode_of, count};
 use crate::error::{Failure, Kind};
 use crate::handle::Handle;
 use crate::panel::Panel;
-use crate::view::bytes_of;
+use crate::reset::{self, Seed, Start};
 
 /// Many portfolios that trade the tickers of a panel day by day, in Gymnasium's vector contract.
 ///
@@ -166,9 +166,11 @@ impl PortfolioVectorEnv {
         seed: Option<&Bound<'py, PyAny>>,
         options: Option<&Bound<'py, PyDict>>,
     ) -> Result<(Bound<'py, PyDict>, Bound<'py, PyDict>), Failure> {
-        let seed = seed.map(seed_of).transpose()?;
-        let Start { day, mask } =
-            options.map(|o| self.start_of(o)).transpose()?.unwrap_or_default();
+        let seed = seed.map(reset::seed_of).transpose()?;
+        let Start { day, mask } = match options {
+            Some(options) => reset::start_of(options, self.num_envs)?,
+            None => Start::default(),
+        };
         let obs = py.detach(|| {
             self.env.with(|env| {
                 let seed = match &seed {
@@ -327,97 +329,6 @@ impl PortfolioVectorEnv {
         let indicators = (n, tickers, self.indicators.len());
         dict.set_item("indicators", array(py, obs.indicators, indicators)?)?;
         Ok(dict)
-    }
-
-    fn start_of(&self, options: &Bound<'_, PyDict>) -> Result<Start, Failure> {
-        let mut start = Start::default();
-        for (key, value) in options {
-            match key.extract::<&str>() {
-                Ok("start_day") => start.day = Some(self.days_of(&value)?),
-                Ok("reset_mask") => start.mask = Some(self.mask_of(&value)?),
-                _ => {
-                    return Err(Failure::new(
-                        Kind::Env,
-                        format!(
-                            "options has {}; reset knows \"start_day\" and \"reset_mask\"",
-                            key.repr()?
-                        ),
-                    ));
-                }
-            }
-        }
-        Ok(start)
-    }
-
-    fn days_of(&self, value: &Bound<'_, PyAny>) -> Result<Vec<usize>, Failure> {
-        let days = self.per_env(value, "start_day", DType::I64)?;
-        let days = days.cast::<PyArrayDyn<i64>>().map_err(PyErr::from)?.readonly();
-        let days = days.as_slice().map_err(|error| Failure::new(Kind::Env, error))?;
-        let days = if let [only] = days { vec![*only; self.num_envs] } else { days.to_vec() };
-        days.iter()
-            .enumerate()
-            .map(|(env, &day)| {
-                usize::try_from(day).map_err(|_| {
-                    let message =
-                        format!("start_day of environment {env} is {day}; days begin at 0");
-                    Failure::new(Kind::Env, message)
-                })
-            })
-            .collect()
-    }
-
-    fn mask_of(&self, value: &Bound<'_, PyAny>) -> Result<Vec<bool>, Failure> {
-        let mask = self.per_env(value, "reset_mask", DType::Bool)?;
-        Ok(bytes_of(&mask).unwrap_or_default().iter().map(|&byte| byte != 0).collect())
-    }
-
-    /// An array `[N]`; a lone number stands for all.
-    fn per_env<'py>(
-        &self,
-        value: &Bound<'py, PyAny>,
-        what: &str,
-        dtype: DType,
-    ) -> Result<Bound<'py, PyUntypedArray>, Failure> {
-        let array = array_of(value, Target { what, kind: Kind::Env, dtype })?;
-        let lone = array.shape().is_empty() && dtype != DType::Bool;
-        if lone || array.shape() == [self.num_envs] {
-            return Ok(array);
-        }
-        let message = format!(
-            "{what}: got shape {}, expected {}",
-            Tuple(array.shape()),
-            Tuple(&[self.num_envs])
-        );
-        Err(Failure::new(Kind::Env, message))
-    }
-}
-
-/// Where a reset begins.
-#[derive(Default)]
-struct Start {
-    day: Option<Vec<usize>>,
-    mask: Option<Vec<bool>>,
-}
-
-enum Seed {
-    One(u64),
-    Each(Vec<Option<u64>>),
-}
-
-fn seed_of(value: &Bound<'_, PyAny>) -> Result<Seed, Failure> {
-    if let Ok(seed) = value.extract::<u64>() {
-        return Ok(Seed::One(seed));
-    }
-    match value.extract::<Vec<Option<u64>>>() {
-        Ok(seeds) if !value.is_instance_of::<PyString>() => Ok(Seed::Each(seeds)),
-        _ => Err(Failure::new(
-            Kind::Env,
-            format!(
-                "seed is {}; give a whole number from 0 to {}, a sequence of such, or None",
-                value.repr()?,
-                u64::MAX
-            ),
-        )),
     }
 }
 

@@ -9,6 +9,7 @@
 
 mod batch;
 mod buffer;
+mod capacity;
 mod cli;
 mod coerce;
 mod columns;
@@ -18,6 +19,7 @@ mod final_obs;
 mod handle;
 mod panel;
 mod place;
+mod reset;
 mod rows;
 mod sampler;
 mod schema;

@@ -15,16 +15,9 @@ _Path: TypeAlias = str | os.PathLike[str]
 _Exist: TypeAlias = Literal["error", "attach", "replace"]
 _AutoresetMode: TypeAlias = Literal["next_step", "same_step", "disabled"]
 _Role: TypeAlias = Literal["obs", "step"]
-_Shape: TypeAlias = int | Sequence[int]
-_Column: TypeAlias = (
-    DTypeLike
-    | tuple[DTypeLike]
-    | tuple[DTypeLike, _Shape]
-    | tuple[DTypeLike, _Shape, _Role]
-    | Mapping[str, "_Column"]
-)
-_Columns: TypeAlias = Mapping[str, _Column]
-_Observation: TypeAlias = ArrayLike | Mapping[str, "_Observation"]
+# Loose on purpose: what a dict literal of dtypes, tuples and dicts is inferred to be fits nothing
+# narrower, and values are checked when the ring is made or the row appended.
+_Columns: TypeAlias = Mapping[str, Any]
 
 # Within this module `list` is the function below, which lists rings and panels.
 _Strings: TypeAlias = builtins.list[str]
@@ -127,8 +120,8 @@ class Writer:
         *,
         terminated: ArrayLike | None = None,
         truncated: ArrayLike | None = None,
-        final_obs: _Observation | Sequence[_Observation | None] | None = None,
-        **columns: _Observation,
+        final_obs: Any = None,
+        **columns: Any,
     ) -> NDArray[np.int64]: ...
     def restart(self, lanes: ArrayLike | None = None) -> None: ...
     @property
