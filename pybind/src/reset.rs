@@ -1,0 +1,101 @@
+//! The arguments of an environment's reset: where its episodes begin, and their seeds.
+
+use backcast_core::DType;
+use numpy::prelude::*;
+use numpy::{PyArrayDyn, PyUntypedArray};
+use pyo3::prelude::*;
+use pyo3::types::{PyAny, PyDict, PyString};
+
+use crate::coerce::{Target, Tuple, array_of};
+use crate::error::{Failure, Kind};
+use crate::view::bytes_of;
+
+/// Where a reset begins.
+#[derive(Default)]
+pub(crate) struct Start {
+    pub(crate) day: Option<Vec<usize>>,
+    pub(crate) mask: Option<Vec<bool>>,
+}
+
+/// The `seed` of a reset.
+pub(crate) enum Seed {
+    One(u64),
+    Each(Vec<Option<u64>>),
+}
+
+/// An int, or an int or None per environment.
+pub(crate) fn seed_of(value: &Bound<'_, PyAny>) -> Result<Seed, Failure> {
+    if let Ok(seed) = value.extract::<u64>() {
+        return Ok(Seed::One(seed));
+    }
+    match value.extract::<Vec<Option<u64>>>() {
+        Ok(seeds) if !value.is_instance_of::<PyString>() => Ok(Seed::Each(seeds)),
+        _ => Err(Failure::new(
+            Kind::Env,
+            format!(
+                "seed is {}; give a whole number from 0 to {}, a sequence of such, or None",
+                value.repr()?,
+                u64::MAX
+            ),
+        )),
+    }
+}
+
+/// What the `options` of a reset ask for.
+pub(crate) fn start_of(options: &Bound<'_, PyDict>, num_envs: usize) -> Result<Start, Failure> {
+    let mut start = Start::default();
+    for (key, value) in options {
+        match key.extract::<&str>() {
+            Ok("start_day") => start.day = Some(days_of(&value, num_envs)?),
+            Ok("reset_mask") => start.mask = Some(mask_of(&value, num_envs)?),
+            _ => {
+                return Err(Failure::new(
+                    Kind::Env,
+                    format!(
+                        "options has {}; reset knows \"start_day\" and \"reset_mask\"",
+                        key.repr()?
+                    ),
+                ));
+            }
+        }
+    }
+    Ok(start)
+}
+
+fn days_of(value: &Bound<'_, PyAny>, num_envs: usize) -> Result<Vec<usize>, Failure> {
+    let days = per_env(value, num_envs, "start_day", DType::I64)?;
+    let days = days.cast::<PyArrayDyn<i64>>().map_err(PyErr::from)?.readonly();
+    let days = days.as_slice().map_err(|error| Failure::new(Kind::Env, error))?;
+    let days = if let [only] = days { vec![*only; num_envs] } else { days.to_vec() };
+    days.iter()
+        .enumerate()
+        .map(|(env, &day)| {
+            usize::try_from(day).map_err(|_| {
+                let message = format!("start_day of environment {env} is {day}; days begin at 0");
+                Failure::new(Kind::Env, message)
+            })
+        })
+        .collect()
+}
+
+fn mask_of(value: &Bound<'_, PyAny>, num_envs: usize) -> Result<Vec<bool>, Failure> {
+    let mask = per_env(value, num_envs, "reset_mask", DType::Bool)?;
+    Ok(bytes_of(&mask).unwrap_or_default().iter().map(|&byte| byte != 0).collect())
+}
+
+/// An array `[N]`; a lone number stands for all.
+fn per_env<'py>(
+    value: &Bound<'py, PyAny>,
+    num_envs: usize,
+    what: &str,
+    dtype: DType,
+) -> Result<Bound<'py, PyUntypedArray>, Failure> {
+    let array = array_of(value, Target { what, kind: Kind::Env, dtype })?;
+    let lone = array.shape().is_empty() && dtype != DType::Bool;
+    if lone || array.shape() == [num_envs] {
+        return Ok(array);
+    }
+    let message =
+        format!("{what}: got shape {}, expected {}", Tuple(array.shape()), Tuple(&[num_envs]));
+    Err(Failure::new(Kind::Env, message))
+}
