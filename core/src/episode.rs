@@ -127,16 +127,16 @@ mod tests {
 
     fn play(mode: AutoresetMode, ends: &[bool]) -> Vec<(u64, u32, u32)> {
         let mut clock = EpisodeClock::fresh();
-        let mut made = Vec::new();
+        let mut written = Vec::new();
         for end in ends {
             let (rows, next) = clock.advance(mode, *end, false);
             clock = next;
             match rows {
-                Rows::Step(a) | Rows::Final(a) => made.push(a),
-                Rows::StepAndFinal(a, b) => made.extend([a, b]),
+                Rows::Step(a) | Rows::Final(a) => written.push(a),
+                Rows::StepAndFinal(a, b) => written.extend([a, b]),
             }
         }
-        made.into_iter().map(|m| (m.episode, m.t, m.flags)).collect()
+        written.into_iter().map(|m| (m.episode, m.t, m.flags)).collect()
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! One gather of `H + F + 1` rows serves an observation column: its history, its `next_`, its
 //! future and the future's `next_` are overlapping views of one arena.
 
+use std::ops::Range;
+
 use backcast_layout::{Column, DType, Role};
 
 use crate::schema::{Schema, USER};
@@ -48,6 +50,17 @@ pub enum Axis {
         /// Places.
         len: usize,
     },
+}
+
+impl Axis {
+    /// The places of axis 1 that a view shows; all of them for a whole arena.
+    fn places(self) -> Range<usize> {
+        match self {
+            Axis::Whole => 0..usize::MAX,
+            Axis::At(place) => place..place + 1,
+            Axis::Window { start, len } => start..start + len,
+        }
+    }
 }
 
 /// One column of a batch.
@@ -135,7 +148,20 @@ impl BatchPlan {
         }
         builder.whole("index", DType::I64, &[], Source::Index, None, 0, (0, 0));
         builder.whole("age", DType::I64, &[], Source::Age, None, 0, (0, 0));
+        builder.plan.mark_shared();
         builder.plan
+    }
+
+    /// Marks the views that show memory of another one, and only them: a window of one
+    /// transition overlaps nothing and stays writable.
+    fn mark_shared(&mut self) {
+        let spans: Vec<_> = self.views.iter().map(|view| (view.arena, view.axis.places())).collect();
+        for (i, view) in self.views.iter_mut().enumerate() {
+            let mine = view.axis.places();
+            view.shared = spans.iter().enumerate().any(|(j, (arena, theirs))| {
+                i != j && *arena == view.arena && theirs.start < mine.end && mine.start < theirs.end
+            });
+        }
     }
 
     /// Items of the batch, `B`.
@@ -201,13 +227,12 @@ impl Builder {
         }
         let arena = self.arena(dtype, &shape, source, Some(past + future + 1), oldest, (0, 1));
         let (now, after) = (self.past_axis(0), self.past_axis(1));
-        // Without history the drawn row itself is in no other view.
-        self.view(name.to_owned(), arena, now, self.history.is_some());
-        self.view(next.clone(), arena, after, true);
+        self.view(name.to_owned(), arena, now);
+        self.view(next.clone(), arena, after);
         if future > 0 {
             let window = |start| Axis::Window { start, len: future };
-            self.view(format!("future/{name}"), arena, window(past), true);
-            self.view(format!("future/{next}"), arena, window(past + 1), true);
+            self.view(format!("future/{name}"), arena, window(past));
+            self.view(format!("future/{next}"), arena, window(past + 1));
         }
     }
 
@@ -225,9 +250,9 @@ impl Builder {
             return;
         }
         let arena = self.arena(dtype, shape, source, Some(past + future), oldest, (0, 0));
-        self.view(name.to_owned(), arena, self.past_axis(0), false);
+        self.view(name.to_owned(), arena, self.past_axis(0));
         let after = Axis::Window { start: past, len: future };
-        self.view(format!("future/{name}"), arena, after, false);
+        self.view(format!("future/{name}"), arena, after);
     }
 
     /// An arena that is one column.
@@ -243,7 +268,7 @@ impl Builder {
         shift: (i64, i64),
     ) {
         let arena = self.arena(dtype, shape, source, steps, first, shift);
-        self.view(key.to_owned(), arena, Axis::Whole, false);
+        self.view(key.to_owned(), arena, Axis::Whole);
     }
 
     fn arena(
@@ -262,8 +287,8 @@ impl Builder {
         self.plan.arenas.len() - 1
     }
 
-    fn view(&mut self, key: String, arena: usize, axis: Axis, shared: bool) {
-        self.plan.views.push(View { key, arena, axis, shared });
+    fn view(&mut self, key: String, arena: usize, axis: Axis) {
+        self.plan.views.push(View { key, arena, axis, shared: false });
     }
 }
 

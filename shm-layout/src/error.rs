@@ -98,7 +98,7 @@ pub enum SegmentError {
     },
     /// The bytes are not those of a segment of ours, or were damaged.
     #[error(
-        "{path} is damaged or not a Backcast file: {what}; remove it with `backcast rm --force`"
+        "{path} is damaged or not a Backcast file: {what}; remove the object with `backcast rm NAME`"
     )]
     Corrupt {
         /// Offending file.

@@ -188,8 +188,10 @@ impl Drop for Object {
         if self.persistent {
             return;
         }
-        // Raising the shared lock succeeds for the last holder only.
-        if matches!(self.hold.try_lock(HOLD_BYTE, Hold::Exclusive), Ok(true)) {
+        // Raising the shared lock succeeds for the last holder only. Two last holders that leave at
+        // once refuse each other; having let go first, whoever asks last succeeds.
+        let alone = || matches!(self.hold.try_lock(HOLD_BYTE, Hold::Exclusive), Ok(true));
+        if alone() || (self.hold.unlock(HOLD_BYTE).is_ok() && alone()) {
             let _ = self.unlink();
         }
     }
@@ -286,8 +288,10 @@ fn describe(path: &Path) -> Option<ObjectInfo> {
     if !path.symlink_metadata().ok()?.is_dir() {
         return None;
     }
-    let lock = lock_of(path, kind);
-    let held = lock.is_some_and(|lock| lock.held_elsewhere(HOLD_BYTE).unwrap_or(false));
+    // What cannot be told counts as held: nothing live is ever collected.
+    let held = lock_of(path, kind)
+        .and_then(|lock| lock.map_or(Ok(false), |l| l.held_elsewhere(HOLD_BYTE).map_err(drop)))
+        .unwrap_or(true);
     let blocks = |entry: fs::DirEntry| entry.metadata().map_or(0, |m| m.blocks() * 512);
     let bytes = fs::read_dir(path).ok()?.filter_map(Result::ok).map(blocks).sum();
     let persistent = path.join(PERSISTENT_FILE).exists();
@@ -302,9 +306,15 @@ fn describe(path: &Path) -> Option<ObjectInfo> {
     })
 }
 
-fn lock_of(path: &Path, kind: Kind) -> Option<LockFile> {
-    let dir = file::open_dir(path).ok()?;
-    file::open(&dir, kind.lock_file(), path, Access::ReadWrite, None).ok().map(LockFile::new)
+/// The lock file of a directory of ours; `None` when there is none, an error when it cannot be
+/// told.
+fn lock_of(path: &Path, kind: Kind) -> Result<Option<LockFile>, ()> {
+    let dir = file::open_dir(path).map_err(drop)?;
+    match file::open(&dir, kind.lock_file(), path, Access::ReadWrite, None) {
+        Ok(fd) => Ok(Some(LockFile::new(fd))),
+        Err(SegmentError::Corrupt { .. }) => Ok(None),
+        Err(_) => Err(()),
+    }
 }
 
 /// Removes a directory of ours if nobody holds it and it is not persistent. `true`: it is gone.
@@ -314,7 +324,7 @@ fn collect_one(path: &Path, kind: Kind) -> Result<bool, SegmentError> {
         return Ok(false);
     }
     // Kept until the files are gone, so that nobody attaches meanwhile.
-    let lock = lock_of(path, kind);
+    let Ok(lock) = lock_of(path, kind) else { return Ok(false) };
     if let Some(lock) = &lock
         && !matches!(lock.try_lock(HOLD_BYTE, Hold::Exclusive), Ok(true))
     {

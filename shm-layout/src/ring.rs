@@ -141,6 +141,12 @@ impl RingStore {
         }
         let ring_uuid = superblock.ring_uuid;
         let schema_hash = superblock.schema_hash;
+        // The records' own offsets, widths and padding: the same bytes that we would write.
+        if *blake3::hash(bytemuck::cast_slice(&records(&spec, &geometry))).as_bytes() != schema_hash
+        {
+            let what = "its column records disagree with the sizes of its columns";
+            return Err(SegmentError::corrupt(&path, what));
+        }
         let readers = map_readers(&object, &geometry, ring_uuid, spec.reader_slots)?;
         let lanes = (0..spec.lanes)
             .map(|lane| {
@@ -329,6 +335,12 @@ fn lane_file(lane: u32) -> String {
     format!("lane-{lane:04}.dat")
 }
 
+/// The schema block.
+fn records(spec: &RingSpec, geometry: &Geometry) -> Vec<ColumnRecord> {
+    let places = spec.columns.iter().zip(&geometry.places);
+    places.map(|(column, place)| ColumnRecord::new(column, place.offset, place.length)).collect()
+}
+
 fn make_files(
     dir: &OwnedFd,
     path: &Path,
@@ -337,12 +349,7 @@ fn make_files(
 ) -> Result<(), SegmentError> {
     use std::io::{Seek, SeekFrom, Write};
     space::check_room(path, geometry.total_bytes(spec.lanes))?;
-    let records: Vec<ColumnRecord> = spec
-        .columns
-        .iter()
-        .zip(&geometry.places)
-        .map(|(column, place)| ColumnRecord::new(column, place.offset, place.length))
-        .collect();
+    let records = records(spec, geometry);
     let schema: &[u8] = bytemuck::cast_slice(&records);
     let schema_hash = *blake3::hash(schema).as_bytes();
     let ring_uuid: [u8; 16] = rand::random();

@@ -131,15 +131,11 @@ impl SealedSegment {
             .map_err(SegmentError::io("map", &path))?;
         let header: SealedHeader = bytemuck::pod_read_unaligned(&copy(&memory, 0, 4096));
         check_header(&header, &path)?;
-        let end = header
-            .meta_bytes
-            .checked_add(SEALED_HEADER_BYTES)
-            .map(|end| end.next_multiple_of(4096))
-            .and_then(|at| at.checked_add(header.data_bytes));
-        if header.meta_bytes > MAX_META_BYTES
-            || end != Some(len)
-            || !header.data_bytes.is_multiple_of(8)
-        {
+        // The limit first: the sums below cannot overflow then.
+        let end = (header.meta_bytes <= MAX_META_BYTES)
+            .then(|| data_offset(&header).checked_add(header.data_bytes))
+            .flatten();
+        if end != Some(len) || !header.data_bytes.is_multiple_of(8) {
             let (meta, data) = (header.meta_bytes, header.data_bytes);
             return Err(corrupt(format!("its {len} bytes cannot hold {meta} + {data}")));
         }

@@ -13,7 +13,7 @@ fn documented(text: &str) -> Fields {
     let mut fields = Fields::new();
     for line in text.lines() {
         if let Some(heading) = line.strip_prefix("### `") {
-            table = heading.split('`').next().unwrap_or_default().to_owned();
+            heading.split('`').next().unwrap_or_default().clone_into(&mut table);
         }
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
         let [_, offset, size, field, ..] = cells.as_slice() else { continue };

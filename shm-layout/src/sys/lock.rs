@@ -48,7 +48,6 @@ impl LockFile {
     }
 
     /// Releases a byte of this handle.
-    #[cfg(test)]
     pub(crate) fn unlock(&self, byte: u64) -> io::Result<()> {
         self.control(libc::F_OFD_SETLK, libc::F_UNLCK, byte).map(drop)
     }
@@ -92,7 +91,6 @@ impl LockFile {
         self.files.try_lock(&self.fd, byte, hold)
     }
 
-    #[cfg(test)]
     pub(crate) fn unlock(&self, byte: u64) -> io::Result<()> {
         self.files.unlock(byte);
         Ok(())
@@ -186,7 +184,6 @@ mod portable {
             Ok(taken)
         }
 
-        #[cfg(test)]
         pub(super) fn unlock(&self, byte: u64) {
             self.held.lock().unwrap_or_else(PoisonError::into_inner).remove(&byte);
         }
