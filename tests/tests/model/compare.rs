@@ -1,0 +1,327 @@
+//! Compares everything a ring shows with the model.
+
+use std::collections::BTreeMap;
+
+use backcast_core::{
+    DType, ReadError, Ring, Role, RowIndex, SampleError, Sampler, SamplerOptions, Schema,
+};
+
+use crate::case::Windows;
+use crate::drawn::{Drawn, gathered, typed};
+use crate::lane::{Lane, Transition};
+use crate::play::{Bytes, Play};
+
+/// A transition and its neighbours: `None` where the episode, or the memory, has none.
+struct Item<'a> {
+    lane: u32,
+    drawn: Transition<'a>,
+    /// Oldest first, ending with the transition itself.
+    past: Vec<Option<Transition<'a>>>,
+    future: Vec<Option<Transition<'a>>>,
+}
+
+/// What a place of a batch may hold.
+enum Place<'a> {
+    Cell(&'a [u8]),
+    /// Zeros.
+    Masked,
+    /// Zeros, or the valid neighbour whose memory the place shares.
+    MaskedBeside(&'a [u8]),
+}
+
+/// How many transitions there are, and every row, bit by bit.
+pub(crate) fn rows(play: &Play, ring: &Ring) {
+    let count = |lane: &Lane| lane.transitions().iter().map(Vec::len).sum::<usize>() as u64;
+    assert_eq!(ring.len(), play.lanes.iter().map(count).sum::<u64>(), "len");
+    assert_eq!(ring.is_empty(), ring.len() == 0);
+    let (stats, taken) = (ring.stats(), play.taken());
+    assert_eq!(stats.transitions, ring.len());
+    for (number, lane) in (0..).zip(&play.lanes) {
+        let rows = lane.rows();
+        let oldest = rows.first().map_or(lane.head(), |row| row.seq);
+        assert_eq!(ring.lane_span(number), Some(oldest..lane.head()), "lane {number}");
+        let said = &stats.lane_stats[number as usize];
+        assert_eq!(
+            (said.lane, said.head, said.rows, said.transitions, said.episodes, said.held),
+            (
+                number,
+                lane.head(),
+                rows.len() as u64,
+                count(lane),
+                lane.episodes(),
+                taken.contains(&number)
+            )
+        );
+        let read = ring.rows(number, oldest..lane.head()).unwrap();
+        assert_eq!(read.place(), (number, oldest..lane.head()));
+        assert_eq!(read.len(), rows.len());
+        let column = |i: usize| {
+            rows.iter().flat_map(|row| row.cells[i].iter().copied()).collect::<Vec<u8>>()
+        };
+        assert!(rows.iter().map(|r| r.seq).eq(read.column::<u64>("seq").unwrap().iter().copied()));
+        let episodes = read.column::<u64>("episode").unwrap();
+        assert!(rows.iter().map(|r| r.episode).eq(episodes.iter().copied()), "{episodes:?}");
+        let t = read.column::<u32>("t").unwrap();
+        assert!(rows.iter().map(|r| r.t).eq(t.iter().copied()), "{t:?}");
+        let flags = read.column::<u32>("flags").unwrap();
+        assert!(rows.iter().map(|r| r.flags).eq(flags.iter().copied()), "{flags:?}");
+        for (i, user) in ring.schema().columns().iter().enumerate() {
+            assert_eq!(read.bytes(user.name()), Some(&*column(i)), "{}", user.name());
+        }
+        refused_rows(ring, number, oldest, lane.head());
+    }
+    let lanes = ring.lanes();
+    assert_eq!(ring.lane_span(lanes), None);
+    let none = ring.rows(lanes, 0..0).unwrap_err();
+    assert_eq!(none, ReadError::NoSuchLane { lane: lanes.into(), lanes });
+}
+
+fn refused_rows(ring: &Ring, lane: u32, oldest: u64, head: u64) {
+    let refuse = |from: u64, to: u64| {
+        let expected = ReadError::NotReadable { lane, from, to, oldest, head };
+        assert_eq!(ring.rows(lane, from..to).map(|_| ()).unwrap_err(), expected);
+    };
+    refuse(oldest, head + 1);
+    refuse(head + 1, head + 2);
+    if let Some(gone) = oldest.checked_sub(1) {
+        refuse(gone, head);
+        refuse(0, oldest);
+    }
+    assert!(ring.rows(lane, head..head).unwrap().is_empty());
+    if head > oldest {
+        let newest = ring.rows(lane, head - 1..head).unwrap();
+        assert_eq!(newest.column::<u64>("seq").unwrap(), [head - 1]);
+    }
+}
+
+/// Every transition, gathered; every other row, refused; draws, from both handles.
+pub(crate) fn windows(play: &Play, ring: &Ring, windows: Windows, seed: u64) {
+    let schema = ring.schema().clone();
+    let mut options = SamplerOptions::seeded(seed).future(windows.future).copy(windows.copy);
+    if let Some(history) = windows.history {
+        options = options.history(history);
+    }
+    let mut sampler = match play.ring.sampler(options) {
+        Ok(sampler) => sampler,
+        Err(SampleError::BadWindow { rows, limit, .. }) => {
+            assert!(windows.rows() > ring.lane_capacity(), "{windows:?} fits");
+            assert_eq!((rows, limit), (windows.rows(), ring.lane_capacity()));
+            return;
+        }
+        Err(other) => panic!("{other}"),
+    };
+    assert!(windows.rows() <= ring.lane_capacity(), "{windows:?} does not fit");
+    let items = items(&play.lanes, windows);
+    let index: Vec<i64> = items.iter().map(Item::index).collect();
+    if !items.is_empty() {
+        let drawn = gathered(&mut sampler, &index).unwrap();
+        check(&drawn, &items.iter().collect::<Vec<_>>(), &schema, windows);
+        assert_eq!(typed(&sampler.gather(&index).unwrap(), &schema), drawn, "typed columns");
+    }
+    non_transitions(play, &mut sampler, &index, seed);
+
+    let mut twin = ring.sampler(options).unwrap();
+    let by_index: BTreeMap<i64, &Item<'_>> =
+        items.iter().map(|item| (item.index(), item)).collect();
+    for round in 0..2 {
+        let before = sampler.sampled();
+        let batch = match sampler.sample(17) {
+            Ok(batch) => batch,
+            Err(SampleError::Empty { rows }) => {
+                assert!(items.is_empty(), "{} transitions, none drawn", items.len());
+                assert_eq!(rows, play.lanes.iter().map(Lane::head).sum::<u64>());
+                return;
+            }
+            Err(other) => panic!("{other}"),
+        };
+        assert_eq!((batch.len(), sampler.sampled() - before), (17, 17));
+        let drawn = typed(&batch, &schema);
+        let expected: Vec<&Item<'_>> = batch
+            .index()
+            .iter()
+            .map(|index| *by_index.get(index).expect("only transitions are drawn"))
+            .collect();
+        check(&drawn, &expected, &schema, windows);
+        let other = twin.sample(17).unwrap();
+        assert_eq!(typed(&other, &schema), drawn, "round {round}: equal seeds, equal batches");
+    }
+    assert_eq!(sampler.lapped(), 0, "nobody wrote meanwhile");
+}
+
+impl Item<'_> {
+    fn index(&self) -> i64 {
+        RowIndex::new(self.lane, self.drawn.seq).0
+    }
+}
+
+/// All transitions with their windows, by walking the lists of the model.
+fn items(lanes: &[Lane], windows: Windows) -> Vec<Item<'_>> {
+    let mut items = Vec::new();
+    for (number, lane) in (0..).zip(lanes) {
+        for episode in lane.transitions() {
+            for (i, drawn) in episode.iter().enumerate() {
+                let mut past: Vec<_> = episode[..=i].iter().rev().copied().map(Some).collect();
+                past.resize(windows.history.unwrap_or(1) as usize, None);
+                past.reverse();
+                let mut future: Vec<_> = episode[i + 1..].iter().copied().map(Some).collect();
+                future.resize(windows.future as usize, None);
+                items.push(Item { lane: number, drawn: *drawn, past, future });
+            }
+        }
+    }
+    items
+}
+
+/// Every index that names no transition is refused, with the reason, wherever it stands.
+fn non_transitions(play: &Play, sampler: &mut Sampler, transitions: &[i64], seed: u64) {
+    let mut refuse = |lane: u32, seq: u64, lapped: Option<u64>, why: &str| {
+        let index = RowIndex::new(lane, seq).0;
+        // After a good one, where there is any.
+        let good = transitions.get(usize::try_from(seed % 7).unwrap()).copied();
+        let asked: Vec<i64> = good.into_iter().chain([index]).collect();
+        let position = asked.len() - 1;
+        match (sampler.gather(&asked).map(|_| ()).unwrap_err(), lapped) {
+            (SampleError::Lapped { position: p, index: i, lane: l, seq: s, oldest }, Some(o)) => {
+                assert_eq!((p, i, l, s, oldest), (position, index, lane, seq, o));
+            }
+            (SampleError::BadIndex { position: p, index: i, lane: l, seq: s, reason }, None) => {
+                assert_eq!((p, i, l, s), (position, index, lane, seq));
+                assert!(reason.contains(why), "{reason}, not {why}");
+            }
+            (other, _) => panic!("row {seq} of lane {lane}: {other}"),
+        }
+    };
+    for (number, lane) in (0..).zip(&play.lanes) {
+        let rows = lane.rows();
+        let oldest = rows.first().map_or(0, |row| row.seq);
+        for row in rows {
+            if transitions.binary_search(&RowIndex::new(number, row.seq).0).is_err() {
+                refuse(number, row.seq, None, "no transition starts there");
+            }
+        }
+        for gone in [oldest.checked_sub(1), (oldest > 1).then_some(0)].into_iter().flatten() {
+            refuse(number, gone, Some(oldest), "");
+        }
+        refuse(number, lane.head(), None, "not published");
+        refuse(number, lane.head() + Bytes(seed).next() % 100_000, None, "not published");
+    }
+    refuse(u32::try_from(play.lanes.len()).unwrap(), 0, None, "fewer lanes");
+    let negative = sampler.gather(&[-1]).unwrap_err();
+    assert!(matches!(negative, SampleError::BadIndex { index: -1, .. }), "{negative}");
+}
+
+/// Compares a batch with the model's windows: keys, shapes, types and every byte.
+fn check(drawn: &Drawn, items: &[&Item<'_>], schema: &Schema, windows: Windows) {
+    let mut seen = 0;
+    let past_axis = windows.history.map(|history| history as usize);
+    let future_axis = (windows.future > 0).then_some(windows.future as usize);
+    let mut column =
+        |key: &str,
+         dtype: DType,
+         axis: Option<usize>,
+         shape: &[u32],
+         places: &dyn for<'i> Fn(&'i Item<'_>) -> Vec<Place<'i>>| {
+            seen += 1;
+            let found =
+                drawn.get(key).unwrap_or_else(|| panic!("no `{key}` among {:?}", drawn.keys()));
+            let rows = shape.iter().map(|axis| *axis as usize);
+            let expected: Vec<usize> = [items.len()].into_iter().chain(axis).chain(rows).collect();
+            assert_eq!((found.dtype, &found.shape), (dtype, &expected), "{key}");
+            let width = shape.iter().map(|axis| *axis as usize).product::<usize>() * dtype.size();
+            let mut cells = found.bytes.chunks(width);
+            for item in items {
+                for (k, place) in places(item).into_iter().enumerate() {
+                    let cell = cells.next().expect("as many places as the shape says");
+                    let zero = cell.iter().all(|byte| *byte == 0);
+                    let right = match place {
+                        Place::Cell(expected) => cell == expected,
+                        Place::Masked => zero,
+                        Place::MaskedBeside(neighbour) => zero || cell == neighbour,
+                    };
+                    let (lane, seq) = (item.lane, item.drawn.seq);
+                    assert!(right, "{key}[{k}] of row {seq} of lane {lane}: {cell:?}, {windows:?}");
+                }
+            }
+            assert_eq!(cells.next(), None);
+        };
+    let shares = !windows.copy && (windows.history.is_some() || windows.future > 0);
+    for (c, user) in schema.columns().iter().enumerate() {
+        let (name, dtype, shape) = (user.name(), user.dtype(), user.shape());
+        let obs = user.role() == Role::Obs;
+        let beside = |cell: Option<&'_ Vec<u8>>| shares && obs && cell.is_some();
+        column(name, dtype, past_axis, shape, &|item| {
+            item.past.iter().map(|t| place(t.as_ref().map(|t| &t.cells[c]))).collect()
+        });
+        if obs {
+            column(&format!("next_{name}"), dtype, past_axis, shape, &|item| {
+                let after = item.past.iter().skip(1).map(|t| t.as_ref().map(|t| &t.cells[c]));
+                let after = after.chain([None]);
+                let next = item.past.iter().map(|t| t.as_ref().map(|t| &t.next[c]));
+                next.zip(after).map(|(cell, after)| shared(cell, after, beside(after))).collect()
+            });
+        }
+        if future_axis.is_none() {
+            continue;
+        }
+        column(&format!("future/{name}"), dtype, future_axis, shape, &|item| {
+            let before = [Some(item.drawn)].into_iter().chain(item.future.iter().copied());
+            let before = before.map(|t| t.map(|t| &t.next[c]));
+            let cells = item.future.iter().map(|t| t.as_ref().map(|t| &t.cells[c]));
+            cells.zip(before).map(|(cell, before)| shared(cell, before, beside(before))).collect()
+        });
+        if obs {
+            column(&format!("future/next_{name}"), dtype, future_axis, shape, &|item| {
+                item.future.iter().map(|t| place(t.as_ref().map(|t| &t.next[c]))).collect()
+            });
+        }
+    }
+    let bit = |there: Option<bool>| match there {
+        Some(true) => Place::Cell(&[1]),
+        Some(false) => Place::Cell(&[0]),
+        None => Place::Masked,
+    };
+    type Flag = fn(&Transition<'_>) -> bool;
+    let flags: [(&str, Flag); 2] =
+        [("terminated", |t| t.terminated), ("truncated", |t| t.truncated)];
+    for (key, flag) in flags {
+        column(key, DType::Bool, past_axis, &[], &|item| {
+            item.past.iter().map(|t| bit(t.as_ref().map(flag))).collect()
+        });
+        if future_axis.is_some() {
+            column(&format!("future/{key}"), DType::Bool, future_axis, &[], &|item| {
+                item.future.iter().map(|t| bit(t.as_ref().map(flag))).collect()
+            });
+        }
+    }
+    if past_axis.is_some() {
+        column("mask", DType::Bool, past_axis, &[], &|item| {
+            item.past.iter().map(|t| bit(Some(t.is_some()))).collect()
+        });
+    }
+    if future_axis.is_some() {
+        column("future_mask", DType::Bool, future_axis, &[], &|item| {
+            item.future.iter().map(|t| bit(Some(t.is_some()))).collect()
+        });
+    }
+    let number = |key: &str, value: fn(&Item<'_>) -> i64| {
+        let found = &drawn[key];
+        assert_eq!((found.dtype, &*found.shape), (DType::I64, &[items.len()][..]), "{key}");
+        let bytes: Vec<u8> = items.iter().flat_map(|item| value(item).to_ne_bytes()).collect();
+        assert_eq!(found.bytes, bytes, "{key}");
+    };
+    number("index", |item| item.index());
+    number("age", |item| item.drawn.age);
+    assert_eq!(drawn.len(), seen + 2, "no key beyond those: {:?}", drawn.keys());
+}
+
+fn place(cell: Option<&Vec<u8>>) -> Place<'_> {
+    cell.map_or(Place::Masked, |cell| Place::Cell(cell))
+}
+
+/// A place that may show its neighbour's memory while it is masked.
+fn shared<'a>(cell: Option<&'a Vec<u8>>, neighbour: Option<&'a Vec<u8>>, may: bool) -> Place<'a> {
+    match (cell, neighbour) {
+        (None, Some(neighbour)) if may => Place::MaskedBeside(neighbour),
+        _ => place(cell),
+    }
+}

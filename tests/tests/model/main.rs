@@ -1,0 +1,97 @@
+//! Rings against a model: plain lists of episodes, built from the meaning of a row alone.
+//!
+//! The model (`lane.rs`) knows no slots, windows or flags arithmetic; it keeps everything that was
+//! ever written and forgets by counting rows from the end. `play.rs` feeds ring and model, and
+//! `compare.rs` compares all that a ring shows: rows, windows, refusals, draws.
+
+mod case;
+mod compare;
+mod drawn;
+mod lane;
+mod play;
+mod uniform;
+
+use backcast_core::{Base, Ring, RingOptions, list};
+use proptest::prelude::*;
+use proptest::test_runner::Config;
+
+use case::Case;
+use play::Play;
+
+fn options(case: &Case) -> RingOptions {
+    // One row less than the lanes hold together: rounding up is part of the contract.
+    let asked = case.lane_capacity * u64::from(case.lanes) - u64::from(case.lanes - 1);
+    RingOptions::with_capacity(asked).lanes(case.lanes)
+}
+
+/// Plays a case and compares now and then and in the end. `other` is another handle of the ring.
+fn play(case: &Case, ring: Ring, other: &Ring) {
+    assert_eq!((ring.lanes(), ring.lane_capacity()), (case.lanes, case.lane_capacity));
+    assert_eq!(ring.capacity(), case.lane_capacity * u64::from(case.lanes));
+    let mut play = Play::new(ring, case);
+    for (seed, op) in (case.seed..=u64::MAX).zip(&case.ops) {
+        if !play.op(op) {
+            compare::rows(&play, other);
+            compare::windows(&play, other, case.windows[0], seed);
+        }
+    }
+    compare::rows(&play, other);
+    for windows in &case.windows {
+        compare::windows(&play, other, *windows, case.seed);
+    }
+}
+
+fn cases(cases: u32) -> Config {
+    Config { cases, failure_persistence: None, max_shrink_iters: 20_000, ..Config::default() }
+}
+
+proptest! {
+    #![proptest_config(cases(10_000))]
+
+    /// The general suite. On the heap a lane has its capacity + 16 slots: real wraps.
+    #[test]
+    fn a_ring_shows_exactly_the_transitions_of_the_model(case in case::case(2..41, 0..24, Just(0))) {
+        let ring = Ring::heap(&case.schema, options(&case)).unwrap();
+        prop_assert_eq!(ring.slots(), case.lane_capacity + 16);
+        play(&case, ring.clone(), &ring);
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(8_000))]
+
+    /// Lanes of a few rows, written over many times: windows are cut on every side.
+    #[test]
+    fn lanes_shorter_than_an_episode_forget_exactly_their_oldest_rows(
+        case in case::case(1..9, 4..30, 0..60_u32),
+    ) {
+        let ring = Ring::heap(&case.schema, options(&case)).unwrap();
+        play(&case, ring.clone(), &ring);
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(400))]
+
+    /// Mapped lanes have at least a page of slots per column: a warm-up brings some of them near
+    /// the end of their mirror and over it.
+    #[test]
+    fn a_named_ring_passes_the_same_suite(
+        case in case::case(
+            2..41,
+            0..24,
+            prop_oneof![Just(0_u32), 980..1030_u32, 4060..4100_u32],
+        ),
+    ) {
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let base = Base::at(dir.path());
+        let ring = Ring::create("model", &case.schema, options(&case).base(base.clone())).unwrap();
+        let other = Ring::attach_in(&base, "model").unwrap();
+        prop_assert_eq!(other.schema(), &case.schema);
+        prop_assert!(ring.slots() >= case.lane_capacity + 16);
+        play(&case, ring, &other);
+        drop(other);
+        prop_assert!(list(&base).unwrap().is_empty());
+        prop_assert!(!base.path().exists(), "the last handle leaves nothing behind");
+    }
+}

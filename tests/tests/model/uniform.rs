@@ -1,0 +1,76 @@
+//! Draws are uniform over transitions, whatever lanes and episodes they lie in.
+
+use std::collections::BTreeMap;
+
+use backcast_core::{
+    AutoresetMode, DType, Ring, RingOptions, Sampler, SamplerOptions, Schema, StepColumns,
+    WriterOptions,
+};
+
+/// Three lanes: 240 long-lived rows, 60 rows in episodes of one step, and almost nothing.
+fn uneven() -> Ring {
+    let schema = Schema::builder().column("obs", DType::I64, &[]).build().unwrap();
+    let ring = Ring::heap(&schema, RingOptions::with_capacity(3 * 200).lanes(3)).unwrap();
+    let same_step = AutoresetMode::SameStep;
+    let mut writers: Vec<_> = (0..3)
+        .map(|_| ring.writer(WriterOptions::lanes(1).autoreset(same_step)).unwrap())
+        .collect();
+    for (writer, (steps, ends)) in writers.iter_mut().zip([(240_i64, 80), (30, 1), (4, 9)]) {
+        for step in 1..=steps {
+            let obs = [step];
+            let end = [step % ends == 0];
+            let columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
+            let mut columns = columns.with_final("obs", &obs).unwrap();
+            writer.append(&columns.step(&end, &[false]).unwrap()).unwrap();
+        }
+    }
+    ring
+}
+
+fn counts(sampler: &mut Sampler, batches: usize) -> BTreeMap<i64, u32> {
+    let mut counts = BTreeMap::new();
+    for _ in 0..batches {
+        for index in sampler.sample(500).unwrap().index() {
+            *counts.entry(index).or_default() += 1;
+        }
+    }
+    counts
+}
+
+#[test]
+fn draws_are_uniform_over_transitions_and_not_over_lanes() {
+    let ring = uneven();
+    // Lane 0 keeps 200 rows, two of them FINAL and one without transition at its end; lane 1 has
+    // 30 transitions in 60 rows; lane 2 has 3 in 4 rows.
+    assert_eq!(
+        ring.stats().lane_stats.iter().map(|l| l.transitions).collect::<Vec<_>>(),
+        [197, 30, 3]
+    );
+    for options in [
+        SamplerOptions::seeded(11),
+        SamplerOptions::seeded(12).history(5).future(3),
+        SamplerOptions::seeded(13).history(150),
+    ] {
+        let mut sampler = ring.sampler(options).unwrap();
+        let counts = counts(&mut sampler, 230);
+        assert_eq!(counts.len(), 230, "every transition is drawn");
+        // 115,000 draws, 500 expected of each. 229 degrees of freedom: chi-square is above 301
+        // once in a thousand seeds, and these seeds are fixed.
+        let chi_square: f64 =
+            counts.values().map(|n| (f64::from(*n) - 500.0).powi(2) / 500.0).sum();
+        assert!((160.0..301.0).contains(&chi_square), "{chi_square} for {options:?}");
+    }
+}
+
+#[test]
+fn another_seed_draws_other_batches() {
+    let ring = uneven();
+    let draw = |seed| ring.sampler(SamplerOptions::seeded(seed)).unwrap().sample(64).unwrap();
+    assert_eq!(draw(7).index(), draw(7).index());
+    assert_ne!(draw(7).index(), draw(8).index());
+    let mut sampler = ring.sampler(SamplerOptions::seeded(7)).unwrap();
+    assert_eq!(sampler.sample(64).unwrap().index(), draw(7).index());
+    assert_ne!(sampler.sample(64).unwrap().index(), draw(7).index(), "the next batch is another");
+    let entropy = || ring.sampler(SamplerOptions::from_entropy()).unwrap();
+    assert_ne!(entropy().seed(), entropy().seed());
+}
