@@ -159,7 +159,14 @@ impl SegmentError {
         path: &Path,
     ) -> impl FnOnce(io::Error) -> SegmentError + use<> {
         let path = path.to_owned();
-        move |source| SegmentError::Io { operation, path, source }
+        move |source| match source.kind() {
+            // Bytes are asked for by `space::pay`; what else can run out is files and quotas.
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                let limit = "the file system has no file (inode) or quota left";
+                SegmentError::NoSpace { path, asked: 0, available: 0, limit }
+            }
+            _ => SegmentError::Io { operation, path, source },
+        }
     }
 
     pub(crate) fn corrupt(path: &Path, what: impl Into<String>) -> SegmentError {
