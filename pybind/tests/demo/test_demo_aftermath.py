@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import backcast as bc
 import numpy as np
 import pytest
 from backcast.demo.aftermath import FINAL, GAP, Aftermath
@@ -17,6 +18,7 @@ class LaneByHand:
     def __init__(self, flags: list[int], head: int) -> None:
         self.flags = np.array(flags, np.uint32)
         self.head = head
+        self.oldest = 0
         draw = np.random.default_rng(5)
         self.columns: Rows = {"portfolio": {}}
         for path, (dtype, shape, _) in schema(TICKERS).items():
@@ -43,15 +45,18 @@ class LaneByHand:
 
     def rows(self, lane: int, start: int, length: int) -> Rows:
         assert lane == 0
+        if start < self.oldest:
+            raise bc.SampleError("overwritten")
         chosen = slice(start, start + length)
         flat = {k: v[chosen] for k, v in self.columns.items() if isinstance(v, np.ndarray)}
         return flat | {"portfolio": {k: v[chosen] for k, v in self.columns["portfolio"].items()}}
 
 
-def judged(lane: LaneByHand, successor_rows: int = 1) -> Aftermath:
+def judged(lane: LaneByHand, successor_rows: int = 1, oldest: int = 0) -> Aftermath:
     death = Aftermath((0,), "next_step")
     death.examine(lane)  # type: ignore[arg-type]
     lane.head += successor_rows
+    lane.oldest = oldest
     death.watch(lane)  # type: ignore[arg-type]
     return death
 
@@ -78,6 +83,13 @@ def test_a_hole_among_the_rows_is_a_problem() -> None:
 def test_a_successor_that_does_not_begin_with_a_gap_is_a_problem() -> None:
     death = judged(LaneByHand([0, 0, 0, 0], head=3))
     assert death.problems == ["lane 0: row 3 does not begin a new episode"]
+
+
+def test_a_lane_that_its_successor_has_gone_round_is_judged_by_its_episode() -> None:
+    death = judged(LaneByHand([0, 0, GAP, 0, 0], head=2), successor_rows=3, oldest=4)
+    assert death.problems == []
+    death = judged(LaneByHand([0, 0, 0, 0, 0], head=2), successor_rows=3, oldest=4)
+    assert death.problems == ["lane 0: row 2 does not begin a new episode"]
 
 
 def test_a_successor_that_has_not_written_is_waited_for() -> None:

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import backcast as bc
 from backcast.demo.rows import checksums
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
-
-    import backcast as bc
 
 FINAL = 4
 GAP = 8
@@ -35,6 +34,7 @@ class Aftermath:
     lanes: tuple[int, ...]
     autoreset_mode: str
     heads: dict[int, int] = field(default_factory=dict)
+    episodes: dict[int, int] = field(default_factory=dict)
     unfinished_rows: int = 0
     lost_transitions: int = 0
     torn_rows: int = 0
@@ -65,6 +65,7 @@ class Aftermath:
     def _judge_tail(self, lane: int, rows: dict[str, Any]) -> int:
         """Look at a lane's newest rows; return how many FINAL rows the lane has ever had."""
         final = (rows["flags"] & FINAL) != 0
+        self.episodes[lane] = int(rows["episode"][-1])
         self.torn_rows += count_torn(rows, final)
         for row in np.flatnonzero(~continues(rows) & ~final[:-1]):
             self.problems.append(f"lane {lane}: row {rows['seq'][row]} lost its successor")
@@ -80,13 +81,18 @@ class Aftermath:
             if int(stats[lane]["head"]) <= head:
                 continue
             self.adopted.add(lane)
-            low, _ = ring.lane_span(lane)
-            if low > head:
-                self.problems.append(f"lane {lane}: row {head} was overwritten before the check")
-                continue
-            first = ring.rows(lane, head, 1)
-            if not (int(first["flags"][0]) & GAP and int(first["t"][0]) == 0):
+            if not self._begins_anew(ring, lane, head):
                 self.problems.append(f"lane {lane}: row {head} does not begin a new episode")
+
+    def _begins_anew(self, ring: bc.ReplayBuffer, lane: int, head: int) -> bool:
+        try:
+            first = ring.rows(lane, head, 1)
+        except (bc.LappedError, bc.SampleError):
+            # The successor has gone round the whole lane: any row of its own will do.
+            _, newest = ring.lane_span(lane)
+            rows = ring.rows(lane, newest - 1, 1)
+            return int(rows["episode"][0]) > self.episodes.get(lane, -1)
+        return bool(int(first["flags"][0]) & GAP) and int(first["t"][0]) == 0
 
 
 def lane_table(stats: dict[str, Any]) -> dict[int, dict[str, Any]]:

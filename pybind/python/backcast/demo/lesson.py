@@ -51,14 +51,14 @@ class Examples:
 
 def examples(windows: dict[str, Any]) -> Examples:
     """Build features and targets from the arrays of ``Panel.windows``."""
-    history = np.asarray(windows["history"], np.float64)
-    future = np.asarray(windows["future"], np.float64)
+    history = np.asarray(windows["history"][..., : _VOLUME + 1], np.float64)
+    future = np.asarray(windows["future"][..., :_VOLUME], np.float64)
     today = np.asarray(windows["open"], np.float64)
 
     known = windows["history_mask"].all(axis=-1) & windows["listed"] & (today > 0)
     known &= (history[..., :_VOLUME] > 0).all(axis=(-2, -1))
     complete = known & windows["future_mask"].all(axis=-1)
-    complete &= (future[..., :_VOLUME] > 0).all(axis=(-2, -1))
+    complete &= (future > 0).all(axis=(-2, -1))
 
     # Masked places are zero: any positive number in their place keeps the logarithms finite.
     history = np.where(known[..., None, None], history, 1.0)

@@ -101,7 +101,7 @@ def _parser() -> argparse.ArgumentParser:
         type=_whole(4096, 1 << 32),
         default=default.capacity,
         metavar="ROWS",
-        help="rows the ring holds (default: 262144; about 170 bytes each)",
+        help="rows the ring holds (default: 262144; about 130 bytes each)",
     )
     add("--panel", type=_existing_file, metavar="FILE.csv", help="prices to use instead")
     add(
