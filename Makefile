@@ -6,7 +6,7 @@
 
 PYTHON ?= python3
 ARGS ?=
-VENV := $(CURDIR)/.venv
+VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.stamp
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check --only-binary :all: --require-hashes
@@ -15,8 +15,8 @@ PY_SOURCES := pybind examples tests benches
 # rustup's default place, for shells that have not read its environment file yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 # Everything that compiles pyo3 asks the same interpreter, so that nothing is built twice.
-export PYO3_PYTHON := $(PY)
-export VIRTUAL_ENV := $(VENV)
+export PYO3_PYTHON := $(CURDIR)/$(PY)
+export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
 .PHONY: help demo test bench lint clean lock tools native lint-rust lint-python test-rust test-python
 .NOTPARALLEL:
@@ -95,7 +95,7 @@ tools:
 # Python 3.11 to 3.14 on every platform.
 lock: $(STAMP)/venv
 	@$(PY) -m pip install --quiet --disable-pip-version-check uv
-	cd requirements && $(VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+	cd requirements && ../$(VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
 	  --fork-strategy fewest --generate-hashes --no-header demo.in -o demo.txt
-	cd requirements && $(VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+	cd requirements && ../$(VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
 	  --fork-strategy fewest --generate-hashes --no-header -c demo.txt dev.in -o dev.txt
