@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias, final
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from backcast._batch import Batch
 
