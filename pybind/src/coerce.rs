@@ -8,7 +8,7 @@ use numpy::{PyArrayDescr, PyArrayDyn, PyUntypedArray};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt};
 
 use crate::error::{Failure, Kind};
 
@@ -27,6 +27,8 @@ const DTYPES: [(DType, &str); 12] = [
     (DType::F32, "float32"),
     (DType::F64, "float64"),
 ];
+
+static ASARRAY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 /// NumPy's descriptor of a dtype.
 pub(crate) fn descr(py: Python<'_>, dtype: DType) -> PyResult<Bound<'_, PyArrayDescr>> {
@@ -108,9 +110,14 @@ pub(crate) fn array_of<'py>(
         let got = if value.is_none() { "None" } else { "a dict" };
         return Err(target.refuse(format!("got {got}, expected an array of {code}")));
     }
-    let numpy = py.import(intern!(py, "numpy"))?;
-    let array = numpy
-        .call_method1(intern!(py, "asarray"), (value,))
+    let asarray = ASARRAY.import(py, "numpy", "asarray")?;
+    if is_plain_number(value, want.kind())
+        && let Ok(array) = asarray.call1((value, &want))
+    {
+        return Ok(array.cast_into().map_err(PyErr::from)?);
+    }
+    let array = asarray
+        .call1((value,))
         .map_err(|error| target.refuse(format!("no array of {code} can be made of it: {error}")))?
         .cast_into::<PyUntypedArray>()
         .map_err(PyErr::from)?;
@@ -119,15 +126,12 @@ pub(crate) fn array_of<'py>(
         (b'i' | b'u', b'i' | b'u') => check_range(&array, target)?,
         // NumPy calls an empty list float64, though it has no value that could be wrong.
         _ if array.is_empty() && !value.is_instance_of::<PyUntypedArray>() => {}
-        (_, wanted_kind) => {
-            let rule = intern!(py, "same_kind");
-            let fits = numpy.call_method1(intern!(py, "can_cast"), (&have, &want, rule))?;
-            if !fits.is_truthy()? {
-                let hint = if wanted_kind == b'b' { "; pass booleans" } else { "" };
-                return Err(target.refuse(format!(
-                    "got {have} values, which cannot become {code} under casting=\"same_kind\"{hint}"
-                )));
-            }
+        (b'b', _) | (b'i' | b'u' | b'f', b'f') => {}
+        (_, wanted) => {
+            let hint = if wanted == b'b' { "; pass booleans" } else { "" };
+            return Err(target.refuse(format!(
+                "got {have} values, which cannot become {code} under casting=\"same_kind\"{hint}"
+            )));
         }
     }
     let options = PyDict::new(py);
@@ -135,6 +139,15 @@ pub(crate) fn array_of<'py>(
     options.set_item(intern!(py, "copy"), false)?;
     let cast = array.call_method(intern!(py, "astype"), (&want,), Some(&options))?;
     Ok(cast.cast_into().map_err(PyErr::from)?)
+}
+
+/// A Python number that NumPy turns into an array of this kind exactly, or refuses as out of range.
+fn is_plain_number(value: &Bound<'_, PyAny>, kind: u8) -> bool {
+    match kind {
+        b'f' => value.is_exact_instance_of::<PyFloat>() || value.is_exact_instance_of::<PyInt>(),
+        b'i' | b'u' => value.is_exact_instance_of::<PyInt>(),
+        _ => value.is_exact_instance_of::<PyBool>(),
+    }
 }
 
 /// Refuse integers that the target's dtype cannot hold; NumPy itself would wrap them around.
