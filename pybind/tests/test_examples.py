@@ -1,13 +1,18 @@
 """The programs in examples/ run as they stand and leave nothing behind."""
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import backcast as bc
+import numpy as np
 import pytest
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
 PROGRAMS = sorted(EXAMPLES.glob("*.py"))
 
 
@@ -25,3 +30,43 @@ def test_an_example_ends_well_and_leaves_no_shared_memory(program: Path, tmp_pat
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout, "an example shows something"
     assert not [path for path in tmp_path.rglob("*") if path.is_file()], "files are left"
+
+
+@pytest.fixture(scope="session")
+def rust_learner() -> str:
+    """Build the Rust example, or find what `cargo test` built: same profile, same packages."""
+    assert shutil.which("cargo"), "the Rust example needs cargo"
+    packages = ["--workspace", "--exclude", "backcast-pybind", "--examples"]
+    built = subprocess.run(
+        ["cargo", "build", "--locked", "--profile", "test", *packages, "--message-format", "json"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=1800,
+        check=True,
+    )
+    messages = [json.loads(line) for line in built.stdout.splitlines()]
+    programs = [m["executable"] for m in messages if m.get("target", {}).get("kind") == ["example"]]
+    return next(program for program in programs if Path(program).name == "rust_learner")
+
+
+def test_the_rust_learner_samples_what_a_python_actor_is_writing(
+    rust_learner: str, tmp_path: Path
+) -> None:
+    columns = {"obs": ("f4", (3,)), "reward": "f4"}
+    arguments = ["taught", "--dir", tmp_path, "--seconds", "1", "--history", "4", "--future", "2"]
+    with (
+        bc.ReplayBuffer.create("taught", columns, capacity=5000, dir=tmp_path) as buf,
+        buf.writer() as writer,
+        subprocess.Popen([rust_learner, *arguments], stdout=subprocess.PIPE, text=True) as learner,
+    ):
+        while learner.poll() is None:
+            end = writer.rows_written % 100 == 99
+            obs = np.zeros(3, "f4")
+            writer.append(obs=obs, reward=0.25, terminated=end, truncated=False)
+        assert learner.stdout is not None
+        said = learner.stdout.read()
+    assert learner.returncode == 0, said
+    assert "next_obs" in said
+    # FINAL rows have no reward; were one drawn as a transition, the mean would be lower.
+    assert said.rstrip().endswith("mean reward +0.250000"), said
