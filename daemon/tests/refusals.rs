@@ -103,7 +103,7 @@ const CASES: &[Case] = &[
         "more rows than a lane counts",
         "create a --column x:f4 --capacity 1000000TiB",
         2,
-        &["1000000TiB"],
+        &["1099511627776", "`capacity`"],
     ),
     case(
         "more memory than there is",
