@@ -70,7 +70,7 @@ def _demo(options: Options, interrupts: Interrupts) -> int:
         session = open_session(options, stack)
         interrupts.check()
         days = f"{session.panel.n_days} days, trained before {session.split.first_test_date}"
-        progress.say(f"panel {session.panel.name}: {', '.join(session.split.tickers)}; {days}")
+        progress.say(f"panel {session.panel.name}: {session.split.names}; {days}")
         Run(options, session, interrupts)(progress)
         result = counted(options, session)
         wrong = problems(result, session)
@@ -83,7 +83,7 @@ def _demo(options: Options, interrupts: Interrupts) -> int:
     from backcast.demo.chart import Picture, save
 
     note = (
-        f"{', '.join(session.split.tickers)}; half of them held, chosen anew every 5 days, "
+        f"{session.split.names}; half of them held, chosen anew every 5 days, "
         f"{result['equity_cost_fraction']:.1%} a trade"
     )
     picture = Picture(session.frames, session.kills_s, test_dates, equity, note, candles)

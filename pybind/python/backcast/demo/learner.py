@@ -24,6 +24,9 @@ _WEIGHT_DECAY = 1.0
 # Every so many batches one more is drawn with windows, and every row in them is checked.
 _WINDOWS_EVERY = 8
 _PROGRESS_SECONDS = 0.25
+# A step learns from about so many (row, ticker) pairs, so that many tickers do not slow it down.
+_PAIRS = 1024
+_FEWEST_ROWS = 8
 
 
 @dataclass(frozen=True)
@@ -106,9 +109,11 @@ def learn(settings: LearnerSettings, link: Link) -> None:
             if tally.batches % _WINDOWS_EVERY == 0:
                 tally.check_windows(windowed.sample(BATCH))
 
-            lesson = examples(panel.windows(batch["day"], batch["tics"], HISTORY, FUTURE))
+            rows = slice(max(_FEWEST_ROWS, _PAIRS // batch["tics"].shape[1]))
+            day, tics = batch["day"][rows], batch["tics"][rows]
+            lesson = examples(panel.windows(day, tics, HISTORY, FUTURE))
             # A target that reaches into the test days would leak them.
-            features, targets = lesson.usable(batch["day"] + FUTURE < settings.first_test_day)
+            features, targets = lesson.usable(day + FUTURE < settings.first_test_day)
             if len(features):
                 tally.loss = network.learn(features, targets).tolist()
             tally.batches += 1

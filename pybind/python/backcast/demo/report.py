@@ -50,7 +50,7 @@ def _lines(result: dict[str, Any]) -> list[tuple[str, str]]:
     lines = [
         (
             "actors",
-            f"{result['actors']} processes x {result['envs_per_actor']} environments, "
+            f"{result['actors']} x {result['envs_per_actor']} environments, "
             f"{count(result['rows_written'])} rows, {count(result['rows_written_per_s'])} rows/s",
         ),
         (

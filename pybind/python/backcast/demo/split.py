@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _FEWEST_DAYS = 2 * (HISTORY + FUTURE)
 _TEST_SHARE = 0.2
+_NAMES_SHOWN = 6
 
 
 class UnusablePanelError(Exception):
@@ -28,6 +29,13 @@ class Split:
     tickers: tuple[str, ...]
     first_test_day: int
     first_test_date: str
+
+    @property
+    def names(self) -> str:
+        """The tickers in a few words."""
+        shown = ", ".join(self.tickers[:_NAMES_SHOWN])
+        more = len(self.tickers) - _NAMES_SHOWN
+        return f"{shown} and {more} more" if more > 0 else shown
 
 
 def split(panel: bc.Panel) -> Split:
