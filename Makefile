@@ -33,7 +33,7 @@ test: lint test-rust test-python ## Formatting, lints, types, and every test in 
 lint: lint-rust lint-python ## Formatting, lints and types alone
 
 bench: tools ## Criterion benchmarks of the data path
-	cargo bench -p backcast-benches $(ARGS)
+	cargo bench -p backcast-benches --locked $(if $(ARGS),-- $(ARGS))
 
 clean: ## Remove what the other targets made
 	@! command -v cargo >/dev/null || cargo clean --quiet
