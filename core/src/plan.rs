@@ -155,7 +155,8 @@ impl BatchPlan {
     /// Marks the views that show memory of another one, and only them: a window of one
     /// transition overlaps nothing and stays writable.
     fn mark_shared(&mut self) {
-        let spans: Vec<_> = self.views.iter().map(|view| (view.arena, view.axis.places())).collect();
+        let spans: Vec<_> =
+            self.views.iter().map(|view| (view.arena, view.axis.places())).collect();
         for (i, view) in self.views.iter_mut().enumerate() {
             let mine = view.axis.places();
             view.shared = spans.iter().enumerate().any(|(j, (arena, theirs))| {

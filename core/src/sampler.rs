@@ -18,6 +18,8 @@ use crate::window::{Marks, Reach, Window};
 
 /// Draws for one item are given up after so many; a healthy ring needs one or two.
 const MAX_ATTEMPTS: u32 = 10_000;
+/// Items whose memory is asked for ahead of their copy.
+const PREFETCH: usize = 8;
 /// Largest batch: items are counted in 32 bits.
 const MAX_BATCH: usize = 1 << 24;
 
@@ -146,7 +148,11 @@ impl Sampler {
         let lapped_before = self.lapped;
         self.spans.refresh(&self.ring);
         let batch = self.batches;
+        (0..PREFETCH.min(plan.batch())).for_each(|item| self.prefetch(batch, item));
         for item in 0..plan.batch() {
+            if item + PREFETCH < plan.batch() {
+                self.prefetch(batch, item + PREFETCH);
+            }
             self.draw_item(plan, arenas, batch, item)?;
         }
         self.batches += 1;
@@ -201,6 +207,21 @@ impl Sampler {
         self.sampled += rows as u64;
         if let Some(slot) = &self.slot {
             slot.count(rows as u64, 1, self.lapped - lapped_before);
+        }
+    }
+
+    /// Asks for the memory of an item's first draw, while others are still being copied: draws
+    /// are random, so every column of every item is a cache miss. The draw is made again, from
+    /// the same counter, when its turn comes.
+    fn prefetch(&self, batch: u64, item: usize) {
+        let Reach { back, ahead } = self.reach;
+        let drawn = u32::try_from(item).ok().filter(|_| self.spans.total() > 0);
+        let n = drawn.and_then(|item| self.draws.below(self.spans.total(), batch, item, 0));
+        let Some((number, seq)) = n.and_then(|n| self.spans.candidate(n)) else { return };
+        let Some(lane) = self.ring.store().lane(number) else { return };
+        let slot = seq.saturating_sub(back) % lane.slots();
+        for column in 0..self.ring.schema().all().len() {
+            lane.prefetch(column, slot, back + ahead + 2);
         }
     }
 

@@ -61,6 +61,17 @@ pub enum SegmentError {
         /// Name asked for.
         name: String,
     },
+    /// The object lost its name while somebody held it.
+    #[error(
+        "the {kind} named `{name}` was removed or replaced: its holders keep their memory, but \
+         nobody can join it any more; attach again to join what has the name now"
+    )]
+    Unlinked {
+        /// Ring or panel.
+        kind: Kind,
+        /// Name it had.
+        name: String,
+    },
     /// The name cannot be a file name.
     #[error(
         "`{name}` cannot name a segment: {reason}; use 1 to {} of the characters \

@@ -52,10 +52,12 @@ impl Object {
         let target = directory(base, kind, name);
         for attempt in 0..ATTEMPTS {
             prepare_base(base)?;
+            let again = attempt + 1 < ATTEMPTS;
+            let mut replace = false;
             if target.exists() && !collect_one(&target, kind)? {
                 match exist {
                     Exist::Error => return Err(already_exists(&target, kind, name)),
-                    Exist::Replace => bury(&target)?,
+                    Exist::Replace => replace = true,
                     Exist::Attach => match Self::open(base, kind, name) {
                         Err(SegmentError::NotFound { .. }) => continue,
                         found => return Ok((found?, false)),
@@ -66,24 +68,39 @@ impl Object {
             let built = Self::build(&building, kind, name, persistent, &mut make);
             let mut object = match built {
                 Ok(object) => object,
-                // The last user of the base directory removed it in between.
-                Err(SegmentError::Io { source, .. })
-                    if source.kind() == io::ErrorKind::NotFound && attempt + 1 < ATTEMPTS =>
-                {
-                    continue;
-                }
                 Err(error) => {
                     let _ = fs::remove_dir_all(&building);
+                    // The last user of the base directory removed it in between, or a collector
+                    // found the new directory before its lock.
+                    let raced = matches!(&error, SegmentError::Io { source, .. }
+                        if source.kind() == io::ErrorKind::NotFound);
+                    if again && raced {
+                        continue;
+                    }
+                    if again && replace && makes_room(&target, &error) {
+                        bury(&target)?;
+                        continue;
+                    }
+                    tidy(&building);
                     return Err(error);
                 }
             };
-            match fs::rename(&building, &target) {
+            // What is replaced keeps its name until the new object is whole.
+            let grave = if replace { dig(&target, None)? } else { None };
+            let renamed = fs::rename(&building, &target);
+            grave.map_or(Ok(()), |grave| delete(&grave))?;
+            match renamed {
                 Ok(()) => {
                     object.path = target;
                     return Ok((object, true));
                 }
-                // Somebody else's appeared in between.
-                Err(e) if matches!(e.raw_os_error(), Some(libc::ENOTEMPTY | libc::EEXIST)) => {
+                // Somebody else's appeared in between, or a collector was faster than our lock.
+                Err(e)
+                    if matches!(
+                        e.raw_os_error(),
+                        Some(libc::ENOTEMPTY | libc::EEXIST | libc::ENOENT)
+                    ) =>
+                {
                     let _ = fs::remove_dir_all(&building);
                 }
                 Err(e) => {
@@ -106,7 +123,10 @@ impl Object {
         let dir = file::open_dir(path)?;
         let lock = file::make(&dir, kind.lock_file(), path)?;
         let hold = LockFile::new(lock.into());
-        hold.try_lock(HOLD_BYTE, Hold::Shared).map_err(SegmentError::io("lock", path))?;
+        let ours = hold.try_lock(HOLD_BYTE, Hold::Shared);
+        if !ours.map_err(SegmentError::io("lock", path))? {
+            return Err(SegmentError::io("lock", path)(io::ErrorKind::NotFound.into()));
+        }
         if persistent {
             file::make(&dir, PERSISTENT_FILE, path)?;
         }
@@ -115,7 +135,8 @@ impl Object {
         Ok(Self { kind, name: name.to_owned(), path, dir, hold, persistent })
     }
 
-    /// Opens an object that exists and is not being removed.
+    /// Opens an object that exists and is not being removed. One that nobody holds and nobody
+    /// asked to keep counts as absent.
     pub(crate) fn open(base: &Base, kind: Kind, name: &str) -> Result<Self, SegmentError> {
         check_name(name)?;
         let path = directory(base, kind, name);
@@ -127,15 +148,19 @@ impl Object {
             }
             other => other?,
         };
-        let hold =
-            LockFile::new(file::open(&dir, kind.lock_file(), &path, Access::ReadWrite, None)?);
+        let hold = file::open(&dir, kind.lock_file(), &path, Access::ReadWrite, None)
+            .map_err(|error| if is_at(&dir, &path) { error } else { missing() })?;
+        let hold = LockFile::new(hold);
         let io = |operation| SegmentError::io(operation, &path);
+        let persistent = is_persistent(&dir);
+        if !persistent && !hold.held_elsewhere(HOLD_BYTE).map_err(io("look at"))? {
+            return Err(missing());
+        }
         let joined = hold.try_lock(HOLD_BYTE, Hold::Shared).map_err(io("lock"))?;
         // Whoever removes an object has this byte alone until the files are gone.
         if !joined || hold.links().map_err(io("look at"))? == 0 {
             return Err(missing());
         }
-        let persistent = path.join(PERSISTENT_FILE).exists();
         Ok(Self { kind, name: name.to_owned(), path, dir, hold, persistent })
     }
 
@@ -151,14 +176,19 @@ impl Object {
         self.persistent
     }
 
-    /// Opens one of the object's files, also after the object was renamed or replaced.
+    /// Opens one of the object's files, which are gone once the object was removed or replaced.
     pub(crate) fn file(
         &self,
         name: &str,
         access: Access,
         len: Option<u64>,
     ) -> Result<OwnedFd, SegmentError> {
-        file::open(self.dir.as_fd(), name, &self.path, access, len)
+        file::open(self.dir.as_fd(), name, &self.path, access, len).map_err(|error| {
+            if is_at(&self.dir, &self.path) {
+                return error;
+            }
+            SegmentError::Unlinked { kind: self.kind, name: self.name.clone() }
+        })
     }
 
     /// A lock handle of its own, which holds the object too.
@@ -171,12 +201,8 @@ impl Object {
     /// Takes the name away. Processes that hold the object keep its memory.
     pub(crate) fn unlink(&self) -> Result<(), SegmentError> {
         // Only if the name still means this object: another may have replaced it.
-        let same = |a: &Path| {
-            let (named, mine) = (fs::metadata(a).ok()?, rustix::fs::fstat(&self.dir).ok()?);
-            (named.ino() == mine.st_ino).then_some(())
-        };
-        if same(&self.path).is_some() {
-            bury(&self.path)?;
+        if let Some(grave) = dig(&self.path, Some(&self.dir))? {
+            delete(&grave)?;
             tidy(&self.path);
         }
         Ok(())
@@ -289,7 +315,9 @@ fn describe(path: &Path) -> Option<ObjectInfo> {
         return None;
     }
     // What cannot be told counts as held: nothing live is ever collected.
-    let held = lock_of(path, kind)
+    let held = file::open_dir(path)
+        .map_err(drop)
+        .and_then(|dir| lock_of(&dir, path, kind))
         .and_then(|lock| lock.map_or(Ok(false), |l| l.held_elsewhere(HOLD_BYTE).map_err(drop)))
         .unwrap_or(true);
     let blocks = |entry: fs::DirEntry| entry.metadata().map_or(0, |m| m.blocks() * 512);
@@ -308,9 +336,8 @@ fn describe(path: &Path) -> Option<ObjectInfo> {
 
 /// The lock file of a directory of ours; `None` when there is none, an error when it cannot be
 /// told.
-fn lock_of(path: &Path, kind: Kind) -> Result<Option<LockFile>, ()> {
-    let dir = file::open_dir(path).map_err(drop)?;
-    match file::open(&dir, kind.lock_file(), path, Access::ReadWrite, None) {
+fn lock_of(dir: &OwnedFd, path: &Path, kind: Kind) -> Result<Option<LockFile>, ()> {
+    match file::open(dir, kind.lock_file(), path, Access::ReadWrite, None) {
         Ok(fd) => Ok(Some(LockFile::new(fd))),
         Err(SegmentError::Corrupt { .. }) => Ok(None),
         Err(_) => Err(()),
@@ -320,33 +347,81 @@ fn lock_of(path: &Path, kind: Kind) -> Result<Option<LockFile>, ()> {
 /// Removes a directory of ours if nobody holds it and it is not persistent. `true`: it is gone.
 fn collect_one(path: &Path, kind: Kind) -> Result<bool, SegmentError> {
     let buried = path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(DEAD_PREFIX));
-    if path.join(PERSISTENT_FILE).exists() && !buried {
+    let Ok(dir) = file::open_dir(path) else { return Ok(false) };
+    if is_persistent(&dir) && !buried {
         return Ok(false);
     }
     // Kept until the files are gone, so that nobody attaches meanwhile.
-    let Ok(lock) = lock_of(path, kind) else { return Ok(false) };
+    let Ok(lock) = lock_of(&dir, path, kind) else { return Ok(false) };
     if let Some(lock) = &lock
         && !matches!(lock.try_lock(HOLD_BYTE, Hold::Exclusive), Ok(true))
     {
         return Ok(false);
     }
-    bury(path)?;
+    // The name may be a new object's by now, which is none of our business.
+    let Some(grave) = dig(path, Some(&dir))? else { return Ok(false) };
+    delete(&grave)?;
     Ok(true)
+}
+
+/// Whether an object would fit if the one it replaces, which nobody holds, made room for it.
+fn makes_room(old: &Path, error: &SegmentError) -> bool {
+    let SegmentError::NoSpace { asked, available, .. } = error else { return false };
+    describe(old).is_some_and(|old| !old.held && *asked <= available.saturating_add(old.bytes))
 }
 
 /// Takes a directory's name away at once, then deletes it.
 fn bury(path: &Path) -> Result<(), SegmentError> {
+    dig(path, None)?.map_or(Ok(()), |grave| delete(&grave))
+}
+
+/// Takes a directory's name away and says where it went; `None` when somebody was faster, or when
+/// the name is not `only`'s any more.
+fn dig(path: &Path, only: Option<&OwnedFd>) -> Result<Option<PathBuf>, SegmentError> {
+    if only.is_some_and(|dir| !is_at(dir, path)) {
+        return Ok(None);
+    }
     let parent = path.parent().unwrap_or(path);
     let grave = parent.join(format!("{DEAD_PREFIX}{}", random_word()));
     match fs::rename(path, &grave) {
-        // Somebody was faster.
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         other => other.map_err(SegmentError::io("remove", path))?,
     }
-    match fs::remove_dir_all(&grave) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(SegmentError::io("remove", &grave)(e)),
+    if only.is_some_and(|dir| !is_at(dir, &grave)) {
+        // Another object got the name between the two calls: it gets it back.
+        let _ = fs::rename(&grave, path);
+        return Ok(None);
+    }
+    Ok(Some(grave))
+}
+
+/// Deletes a directory that has no name any more.
+fn delete(grave: &Path) -> Result<(), SegmentError> {
+    let mut deleted = fs::remove_dir_all(grave);
+    for _ in 1..ATTEMPTS {
+        // A creator whose directory was collected may still be adding a file to it.
+        if !matches!(&deleted, Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty) {
+            break;
+        }
+        deleted = fs::remove_dir_all(grave);
+    }
+    match deleted {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(SegmentError::io("remove", grave)(e)),
         _ => Ok(()),
     }
+}
+
+/// Whether a path leads to this open directory.
+fn is_at(dir: &OwnedFd, path: &Path) -> bool {
+    let (Ok(named), Ok(open)) = (fs::symlink_metadata(path), rustix::fs::fstat(dir)) else {
+        return false;
+    };
+    (named.ino(), named.dev()) == (open.st_ino, open.st_dev)
+}
+
+fn is_persistent(dir: &OwnedFd) -> bool {
+    use rustix::fs::{Access, AtFlags, accessat};
+    accessat(dir, PERSISTENT_FILE, Access::EXISTS, AtFlags::empty()).is_ok()
 }
 
 fn prepare_base(base: &Base) -> Result<(), SegmentError> {

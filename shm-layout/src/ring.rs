@@ -274,7 +274,7 @@ impl RingStore {
         self.held(LANE_LOCKS + u64::from(lane))
     }
 
-    /// Claims a free reader slot; `None` when all are taken.
+    /// Claims a free reader slot; `None` when all are taken, or when the ring has lost its name.
     pub fn claim_reader(self: &Arc<Self>) -> Result<Option<ClaimedReader>, SegmentError> {
         for slot in 0..self.spec.reader_slots {
             let byte = READER_LOCKS + u64::from(slot);
@@ -282,7 +282,12 @@ impl RingStore {
             if self.held(byte) {
                 continue;
             }
-            let Some(claim) = self.claim(byte)? else { continue };
+            let claim = match self.claim(byte) {
+                // Without a name nobody can look at the slots either.
+                Err(SegmentError::Unlinked { .. }) => return Ok(None),
+                claim => claim?,
+            };
+            let Some(claim) = claim else { continue };
             if let Some([generation, pid, claimed, rows, batches, lapped]) =
                 readers::slot_words(&self.readers, slot)
             {

@@ -83,6 +83,23 @@ impl Lane {
         self.memory.words64(offset, 1).and_then(<[_]>::first).unwrap_or(&NOTHING)
     }
 
+    /// Asks the processor for the first cache lines of `rows` rows of a column. Never fails, reads
+    /// nothing that can be seen; rows that do not exist are ignored.
+    #[inline]
+    pub fn prefetch(&self, column: usize, slot: u64, rows: u64) {
+        /// More is left to the hardware's own prefetcher, which follows once a copy runs.
+        const MOST_LINES: usize = 12;
+        const LINE: usize = 64;
+        let Some(Placed { offset, width, .. }) = self.columns.get(column).copied() else { return };
+        let (Ok(slot), Ok(rows)) = (usize::try_from(slot), usize::try_from(rows)) else { return };
+        let first = offset.wrapping_add(slot.wrapping_mul(width)) / LINE * LINE;
+        let last = offset.wrapping_add(slot.wrapping_add(rows).wrapping_mul(width));
+        for line in (first..last).step_by(LINE).take(MOST_LINES) {
+            // The address need not be valid: a prefetch of any address is defined.
+            super::prefetch(self.memory.base().wrapping_add(line));
+        }
+    }
+
     fn placed(&self, column: usize) -> Placed {
         self.columns[column]
     }

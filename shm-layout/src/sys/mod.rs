@@ -16,3 +16,22 @@ pub(crate) mod lane;
 pub(crate) mod lock;
 pub(crate) mod map;
 pub(crate) mod space;
+
+/// Hints that a cache line will be read soon. Any address will do.
+#[inline]
+fn prefetch(line: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch has no architectural effect and cannot fault, whatever the address.
+    unsafe {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(line.cast());
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as above; PRFM is a hint.
+    unsafe {
+        core::arch::asm!("prfm pldl1keep, [{line}]", line = in(reg) line,
+            options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = line;
+}
