@@ -225,11 +225,19 @@ impl ReplayBuffer {
     fn sampler(
         &self,
         py: Python<'_>,
-        seed: Option<u64>,
+        seed: Option<i128>,
         history: Option<i64>,
         future: i64,
         copy: bool,
     ) -> Result<Sampler, Failure> {
+        let seed = seed
+            .map(|seed| {
+                u64::try_from(seed).map_err(|_| {
+                    let range = format!("a whole number from 0 to {}", u64::MAX);
+                    Failure::new(Kind::Sample, format!("seed is {seed}; give {range}, or None"))
+                })
+            })
+            .transpose()?;
         let windows = Windows::new(history, future, copy)?;
         let label = format!("sampler of {}", self.ring.label());
         let draws = self.ask(py, |ring| Draws::new(ring, label, seed, windows))??;
@@ -375,7 +383,10 @@ impl ReplayBuffer {
     /// WaitTimeoutError
     ///     If the time ran out; the message says how many there were.
     #[pyo3(signature = (min_size, timeout=None))]
-    fn wait(&self, py: Python<'_>, min_size: u64, timeout: Option<f64>) -> Result<u64, Failure> {
+    fn wait(&self, py: Python<'_>, min_size: i64, timeout: Option<f64>) -> Result<u64, Failure> {
+        let min_size = u64::try_from(min_size).map_err(|_| {
+            bad_argument(format!("min_size is {min_size}; give transitions from 0 up"))
+        })?;
         let timeout = timeout
             .map(|seconds| {
                 Duration::try_from_secs_f64(seconds).map_err(|_| {

@@ -146,6 +146,16 @@ impl Sampler {
     /// ------
     /// SampleError
     ///     If the ring holds no transition yet.
+    ///
+    /// Examples
+    /// --------
+    /// >>> buf = bc.ReplayBuffer.create(None, {"obs": "f4", "reward": "f4"}, capacity=100)
+    /// >>> with buf.writer() as writer:
+    /// ...     for t in range(10):
+    /// ...         at = writer.append(obs=t, reward=1, terminated=False, truncated=False)
+    /// >>> batch = buf.sampler(seed=7, history=4, future=2).sample(32)
+    /// >>> batch["obs"].shape, batch.mask.shape, batch.future_mask.shape
+    /// ((32, 4), (32, 4), (32, 2))
     fn sample<'py>(&self, py: Python<'py>, batch_size: i64) -> Result<Bound<'py, PyDict>, Failure> {
         self.draws.sample(py, batch_size)
     }

@@ -87,6 +87,15 @@ impl Writer {
     ///     If a column is missing, unknown, doubled, or of another dtype or shape.
     /// ClosedError
     ///     If the writer was closed.
+    ///
+    /// Examples
+    /// --------
+    /// >>> columns = {"obs": ("f4", (3,)), "action": "i4"}
+    /// >>> buf = bc.ReplayBuffer.create(None, columns, capacity=100, lanes=2)
+    /// >>> obs, go_on = [[0, 0, 1], [0, 0, 2]], [False, False]
+    /// >>> with buf.writer(lanes=2) as writer:
+    /// ...     writer.append(obs=obs, action=[1, 0], terminated=go_on, truncated=go_on)
+    /// array([              0, 281474976710656])
     #[pyo3(signature = (*, terminated=None, truncated=None, final_obs=None, **columns))]
     fn append<'py>(
         &self,

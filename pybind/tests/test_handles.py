@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import gc
 import inspect
 import subprocess
@@ -208,6 +209,17 @@ def test_everything_public_is_documented(name: str, thing: object) -> None:
         parameters = [p for p in inspect.signature(thing).parameters if p != "self"]
         for parameter in parameters:
             assert parameter.strip("*") in doc, f"{name} does not explain {parameter}"
+
+
+def test_examples_in_docs_run() -> None:
+    parser, runner = doctest.DocTestParser(), doctest.DocTestRunner()
+    tried = 0
+    for name, thing in [("backcast", bc), *public()]:
+        test = parser.get_doctest(inspect.getdoc(thing) or "", {"bc": bc}, name, None, None)
+        tried += len(test.examples)
+        runner.run(test)
+    assert runner.summarize().failed == 0
+    assert tried >= 8
 
 
 def test_importing_needs_numpy_alone() -> None:

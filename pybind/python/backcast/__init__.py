@@ -1,11 +1,15 @@
 """Backcast: experience replay in shared memory, without a server in between.
 
->>> import backcast as bc
+>>> import backcast as bc, numpy as np
 >>> columns = {"obs": ("u1", (84, 84)), "action": "i4", "reward": "f4"}
->>> buf = bc.ReplayBuffer.create("pong", columns, capacity=10_000)  # doctest: +SKIP
->>> with buf.writer() as w:  # doctest: +SKIP
-...     w.append(obs=o, action=a, reward=r, terminated=te, truncated=tr)
->>> batch = buf.sample(256)  # doctest: +SKIP
+>>> buf = bc.ReplayBuffer.create(None, columns, capacity=1_000)  # a name shares it
+>>> with buf.writer() as w:
+...     for step in range(10):
+...         frame = np.full((84, 84), step, np.uint8)
+...         at = w.append(obs=frame, action=1, reward=0.5, terminated=False, truncated=False)
+>>> batch = buf.sample(256)
+>>> batch["next_obs"].shape
+(256, 84, 84)
 """
 
 from backcast._batch import Batch
