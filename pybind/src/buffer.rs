@@ -22,9 +22,9 @@ const KEPT_DRAWS: usize = 4;
 
 /// A ring of transitions in shared memory.
 ///
-/// Made by :meth:`create`, joined by :meth:`attach` from any process at any time. A context manager;
-/// pickles by name, so that it can be handed to spawned processes. The ring goes when its last holder
-/// does, unless it is persistent. Threads may share one.
+/// Made by :meth:`create`, joined by :meth:`attach` from any process at any time. A context
+/// manager; pickles by name, so that it can be handed to spawned processes. The ring goes when its
+/// last holder does, unless it is persistent. Threads may share one.
 #[pyclass(module = "backcast", name = "ReplayBuffer", frozen)]
 pub(crate) struct ReplayBuffer {
     ring: Handle<Ring>,
@@ -97,8 +97,8 @@ impl ReplayBuffer {
     /// lanes : int
     ///     Independent single-writer rings, one per environment; 1 to 4096.
     /// exist : {"error", "attach", "replace"}
-    ///     What to do when the name is taken by a ring that somebody holds or that is persistent. One
-    ///     that is neither is collected and counts as absent.
+    ///     What to do when the name is taken by a ring that somebody holds or that is persistent.
+    ///     One that is neither is collected and counts as absent.
     /// persistent : bool
     ///     Keep the ring when nobody holds it.
     /// dir : path, optional
@@ -117,9 +117,12 @@ impl ReplayBuffer {
     /// Warns
     /// -----
     /// UserWarning
-    ///     If more than twice the bytes asked for had to be allocated; wide columns of odd sizes do that.
+    ///     If more than twice the bytes asked for had to be allocated, as wide columns of odd sizes
+    ///     demand.
     #[staticmethod]
-    #[pyo3(signature = (name, schema, *, capacity, lanes=1, exist="error", persistent=false, dir=None))]
+    #[pyo3(signature = (
+        name, schema, *, capacity, lanes=1, exist="error", persistent=false, dir=None
+    ))]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn create(
         py: Python<'_>,
@@ -211,7 +214,7 @@ impl ReplayBuffer {
     /// future : int
     ///     Transitions after the drawn one, ``F``.
     /// copy : bool
-    ///     Give ``obs`` and ``next_obs`` windows memory of their own, so that they can be written to.
+    ///     Give ``obs`` and ``next_obs`` windows memory of their own, to be written to.
     ///
     /// Returns
     /// -------
@@ -255,7 +258,7 @@ impl ReplayBuffer {
     /// future : int
     ///     Transitions after the drawn one, ``F``.
     /// copy : bool
-    ///     Give ``obs`` and ``next_obs`` windows memory of their own, so that they can be written to.
+    ///     Give ``obs`` and ``next_obs`` windows memory of their own, to be written to.
     ///
     /// Returns
     /// -------
@@ -315,9 +318,9 @@ impl ReplayBuffer {
     /// Returns
     /// -------
     /// dict
-    ///     Every column as ``[length, ...]``, and the built-in ``seq`` and ``episode`` (uint64), ``t`` and
-    ///     ``flags`` (uint32: 1 terminated, 2 truncated, 4 final observation, 8 does not continue
-    ///     the row before).
+    ///     Every column as ``[length, ...]``, and the built-in ``seq`` and ``episode`` (uint64),
+    ///     ``t`` and ``flags`` (uint32: 1 terminated, 2 truncated, 4 final observation, 8 does not
+    ///     continue the row before).
     ///
     /// Raises
     /// ------

@@ -128,7 +128,7 @@ impl WantedColumns {
                     return Err(Failure::new(
                         Kind::Append,
                         format!(
-                            "column {name:?} is given twice, nested and by its full name; give it once"
+                            "column {name:?} is given twice, nested and by full name; give it once"
                         ),
                     ));
                 }

@@ -18,8 +18,8 @@ use crate::reset::{self, Seed, Start};
 ///
 /// On day d an agent sees the open of d and the indicators of ``d - indicator_lag``; its orders are
 /// filled at the close of d; nothing else of d is shown before. The reward is the log return from
-/// close to close. Terminated: the portfolio fell to the failure threshold. Truncated: the data or the
-/// steps of an episode ran out. Gymnasium itself is not needed.
+/// close to close. Terminated: the portfolio fell to the failure threshold. Truncated: the data or
+/// the steps of an episode ran out. Gymnasium itself is not needed.
 ///
 /// Parameters
 /// ----------
@@ -53,9 +53,9 @@ use crate::reset::{self, Seed, Start};
 /// Notes
 /// -----
 /// An observation is a dict of fresh arrays: ``day`` int32 ``[N]``, ``cash`` float64 ``[N]``,
-/// ``shares`` int32 ``[N, T]``, ``avg_buy_price`` float64 ``[N, T]``, ``total_asset`` float64 ``[N]``
-/// (valued at the open), ``open`` float64 ``[N, T]`` (0 where not listed) and ``indicators`` float64
-/// ``[N, T, K]``.
+/// ``shares`` int32 ``[N, T]``, ``avg_buy_price`` float64 ``[N, T]``, ``total_asset`` float64
+/// ``[N]`` (valued at the open), ``open`` float64 ``[N, T]`` (0 where not listed) and
+/// ``indicators`` float64 ``[N, T, K]``.
 #[pyclass(module = "backcast", name = "PortfolioVectorEnv", frozen)]
 pub(crate) struct PortfolioVectorEnv {
     env: Handle<CoreEnv>,
@@ -190,21 +190,21 @@ impl PortfolioVectorEnv {
     /// Parameters
     /// ----------
     /// actions : array_like of float, shape (N, T)
-    ///     From -1 (sell ``hmax`` shares) to 1 (buy as many). In next-step mode those of a portfolio that
-    ///     is about to be reset are not looked at.
+    ///     From -1 (sell ``hmax`` shares) to 1 (buy as many). In next-step mode those of a
+    ///     portfolio that is about to be reset are not looked at.
     ///
     /// Returns
     /// -------
     /// (dict, ndarray, ndarray, ndarray, dict)
-    ///     Observation, rewards float64 ``[N]``, terminations and truncations bool ``[N]``, infos. In
-    ///     same-step mode, when an episode ended, infos hold ``final_obs`` (object array of None or the
-    ///     last observation) and ``_final_obs`` (bool ``[N]``).
+    ///     Observation, rewards float64 ``[N]``, terminations and truncations bool ``[N]``, infos.
+    ///     In same-step mode, when an episode ended, infos hold ``final_obs`` (object array of None
+    ///     or the last observation) and ``_final_obs`` (bool ``[N]``).
     ///
     /// Raises
     /// ------
     /// EnvError
-    ///     If an action is no number from -1 to 1, or a portfolio has to be reset first. Nothing has
-    ///     changed then.
+    ///     If an action is no number from -1 to 1, or a portfolio has to be reset first. Nothing
+    ///     has changed then.
     fn step<'py>(
         &self,
         py: Python<'py>,

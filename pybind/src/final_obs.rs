@@ -26,9 +26,9 @@ impl FinalColumn<'_> {
     }
 }
 
-/// One entry per observation column, from an array, a (nested) dict of arrays, or Gymnasium's object
-/// array of `None` or an observation per lane. Keys that are no columns are passed over, since an
-/// environment's observation may hold more than the ring does.
+/// One entry per observation column, from an array, a (nested) dict of arrays, or Gymnasium's
+/// object array of `None` or an observation per lane. Keys that are no columns are passed over,
+/// since an environment's observation may hold more than the ring does.
 pub(crate) fn final_columns<'py>(
     columns: &WantedColumns,
     given: &Bound<'py, PyAny>,

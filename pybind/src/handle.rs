@@ -1,4 +1,4 @@
-//! What a Python object holds of the Rust side: closable, shared by threads, void in a forked child.
+//! What a Python object holds of the Rust side: closable, shared by threads, void after a fork.
 
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,7 +1,7 @@
 //! The native module of the Python package `backcast`: a table of what it exports.
 //!
-//! Every method converts its arguments, releases the interpreter, calls the Rust crates, and converts
-//! the answer back; a branch on meaning belongs there, not here.
+//! Every method converts its arguments, releases the interpreter, calls the Rust crates, and
+//! converts the answer back; a branch on meaning belongs there, not here.
 #![expect(
     clippy::doc_markdown,
     reason = "docs of exported items are numpydoc, for Python's help()"

@@ -20,8 +20,8 @@ use crate::view::FreshArray;
 /// Daily prices and indicators of many tickers: immutable, in memory that every process shares.
 ///
 /// Made by :meth:`from_csv`, joined by :meth:`attach`. A context manager; pickles by name. Axes are
-/// always tickers ``T``, days ``D``, columns ``C``; columns are open, high, low, close, volume, then
-/// the indicators. A ticker without a row on a day has zeros there and a mask that says so.
+/// always tickers ``T``, days ``D``, columns ``C``; columns are open, high, low, close, volume,
+/// then the indicators. A ticker without a row on a day has zeros there and a mask that says so.
 #[pyclass(module = "backcast", name = "Panel", frozen)]
 pub(crate) struct Panel {
     data: Handle<CorePanel>,
@@ -52,9 +52,9 @@ impl Panel {
     /// Parameters
     /// ----------
     /// path : path
-    ///     UTF-8 with a header; columns ``date`` (YYYY-MM-DD), ``tic``, ``open``, ``high``, ``low``,
-    ///     ``close``, ``volume``; every further column is an indicator. One row per ticker and day,
-    ///     in any order.
+    ///     UTF-8 with a header; columns ``date`` (YYYY-MM-DD), ``tic``, ``open``, ``high``,
+    ///     ``low``, ``close``, ``volume``; every further column is an indicator. One row per ticker
+    ///     and day, in any order.
     /// name : str, optional
     ///     What other processes attach to; private to this process when left out.
     /// macro : sequence of str
@@ -76,7 +76,9 @@ impl Panel {
     ///     If the file is no such CSV; the message has line and column.
     /// ExistsError, SpaceError
     #[staticmethod]
-    #[pyo3(signature = (path, *, name=None, r#macro=Vec::new(), exist="error", persistent=false, dir=None))]
+    #[pyo3(signature = (
+        path, *, name=None, r#macro=Vec::new(), exist="error", persistent=false, dir=None
+    ))]
     #[pyo3(
         text_signature = "(path, *, name=None, macro=(), exist='error', persistent=False, dir=None)"
     )]
@@ -127,16 +129,16 @@ impl Panel {
 
     /// History and future around days, for some tickers each.
     ///
-    /// The day itself lies in neither: of it only the open is shown, since nothing else is known when
-    /// a decision is made. One copy per (sample, token), with the interpreter released; ``history``,
-    /// ``open`` and ``future`` are views of one array.
+    /// The day itself lies in neither: of it only the open is shown, since nothing else is known
+    /// when a decision is made. One copy per (sample, token), with the interpreter released;
+    /// ``history``, ``open`` and ``future`` are views of one array.
     ///
     /// Parameters
     /// ----------
     /// days : array_like of int, shape (B,)
     ///     Positions in :attr:`dates`; windows may reach beyond the panel's edges, days may not.
     /// tokens : array_like of int, shape (B, T) or (T,)
-    ///     As from :meth:`tokens`; 0 is cash, which has no market. One axis: the same for every sample.
+    ///     As from :meth:`tokens`; 0 is cash, which has no market. One axis serves every sample.
     /// history : int
     ///     Days before, ``H``.
     /// future : int
@@ -145,9 +147,10 @@ impl Panel {
     /// Returns
     /// -------
     /// dict
-    ///     ``history`` float32 ``[B, T, H, C]`` of day-H to day-1, ``history_mask`` bool ``[B, T, H]``,
-    ///     ``open`` float32 ``[B, T]``, ``listed`` bool ``[B, T]``, ``future`` float32 ``[B, T, F, C]``
-    ///     of day+1 to day+F, ``future_mask`` bool ``[B, T, F]``. Zeros where a mask is False.
+    ///     ``history`` float32 ``[B, T, H, C]`` of day-H to day-1, ``history_mask`` bool
+    ///     ``[B, T, H]``, ``open`` float32 ``[B, T]``, ``listed`` bool ``[B, T]``, ``future``
+    ///     float32 ``[B, T, F, C]`` of day+1 to day+F, ``future_mask`` bool ``[B, T, F]``. Zeros
+    ///     where a mask is False.
     ///
     /// Raises
     /// ------

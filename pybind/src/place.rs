@@ -65,7 +65,7 @@ fn kind(text: &str) -> Result<ObjectKind, Failure> {
 /// -------
 /// list of dict
 ///     Sorted by kind and name, each with ``name``, ``kind``, ``path``, ``bytes`` (allocated),
-///     ``persistent``, ``held`` (by a live process) and ``building``. Damaged objects are listed too.
+///     ``persistent``, ``held`` (by a live process) and ``building``. Damaged ones are listed too.
 #[pyfunction]
 #[pyo3(name = "list", signature = (dir=None))]
 pub(crate) fn list_objects(

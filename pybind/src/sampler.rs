@@ -101,8 +101,8 @@ impl Draws {
 /// Draws transitions uniformly, each with the windows around it.
 ///
 /// Made by :meth:`ReplayBuffer.sampler`; a context manager. A seeded sampler draws the same
-/// transitions from the same data in any process, in Rust and in Python. One call at a time enters a
-/// sampler; give every thread one of its own.
+/// transitions from the same data in any process, in Rust and in Python. One call at a time enters
+/// a sampler; give every thread one of its own.
 #[pyclass(module = "backcast", name = "Sampler", frozen)]
 pub(crate) struct Sampler {
     draws: Draws,
@@ -127,8 +127,8 @@ impl Sampler {
 impl Sampler {
     /// Draw transitions uniformly over all that the ring holds.
     ///
-    /// One gather, with the interpreter released, never blocking a writer; rows that are overwritten
-    /// meanwhile are drawn again and counted in :attr:`lapped`.
+    /// One gather, with the interpreter released, never blocking a writer; rows that are
+    /// overwritten meanwhile are drawn again and counted in :attr:`lapped`.
     ///
     /// Parameters
     /// ----------
@@ -139,8 +139,8 @@ impl Sampler {
     /// -------
     /// Batch
     ///     Every column, ``next_*`` of the observation columns, ``terminated``, ``truncated``,
-    ///     ``index``, ``age``; ``mask`` with a history window; ``future`` and ``future_mask`` with a
-    ///     future one. Arrays are ``[B, ...]``, windows ``[B, H, ...]`` and ``[B, F, ...]``.
+    ///     ``index``, ``age``; ``mask`` with a history window; ``future`` and ``future_mask`` with
+    ///     a future one. Arrays are ``[B, ...]``, windows ``[B, H, ...]`` and ``[B, F, ...]``.
     ///
     /// Raises
     /// ------

@@ -15,9 +15,9 @@ use crate::error::{Failure, Kind};
 /// columns : dict
 ///     Name to ``dtype``, ``(dtype, shape)`` or ``(dtype, shape, role)``. A dtype is a code
 ///     (``"bool"``, ``"u1"`` to ``"u8"``, ``"i1"`` to ``"i8"``, ``"f2"``, ``"f4"``, ``"f8"``) or
-///     anything ``np.dtype`` takes; a shape is a tuple of ints or one int. A nested dict names columns
-///     below it: ``{"obs": {"image": ("u1", (84, 84))}}`` has the column ``obs/image``.
-///     The role is ``"obs"`` or ``"step"``; left out, a column called ``obs`` or below ``obs/`` is an
+///     anything ``np.dtype`` takes; a shape is a tuple of ints or one int. A nested dict names
+///     columns below it: ``{"obs": {"image": ("u1", (84, 84))}}`` has the column ``obs/image``. The
+///     role is ``"obs"`` or ``"step"``; left out, a column called ``obs`` or below ``obs/`` is an
 ///     observation, every other one belongs to the step. Observations get a ``next_`` counterpart.
 ///
 /// Raises

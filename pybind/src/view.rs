@@ -12,7 +12,7 @@ use numpy::prelude::*;
 use numpy::{PyArrayDescr, PyUntypedArray};
 use pyo3::prelude::*;
 
-/// A C-contiguous array made here and not yet seen by anybody else, so that its bytes may be filled.
+/// A C-contiguous array made here and not yet seen by anybody else: its bytes may be filled.
 pub(crate) struct FreshArray<'py>(Bound<'py, PyUntypedArray>);
 
 impl<'py> FreshArray<'py> {

@@ -69,9 +69,9 @@ impl Writer {
     /// terminated, truncated : array_like of bool, shape (lanes,)
     ///     How the action ended the episode, if it did.
     /// final_obs : array_like, dict or object array, optional
-    ///     The last observation of the lanes that ended: an array ``[lanes, ...]``, a dict of such, or
-    ///     Gymnasium's object array of None or an observation. Needed in the modes ``"same_step"``
-    ///     and ``"disabled"`` when a lane ends; lanes that go on are not read.
+    ///     The last observation of the lanes that ended: an array ``[lanes, ...]``, a dict of such,
+    ///     or Gymnasium's object array of None or an observation. Needed in the modes
+    ///     ``"same_step"`` and ``"disabled"`` when a lane ends; lanes that go on are not read.
     /// **columns : array_like or dict, shape (lanes, ...)
     ///     Every column of the schema by name; a dict for columns below a ``/``. With one lane the
     ///     leading axis may be left out.
@@ -136,8 +136,8 @@ impl Writer {
 
     /// Begin a new episode without having seen the end of the old one.
     ///
-    /// The next row of these lanes does not continue the row before it: no transition leads from one
-    /// to the other. For an environment that was reset in mid-episode or replaced.
+    /// The next row of these lanes does not continue the row before it: no transition leads from
+    /// one to the other. For an environment that was reset in mid-episode or replaced.
     ///
     /// Parameters
     /// ----------
