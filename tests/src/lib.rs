@@ -1,3 +1,4 @@
 //! What the whole-system tests and their child processes share.
 
+pub mod peer;
 pub mod storm;
