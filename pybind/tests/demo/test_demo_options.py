@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from backcast.demo.options import Options, parse
-from backcast.demo.report import verdict
+from backcast.demo.report import equity_caution, verdict
 
 
 def test_no_arguments_give_the_documented_run() -> None:
@@ -56,3 +56,9 @@ def test_help_shows_examples(capsys: pytest.CaptureFixture[str]) -> None:
 )
 def test_the_verdict_is_honest(model: float | None, trivial: float, words: str) -> None:
     assert verdict(model, trivial) == words
+
+
+def test_equity_without_skill_comes_with_a_caution() -> None:
+    skilled = {"heldout_mse_model": 0.9, "heldout_mse_trivial": 1.0}
+    assert equity_caution(skilled) == ""
+    assert "luck" in equity_caution({**skilled, "heldout_mse_model": 1.0})

@@ -32,6 +32,12 @@ def test_a_ticker_listed_late_in_training_is_not_traded() -> None:
     assert split(panel("2015-01-01", 1000, B=0.3)).tickers == ("A", "B")
 
 
+def test_a_ticker_that_left_before_the_held_out_days_is_not_traded() -> None:
+    made = panel("2015-01-01", 1000)
+    made.mask[1, 850:] = False
+    assert split(made).tickers == ("A",)
+
+
 def test_a_short_panel_is_refused() -> None:
     with pytest.raises(UnusablePanelError, match="the panel has 60 days"):
         split(panel("2015-01-01", 60))

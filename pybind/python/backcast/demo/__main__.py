@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _demo(options: Options, interrupts: Interrupts) -> int:
     from backcast.demo.progress import Progress
-    from backcast.demo.report import print_summary, write_json
+    from backcast.demo.report import equity_caution, print_summary, write_json
     from backcast.demo.result import counted, measured, problems, sampled_candles
     from backcast.demo.run import Run, open_session
 
@@ -84,7 +84,7 @@ def _demo(options: Options, interrupts: Interrupts) -> int:
 
     note = (
         f"{session.split.names}; half of them held, chosen anew every 5 days, "
-        f"{result['equity_cost_fraction']:.1%} a trade"
+        f"{result['equity_cost_fraction']:.1%} a trade\n{equity_caution(result)}"
     )
     picture = Picture(session.frames, session.kills_s, test_dates, equity, note, candles)
     write_json(result, options.out / "demo.json")

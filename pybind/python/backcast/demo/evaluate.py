@@ -9,6 +9,7 @@ import numpy as np
 
 import backcast as bc
 from backcast.demo.lesson import FUTURE, HISTORY, TARGETS, examples, squared_errors
+from backcast.demo.split import UnusablePanelError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,12 +56,18 @@ def heldout_errors(
         block.targets[block.complete]
         for block in day_blocks(panel, tokens, 0, first_test_day - FUTURE)
     ]
-    mean = np.concatenate(train).mean(axis=0)
+    learned = np.concatenate(train)
     features, targets = [], []
     for block in day_blocks(panel, tokens, first_test_day, panel.n_days):
         features.append(block.features[block.complete])
         targets.append(block.targets[block.complete])
     seen, actual = np.concatenate(features), np.concatenate(targets)
+    if not (len(learned) and len(actual)):
+        raise UnusablePanelError(
+            f"no day has {HISTORY} days of every price before it and {FUTURE} after it: fill the "
+            "panel's gaps"
+        )
+    mean = learned.mean(axis=0)
     model = squared_errors(network.predict(seen), actual)
     trivial = squared_errors(mean, actual)
     return Heldout(

@@ -30,6 +30,13 @@ def verdict(model: float | None, trivial: float | None) -> str:
     return f"{-worse:.1%} better than the train-set mean"
 
 
+def equity_caution(result: dict[str, Any]) -> str:
+    """Warn of reading skill into the equity of a policy whose forecast has none; else nothing."""
+    if result["heldout_mse_model"] < result["heldout_mse_trivial"]:
+        return ""
+    return "a forecast no better than the mean: the differences are luck"
+
+
 def print_summary(result: dict[str, Any], stream: TextIO) -> None:
     """Print the table."""
     lines = _lines(result)
@@ -80,7 +87,8 @@ def _lines(result: dict[str, Any]) -> list[tuple[str, str]]:
     ]
     if result["equity_return"]:
         gains = ", ".join(f"{name} {gain:+.1%}" for name, gain in result["equity_return"].items())
-        lines.append(("held-out equity", gains))
+        caution = equity_caution(result)
+        lines.append(("held-out equity", f"{gains}; {caution}" if caution else gains))
     if result["killed_actors"]:
         lines.append(
             (

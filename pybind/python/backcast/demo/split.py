@@ -42,7 +42,7 @@ def split(panel: bc.Panel) -> Split:
     """Hold out 2011 and later, or the last fifth of a panel that does not reach so far.
 
     Traded are the tickers that are no macro series and are listed for at least half of the
-    training days.
+    training days and of the held-out days.
     """
     dates = list(panel.dates)
     first = int(np.searchsorted(np.array(dates), FIRST_TEST_DATE))
@@ -54,12 +54,13 @@ def split(panel: bc.Panel) -> Split:
             f"so give a file with at least {2 * _FEWEST_DAYS} dates"
         )
     macro = set(panel.macro)
-    listed = np.asarray(panel.mask)[:, :first].mean(axis=1)
+    mask = np.asarray(panel.mask)
+    listed = np.minimum(mask[:, :first].mean(axis=1), mask[:, first:].mean(axis=1))
     names = zip(panel.tickers, listed, strict=True)
     tickers = tuple(name for name, share in names if name not in macro and share >= 0.5)
     if not tickers:
         raise UnusablePanelError(
-            "no ticker outside --macro is listed for half of the training days "
-            f"({dates[0]} .. {dates[first - 1]})"
+            "no ticker outside --macro is listed for half of the training days and half of the "
+            f"held-out ones ({dates[0]} .. {dates[first - 1]}, {dates[first]} .. {dates[-1]})"
         )
     return Split(tickers, first, dates[first])
