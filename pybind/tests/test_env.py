@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,10 +23,11 @@ def panel(tmp_path: Path) -> bc.Panel:
     for ticker in ["AAA", "BBB", "IDX"]:
         close = 50 * np.exp(np.cumsum(draw.normal(0, 0.03, 60)))
         for day in range(60):
-            date = np.datetime64("2024-01-01") + day
             opening = close[day] * 1.01
             prices = f"{opening},{close[day] * 1.1},{close[day] * 0.9},{close[day]}"
-            lines.append(f"{date},{ticker},{prices},1000,{draw.random()},{draw.random()}")
+            lines.append(
+                f"{date(2024, 1, 1) + timedelta(days=day)},{ticker},{prices},1000,{draw.random()},{draw.random()}"
+            )
     path = tmp_path / "panel.csv"
     path.write_text("\n".join(lines) + "\n")
     return bc.Panel.from_csv(path, macro=["IDX"])

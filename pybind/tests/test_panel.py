@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,8 @@ def values() -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
 
 def dates() -> list[str]:
     """List the days."""
-    first = np.datetime64("2024-01-01")
-    return [str(first + day) for day in range(DAYS)]
+    first = date(2024, 1, 1)
+    return [str(first + timedelta(days=day)) for day in range(DAYS)]
 
 
 @pytest.fixture
@@ -41,9 +42,9 @@ def csv(tmp_path: Path) -> Path:
     """Write the numbers as a long CSV in any order of rows."""
     numbers, there = values()
     lines = [
-        ",".join([date, ticker, *map(repr, numbers[t, d].tolist())])
+        ",".join([day, ticker, *map(repr, numbers[t, d].tolist())])
         for t, ticker in enumerate(TICKERS)
-        for d, date in enumerate(dates())
+        for d, day in enumerate(dates())
         if there[t, d]
     ]
     np.random.default_rng(4).shuffle(lines)
