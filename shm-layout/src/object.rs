@@ -24,7 +24,7 @@ const PERSISTENT_FILE: &str = "persistent";
 const BUILDING_PREFIX: &str = ".building-";
 const DEAD_PREFIX: &str = ".dead-";
 /// Races with collectors and other creators are tried again this often.
-const ATTEMPTS: u32 = 16;
+const ATTEMPTS: u32 = 64;
 
 /// A handle on a named object. Dropping the last one of a non-persistent object removes it.
 #[derive(Debug)]
@@ -51,10 +51,17 @@ impl Object {
         check_name(name)?;
         let target = directory(base, kind, name);
         for attempt in 0..ATTEMPTS {
-            prepare_base(base)?;
             let again = attempt + 1 < ATTEMPTS;
+            match prepare_base(base) {
+                Err(error) if again && is_missing(&error) => continue,
+                prepared => prepared?,
+            }
             let mut replace = false;
             if target.exists() && !collect_one(&target, kind)? {
+                if again && being_removed(&target, kind) {
+                    std::thread::yield_now();
+                    continue;
+                }
                 match exist {
                     Exist::Error => return Err(already_exists(&target, kind, name)),
                     Exist::Replace => replace = true,
@@ -72,9 +79,7 @@ impl Object {
                     let _ = fs::remove_dir_all(&building);
                     // The last user of the base directory removed it in between, or a collector
                     // found the new directory before its lock.
-                    let raced = matches!(&error, SegmentError::Io { source, .. }
-                        if source.kind() == io::ErrorKind::NotFound);
-                    if again && raced {
+                    if again && is_missing(&error) {
                         continue;
                     }
                     if again && replace && makes_room(&target, &error) {
@@ -143,9 +148,7 @@ impl Object {
         let missing =
             || SegmentError::NotFound { kind, name: name.to_owned(), base: base.path().to_owned() };
         let dir = match file::open_dir(&path) {
-            Err(SegmentError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-                return Err(missing());
-            }
+            Err(error) if is_missing(&error) => return Err(missing()),
             other => other?,
         };
         let hold = file::open(&dir, kind.lock_file(), &path, Access::ReadWrite, None)
@@ -211,7 +214,8 @@ impl Object {
 
 impl Drop for Object {
     fn drop(&mut self) {
-        if self.persistent {
+        // A forked child has a copy of the handle and of its lock: it removes nothing.
+        if self.persistent || !self.hold.is_ours() {
             return;
         }
         // Raising the shared lock succeeds for the last holder only. Two last holders that leave at
@@ -362,6 +366,19 @@ fn collect_one(path: &Path, kind: Kind) -> Result<bool, SegmentError> {
     let Some(grave) = dig(path, Some(&dir))? else { return Ok(false) };
     delete(&grave)?;
     Ok(true)
+}
+
+/// Whether somebody is about to remove what stands there: nobody else takes its lock alone.
+fn being_removed(path: &Path, kind: Kind) -> bool {
+    let lock = file::open_dir(path).map_err(drop).and_then(|dir| lock_of(&dir, path, kind));
+    match lock {
+        Ok(lock) => lock.is_none_or(|lock| lock.held_alone(HOLD_BYTE).unwrap_or(false)),
+        Err(()) => !path.exists(),
+    }
+}
+
+fn is_missing(error: &SegmentError) -> bool {
+    matches!(error, SegmentError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
 }
 
 /// Whether an object would fit if the one it replaces, which nobody holds, made room for it.

@@ -23,6 +23,8 @@ pub(crate) enum Hold {
 #[derive(Debug)]
 pub(crate) struct LockFile {
     fd: OwnedFd,
+    /// The process that opened it: a forked child has a copy, which must not let go of anything.
+    pid: u32,
     #[cfg(not(target_os = "linux"))]
     files: portable::Files,
 }
@@ -31,7 +33,7 @@ pub(crate) struct LockFile {
 impl LockFile {
     /// Wraps a descriptor opened for reading and writing and used for nothing else.
     pub(crate) fn new(fd: OwnedFd) -> Self {
-        Self { fd }
+        Self { fd, pid: std::process::id() }
     }
 
     /// Locks a byte; `false` when another handle has it.
@@ -58,14 +60,31 @@ impl LockFile {
         Ok(i32::from(found.l_type) != libc::F_UNLCK)
     }
 
+    /// Whether another handle has the byte alone. Takes nothing.
+    pub(crate) fn held_alone(&self, byte: u64) -> io::Result<bool> {
+        let found = self.control(libc::F_OFD_GETLK, libc::F_RDLCK, byte)?;
+        Ok(i32::from(found.l_type) != libc::F_UNLCK)
+    }
+
     fn control(&self, command: i32, kind: i32, byte: u64) -> io::Result<libc::flock> {
+        self.control_range(command, kind, byte, 1)
+    }
+
+    /// `len` 0 means all bytes from `byte` on.
+    fn control_range(
+        &self,
+        command: i32,
+        kind: i32,
+        byte: u64,
+        len: i64,
+    ) -> io::Result<libc::flock> {
         use std::os::fd::AsRawFd;
         // SAFETY: `flock` is plain integers, for which zero is a value.
         let mut request: libc::flock = unsafe { std::mem::zeroed() };
         request.l_type = i16::try_from(kind).unwrap_or_default();
         request.l_whence = i16::try_from(libc::SEEK_SET).unwrap_or_default();
         request.l_start = i64::try_from(byte).map_err(|_| io::ErrorKind::InvalidInput)?;
-        request.l_len = 1;
+        request.l_len = len;
         loop {
             // SAFETY: the descriptor is open for as long as `self` lives, and `request` is a
             // valid `flock` that the kernel may write back to.
@@ -81,10 +100,20 @@ impl LockFile {
     }
 }
 
+#[cfg(target_os = "linux")]
+impl Drop for LockFile {
+    fn drop(&mut self) {
+        // Closing alone releases late: a child between fork and exec has the descriptor open too.
+        if self.is_ours() {
+            let _ = self.control_range(libc::F_OFD_SETLK, libc::F_UNLCK, 0, 0);
+        }
+    }
+}
+
 #[cfg(not(target_os = "linux"))]
 impl LockFile {
     pub(crate) fn new(fd: OwnedFd) -> Self {
-        Self { fd, files: portable::Files::default() }
+        Self { fd, pid: std::process::id(), files: portable::Files::default() }
     }
 
     pub(crate) fn try_lock(&self, byte: u64, hold: Hold) -> io::Result<bool> {
@@ -99,9 +128,19 @@ impl LockFile {
     pub(crate) fn held_elsewhere(&self, byte: u64) -> io::Result<bool> {
         self.files.held_elsewhere(&self.fd, byte)
     }
+
+    pub(crate) fn held_alone(&self, byte: u64) -> io::Result<bool> {
+        // Taken for a moment: `flock` cannot be asked.
+        self.try_lock(byte, Hold::Shared).map(|joined| !joined)
+    }
 }
 
 impl LockFile {
+    /// Whether this process opened it, rather than inheriting it from its parent.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.pid == std::process::id()
+    }
+
     /// Names left for the file: 0 after somebody removed it.
     pub(crate) fn links(&self) -> io::Result<u64> {
         #[allow(clippy::useless_conversion, reason = "the width of st_nlink differs by platform")]
