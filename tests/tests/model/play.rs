@@ -41,14 +41,14 @@ pub(crate) struct Play {
 }
 
 /// The owned columns of one step: what a [`Step`] borrows.
-struct Columns {
+struct OwnedStep {
     columns: Vec<Vec<u8>>,
     finals: Option<Vec<Vec<u8>>>,
     terminated: Vec<bool>,
     truncated: Vec<bool>,
 }
 
-impl Columns {
+impl OwnedStep {
     fn append<'w>(&self, writer: &'w mut Writer) -> Result<&'w [RowIndex], AppendError> {
         let columns: Vec<&[u8]> = self.columns.iter().map(Vec::as_slice).collect();
         let finals = self.finals.as_ref();
@@ -96,7 +96,7 @@ impl Play {
         self.ring.schema().clone()
     }
 
-    fn columns(&mut self, writer: usize, ends: [End; 4]) -> Columns {
+    fn invent(&mut self, writer: usize, ends: [End; 4]) -> OwnedStep {
         let writer = &self.writers[writer];
         let lanes = writer.lanes().len();
         let schema = writer.schema().clone();
@@ -111,35 +111,35 @@ impl Play {
         let finals = writer.autoreset_mode() != AutoresetMode::NextStep;
         let finals = finals.then(|| random(Some(Role::Obs)));
         let (terminated, truncated) = ends.iter().map(|end| end.flags()).unzip();
-        Columns { columns, finals, terminated, truncated }
+        OwnedStep { columns, finals, terminated, truncated }
     }
 
     fn append(&mut self, writer: usize, ends: [End; 4]) {
         let Some(which) = self.pick(writer) else { return };
-        let mut columns = self.columns(which, ends);
+        let mut step = self.invent(which, ends);
         let schema = self.schema();
         let writer = &mut self.writers[which];
         let mode = writer.autoreset_mode();
         let nobody_ends = ends[..writer.lanes().len()].iter().all(|end| *end == End::Goes);
         let nothing_seen = schema.columns().iter().all(|column| column.role() == Role::Step);
         if (nobody_ends || nothing_seen) && self.bytes.next().is_multiple_of(2) {
-            columns.finals = None;
+            step.finals = None;
         }
         let numbers = writer.lanes().to_vec();
-        let indices = columns.append(writer).expect("a right append is taken").to_vec();
+        let indices = step.append(writer).expect("a right append is taken").to_vec();
         assert_eq!(indices.len(), numbers.len());
         for (i, number) in numbers.into_iter().enumerate() {
             let lane = &mut self.lanes[number as usize];
             assert_eq!(indices[i], RowIndex::new(number, lane.head()), "the row's own index");
             if mode == AutoresetMode::NextStep && lane.awaits_final() {
                 // The action and what it caused are dropped, the observation is the final one.
-                lane.finish(final_cells(&schema, &obs_of(&schema, &columns.columns), i));
+                lane.finish(final_cells(&schema, &obs_of(&schema, &step.columns), i));
                 continue;
             }
             let (terminated, truncated) = ends[i].flags();
-            lane.step(cells(&schema, &columns.columns, i), terminated, truncated);
+            lane.step(cells(&schema, &step.columns, i), terminated, truncated);
             if mode != AutoresetMode::NextStep && (terminated || truncated) {
-                let finals = columns.finals.as_deref().unwrap_or_default();
+                let finals = step.finals.as_deref().unwrap_or_default();
                 lane.finish(final_cells(&schema, finals, i));
             }
         }
@@ -217,8 +217,8 @@ impl Play {
 
     fn wrong(&mut self, writer: usize, mistake: Mistake, ends: [End; 4]) {
         let Some(which) = self.pick(writer) else { return };
-        let mut columns = self.columns(which, ends);
-        let next_step = columns.finals.is_none();
+        let mut step = self.invent(which, ends);
+        let next_step = step.finals.is_none();
         let before = (self.ring.len(), self.spans(), self.writers[which].rows_written());
         let lanes = self.writers[which].lanes().len();
         let schema = self.schema();
@@ -240,17 +240,17 @@ impl Play {
         let mut restart = None;
         let expected = match mistake {
             Mistake::ColumnMissing => {
-                columns.columns.pop();
+                step.columns.pop();
                 AppendError::WrongColumnCount { got: all.len() - 1, expected: all.len() }
             }
-            Mistake::ColumnTooShort(at) => resize(&mut columns.columns, at, &all, -1),
-            Mistake::ColumnTooLong(at) => resize(&mut columns.columns, at, &all, 1),
+            Mistake::ColumnTooShort(at) => resize(&mut step.columns, at, &all, -1),
+            Mistake::ColumnTooLong(at) => resize(&mut step.columns, at, &all, 1),
             Mistake::TerminatedTooShort => {
-                columns.terminated.pop();
+                step.terminated.pop();
                 AppendError::WrongFlags { name: "terminated", got: lanes - 1, lanes }
             }
             Mistake::TruncatedTooLong => {
-                columns.truncated.push(true);
+                step.truncated.push(true);
                 AppendError::WrongFlags { name: "truncated", got: lanes + 1, lanes }
             }
             Mistake::RestartTooLong => {
@@ -258,13 +258,13 @@ impl Play {
                 AppendError::WrongFlags { name: "lanes", got: lanes + 1, lanes }
             }
             Mistake::FinalObsMissingOrUnexpected if next_step => {
-                columns.finals = Some(obs.iter().map(|(_, bytes)| vec![1; *bytes]).collect());
+                step.finals = Some(obs.iter().map(|(_, bytes)| vec![1; *bytes]).collect());
                 AppendError::UnexpectedFinalObs
             }
             Mistake::FinalObsMissingOrUnexpected => {
                 let ended = ends[..lanes].iter().position(|end| *end != End::Goes);
                 let Some(lane) = ended.filter(|_| !obs.is_empty()) else { return };
-                columns.finals = None;
+                step.finals = None;
                 AppendError::MissingFinalObs { lane, mode: self.writers[which].autoreset_mode() }
             }
             Mistake::FinalObsColumnMissing | Mistake::FinalObsTooShort(_)
@@ -273,15 +273,15 @@ impl Play {
                 return;
             }
             Mistake::FinalObsColumnMissing => {
-                columns.finals.as_mut().unwrap().pop();
+                step.finals.as_mut().unwrap().pop();
                 AppendError::WrongColumnCount { got: obs.len() - 1, expected: obs.len() }
             }
-            Mistake::FinalObsTooShort(at) => resize(columns.finals.as_mut().unwrap(), at, &obs, -1),
+            Mistake::FinalObsTooShort(at) => resize(step.finals.as_mut().unwrap(), at, &obs, -1),
         };
         let writer = &mut self.writers[which];
         let answer = match restart {
             Some(lanes) => writer.restart(&lanes),
-            None => columns.append(writer).map(|_| ()),
+            None => step.append(writer).map(|_| ()),
         };
         assert_eq!(answer, Err(expected), "{mistake:?}");
         let after = (self.ring.len(), self.spans(), self.writers[which].rows_written());
@@ -300,7 +300,9 @@ fn cells(schema: &Schema, columns: &[Vec<u8>], i: usize) -> Cells {
         .map(|(column, bytes)| {
             let mut cell = bytes[i * column.width()..(i + 1) * column.width()].to_vec();
             if column.dtype() == backcast_core::DType::Bool {
-                cell.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
+                for byte in &mut cell {
+                    *byte = u8::from(*byte != 0);
+                }
             }
             cell
         })

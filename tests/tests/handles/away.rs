@@ -1,0 +1,182 @@
+//! How rings go: unlinked, removed, collected, and left by their last holder.
+
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt;
+
+use backcast_core::{
+    Exist, Kind, ObjectInfo, Ring, RingOptions, SamplerOptions, SegmentError, WriterError,
+    WriterOptions, collect, list, remove,
+};
+
+use crate::{Holder, append, fill, make, options, place, schema, segment};
+
+#[test]
+fn unlinking_takes_the_name_and_nothing_else() {
+    let (_dir, base) = place();
+    let old = make(&base, "pong");
+    let other = Ring::attach_in(&base, "pong").unwrap();
+    let mut writer = other.writer(WriterOptions::lanes(1)).unwrap();
+    old.unlink().unwrap();
+    assert!(matches!(
+        segment(Ring::attach_in(&base, "pong").unwrap_err()),
+        SegmentError::NotFound { .. }
+    ));
+    assert_eq!(list(&base).unwrap(), []);
+    append(&mut writer, 5);
+    assert_eq!((old.len(), other.len()), (4, 4), "all handles still share it");
+    let sampler = old.sampler(SamplerOptions::seeded(3));
+    assert_eq!(sampler.unwrap().sample(4).unwrap().len(), 4, "readers come as before");
+    let refused = old.writer(WriterOptions::lanes(1)).unwrap_err();
+    assert!(matches!(&refused, WriterError::Segment(SegmentError::Unlinked { .. })), "{refused}");
+    assert!(refused.to_string().contains("attach again"), "{refused}");
+
+    let new = make(&base, "pong");
+    old.unlink().expect("unlinking twice is harmless");
+    other.unlink().unwrap();
+    drop((writer, other, old));
+    assert_eq!(Ring::attach_in(&base, "pong").unwrap().len(), 0, "the name is another ring's now");
+    new.unlink().unwrap();
+    drop(new);
+    assert!(!base.path().exists());
+    Ring::heap(&schema(), RingOptions::with_capacity(10)).unwrap().unlink().unwrap();
+}
+
+#[test]
+fn writers_and_samplers_hold_the_ring_too() {
+    let (_dir, base) = place();
+    let ring = make(&base, "pong");
+    fill(&ring, 5);
+    let writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+    let mut sampler = ring.sampler(SamplerOptions::seeded(0)).unwrap();
+    let clone = ring.clone();
+    drop((ring, writer));
+    assert_eq!(list(&base).unwrap().len(), 1);
+    drop(clone);
+    assert_eq!(sampler.sample(4).unwrap().len(), 4);
+    assert!(Ring::attach_in(&base, "pong").is_ok());
+    drop(sampler);
+    assert!(!base.path().exists());
+}
+
+#[test]
+fn a_list_shows_what_there_is_and_who_holds_it() {
+    let (dir, base) = place();
+    assert_eq!(list(&base).unwrap(), [], "a place that does not exist holds nothing");
+    let (b, a) = (make(&base, "b"), make(&base, "a"));
+    let kept = Ring::create("kept", &schema(), options(&base).persistent(true)).unwrap();
+    drop(kept);
+    Holder::spawn(&dir, false).kill();
+    let found = list(&base).unwrap();
+    let seen: Vec<_> =
+        found.iter().map(|i| (&*i.name, i.kind, i.held, i.persistent, i.building)).collect();
+    assert_eq!(
+        seen,
+        [
+            ("a", Kind::Ring, true, false, false),
+            ("b", Kind::Ring, true, false, false),
+            ("held", Kind::Ring, false, false, false),
+            ("kept", Kind::Ring, false, true, false),
+        ]
+    );
+    for (info, ring) in found.iter().zip([&a, &b]) {
+        assert_eq!(Some(&*info.path), ring.path());
+        assert!(info.bytes >= ring.stats().bytes_allocated, "{info:?}");
+    }
+    drop((a, b));
+    let names =
+        |found: Vec<ObjectInfo>| found.into_iter().map(|info| info.name).collect::<Vec<_>>();
+    assert_eq!(names(collect(&base).unwrap()), ["held"], "what nobody holds and nobody keeps");
+    assert_eq!(names(list(&base).unwrap()), ["kept"]);
+    assert_eq!(remove(&base, Kind::Ring, "kept", false).unwrap().name, "kept");
+    assert!(!base.path().exists());
+}
+
+#[test]
+fn a_held_ring_is_removed_by_force_alone() {
+    let (_dir, base) = place();
+    let ring = make(&base, "pong");
+    fill(&ring, 5);
+    let refused = remove(&base, Kind::Ring, "pong", false).unwrap_err();
+    assert!(matches!(refused, SegmentError::InUse { .. }), "{refused}");
+    assert_eq!(collect(&base).unwrap(), []);
+    assert_eq!(Ring::attach_in(&base, "pong").unwrap().len(), 4, "nothing happened");
+    let missing = remove(&base, Kind::Panel, "pong", true).unwrap_err();
+    assert!(matches!(missing, SegmentError::NotFound { .. }), "a panel of that name is another");
+    let removed = remove(&base, Kind::Ring, "pong", true).unwrap();
+    assert!(removed.held && removed.name == "pong");
+    assert_eq!(ring.len(), 4, "its holder keeps its memory");
+    let again = remove(&base, Kind::Ring, "pong", true).unwrap_err();
+    assert!(matches!(again, SegmentError::NotFound { .. }), "{again}");
+    drop(ring);
+    assert!(!base.path().exists());
+}
+
+#[test]
+fn remnants_of_dead_creators_and_removers_are_collected() {
+    let (_dir, base) = place();
+    let ring = make(&base, "pong");
+    for remnant in [".building-0123", ".dead-4567"] {
+        DirBuilder::new().mode(0o700).create(base.path().join(remnant)).unwrap();
+        fs::write(base.path().join(remnant).join("ring.ctl"), [1; 5000]).unwrap();
+    }
+    let found = list(&base).unwrap();
+    let seen: Vec<_> = found.iter().map(|i| (&*i.name, i.building, i.held)).collect();
+    assert_eq!(seen, [("", true, false), ("", true, false), ("pong", false, true)]);
+    assert_eq!(collect(&base).unwrap().len(), 2);
+    assert_eq!(list(&base).unwrap().len(), 1, "the live ring stays");
+    drop(ring);
+    assert!(!base.path().exists());
+}
+
+#[test]
+fn creators_and_collectors_at_work_together_never_trip_over_each_other() {
+    let (_dir, base) = place();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let creators: Vec<_> = ["a", "b"]
+            .into_iter()
+            .map(|name| {
+                let base = base.clone();
+                scope.spawn(move || {
+                    for round in 0..300 {
+                        let made = Ring::create(name, &schema(), options(&base));
+                        let ring = made.unwrap_or_else(|error| panic!("round {round}: {error}"));
+                        let joined = Ring::attach_in(&base, name);
+                        joined.unwrap_or_else(|error| panic!("round {round}: {error}"));
+                        drop(ring);
+                    }
+                })
+            })
+            .collect();
+        scope.spawn(|| {
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                collect(&base).unwrap();
+                list(&base).unwrap();
+            }
+        });
+        let ended: Vec<_> = creators.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(ended.iter().all(Result::is_ok));
+    });
+    collect(&base).unwrap();
+    assert!(!base.path().exists());
+}
+
+#[test]
+fn many_creators_of_one_name_end_up_in_one_ring() {
+    let (_dir, base) = place();
+    for _ in 0..50 {
+        let rings: Vec<Ring> = std::thread::scope(|scope| {
+            let create = || {
+                let attach = options(&base).exist(Exist::Attach);
+                Ring::create("pong", &schema(), attach).unwrap()
+            };
+            let makers: Vec<_> = (0..4).map(|_| scope.spawn(create)).collect();
+            makers.into_iter().map(|maker| maker.join().unwrap()).collect()
+        });
+        fill(&rings[0], 5);
+        assert!(rings.iter().all(|ring| ring.len() == 4), "all of them share it");
+        drop(rings);
+        assert!(!base.path().exists());
+    }
+}
