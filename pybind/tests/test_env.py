@@ -25,9 +25,8 @@ def panel(tmp_path: Path) -> bc.Panel:
         for day in range(60):
             opening = close[day] * 1.01
             prices = f"{opening},{close[day] * 1.1},{close[day] * 0.9},{close[day]}"
-            lines.append(
-                f"{date(2024, 1, 1) + timedelta(days=day)},{ticker},{prices},1000,{draw.random()},{draw.random()}"
-            )
+            today = date(2024, 1, 1) + timedelta(days=day)
+            lines.append(f"{today},{ticker},{prices},1000,{draw.random()},{draw.random()}")
     path = tmp_path / "panel.csv"
     path.write_text("\n".join(lines) + "\n")
     return bc.Panel.from_csv(path, macro=["IDX"])
