@@ -111,7 +111,7 @@ impl From<SegmentError> for Failure {
     fn from(error: SegmentError) -> Self {
         use SegmentError as E;
         let kind = match &error {
-            E::NotFound { .. } => Kind::NotFound,
+            E::NotFound { .. } | E::Unlinked { .. } => Kind::NotFound,
             E::AlreadyExists { .. } | E::Different { .. } => Kind::Exists,
             E::InUse { .. } => Kind::InUse,
             E::NoSpace { .. } => Kind::Space,
