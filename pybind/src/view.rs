@@ -82,6 +82,8 @@ pub(crate) fn bytes_of<'a>(array: &'a Bound<'_, PyUntypedArray>) -> Option<&'a [
     // SAFETY:
     // - In bounds: the array is C-contiguous (checked above), so its `len` bytes follow one another
     //   from `data`; they live as long as the array, which the caller's `Bound` holds for `'a`.
+    //   NumPy does not resize an array that somebody else refers to, unless told to ignore that
+    //   (`resize(refcheck=False)`), which is the Python caller's to answer for.
     // - Plain bytes: no Python objects among them (checked above), and any byte is a valid `u8`.
     // - Not written meanwhile: no Rust code writes to an array that it was lent (this module has no
     //   other way to a mutable slice than `FreshArray`); Python code that writes to it while a call
