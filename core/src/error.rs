@@ -395,12 +395,17 @@ pub enum WaitError {
         waited_ms: u128,
     },
     /// More than the ring can hold.
-    #[error("waiting for {want} transitions, the ring holds at most {capacity}; wait for fewer")]
+    #[error(
+        "waiting for {want} transitions, a ring of {capacity} rows holds at most {most} (the newest \
+         row of each lane has no successor yet); wait for fewer"
+    )]
     Never {
         /// Transitions waited for.
         want: u64,
-        /// Capacity of the ring.
+        /// Capacity of the ring, rows.
         capacity: u64,
+        /// Most transitions it can hold.
+        most: u64,
     },
     /// The caller's interrupt.
     #[error("the wait was interrupted")]

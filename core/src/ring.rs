@@ -231,8 +231,10 @@ impl Ring {
         timeout: Option<Duration>,
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<u64, WaitError> {
-        if min_size > self.capacity() {
-            return Err(WaitError::Never { want: min_size, capacity: self.capacity() });
+        // The newest row of a lane has no successor: waiting for it too would never end.
+        let (capacity, most) = (self.capacity(), self.capacity() - u64::from(self.lanes()));
+        if min_size > most {
+            return Err(WaitError::Never { want: min_size, capacity, most });
         }
         let start = Instant::now();
         loop {
@@ -286,4 +288,26 @@ fn spec(schema: &Schema, options: &RingOptions, align: u64) -> Result<RingSpec, 
         }
     }
     Ok(spec)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DType, StepColumns};
+
+    #[test]
+    fn waiting_for_more_than_a_full_ring_holds_is_refused_at_once() {
+        let schema = Schema::builder().column("obs", DType::U8, &[]).build().unwrap();
+        let ring = Ring::heap(&schema, RingOptions::with_capacity(20).lanes(2)).unwrap();
+        let mut writer = ring.writer(WriterOptions::lanes(2)).unwrap();
+        for _ in 0..50 {
+            let mut columns = StepColumns::of(&schema).with("obs", &[1_u8, 2]).unwrap();
+            let step = columns.step(&[false; 2], &[false; 2]).unwrap();
+            writer.append(&step).unwrap();
+        }
+        let wait = |want| ring.wait_for(want, None, &mut || true);
+        assert_eq!(ring.len(), 18, "full lanes: all rows but the newest begin a transition");
+        assert_eq!(wait(18), Ok(18));
+        assert_eq!(wait(19), Err(WaitError::Never { want: 19, capacity: 20, most: 18 }));
+    }
 }
