@@ -20,6 +20,8 @@ use crate::window::{Marks, Reach, Window};
 const MAX_ATTEMPTS: u32 = 10_000;
 /// Items whose memory is asked for ahead of their copy.
 const PREFETCH: usize = 8;
+/// A gather of one row is given up after the writer has lapped it so many times.
+const GATHER_ATTEMPTS: u32 = 64;
 /// Largest batch: items are counted in 32 bits.
 const MAX_BATCH: usize = 1 << 24;
 
@@ -173,34 +175,45 @@ impl Sampler {
         }
         self.spans.refresh(&self.ring);
         for (position, index) in index.iter().copied().enumerate() {
-            let (lane, seq) = (RowIndex(index).lane(), RowIndex(index).seq());
-            let bad = |reason| SampleError::BadIndex { position, index, lane, seq, reason };
-            let range = self.spans.ranges.get(lane as usize).cloned();
+            self.gather_item(plan, arenas, position, index)?;
+        }
+        self.count(plan.batch(), self.lapped);
+        Ok(())
+    }
+
+    fn gather_item(
+        &mut self,
+        plan: &BatchPlan,
+        arenas: &mut [&mut [u8]],
+        position: usize,
+        index: i64,
+    ) -> Result<(), SampleError> {
+        let (lane, seq) = (RowIndex(index).lane(), RowIndex(index).seq());
+        let bad = |reason| SampleError::BadIndex { position, index, lane, seq, reason };
+        let mut oldest = 0;
+        for _ in 0..GATHER_ATTEMPTS {
+            let range = self.spans.ranges.get(lane as usize);
             let range = range.ok_or_else(|| bad("the ring has fewer lanes"))?;
-            let gone = |oldest| SampleError::Lapped { position, index, lane, seq, oldest };
+            oldest = range.start;
             if seq >= range.end {
                 return Err(bad("the row is not published yet"));
             }
             if seq < range.start {
-                return Err(gone(range.start));
+                break;
             }
             match self.fill_item(plan, arenas, position, lane, seq) {
-                Outcome::Filled => {}
+                Outcome::Filled => return Ok(()),
                 Outcome::NoTransition => {
                     return Err(bad(
-                        "no transition starts there (a FINAL row, or the last before a \
-                                    gap, or its successor is not published yet)",
+                        "no transition starts there (a FINAL row, or the last before \
+                                    a gap, or its successor is not published yet)",
                     ));
                 }
-                Outcome::Lapped => {
-                    self.spans.refresh(&self.ring);
-                    let oldest = self.spans.ranges.get(lane as usize).map_or(0, |r| r.start);
-                    return Err(gone(oldest));
-                }
+                // Perhaps only rows of the history are gone: with a shorter one it may do.
+                Outcome::Lapped => self.spans.refresh(&self.ring),
             }
         }
-        self.count(plan.batch(), self.lapped);
-        Ok(())
+        Err(SampleError::Lapped { position, index, lane, seq, oldest })
     }
 
     fn count(&mut self, rows: usize, lapped_before: u64) {
@@ -278,7 +291,9 @@ impl Sampler {
             return Outcome::Lapped;
         }
         let Some(window) = self.marks.window(seq, self.reach) else {
-            return Outcome::NoTransition;
+            // The flags may be those of a newer row.
+            let believed = still_whole(&**memory, seq);
+            return if believed { Outcome::NoTransition } else { Outcome::Lapped };
         };
         let source =
             Filler { lane: memory, number: lane, head: range.end, marks: &self.marks, window };
