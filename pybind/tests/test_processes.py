@@ -193,7 +193,10 @@ def test_a_forked_child_is_told_to_attach_and_leaves_the_parents_ring_alone(plac
 
 def test_a_wait_is_interrupted_by_ctrl_c(start: Callable[..., Child]) -> None:
     child = start(
+        "import signal\n"
         "import backcast as bc\n"
+        # A shell starts background jobs with Ctrl-C ignored, and children inherit that.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "with bc.ReplayBuffer.create(None, {'x': 'f4'}, capacity=10) as buf:\n"
         "    print('waiting', flush=True)\n"
         "    try:\n"
