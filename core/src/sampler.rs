@@ -295,8 +295,15 @@ impl Sampler {
             let believed = still_whole(&**memory, seq);
             return if believed { Outcome::NoTransition } else { Outcome::Lapped };
         };
-        let source =
-            Filler { lane: memory, number: lane, head: range.end, marks: &self.marks, window };
+        let slot = window.first() % memory.slots();
+        let source = Filler {
+            lane: memory,
+            number: lane,
+            head: range.end,
+            marks: &self.marks,
+            window,
+            slot,
+        };
         for ((fill, arena), buffer) in plan.fills().iter().zip(plan.arenas()).zip(arenas) {
             let bytes = fill.rows * fill.width;
             if let Some(place) = buffer.get_mut(item * bytes..(item + 1) * bytes) {
@@ -338,6 +345,8 @@ struct Filler<'a> {
     head: u64,
     marks: &'a Marks,
     window: Window,
+    /// Of the window's first row, kept: a division per column costs as much as a small column.
+    slot: u64,
 }
 
 impl Filler<'_> {
@@ -361,7 +370,10 @@ impl Filler<'_> {
         let first = seq.wrapping_add_signed(from);
         match fill.source {
             Source::Column(at) => {
-                self.lane.copy_out(at, first % self.lane.slots(), rows, filled);
+                let slots = self.lane.slots();
+                let slot = self.slot + (first - self.window.first());
+                let slot = if slot < slots { slot } else { slot - slots };
+                self.lane.copy_out(at, slot, rows, filled);
                 clean_bools(dtype, filled);
             }
             Source::Flag(flag) => {

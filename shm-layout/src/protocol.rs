@@ -95,6 +95,8 @@ pub struct ImpossibleCounters {
 pub struct LaneWriter<L> {
     lane: L,
     head: u64,
+    /// `head` modulo the slots, kept: a division per column costs more than the column.
+    slot: u64,
     reserved: u64,
     chunk: u64,
 }
@@ -113,7 +115,7 @@ impl<L: WordsMut> LaneWriter<L> {
         if head >= MAX_SEQ || reserved < head || reserved - head > slots {
             return Err(ImpossibleCounters { head, reserved, slots });
         }
-        Ok(Self { lane, head, reserved, chunk })
+        Ok(Self { lane, head, slot: head % slots, reserved, chunk })
     }
 
     /// Sequence number of the next row.
@@ -151,7 +153,13 @@ impl<L: WordsMut> LaneWriter<L> {
     /// If the row was not reserved.
     pub fn write(&self, column: usize, ahead: u64, row: &[u8]) {
         assert!(self.head + ahead < self.reserved, "row {ahead} past head was not reserved");
-        self.lane.copy_in(column, (self.head + ahead) % self.lane.slots(), row);
+        self.lane.copy_in(column, self.slot_after(ahead), row);
+    }
+
+    /// The slot of row `head + ahead`, which is reserved: at most once around the lane.
+    fn slot_after(&self, ahead: u64) -> u64 {
+        let slot = self.slot + ahead;
+        if slot < self.lane.slots() { slot } else { slot - self.lane.slots() }
     }
 
     /// Makes the next `rows` rows visible.
@@ -160,6 +168,7 @@ impl<L: WordsMut> LaneWriter<L> {
     /// If they were not reserved.
     pub fn publish(&mut self, rows: u64) {
         assert!(self.head + rows <= self.reserved, "{rows} rows were not all reserved");
+        self.slot = self.slot_after(rows);
         self.head += rows;
         // ORDERING: pairs with `Fence::Published`: a reader that sees this head sees the rows.
         self.lane.store_head(self.head, Ordering::Release);
