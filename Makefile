@@ -51,8 +51,9 @@ lint-python: $(STAMP)/dev
 	$(VENV)/bin/mypy
 
 # The Python module is tested from Python; leaving it out here keeps pyo3 out of the test profile.
-test-rust: tools
-	cargo test --workspace --exclude backcast-pybind --locked
+# BACKCAST_PYTHON: Rust tests read what this Python writes, and the other way round.
+test-rust: tools native
+	BACKCAST_PYTHON=$(PY) cargo test --workspace --exclude backcast-pybind --locked
 
 test-python: $(STAMP)/dev native
 	$(PY) -m pytest
