@@ -198,8 +198,8 @@ def test_a_wait_is_interrupted_by_ctrl_c(start: Callable[..., Child]) -> None:
         # A shell starts background jobs with Ctrl-C ignored, and children inherit that.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "with bc.ReplayBuffer.create(None, {'x': 'f4'}, capacity=10) as buf:\n"
-        "    print('waiting', flush=True)\n"
         "    try:\n"
+        "        print('waiting', flush=True)\n"
         "        buf.wait(5)\n"
         "    except KeyboardInterrupt:\n"
         "        print('interrupted')\n"
