@@ -91,6 +91,8 @@ def _parser() -> argparse.ArgumentParser:
         "OUT/demo.png and leaves nothing else behind.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        # A typo such as `--kil` must not kill an actor.
+        allow_abbrev=False,
     )
     add = parser.add_argument
     add("--seconds", type=_seconds, default=default.seconds, help="how long (default: 30)")
