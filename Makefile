@@ -53,7 +53,7 @@ lint-python: $(STAMP)/dev
 # The Python module is tested from Python; leaving it out here keeps pyo3 out of the test profile.
 # BACKCAST_PYTHON: Rust tests read what this Python writes, and the other way round.
 test-rust: tools native
-	BACKCAST_PYTHON=$(PY) cargo test --workspace --exclude backcast-pybind --locked
+	BACKCAST_PYTHON="$(CURDIR)/$(PY)" cargo test --workspace --exclude backcast-pybind --locked
 
 test-python: $(STAMP)/dev native
 	$(PY) -m pytest
