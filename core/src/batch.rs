@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ndarray::{ArrayViewD, Axis as NdAxis, Slice};
 
 use crate::element::Element;
-use crate::error::BatchError;
+use crate::error::{BatchError, SampleError};
 use crate::plan::{Axis, BatchPlan};
 
 /// The columns of a batch. Belongs to the caller; nothing in it changes any more.
@@ -17,9 +17,19 @@ pub struct Batch {
 }
 
 impl Batch {
-    pub(crate) fn zeroed(plan: Arc<BatchPlan>) -> Self {
-        let arenas = plan.arenas().iter().map(|a| vec![0; a.bytes().div_ceil(8)]).collect();
-        Self { plan, arenas }
+    /// New memory for a plan; a batch that does not fit is an error, and no abort.
+    pub(crate) fn zeroed(plan: Arc<BatchPlan>) -> Result<Self, SampleError> {
+        let bytes = plan.arenas().iter().fold(0_usize, |sum, a| sum.saturating_add(a.bytes()));
+        let too_large = |_| SampleError::TooLarge { batch: plan.batch(), bytes };
+        let mut arenas = Vec::with_capacity(plan.arenas().len());
+        for arena in plan.arenas() {
+            let words = arena.bytes().div_ceil(8);
+            let mut memory = Vec::new();
+            memory.try_reserve_exact(words).map_err(too_large)?;
+            memory.resize(words, 0);
+            arenas.push(memory);
+        }
+        Ok(Self { plan, arenas })
     }
 
     pub(crate) fn buffers(&mut self) -> Vec<&mut [u8]> {

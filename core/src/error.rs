@@ -270,6 +270,17 @@ pub enum SampleError {
         /// Largest batch.
         limit: usize,
     },
+    /// A batch that does not fit in memory.
+    #[error(
+        "a batch of {batch} with these windows takes {bytes} bytes, more than can be allocated; \
+         draw fewer at a time or ask for shorter windows"
+    )]
+    TooLarge {
+        /// Batch size asked for.
+        batch: usize,
+        /// Bytes of all its arrays, saturated.
+        bytes: usize,
+    },
     /// A window of nothing, or longer than a lane.
     #[error(
         "history {history} and future {future} need windows of {rows} rows, the limits are 2 and \

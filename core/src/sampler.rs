@@ -110,7 +110,7 @@ impl Sampler {
     /// Draws `batch` transitions, with replacement, into new memory.
     pub fn sample(&mut self, batch: usize) -> Result<Batch, SampleError> {
         let plan = self.cached_plan(batch)?;
-        let mut drawn = Batch::zeroed(Arc::clone(&plan));
+        let mut drawn = Batch::zeroed(Arc::clone(&plan))?;
         self.sample_into(&plan, &mut drawn.buffers())?;
         Ok(drawn)
     }
@@ -118,7 +118,7 @@ impl Sampler {
     /// Copies the transitions that `index` names into new memory.
     pub fn gather(&mut self, index: &[i64]) -> Result<Batch, SampleError> {
         let plan = self.cached_plan(index.len())?;
-        let mut drawn = Batch::zeroed(Arc::clone(&plan));
+        let mut drawn = Batch::zeroed(Arc::clone(&plan))?;
         self.gather_into(index, &plan, &mut drawn.buffers())?;
         Ok(drawn)
     }

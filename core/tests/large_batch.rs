@@ -1,0 +1,16 @@
+//! A batch that no machine can hold is an error, not an abort.
+
+use backcast_core::{DType, Ring, RingOptions, SampleError, SamplerOptions, Schema};
+
+#[test]
+fn a_batch_larger_than_memory_is_refused_with_its_size() {
+    let schema = Schema::builder().column("obs", DType::F64, &[1 << 13]).build().unwrap();
+    let ring = Ring::heap(&schema, RingOptions::with_capacity(1_000)).unwrap();
+    let options = SamplerOptions::seeded(7).history(400).future(400);
+    let mut sampler = ring.sampler(options).unwrap();
+    let error = sampler.sample(1 << 24).unwrap_err();
+    // 801 rows of 64 KiB for each of sixteen million draws: hundreds of tebibytes.
+    let SampleError::TooLarge { batch, bytes } = error else { panic!("{error}") };
+    assert_eq!(batch, 1 << 24);
+    assert!(bytes > (801 << 16) * (1 << 24), "{bytes}");
+}
