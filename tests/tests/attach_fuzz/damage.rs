@@ -141,13 +141,12 @@ pub(crate) fn damage_any(
                 format!("{file} is a directory")
             } else {
                 // The path of a socket is short: it is made elsewhere and moved.
-                let socket = std::env::temp_dir().join(format!("bc-{}", std::process::id()));
-                clear(&socket)?;
+                let elsewhere = tempfile::tempdir()?;
+                let socket = elsewhere.path().join("s");
                 let listener = UnixListener::bind(&socket)?;
                 drop(listener);
                 // Another file system is no reason to fail: then the file is missing.
                 let _ = fs::rename(&socket, &path);
-                let _ = clear(&socket);
                 format!("{file} is a socket")
             }
         }
