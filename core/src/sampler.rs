@@ -109,7 +109,7 @@ impl Sampler {
 
     /// Draws `batch` transitions, with replacement, into new memory.
     pub fn sample(&mut self, batch: usize) -> Result<Batch, SampleError> {
-        let plan = self.cached_plan(batch)?;
+        let plan = self.plan(batch)?;
         let mut drawn = Batch::zeroed(Arc::clone(&plan))?;
         self.sample_into(&plan, &mut drawn.buffers())?;
         Ok(drawn)
@@ -117,26 +117,24 @@ impl Sampler {
 
     /// Copies the transitions that `index` names into new memory.
     pub fn gather(&mut self, index: &[i64]) -> Result<Batch, SampleError> {
-        let plan = self.cached_plan(index.len())?;
+        let plan = self.plan(index.len())?;
         let mut drawn = Batch::zeroed(Arc::clone(&plan))?;
         self.gather_into(index, &plan, &mut drawn.buffers())?;
         Ok(drawn)
     }
 
-    /// The memory that a batch of this size needs.
-    pub fn plan(&self, batch: usize) -> Result<BatchPlan, SampleError> {
+    /// The memory that a batch of this size needs. Kept: the next batch of the same size costs
+    /// nothing here.
+    pub fn plan(&mut self, batch: usize) -> Result<Arc<BatchPlan>, SampleError> {
+        if let Some(plan) = self.plan.as_ref().filter(|plan| plan.batch() == batch) {
+            return Ok(Arc::clone(plan));
+        }
         if !(1..=MAX_BATCH).contains(&batch) {
             return Err(SampleError::BadBatchSize { asked: batch, limit: MAX_BATCH });
         }
         let SamplerOptions { history, future, copy, .. } = self.options;
-        Ok(BatchPlan::new(self.ring.schema(), batch, history, future, copy))
-    }
-
-    fn cached_plan(&mut self, batch: usize) -> Result<Arc<BatchPlan>, SampleError> {
-        match &self.plan {
-            Some(plan) if plan.batch() == batch => Ok(Arc::clone(plan)),
-            _ => Ok(Arc::clone(self.plan.insert(Arc::new(self.plan(batch)?)))),
-        }
+        let plan = BatchPlan::new(self.ring.schema(), batch, history, future, copy);
+        Ok(Arc::clone(self.plan.insert(Arc::new(plan))))
     }
 
     /// Draws into memory of the caller's, one slice per arena of the plan. Never stops a writer;

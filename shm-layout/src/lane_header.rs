@@ -4,6 +4,8 @@ use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 
+use crate::origin::header_crc;
+
 /// Bytes of the header; in a file padded to the page size.
 pub const LANE_HEADER_BYTES: u64 = 512;
 /// First bytes of `lane-NNNN.dat`.
@@ -44,8 +46,7 @@ impl LaneIdentity {
             unused2: 0,
             crc32: 0,
         };
-        let bytes = bytemuck::bytes_of(&identity);
-        identity.crc32 = crc32fast::hash(bytes.split_last_chunk::<4>().map_or(bytes, |(b, _)| b));
+        identity.crc32 = header_crc(&identity);
         identity
     }
 }

@@ -27,6 +27,7 @@ mod geometry;
 mod lane_header;
 mod name;
 mod object;
+mod origin;
 pub mod protocol;
 mod readers;
 mod ring;

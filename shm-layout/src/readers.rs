@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytemuck::{Pod, Zeroable};
 
+use crate::origin::header_crc;
 use crate::sys::map::Mapping;
 
 /// Bytes of the header of `ring.rdr`.
@@ -33,8 +34,7 @@ impl ReadersHeader {
     pub(crate) fn new(ring_uuid: [u8; 16], reader_slots: u32) -> Self {
         let magic = READERS_MAGIC;
         let mut header = Self { magic, ring_uuid, reader_slots, unused: [0; 96], crc32: 0 };
-        let bytes = bytemuck::bytes_of(&header);
-        header.crc32 = crc32fast::hash(bytes.split_last_chunk::<4>().map_or(bytes, |(b, _)| b));
+        header.crc32 = header_crc(&header);
         header
     }
 }

@@ -11,10 +11,10 @@ use crate::geometry::{Geometry, RingSpec};
 use crate::lane_header::LaneIdentity;
 use crate::name::{Base, Exist, Kind};
 use crate::object::{Object, unix_ns};
+use crate::origin::boot_id_hash;
 use crate::readers::{self, ReaderRecord, ReadersHeader};
-use crate::sealed::copy;
 use crate::superblock::{
-    ENDIAN_TAG, LAYOUT_VERSION, LINE_BYTES, MAGIC, SUPERBLOCK_BYTES, Superblock, boot_id_hash,
+    ENDIAN_TAG, LAYOUT_VERSION, LINE_BYTES, MAGIC, SUPERBLOCK_BYTES, Superblock,
 };
 use crate::sys::lane::{ClaimedLane, Lane};
 use crate::sys::lock::{Claim, HeapLocks, Hold, LockFile};
@@ -416,7 +416,7 @@ fn read_ctl(object: &Object) -> Result<(Superblock, Vec<Column>), SegmentError> 
     let len = usize::try_from(len).map_err(|_| corrupt("it does not fit memory".into()))?;
     let memory =
         Mapping::file(fd.as_fd(), len, Access::ReadOnly).map_err(SegmentError::io("map", &path))?;
-    let superblock: Superblock = bytemuck::pod_read_unaligned(&copy(&memory, 0, 4096));
+    let superblock: Superblock = bytemuck::pod_read_unaligned(&memory.copy(0, 4096));
     superblock.check_identity(&path)?;
     let page = page_size() as u64;
     let align = u64::from(superblock.map_align);
@@ -434,7 +434,7 @@ fn read_ctl(object: &Object) -> Result<(Superblock, Vec<Column>), SegmentError> 
     {
         return Err(corrupt("its superblock contradicts itself".into()));
     }
-    let schema = copy(&memory, 4096, count * size_of::<ColumnRecord>());
+    let schema = memory.copy(4096, count * size_of::<ColumnRecord>());
     if *blake3::hash(&schema).as_bytes() != superblock.schema_hash {
         return Err(corrupt("its schema block does not have the hash in the superblock".into()));
     }
@@ -457,7 +457,7 @@ fn map_readers(
     let len = usize::try_from(geometry.rdr_bytes).unwrap_or(usize::MAX);
     let map = Mapping::file(fd.as_fd(), len, Access::ReadWrite)
         .map_err(SegmentError::io("map", &path))?;
-    let found = copy(&map, 0, size_of::<ReadersHeader>());
+    let found = map.copy(0, size_of::<ReadersHeader>());
     if found != bytemuck::bytes_of(&ReadersHeader::new(ring_uuid, reader_slots)) {
         return Err(SegmentError::corrupt(&path, "its header is not that of this ring"));
     }
@@ -476,7 +476,7 @@ fn map_lane(
     let path = object.path().join(&name);
     let fd = object.file(&name, access, Some(geometry.lane_bytes))?;
     let map = Lane::map(fd.as_fd(), geometry, access).map_err(SegmentError::io("map", &path))?;
-    let found = copy(map.memory(), 0, size_of::<LaneIdentity>());
+    let found = map.memory().copy(0, size_of::<LaneIdentity>());
     let expected = LaneIdentity::new(ring_uuid, schema_hash, lane, geometry.slots);
     if found != bytemuck::bytes_of(&expected) {
         return Err(SegmentError::corrupt(&path, "its header is not that of this ring's lane"));

@@ -11,7 +11,8 @@ use bytemuck::{Pod, Zeroable};
 use crate::error::SegmentError;
 use crate::name::{Base, Exist, Kind};
 use crate::object::{Object, unix_ns};
-use crate::superblock::{ENDIAN_TAG, LAYOUT_VERSION, boot_id_hash};
+use crate::origin::{Origin, boot_id_hash, header_crc};
+use crate::superblock::{ENDIAN_TAG, LAYOUT_VERSION};
 use crate::sys::map::{Access, Mapping};
 use crate::sys::space;
 
@@ -129,7 +130,7 @@ impl SealedSegment {
             usize::try_from(len).map_err(|_| corrupt("it does not fit memory".into()))?;
         let memory = Mapping::file(fd.as_fd(), len_usize, Access::ReadOnly)
             .map_err(SegmentError::io("map", &path))?;
-        let header: SealedHeader = bytemuck::pod_read_unaligned(&copy(&memory, 0, 4096));
+        let header: SealedHeader = bytemuck::pod_read_unaligned(&memory.copy(0, 4096));
         check_header(&header, &path)?;
         // The limit first: the sums below cannot overflow then.
         let end = (header.meta_bytes <= MAX_META_BYTES)
@@ -140,7 +141,7 @@ impl SealedSegment {
             return Err(corrupt(format!("its {len} bytes cannot hold {meta} + {data}")));
         }
         let to_usize = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-        let meta = copy(&memory, 4096, to_usize(header.meta_bytes));
+        let meta = memory.copy(4096, to_usize(header.meta_bytes));
         if *blake3::hash(&meta).as_bytes() != header.meta_hash {
             return Err(corrupt("its metadata does not have the hash in its header".into()));
         }
@@ -226,34 +227,14 @@ fn header(meta: &[u8], data: &[&[u8]]) -> Result<SealedHeader, SegmentError> {
         unused: [0; 4012],
         crc32: 0,
     };
-    header.crc32 = checksum(&header);
+    header.crc32 = header_crc(&header);
     Ok(header)
 }
 
 fn check_header(header: &SealedHeader, path: &Path) -> Result<(), SegmentError> {
-    if header.magic != SEALED_MAGIC || header.endian_tag != ENDIAN_TAG {
-        return Err(SegmentError::corrupt(path, format!("it begins with {:02x?}", header.magic)));
-    }
-    if header.layout_version != LAYOUT_VERSION {
-        return Err(SegmentError::WrongVersion {
-            path: path.to_owned(),
-            found: header.layout_version,
-            supported: LAYOUT_VERSION,
-        });
-    }
-    if header.crc32 != checksum(header) {
-        return Err(SegmentError::corrupt(path, "the CRC of its header is wrong"));
-    }
-    let (here, there) = (boot_id_hash(), header.boot_id_hash);
-    if here != there && here != 0 && there != 0 {
-        return Err(SegmentError::corrupt(path, "it dates from before the machine's last start"));
-    }
-    Ok(())
-}
-
-fn checksum(header: &SealedHeader) -> u32 {
-    let bytes = bytemuck::bytes_of(header);
-    crc32fast::hash(bytes.split_last_chunk::<4>().map_or(bytes, |(head, _)| head))
+    let SealedHeader { magic, layout_version, endian_tag, boot_id_hash, crc32, .. } = *header;
+    let origin = Origin { magic, layout_version, endian_tag, boot_id_hash, crc32 };
+    origin.check(path, SEALED_MAGIC, header_crc(header))
 }
 
 fn data_offset(header: &SealedHeader) -> u64 {
@@ -280,12 +261,4 @@ fn write(
         file.write_all(&[0; 8][..part.len().next_multiple_of(8) - part.len()])?;
     }
     Ok(())
-}
-
-/// A private copy of bytes that others might write.
-pub(crate) fn copy(memory: &Mapping, offset: usize, len: usize) -> Vec<u8> {
-    let words = memory.words64(offset, len.div_ceil(8)).unwrap_or_default();
-    let mut bytes: Vec<u8> = words.iter().flat_map(|w| w.load(Relaxed).to_ne_bytes()).collect();
-    bytes.truncate(len);
-    bytes
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use bytemuck::{Pod, Zeroable};
 
 use crate::error::SegmentError;
+use crate::origin::{Origin, header_crc};
 use crate::tables::abi_fingerprint;
 
 /// Bytes of the superblock.
@@ -78,53 +79,19 @@ const _: () = assert!(size_of::<Superblock>() as u64 == SUPERBLOCK_BYTES);
 
 impl Superblock {
     pub(crate) fn sealed(mut self) -> Self {
-        self.crc32 = self.checksum();
+        self.crc32 = header_crc(&self);
         self
-    }
-
-    fn checksum(&self) -> u32 {
-        let bytes = bytemuck::bytes_of(self);
-        crc32fast::hash(bytes.split_last_chunk::<4>().map_or(bytes, |(head, _)| head))
     }
 
     /// Whether the bytes are a superblock of this version, this host and this boot.
     pub(crate) fn check_identity(&self, path: &Path) -> Result<(), SegmentError> {
-        let corrupt = |what: String| Err(SegmentError::corrupt(path, what));
-        if self.magic != MAGIC {
-            return corrupt(format!("it begins with {:02x?}, not {MAGIC:02x?}", self.magic));
-        }
-        if self.endian_tag != ENDIAN_TAG {
-            return corrupt(format!("its byte order tag is {:#010x}", self.endian_tag));
-        }
-        if self.layout_version != LAYOUT_VERSION {
-            return Err(SegmentError::WrongVersion {
-                path: path.to_owned(),
-                found: self.layout_version,
-                supported: LAYOUT_VERSION,
-            });
-        }
-        if self.crc32 != self.checksum() {
-            return corrupt(format!(
-                "its superblock has CRC {:08x}, not {:08x}",
-                self.checksum(),
-                self.crc32
-            ));
-        }
+        let Self { magic, layout_version, endian_tag, boot_id_hash, crc32, .. } = *self;
+        let origin = Origin { magic, layout_version, endian_tag, boot_id_hash, crc32 };
+        origin.check(path, MAGIC, header_crc(self))?;
         if self.abi_fingerprint != abi_fingerprint() {
-            return corrupt("its tables are laid out differently from this build's".into());
-        }
-        let (here, there) = (boot_id_hash(), self.boot_id_hash);
-        if here != there && here != 0 && there != 0 {
-            return corrupt("it dates from before the machine's last start and may be torn".into());
+            let what = "its tables are laid out differently from this build's";
+            return Err(SegmentError::corrupt(path, what));
         }
         Ok(())
     }
-}
-
-/// A number that changes with every start of the machine; 0 where it cannot be told.
-pub(crate) fn boot_id_hash() -> u64 {
-    std::fs::read("/proc/sys/kernel/random/boot_id").map_or(0, |id| {
-        let hash = blake3::hash(&id);
-        hash.as_bytes().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
-    })
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
@@ -142,6 +142,14 @@ impl Mapping {
         Some(unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(offset).cast(), count) })
     }
 
+    /// A private copy of bytes that others may write; empty where they are not all in bounds.
+    pub(crate) fn copy(&self, offset: usize, len: usize) -> Vec<u8> {
+        let words = self.words64(offset, len.div_ceil(8)).unwrap_or_default();
+        let mut bytes: Vec<u8> = words.iter().flat_map(|w| w.load(Relaxed).to_ne_bytes()).collect();
+        bytes.truncate(len);
+        bytes
+    }
+
     fn check(&self, offset: usize, count: usize, size: usize) -> Option<()> {
         let end = count.checked_mul(size)?.checked_add(offset)?;
         (end <= self.len && offset.is_multiple_of(size)).then_some(())
@@ -165,10 +173,8 @@ pub(crate) fn page_size() -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsFd;
-    use std::sync::atomic::Ordering::Relaxed;
-
     use super::*;
+    use std::os::fd::AsFd;
 
     #[test]
     fn a_mirrored_part_continues_into_its_own_beginning() {
