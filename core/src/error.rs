@@ -138,10 +138,12 @@ pub enum AppendError {
         name: String,
     },
     /// The step has a column that the schema lacks.
-    #[error("the schema has no column `{name}` at this place; `schema.columns` lists them")]
+    #[error("the schema has no column `{name}`; here it takes {}", known.join(", "))]
     UnknownColumn {
         /// Column.
         name: String,
+        /// Columns that could stand there.
+        known: Vec<String>,
     },
     /// The step has another number of columns than the schema.
     #[error("the step has {got} columns, the schema has {expected}; give each once, in order")]
@@ -149,6 +151,17 @@ pub enum AppendError {
         /// Columns given.
         got: usize,
         /// Columns of the schema.
+        expected: usize,
+    },
+    /// The final observation has another number of columns than the schema has of role obs.
+    #[error(
+        "`final_obs` has {got} columns, the schema has {expected} of role obs; give each of those \
+         once, in order"
+    )]
+    WrongFinalCount {
+        /// Columns given.
+        got: usize,
+        /// Columns of role obs.
         expected: usize,
     },
     /// A column of another element type.
@@ -178,7 +191,7 @@ pub enum AppendError {
         lanes: usize,
     },
     /// A flag array of another length.
-    #[error("`{name}` has {got} flags, the writer has {lanes} lanes; give one per lane")]
+    #[error("`{name}` has {got} flags, the writer has {lanes} lane(s); give one per lane")]
     WrongFlags {
         /// `terminated`, `truncated` or `lanes`.
         name: &'static str,
@@ -229,7 +242,8 @@ pub enum ReadError {
     },
     /// Rows that are not published yet, or not any more.
     #[error(
-        "rows {from}..{to} of lane {lane} are not readable; it holds rows {oldest}..{head} now"
+        "rows {from}..{to} of lane {lane} are not there: it holds rows {oldest}..{head} now; \
+         ask for some of those"
     )]
     NotReadable {
         /// Lane.
@@ -263,7 +277,7 @@ pub enum ReadError {
 #[non_exhaustive]
 pub enum SampleError {
     /// A batch of nothing, or of more than counters can tell apart.
-    #[error("batch_size is {asked}, the limits are 1 and {limit}")]
+    #[error("batch_size is {asked}; give a whole number from 1 to {limit}")]
     BadBatchSize {
         /// Batch size asked for.
         asked: usize,
@@ -283,9 +297,9 @@ pub enum SampleError {
     },
     /// A window of nothing, or longer than a lane.
     #[error(
-        "history {history} and future {future} need windows of {rows} rows, the limits are 2 and \
-         the {limit} rows a lane keeps; ask for shorter windows or create the ring with a larger \
-         capacity"
+        "history={history} and future={future} take {rows} rows, the successor included, but a lane \
+         keeps {limit}; ask for shorter windows (history is at least 1), or create the ring with a \
+         larger capacity"
     )]
     BadWindow {
         /// History asked for.
@@ -318,7 +332,7 @@ pub enum SampleError {
     /// An index that names no transition.
     #[error(
         "index[{position}] = {index} (lane {lane}, row {seq}) is not a transition of this ring: \
-         {reason}"
+         {reason}; gather what a batch of this ring had as its index"
     )]
     BadIndex {
         /// Position in the caller's array.
@@ -377,7 +391,7 @@ pub enum BatchError {
         known: Vec<String>,
     },
     /// Another element type.
-    #[error("column `{key}` holds {holds}, asked was {asked}")]
+    #[error("column `{key}` holds {holds}, not {asked}; ask for {holds} and convert it")]
     WrongDType {
         /// Key asked for.
         key: String,

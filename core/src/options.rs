@@ -24,8 +24,8 @@ impl From<u64> for Capacity {
 /// A text that is no capacity.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error(
-    "capacity `{0}` is neither a number of rows (1000000, 1_000_000) \
-     nor a size in bytes (512MiB, 8GiB, 8GB)"
+    "capacity `{0}` is neither a number of rows nor a size in bytes; write rows as 1000000 or \
+     1_000_000, bytes as 512MiB, 8GiB or 8GB"
 )]
 pub struct BadCapacity(pub String);
 

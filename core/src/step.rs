@@ -56,7 +56,9 @@ impl<'a> StepColumns<'a> {
         let bytes = self.typed(name, rows)?;
         let mut obs = self.schema.columns().iter().filter(|c| c.role() == Role::Obs);
         if obs.nth(self.final_obs.len()).is_none_or(|c| c.name() != name) {
-            return Err(AppendError::UnknownColumn { name: format!("final_obs/{name}") });
+            let known = self.schema.columns().iter().filter(|c| c.role() == Role::Obs);
+            let known = known.map(|c| format!("final_obs/{}", c.name())).collect();
+            return Err(AppendError::UnknownColumn { name: format!("final_obs/{name}"), known });
         }
         self.final_obs.push(bytes);
         Ok(self)
@@ -64,7 +66,8 @@ impl<'a> StepColumns<'a> {
 
     fn typed<T: Element>(&self, name: &str, rows: &'a [T]) -> Result<&'a [u8], AppendError> {
         let Some(column) = self.schema.column(name) else {
-            return Err(AppendError::UnknownColumn { name: name.to_owned() });
+            let known = self.schema.columns().iter().map(|c| c.name().to_owned()).collect();
+            return Err(AppendError::UnknownColumn { name: name.to_owned(), known });
         };
         if column.dtype() != T::DTYPE {
             return Err(AppendError::WrongDType {

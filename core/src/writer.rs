@@ -43,6 +43,13 @@ impl Writer {
         if asked > count {
             return Err(WriterError::TooManyLanes { asked, lanes: count });
         }
+        // Nobody's claim is counted for a writer that cannot be had.
+        let taken = |lane: &u32| ring.store().lane_held(*lane);
+        let held: Vec<HeldLane> = (0..count).filter(taken).map(|lane| holder(ring, lane)).collect();
+        let free = count - u32::try_from(held.len()).unwrap_or(count);
+        if free < asked {
+            return Err(WriterError::LanesTaken { asked, free, lanes: count, held });
+        }
         let mut lanes = Vec::with_capacity(asked as usize);
         let mut numbers = Vec::with_capacity(asked as usize);
         let mut held = Vec::new();
@@ -55,8 +62,7 @@ impl Writer {
             let free = !ring.store().lane_held(number);
             let claimed = if free { ring.store().claim_lane(number)? } else { None };
             let Some(claimed) = claimed else {
-                let pid = ring.store().lane(number).map_or(0, |lane| lane.pid());
-                held.push(HeldLane { lane: number, pid });
+                held.push(holder(ring, number));
                 continue;
             };
             match OwnLane::adopt(claimed, ring.store().spec().reserve_chunk.into()) {
@@ -214,7 +220,7 @@ impl Writer {
         let obs = || columns.iter().filter(|c| c.role() == Role::Obs);
         if finals.len() != obs().count() {
             let (got, expected) = (finals.len(), obs().count());
-            return Err(AppendError::WrongColumnCount { got, expected });
+            return Err(AppendError::WrongFinalCount { got, expected });
         }
         obs().zip(finals).try_for_each(fits)
     }
@@ -277,6 +283,11 @@ impl OwnLane {
         self.memory.write(T, ahead, &marks.t.to_ne_bytes());
         self.memory.write(FLAGS, ahead, &marks.flags.to_ne_bytes());
     }
+}
+
+/// Who holds a lane, as it says.
+fn holder(ring: &Ring, lane: u32) -> HeldLane {
+    HeldLane { lane, pid: ring.store().lane(lane).map_or(0, |lane| lane.pid()) }
 }
 
 /// Row `i` of a column's bytes, whose length was checked.

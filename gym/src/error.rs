@@ -34,7 +34,8 @@ pub enum EnvError {
     NoTickers,
     /// A ticker that the panel does not have.
     #[error(
-        "ticker {ticker:?} is not in the panel, which holds {count} tickers from {first:?} to {last:?}"
+        "ticker {ticker:?} is not in the panel, which holds {count} tickers from {first:?} to {last:?}; \
+         name some of those"
     )]
     UnknownTicker {
         /// The name.

@@ -35,7 +35,7 @@ impl NumberProblem {
 #[non_exhaustive]
 pub enum PanelError {
     /// The file cannot be opened or read.
-    #[error("cannot read {}: {source}", path.display())]
+    #[error("cannot read {}: {source}; check the path", path.display())]
     Read {
         /// The file asked for.
         path: PathBuf,
@@ -240,7 +240,10 @@ pub enum WindowError {
         last: usize,
     },
     /// A token that names no ticker of this panel.
-    #[error("tokens[{position}] is {token}, but the panel has tokens 0 (<CASH>) to {last}")]
+    #[error(
+        "tokens[{position}] is {token}, but the panel has tokens 0 (<CASH>) to {last}; `tokens` \
+         of this panel gives them by name"
+    )]
     BadToken {
         /// Position in `tokens`.
         position: usize,
@@ -250,7 +253,7 @@ pub enum WindowError {
         last: usize,
     },
     /// A slice of the wrong length.
-    #[error("`{what}` holds {found} elements, but {shape:?} needs {expected}")]
+    #[error("`{what}` holds {found} elements, but must hold {expected} for the shape {shape:?}")]
     BadLength {
         /// The argument.
         what: &'static str,

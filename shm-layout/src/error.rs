@@ -13,8 +13,9 @@ use crate::name::Kind;
 pub enum SegmentError {
     /// Nothing of that name exists, or it is being removed.
     #[error(
-        "no {kind} named `{name}` in {base}; `backcast ls` shows what there is, \
-         or set `dir` / BACKCAST_DIR to where it was created"
+        "no {kind} named `{name}` in {base}; {}`backcast ls` shows what there is, \
+         or set `dir` / BACKCAST_DIR to where it was created",
+        near.as_ref().map(|near| format!("did you mean `{near}`? ")).unwrap_or_default()
     )]
     NotFound {
         /// Ring or panel.
@@ -23,6 +24,8 @@ pub enum SegmentError {
         name: String,
         /// Directory searched.
         base: PathBuf,
+        /// The name there that is spelt most alike, if one is.
+        near: Option<String>,
     },
     /// The name is taken by a live or persistent object.
     #[error(

@@ -146,6 +146,9 @@ fn granule(columns: &[Column], map_align: u64) -> u64 {
     columns.iter().map(|c| (map_align / map_align.min(width_align(c))).max(1)).max().unwrap_or(1)
 }
 
+const CAPACITY: &str =
+    "choose another `capacity`: rows over all lanes together, or bytes such as \"8GiB\"";
+
 fn check(spec: &RingSpec) -> Result<(), SegmentError> {
     let within = |what, value: u64, limit: u64, remedy| {
         if (1..=limit).contains(&value) {
@@ -156,7 +159,7 @@ fn check(spec: &RingSpec) -> Result<(), SegmentError> {
     };
     let columns = spec.columns.len() as u64;
     within("the number of lanes", spec.lanes.into(), MAX_LANES.into(), "use one lane per env")?;
-    within("the capacity of a lane in rows", spec.lane_capacity, MAX_SLOTS, "change `capacity`")?;
+    within("the capacity of a lane in rows", spec.lane_capacity, MAX_SLOTS, CAPACITY)?;
     within("the reserve chunk in rows", spec.reserve_chunk.into(), 1 << 20, "use 16")?;
     within(
         "the number of reader slots",

@@ -145,8 +145,7 @@ impl Object {
     pub(crate) fn open(base: &Base, kind: Kind, name: &str) -> Result<Self, SegmentError> {
         check_name(name)?;
         let path = directory(base, kind, name);
-        let missing =
-            || SegmentError::NotFound { kind, name: name.to_owned(), base: base.path().to_owned() };
+        let missing = || missing(base, kind, name);
         let dir = match file::open_dir(&path) {
             Err(error) if is_missing(&error) => return Err(missing()),
             other => other?,
@@ -267,6 +266,19 @@ pub fn list(base: &Base) -> Result<Vec<ObjectInfo>, SegmentError> {
     Ok(found)
 }
 
+/// The error for a name that is not there, with the name that may have been meant.
+fn missing(base: &Base, kind: Kind, name: &str) -> SegmentError {
+    let near = list(base)
+        .unwrap_or_default()
+        .into_iter()
+        .filter(|info| info.kind == kind && info.name != name)
+        .map(|info| (strsim::damerau_levenshtein(&info.name, name), info.name))
+        .min()
+        .filter(|(edits, near)| *edits <= 2.min(near.len() / 2))
+        .map(|(_, near)| near);
+    SegmentError::NotFound { kind, name: name.to_owned(), base: base.path().to_owned(), near }
+}
+
 /// Removes an object; a held one only with `force` (its holders keep their memory, under no name).
 pub fn remove(
     base: &Base,
@@ -277,8 +289,7 @@ pub fn remove(
     check_name(name)?;
     let path = directory(base, kind, name);
     let Some(info) = describe(&path) else {
-        let (name, base) = (name.to_owned(), base.path().to_owned());
-        return Err(SegmentError::NotFound { kind, name, base });
+        return Err(missing(base, kind, name));
     };
     if info.held && !force {
         return Err(SegmentError::InUse { kind, name: name.to_owned() });

@@ -274,7 +274,7 @@ impl Play {
             }
             Mistake::FinalObsColumnMissing => {
                 step.finals.as_mut().unwrap().pop();
-                AppendError::WrongColumnCount { got: obs.len() - 1, expected: obs.len() }
+                AppendError::WrongFinalCount { got: obs.len() - 1, expected: obs.len() }
             }
             Mistake::FinalObsTooShort(at) => resize(step.finals.as_mut().unwrap(), at, &obs, -1),
         };

@@ -1,0 +1,99 @@
+//! Settings, resets and actions that the portfolio environment refuses.
+
+use backcast_gym::{PortfolioOptions, PortfolioVectorEnv, ResetSeed};
+
+use crate::stage::Stage;
+use crate::{Refusal, Row, refusal, row};
+
+pub(crate) const ROWS: &[Row] = &[
+    row("no portfolio", |s| made(s, 0, |_| {}), "BadNumEnvs", &["is 0", "at least 1"]),
+    row(
+        "no money",
+        |s| made(s, 1, |o| o.initial_amount = 0.0),
+        "BadOption",
+        &["`initial_amount` is 0", "above 0"],
+    ),
+    row(
+        "a threshold above the start",
+        |s| made(s, 1, |o| o.failure_threshold = 40_000.0),
+        "BadOption",
+        &["`failure_threshold` is 40000", "below `initial_amount`"],
+    ),
+    row("no shares", |s| made(s, 1, |o| o.hmax = 0), "BadOption", &["`hmax` is 0", "between 1"]),
+    row(
+        "a fee in percent",
+        |s| made(s, 1, |o| o.buy_cost_pct = 1.0),
+        "BadOption",
+        &["`buy_cost_pct` is 1", "one percent is 0.01"],
+    ),
+    row(
+        "days beyond the panel",
+        |s| made(s, 1, |o| o.days = Some((0, 11))),
+        "BadDays",
+        &["0..11", "0..10", "two days"],
+    ),
+    row(
+        "no ticker",
+        |s| made(s, 1, |o| o.tickers = Some(Vec::new())),
+        "NoTickers",
+        &["empty", "at least one"],
+    ),
+    row(
+        "a ticker of another panel",
+        |s| made(s, 1, |o| o.tickers = Some(vec!["AAB".to_owned()])),
+        "UnknownTicker",
+        &["\"AAB\"", "2 tickers", "\"AAA\""],
+    ),
+    row(
+        "a macro ticker to trade",
+        |s| made(s, 1, |o| o.tickers = Some(vec!["VIX".to_owned()])),
+        "MacroTicker",
+        &["\"VIX\"", "leave it out"],
+    ),
+    row(
+        "a mask of nobody",
+        |s| reset(s, Some(&[false; 2]), None),
+        "EmptyMask",
+        &["2", "at least one"],
+    ),
+    row(
+        "a start beyond the days",
+        |s| reset(s, None, Some(&[1, 99])),
+        "BadStartDay",
+        &["99", "1 to 8"],
+    ),
+    row("starts left out", |s| reset(s, None, Some(&[1])), "BadLength", &["`start_day`", "1", "2"]),
+    row("actions left out", |s| refusal(s.env.step(&[0.0])), "BadLength", &["`actions`", "1", "2"]),
+    row(
+        "an action too large",
+        |s| refusal(s.env.step(&[0.0, 1.5])),
+        "BadAction",
+        &["environment 1", "\"AAA\"", "1.5", "[-1, 1]"],
+    ),
+    row(
+        "an action that is no number",
+        |s| refusal(s.env.step(&[f64::NAN, 0.0])),
+        "BadAction",
+        &["environment 0", "NaN", "[-1, 1]"],
+    ),
+    row(
+        "a step before the reset",
+        |s| {
+            let panel = s.panel.clone();
+            let env = PortfolioVectorEnv::new(panel, 1, PortfolioOptions::default());
+            refusal(env.unwrap().step(&[0.0]))
+        },
+        "NotReset",
+        &["environment 0", "call reset"],
+    ),
+];
+
+fn made(stage: &Stage, envs: usize, change: fn(&mut PortfolioOptions)) -> Option<Refusal> {
+    let mut options = PortfolioOptions::default();
+    change(&mut options);
+    refusal(PortfolioVectorEnv::new(stage.panel.clone(), envs, options))
+}
+
+fn reset(stage: &mut Stage, mask: Option<&[bool]>, days: Option<&[usize]>) -> Option<Refusal> {
+    refusal(stage.env.reset(ResetSeed::One(9), mask, days))
+}

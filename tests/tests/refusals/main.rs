@@ -1,0 +1,104 @@
+//! What every operation refuses: the variant, the words of the message, and that nothing changed.
+//!
+//! One file per operation, each a table of [`Row`]s; an operation that comes later brings a file of
+//! its own and a line in [`every_refusal`].
+
+mod append;
+mod create;
+mod env;
+mod panel;
+mod sample;
+mod schema;
+mod stage;
+
+use std::fmt::{Debug, Display};
+
+use stage::Stage;
+
+/// What an operation answered.
+struct Refusal {
+    /// As `Debug` shows the error: its variant comes first.
+    variant: String,
+    message: String,
+}
+
+/// One thing that is refused.
+struct Row {
+    id: &'static str,
+    /// What comes before the thing that is refused.
+    given: fn(&Stage),
+    try_it: fn(&mut Stage) -> Option<Refusal>,
+    variant: &'static str,
+    says: &'static [&'static str],
+}
+
+/// A row of a table: the id, what is done, the variant and words that the message must have: the
+/// value, the limit, the remedy.
+const fn row(
+    id: &'static str,
+    try_it: fn(&mut Stage) -> Option<Refusal>,
+    variant: &'static str,
+    says: &'static [&'static str],
+) -> Row {
+    Row { id, given: |_| {}, try_it, variant, says }
+}
+
+impl Row {
+    const fn given(self, given: fn(&Stage)) -> Self {
+        Self { given, ..self }
+    }
+}
+
+/// The error, taken apart; `None` when there was none.
+fn refusal<T, E: Debug + Display>(outcome: Result<T, E>) -> Option<Refusal> {
+    let error = outcome.err()?;
+    Some(Refusal { variant: format!("{error:?}"), message: error.to_string() })
+}
+
+fn every_refusal() -> impl Iterator<Item = &'static Row> {
+    [schema::ROWS, create::ROWS, append::ROWS, sample::ROWS, panel::ROWS, env::ROWS]
+        .into_iter()
+        .flatten()
+}
+
+/// What is wrong with an answer, if anything.
+fn complaint(row: &Row) -> Option<String> {
+    let mut stage = Stage::set();
+    (row.given)(&stage);
+    let before = stage.picture();
+    let Some(Refusal { variant, message }) = (row.try_it)(&mut stage) else {
+        return Some("it was done".to_owned());
+    };
+    let after = stage.picture();
+    if after != before {
+        return Some(format!("something changed:\n{before}\n{after}"));
+    }
+    if !variant.starts_with(row.variant) {
+        return Some(format!("{variant} is no {}", row.variant));
+    }
+    if let Some(part) = row.says.iter().find(|part| !message.contains(**part)) {
+        return Some(format!("{message:?} lacks {part:?}"));
+    }
+    if !message.contains("; ") && !message.contains(", but must ") {
+        return Some(format!("{message:?} has no remedy"));
+    }
+    let one_sentence = !message.ends_with('.') && !message.contains('\n');
+    (!one_sentence).then(|| format!("{message:?} is not one sentence"))
+}
+
+#[test]
+fn every_refusal_says_what_which_limit_and_what_next_and_changes_nothing() {
+    let complaints: Vec<String> = every_refusal()
+        .filter_map(|row| complaint(row).map(|why| format!("{}: {why}", row.id)))
+        .collect();
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}
+
+#[test]
+fn the_tables_are_long_and_their_ids_differ() {
+    let mut ids: Vec<&str> = every_refusal().map(|row| row.id).collect();
+    assert!(ids.len() >= 60, "{} refusals", ids.len());
+    ids.sort_unstable();
+    let twice: Vec<_> = ids.windows(2).filter(|pair| pair[0] == pair[1]).collect();
+    assert!(twice.is_empty(), "{twice:?}");
+}
