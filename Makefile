@@ -11,19 +11,24 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.stamp
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check --only-binary :all: --require-hashes
 PY_SOURCES := pybind examples tests benches
+DIST := out/dist
+AGAIN := $(CURDIR)/out/wheel-check
+EPOCH := SOURCE_DATE_EPOCH=315532800
 
 # rustup's default place, for shells that have not read its environment file yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 # Everything that compiles pyo3 asks the same interpreter, so that nothing is built twice.
-export PYO3_PYTHON := $(CURDIR)/$(PY)
-export VIRTUAL_ENV := $(CURDIR)/$(VENV)
+export PYO3_PYTHON := $(abspath $(PY))
+export CARGO_HOME ?= $(HOME)/.cargo
+export VIRTUAL_ENV := $(abspath $(VENV))
 
-.PHONY: help demo test bench lint clean lock tools native lint-rust lint-python test-rust test-python
+.PHONY: help demo test bench lint wheel sdist wheel-check clean
+.PHONY: lock notices notices-check tools native lint-rust lint-python test-rust test-python
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
 help: ## Say what there is to make (the default)
-	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
 demo: native ## Actors fill a shared ring, a learner trains from it, 30 s: options in ARGS
 	$(PY) -m backcast.demo $(ARGS)
@@ -35,6 +40,31 @@ lint: lint-rust lint-python ## Formatting, lints and types alone
 bench: tools ## Criterion benchmarks of the data path
 	cargo bench -p backcast-benches --locked $(if $(ARGS),-- $(ARGS))
 
+# The same bytes from any folder, user and day: folders are cut out of the native module, dates are
+# fixed. What may still differ between two machines is the compilers and the C library.
+wheel: notices-check ## The wheel for this platform, in out/dist
+	@rm -rf $(DIST)/*.whl
+	RUSTFLAGS="--remap-path-prefix=$(CURDIR)=/backcast --remap-path-prefix=$(CARGO_HOME)/registry/src=/cargo" \
+	  $(EPOCH) $(VENV)/bin/maturin build --quiet --out $(DIST)
+	@cd $(DIST) && wc -c *.whl && sha256sum *.whl
+
+sdist: $(STAMP)/demo ## The source distribution, in out/dist: what is committed or staged in git
+	@rm -rf $(DIST)/*.tar.gz
+	$(EPOCH) $(VENV)/bin/maturin sdist --out $(DIST)
+	@cd $(DIST) && wc -c *.tar.gz && sha256sum *.tar.gz
+
+# Another folder, another CARGO_HOME, another umask; then a virtual environment without this source.
+wheel-check: wheel sdist ## Build the wheel again from the source distribution, compare, try it
+	rm -rf $(AGAIN) && mkdir -p $(AGAIN)/cargo-home && tar -xzf $(DIST)/*.tar.gz -C $(AGAIN) --strip-components=1
+	ln -s $(CARGO_HOME)/registry $(AGAIN)/cargo-home/registry
+	umask 077; RUSTUP_HOME=$${RUSTUP_HOME:-$(HOME)/.rustup} $(MAKE) --no-print-directory -C $(AGAIN) wheel \
+	  VENV=$(CURDIR)/$(VENV) CARGO_HOME=$(AGAIN)/cargo-home
+	cmp $(DIST)/*.whl $(AGAIN)/$(DIST)/*.whl
+	$(PYTHON) -m venv --clear $(AGAIN)/venv
+	$(AGAIN)/venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	$(AGAIN)/venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps $(DIST)/*.whl
+	$(AGAIN)/venv/bin/python -m pytest pybind/tests --ignore pybind/tests/demo --ignore pybind/tests/test_stub.py
+
 clean: ## Remove what the other targets made
 	@! command -v cargo >/dev/null || cargo clean --quiet
 	rm -rf .venv out .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -44,6 +74,7 @@ clean: ## Remove what the other targets made
 lint-rust: $(STAMP)/venv
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 
 lint-python: $(STAMP)/dev
 	$(VENV)/bin/ruff format --check .
@@ -100,3 +131,14 @@ lock: $(STAMP)/venv
 	  --fork-strategy fewest --generate-hashes --no-header demo.in -o demo.txt
 	cd requirements && ../$(VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
 	  --fork-strategy fewest --generate-hashes --no-header -c demo.txt dev.in -o dev.txt
+
+# For maintainers, after a change of Cargo.lock: the licences of what is linked into the wheel.
+notices: tools
+	@command -v cargo-about >/dev/null || { \
+	  echo "cargo-about not found: cargo install --locked cargo-about --features cli" >&2; exit 1; }
+	cargo about generate --locked -m pybind/Cargo.toml pybind/about.hbs -o LICENSE-THIRD-PARTY
+
+notices-check: $(STAMP)/demo
+	@! cargo tree --locked -p backcast-pybind -e normal --prefix none --format '  {p}' \
+	  | sed -n 's/ v\([0-9][^ ]*\)\( (proc-macro)\)\{0,1\}$$/ \1/p' | sort -u | grep -vxFf LICENSE-THIRD-PARTY || { \
+	  echo "^ missing from LICENSE-THIRD-PARTY: run \`make notices\`" >&2; exit 1; }

@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if missing:
         return _fail(
             f"the demo shows its progress with {' and '.join(missing)}, not installed here. "
-            f"Run `{sys.executable} -m pip install {' '.join(missing)}`"
+            f"Run `{sys.executable} -m pip install 'backcast[demo]'`"
         )
 
     import backcast as bc
