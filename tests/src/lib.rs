@@ -1,4 +1,5 @@
 //! What the whole-system tests and their child processes share.
 
+pub mod pages;
 pub mod peer;
 pub mod storm;

@@ -1,0 +1,70 @@
+"""Settings of the documentation site; `make docs` builds it with warnings as errors."""
+
+import sys
+from pathlib import Path
+
+import backcast
+from sphinx.application import Sphinx
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+project = "Backcast"
+author = "the Backcast authors"
+copyright = author
+version = release = backcast.__version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "directives"]
+exclude_patterns = ["README.md"]
+# What README.md is on a forge, index.rst is on the site, with the table of contents added.
+root_doc = "index"
+
+html_theme = "furo"
+html_title = f"Backcast {release}"
+html_copy_source = False
+html_show_sourcelink = False
+
+# Links to headings as a forge has them: `page.md#a-heading`.
+myst_heading_anchors = 3
+myst_links_external_new_tab = False
+
+# The docstrings are the reference; types that they state in words are not links.
+autodoc_member_order = "groupwise"
+autodoc_typehints = "none"
+autodoc_default_options = {"members": True, "show-inheritance": True}
+napoleon_google_docstring = False
+napoleon_use_param = False
+napoleon_use_rtype = False
+nitpicky = True
+nitpick_ignore = [
+    # Bases of the exceptions, named in the reference of Python itself.
+    *(
+        ("py:class", name)
+        for name in [
+            "ValueError",
+            "TypeError",
+            "OSError",
+            "RuntimeError",
+            "TimeoutError",
+            "FileNotFoundError",
+            "FileExistsError",
+            "Exception",
+            "object",
+        ]
+    ),
+]
+
+linkcheck_anchors = False
+linkcheck_timeout = 20
+
+
+def keep_first_line_whole(
+    _app: Sphinx, what: str, _name: str, _obj: object, _options: object, lines: list[str]
+) -> None:
+    """Stop napoleon from taking what precedes a colon in an attribute's first line for a type."""
+    if what in {"attribute", "property", "data"}:
+        lines[:0] = ["..", ""]  # an empty comment is a first line without a colon
+
+
+def setup(app: Sphinx) -> None:
+    """Let the docstrings through before napoleon sees them."""
+    app.connect("autodoc-process-docstring", keep_first_line_whole, priority=400)
