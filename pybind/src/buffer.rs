@@ -4,15 +4,16 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use backcast_core::{Ring, RingOptions, WriterOptions};
+use backcast_core::{MAX_LANES, Ring, RingOptions, WriterOptions};
 use pyo3::prelude::*;
-use pyo3::types::{PyAny, PyDict};
+use pyo3::types::{PyAny, PyDict, PyTuple};
 
 use crate::capacity;
-use crate::coerce::{autoreset_mode_of, count};
+use crate::coerce::{autoreset_mode_of, count, count_in};
 use crate::error::{Failure, Kind, bad_argument};
+use crate::given::{Given, method, not_called, refuse_strangers};
 use crate::handle::Handle;
-use crate::place::{ByName, base, by_name, exist};
+use crate::place::{ByName, base, by_name, exist, name_of, place};
 use crate::sampler::{Draws, Sampler, Windows};
 use crate::schema::{Schema, schema_of};
 use crate::writer::Writer;
@@ -82,6 +83,17 @@ impl ReplayBuffer {
 
 #[pymethods]
 impl ReplayBuffer {
+    #[new]
+    #[pyo3(signature = (*_given, **_named))]
+    fn new(
+        _given: &Bound<'_, PyTuple>,
+        _named: Option<&Bound<'_, PyDict>>,
+    ) -> Result<Self, Failure> {
+        let instead = "call ReplayBuffer.create(name, schema, capacity=...) or, for a ring that \
+                       exists, ReplayBuffer.attach(name)";
+        Err(not_called("ReplayBuffer", instead))
+    }
+
     /// Create a ring, or join the one of that name as ``exist`` says.
     ///
     /// The memory is paid for now: a full file system is an error here and never later.
@@ -121,30 +133,38 @@ impl ReplayBuffer {
     ///     demand.
     #[staticmethod]
     #[pyo3(signature = (
-        name, schema, *, capacity, lanes=1, exist="error", persistent=false, dir=None
+        name=Some(Given::Missing), schema=None, *extra, capacity=None, lanes=1_i64.into(),
+        exist="error".into(), persistent=false.into(), dir=None, **unknown
     ))]
+    #[pyo3(text_signature = "(name, schema, *, capacity, lanes=1, exist='error', \
+                             persistent=False, dir=None)")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
-    fn create(
-        py: Python<'_>,
-        name: Option<&str>,
-        schema: &Bound<'_, PyAny>,
-        capacity: &Bound<'_, PyAny>,
-        lanes: i64,
-        exist: &str,
-        persistent: bool,
-        dir: Option<PathBuf>,
+    fn create<'py>(
+        py: Python<'py>,
+        name: Option<Given<String>>,
+        schema: Option<&Bound<'py, PyAny>>,
+        extra: &Bound<'py, PyTuple>,
+        capacity: Option<&Bound<'py, PyAny>>,
+        lanes: Given<i128>,
+        exist: Given<String>,
+        persistent: Given<bool>,
+        dir: Option<Given<PathBuf>>,
+        unknown: Option<&Bound<'py, PyDict>>,
     ) -> Result<Self, Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("create"))?;
+        let wanted = "a name for other processes to attach to, or None for private memory";
+        let name = name.map(|name| name.get("name", wanted)).transpose()?;
         let schema = schema_of(schema)?;
         let options = RingOptions::with_capacity(capacity::from_python(capacity)?)
-            .lanes(count(lanes, "lanes", 1, Kind::Argument)?)
+            .lanes(count_in(lanes, "lanes", 1..=MAX_LANES, Kind::Argument)?)
             .exist(self::exist(exist)?)
-            .persistent(persistent)
-            .base(base(dir));
-        let ring = py.detach(|| match name {
+            .persistent(persistent.get("persistent", "True or False")?)
+            .base(place(dir)?);
+        let ring = py.detach(|| match &name {
             Some(name) => Ring::create(name, &schema, options),
             None => Ring::heap(&schema, options),
         })?;
-        capacity::warn_if_wasteful(py, &ring, &label(name))?;
+        capacity::warn_if_wasteful(py, &ring, &label(name.as_deref()))?;
         Ok(Self::of(ring))
     }
 
@@ -167,13 +187,18 @@ impl ReplayBuffer {
     /// CorruptError
     ///     If the bytes there are no ring of this version.
     #[staticmethod]
-    #[pyo3(signature = (name, *, dir=None))]
-    pub(crate) fn attach(
-        py: Python<'_>,
-        name: &str,
-        dir: Option<PathBuf>,
+    #[pyo3(signature = (name=Given::Missing, *extra, dir=None, **unknown))]
+    #[pyo3(text_signature = "(name, *, dir=None)")]
+    fn attach<'py>(
+        py: Python<'py>,
+        name: Given<String>,
+        extra: &Bound<'py, PyTuple>,
+        dir: Option<Given<PathBuf>>,
+        unknown: Option<&Bound<'py, PyDict>>,
     ) -> Result<Self, Failure> {
-        Ok(Self::of(py.detach(|| Ring::attach_in(&base(dir), name))?))
+        refuse_strangers(extra, unknown, method::<Self>("attach"))?;
+        let (name, base) = (name_of(name)?, place(dir)?);
+        Ok(Self::of(py.detach(|| Ring::attach_in(&base, &name))?))
     }
 
     /// Claim free lanes for writing.
@@ -195,10 +220,20 @@ impl ReplayBuffer {
     /// ------
     /// WriterError
     ///     If fewer lanes are free; the message names who holds them.
-    #[pyo3(signature = (lanes=1, autoreset_mode="next_step"))]
-    fn writer(&self, py: Python<'_>, lanes: i64, autoreset_mode: &str) -> Result<Writer, Failure> {
+    #[pyo3(signature = (lanes=1_i64.into(), autoreset_mode="next_step".into(), *extra, **unknown))]
+    #[pyo3(text_signature = "($self, lanes=1, autoreset_mode='next_step')")]
+    fn writer<'py>(
+        &self,
+        py: Python<'py>,
+        lanes: Given<i128>,
+        autoreset_mode: Given<String>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<Writer, Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("writer"))?;
         let mode = autoreset_mode_of(autoreset_mode, Kind::Writer)?;
-        let options = WriterOptions::lanes(count(lanes, "lanes", 1, Kind::Writer)?).autoreset(mode);
+        let options = WriterOptions::lanes(count_in(lanes, "lanes", 1..=MAX_LANES, Kind::Writer)?)
+            .autoreset(mode);
         let writer = self.ask(py, |ring| ring.writer(options))??;
         Ok(Writer::new(self.ring.label(), writer))
     }
@@ -224,25 +259,33 @@ impl ReplayBuffer {
     /// ------
     /// SampleError
     ///     If a window is longer than a lane, or every reader slot is taken.
-    #[pyo3(signature = (*, seed=None, history=None, future=0, copy=false))]
-    fn sampler(
+    #[pyo3(signature = (
+        *extra, seed=None, history=None, future=0_i64.into(), copy=false.into(), **unknown
+    ))]
+    #[pyo3(text_signature = "($self, *, seed=None, history=None, future=0, copy=False)")]
+    #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
+    fn sampler<'py>(
         &self,
-        py: Python<'_>,
-        seed: Option<i128>,
-        history: Option<i64>,
-        future: i64,
-        copy: bool,
+        py: Python<'py>,
+        extra: &Bound<'py, PyTuple>,
+        seed: Option<Given<i128>>,
+        history: Option<Given<i128>>,
+        future: Given<i128>,
+        copy: Given<bool>,
+        unknown: Option<&Bound<'py, PyDict>>,
     ) -> Result<Sampler, Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("sampler"))?;
         let seed = seed
             .map(|seed| {
+                let range = format!("a whole number from 0 to {}, or None", u64::MAX);
+                let seed = seed.get("seed", &range)?;
                 u64::try_from(seed).map_err(|_| {
-                    let range = format!("a whole number from 0 to {}", u64::MAX);
-                    Failure::new(Kind::Sample, format!("seed is {seed}; give {range}, or None"))
+                    Failure::new(Kind::Sample, format!("seed is {seed}; give {range}"))
                 })
             })
             .transpose()?;
         let windows = Windows::new(history, future, copy)?;
-        let label = format!("sampler of {}", self.ring.label());
+        let label = format!("the sampler of {}", self.ring.label());
         let draws = self.ask(py, |ring| Draws::new(ring, label, seed, windows))??;
         Ok(Sampler::new(draws, windows))
     }
@@ -268,15 +311,23 @@ impl ReplayBuffer {
     /// ------
     /// SampleError
     ///     If the ring holds no transition yet, or a window is longer than a lane.
-    #[pyo3(signature = (batch_size, history=None, future=0, copy=false))]
+    #[pyo3(signature = (
+        batch_size=Given::Missing, history=None, future=0_i64.into(), copy=false.into(),
+        *extra, **unknown
+    ))]
+    #[pyo3(text_signature = "($self, batch_size, history=None, future=0, copy=False)")]
+    #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn sample<'py>(
         &self,
         py: Python<'py>,
-        batch_size: i64,
-        history: Option<i64>,
-        future: i64,
-        copy: bool,
+        batch_size: Given<i128>,
+        history: Option<Given<i128>>,
+        future: Given<i128>,
+        copy: Given<bool>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
     ) -> Result<Bound<'py, PyDict>, Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("sample"))?;
         self.draws(py, Windows::new(history, future, copy)?)?.sample(py, batch_size)
     }
 
@@ -297,12 +348,17 @@ impl ReplayBuffer {
     ///     If a row was overwritten since.
     /// SampleError
     ///     If an index names no transition.
+    #[pyo3(signature = (index=None, *extra, **unknown))]
+    #[pyo3(text_signature = "($self, index)")]
     fn gather<'py>(
         &self,
         py: Python<'py>,
-        index: &Bound<'py, PyAny>,
+        index: Option<&Bound<'py, PyAny>>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
     ) -> Result<Bound<'py, PyDict>, Failure> {
-        self.draws(py, Windows::new(None, 0, false)?)?.gather(py, index)
+        refuse_strangers(extra, unknown, method::<Self>("gather"))?;
+        self.draws(py, Windows::none())?.gather(py, index)
     }
 
     /// Copy consecutive rows of one lane, as they were written.
@@ -328,18 +384,26 @@ impl ReplayBuffer {
     ///     If a writer overwrote a row meanwhile.
     /// SampleError
     ///     If the rows are not, or no longer, in the ring.
+    #[pyo3(signature = (
+        lane=Given::Missing, start=Given::Missing, length=Given::Missing, *extra, **unknown
+    ))]
+    #[pyo3(text_signature = "($self, lane, start, length)")]
     fn rows<'py>(
         &self,
         py: Python<'py>,
-        lane: i64,
-        start: i64,
-        length: i64,
+        lane: Given<i128>,
+        start: Given<i128>,
+        length: Given<i128>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
     ) -> Result<Bound<'py, PyDict>, Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("rows"))?;
         let lane = count(lane, "lane", 0, Kind::Sample)?;
-        let length = count(length, "length", 0, Kind::Sample)?;
+        let start = start.get("start", "a sequence number, from 0 up")?;
         let start = u64::try_from(start).map_err(|_| {
             Failure::new(Kind::Sample, format!("start is {start}; sequence numbers begin at 0"))
         })?;
+        let length = count(length, "length", 0, Kind::Sample)?;
         let range = start..start.saturating_add(u64::from(length));
         let rows = self.ask(py, |ring| ring.rows(lane, range))??;
         Ok(crate::rows::as_dict(py, &rows)?)
@@ -355,13 +419,22 @@ impl ReplayBuffer {
     /// -------
     /// (int, int)
     ///     The oldest row, and one past the newest.
-    fn lane_span(&self, py: Python<'_>, lane: i64) -> Result<(u64, u64), Failure> {
+    #[pyo3(signature = (lane=Given::Missing, *extra, **unknown))]
+    #[pyo3(text_signature = "($self, lane)")]
+    fn lane_span<'py>(
+        &self,
+        py: Python<'py>,
+        lane: Given<i128>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<(u64, u64), Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("lane_span"))?;
         let number = count(lane, "lane", 0, Kind::Sample)?;
         let (span, lanes) = self.ask(py, |ring| (ring.lane_span(number), ring.lanes()))?;
         let span = span.ok_or_else(|| {
             Failure::new(
                 Kind::Sample,
-                format!("lane is {lane}, but the ring has lanes 0 to {}", lanes - 1),
+                format!("there is no lane {number}; the ring has lanes 0 to {}", lanes - 1),
             )
         })?;
         Ok((span.start, span.end))
@@ -385,18 +458,27 @@ impl ReplayBuffer {
     /// ------
     /// WaitTimeoutError
     ///     If the time ran out; the message says how many there were.
-    #[pyo3(signature = (min_size, timeout=None))]
-    fn wait(&self, py: Python<'_>, min_size: i64, timeout: Option<f64>) -> Result<u64, Failure> {
+    #[pyo3(signature = (min_size=Given::Missing, timeout=None, *extra, **unknown))]
+    #[pyo3(text_signature = "($self, min_size, timeout=None)")]
+    fn wait<'py>(
+        &self,
+        py: Python<'py>,
+        min_size: Given<i128>,
+        timeout: Option<Given<f64>>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<u64, Failure> {
+        const SECONDS: &str = "seconds from 0 up, or None to wait without end";
+        refuse_strangers(extra, unknown, method::<Self>("wait"))?;
+        let min_size = min_size.get("min_size", "transitions from 0 up")?;
         let min_size = u64::try_from(min_size).map_err(|_| {
             bad_argument(format!("min_size is {min_size}; give transitions from 0 up"))
         })?;
         let timeout = timeout
-            .map(|seconds| {
-                Duration::try_from_secs_f64(seconds).map_err(|_| {
-                    bad_argument(format!(
-                        "timeout is {seconds}; give seconds from 0 up, or None to wait without end"
-                    ))
-                })
+            .map(|given| {
+                let seconds = given.get("timeout", SECONDS)?;
+                Duration::try_from_secs_f64(seconds)
+                    .map_err(|_| bad_argument(format!("timeout is {seconds}; give {SECONDS}")))
             })
             .transpose()?;
         let ring = self.ring()?;
@@ -502,17 +584,26 @@ impl ReplayBuffer {
     }
 
     fn __repr__(&self) -> String {
-        match self.ring() {
-            Ok(ring) => format!(
-                "<backcast.ReplayBuffer: {}, {}/{} transitions, {} lane{}>",
-                self.ring.label(),
+        let state = self.ring.describe(|ring| {
+            format!(
+                "{}/{} transitions, {} lane{}",
                 ring.len(),
                 ring.capacity(),
                 ring.lanes(),
                 if ring.lanes() == 1 { "" } else { "s" }
-            ),
-            Err(_) => format!("<backcast.ReplayBuffer: {}, closed>", self.ring.label()),
-        }
+            )
+        });
+        format!("<backcast.ReplayBuffer: {}, {state}>", self.ring.label())
+    }
+
+    /// Another handle on the same ring.
+    fn __copy__(&self, py: Python<'_>) -> Result<Self, Failure> {
+        Ok(Self::of(self.ask(py, Ring::clone)?))
+    }
+
+    /// Another handle on the same ring: what is shared is not copied.
+    fn __deepcopy__(&self, py: Python<'_>, _memo: &Bound<'_, PyAny>) -> Result<Self, Failure> {
+        self.__copy__(py)
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> Result<ByName<'py>, Failure> {
@@ -528,7 +619,7 @@ pub(crate) fn _attach_buffer(
     name: &str,
     dir: Option<PathBuf>,
 ) -> Result<ReplayBuffer, Failure> {
-    ReplayBuffer::attach(py, name, dir)
+    Ok(ReplayBuffer::of(py.detach(|| Ring::attach_in(&base(dir), name))?))
 }
 
 fn label(name: Option<&str>) -> String {

@@ -3,12 +3,15 @@
 use std::ffi::CString;
 
 use backcast_core::{Capacity, Ring};
-use pyo3::exceptions::{PyTypeError, PyUserWarning};
+use pyo3::exceptions::PyUserWarning;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyString};
 
 use crate::error::{Failure, bad_argument};
+use crate::given::{Given, needed};
 
+/// What `capacity` may be.
+const WANTED: &str = "transitions as an int (1_000_000), or bytes as text (\"8GiB\")";
 /// Rings smaller than this may take many times what was asked without anybody minding.
 const WORTH_A_WARNING: u64 = 64 << 20;
 
@@ -28,14 +31,14 @@ pub(crate) fn warn_if_wasteful(py: Python<'_>, ring: &Ring, label: &str) -> Resu
 }
 
 /// Rows from an int, bytes (or rows) from a string.
-pub(crate) fn from_python(value: &Bound<'_, PyAny>) -> Result<Capacity, Failure> {
+pub(crate) fn from_python(value: Option<&Bound<'_, PyAny>>) -> Result<Capacity, Failure> {
+    let value = needed(value, "capacity", WANTED)?;
     if let Ok(text) = value.cast::<PyString>() {
         return text.to_str()?.parse::<Capacity>().map_err(bad_argument);
     }
-    let rows: i64 = value.extract().map_err(|_| {
-        PyTypeError::new_err("capacity must be an int (transitions) or a string such as \"8GiB\"")
-    })?;
-    u64::try_from(rows)
-        .map(Capacity::Rows)
-        .map_err(|_| bad_argument(format!("capacity is {rows}; give at least 1 transition")))
+    let Ok(rows) = value.extract::<Given<i128>>();
+    let rows = rows.get("capacity", WANTED)?;
+    u64::try_from(rows).map(Capacity::Rows).map_err(|_| {
+        bad_argument(format!("capacity is {rows}; give transitions from 1 to {}", u64::MAX))
+    })
 }

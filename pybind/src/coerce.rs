@@ -1,6 +1,7 @@
 //! Values that Python code gives as arrays of the dtype and shape that a column has.
 
 use std::fmt::{self, Display};
+use std::ops::RangeInclusive;
 
 use backcast_core::{AutoresetMode, DType};
 use numpy::prelude::*;
@@ -11,6 +12,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt};
 
 use crate::error::{Failure, Kind};
+use crate::given::{Given, closest};
 
 /// What NumPy calls every dtype.
 const DTYPES: [(DType, &str); 12] = [
@@ -53,10 +55,15 @@ pub(crate) fn dtype_of(column: &str, value: &Bound<'_, PyAny>) -> Result<DType, 
     let py = value.py();
     let refused = || {
         let shown = value.repr().map_or_else(|_| "?".to_owned(), |text| text.to_string());
+        let typed = value.extract::<&str>().ok().filter(|text| text.len() > 3);
+        let names = || DTYPES.iter().map(|(_, name)| *name);
+        let hint = typed
+            .and_then(|text| closest(text, names()))
+            .map_or_else(String::new, |near| format!("did you mean '{near}'? Otherwise "));
         Failure::new(
             Kind::Schema,
             format!(
-                "column {column:?}: {shown} is no dtype of a column; use bool, u1, u2, u4, u8, i1, \
+                "column {column:?}: {shown} is no dtype of a column; {hint}use bool, u1, u2, u4, u8, i1, \
                  i2, i4, i8, f2, f4 or f8 (native byte order), or a tuple (dtype, shape[, role])"
             ),
         )
@@ -108,7 +115,7 @@ pub(crate) fn array_of<'py>(
     let code = target.dtype.code();
     if value.is_none() || value.is_instance_of::<PyDict>() {
         let got = if value.is_none() { "None" } else { "a dict" };
-        return Err(target.refuse(format!("got {got}, expected an array of {code}")));
+        return Err(target.refuse(format!("got {got}; give an array of {code}")));
     }
     let asarray = ASARRAY.import(py, "numpy", "asarray")?;
     if is_plain_number(value, want.kind())
@@ -118,7 +125,11 @@ pub(crate) fn array_of<'py>(
     }
     let array = asarray
         .call1((value,))
-        .map_err(|error| target.refuse(format!("no array of {code} can be made of it: {error}")))?
+        .map_err(|error| {
+            let said = error.value(py).to_string();
+            let said = said.trim_end_matches('.');
+            target.refuse(format!("NumPy makes no array of it ({said}); give an array of {code}"))
+        })?
         .cast_into::<PyUntypedArray>()
         .map_err(PyErr::from)?;
     let have = array.dtype();
@@ -126,11 +137,19 @@ pub(crate) fn array_of<'py>(
         (b'i' | b'u', b'i' | b'u') => check_range(&array, target)?,
         // NumPy calls an empty list float64, though it has no value that could be wrong.
         _ if array.is_empty() && !value.is_instance_of::<PyUntypedArray>() => {}
+        (b'b', b'i' | b'u') if target.kind != Kind::Append => {
+            let message = "got a mask of bools; give numbers, such as np.flatnonzero(mask)";
+            return Err(target.refuse(message));
+        }
         (b'b', _) | (b'i' | b'u' | b'f', b'f') => {}
         (_, wanted) => {
-            let hint = if wanted == b'b' { "; pass booleans" } else { "" };
+            let hint = if wanted == b'b' {
+                "pass booleans"
+            } else {
+                "convert them yourself if that is meant"
+            };
             return Err(target.refuse(format!(
-                "got {have} values, which cannot become {code} under casting=\"same_kind\"{hint}"
+                "got {have} values, which cannot become {code} without loss; {hint}"
             )));
         }
     }
@@ -170,7 +189,7 @@ fn check_range(array: &Bound<'_, PyUntypedArray>, target: Target<'_>) -> Result<
         let value: i128 = array.call_method0(extreme)?.extract()?;
         if value < low || value > high {
             return Err(target.refuse(format!(
-                "value {value} does not fit {}, which holds {low} to {high}",
+                "value {value} does not fit {}; give {low} to {high}",
                 target.dtype.code()
             )));
         }
@@ -200,9 +219,9 @@ pub(crate) fn check_shape(
     let all: Vec<usize> = std::iter::once(lanes).chain(rows.iter().copied()).collect();
     let (got, all, rows) = (Tuple(array.shape()), Tuple(&all), Tuple(&rows));
     Err(target.refuse(if lanes == 1 {
-        format!("got shape {got}, expected {rows}, or {all} with the one lane first")
+        format!("got shape {got}; give {rows}, or {all} with the one lane first")
     } else {
-        format!("got shape {got}, expected {all}, the {lanes} lanes first")
+        format!("got shape {got}; give {all}, the {lanes} lanes first")
     }))
 }
 
@@ -222,13 +241,33 @@ impl Display for Tuple<'_> {
 }
 
 /// A number of things, from `at_least` to what 32 bits hold.
-pub(crate) fn count(asked: i64, what: &str, at_least: u32, kind: Kind) -> Result<u32, Failure> {
-    u32::try_from(asked).ok().filter(|count| *count >= at_least).ok_or_else(|| {
-        Failure::new(
-            kind,
-            format!("{what} is {asked}; give a whole number from {at_least} to {}", u32::MAX),
-        )
-    })
+pub(crate) fn count(
+    asked: impl Into<Given<i128>>,
+    what: &str,
+    at_least: u32,
+    kind: Kind,
+) -> Result<u32, Failure> {
+    count_in(asked, what, at_least..=u32::MAX, kind)
+}
+
+/// A number of things within limits.
+pub(crate) fn count_in(
+    asked: impl Into<Given<i128>>,
+    what: &str,
+    limits: RangeInclusive<u32>,
+    kind: Kind,
+) -> Result<u32, Failure> {
+    let wanted = format_args!("a whole number from {} to {}", limits.start(), limits.end());
+    let asked = asked.into();
+    let asked = if let Given::Value(asked) = asked {
+        asked
+    } else {
+        asked.get(what, &wanted.to_string())?
+    };
+    u32::try_from(asked)
+        .ok()
+        .filter(|count| limits.contains(count))
+        .ok_or_else(|| Failure::new(kind, format!("{what} is {asked}; give {wanted}")))
 }
 
 /// Integers of any dtype in one axis.
@@ -242,16 +281,19 @@ pub(crate) fn int64s(
     let array = array.cast::<PyArrayDyn<i64>>().map_err(PyErr::from)?;
     if array.ndim() != 1 {
         return Err(
-            target.refuse(format!("got shape {}, expected one axis, (B,)", Tuple(array.shape())))
+            target.refuse(format!("got shape {}; give one axis, (B,)", Tuple(array.shape())))
         );
     }
     Ok(array.readonly().as_slice().map_err(|error| target.refuse(error))?.to_vec())
 }
 
 /// The `autoreset_mode` argument.
-pub(crate) fn autoreset_mode_of(text: &str, kind: Kind) -> Result<AutoresetMode, Failure> {
-    text.parse().map_err(|_| {
-        let choice = "write \"next_step\", \"same_step\" or \"disabled\"";
-        Failure::new(kind, format!("autoreset_mode is {text:?}; {choice}"))
-    })
+pub(crate) fn autoreset_mode_of(
+    given: impl Into<Given<String>>,
+    kind: Kind,
+) -> Result<AutoresetMode, Failure> {
+    const CHOICE: &str = "\"next_step\", \"same_step\" or \"disabled\"";
+    let text = given.into().get("autoreset_mode", CHOICE)?;
+    text.parse()
+        .map_err(|_| Failure::new(kind, format!("autoreset_mode is '{text}'; give {CHOICE}")))
 }

@@ -9,6 +9,7 @@ use pyo3::types::{PyDict, PyString};
 
 use crate::coerce::{Target, array_of, check_shape};
 use crate::error::{Failure, Kind};
+use crate::given::closest;
 
 /// A column as `append` looks for it.
 pub(crate) struct Wanted {
@@ -154,15 +155,11 @@ impl WantedColumns {
 
     fn unknown(&self, name: &str) -> Failure {
         let known = self.columns.iter().map(|c| c.name.as_str()).chain(STEP_ENDS);
-        let closest = known
-            .map(|known| (strsim::damerau_levenshtein(known, name), known))
-            .min()
-            .filter(|(edits, known)| *edits <= 2.max(known.len() / 3));
-        let hint = match (closest, name) {
+        let hint = match (closest(name, known), name) {
             (_, "done" | "terminal" | "dones") => {
                 "say how it ended with terminated= and truncated=".to_owned()
             }
-            (Some((_, known)), _) => format!("did you mean {known:?}?"),
+            (Some(known), _) => format!("did you mean {known:?}?"),
             (None, _) => format!("append takes {}", self.names()),
         };
         Failure::new(Kind::Append, format!("the ring has no column {name:?}; {hint}"))

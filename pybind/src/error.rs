@@ -17,6 +17,7 @@ use pyo3::types::PyType;
 pub(crate) enum Kind {
     Base,
     Argument,
+    ArgumentType,
     Schema,
     NotFound,
     Exists,
@@ -35,9 +36,10 @@ pub(crate) enum Kind {
 }
 
 /// In the order of [`Kind`].
-const CLASSES: [&str; 17] = [
+const CLASSES: [&str; 18] = [
     "BackcastError",
     "ArgumentError",
+    "ArgumentTypeError",
     "SchemaError",
     "NotFoundError",
     "ExistsError",

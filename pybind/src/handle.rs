@@ -2,7 +2,7 @@
 
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, TryLockError};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict};
@@ -73,8 +73,26 @@ impl<T> Handle<T> {
         }
     }
 
+    /// Whether the value was let go of. Never waits: a value in use is there.
     pub(crate) fn is_closed(&self) -> bool {
-        self.value.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+        match self.value.try_lock() {
+            Ok(value) => value.is_none(),
+            Err(TryLockError::Poisoned(value)) => value.into_inner().is_none(),
+            Err(TryLockError::WouldBlock) => false,
+        }
+    }
+
+    /// What a `repr` says of the value, by `describe` where it can be looked at. Never waits.
+    pub(crate) fn describe(&self, describe: impl FnOnce(&T) -> String) -> String {
+        if self.is_foreign() {
+            return "of the parent process".to_owned();
+        }
+        let value = match self.value.try_lock() {
+            Ok(value) => value,
+            Err(TryLockError::Poisoned(value)) => value.into_inner(),
+            Err(TryLockError::WouldBlock) => return "busy".to_owned(),
+        };
+        value.as_ref().map_or_else(|| "closed".to_owned(), describe)
     }
 
     pub(crate) fn label(&self) -> &str {

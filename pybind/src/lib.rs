@@ -16,6 +16,7 @@ mod columns;
 mod env;
 mod error;
 mod final_obs;
+mod given;
 mod handle;
 mod panel;
 mod place;

@@ -6,15 +6,15 @@ use backcast_core::DType;
 use backcast_market::{CsvOptions, Panel as CorePanel, PanelData, WindowPlan};
 use numpy::prelude::*;
 use numpy::{PyArray1, PyArray2, PyArray3, PyArrayDyn, PyUntypedArray};
-use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyAny, PyDict, PyEllipsis, PySlice};
+use pyo3::types::{PyAny, PyDict, PyEllipsis, PySlice, PyTuple};
 
 use crate::coerce::{self, Target, Tuple, array_of, count, descr};
 use crate::error::{Failure, Kind};
+use crate::given::{Given, closest, method, needed, not_called, refuse_strangers, shown};
 use crate::handle::Handle;
-use crate::place::{ByName, base, by_name, exist};
+use crate::place::{ByName, base, by_name, exist, name_of, place};
 use crate::view::FreshArray;
 
 /// Daily prices and indicators of many tickers: immutable, in memory that every process shares.
@@ -47,6 +47,25 @@ impl Panel {
 
 #[pymethods]
 impl Panel {
+    #[new]
+    #[pyo3(signature = (*_given, **_named))]
+    fn new(
+        _given: &Bound<'_, PyTuple>,
+        _named: Option<&Bound<'_, PyDict>>,
+    ) -> Result<Self, Failure> {
+        Err(not_called("Panel", "call Panel.from_csv(path) or Panel.attach(name)"))
+    }
+
+    /// Another handle on the same panel.
+    fn __copy__(&self) -> Result<Self, Failure> {
+        Ok(Self::of(self.get()?))
+    }
+
+    /// Another handle on the same panel: what is shared is not copied.
+    fn __deepcopy__(&self, _memo: &Bound<'_, PyAny>) -> Result<Self, Failure> {
+        self.__copy__()
+    }
+
     /// Load a long CSV and share it.
     ///
     /// Parameters
@@ -77,26 +96,36 @@ impl Panel {
     /// ExistsError, SpaceError
     #[staticmethod]
     #[pyo3(signature = (
-        path, *, name=None, r#macro=Vec::new(), exist="error", persistent=false, dir=None
+        path=Given::Missing, *extra, name=None, r#macro=None, exist="error".into(),
+        persistent=false.into(), dir=None, **unknown
     ))]
     #[pyo3(
         text_signature = "(path, *, name=None, macro=(), exist='error', persistent=False, dir=None)"
     )]
-    fn from_csv(
-        py: Python<'_>,
-        path: PathBuf,
-        name: Option<&str>,
-        r#macro: Vec<String>,
-        exist: &str,
-        persistent: bool,
-        dir: Option<PathBuf>,
+    #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
+    fn from_csv<'py>(
+        py: Python<'py>,
+        path: Given<PathBuf>,
+        extra: &Bound<'py, PyTuple>,
+        name: Option<Given<String>>,
+        r#macro: Option<&Bound<'py, PyAny>>,
+        exist: Given<String>,
+        persistent: Given<bool>,
+        dir: Option<Given<PathBuf>>,
+        unknown: Option<&Bound<'py, PyDict>>,
     ) -> Result<Self, Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("from_csv"))?;
+        let path = path.get("path", "the path of a CSV file")?;
+        let name = name.map(name_of).transpose()?;
+        let tickers = r#macro.map(|given| names_of(given, "macro")).transpose()?;
+        let options = CsvOptions::default().macro_tickers(tickers.unwrap_or_default());
         let exist = self::exist(exist)?;
-        let options = CsvOptions::default().macro_tickers(r#macro);
+        let persistent = persistent.get("persistent", "True or False")?;
+        let base = place(dir)?;
         let panel = py.detach(move || {
             let data = PanelData::from_csv(&path, &options)?;
             match name {
-                Some(name) => data.share(name, &base(dir), exist, persistent),
+                Some(name) => data.share(&name, &base, exist, persistent),
                 None => Ok(data.into_heap()),
             }
         })?;
@@ -122,9 +151,18 @@ impl Panel {
     /// CorruptError, PanelError
     ///     If the bytes there are no panel of this version.
     #[staticmethod]
-    #[pyo3(signature = (name, *, dir=None))]
-    fn attach(py: Python<'_>, name: &str, dir: Option<PathBuf>) -> Result<Self, Failure> {
-        Ok(Self::of(py.detach(|| CorePanel::attach_in(&base(dir), name))?))
+    #[pyo3(signature = (name=Given::Missing, *extra, dir=None, **unknown))]
+    #[pyo3(text_signature = "(name, *, dir=None)")]
+    fn attach<'py>(
+        py: Python<'py>,
+        name: Given<String>,
+        extra: &Bound<'py, PyTuple>,
+        dir: Option<Given<PathBuf>>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<Self, Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("attach"))?;
+        let (name, base) = (name_of(name)?, place(dir)?);
+        Ok(Self::of(py.detach(|| CorePanel::attach_in(&base, &name))?))
     }
 
     /// History and future around days, for some tickers each.
@@ -156,14 +194,24 @@ impl Panel {
     /// ------
     /// PanelError
     ///     If a day or token is outside the panel, or shapes do not fit.
+    #[pyo3(signature = (
+        days=None, tokens=None, history=Given::Missing, future=Given::Missing, *extra, **unknown
+    ))]
+    #[pyo3(text_signature = "($self, days, tokens, history, future)")]
+    #[expect(clippy::too_many_arguments, reason = "the arguments of the Python call")]
     fn windows<'py>(
         &self,
         py: Python<'py>,
-        days: &Bound<'py, PyAny>,
-        tokens: &Bound<'py, PyAny>,
-        history: i64,
-        future: i64,
+        days: Option<&Bound<'py, PyAny>>,
+        tokens: Option<&Bound<'py, PyAny>>,
+        history: Given<i128>,
+        future: Given<i128>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
     ) -> Result<Bound<'py, PyDict>, Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("windows"))?;
+        let days = needed(days, "days", "positions in the panel's dates, (B,)")?;
+        let tokens = needed(tokens, "tokens", "what tokens() returned, (B, T) or (T,)")?;
         let panel = self.get()?;
         let days = coerce::int64s(days, "days", Kind::Panel)?;
         let (tokens, per_sample) = tokens_of(tokens, days.len())?;
@@ -199,17 +247,18 @@ impl Panel {
     /// ------
     /// PanelError
     ///     If the panel has no such ticker.
+    #[pyo3(signature = (tickers=None, *extra, **unknown))]
+    #[pyo3(text_signature = "($self, tickers)")]
     fn tokens<'py>(
         &self,
         py: Python<'py>,
-        tickers: &Bound<'py, PyAny>,
+        tickers: Option<&Bound<'py, PyAny>>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
     ) -> Result<Bound<'py, PyArray1<i32>>, Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("tokens"))?;
+        let names = names_of(needed(tickers, "tickers", NAMES)?, "tickers")?;
         let panel = self.get()?;
-        let names: Vec<String> = tickers.extract().map_err(|_| {
-            PyTypeError::new_err(
-                "tickers must be a sequence of names, such as [\"AAPL\", \"MSFT\"]",
-            )
-        })?;
         let tokens = names
             .iter()
             .map(|name| {
@@ -311,18 +360,17 @@ impl Panel {
     }
 
     fn __repr__(&self) -> String {
-        match self.get() {
-            Ok(panel) => format!(
-                "<backcast.Panel: {}, {} tickers, {} days {} to {}, {} columns>",
-                self.data.label(),
+        let state = self.data.describe(|panel| {
+            format!(
+                "{} tickers, {} days {} to {}, {} columns",
                 panel.tickers().len(),
                 panel.days(),
                 panel.dates().first().map_or("", String::as_str),
                 panel.dates().last().map_or("", String::as_str),
                 panel.columns().len()
-            ),
-            Err(_) => format!("<backcast.Panel: {}, closed>", self.data.label()),
-        }
+            )
+        });
+        format!("<backcast.Panel: {}, {state}>", self.data.label())
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> Result<ByName<'py>, Failure> {
@@ -338,7 +386,16 @@ pub(crate) fn _attach_panel(
     name: &str,
     dir: Option<PathBuf>,
 ) -> Result<Panel, Failure> {
-    Panel::attach(py, name, dir)
+    Ok(Panel::of(py.detach(|| CorePanel::attach_in(&base(dir), name))?))
+}
+
+const NAMES: &str = "a sequence of names, such as [\"AAPL\", \"MSFT\"]";
+
+/// Names in a sequence; a lone name is a slip.
+fn names_of(given: &Bound<'_, PyAny>, what: &str) -> Result<Vec<String>, Failure> {
+    given.extract().map_err(|_| {
+        Failure::new(Kind::ArgumentType, format!("{what} is {}; give {NAMES}", shown(given)))
+    })
 }
 
 /// `[B, T]` flat and `T`; one axis is repeated for every sample.
@@ -353,7 +410,7 @@ fn tokens_of(value: &Bound<'_, PyAny>, batch: usize) -> Result<(Vec<i64>, usize)
         _ => Err(Failure::new(
             Kind::Panel,
             format!(
-                "tokens: got shape {}, expected ({batch}, T) for {batch} days, or (T,)",
+                "tokens: got shape {}; give ({batch}, T) for {batch} days, or (T,)",
                 Tuple(array.shape())
             ),
         )),
@@ -385,18 +442,8 @@ fn views<'py>(
 }
 
 fn unknown_ticker(panel: &CorePanel, name: &str) -> Failure {
-    let closest = panel
-        .tickers()
-        .iter()
-        .map(|known| (strsim::damerau_levenshtein(known, name), known))
-        .min()
-        .map(|(_, known)| format!("; did you mean {known:?}?"));
-    Failure::new(
-        Kind::Panel,
-        format!(
-            "the panel has no ticker {name:?} among its {}{}",
-            panel.tickers().len(),
-            closest.unwrap_or_default()
-        ),
-    )
+    let hint = closest(name, panel.tickers().iter().map(String::as_str))
+        .map_or_else(|| "tickers lists them".to_owned(), |near| format!("did you mean {near:?}?"));
+    let count = panel.tickers().len();
+    Failure::new(Kind::Panel, format!("the panel has no ticker {name:?} among its {count}; {hint}"))
 }

@@ -3,15 +3,21 @@
 use std::path::{Path, PathBuf};
 
 use backcast_core::{Base, Exist, Kind as ObjectKind, ObjectInfo, collect, list, remove};
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::{PyDict, PyList, PyTuple};
 
-use crate::error::{Failure, bad_argument};
+use crate::error::{Failure, Kind, bad_argument};
+use crate::given::{Given, function, refuse_strangers};
 
 /// The base directory that a `dir` argument means.
 pub(crate) fn base(dir: Option<PathBuf>) -> Base {
     dir.map_or_else(Base::standard, Base::at)
+}
+
+/// The same of an argument that may be anything.
+pub(crate) fn place(dir: Option<Given<PathBuf>>) -> Result<Base, Failure> {
+    let dir = dir.map(|dir| dir.get("dir", "a path, or None for the standard place"));
+    Ok(base(dir.transpose()?))
 }
 
 /// The `dir` argument that leads to an object of this path again: `<dir>/backcast-<uid>/<object>`.
@@ -30,27 +36,35 @@ pub(crate) fn by_name<'py>(
     path: Option<&Path>,
 ) -> Result<ByName<'py>, Failure> {
     let Some(name) = name else {
-        return Err(Failure::Python(PyTypeError::new_err(
-            "an object without a name is private to its process and cannot be pickled; \
-             create it with a name",
-        )));
+        return Err(Failure::new(
+            Kind::ArgumentType,
+            "an object without a name is private to its process and cannot be pickled; create it \
+             with a name",
+        ));
     };
     let attach = py.import("backcast._native")?.getattr(attach)?;
     Ok((attach, (name.to_owned(), path.and_then(dir_of))))
 }
 
 /// The `exist` argument.
-pub(crate) fn exist(text: &str) -> Result<Exist, Failure> {
-    text.parse().map_err(|_| {
-        bad_argument(format!("exist is {text:?}; write \"error\", \"attach\" or \"replace\""))
-    })
+pub(crate) fn exist(given: impl Into<Given<String>>) -> Result<Exist, Failure> {
+    const CHOICE: &str = "\"error\", \"attach\" or \"replace\"";
+    let text = given.into().get("exist", CHOICE)?;
+    text.parse().map_err(|_| bad_argument(format!("exist is '{text}'; give {CHOICE}")))
 }
 
-fn kind(text: &str) -> Result<ObjectKind, Failure> {
-    match text {
+/// The `name` argument of what must have one.
+pub(crate) fn name_of(given: Given<String>) -> Result<String, Failure> {
+    given.get("name", "the name, a str")
+}
+
+fn kind(given: Given<String>) -> Result<ObjectKind, Failure> {
+    const CHOICE: &str = "\"ring\" or \"panel\"";
+    let text = given.get("kind", CHOICE)?;
+    match text.as_str() {
         "ring" => Ok(ObjectKind::Ring),
         "panel" => Ok(ObjectKind::Panel),
-        _ => Err(bad_argument(format!("kind is {text:?}; write \"ring\" or \"panel\""))),
+        _ => Err(bad_argument(format!("kind is '{text}'; give {CHOICE}"))),
     }
 }
 
@@ -67,12 +81,18 @@ fn kind(text: &str) -> Result<ObjectKind, Failure> {
 ///     Sorted by kind and name, each with ``name``, ``kind``, ``path``, ``bytes`` (allocated),
 ///     ``persistent``, ``held`` (by a live process) and ``building``. Damaged ones are listed too.
 #[pyfunction]
-#[pyo3(name = "list", signature = (dir=None))]
-pub(crate) fn list_objects(
-    py: Python<'_>,
-    dir: Option<PathBuf>,
-) -> Result<Bound<'_, PyList>, Failure> {
-    let found = py.detach(|| list(&base(dir)))?;
+#[pyo3(
+    name = "list", signature = (dir=None, *extra, **unknown), text_signature = "(dir=None)"
+)]
+pub(crate) fn list_objects<'py>(
+    py: Python<'py>,
+    dir: Option<Given<PathBuf>>,
+    extra: &Bound<'py, PyTuple>,
+    unknown: Option<&Bound<'py, PyDict>>,
+) -> Result<Bound<'py, PyList>, Failure> {
+    refuse_strangers(extra, unknown, function("list"))?;
+    let base = place(dir)?;
+    let found = py.detach(|| list(&base))?;
     as_dicts(py, &found)
 }
 
@@ -101,16 +121,27 @@ pub(crate) fn list_objects(
 /// InUseError
 ///     If a live process holds it and ``force`` is False.
 #[pyfunction]
-#[pyo3(name = "remove", signature = (name, kind="ring", force=false, dir=None))]
+#[pyo3(
+    name = "remove",
+    signature = (
+        name=Given::Missing, kind="ring".into(), force=false.into(), dir=None, *extra, **unknown
+    ),
+    text_signature = "(name, kind='ring', force=False, dir=None)"
+)]
 pub(crate) fn remove_object<'py>(
     py: Python<'py>,
-    name: &str,
-    kind: &str,
-    force: bool,
-    dir: Option<PathBuf>,
+    name: Given<String>,
+    kind: Given<String>,
+    force: Given<bool>,
+    dir: Option<Given<PathBuf>>,
+    extra: &Bound<'py, PyTuple>,
+    unknown: Option<&Bound<'py, PyDict>>,
 ) -> Result<Bound<'py, PyDict>, Failure> {
-    let kind = self::kind(kind)?;
-    let removed = py.detach(|| remove(&base(dir), kind, name, force))?;
+    refuse_strangers(extra, unknown, function("remove"))?;
+    let (name, kind) = (name_of(name)?, self::kind(kind)?);
+    let force = force.get("force", "True or False")?;
+    let base = place(dir)?;
+    let removed = py.detach(|| remove(&base, kind, &name, force))?;
     Ok(as_dict(py, &removed)?)
 }
 
@@ -126,12 +157,16 @@ pub(crate) fn remove_object<'py>(
 /// list of dict
 ///     What was removed, as in :func:`list`.
 #[pyfunction]
-#[pyo3(name = "gc", signature = (dir=None))]
-pub(crate) fn collect_objects(
-    py: Python<'_>,
-    dir: Option<PathBuf>,
-) -> Result<Bound<'_, PyList>, Failure> {
-    let removed = py.detach(|| collect(&base(dir)))?;
+#[pyo3(name = "gc", signature = (dir=None, *extra, **unknown), text_signature = "(dir=None)")]
+pub(crate) fn collect_objects<'py>(
+    py: Python<'py>,
+    dir: Option<Given<PathBuf>>,
+    extra: &Bound<'py, PyTuple>,
+    unknown: Option<&Bound<'py, PyDict>>,
+) -> Result<Bound<'py, PyList>, Failure> {
+    refuse_strangers(extra, unknown, function("gc"))?;
+    let base = place(dir)?;
+    let removed = py.detach(|| collect(&base))?;
     as_dicts(py, &removed)
 }
 

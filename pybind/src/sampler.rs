@@ -2,12 +2,16 @@
 
 use backcast_core::{Ring, Sampler as CoreSampler, SamplerOptions};
 use pyo3::prelude::*;
-use pyo3::types::{PyAny, PyDict};
+use pyo3::types::{PyAny, PyDict, PyTuple};
 
 use crate::batch::Arenas;
-use crate::coerce::{self, count};
+use crate::coerce::{self, count, count_in};
 use crate::error::{Failure, Kind};
+use crate::given::{Given, method, needed, not_called, refuse_strangers};
 use crate::handle::Handle;
+
+/// Largest batch, as the core has it.
+const MAX_BATCH: u32 = 1 << 24;
 
 /// What a sampler returns of each transition: its windows, and whether they may overlap in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,12 +22,21 @@ pub(crate) struct Windows {
 }
 
 impl Windows {
-    pub(crate) fn new(history: Option<i64>, future: i64, copy: bool) -> Result<Self, Failure> {
+    pub(crate) fn new(
+        history: Option<Given<i128>>,
+        future: Given<i128>,
+        copy: Given<bool>,
+    ) -> Result<Self, Failure> {
         Ok(Self {
             history: history.map(|asked| count(asked, "history", 1, Kind::Sample)).transpose()?,
             future: count(future, "future", 0, Kind::Sample)?,
-            copy,
+            copy: copy.get("copy", "True or False")?,
         })
+    }
+
+    /// The transition alone.
+    pub(crate) fn none() -> Self {
+        Self { history: None, future: 0, copy: false }
     }
 }
 
@@ -52,9 +65,9 @@ impl Draws {
     pub(crate) fn sample<'py>(
         &self,
         py: Python<'py>,
-        batch_size: i64,
+        batch_size: Given<i128>,
     ) -> Result<Bound<'py, PyDict>, Failure> {
-        let batch: u32 = count(batch_size, "batch_size", 1, Kind::Sample)?;
+        let batch = count_in(batch_size, "batch_size", 1..=MAX_BATCH, Kind::Sample)?;
         self.fill(
             py,
             batch as usize,
@@ -65,8 +78,9 @@ impl Draws {
     pub(crate) fn gather<'py>(
         &self,
         py: Python<'py>,
-        index: &Bound<'py, PyAny>,
+        index: Option<&Bound<'py, PyAny>>,
     ) -> Result<Bound<'py, PyDict>, Failure> {
+        let index = needed(index, "index", "what a batch has as its index, or append returned")?;
         let index = coerce::int64s(index, "index", Kind::Sample)?;
         self.fill(py, index.len(), |sampler, plan, arenas| {
             Ok(sampler.gather_into(&index, plan, arenas)?)
@@ -125,6 +139,15 @@ impl Sampler {
 
 #[pymethods]
 impl Sampler {
+    #[new]
+    #[pyo3(signature = (*_given, **_named))]
+    fn of_nothing(
+        _given: &Bound<'_, PyTuple>,
+        _named: Option<&Bound<'_, PyDict>>,
+    ) -> Result<Self, Failure> {
+        Err(not_called("Sampler", "call buf.sampler(seed=..., history=..., future=...)"))
+    }
+
     /// Draw transitions uniformly over all that the ring holds.
     ///
     /// One gather, with the interpreter released, never blocking a writer; rows that are
@@ -156,7 +179,16 @@ impl Sampler {
     /// >>> batch = buf.sampler(seed=7, history=4, future=2).sample(32)
     /// >>> batch["obs"].shape, batch.mask.shape, batch.future_mask.shape
     /// ((32, 4), (32, 4), (32, 2))
-    fn sample<'py>(&self, py: Python<'py>, batch_size: i64) -> Result<Bound<'py, PyDict>, Failure> {
+    #[pyo3(signature = (batch_size=Given::Missing, *extra, **unknown))]
+    #[pyo3(text_signature = "($self, batch_size)")]
+    fn sample<'py>(
+        &self,
+        py: Python<'py>,
+        batch_size: Given<i128>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<Bound<'py, PyDict>, Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("sample"))?;
         self.draws.sample(py, batch_size)
     }
 
@@ -178,11 +210,16 @@ impl Sampler {
     ///     If a row was overwritten since.
     /// SampleError
     ///     If an index names no transition.
+    #[pyo3(signature = (index=None, *extra, **unknown))]
+    #[pyo3(text_signature = "($self, index)")]
     fn gather<'py>(
         &self,
         py: Python<'py>,
-        index: &Bound<'py, PyAny>,
+        index: Option<&Bound<'py, PyAny>>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
     ) -> Result<Bound<'py, PyDict>, Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("gather"))?;
         self.draws.gather(py, index)
     }
 
@@ -231,12 +268,25 @@ impl Sampler {
     }
 
     fn __repr__(&self) -> String {
-        let state = if self.draws.0.is_closed() { ", closed" } else { "" };
+        let state = self.draws.0.describe(|sampler| {
+            format!("seed {}, {} transitions drawn", sampler.seed(), sampler.sampled())
+        });
         let history = self.windows.history.map_or("None".to_owned(), |history| history.to_string());
         format!(
-            "<backcast.Sampler: {}, history {history}, future {}{state}>",
+            "<backcast.Sampler: {}, history {history}, future {}, {state}>",
             self.draws.0.label(),
             self.windows.future
         )
+    }
+
+    fn __reduce__(&self) -> Result<(), Failure> {
+        Err(Failure::new(
+            Kind::ArgumentType,
+            format!(
+                "{} cannot be pickled or copied; pickle the ReplayBuffer and make a sampler of \
+                 the same seed from it",
+                self.draws.0.label()
+            ),
+        ))
     }
 }

@@ -1,12 +1,12 @@
 //! `backcast.Schema`: the columns of a ring, from and to Python's dictionaries.
 
 use backcast_core::{Column, Role, Schema as CoreSchema};
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 
 use crate::coerce::{Tuple, dtype_of};
 use crate::error::{Failure, Kind};
+use crate::given::{class, needed, refuse_strangers, shown};
 
 /// The columns of a ring: name, dtype, shape and role of each.
 ///
@@ -37,18 +37,14 @@ pub(crate) struct Schema(pub(crate) CoreSchema);
 #[pymethods]
 impl Schema {
     #[new]
-    fn new(columns: &Bound<'_, PyDict>) -> Result<Self, Failure> {
-        let mut entries = Vec::new();
-        collect("", columns, &mut entries)?;
-        let mut builder = CoreSchema::builder();
-        for (name, value) in &entries {
-            let (dtype, shape, role) = describe(name, value)?;
-            builder = match role {
-                Some(role) => builder.column_as(name, dtype, &shape, role),
-                None => builder.column(name, dtype, &shape),
-            };
-        }
-        Ok(Self(builder.build()?))
+    #[pyo3(signature = (columns=None, *extra, **unknown), text_signature = "(columns)")]
+    fn new<'py>(
+        columns: Option<&Bound<'py, PyAny>>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<Self, Failure> {
+        refuse_strangers(extra, unknown, class::<Self>)?;
+        Ok(Self(schema_of(columns)?))
     }
 
     /// Name to ``(dtype code, shape, role)`` of every column, in the order of the schema.
@@ -103,17 +99,35 @@ pub(crate) fn entry<'py>(py: Python<'py>, column: &Column) -> PyResult<Bound<'py
 }
 
 /// A schema that the caller built, or the columns of one.
-pub(crate) fn schema_of(value: &Bound<'_, PyAny>) -> Result<CoreSchema, Failure> {
+pub(crate) fn schema_of(value: Option<&Bound<'_, PyAny>>) -> Result<CoreSchema, Failure> {
+    let wanted =
+        "a dict of columns, such as {\"obs\": (\"f4\", (3,)), \"reward\": \"f4\"}, or a Schema";
+    let value = needed(value, "schema", wanted)?;
     if let Ok(schema) = value.cast::<Schema>() {
         return Ok(schema.get().0.clone());
     }
     match value.cast::<PyDict>() {
-        Ok(columns) => Ok(Schema::new(columns)?.0),
-        Err(_) => Err(Failure::Python(PyTypeError::new_err(format!(
-            "schema must be a dict of columns or a backcast.Schema, not {}",
-            value.get_type().name()?
-        )))),
+        Ok(columns) => built(columns),
+        Err(_) => Err(Failure::new(
+            Kind::ArgumentType,
+            format!("schema is {}; give {wanted}", shown(value)),
+        )),
     }
+}
+
+/// The schema of a dictionary of columns.
+fn built(columns: &Bound<'_, PyDict>) -> Result<CoreSchema, Failure> {
+    let mut entries = Vec::new();
+    collect("", columns, &mut entries)?;
+    let mut builder = CoreSchema::builder();
+    for (name, value) in &entries {
+        let (dtype, shape, role) = describe(name, value)?;
+        builder = match role {
+            Some(role) => builder.column_as(name, dtype, &shape, role),
+            None => builder.column(name, dtype, &shape),
+        };
+    }
+    Ok(builder.build()?)
 }
 
 fn role_name(role: Role) -> &'static str {

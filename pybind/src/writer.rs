@@ -3,12 +3,13 @@
 use backcast_core::{AutoresetMode, DType, Step, Writer as CoreWriter};
 use numpy::PyArray1;
 use pyo3::prelude::*;
-use pyo3::types::{PyAny, PyDict};
+use pyo3::types::{PyAny, PyDict, PyTuple};
 
 use crate::coerce::{Target, array_of, check_shape};
 use crate::columns::WantedColumns;
 use crate::error::{Failure, Kind};
 use crate::final_obs::{FinalColumn, final_columns};
+use crate::given::{method, not_called, refuse_strangers};
 use crate::handle::Handle;
 use crate::view::bytes_of;
 
@@ -31,7 +32,7 @@ impl Writer {
             columns: WantedColumns::of(writer.schema()),
             lanes: writer.lanes().to_vec(),
             mode: writer.autoreset_mode(),
-            handle: Handle::new(format!("writer of {ring}"), writer),
+            handle: Handle::new(format!("the writer of {ring}"), writer),
         }
     }
 
@@ -55,6 +56,15 @@ impl Writer {
 
 #[pymethods]
 impl Writer {
+    #[new]
+    #[pyo3(signature = (*_given, **_named))]
+    fn of_nothing(
+        _given: &Bound<'_, PyTuple>,
+        _named: Option<&Bound<'_, PyDict>>,
+    ) -> Result<Self, Failure> {
+        Err(not_called("Writer", "call buf.writer(lanes=..., autoreset_mode=...)"))
+    }
+
     /// Append one row to every lane of this writer.
     ///
     /// Everything is checked before anything is written: after an error the ring is as it was. The
@@ -96,15 +106,18 @@ impl Writer {
     /// >>> with buf.writer(lanes=2) as writer:
     /// ...     writer.append(obs=obs, action=[1, 0], terminated=go_on, truncated=go_on)
     /// array([              0, 281474976710656])
-    #[pyo3(signature = (*, terminated=None, truncated=None, final_obs=None, **columns))]
+    #[pyo3(signature = (*extra, terminated=None, truncated=None, final_obs=None, **columns))]
+    #[pyo3(text_signature = "($self, *, terminated, truncated, final_obs=None, **columns)")]
     fn append<'py>(
         &self,
         py: Python<'py>,
+        extra: &Bound<'py, PyTuple>,
         terminated: Option<&Bound<'py, PyAny>>,
         truncated: Option<&Bound<'py, PyAny>>,
         final_obs: Option<&Bound<'py, PyAny>>,
         columns: Option<&Bound<'py, PyDict>>,
     ) -> Result<Bound<'py, PyArray1<i64>>, Failure> {
+        refuse_strangers(extra, None, method::<Self>("append"))?;
         let lanes = self.lanes.len();
         let arrays = self.columns.arrays(columns, lanes)?;
         let terminated = self.flags("terminated", terminated)?;
@@ -143,8 +156,15 @@ impl Writer {
     /// ----------
     /// lanes : array_like of bool, shape (lanes,), optional
     ///     Which lanes; all of them when left out.
-    #[pyo3(signature = (lanes=None))]
-    fn restart(&self, py: Python<'_>, lanes: Option<&Bound<'_, PyAny>>) -> Result<(), Failure> {
+    #[pyo3(signature = (lanes=None, *extra, **unknown), text_signature = "($self, lanes=None)")]
+    fn restart<'py>(
+        &self,
+        py: Python<'py>,
+        lanes: Option<&Bound<'py, PyAny>>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<(), Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("restart"))?;
         let chosen = match lanes {
             Some(given) => self.flags("lanes", Some(given))?,
             None => vec![true; self.lanes.len()],
@@ -188,12 +208,37 @@ impl Writer {
     }
 
     fn __repr__(&self) -> String {
-        let state = if self.handle.is_closed() { ", closed" } else { "" };
+        let state =
+            self.handle.describe(|writer| format!("{} rows written", writer.rows_written()));
         format!(
-            "<backcast.Writer: {}, lanes {:?}, autoreset_mode {:?}{state}>",
+            "<backcast.Writer: {}, lane{} {}, autoreset_mode '{}', {state}>",
             self.handle.label(),
-            self.lanes,
-            self.mode.to_string()
+            if self.lanes.len() == 1 { "" } else { "s" },
+            ranges(&self.lanes),
+            self.mode
         )
     }
+
+    fn __reduce__(&self) -> Result<(), Failure> {
+        Err(Failure::new(
+            Kind::ArgumentType,
+            format!(
+                "{} cannot be pickled or copied, since nobody else may write its lanes; pickle the \
+                 ReplayBuffer and make a writer from it",
+                self.handle.label()
+            ),
+        ))
+    }
+}
+
+/// Ascending numbers, neighbours drawn together: `0-3, 7`.
+fn ranges(numbers: &[u32]) -> String {
+    let runs = numbers.chunk_by(|one, next| one.checked_add(1) == Some(*next));
+    let texts: Vec<String> = runs
+        .map(|run| match run {
+            [first, .., last] => format!("{first}-{last}"),
+            _ => run.iter().map(u32::to_string).collect(),
+        })
+        .collect();
+    texts.join(", ")
 }

@@ -156,7 +156,7 @@ pub enum SegmentError {
         len: usize,
     },
     /// The operating system refused.
-    #[error("cannot {operation} {path}: {source}")]
+    #[error("cannot {operation} {path}: {source}; check that the directory is yours and writable")]
     Io {
         /// What was tried.
         operation: &'static str,

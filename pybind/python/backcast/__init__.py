@@ -16,6 +16,7 @@ from backcast._batch import Batch
 from backcast._errors import (
     AppendError,
     ArgumentError,
+    ArgumentTypeError,
     BackcastError,
     ClosedError,
     CorruptError,
@@ -48,6 +49,7 @@ from backcast._native import (
 __all__ = [
     "AppendError",
     "ArgumentError",
+    "ArgumentTypeError",
     "BackcastError",
     "Batch",
     "ClosedError",

@@ -11,6 +11,10 @@ class ArgumentError(BackcastError, ValueError):
     """A name, capacity, number or choice that cannot be."""
 
 
+class ArgumentTypeError(ArgumentError, TypeError):
+    """An argument that a call does not have, one that is missing, or one of another type."""
+
+
 class SchemaError(BackcastError, ValueError):
     """A schema that cannot be: a bad dtype, shape or name, a reserved or doubled column."""
 
@@ -72,6 +76,6 @@ class ClosedError(BackcastError, ValueError):
 
 
 # The public home of these names, in tracebacks and pickles, is the package.
-for _error in [BackcastError, *BackcastError.__subclasses__(), LappedError]:
+for _error in [BackcastError, *BackcastError.__subclasses__(), ArgumentTypeError, LappedError]:
     _error.__module__ = "backcast"
 del _error

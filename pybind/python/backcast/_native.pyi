@@ -4,7 +4,7 @@ import builtins
 import os
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias, final
+from typing import Any, Literal, Never, NoReturn, Self, TypeAlias, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -54,6 +54,8 @@ class Schema:
 
 @final
 class ReplayBuffer:
+    # Objects are made by other calls, which the error names.
+    def __new__(cls, *_given: Never, **_named: Never) -> Self: ...
     @staticmethod
     def create(
         name: str | None,
@@ -111,15 +113,19 @@ class ReplayBuffer:
         self,
         *_exception: type[BaseException] | BaseException | TracebackType | None,
     ) -> None: ...
+    def __copy__(self) -> Self: ...
+    def __deepcopy__(self, _memo: Any) -> Self: ...
     def __reduce__(self) -> tuple[Any, ...]: ...
 
 @final
 class Writer:
+    # Objects are made by other calls, which the error names.
+    def __new__(cls, *_given: Never, **_named: Never) -> Self: ...
     def append(
         self,
         *,
-        terminated: ArrayLike | None = None,
-        truncated: ArrayLike | None = None,
+        terminated: ArrayLike,
+        truncated: ArrayLike,
         final_obs: Any = None,
         **columns: Any,
     ) -> NDArray[np.int64]: ...
@@ -136,9 +142,12 @@ class Writer:
         self,
         *_exception: type[BaseException] | BaseException | TracebackType | None,
     ) -> None: ...
+    def __reduce__(self) -> NoReturn: ...
 
 @final
 class Sampler:
+    # Objects are made by other calls, which the error names.
+    def __new__(cls, *_given: Never, **_named: Never) -> Self: ...
     def sample(self, batch_size: int) -> Batch: ...
     def gather(self, index: ArrayLike) -> Batch: ...
     @property
@@ -157,9 +166,12 @@ class Sampler:
         self,
         *_exception: type[BaseException] | BaseException | TracebackType | None,
     ) -> None: ...
+    def __reduce__(self) -> NoReturn: ...
 
 @final
 class Panel:
+    # Objects are made by other calls, which the error names.
+    def __new__(cls, *_given: Never, **_named: Never) -> Self: ...
     @staticmethod
     def from_csv(
         path: _Path,
@@ -207,6 +219,8 @@ class Panel:
         self,
         *_exception: type[BaseException] | BaseException | TracebackType | None,
     ) -> None: ...
+    def __copy__(self) -> Self: ...
+    def __deepcopy__(self, _memo: Any) -> Self: ...
     def __reduce__(self) -> tuple[Any, ...]: ...
 
 @final

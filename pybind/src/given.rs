@@ -1,0 +1,239 @@
+//! Arguments as Python gave them, judged where their name is known: errors can then say it.
+//!
+//! `PyO3` refuses arguments before our code runs, with a bare `TypeError` that knows neither limits
+//! nor what was meant. So calls take [`Given`] values, which any object converts to, and collect
+//! the arguments that they do not have for [`refuse_strangers`].
+
+use std::path::PathBuf;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString, PyTuple};
+use pyo3::{Borrowed, PyTypeInfo};
+
+use crate::error::{Failure, Kind};
+
+/// What stands in place of an argument.
+pub(crate) enum Given<T> {
+    Value(T),
+    /// Nothing, where something is needed.
+    Missing,
+    /// A value of another type, as errors show it.
+    Other(String),
+}
+
+impl<T> Given<T> {
+    /// The value, or an error that names the argument and says what to give.
+    pub(crate) fn get(self, what: &str, wanted: &str) -> Result<T, Failure> {
+        match self {
+            Self::Value(value) => Ok(value),
+            Self::Missing => {
+                Err(Failure::new(Kind::ArgumentType, format!("{what} is missing; give {wanted}")))
+            }
+            Self::Other(shown) => {
+                Err(Failure::new(Kind::ArgumentType, format!("{what} is {shown}; give {wanted}")))
+            }
+        }
+    }
+}
+
+impl<T> From<T> for Given<T> {
+    fn from(value: T) -> Self {
+        Self::Value(value)
+    }
+}
+
+impl From<&str> for Given<String> {
+    fn from(value: &str) -> Self {
+        Self::Value(value.to_owned())
+    }
+}
+
+impl From<i64> for Given<i128> {
+    fn from(value: i64) -> Self {
+        Self::Value(value.into())
+    }
+}
+
+/// A type that arguments have.
+pub(crate) trait Argument: Sized {
+    fn read(value: Borrowed<'_, '_, PyAny>) -> Option<Self>;
+}
+
+impl<'a, 'py, T: Argument> FromPyObject<'a, 'py> for Given<T> {
+    type Error = std::convert::Infallible;
+
+    fn extract(value: Borrowed<'a, 'py, PyAny>) -> Result<Self, Self::Error> {
+        Ok(T::read(value).map_or_else(|| Self::Other(shown(&value)), Self::Value))
+    }
+}
+
+/// Whole numbers, NumPy's too. A bool is a slip and no number.
+impl Argument for i128 {
+    fn read(value: Borrowed<'_, '_, PyAny>) -> Option<Self> {
+        if value.is_instance_of::<PyBool>() {
+            return None;
+        }
+        value.extract::<i64>().map(Self::from).or_else(|_| value.extract()).ok()
+    }
+}
+
+impl Argument for f64 {
+    fn read(value: Borrowed<'_, '_, PyAny>) -> Option<Self> {
+        if value.is_instance_of::<PyBool>() { None } else { value.extract().ok() }
+    }
+}
+
+impl Argument for bool {
+    fn read(value: Borrowed<'_, '_, PyAny>) -> Option<Self> {
+        value.extract().ok()
+    }
+}
+
+impl Argument for String {
+    fn read(value: Borrowed<'_, '_, PyAny>) -> Option<Self> {
+        value.extract().ok()
+    }
+}
+
+impl Argument for PathBuf {
+    fn read(value: Borrowed<'_, '_, PyAny>) -> Option<Self> {
+        value.extract().ok()
+    }
+}
+
+/// A value as errors show it: short, with its type where that does not show.
+pub(crate) fn shown(value: &Bound<'_, PyAny>) -> String {
+    const LONGEST: usize = 60;
+    let class = value.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
+    let text = value.repr().map_or_else(|_| String::new(), |text| text.to_string());
+    if value.is_none() || value.is_exact_instance_of::<PyInt>() {
+        return text;
+    }
+    let article = if class.starts_with(['a', 'e', 'i', 'o', 'u', 'A', 'E', 'I', 'O', 'U']) {
+        "an"
+    } else {
+        "a"
+    };
+    let plain = value.is_instance_of::<PyString>()
+        || value.is_instance_of::<PyFloat>()
+        || text.chars().count() <= LONGEST;
+    if text.is_empty() || !plain || text.contains('\n') {
+        return format!("{article} {class}");
+    }
+    format!("{text}, {article} {class}")
+}
+
+/// Refuse arguments that a call does not have, with the one that was probably meant.
+///
+/// `extra` are those by position beyond the last, `unknown` those by names it does not know;
+/// `call` finds the callable, whose text signature says what it takes.
+pub(crate) fn refuse_strangers<'py>(
+    extra: &Bound<'py, PyTuple>,
+    unknown: Option<&Bound<'py, PyDict>>,
+    call: impl FnOnce(Python<'py>) -> PyResult<(String, Bound<'py, PyAny>)>,
+) -> Result<(), Failure> {
+    let unknown = unknown.filter(|unknown| !unknown.is_empty());
+    if extra.is_empty() && unknown.is_none() {
+        return Ok(());
+    }
+    let (name, callable) = call(extra.py())?;
+    let signature: String = callable.getattr("__text_signature__")?.extract()?;
+    let signature = signature.replacen("($self, ", "(", 1).replacen("($cls, ", "(", 1);
+    let takes = Takes::parse(&signature);
+    let refuse = |message| Err(Failure::new(Kind::ArgumentType, message));
+    if let Some(key) = unknown.and_then(|unknown| unknown.keys().into_iter().next()) {
+        let key: String = key.extract()?;
+        let hint = closest(&key, takes.all().copied())
+            .map_or_else(|| "it".to_owned(), |near| format!("did you mean '{near}'? It"));
+        return refuse(format!("{name}() has no argument '{key}'; {hint} takes {signature}"));
+    }
+    let (most, got) = (takes.by_position.len(), takes.by_position.len() + extra.len());
+    refuse(format!(
+        "{name}() takes {most} argument{} by position, got {got}; {}",
+        if most == 1 { "" } else { "s" },
+        if takes.by_name.is_empty() {
+            format!("it takes {signature}")
+        } else {
+            format!("give the others by name: {}", takes.by_name.join(", "))
+        }
+    ))
+}
+
+/// A method and what errors call it, for [`refuse_strangers`].
+pub(crate) fn method<'py, T: PyTypeInfo>(
+    name: &'static str,
+) -> impl FnOnce(Python<'py>) -> PyResult<(String, Bound<'py, PyAny>)> {
+    move |py| Ok((name.to_owned(), py.get_type::<T>().getattr(name)?))
+}
+
+/// A class and its name, for [`refuse_strangers`].
+pub(crate) fn class<T: PyTypeInfo>(py: Python<'_>) -> PyResult<(String, Bound<'_, PyAny>)> {
+    let class = py.get_type::<T>();
+    Ok((class.name()?.to_string(), class.into_any()))
+}
+
+/// A function of the module and its name, for [`refuse_strangers`].
+pub(crate) fn function<'py>(
+    name: &'static str,
+) -> impl FnOnce(Python<'py>) -> PyResult<(String, Bound<'py, PyAny>)> {
+    move |py| Ok((name.to_owned(), py.import("backcast._native")?.getattr(name)?))
+}
+
+/// An argument that must be there, of any type.
+pub(crate) fn needed<'a, 'py>(
+    given: Option<&'a Bound<'py, PyAny>>,
+    what: &str,
+    wanted: &str,
+) -> Result<&'a Bound<'py, PyAny>, Failure> {
+    given.ok_or_else(|| {
+        Failure::new(Kind::ArgumentType, format!("{what} is missing; give {wanted}"))
+    })
+}
+
+/// The answer to calling a class whose objects are made in another way.
+pub(crate) fn not_called(class: &str, instead: &str) -> Failure {
+    Failure::new(
+        Kind::ArgumentType,
+        format!("{class} objects are not made by calling the class; {instead}"),
+    )
+}
+
+/// The names in a text signature.
+struct Takes<'a> {
+    by_position: Vec<&'a str>,
+    by_name: Vec<&'a str>,
+}
+
+impl<'a> Takes<'a> {
+    fn parse(signature: &'a str) -> Self {
+        let inside = signature.trim_start_matches('(').trim_end_matches(')');
+        let mut takes = Self { by_position: Vec::new(), by_name: Vec::new() };
+        let mut named = false;
+        for part in inside.split(", ") {
+            match part.split('=').next().unwrap_or(part) {
+                "*" => named = true,
+                "" | "/" => {}
+                name if named => takes.by_name.push(name),
+                name => takes.by_position.push(name),
+            }
+        }
+        takes
+    }
+
+    fn all(&self) -> impl Iterator<Item = &&'a str> {
+        self.by_position.iter().chain(&self.by_name)
+    }
+}
+
+/// The known name that was probably meant: spelt nearly alike, or the beginning of the other.
+pub(crate) fn closest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let begins = |long: &str, short: &str| short.len() > 2 && long.starts_with(short);
+    known
+        .map(|known| (strsim::damerau_levenshtein(known, name), known))
+        .filter(|(edits, known)| {
+            let few = *edits <= 2.max(known.len() / 3) && *edits < known.len();
+            few || begins(name, known) || begins(known, name)
+        })
+        .min()
+        .map(|(_, known)| known)
+}

@@ -1,0 +1,145 @@
+"""A refusal, the world that it happens in, and what is asserted of every one.
+
+Each operation has a file of rows beside this one; a later operation brings a file of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import backcast as bc
+import numpy as np
+import pytest
+
+COLUMNS: dict[str, Any] = {"obs": {"x": ("f4", (3,)), "y": "i4"}, "action": "u1"}
+
+BUILTINS: dict[type[bc.BackcastError], type[Exception]] = {
+    bc.ArgumentError: ValueError,
+    bc.ArgumentTypeError: TypeError,
+    bc.SchemaError: ValueError,
+    bc.NotFoundError: FileNotFoundError,
+    bc.ExistsError: FileExistsError,
+    bc.InUseError: OSError,
+    bc.SpaceError: OSError,
+    bc.StorageError: OSError,
+    bc.CorruptError: ValueError,
+    bc.WriterError: RuntimeError,
+    bc.AppendError: ValueError,
+    bc.SampleError: ValueError,
+    bc.LappedError: bc.SampleError,
+    bc.WaitTimeoutError: TimeoutError,
+    bc.PanelError: ValueError,
+    bc.EnvError: ValueError,
+    bc.ClosedError: ValueError,
+}
+"""What each error also is, for code that does not know Backcast."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One thing that is refused, and the words that the message must have.
+
+    The words are the value, the limit and the remedy; quotes of any kind match ``'``.
+    """
+
+    id: str
+    do: Callable[[World], object]
+    error: type[bc.BackcastError]
+    words: tuple[str, ...]
+    given: Callable[[World], object] = lambda world: None
+
+
+def table(rows: list[Row]) -> pytest.MarkDecorator:
+    """Run a test once per row, under its id."""
+    assert len({row.id for row in rows}) == len(rows), "ids differ"
+    return pytest.mark.parametrize("row", [pytest.param(row, id=row.id) for row in rows])
+
+
+class World:
+    """Rings, writers, a sampler, a panel and environments in a directory of their own.
+
+    ``pong`` has 4 lanes of 50 rows: lane 0 was lapped and is free, lanes 1 and 2 belong to
+    ``same_step``, lane 3 to ``next_step``, without rows. ``empty`` has none at all; ``kept`` is
+    persistent and nobody holds it.
+    """
+
+    def __init__(self, place: Path, files: Path, held: ExitStack) -> None:
+        """Make everything; ``held`` lets go of it."""
+        self.place, self.files = place, files
+        self.pong = held.enter_context(self.create("pong", COLUMNS, capacity=200, lanes=4))
+        first = self.pong.writer()
+        for step in range(120):
+            first.append(
+                obs={"x": [step] * 3, "y": step}, action=0, terminated=False, truncated=False
+            )
+        self.same_step = held.enter_context(self.pong.writer(2, "same_step"))
+        self.next_step = held.enter_context(self.pong.writer())
+        first.close()
+        self.empty = held.enter_context(self.create("empty", {"x": "f4"}, capacity=10))
+        self.create("kept", {"x": "f4"}, capacity=10, persistent=True).close()
+        held.callback(bc.remove, "kept", dir=place)
+        self.csv = files / "prices.csv"
+        self.csv.write_text(prices())
+        self.panel = held.enter_context(bc.Panel.from_csv(self.csv, macro=["VIX"]))
+        self.sampler = held.enter_context(self.pong.sampler(seed=7))
+        # A buffer makes its own sampler at its first draw, which takes a reader's slot.
+        self.pong.sample(1)
+        with pytest.raises(bc.SampleError):
+            self.empty.sample(1)
+
+    def create(self, name: Any = "new", schema: Any = COLUMNS, **changes: Any) -> bc.ReplayBuffer:  # noqa: ANN401 - anything is tried
+        """Make a ring here, with some arguments changed."""
+        return bc.ReplayBuffer.create(
+            name, schema, **({"capacity": 10, "dir": self.place} | changes)
+        )
+
+    def picture(self) -> dict[str, object]:
+        """Show everything that somebody else could see: every file and every counter."""
+        found: dict[str, object] = {
+            str(path): hashlib.blake2b(path.read_bytes()).hexdigest()
+            for root in [self.place, self.files]
+            for path in sorted(root.rglob("*"))
+            if path.is_file()
+        }
+        found |= {"pong": self.pong.stats(), "empty": self.empty.stats()}
+        written = self.same_step.rows_written + self.next_step.rows_written
+        return found | {"written": written, "drawn": (self.sampler.sampled, self.sampler.lapped)}
+
+
+def prices(*more: str) -> str:
+    """Write ten days of a ticker and an index, and lines of your own."""
+    lines = ["date,tic,open,high,low,close,volume,rsi"]
+    for day in range(1, 11):
+        for ticker in ["AAA", "VIX"]:
+            lines.append(f"2024-01-{day:02},{ticker},{day},40,1,{day}.5,100,50")
+    return "\n".join([*lines, *more]) + "\n"
+
+
+@contextmanager
+def world_at(place: Path, files: Path) -> Iterator[World]:
+    """Give a world, and leave nothing of it."""
+    with ExitStack() as held:
+        yield World(place, files, held)
+
+
+def check(world: World, row: Row) -> None:
+    """Do what is refused: class, builtin class, words, remedy, and nothing changed."""
+    row.given(world)
+    before = world.picture()
+    with pytest.raises(row.error) as raised:
+        row.do(world)
+    error = raised.value
+    assert type(error) is row.error
+    assert isinstance(error, BUILTINS[row.error])
+    message = str(error).replace('"', "'").replace("`", "'")
+    for word in row.words:
+        assert word in message
+    assert "; " in message or ", but must " in message, f"no remedy: {message}"
+    assert not message.endswith(".")
+    assert "\n" not in message
+    np.testing.assert_equal(world.picture(), before)

@@ -1,0 +1,153 @@
+"""Draws, gathers, reads and waits that cannot be served, and what a closed handle says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import backcast as bc
+import pytest
+from refusal import Row, World, check, table, world_at
+
+
+def row(
+    case: str, do: Callable[[Any, World], object], error: type[bc.BackcastError], *words: str
+) -> Row:
+    """Ask `pong` something that its types would not allow either."""
+    return Row(case, lambda world: do(world.pong, world), error, words)
+
+
+SAMPLE = "batch_size, history=None, future=0"
+
+
+@table(
+    [
+        row("batch of nothing", lambda b, w: b.sample(0), bc.SampleError, "is 0", "from 1"),
+        row("negative batch", lambda b, w: b.sample(-1), bc.SampleError, "is -1", "from 1"),
+        row("huge batch", lambda b, w: b.sample(2**40), bc.SampleError, str(2**40), "16777216"),
+        row(
+            "float batch", lambda b, w: b.sample(1.5), bc.ArgumentTypeError, "1.5, a float", "from"
+        ),
+        row(
+            "bool batch", lambda b, w: b.sample(True), bc.ArgumentTypeError, "True, a bool", "from"
+        ),
+        row("text batch", lambda b, w: b.sample("4"), bc.ArgumentTypeError, "'4', a str", "from"),
+        row("no batch", lambda b, w: b.sample(), bc.ArgumentTypeError, "batch_size is missing"),
+        row("misspelt", lambda b, w: b.sample(batchsize=1), bc.ArgumentTypeError, "'batch_size'?"),
+        row("unknown", lambda b, w: b.sample(4, seed=1), bc.ArgumentTypeError, "'seed'", SAMPLE),
+        row("history of nothing", lambda b, w: b.sample(4, 0), bc.SampleError, "history is 0", "1"),
+        row(
+            "long history", lambda b, w: b.sample(4, 60), bc.SampleError, "60", "61", "50", "larger"
+        ),
+        row("float history", lambda b, w: b.sample(4, 2.5), bc.ArgumentTypeError, "2.5", "history"),
+        row("future", lambda b, w: b.sample(4, future=-1), bc.SampleError, "future is -1", "0"),
+        row("copy", lambda b, w: b.sample(4, copy="deep"), bc.ArgumentTypeError, "'deep'", "True"),
+        row("an empty ring", lambda b, w: w.empty.sample(1), bc.SampleError, "no transition yet"),
+        row(
+            "both windows",
+            lambda b, w: b.sampler(history=30, future=30),
+            bc.SampleError,
+            "61",
+            "50",
+        ),
+        row("negative seed", lambda b, w: b.sampler(seed=-1), bc.SampleError, "-1", "from 0"),
+        row("huge seed", lambda b, w: b.sampler(seed=2**64), bc.SampleError, str(2**64 - 1)),
+        row("float seed", lambda b, w: b.sampler(seed=0.5), bc.ArgumentTypeError, "0.5", "from 0"),
+        row("bool seed", lambda b, w: b.sampler(seed=True), bc.ArgumentTypeError, "True", "from 0"),
+        row("seed by position", lambda b, w: b.sampler(7), bc.ArgumentTypeError, "by name: seed"),
+        row("sampler misspelt", lambda b, w: b.sampler(sed=7), bc.ArgumentTypeError, "'seed'?"),
+        row("sampler's class", lambda b, w: bc.Sampler(b), bc.ArgumentTypeError, "sampler(seed"),  # type: ignore[arg-type]
+        row("sampler's batch", lambda b, w: w.sampler.sample(0), bc.SampleError, "is 0", "from 1"),
+        row("lapped", lambda b, w: b.gather([100, 0]), bc.LappedError, "index[1]", "70", "larger"),
+        row(
+            "newest row", lambda b, w: b.gather([119]), bc.SampleError, "index[0]", "119", "gather"
+        ),
+        row("empty lane", lambda b, w: b.gather([1 << 48]), bc.SampleError, "lane 1", "published"),
+        row("no such lane", lambda b, w: b.gather([7 << 48]), bc.SampleError, "lane 7", "fewer"),
+        row("negative index", lambda b, w: b.gather([-1]), bc.SampleError, "-1", "fewer lanes"),
+        row("index of two axes", lambda b, w: b.gather([[100]]), bc.SampleError, "(1, 1)", "(B,)"),
+        row("float index", lambda b, w: b.gather([0.5]), bc.SampleError, "float64", "i8"),
+        row("bool mask for an index", lambda b, w: b.gather([True]), bc.SampleError, "mask of bools", "np.flatnonzero"),
+        row("no index", lambda b, w: b.gather([]), bc.SampleError, "is 0", "from 1"),
+        row("index left out", lambda b, w: b.gather(), bc.ArgumentTypeError, "index is missing"),
+        row(
+            "index misspelt",
+            lambda b, w: b.gather(idx=[1]),
+            bc.ArgumentTypeError,
+            "'idx'",
+            "(index)",
+        ),
+        row("old rows", lambda b, w: b.rows(0, 60, 20), bc.SampleError, "60..80", "70..120", "ask"),
+        row("rows to come", lambda b, w: b.rows(0, 110, 11), bc.SampleError, "121", "120", "ask"),
+        row("rows of no lane", lambda b, w: b.rows(9, 0, 1), bc.SampleError, "lane 9", "0 to 3"),
+        row("rows from below", lambda b, w: b.rows(0, -1, 1), bc.SampleError, "-1", "begin at 0"),
+        row("rows of lane -1", lambda b, w: b.rows(-1, 0, 1), bc.SampleError, "-1", "from 0"),
+        row("fewer than no rows", lambda b, w: b.rows(0, 70, -1), bc.SampleError, "-1", "from 0"),
+        row(
+            "rows by float", lambda b, w: b.rows(0, 70.0, 1), bc.ArgumentTypeError, "70.0, a float"
+        ),
+        row("span of no lane", lambda b, w: b.lane_span(9), bc.SampleError, "lane 9", "0 to 3"),
+        row("span of a name", lambda b, w: b.lane_span("a"), bc.ArgumentTypeError, "'a', a str"),
+        row("wait for -1", lambda b, w: b.wait(-1), bc.ArgumentError, "-1", "from 0"),
+        row(
+            "wait by float", lambda b, w: b.wait(1.5), bc.ArgumentTypeError, "1.5, a float", "from"
+        ),
+        row("wait until -1", lambda b, w: b.wait(1, timeout=-1), bc.ArgumentError, "-1", "None"),
+        row(
+            "wait until nan", lambda b, w: b.wait(1, float("nan")), bc.ArgumentError, "NaN", "None"
+        ),
+        row(
+            "wait in words", lambda b, w: b.wait(1, "1 s"), bc.ArgumentTypeError, "'1 s'", "seconds"
+        ),
+        row("wait in ms", lambda b, w: b.wait(1, timeout_ms=5), bc.ArgumentTypeError, "'timeout'?"),
+        row("too short", lambda b, w: b.wait(60, 0.01), bc.WaitTimeoutError, "60", "49", "stat"),
+        row(
+            "wait for ever", lambda b, w: b.wait(10**6), bc.ArgumentError, "1000000", "200", "fewer"
+        ),
+    ]
+)
+def test_questions_that_cannot_be_answered(place: Path, tmp_path: Path, row: Row) -> None:
+    with world_at(place, tmp_path) as world:
+        check(world, row)
+
+
+CLOSED: dict[str, Callable[[World], tuple[Any, Callable[[Any], object]]]] = {
+    "len": lambda w: (w.pong, len),
+    "sample": lambda w: (w.pong, lambda b: b.sample(1)),
+    "gather": lambda w: (w.pong, lambda b: b.gather([100])),
+    "rows": lambda w: (w.pong, lambda b: b.rows(0, 70, 1)),
+    "lane_span": lambda w: (w.pong, lambda b: b.lane_span(0)),
+    "writer": lambda w: (w.pong, lambda b: b.writer()),
+    "sampler": lambda w: (w.pong, lambda b: b.sampler()),
+    "stats": lambda w: (w.pong, lambda b: b.stats()),
+    "capacity": lambda w: (w.pong, lambda b: b.capacity),
+    "wait": lambda w: (w.pong, lambda b: b.wait(1)),
+    "unlink": lambda w: (w.pong, lambda b: b.unlink()),
+    "append": lambda w: (
+        w.next_step,
+        lambda a: a.append(obs={"x": [0] * 3, "y": 0}, action=0, terminated=False, truncated=False),
+    ),
+    "restart": lambda w: (w.next_step, lambda a: a.restart()),
+    "rows_written": lambda w: (w.next_step, lambda a: a.rows_written),
+    "draw": lambda w: (w.sampler, lambda s: s.sample(1)),
+    "gather of a sampler": lambda w: (w.sampler, lambda s: s.gather([100])),
+    "lapped": lambda w: (w.sampler, lambda s: s.lapped),
+    "values": lambda w: (w.panel, lambda p: p.values),
+    "windows": lambda w: (w.panel, lambda p: p.windows([1], [1], 1, 1)),
+    "tickers": lambda w: (w.panel, lambda p: p.tickers),
+}
+
+
+@pytest.mark.parametrize("which", CLOSED)
+def test_a_closed_handle_says_so_closes_again_and_shows_itself(
+    place: Path, tmp_path: Path, which: str
+) -> None:
+    with world_at(place, tmp_path) as world:
+        handle, use = CLOSED[which](world)
+        with handle:
+            pass
+        handle.close()
+        assert repr(handle).endswith("closed>")
+        with pytest.raises(bc.ClosedError, match="is closed; attach or open it again"):
+            use(handle)

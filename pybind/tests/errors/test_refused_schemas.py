@@ -1,0 +1,61 @@
+"""Columns that make no schema."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import backcast as bc
+import numpy as np
+from refusal import Row, check, table, world_at
+
+
+def row(case: str, columns: Any, *words: str) -> Row:  # noqa: ANN401 - anything is tried
+    """Try columns."""
+    return Row(case, lambda world: bc.Schema(columns), bc.SchemaError, words)
+
+
+def wrong(case: str, columns: Any, *words: str) -> Row:  # noqa: ANN401 - anything is tried
+    """Try what is no dict of columns."""
+    return Row(case, lambda world: bc.Schema(columns), bc.ArgumentTypeError, words)
+
+
+@table(
+    [
+        row("empty", {}, "no column", "at least one"),
+        row("dtype", {"x": "f3"}, "'f3'", "'x'", "f4"),
+        row("a misspelt dtype", {"x": "flaot32"}, "'flaot32'", "did you mean 'float32'?"),
+        row("a dtype of C", {"x": "uint8_t"}, "'uint8_t'", "did you mean 'uint8'?"),
+        row("byte order", {"x": ">f4"}, ">f4", "native"),
+        row("complex", {"x": "c8"}, "'c8'", "f8"),
+        row("object", {"x": object}, "object", "f8"),
+        row("text", {"x": "U10"}, "'U10'", "f8"),
+        row("time", {"x": "M8[ns]"}, "'M8[ns]'", "i8"),
+        row("record", {"x": [("a", "f4")]}, "[('a', 'f4')]", "(dtype, shape"),
+        row("shape first", {"x": ((3,), "f4")}, "(3,)", "(dtype, shape"),
+        row("none", {"x": None}, "None", "(dtype, shape"),
+        row("negative axis", {"x": ("f4", (2, -1))}, "-1", "whole numbers"),
+        row("empty axis", {"x": ("f4", (0,))}, "0", "positive axes"),
+        row("fraction of an axis", {"x": ("f4", (2.5,))}, "2.5", "whole numbers"),
+        row("shape is text", {"x": ("f4", "22")}, "'22'", "whole numbers"),
+        row("role", {"x": ("f4", (2,), "observation")}, "'observation'", "step"),
+        row("tuple", {"x": ("f4", (), "obs", 1)}, "4 parts", "(dtype, shape, role)"),
+        row("reserved next", {"next_obs": "f4"}, "'next_obs'", "another name"),
+        row("reserved", {"terminated": "bool"}, "'terminated'", "another name"),
+        row("empty dict", {"obs": {}}, "'obs'", "empty", "leave it out"),
+        row("array and dict", {"obs": "f4", "obs/x": "f4"}, "'obs/x'", "'obs'", "rename"),
+        row("name is no string", {1: "f4"}, "1", "strings"),
+        row("empty name", {"": "f4"}, "empty", "48 bytes"),
+        row("blank in a name", {"a b": "f4"}, "'a b'", "A-Z"),
+        row("name too long", {"x" * 49: "f4"}, "too long", "48 bytes"),
+        row("too wide", {"x": ("f8", (2**31, 2**31))}, "2147483648", "1073741824", "split"),
+        row("too many axes", {"x": ("f4", (1,) * 7)}, "7 axes", "6", "flatten"),
+        row("too many columns", dict.fromkeys(map(str, range(253)), "f4"), "253", "252", "merge"),
+        wrong("a list", [("x", "f4")], "a list", "dict of columns"),
+        wrong("a dtype alone", np.float32, "float32", "dict of columns"),
+        wrong("nothing", None, "missing", "dict of columns"),
+    ]
+)
+def test_schemas_that_cannot_be(place: Path, tmp_path: Path, row: Row) -> None:
+    with world_at(place, tmp_path) as world:
+        check(world, row)
