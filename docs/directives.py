@@ -25,7 +25,7 @@ def help_of(*command: str) -> str:
     program = Path(sys.executable).parent / "backcast"
     said = subprocess.run(
         [program, *command, "--help"],
-        env={"COLUMNS": "88", "PATH": "/usr/bin:/bin"},
+        env={"COLUMNS": "100", "PATH": "/usr/bin:/bin"},
         capture_output=True,
         text=True,
         timeout=60,

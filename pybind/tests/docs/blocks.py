@@ -45,7 +45,8 @@ class Block:
     @property
     def place(self) -> str:
         """Page and line, as editors understand them."""
-        return f"{self.page.relative_to(ROOT)}:{self.line}"
+        page = self.page.relative_to(ROOT) if self.page.is_relative_to(ROOT) else self.page
+        return f"{page}:{self.line}"
 
     @property
     def program(self) -> str | None:
