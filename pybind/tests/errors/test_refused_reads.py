@@ -68,7 +68,13 @@ SAMPLE = "batch_size, history=None, future=0"
         row("negative index", lambda b, w: b.gather([-1]), bc.SampleError, "-1", "fewer lanes"),
         row("index of two axes", lambda b, w: b.gather([[100]]), bc.SampleError, "(1, 1)", "(B,)"),
         row("float index", lambda b, w: b.gather([0.5]), bc.SampleError, "float64", "i8"),
-        row("bool mask for an index", lambda b, w: b.gather([True]), bc.SampleError, "mask of bools", "np.flatnonzero"),
+        row(
+            "bool mask for an index",
+            lambda b, w: b.gather([True]),
+            bc.SampleError,
+            "mask of bools",
+            "np.flatnonzero",
+        ),
         row("no index", lambda b, w: b.gather([]), bc.SampleError, "is 0", "from 1"),
         row("index left out", lambda b, w: b.gather(), bc.ArgumentTypeError, "index is missing"),
         row(
