@@ -7,41 +7,47 @@ use ndarray::{ArrayViewD, Axis as NdAxis, Slice};
 use crate::element::Element;
 use crate::error::{BatchError, SampleError};
 use crate::plan::{Axis, BatchPlan};
+use crate::pool::{Block, Pool};
 
-/// The columns of a batch. Belongs to the caller; nothing in it changes any more.
+/// Memory that a sampler fills: one slice for each arena of a [`BatchPlan`], in its order.
+///
+/// A [`Batch`] is one; others let a prefetching sampler fill memory that is not Rust's own.
+pub trait Memory: Send + 'static {
+    /// All bytes of every arena.
+    fn buffers(&mut self) -> Vec<&mut [u8]>;
+}
+
+/// The columns of a batch. Belongs to the caller; nothing in it changes any more, unless it is
+/// handed to [`Sampler::sample_over`](crate::Sampler::sample_over).
 #[derive(Clone, Debug)]
 pub struct Batch {
     plan: Arc<BatchPlan>,
-    /// Words, so that every element type is aligned.
-    arenas: Vec<Vec<u64>>,
+    arenas: Vec<Block>,
+}
+
+impl Memory for Batch {
+    fn buffers(&mut self) -> Vec<&mut [u8]> {
+        self.arenas.iter_mut().map(Block::bytes_mut).collect()
+    }
 }
 
 impl Batch {
-    /// New memory for a plan; a batch that does not fit is an error, and no abort.
-    pub(crate) fn zeroed(plan: Arc<BatchPlan>) -> Result<Self, SampleError> {
-        let bytes = plan.arenas().iter().fold(0_usize, |sum, a| sum.saturating_add(a.bytes()));
-        let too_large = |_| SampleError::TooLarge { batch: plan.batch(), bytes };
-        let mut arenas = Vec::with_capacity(plan.arenas().len());
-        for arena in plan.arenas() {
-            let words = arena.bytes().div_ceil(8);
-            let mut memory = Vec::new();
-            memory.try_reserve_exact(words).map_err(too_large)?;
-            memory.resize(words, 0);
-            arenas.push(memory);
-        }
+    /// Memory for a plan, zeros or an earlier batch of the pool.
+    pub(crate) fn of(plan: Arc<BatchPlan>, pool: &Arc<Pool>) -> Result<Self, SampleError> {
+        let arenas = pool.take(&plan)?;
         Ok(Self { plan, arenas })
     }
 
-    pub(crate) fn buffers(&mut self) -> Vec<&mut [u8]> {
-        self.arenas
-            .iter_mut()
-            .zip(self.plan.arenas())
-            .map(|(words, arena)| {
-                let bytes: &mut [u8] = bytemuck::cast_slice_mut(words);
-                let len = arena.bytes().min(bytes.len());
-                bytes.split_at_mut(len).0
-            })
-            .collect()
+    /// The plan, and the memory of its arenas in order.
+    #[must_use]
+    pub fn into_blocks(self) -> (Arc<BatchPlan>, Vec<Block>) {
+        (self.plan, self.arenas)
+    }
+
+    /// Where its columns lie.
+    #[must_use]
+    pub fn plan(&self) -> &Arc<BatchPlan> {
+        &self.plan
     }
 
     /// Items, `B`.
@@ -69,7 +75,7 @@ impl Batch {
         };
         let view = self.plan.views().iter().find(|v| v.key == key).ok_or_else(unknown)?;
         let arena = self.plan.arenas().get(view.arena).ok_or_else(unknown)?;
-        let words = self.arenas.get(view.arena).ok_or_else(unknown)?;
+        let block = self.arenas.get(view.arena).ok_or_else(unknown)?;
         let wrong = || BatchError::WrongDType {
             key: key.to_owned(),
             holds: arena.dtype(),
@@ -78,9 +84,8 @@ impl Batch {
         if arena.dtype() != T::DTYPE {
             return Err(wrong());
         }
-        let bytes: &[u8] = bytemuck::cast_slice(words);
-        let bytes = bytes.get(..arena.bytes()).ok_or_else(unknown)?;
-        let elements: &[T] = bytemuck::checked::try_cast_slice(bytes).map_err(|_| wrong())?;
+        let elements: &[T] =
+            bytemuck::checked::try_cast_slice(block.bytes()).map_err(|_| wrong())?;
         let whole = ArrayViewD::from_shape(arena.shape(), elements).map_err(|_| wrong())?;
         Ok(match view.axis {
             Axis::Whole => whole,

@@ -3,7 +3,8 @@
 //!
 //! - [`Schema`]: the columns of a row; [`Ring`]: one replay, created once, attached by name anywhere;
 //! - [`Writer`]: appends steps of `n` lanes, with all three autoreset modes and FINAL rows;
-//! - [`Sampler`]: uniform draws with history and future windows, masks and `next_*`, seeded;
+//! - [`Sampler`]: uniform draws with history and future windows, n-step returns, masks and `next_*`,
+//!   seeded; [`Batches`]: the same, drawn ahead by a thread;
 //! - [`Batch`], [`BatchPlan`]: what a draw returns, here or in memory of the caller's.
 //!
 //! ```
@@ -31,17 +32,23 @@
 //! ```
 
 mod batch;
+mod batches;
 mod draw;
 mod element;
 mod episode;
 mod error;
+mod fill;
 mod index;
 mod options;
 mod plan;
+mod pool;
 mod reader;
 mod ring;
 mod sampler;
+mod sampler_options;
 mod schema;
+mod spans;
+mod starts;
 mod stats;
 mod step;
 mod window;
@@ -51,7 +58,8 @@ pub use backcast_layout::{
     BadExist, Base, Column, ColumnError, DType, Exist, Kind, MAX_LANES, ObjectInfo, Role,
     SealedSegment, SegmentError, collect, list, remove,
 };
-pub use batch::Batch;
+pub use batch::{Batch, Memory};
+pub use batches::{Batches, BatchesOptions};
 pub use draw::philox4x32;
 pub use element::Element;
 pub use episode::{FINAL, GAP, TERMINATED, TRUNCATED};
@@ -61,13 +69,14 @@ pub use error::{
 };
 pub use index::RowIndex;
 pub use options::{
-    AutoresetMode, BadAutoresetMode, BadCapacity, Capacity, RingOptions, SamplerOptions,
-    WriterOptions,
+    AutoresetMode, BadAutoresetMode, BadCapacity, Capacity, RingOptions, WriterOptions,
 };
 pub use plan::{Arena, Axis, BatchPlan, View};
+pub use pool::Block;
 pub use reader::Rows;
 pub use ring::Ring;
 pub use sampler::Sampler;
+pub use sampler_options::{BadBoundary, Boundary, SamplerOptions};
 pub use schema::{Schema, SchemaBuilder};
 pub use stats::{LaneStats, ReaderStats, RingStats};
 pub use step::{Step, StepColumns};

@@ -1,4 +1,4 @@
-//! Options of rings, writers and samplers.
+//! Options of rings and writers.
 
 use std::fmt;
 use std::str::FromStr;
@@ -199,50 +199,6 @@ impl WriterOptions {
     #[must_use]
     pub fn autoreset(mut self, mode: AutoresetMode) -> Self {
         self.autoreset = mode;
-        self
-    }
-}
-
-/// What a sampler draws.
-#[derive(Clone, Copy, Debug)]
-pub struct SamplerOptions {
-    pub(crate) seed: u64,
-    pub(crate) history: Option<u32>,
-    pub(crate) future: u32,
-    pub(crate) copy: bool,
-}
-
-impl SamplerOptions {
-    /// Single transitions; the same seed gives the same draws on the same data.
-    #[must_use]
-    pub fn seeded(seed: u64) -> Self {
-        Self { seed, history: None, future: 0, copy: false }
-    }
-
-    /// Single transitions, seeded by the operating system.
-    #[must_use]
-    pub fn from_entropy() -> Self {
-        Self::seeded(rand::random())
-    }
-
-    /// Windows of `h` transitions ending with and including the drawn one: arrays `[B, h, ...]`.
-    #[must_use]
-    pub fn history(mut self, h: u32) -> Self {
-        self.history = Some(h);
-        self
-    }
-
-    /// Windows of the `f` transitions after the drawn one: `future/...`, arrays `[B, f, ...]`.
-    #[must_use]
-    pub fn future(mut self, f: u32) -> Self {
-        self.future = f;
-        self
-    }
-
-    /// Independent arrays instead of overlapping views of one arena.
-    #[must_use]
-    pub fn copy(mut self, copy: bool) -> Self {
-        self.copy = copy;
         self
     }
 }

@@ -7,6 +7,8 @@ use std::ops::Range;
 
 use backcast_layout::{Column, DType, Role};
 
+use crate::error::SampleError;
+use crate::sampler_options::{Boundary, SamplerOptions};
 use crate::schema::{Schema, USER};
 
 /// One contiguous block, C order; the first axis is the batch.
@@ -94,6 +96,11 @@ pub(crate) enum Source {
     Mask,
     Index,
     Age,
+    /// Discounted sum of a column, and the discount after it.
+    NReward(usize),
+    NDiscount(usize),
+    /// A column in the row after the last transition of the n-step return.
+    NNext(usize),
 }
 
 /// How an item of an arena is filled.
@@ -109,18 +116,21 @@ pub(crate) struct Fill {
     /// A place is filled iff its row, relative to the drawn one, lies in
     /// `-back + shift.0 ..= ahead + shift.1`.
     pub(crate) shift: (i64, i64),
+    /// Places beyond the window's rows repeat its first and last row.
+    pub(crate) repeat: bool,
 }
 
 impl BatchPlan {
     pub(crate) fn new(
         schema: &Schema,
         batch: usize,
-        history: Option<u32>,
-        future: u32,
-        copy: bool,
+        options: &SamplerOptions,
+        reward: Option<usize>,
     ) -> Self {
+        let SamplerOptions { history, future, copy, boundary, .. } = *options;
         let plan = Self { batch, arenas: Vec::new(), views: Vec::new(), fills: Vec::new() };
-        let mut builder = Builder { plan, history, future: future as usize, copy };
+        let repeat = boundary == Boundary::Clamp;
+        let mut builder = Builder { plan, history, future: future as usize, copy, repeat };
         for (i, column) in schema.columns().iter().enumerate() {
             let source = Source::Column(USER + i);
             match column.role() {
@@ -148,6 +158,9 @@ impl BatchPlan {
         }
         builder.whole("index", DType::I64, &[], Source::Index, None, 0, (0, 0));
         builder.whole("age", DType::I64, &[], Source::Age, None, 0, (0, 0));
+        if let Some(reward) = reward {
+            builder.n_step(schema, reward);
+        }
         builder.plan.mark_shared();
         builder.plan
     }
@@ -183,6 +196,39 @@ impl BatchPlan {
         &self.views
     }
 
+    /// Whether memory for the other plan has the keys, types and shapes of this one.
+    pub(crate) fn fits(&self, other: &BatchPlan) -> bool {
+        self.batch == other.batch && self.arenas == other.arenas && self.views == other.views
+    }
+
+    /// What keeps memory for another plan from being filled with a batch of this one.
+    pub(crate) fn mismatch(&self, other: &BatchPlan) -> SampleError {
+        let describe = |plan: &BatchPlan, key: &str| {
+            let view = plan.views.iter().find(|view| view.key == key)?;
+            let arena = plan.arenas.get(view.arena)?;
+            let mut shape = arena.shape.clone();
+            match view.axis {
+                Axis::Whole => {}
+                Axis::At(_) => drop(shape.remove(1)),
+                Axis::Window { len, .. } => shape[1] = len,
+            }
+            let shape: Vec<String> = shape.iter().map(ToString::to_string).collect();
+            let overlaps = if view.shared { ", overlapping others" } else { "" };
+            Some(format!("{} [{}]{overlaps}", arena.dtype.code(), shape.join(", ")))
+        };
+        let keys = self.views.iter().chain(&other.views).map(|view| view.key.as_str());
+        for key in keys {
+            let (expected, got) = (describe(self, key), describe(other, key));
+            if expected != got {
+                let or_none = |text: Option<String>| text.unwrap_or_else(|| "no such key".into());
+                let (expected, got) = (or_none(expected), or_none(got));
+                return SampleError::OtherPlan { key: key.to_owned(), got, expected };
+            }
+        }
+        let same = "the same array in other memory".to_owned();
+        SampleError::OtherPlan { key: "every key".to_owned(), got: same.clone(), expected: same }
+    }
+
     pub(crate) fn fills(&self) -> &[Fill] {
         &self.fills
     }
@@ -193,6 +239,8 @@ struct Builder {
     history: Option<u32>,
     future: usize,
     copy: bool,
+    /// Observations are repeated beyond the ends of an episode.
+    repeat: bool,
 }
 
 impl Builder {
@@ -209,8 +257,30 @@ impl Builder {
         }
     }
 
+    /// The n-step return: its sum, the discount of what follows, and what follows.
+    fn n_step(&mut self, schema: &Schema, reward: usize) {
+        let dtype = schema.all().get(reward).map_or(DType::F32, Column::dtype);
+        self.whole("n_reward", dtype, &[], Source::NReward(reward), None, 0, (0, 0));
+        self.whole("n_discount", dtype, &[], Source::NDiscount(reward), None, 0, (0, 0));
+        for (i, column) in schema.columns().iter().enumerate() {
+            if column.role() == Role::Obs {
+                let (key, shape) = (format!("n_next_{}", column.name()), shape(column));
+                let source = Source::NNext(USER + i);
+                self.whole(&key, column.dtype(), &shape, source, None, 0, (0, 0));
+            }
+        }
+    }
+
     /// An observation column: four overlapping views of one arena, or each on its own.
     fn obs(&mut self, column: &Column, source: Source) {
+        let first = self.plan.fills.len();
+        self.obs_arenas(column, source);
+        for fill in self.plan.fills.iter_mut().skip(first) {
+            fill.repeat = self.repeat;
+        }
+    }
+
+    fn obs_arenas(&mut self, column: &Column, source: Source) {
         let (name, dtype, shape) = (column.name(), column.dtype(), shape(column));
         let (past, future) = (self.past(), self.future);
         let oldest = 1 - to_i64(past);
@@ -284,7 +354,8 @@ impl Builder {
         let width = shape.iter().product::<usize>() * dtype.size();
         let shape = [self.plan.batch].into_iter().chain(steps).chain(shape.iter().copied());
         self.plan.arenas.push(Arena { dtype, shape: shape.collect() });
-        self.plan.fills.push(Fill { source, first, rows: steps.unwrap_or(1), width, shift });
+        let rows = steps.unwrap_or(1);
+        self.plan.fills.push(Fill { source, first, rows, width, shift, repeat: false });
         self.plan.arenas.len() - 1
     }
 

@@ -9,8 +9,9 @@ use backcast_layout::protocol::{Words, still_whole};
 use backcast_layout::{Base, Geometry, Lane, RingSpec, RingStore};
 
 use crate::error::{RingError, SampleError, WaitError, WriterError};
-use crate::options::{Capacity, RingOptions, SamplerOptions, WriterOptions};
+use crate::options::{Capacity, RingOptions, WriterOptions};
 use crate::sampler::Sampler;
+use crate::sampler_options::SamplerOptions;
 use crate::schema::{EPISODE, Schema};
 use crate::stats::{LaneStats, ReaderStats, RingStats};
 use crate::writer::Writer;

@@ -1,23 +1,33 @@
 //! Uniform draws over the transitions of a ring, and the one gather that fills a batch.
 
-use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use backcast_layout::protocol::{Words, still_whole};
-use backcast_layout::{ClaimedReader, DType, Lane};
+use backcast_layout::{ClaimedReader, DType, Role};
 
-use crate::batch::Batch;
+use crate::batch::{Batch, Memory};
+use crate::batches::{Batches, BatchesOptions};
 use crate::draw::Draws;
 use crate::error::SampleError;
+use crate::fill::Filler;
 use crate::index::RowIndex;
-use crate::options::SamplerOptions;
-use crate::plan::{BatchPlan, Fill, Source};
-use crate::reader::clean_bools;
+use crate::plan::BatchPlan;
+use crate::pool::Pool;
 use crate::ring::Ring;
+use crate::sampler_options::{Boundary, SamplerOptions};
+use crate::schema::{Schema, USER};
+use crate::spans::Spans;
+use crate::starts::Starts;
 use crate::window::{Marks, Reach, Window};
 
-/// Draws for one item are given up after so many; a healthy ring needs one or two.
+/// Draws for one item are given up after so many: writers overwrite each of them.
 const MAX_ATTEMPTS: u32 = 10_000;
+/// Draws for one item over all rows, before the index of starts is asked. Whether the index is at
+/// hand changes what a draw costs and never its result, so this number is part of what a seed means.
+const BLIND: u32 = 32;
+/// The index is kept up to date while the last batch needed more than so many draws an item.
+const FREQUENT: u64 = 3;
 /// Items whose memory is asked for ahead of their copy.
 const PREFETCH: usize = 8;
 /// A gather of one row is given up after the writer has lapped it so many times.
@@ -27,114 +37,172 @@ const MAX_BATCH: usize = 1 << 24;
 
 /// Draws batches of transitions, uniform over the ring's transitions and not over its lanes.
 ///
-/// The same seed on the same data gives the same batches, in any process and language.
+/// The same seed on the same data gives the same batches, in any process and language. A batch
+/// that is dropped leaves its memory to the next one of the same size: a loop that draws, learns
+/// and drops touches no new memory. At most two batches' worth is kept, until the sampler goes.
 #[derive(Debug)]
 pub struct Sampler {
     ring: Ring,
     options: SamplerOptions,
     draws: Draws,
     reach: Reach,
+    /// Column number of `reward`, with n-step returns.
+    reward: Option<usize>,
+    /// Rows of each column that a window may touch, for asking ahead.
+    touched: Vec<u64>,
     batches: u64,
     spans: Spans,
+    starts: Starts,
+    /// Whether `starts` is of the same moment as `spans`.
+    indexed: bool,
     marks: Marks,
-    plan: Option<Arc<BatchPlan>>,
+    plan: Option<(Arc<BatchPlan>, Arc<Pool>)>,
     slot: Option<ClaimedReader>,
-    sampled: u64,
-    lapped: u64,
+    counters: Arc<Counters>,
 }
 
-/// Readable rows per lane, and how many draws each lane is good for.
+/// What a sampler did so far; read while its thread draws ahead.
 #[derive(Debug, Default)]
-struct Spans {
-    ranges: Vec<Range<u64>>,
-    /// Candidates in this lane and all before it. The newest row has no successor yet.
-    ends: Vec<u64>,
-}
-
-impl Spans {
-    fn refresh(&mut self, ring: &Ring) {
-        self.ranges.clear();
-        self.ends.clear();
-        let mut total = 0;
-        for lane in ring.store().lanes() {
-            let range = ring.readable(lane);
-            total += (range.end - range.start).saturating_sub(1);
-            self.ranges.push(range);
-            self.ends.push(total);
-        }
-    }
-
-    fn total(&self) -> u64 {
-        self.ends.last().copied().unwrap_or(0)
-    }
-
-    /// The lane and row of the n-th candidate.
-    fn candidate(&self, n: u64) -> Option<(u32, u64)> {
-        let lane = self.ends.partition_point(|end| *end <= n);
-        let before = lane.checked_sub(1).and_then(|l| self.ends.get(l)).copied().unwrap_or(0);
-        let first = self.ranges.get(lane)?.start;
-        Some((u32::try_from(lane).ok()?, first + (n - before)))
-    }
+pub(crate) struct Counters {
+    pub(crate) sampled: AtomicU64,
+    pub(crate) lapped: AtomicU64,
 }
 
 /// What became of one attempt to fill an item.
+#[derive(Clone, Copy)]
 enum Outcome {
     Filled,
     NoTransition,
+    /// A transition, but its window is not whole, which the boundary asks for.
+    Cut,
     Lapped,
 }
 
 impl Sampler {
     pub(crate) fn new(ring: &Ring, options: SamplerOptions) -> Result<Self, SampleError> {
         let (history, future) = (options.history.unwrap_or(1), options.future);
-        let rows = u64::from(history) + u64::from(future) + 1;
-        if history == 0 || rows > ring.lane_capacity() {
+        let n_step = options.n_step.unwrap_or(1);
+        let after = u64::from(future).max(u64::from(n_step).saturating_sub(1));
+        let rows = u64::from(history) + after + 1;
+        if history == 0 || n_step == 0 || rows > ring.lane_capacity() {
             let limit = ring.lane_capacity();
-            return Err(SampleError::BadWindow { history, future, rows, limit });
+            return Err(SampleError::BadWindow { history, future, n_step, rows, limit });
         }
+        let SamplerOptions { gamma, n_step, boundary, .. } = options;
+        let usable = gamma.is_none_or(|gamma| (0.0..=1.0).contains(&gamma));
+        if gamma.is_some() != n_step.is_some() || !usable {
+            return Err(SampleError::BadGamma { gamma, n_step });
+        }
+        let reward = n_step.map(|_| reward(ring.schema())).transpose()?;
+        let steps = n_step.unwrap_or(0).into();
+        let reach = Reach { back: u64::from(history) - 1, ahead: future.into(), steps };
+        let whole = boundary == Boundary::Reject;
+        let starts = if whole { Starts::new(reach.back, reach.ahead) } else { Starts::new(0, 0) };
+        let touched = (0..ring.schema().all().len()).map(|column| {
+            let ahead =
+                if column < USER || Some(column) == reward { reach.far() } else { reach.ahead };
+            reach.back + ahead + 2
+        });
         Ok(Self {
             slot: ring.store().claim_reader()?,
+            draws: Draws::seeded(options.seed),
+            touched: touched.collect(),
             ring: ring.clone(),
             options,
-            draws: Draws::seeded(options.seed),
-            reach: Reach { back: u64::from(history) - 1, ahead: future.into() },
+            reach,
+            reward,
             batches: 0,
             spans: Spans::default(),
+            starts,
+            indexed: false,
             marks: Marks::default(),
             plan: None,
-            sampled: 0,
-            lapped: 0,
+            counters: Arc::default(),
         })
     }
 
-    /// Draws `batch` transitions, with replacement, into new memory.
+    /// Draws `batch` transitions, with replacement, into memory of its own.
     pub fn sample(&mut self, batch: usize) -> Result<Batch, SampleError> {
-        let plan = self.plan(batch)?;
-        let mut drawn = Batch::zeroed(Arc::clone(&plan))?;
-        self.sample_into(&plan, &mut drawn.buffers())?;
+        let mut drawn = self.blank(batch)?;
+        self.sample_over(&mut drawn)?;
         Ok(drawn)
     }
 
-    /// Copies the transitions that `index` names into new memory.
+    /// Draws as many transitions as an earlier batch has, over what it holds.
+    ///
+    /// The batch may be one of another sampler with the same windows over the same columns. After
+    /// an error it holds a mixture.
+    pub fn sample_over(&mut self, batch: &mut Batch) -> Result<(), SampleError> {
+        let plan = Arc::clone(batch.plan());
+        self.sample_into(&plan, &mut batch.buffers())
+    }
+
+    /// Copies the transitions that `index` names into memory of their own.
     pub fn gather(&mut self, index: &[i64]) -> Result<Batch, SampleError> {
-        let plan = self.plan(index.len())?;
-        let mut drawn = Batch::zeroed(Arc::clone(&plan))?;
-        self.gather_into(index, &plan, &mut drawn.buffers())?;
+        let mut drawn = self.blank(index.len())?;
+        self.gather_over(index, &mut drawn)?;
         Ok(drawn)
+    }
+
+    /// Copies the transitions that `index` names over what an earlier batch of as many holds; see
+    /// [`sample_over`](Self::sample_over).
+    pub fn gather_over(&mut self, index: &[i64], batch: &mut Batch) -> Result<(), SampleError> {
+        let plan = Arc::clone(batch.plan());
+        self.gather_into(index, &plan, &mut batch.buffers())
+    }
+
+    /// Draws batches of one size in a thread, ahead of the caller: the same batches in the same
+    /// order as repeated [`sample`](Self::sample) would draw from the same data.
+    ///
+    /// The thread starts when the first batch is asked for. See [`Batches`].
+    pub fn batches(
+        self,
+        batch: usize,
+        options: BatchesOptions,
+    ) -> Result<Batches<Batch>, SampleError> {
+        Batches::new(self, batch, options)
+    }
+
+    /// As [`batches`](Self::batches), into the caller's memory in turn, of which one is in the
+    /// caller's hands and all others are ahead; the options' own prefetch is not used. Give each
+    /// back with [`Batches::refill`].
+    pub fn batches_over<M: Memory>(
+        self,
+        batch: usize,
+        memory: Vec<M>,
+        options: BatchesOptions,
+    ) -> Result<Batches<M>, SampleError> {
+        Batches::over(self, batch, memory, options)
+    }
+
+    /// Memory for a batch, to be filled.
+    pub(crate) fn blank(&mut self, batch: usize) -> Result<Batch, SampleError> {
+        let (plan, pool) = self.prepared(batch)?;
+        Batch::of(plan, &pool)
     }
 
     /// The memory that a batch of this size needs. Kept: the next batch of the same size costs
     /// nothing here.
     pub fn plan(&mut self, batch: usize) -> Result<Arc<BatchPlan>, SampleError> {
-        if let Some(plan) = self.plan.as_ref().filter(|plan| plan.batch() == batch) {
-            return Ok(Arc::clone(plan));
+        Ok(self.prepared(batch)?.0)
+    }
+
+    fn prepared(&mut self, batch: usize) -> Result<(Arc<BatchPlan>, Arc<Pool>), SampleError> {
+        if let Some(prepared) = self.plan.as_ref().filter(|(plan, _)| plan.batch() == batch) {
+            return Ok(prepared.clone());
         }
         if !(1..=MAX_BATCH).contains(&batch) {
             return Err(SampleError::BadBatchSize { asked: batch, limit: MAX_BATCH });
         }
-        let SamplerOptions { history, future, copy, .. } = self.options;
-        let plan = BatchPlan::new(self.ring.schema(), batch, history, future, copy);
-        Ok(Arc::clone(self.plan.insert(Arc::new(plan))))
+        let plan = BatchPlan::new(self.ring.schema(), batch, &self.options, self.reward);
+        Ok(self.plan.insert((Arc::new(plan), Arc::default())).clone())
+    }
+
+    /// The plan to fill by, for memory that was allocated by another one.
+    fn own_plan(&mut self, theirs: &BatchPlan) -> Result<Arc<BatchPlan>, SampleError> {
+        let ours = self.plan(theirs.batch())?;
+        let fits = std::ptr::eq(&raw const *ours, theirs) || ours.fits(theirs);
+        if fits { Ok(ours) } else { Err(ours.mismatch(theirs)) }
     }
 
     /// Draws into memory of the caller's, one slice per arena of the plan. Never stops a writer;
@@ -144,17 +212,19 @@ impl Sampler {
         plan: &BatchPlan,
         arenas: &mut [&mut [u8]],
     ) -> Result<(), SampleError> {
-        check_arenas(plan, arenas)?;
-        let lapped_before = self.lapped;
-        self.spans.refresh(&self.ring);
-        let batch = self.batches;
+        let plan = self.own_plan(plan)?;
+        check_arenas(&plan, arenas)?;
+        let lapped_before = self.lapped();
+        self.refresh();
+        let (batch, mut attempts) = (self.batches, 0);
         (0..PREFETCH.min(plan.batch())).for_each(|item| self.prefetch(batch, item));
         for item in 0..plan.batch() {
             if item + PREFETCH < plan.batch() {
                 self.prefetch(batch, item + PREFETCH);
             }
-            self.draw_item(plan, arenas, batch, item)?;
+            attempts += u64::from(self.draw_item(&plan, arenas, batch, item)?);
         }
+        self.indexed = attempts > FREQUENT * plan.batch() as u64;
         self.batches += 1;
         self.count(plan.batch(), lapped_before);
         Ok(())
@@ -167,15 +237,16 @@ impl Sampler {
         plan: &BatchPlan,
         arenas: &mut [&mut [u8]],
     ) -> Result<(), SampleError> {
-        check_arenas(plan, arenas)?;
+        let plan = self.own_plan(plan)?;
+        check_arenas(&plan, arenas)?;
         if index.len() != plan.batch() {
             return Err(SampleError::BadBatchSize { asked: index.len(), limit: plan.batch() });
         }
         self.spans.refresh(&self.ring);
         for (position, index) in index.iter().copied().enumerate() {
-            self.gather_item(plan, arenas, position, index)?;
+            self.gather_item(&plan, arenas, position, index)?;
         }
-        self.count(plan.batch(), self.lapped);
+        self.count(plan.batch(), self.lapped());
         Ok(())
     }
 
@@ -190,8 +261,7 @@ impl Sampler {
         let bad = |reason| SampleError::BadIndex { position, index, lane, seq, reason };
         let mut oldest = 0;
         for _ in 0..GATHER_ATTEMPTS {
-            let range = self.spans.ranges.get(lane as usize);
-            let range = range.ok_or_else(|| bad("the ring has fewer lanes"))?;
+            let range = self.spans.range(lane).ok_or_else(|| bad("the ring has fewer lanes"))?;
             oldest = range.start;
             if seq >= range.end {
                 return Err(bad("the row is not published yet"));
@@ -207,6 +277,11 @@ impl Sampler {
                                     a gap, or its successor is not published yet)",
                     ));
                 }
+                Outcome::Cut => {
+                    return Err(bad(
+                        "its window does not lie whole in its episode, as boundary=\"reject\" asks",
+                    ));
+                }
                 // Perhaps only rows of the history are gone: with a shorter one it may do.
                 Outcome::Lapped => self.spans.refresh(&self.ring),
             }
@@ -215,58 +290,103 @@ impl Sampler {
     }
 
     fn count(&mut self, rows: usize, lapped_before: u64) {
-        self.sampled += rows as u64;
+        self.counters.sampled.fetch_add(rows as u64, Relaxed);
         if let Some(slot) = &self.slot {
-            slot.count(rows as u64, 1, self.lapped - lapped_before);
+            slot.count(rows as u64, 1, self.lapped() - lapped_before);
         }
+    }
+
+    /// Looks at what the ring holds now.
+    fn refresh(&mut self) {
+        self.spans.refresh(&self.ring);
+        if self.indexed {
+            self.starts.refresh(&self.ring, &self.spans);
+        }
+    }
+
+    /// The lane and row of one attempt, if it fits. The index, once it is there, says at once what
+    /// a look at the row would say.
+    #[inline]
+    fn pick(&self, batch: u64, item: u32, attempt: u32) -> Option<(u32, u64)> {
+        let blind = attempt < BLIND;
+        let total = if blind { self.spans.total() } else { self.starts.total() };
+        if total == 0 {
+            return None;
+        }
+        // A draw that does not fit is drawn again, which keeps the others exactly uniform.
+        let n = self.draws.below(total, batch, item, attempt)?;
+        if !blind {
+            return self.starts.nth(n);
+        }
+        let (lane, seq) = self.spans.candidate(n)?;
+        (!self.indexed || self.starts.contains(lane, seq)).then_some((lane, seq))
     }
 
     /// Asks for the memory of an item's first draw, while others are still being copied: draws
     /// are random, so every column of every item is a cache miss. The draw is made again, from
     /// the same counter, when its turn comes.
     fn prefetch(&self, batch: u64, item: usize) {
-        let Reach { back, ahead } = self.reach;
-        let drawn = u32::try_from(item).ok().filter(|_| self.spans.total() > 0);
-        let n = drawn.and_then(|item| self.draws.below(self.spans.total(), batch, item, 0));
-        let Some((number, seq)) = n.and_then(|n| self.spans.candidate(n)) else { return };
+        let Ok(number) = u32::try_from(item) else { return };
+        let attempts = if self.indexed { 0..BLIND + 1 } else { 0..1 };
+        let mut picks = attempts.map(|attempt| self.pick(batch, number, attempt));
+        let Some((number, seq)) = picks.find_map(|pick| pick) else { return };
         let Some(lane) = self.ring.store().lane(number) else { return };
-        let slot = seq.saturating_sub(back) % lane.slots();
-        for column in 0..self.ring.schema().all().len() {
-            lane.prefetch(column, slot, back + ahead + 2);
+        let first = seq.saturating_sub(self.reach.back);
+        let slot = first % lane.slots();
+        for (column, rows) in self.touched.iter().enumerate() {
+            lane.prefetch(column, slot, *rows);
+        }
+        if self.reach.steps > self.reach.ahead + 1 {
+            let after = (seq + self.reach.steps) % lane.slots();
+            for (column, user) in (USER..).zip(self.ring.schema().columns()) {
+                if user.role() == Role::Obs {
+                    lane.prefetch(column, after, 1);
+                }
+            }
         }
     }
 
+    /// Fills one item; how many draws it took.
     fn draw_item(
         &mut self,
         plan: &BatchPlan,
         arenas: &mut [&mut [u8]],
         batch: u64,
         item: usize,
-    ) -> Result<(), SampleError> {
+    ) -> Result<u32, SampleError> {
         let number = u32::try_from(item).unwrap_or(u32::MAX);
-        let mut lapped = false;
         for attempt in 0..MAX_ATTEMPTS {
-            let total = self.spans.total();
-            if total == 0 {
-                break;
+            if attempt == BLIND && !self.indexed {
+                self.indexed = true;
+                self.starts.refresh(&self.ring, &self.spans);
             }
-            // A draw that does not fit is drawn again, which keeps the others exactly uniform.
-            let Some(n) = self.draws.below(total, batch, number, attempt) else { continue };
-            let Some((lane, seq)) = self.spans.candidate(n) else { continue };
+            if self.spans.total() == 0 || (attempt >= BLIND && self.starts.total() == 0) {
+                return Err(self.nothing());
+            }
+            let Some((lane, seq)) = self.pick(batch, number, attempt) else { continue };
             match self.fill_item(plan, arenas, item, lane, seq) {
-                Outcome::Filled => return Ok(()),
-                Outcome::NoTransition => {}
+                Outcome::Filled => return Ok(attempt + 1),
+                Outcome::NoTransition | Outcome::Cut => {}
                 Outcome::Lapped => {
-                    lapped = true;
-                    self.lapped += 1;
-                    self.spans.refresh(&self.ring);
+                    self.counters.lapped.fetch_add(1, Relaxed);
+                    self.refresh();
                 }
             }
         }
-        if lapped {
-            return Err(SampleError::Outrun { attempts: MAX_ATTEMPTS });
+        Err(SampleError::Outrun { attempts: MAX_ATTEMPTS })
+    }
+
+    /// Why nothing can be drawn. O(rows).
+    fn nothing(&self) -> SampleError {
+        let mut all = Starts::new(0, 0);
+        all.refresh(&self.ring, &self.spans);
+        let longest = all.longest();
+        if longest == 0 {
+            return SampleError::Empty { rows: self.spans.published() };
         }
-        Err(SampleError::Empty { rows: self.spans.ranges.iter().map(|r| r.end).sum() })
+        let (history, future) = (self.options.history.unwrap_or(1), self.options.future);
+        let needed = u64::from(history) + u64::from(future);
+        SampleError::NoWindow { history, future, needed, longest }
     }
 
     /// Copies the window around a row into item `item`, if a transition starts there and nobody
@@ -279,8 +399,7 @@ impl Sampler {
         lane: u32,
         seq: u64,
     ) -> Outcome {
-        let (Some(memory), Some(range)) =
-            (self.ring.store().lane(lane), self.spans.ranges.get(lane as usize))
+        let (Some(memory), Some(range)) = (self.ring.store().lane(lane), self.spans.range(lane))
         else {
             return Outcome::NoTransition;
         };
@@ -288,10 +407,16 @@ impl Sampler {
         if !self.marks.seqs_match() {
             return Outcome::Lapped;
         }
-        let Some(window) = self.marks.window(seq, self.reach) else {
-            // The flags may be those of a newer row.
-            let believed = still_whole(&**memory, seq);
-            return if believed { Outcome::NoTransition } else { Outcome::Lapped };
+        let window = match self.marks.window(seq, self.reach) {
+            Some(window) if self.suits(window) => window,
+            refused => {
+                // What was read may be of newer rows.
+                let (outcome, from) = match refused {
+                    Some(_) => (Outcome::Cut, self.marks.first()),
+                    None => (Outcome::NoTransition, seq),
+                };
+                return if still_whole(&**memory, from) { outcome } else { Outcome::Lapped };
+            }
         };
         let slot = window.first() % memory.slots();
         let source = Filler {
@@ -301,6 +426,7 @@ impl Sampler {
             marks: &self.marks,
             window,
             slot,
+            gamma: self.options.gamma.unwrap_or(0.0),
         };
         for ((fill, arena), buffer) in plan.fills().iter().zip(plan.arenas()).zip(arenas) {
             let bytes = fill.rows * fill.width;
@@ -311,16 +437,35 @@ impl Sampler {
         if still_whole(&**memory, window.first()) { Outcome::Filled } else { Outcome::Lapped }
     }
 
-    /// Rows returned so far.
+    /// Whether the boundary lets this window be drawn.
+    fn suits(&self, window: Window) -> bool {
+        self.options.boundary != Boundary::Reject || window.is_whole(self.reach)
+    }
+
+    /// Goes back to an earlier batch: what was drawn since will be drawn again.
+    pub(crate) fn rewind(&mut self, batch: u64) {
+        self.batches = batch;
+    }
+
+    /// Number of the next batch.
+    pub(crate) fn next_batch(&self) -> u64 {
+        self.batches
+    }
+
+    pub(crate) fn counters(&self) -> &Arc<Counters> {
+        &self.counters
+    }
+
+    /// Rows drawn so far, those drawn ahead by a thread included.
     #[must_use]
     pub fn sampled(&self) -> u64 {
-        self.sampled
+        self.counters.sampled.load(Relaxed)
     }
 
     /// Draws thrown away so far because a writer overwrote the rows meanwhile.
     #[must_use]
     pub fn lapped(&self) -> u64 {
-        self.lapped
+        self.counters.lapped.load(Relaxed)
     }
 
     /// The ring drawn from.
@@ -336,63 +481,19 @@ impl Sampler {
     }
 }
 
-/// One item's window, on its way into the arenas.
-struct Filler<'a> {
-    lane: &'a Lane,
-    number: u32,
-    head: u64,
-    marks: &'a Marks,
-    window: Window,
-    /// Of the window's first row, kept: a division per column costs as much as a small column.
-    slot: u64,
-}
-
-impl Filler<'_> {
-    /// Fills the places that have a row and zeroes the others.
-    fn fill(&self, fill: &Fill, dtype: DType, place: &mut [u8]) {
-        let Window { seq, back, ahead } = self.window;
-        let last = fill.first + signed(fill.rows as u64) - 1;
-        let from = (fill.shift.0 - signed(back)).max(fill.first);
-        let to = (fill.shift.1 + signed(ahead)).min(last);
-        let width = fill.width;
-        let before = usize::try_from(from - fill.first).unwrap_or(0).min(fill.rows) * width;
-        let rows = u64::try_from(to - from + 1).unwrap_or(0);
-        let (zeros, rest) = place.split_at_mut(before);
-        zeros.fill(0);
-        let there = usize::try_from(rows).unwrap_or(0) * width;
-        let (filled, zeros) = rest.split_at_mut(there.min(rest.len()));
-        zeros.fill(0);
-        if rows == 0 {
-            return;
-        }
-        let first = seq.wrapping_add_signed(from);
-        match fill.source {
-            Source::Column(at) => {
-                let slots = self.lane.slots();
-                let slot = self.slot + (first - self.window.first());
-                let slot = if slot < slots { slot } else { slot - slots };
-                self.lane.copy_out(at, slot, rows, filled);
-                clean_bools(dtype, filled);
-            }
-            Source::Flag(flag) => {
-                for (byte, row) in filled.iter_mut().zip(first..) {
-                    let set = self.marks.flags(row).is_some_and(|flags| flags & flag != 0);
-                    *byte = u8::from(set);
-                }
-            }
-            Source::Mask => filled.fill(1),
-            Source::Index => {
-                filled.copy_from_slice(&RowIndex::new(self.number, seq).0.to_ne_bytes());
-            }
-            Source::Age => {
-                filled.copy_from_slice(&self.head.saturating_sub(seq + 1).to_ne_bytes());
-            }
-        }
+/// The column that n-step returns sum.
+fn reward(schema: &Schema) -> Result<usize, SampleError> {
+    let place = schema.all().iter().position(|column| column.name() == "reward");
+    let Some((at, column)) = place.and_then(|at| Some((at, schema.all().get(at)?))) else {
+        return Err(SampleError::BadReward { found: format!("there is none among {schema}") });
+    };
+    let real = matches!(column.dtype(), DType::F32 | DType::F64);
+    if real && column.shape().is_empty() && column.role() == Role::Step {
+        return Ok(at);
     }
-}
-
-fn signed(n: u64) -> i64 {
-    i64::try_from(n).unwrap_or(i64::MAX)
+    let (dtype, shape) = (column.dtype(), column.shape());
+    let of = if column.role() == Role::Obs { " of the observation" } else { "" };
+    Err(SampleError::BadReward { found: format!("here it is {dtype}{shape:?}{of}") })
 }
 
 fn check_arenas(plan: &BatchPlan, arenas: &[&mut [u8]]) -> Result<(), SampleError> {
@@ -407,4 +508,82 @@ fn check_arenas(plan: &BatchPlan, arenas: &[&mut [u8]]) -> Result<(), SampleErro
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{AutoresetMode, RingOptions, StepColumns, WriterOptions};
+
+    /// Episodes of one to `longest` transitions, one row each lane and step.
+    fn ring(longest: usize) -> Ring {
+        let schema = Schema::builder().column("obs", DType::F32, &[]).build().unwrap();
+        let ring = Ring::heap(&schema, RingOptions::with_capacity(600).lanes(2)).unwrap();
+        let options = WriterOptions::lanes(2).autoreset(AutoresetMode::SameStep);
+        let mut writer = ring.writer(options).unwrap();
+        let mut left = 1;
+        for step in 0..500_usize {
+            left -= 1;
+            let ends = [left == 0; 2];
+            if left == 0 {
+                left = 1 + (step * step / 3) % longest;
+            }
+            let obs = [1.0_f32, 2.0];
+            let columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
+            let mut columns = columns.with_final("obs", &obs).unwrap();
+            writer.append(&columns.step(&ends, &[false; 2]).unwrap()).unwrap();
+        }
+        ring
+    }
+
+    #[test]
+    fn the_index_changes_what_a_draw_costs_and_not_what_it_draws() {
+        for (longest, boundary) in [(1, Boundary::Mask), (7, Boundary::Reject)] {
+            let ring = ring(longest);
+            let options = SamplerOptions::seeded(3).history(4).future(2).boundary(boundary);
+            let [mut never, mut always, mut free] =
+                [(); 3].map(|()| ring.sampler(options).unwrap());
+            let mut indexed = 0;
+            for _ in 0..20 {
+                never.indexed = false;
+                always.indexed = true;
+                let expected = always.sample(300).unwrap().index();
+                assert_eq!(never.sample(300).unwrap().index(), expected);
+                assert_eq!(free.sample(300).unwrap().index(), expected);
+                indexed += u32::from(free.indexed);
+            }
+            assert_eq!(indexed, if boundary == Boundary::Reject { 20 } else { 0 });
+        }
+    }
+
+    #[test]
+    fn the_index_follows_a_writer_that_laps_it() {
+        let ring = ring(7);
+        let mut starts = Starts::new(2, 1);
+        let mut spans = Spans::default();
+        let options = WriterOptions::lanes(2).autoreset(AutoresetMode::SameStep);
+        let mut writer = ring.writer(options).unwrap();
+        for (round, steps) in [0, 1, 5, 40, 299, 300, 301, 2_000].into_iter().enumerate() {
+            for step in 0..steps {
+                let obs = [1.0_f32, 2.0];
+                let columns = StepColumns::of(ring.schema()).with("obs", &obs).unwrap();
+                let mut columns = columns.with_final("obs", &obs).unwrap();
+                let ends = [step % 5 == 4, step % (6 + round) == 5];
+                writer.append(&columns.step(&ends, &[false; 2]).unwrap()).unwrap();
+            }
+            spans.refresh(&ring);
+            starts.refresh(&ring, &spans);
+            let mut fresh = Starts::new(2, 1);
+            fresh.refresh(&ring, &spans);
+            let list = |starts: &Starts| -> Vec<_> {
+                (0..starts.total()).map(|n| starts.nth(n).unwrap()).collect()
+            };
+            assert_eq!(list(&starts), list(&fresh));
+            assert!(list(&starts).iter().all(|(lane, row)| starts.contains(*lane, *row)));
+            let rows =
+                spans.ranges().iter().zip(0..).flat_map(|(r, l)| r.clone().map(move |s| (l, s)));
+            let held = rows.filter(|(lane, row)| starts.contains(*lane, *row)).count();
+            assert_eq!(held as u64, starts.total());
+        }
+    }
 }

@@ -18,6 +18,15 @@ pub(crate) struct Reach {
     pub(crate) back: u64,
     /// Transitions after it: future.
     pub(crate) ahead: u64,
+    /// Transitions of an n-step return, the drawn one included; 0 without one.
+    pub(crate) steps: u64,
+}
+
+impl Reach {
+    /// Transitions after the drawn one that have to be looked at.
+    pub(crate) fn far(&self) -> u64 {
+        self.ahead.max(self.steps.saturating_sub(1))
+    }
 }
 
 /// What the built-in columns say about the rows around a drawn one. Private copies; nothing is
@@ -40,9 +49,16 @@ pub(crate) struct Window {
     pub(crate) back: u64,
     /// Transitions of the episode after it, at most the future asked for.
     pub(crate) ahead: u64,
+    /// Transitions of the n-step return, at least the drawn one.
+    pub(crate) run: u64,
 }
 
 impl Window {
+    /// Whether nothing of what was asked for is missing.
+    pub(crate) fn is_whole(&self, reach: Reach) -> bool {
+        (self.back, self.ahead) == (reach.back, reach.ahead)
+    }
+
     /// First row of the window: what validation must protect.
     pub(crate) fn first(&self) -> u64 {
         self.seq - self.back
@@ -53,7 +69,7 @@ impl Marks {
     /// Copies the built-in columns of the rows that a window around `seq` may touch.
     pub(crate) fn read(&mut self, lane: &Lane, readable: &Range<u64>, seq: u64, reach: Reach) {
         self.first = seq.saturating_sub(reach.back).max(readable.start);
-        let end = (seq + reach.ahead + 2).min(readable.end);
+        let end = (seq + reach.far() + 2).min(readable.end);
         let rows = end - self.first;
         let slot = self.first % lane.slots();
         let len = usize::try_from(rows).unwrap_or(0);
@@ -75,19 +91,25 @@ impl Marks {
         }
         let back = reach.back.min(u64::from(self.t)).min(seq - self.first);
         let episode = self.episode(seq)?;
-        let ahead = (1..=reach.ahead)
+        let after = (1..=reach.far())
             .take_while(|j| {
                 self.episode(seq + j) == Some(episode) && self.starts_transition(seq + j)
             })
             .last()
             .unwrap_or(0);
-        Some(Window { seq, back, ahead })
+        let run = 1 + after.min(reach.steps.saturating_sub(1));
+        Some(Window { seq, back, ahead: after.min(reach.ahead), run })
     }
 
     /// Whether the copied rows say that they are the rows asked for: false for a lapped copy or a
     /// lying peer.
     pub(crate) fn seqs_match(&self) -> bool {
         self.seqs.iter().copied().eq(self.first..self.first + self.seqs.len() as u64)
+    }
+
+    /// First row copied.
+    pub(crate) fn first(&self) -> u64 {
+        self.first
     }
 
     /// Flags of a copied row.

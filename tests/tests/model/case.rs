@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use backcast_core::{AutoresetMode, DType, Role, Schema};
+use backcast_core::{AutoresetMode, Boundary, DType, Role, SamplerOptions, Schema};
 use proptest::prelude::*;
 
 /// One test case. Small and printable; the bytes of all rows follow from `seed`.
@@ -80,13 +80,23 @@ pub(crate) enum Mistake {
 pub(crate) struct Windows {
     pub(crate) history: Option<u32>,
     pub(crate) future: u32,
+    pub(crate) n_step: Option<(u32, f64)>,
+    pub(crate) boundary: Boundary,
     pub(crate) copy: bool,
 }
 
 impl Windows {
     /// Rows that a window spans, the successor of its last transition included.
     pub(crate) fn rows(self) -> u64 {
-        u64::from(self.history.unwrap_or(1)) + u64::from(self.future) + 1
+        let (n, _) = self.n_step.unwrap_or((1, 0.0));
+        u64::from(self.history.unwrap_or(1)) + u64::from(self.future.max(n - 1)) + 1
+    }
+
+    pub(crate) fn options(self, seed: u64) -> SamplerOptions {
+        let Self { history, future, n_step, boundary, copy } = self;
+        let options = SamplerOptions::seeded(seed).future(future).boundary(boundary).copy(copy);
+        let options = history.map_or(options, |history| options.history(history));
+        n_step.map_or(options, |(n, gamma)| options.n_step(n).gamma(gamma))
     }
 }
 
@@ -138,8 +148,26 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 fn windows() -> impl Strategy<Value = Windows> {
-    (prop::option::weighted(0.75, 1..9_u32), 0..6_u32, any::<bool>())
-        .prop_map(|(history, future, copy)| Windows { history, future, copy })
+    let n_step = (1..8_u32, prop_oneof![Just(0.0), Just(1.0), Just(0.99), 0.0..1.0_f64]);
+    let boundary = prop_oneof![
+        2 => Just(Boundary::Mask),
+        1 => Just(Boundary::Reject),
+        1 => Just(Boundary::Clamp),
+    ];
+    (
+        prop::option::weighted(0.75, 1..9_u32),
+        0..6_u32,
+        prop::option::of(n_step),
+        boundary,
+        any::<bool>(),
+    )
+        .prop_map(|(history, future, n_step, boundary, copy)| Windows {
+            history,
+            future,
+            n_step,
+            boundary,
+            copy,
+        })
 }
 
 /// Columns with every element type, odd widths, nested names and observations that are not called
@@ -148,16 +176,26 @@ fn schema() -> impl Strategy<Value = Schema> {
     let shapes: [&[u32]; 6] = [&[], &[1], &[7], &[3], &[2, 3], &[2, 1, 2]];
     let array = (prop::sample::select(DType::ALL.to_vec()), prop::sample::select(shapes.to_vec()));
     let names = vec!["obs/x", "action", "obs/deep/y", "day", "reward", "info/a", "done"];
-    let chosen = (any::<bool>(), prop::sample::subsequence(names, 1..=5));
-    (chosen, prop::collection::vec(array, 5)).prop_map(|((flat, mut names), arrays)| {
+    let chosen =
+        (any::<bool>(), prop::bool::weighted(0.7), prop::sample::subsequence(names, 1..=5));
+    (chosen, prop::collection::vec(array, 5)).prop_map(|((flat, summed, mut names), arrays)| {
         if flat {
             // The observation is one array instead of a dict.
             names.retain(|name| !name.starts_with("obs/"));
             names.insert(names.len() / 2, "obs");
         }
+        if summed && !names.contains(&"reward") {
+            let last = names.len() - 1;
+            names[last] = "reward";
+        }
         let builder = names.into_iter().zip(arrays).fold(
             Schema::builder(),
             |builder, (name, (dtype, shape))| match name {
+                // A reward that n-step returns can sum.
+                "reward" if summed => {
+                    let wide = dtype.size() % 8 == 0;
+                    builder.column(name, if wide { DType::F64 } else { DType::F32 }, &[])
+                }
                 "day" => builder.column_as(name, dtype, shape, Role::Obs),
                 _ => builder.column(name, dtype, shape),
             },

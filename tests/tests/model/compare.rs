@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use backcast_core::{
-    DType, ReadError, Ring, Role, RowIndex, SampleError, Sampler, SamplerOptions, Schema,
+    Boundary, DType, ReadError, Ring, Role, RowIndex, SampleError, Sampler, Schema,
 };
 
 use crate::case::Windows;
@@ -18,6 +18,8 @@ struct Item<'a> {
     /// Oldest first, ending with the transition itself.
     past: Vec<Option<Transition<'a>>>,
     future: Vec<Option<Transition<'a>>>,
+    /// From the drawn one on, as many as an n-step return uses.
+    returns: Vec<Transition<'a>>,
 }
 
 type Flag = fn(&Transition<'_>) -> bool;
@@ -99,10 +101,7 @@ fn refused_rows(ring: &Ring, lane: u32, oldest: u64, head: u64) {
 /// Every transition, gathered; every other row, refused; draws, from both handles.
 pub(crate) fn windows(play: &Play, ring: &Ring, windows: Windows, seed: u64) {
     let schema = ring.schema().clone();
-    let mut options = SamplerOptions::seeded(seed).future(windows.future).copy(windows.copy);
-    if let Some(history) = windows.history {
-        options = options.history(history);
-    }
+    let options = windows.options(seed);
     let mut sampler = match play.ring.sampler(options) {
         Ok(sampler) => sampler,
         Err(SampleError::BadWindow { rows, limit, .. }) => {
@@ -110,17 +109,34 @@ pub(crate) fn windows(play: &Play, ring: &Ring, windows: Windows, seed: u64) {
             assert_eq!((rows, limit), (windows.rows(), ring.lane_capacity()));
             return;
         }
+        Err(SampleError::BadReward { found }) => {
+            let summed = schema.column("reward").is_some_and(|reward| {
+                matches!(reward.dtype(), DType::F32 | DType::F64) && reward.shape().is_empty()
+            });
+            assert!(windows.n_step.is_some() && !summed, "{found}");
+            return;
+        }
         Err(other) => panic!("{other}"),
     };
     assert!(windows.rows() <= ring.lane_capacity(), "{windows:?} does not fit");
-    let items = items(&play.lanes, windows);
+    let all = items(&play.lanes, windows);
+    let transitions: Vec<i64> = all.iter().map(Item::index).collect();
+    let (items, cut): (Vec<_>, Vec<_>) =
+        all.into_iter().partition(|item| windows.boundary != Boundary::Reject || item.is_whole());
     let index: Vec<i64> = items.iter().map(Item::index).collect();
+    for item in &cut {
+        let refused = sampler.gather(&[item.index()]).unwrap_err().to_string();
+        assert!(refused.contains("does not lie whole in its episode"), "{refused}");
+    }
     if !items.is_empty() {
         let drawn = gathered(&mut sampler, &index).unwrap();
         check(&drawn, &items.iter().collect::<Vec<_>>(), &schema, windows);
-        assert_eq!(typed(&sampler.gather(&index).unwrap(), &schema), drawn, "typed columns");
+        let mut batch = sampler.gather(&index).unwrap();
+        assert_eq!(typed(&batch, &schema), drawn, "typed columns");
+        sampler.gather_over(&index, &mut batch).unwrap();
+        assert_eq!(typed(&batch, &schema), drawn, "over an earlier batch");
     }
-    non_transitions(play, &mut sampler, &index, seed);
+    non_transitions(play, &mut sampler, (&transitions, &index), seed);
 
     let mut twin = ring.sampler(options).unwrap();
     let by_index: BTreeMap<i64, &Item<'_>> =
@@ -129,8 +145,15 @@ pub(crate) fn windows(play: &Play, ring: &Ring, windows: Windows, seed: u64) {
         let before = sampler.sampled();
         let batch = match sampler.sample(17) {
             Ok(batch) => batch,
+            Err(SampleError::NoWindow { longest, needed, .. }) => {
+                assert!(items.is_empty() && !cut.is_empty(), "{} to be drawn", items.len());
+                let lanes = play.lanes.iter().flat_map(Lane::transitions);
+                assert_eq!(Some(longest), lanes.map(|episode| episode.len() as u64).max());
+                assert!(longest < needed);
+                return;
+            }
             Err(SampleError::Empty { rows }) => {
-                assert!(items.is_empty(), "{} transitions, none drawn", items.len());
+                assert!(transitions.is_empty(), "{} transitions, none drawn", transitions.len());
                 assert_eq!(rows, play.lanes.iter().map(Lane::head).sum::<u64>());
                 return;
             }
@@ -144,7 +167,9 @@ pub(crate) fn windows(play: &Play, ring: &Ring, windows: Windows, seed: u64) {
             .map(|index| *by_index.get(index).expect("only transitions are drawn"))
             .collect();
         check(&drawn, &expected, &schema, windows);
-        let other = twin.sample(17).unwrap();
+        // The twin fills what it drew before, all of it.
+        let mut other = twin.gather(&[index[0]; 17]).unwrap();
+        twin.sample_over(&mut other).unwrap();
         assert_eq!(typed(&other, &schema), drawn, "round {round}: equal seeds, equal batches");
     }
     assert_eq!(sampler.lapped(), 0, "nobody wrote meanwhile");
@@ -153,6 +178,20 @@ pub(crate) fn windows(play: &Play, ring: &Ring, windows: Windows, seed: u64) {
 impl Item<'_> {
     fn index(&self) -> i64 {
         RowIndex::new(self.lane, self.drawn.seq).0
+    }
+
+    fn is_whole(&self) -> bool {
+        self.past.iter().chain(&self.future).all(Option::is_some)
+    }
+
+    /// Where the window begins: its first observation.
+    fn oldest(&self, column: usize) -> &[u8] {
+        &self.past.iter().flatten().next().unwrap().cells[column]
+    }
+
+    /// Where the window ends: the observation after its last transition.
+    fn newest(&self, column: usize) -> &[u8] {
+        &self.future.iter().flatten().last().unwrap_or(&self.drawn).next[column]
     }
 }
 
@@ -167,7 +206,9 @@ fn items(lanes: &[Lane], windows: Windows) -> Vec<Item<'_>> {
                 past.reverse();
                 let mut future: Vec<_> = episode[i + 1..].iter().copied().map(Some).collect();
                 future.resize(windows.future as usize, None);
-                items.push(Item { lane: number, drawn: *drawn, past, future });
+                let (steps, _) = windows.n_step.unwrap_or((1, 0.0));
+                let returns = episode[i..].iter().take(steps as usize).copied().collect();
+                items.push(Item { lane: number, drawn: *drawn, past, future, returns });
             }
         }
     }
@@ -175,11 +216,16 @@ fn items(lanes: &[Lane], windows: Windows) -> Vec<Item<'_>> {
 }
 
 /// Every index that names no transition is refused, with the reason, wherever it stands.
-fn non_transitions(play: &Play, sampler: &mut Sampler, transitions: &[i64], seed: u64) {
+fn non_transitions(
+    play: &Play,
+    sampler: &mut Sampler,
+    (transitions, good): (&[i64], &[i64]),
+    seed: u64,
+) {
     let mut refuse = |lane: u32, seq: u64, lapped: Option<u64>, why: &str| {
         let index = RowIndex::new(lane, seq).0;
         // After a good one, where there is any.
-        let good = transitions.get(usize::try_from(seed % 7).unwrap()).copied();
+        let good = good.get(usize::try_from(seed % 7).unwrap()).copied();
         let asked: Vec<i64> = good.into_iter().chain([index]).collect();
         let position = asked.len() - 1;
         let refused = sampler.gather(&asked).map(|_| ()).unwrap_err();
@@ -213,6 +259,7 @@ fn non_transitions(play: &Play, sampler: &mut Sampler, transitions: &[i64], seed
 }
 
 /// Compares a batch with the model's windows: keys, shapes, types and every byte.
+#[expect(clippy::too_many_lines, reason = "a table of all keys that a batch may have")]
 fn check(drawn: &Drawn, items: &[&Item<'_>], schema: &Schema, windows: Windows) {
     let mut seen = 0;
     let past_axis = windows.history.map(|history| history as usize);
@@ -250,16 +297,21 @@ fn check(drawn: &Drawn, items: &[&Item<'_>], schema: &Schema, windows: Windows) 
     for (c, user) in schema.columns().iter().enumerate() {
         let (name, dtype, shape) = (user.name(), user.dtype(), user.shape());
         let obs = user.role() == Role::Obs;
+        let clamps = obs && windows.boundary == Boundary::Clamp;
         let beside = |cell: Option<&'_ Vec<u8>>| shares && obs && cell.is_some();
         column(name, dtype, past_axis, shape, &|item| {
-            item.past.iter().map(|t| place(t.as_ref().map(|t| &t.cells[c]))).collect()
+            let cells = item.past.iter().map(|t| t.as_ref().map(|t| &t.cells[c]));
+            cells.map(|cell| clamped(place(cell), clamps, item.oldest(c))).collect()
         });
         if obs {
             column(&format!("next_{name}"), dtype, past_axis, shape, &|item| {
                 let after = item.past.iter().skip(1).map(|t| t.as_ref().map(|t| &t.cells[c]));
                 let after = after.chain([None]);
                 let next = item.past.iter().map(|t| t.as_ref().map(|t| &t.next[c]));
-                next.zip(after).map(|(cell, after)| shared(cell, after, beside(after))).collect()
+                next.zip(after)
+                    .map(|(cell, after)| shared(cell, after, beside(after)))
+                    .map(|place| clamped(place, clamps, item.oldest(c)))
+                    .collect()
             });
         }
         if future_axis.is_none() {
@@ -269,11 +321,16 @@ fn check(drawn: &Drawn, items: &[&Item<'_>], schema: &Schema, windows: Windows) 
             let before = [Some(item.drawn)].into_iter().chain(item.future.iter().copied());
             let before = before.map(|t| t.map(|t| &t.next[c]));
             let cells = item.future.iter().map(|t| t.as_ref().map(|t| &t.cells[c]));
-            cells.zip(before).map(|(cell, before)| shared(cell, before, beside(before))).collect()
+            cells
+                .zip(before)
+                .map(|(cell, before)| shared(cell, before, beside(before)))
+                .map(|place| clamped(place, clamps, item.newest(c)))
+                .collect()
         });
         if obs {
             column(&format!("future/next_{name}"), dtype, future_axis, shape, &|item| {
-                item.future.iter().map(|t| place(t.as_ref().map(|t| &t.next[c]))).collect()
+                let cells = item.future.iter().map(|t| t.as_ref().map(|t| &t.next[c]));
+                cells.map(|cell| clamped(place(cell), clamps, item.newest(c))).collect()
             });
         }
     }
@@ -304,6 +361,9 @@ fn check(drawn: &Drawn, items: &[&Item<'_>], schema: &Schema, windows: Windows) 
             item.future.iter().map(|t| bit(Some(t.is_some()))).collect()
         });
     }
+    if let Some((_, gamma)) = windows.n_step {
+        seen += check_returns(drawn, items, schema, gamma);
+    }
     let number = |key: &str, value: &dyn Fn(&Item<'_>) -> i64| {
         let found = &drawn[key];
         assert_eq!((found.dtype, &*found.shape), (DType::I64, &[items.len()][..]), "{key}");
@@ -313,6 +373,72 @@ fn check(drawn: &Drawn, items: &[&Item<'_>], schema: &Schema, windows: Windows) 
     number("index", &|item| RowIndex::new(item.lane, item.drawn.seq).0);
     number("age", &|item| item.drawn.age);
     assert_eq!(drawn.len(), seen + 2, "no key beyond those: {:?}", drawn.keys());
+}
+
+/// Compares the columns of an n-step return with sums over the model's transitions; how many.
+fn check_returns(drawn: &Drawn, items: &[&Item<'_>], schema: &Schema, gamma: f64) -> usize {
+    let mut seen = 0;
+    let reward = schema.columns().iter().position(|c| c.name() == "reward").unwrap();
+    let dtype = schema.columns()[reward].dtype();
+    let mut real = |key: &str, value: &dyn Fn(&Item<'_>) -> f64| {
+        seen += 1;
+        let found = &drawn[key];
+        assert_eq!((found.dtype, &*found.shape), (dtype, &[items.len()][..]), "{key}");
+        for (item, cell) in items.iter().zip(found.bytes.chunks(dtype.size())) {
+            let (expected, got) = (number_of(&number_bytes(dtype, value(item))), number_of(cell));
+            assert!(
+                expected.total_cmp(&got).is_eq() || (expected.is_nan() && got.is_nan()),
+                "{key} of row {}: {got}, not {expected}",
+                item.drawn.seq
+            );
+        }
+    };
+    real("n_reward", &|item| {
+        let rewards = item.returns.iter().map(|t| number_of(&t.cells[reward]));
+        rewards.fold((0.0, 1.0), |(sum, weight), r| (sum + weight * r, weight * gamma)).0
+    });
+    real("n_discount", &|item| {
+        let ended = item.returns.last().unwrap().terminated;
+        let discount = item.returns.iter().fold(1.0, |discount, _| discount * gamma);
+        if ended { 0.0 } else { discount }
+    });
+    for (c, user) in schema.columns().iter().enumerate() {
+        if user.role() == Role::Obs {
+            seen += 1;
+            let found = &drawn[&format!("n_next_{}", user.name())];
+            let rows = user.shape().iter().map(|axis| *axis as usize);
+            let shape: Vec<usize> = [items.len()].into_iter().chain(rows).collect();
+            assert_eq!((found.dtype, &found.shape), (user.dtype(), &shape));
+            let after = items.iter().flat_map(|item| &item.returns.last().unwrap().next[c]);
+            assert!(found.bytes.iter().eq(after), "n_next_{}", user.name());
+        }
+    }
+    seen
+}
+
+/// A reward's bytes as the number that they are.
+fn number_of(bytes: &[u8]) -> f64 {
+    match bytes.len() {
+        4 => f32::from_ne_bytes(bytes.try_into().unwrap()).into(),
+        _ => f64::from_ne_bytes(bytes.try_into().unwrap()),
+    }
+}
+
+/// A number rounded to a reward's type.
+fn number_bytes(dtype: DType, value: f64) -> Vec<u8> {
+    #[expect(clippy::cast_possible_truncation, reason = "rounding is what is asked for")]
+    match dtype {
+        DType::F32 => (value as f32).to_ne_bytes().to_vec(),
+        _ => value.to_ne_bytes().to_vec(),
+    }
+}
+
+/// What a masked place holds where ends are repeated.
+fn clamped<'a>(place: Place<'a>, clamps: bool, end: &'a [u8]) -> Place<'a> {
+    match place {
+        Place::Masked | Place::MaskedBeside(_) if clamps => Place::Cell(end),
+        place => place,
+    }
 }
 
 fn place(cell: Option<&Vec<u8>>) -> Place<'_> {

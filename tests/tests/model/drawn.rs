@@ -43,7 +43,9 @@ pub(crate) fn typed(batch: &Batch, schema: &Schema) -> Drawn {
 /// The element type that a key should have.
 fn dtype(key: &str, schema: &Schema) -> DType {
     let name = key.strip_prefix("future/").unwrap_or(key);
+    let name = name.strip_prefix("n_").filter(|rest| rest.starts_with("next_")).unwrap_or(name);
     let name = name.strip_prefix("next_").unwrap_or(name);
+    let name = if matches!(name, "n_reward" | "n_discount") { "reward" } else { name };
     match schema.column(name) {
         Some(column) => column.dtype(),
         None if matches!(name, "index" | "age") => DType::I64,

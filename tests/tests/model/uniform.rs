@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use backcast_core::{
-    AutoresetMode, DType, Ring, RingOptions, Sampler, SamplerOptions, Schema, StepColumns,
-    WriterOptions,
+    AutoresetMode, Boundary, DType, Ring, RingOptions, Sampler, SamplerOptions, Schema,
+    StepColumns, WriterOptions,
 };
 
 /// Three lanes: 240 long-lived rows, 60 rows in episodes of one step, and almost nothing.
@@ -73,4 +73,54 @@ fn another_seed_draws_other_batches() {
     assert_ne!(sampler.sample(64).unwrap().index(), draw(7).index(), "the next batch is another");
     let entropy = || ring.sampler(SamplerOptions::from_entropy()).unwrap();
     assert_ne!(entropy().seed(), entropy().seed());
+}
+
+#[test]
+fn whole_windows_are_drawn_uniformly_and_nothing_else_is() {
+    let ring = uneven();
+    // Lane 0 keeps 37 transitions of its first episode and all 80 of the two after it.
+    for (history, future) in [(30, 5), (70, 9), (1, 79)] {
+        let options = SamplerOptions::seeded(5).history(history).future(future);
+        let mut whole = ring.sampler(options.boundary(Boundary::Reject)).unwrap();
+        let mut masked = ring.sampler(options).unwrap();
+        let index: Vec<i64> = counts(&mut masked, 230).into_keys().collect();
+        let batch = masked.gather(&index).unwrap();
+        let full = |key: &str| -> Vec<bool> {
+            let mask = batch.column::<bool>(key).unwrap();
+            mask.outer_iter().map(|row| row.iter().all(|there| *there)).collect()
+        };
+        let places = index.iter().zip(full("mask")).zip(full("future_mask"));
+        let expected: Vec<i64> = places
+            .filter_map(|((index, past), future)| (past && future).then_some(*index))
+            .collect();
+        let batches = expected.len();
+        let counts = counts(&mut whole, batches);
+        assert!(counts.keys().eq(&expected), "{} of {}", counts.len(), expected.len());
+        let chi_square: f64 =
+            counts.values().map(|n| (f64::from(*n) - 500.0).powi(2) / 500.0).sum();
+        // Mean n - 1, standard deviation sqrt(2 (n - 1)); the seed is fixed.
+        let freedom = f64::from(u32::try_from(expected.len()).unwrap()) - 1.0;
+        assert!((chi_square - freedom).abs() < 3.3 * (2.0 * freedom).sqrt() + 1.0, "{chi_square}");
+    }
+}
+
+#[test]
+fn a_transition_is_found_among_a_hundred_thousand_rows_that_begin_none() {
+    let schema = Schema::builder().column("obs", DType::I64, &[]).build().unwrap();
+    let ring = Ring::heap(&schema, RingOptions::with_capacity(100_000)).unwrap();
+    let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+    for step in 0..100_000_i64 {
+        let obs = [step];
+        let mut columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
+        if step != 777 {
+            writer.restart(&[true]).unwrap();
+        }
+        writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
+    }
+    let mut sampler = ring.sampler(SamplerOptions::seeded(1)).unwrap();
+    assert_eq!(sampler.sample(100).unwrap().index(), [776; 100]);
+    let whole = SamplerOptions::seeded(1).history(2).boundary(Boundary::Reject);
+    let refused = ring.sampler(whole).unwrap().sample(1).unwrap_err().to_string();
+    assert!(refused.contains("takes 2 transitions in a row"), "{refused}");
+    assert!(refused.contains("has 1 now"), "{refused}");
 }

@@ -27,6 +27,36 @@ pub(crate) const ROWS: &[Row] = &[
         &["future=49", "51 rows", "50", "shorter"],
     ),
     row(
+        "a return longer than a lane",
+        |s| windows(s, |o| o.n_step(50).gamma(0.9)),
+        "BadWindow",
+        &["n_step=50", "51 rows", "50", "shorter"],
+    ),
+    row(
+        "a return without its discount",
+        |s| windows(s, |o| o.n_step(3)),
+        "BadGamma",
+        &["n_step=3", "give gamma", "0 to 1"],
+    ),
+    row(
+        "a discount of nothing",
+        |s| windows(s, |o| o.gamma(0.9)),
+        "BadGamma",
+        &["gamma=0.9", "give n_step"],
+    ),
+    row(
+        "a discount above one",
+        |s| windows(s, |o| o.n_step(3).gamma(99.0)),
+        "BadGamma",
+        &["is 99", "0 to 1"],
+    ),
+    row(
+        "a return without rewards",
+        |s| windows(s, |o| o.n_step(3).gamma(0.9)),
+        "BadReward",
+        &["`reward`", "none among obs", "create the ring with"],
+    ),
+    row(
         "a draw from an empty ring",
         |s| refusal(s.empty_sampler.sample(1)),
         "Empty",

@@ -1,0 +1,394 @@
+//! Batches drawn ahead by a thread, while the caller works with the ones before.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::task::Poll;
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use crate::batch::{Batch, Memory};
+use crate::error::SampleError;
+use crate::plan::BatchPlan;
+use crate::sampler::{Counters, Sampler};
+
+/// Most batches drawn ahead.
+const MAX_PREFETCH: usize = 1024;
+
+/// How batches are drawn ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchesOptions {
+    prefetch: usize,
+    limit: Option<u64>,
+}
+
+impl BatchesOptions {
+    /// At most `k` batches ahead of the one in the caller's hands; 0 draws without a thread.
+    #[must_use]
+    pub fn prefetch(k: usize) -> Self {
+        Self { prefetch: k, limit: None }
+    }
+
+    /// Ends after `n` batches; endless otherwise.
+    #[must_use]
+    pub fn limit(mut self, n: u64) -> Self {
+        self.limit = Some(n);
+        self
+    }
+}
+
+/// An iterator over the batches of a [`Sampler`], drawn ahead by a thread of its own.
+///
+/// They are the batches that repeated [`Sampler::sample`] would give on the same data, whatever the
+/// depth: only the moment at which a batch is drawn depends on it, so that on a ring that is being
+/// written each is up to `prefetch` batches older. `age` is that of the moment of the draw.
+///
+/// The first call of `next` starts the thread. An error ends the thread and is returned; the
+/// call after it tries that batch again. Dropping the iterator, or [`Batches::into_sampler`],
+/// stops the thread, after the batch that it is at, and waits for it.
+///
+/// ```
+/// use backcast_core::{
+///     BatchesOptions, DType, Ring, RingOptions, SamplerOptions, Schema, StepColumns,
+///     WriterOptions,
+/// };
+/// let schema = Schema::builder().column("obs", DType::F32, &[]).build()?;
+/// let ring = Ring::heap(&schema, RingOptions::with_capacity(100))?;
+/// let mut writer = ring.writer(WriterOptions::lanes(1))?;
+/// for t in 0..10_i16 {
+///     let obs = [f32::from(t)];
+///     writer.append(&StepColumns::of(&schema).with("obs", &obs)?.step(&[false], &[false])?)?;
+/// }
+/// let sampler = ring.sampler(SamplerOptions::seeded(7))?;
+/// for batch in sampler.batches(32, BatchesOptions::prefetch(2).limit(10))? {
+///     assert_eq!(batch?.column::<f32>("obs")?.shape(), [32]);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Batches<M: Memory = Batch> {
+    plan: Arc<BatchPlan>,
+    counters: Arc<Counters>,
+    /// Where memory to fill comes from, if not from the caller.
+    make: Option<Make<M>>,
+    /// Of the caller's memory: what waits to be filled, and how many there are in all.
+    spare: VecDeque<M>,
+    memory: usize,
+    in_use: usize,
+    prefetch: usize,
+    left: Option<u64>,
+    /// Number of the next batch to be returned.
+    next: u64,
+    state: State<M>,
+}
+
+type Make<M> = fn(&mut Sampler, usize) -> Result<M, SampleError>;
+
+/// What the thread sends: a filled batch, or why it could not be filled, and its memory.
+type Drawn<M> = Result<M, (Option<M>, SampleError)>;
+
+/// What the thread leaves behind: the sampler, and the memory that it was not given time to fill.
+type Left<M> = (Box<Sampler>, Receiver<M>);
+
+enum State<M> {
+    Idle(Box<Sampler>),
+    Running(Running<M>),
+    /// Only between two states.
+    Gone,
+}
+
+struct Running<M> {
+    drawn: Receiver<Drawn<M>>,
+    empty: Sender<M>,
+    /// Set when nobody wants another batch.
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Left<M>>,
+}
+
+impl Batches<Batch> {
+    pub(crate) fn new(
+        sampler: Sampler,
+        batch: usize,
+        options: BatchesOptions,
+    ) -> Result<Self, SampleError> {
+        Self::of(sampler, batch, options, Some(Sampler::blank), Vec::new())
+    }
+}
+
+impl<M: Memory> Batches<M> {
+    pub(crate) fn over(
+        sampler: Sampler,
+        batch: usize,
+        memory: Vec<M>,
+        options: BatchesOptions,
+    ) -> Result<Self, SampleError> {
+        let Some(prefetch) = memory.len().checked_sub(1) else {
+            return Err(SampleError::NothingToFill { memory: 0 });
+        };
+        Self::of(sampler, batch, BatchesOptions { prefetch, ..options }, None, memory)
+    }
+
+    fn of(
+        mut sampler: Sampler,
+        batch: usize,
+        options: BatchesOptions,
+        make: Option<Make<M>>,
+        memory: Vec<M>,
+    ) -> Result<Self, SampleError> {
+        let BatchesOptions { prefetch, limit } = options;
+        if prefetch > MAX_PREFETCH {
+            return Err(SampleError::BadPrefetch { asked: prefetch, limit: MAX_PREFETCH });
+        }
+        Ok(Self {
+            plan: sampler.plan(batch)?,
+            counters: Arc::clone(sampler.counters()),
+            make,
+            memory: memory.len(),
+            spare: memory.into(),
+            in_use: 0,
+            prefetch,
+            left: limit,
+            next: sampler.next_batch(),
+            state: State::Idle(Box::new(sampler)),
+        })
+    }
+
+    /// Gives memory back to be filled again: the batch that it held is over.
+    pub fn refill(&mut self, memory: M) {
+        self.in_use = self.in_use.saturating_sub(1);
+        let unsent = match &self.state {
+            State::Running(running) => running.empty.send(memory).err().map(|unsent| unsent.0),
+            _ => Some(memory),
+        };
+        self.spare.extend(unsent);
+    }
+
+    /// The next batch, `None` after the last, or pending if it is not there within the time:
+    /// waits that have to stay interruptible ask again.
+    pub fn next_within(&mut self, wait: Duration) -> Poll<Option<Result<M, SampleError>>> {
+        if self.left == Some(0) {
+            self.stop();
+            return Poll::Ready(None);
+        }
+        if self.make.is_none() && self.in_use == self.memory {
+            return Poll::Ready(Some(Err(SampleError::NothingToFill { memory: self.memory })));
+        }
+        let drawn = if self.prefetch == 0 {
+            self.draw_here()
+        } else {
+            match self.start().map(|running| running.drawn.recv_timeout(wait)) {
+                Ok(Ok(drawn)) => drawn,
+                Ok(Err(RecvTimeoutError::Timeout)) => return Poll::Pending,
+                Ok(Err(RecvTimeoutError::Disconnected)) => {
+                    // It ended without a word: it panicked, and `stop` goes on with that.
+                    self.stop();
+                    return Poll::Ready(None);
+                }
+                Err(error) => return Poll::Ready(Some(Err(error))),
+            }
+        };
+        Poll::Ready(Some(match drawn {
+            Ok(memory) => {
+                self.in_use += 1;
+                self.next += 1;
+                self.left = self.left.map(|left| left - 1);
+                if self.left == Some(0) {
+                    self.stop();
+                }
+                Ok(memory)
+            }
+            Err((memory, error)) => {
+                self.stop();
+                self.spare.extend(memory);
+                Err(error)
+            }
+        }))
+    }
+
+    /// Stops the thread and gives the sampler back; its next batch is the one after the last that
+    /// was returned here.
+    ///
+    /// # Panics
+    /// If the thread panicked.
+    #[must_use]
+    pub fn into_sampler(mut self) -> Sampler {
+        self.stop();
+        match std::mem::replace(&mut self.state, State::Gone) {
+            State::Idle(sampler) => *sampler,
+            _ => unreachable!("a stopped thread has given the sampler back"),
+        }
+    }
+
+    /// What the memory of a batch looks like.
+    #[must_use]
+    pub fn plan(&self) -> &Arc<BatchPlan> {
+        &self.plan
+    }
+
+    /// Rows drawn so far by the sampler, ahead of the caller too.
+    #[must_use]
+    pub fn sampled(&self) -> u64 {
+        self.counters.sampled.load(Relaxed)
+    }
+
+    /// Draws thrown away so far because a writer overwrote the rows meanwhile.
+    #[must_use]
+    pub fn lapped(&self) -> u64 {
+        self.counters.lapped.load(Relaxed)
+    }
+
+    fn draw_here(&mut self) -> Drawn<M> {
+        let State::Idle(sampler) = &mut self.state else {
+            return Err((None, SampleError::NothingToFill { memory: self.memory }));
+        };
+        let memory = match self.make {
+            Some(make) => make(sampler, self.plan.batch()).map_err(|error| (None, error))?,
+            None => self
+                .spare
+                .pop_front()
+                .ok_or((None, SampleError::NothingToFill { memory: self.memory }))?,
+        };
+        draw(sampler, &self.plan, memory)
+    }
+
+    /// The thread, started if it is not there.
+    fn start(&mut self) -> Result<&Running<M>, SampleError> {
+        if let State::Idle(_) = self.state {
+            let (filled, drawn) = sync_channel(self.prefetch - 1);
+            let (empty, empties) = channel();
+            let (hand_over, receive) = sync_channel::<Box<Sampler>>(1);
+            let stop = Arc::<AtomicBool>::default();
+            let (plan, make, left) = (Arc::clone(&self.plan), self.make, self.left);
+            let stopped = Arc::clone(&stop);
+            let work = move || {
+                let mut sampler = receive.recv().expect("handed over below");
+                let memory = Supply { make, empties };
+                run(&mut sampler, &plan, &memory, left, &stopped, &filled);
+                (sampler, memory.empties)
+            };
+            let thread = Builder::new().name("backcast-batches".to_owned()).spawn(work);
+            let thread = thread.map_err(SampleError::Thread)?;
+            if let State::Idle(sampler) = std::mem::replace(&mut self.state, State::Gone) {
+                let _ = hand_over.send(sampler);
+            }
+            for memory in self.spare.drain(..) {
+                let _ = empty.send(memory);
+            }
+            self.state = State::Running(Running { drawn, empty, stop, thread });
+        }
+        match &self.state {
+            State::Running(running) => Ok(running),
+            _ => Err(SampleError::NothingToFill { memory: self.memory }),
+        }
+    }
+
+    /// Stops the thread and takes everything back.
+    fn stop(&mut self) {
+        if let Err(panic) = self.join() {
+            resume_unwind(panic);
+        }
+    }
+
+    fn join(&mut self) -> std::thread::Result<()> {
+        match std::mem::replace(&mut self.state, State::Gone) {
+            State::Running(Running { drawn, empty, stop, thread }) => {
+                // ORDERING: relaxed; a batch more or less is drawn, and joining orders the rest.
+                stop.store(true, Relaxed);
+                drop(empty);
+                for drawn in drawn {
+                    self.keep(drawn.map_or_else(|(memory, _)| memory, Some));
+                }
+                let (mut sampler, empties) = thread.join()?;
+                for memory in empties {
+                    self.keep(Some(memory));
+                }
+                sampler.rewind(self.next);
+                self.state = State::Idle(sampler);
+            }
+            other => self.state = other,
+        }
+        Ok(())
+    }
+
+    /// Keeps the caller's memory; our own goes back to the sampler's pool.
+    fn keep(&mut self, memory: Option<M>) {
+        if self.make.is_none() {
+            self.spare.extend(memory);
+        }
+    }
+}
+
+/// Where the thread finds memory to fill.
+struct Supply<M> {
+    make: Option<Make<M>>,
+    empties: Receiver<M>,
+}
+
+/// The thread's work: draw until nobody wants more, or a draw fails.
+fn run<M: Memory>(
+    sampler: &mut Sampler,
+    plan: &BatchPlan,
+    supply: &Supply<M>,
+    left: Option<u64>,
+    stop: &AtomicBool,
+    filled: &SyncSender<Drawn<M>>,
+) {
+    for _ in 0..left.unwrap_or(u64::MAX) {
+        let memory = match supply.make {
+            Some(make) => make(sampler, plan.batch()).map_err(|error| (None, error)),
+            None => match supply.empties.recv() {
+                Ok(memory) => Ok(memory),
+                Err(_) => return,
+            },
+        };
+        if stop.load(Relaxed) {
+            // Not lost: it is handed back below, unfilled.
+            let _ = filled.send(memory);
+            return;
+        }
+        let drawn = memory.and_then(|memory| draw(sampler, plan, memory));
+        let failed = drawn.is_err();
+        if filled.send(drawn).is_err() || failed {
+            return;
+        }
+    }
+}
+
+fn draw<M: Memory>(sampler: &mut Sampler, plan: &BatchPlan, mut memory: M) -> Drawn<M> {
+    match sampler.sample_into(plan, &mut memory.buffers()) {
+        Ok(()) => Ok(memory),
+        Err(error) => Err((Some(memory), error)),
+    }
+}
+
+impl<M: Memory> Iterator for Batches<M> {
+    type Item = Result<M, SampleError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Poll::Ready(next) = self.next_within(Duration::MAX) {
+                return next;
+            }
+        }
+    }
+}
+
+impl<M: Memory> Drop for Batches<M> {
+    fn drop(&mut self) {
+        // A panic of the thread was for whoever asked it for a batch.
+        let _ = self.join();
+    }
+}
+
+impl<M: Memory> fmt::Debug for Batches<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Batches")
+            .field("batch", &self.plan.batch())
+            .field("prefetch", &self.prefetch)
+            .field("left", &self.left)
+            .field("running", &matches!(self.state, State::Running(_)))
+            .finish_non_exhaustive()
+    }
+}

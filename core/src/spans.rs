@@ -1,0 +1,55 @@
+//! What a sampler may draw from: the readable rows of every lane, at one moment.
+
+use std::ops::Range;
+
+use crate::ring::Ring;
+
+/// Readable rows per lane, and how many draws each lane is good for.
+#[derive(Debug, Default)]
+pub(crate) struct Spans {
+    ranges: Vec<Range<u64>>,
+    /// Candidates in this lane and all before it. The newest row has no successor yet.
+    ends: Vec<u64>,
+}
+
+impl Spans {
+    pub(crate) fn refresh(&mut self, ring: &Ring) {
+        self.ranges.clear();
+        self.ends.clear();
+        let mut total = 0;
+        for lane in ring.store().lanes() {
+            let range = ring.readable(lane);
+            total += (range.end - range.start).saturating_sub(1);
+            self.ranges.push(range);
+            self.ends.push(total);
+        }
+    }
+
+    /// Candidates over all lanes.
+    pub(crate) fn total(&self) -> u64 {
+        self.ends.last().copied().unwrap_or(0)
+    }
+
+    /// Rows ever published over all lanes.
+    pub(crate) fn published(&self) -> u64 {
+        self.ranges.iter().map(|range| range.end).sum()
+    }
+
+    /// Readable rows of a lane.
+    pub(crate) fn range(&self, lane: u32) -> Option<&Range<u64>> {
+        self.ranges.get(lane as usize)
+    }
+
+    /// Readable rows of every lane.
+    pub(crate) fn ranges(&self) -> &[Range<u64>] {
+        &self.ranges
+    }
+
+    /// The lane and row of the n-th candidate.
+    pub(crate) fn candidate(&self, n: u64) -> Option<(u32, u64)> {
+        let lane = self.ends.partition_point(|end| *end <= n);
+        let before = lane.checked_sub(1).and_then(|l| self.ends.get(l)).copied().unwrap_or(0);
+        let first = self.ranges.get(lane)?.start;
+        Some((u32::try_from(lane).ok()?, first + (n - before)))
+    }
+}

@@ -1,0 +1,212 @@
+//! A sampler's private index of the rows that it may draw: where drawing blindly fails too often.
+//!
+//! Built from the built-in columns alone, by reading every row once; rows published since are read
+//! at the next [`Starts::refresh`]. Rows do not change until they are overwritten, so an entry
+//! stays right until its row is too old, and is dropped then.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use backcast_layout::Lane;
+use backcast_layout::protocol::{Words, readable, still_whole};
+
+use crate::episode::{FINAL, GAP};
+use crate::ring::Ring;
+use crate::schema::{EPISODE, FLAGS};
+use crate::spans::Spans;
+
+/// Rows read at a time.
+const CHUNK: u64 = 1024;
+
+/// The rows at which a window of `back` transitions before and `ahead` after lies in one episode.
+#[derive(Debug)]
+pub(crate) struct Starts {
+    back: u64,
+    ahead: u64,
+    lanes: Vec<LaneStarts>,
+    /// Starts in this lane and all before it.
+    ends: Vec<u64>,
+    episodes: Vec<u64>,
+    flags: Vec<u32>,
+}
+
+/// Neighbouring starts of one lane.
+#[derive(Debug)]
+struct Stretch {
+    rows: Range<u64>,
+    /// Starts of the lane before these, forgotten ones included.
+    before: u64,
+}
+
+#[derive(Debug, Default)]
+struct LaneStarts {
+    /// In order; none is empty.
+    stretches: VecDeque<Stretch>,
+    /// Rows before this one have been looked at.
+    scanned: u64,
+    /// First row and episode of the transitions that `scanned` may continue.
+    run: Option<(u64, u64)>,
+}
+
+impl Starts {
+    pub(crate) fn new(back: u64, ahead: u64) -> Self {
+        let (lanes, ends) = (Vec::new(), Vec::new());
+        Self { back, ahead, lanes, ends, episodes: Vec::new(), flags: Vec::new() }
+    }
+
+    /// Reads the rows published since the last time and forgets those that are gone. O(those),
+    /// and O(lanes).
+    pub(crate) fn refresh(&mut self, ring: &Ring, spans: &Spans) {
+        let lanes = ring.store().lanes();
+        self.lanes.resize_with(lanes.len(), LaneStarts::default);
+        self.ends.clear();
+        let mut total = 0;
+        for ((starts, lane), range) in self.lanes.iter_mut().zip(lanes).zip(spans.ranges()) {
+            let mut reader = Reader {
+                lane,
+                episodes: &mut self.episodes,
+                flags: &mut self.flags,
+                capacity: ring.lane_capacity(),
+                window: (self.back, self.ahead),
+            };
+            reader.scan(starts, range);
+            starts.forget_before(range.start.saturating_add(self.back));
+            total += starts.count();
+            self.ends.push(total);
+        }
+    }
+
+    /// Starts over all lanes.
+    pub(crate) fn total(&self) -> u64 {
+        self.ends.last().copied().unwrap_or(0)
+    }
+
+    /// The most starts in a row.
+    pub(crate) fn longest(&self) -> u64 {
+        let stretches = self.lanes.iter().flat_map(|lane| &lane.stretches);
+        stretches.map(|stretch| stretch.rows.end - stretch.rows.start).max().unwrap_or(0)
+    }
+
+    /// Lane and row of the n-th start.
+    pub(crate) fn nth(&self, n: u64) -> Option<(u32, u64)> {
+        let lane = self.ends.partition_point(|end| *end <= n);
+        let before = lane.checked_sub(1).and_then(|l| self.ends.get(l)).copied().unwrap_or(0);
+        let row = self.lanes.get(lane)?.nth(n - before)?;
+        Some((u32::try_from(lane).ok()?, row))
+    }
+
+    /// Whether a row is a start.
+    pub(crate) fn contains(&self, lane: u32, row: u64) -> bool {
+        self.lanes.get(lane as usize).is_some_and(|lane| lane.contains(row))
+    }
+}
+
+impl LaneStarts {
+    fn count(&self) -> u64 {
+        match (self.stretches.front(), self.stretches.back()) {
+            (Some(front), Some(back)) => {
+                back.before + (back.rows.end - back.rows.start) - front.before
+            }
+            _ => 0,
+        }
+    }
+
+    fn nth(&self, n: u64) -> Option<u64> {
+        let n = self.stretches.front()?.before + n;
+        let at = self.stretches.partition_point(|stretch| stretch.before <= n).checked_sub(1)?;
+        let stretch = self.stretches.get(at)?;
+        Some(stretch.rows.start + (n - stretch.before))
+    }
+
+    fn contains(&self, row: u64) -> bool {
+        let at = self.stretches.partition_point(|stretch| stretch.rows.end <= row);
+        self.stretches.get(at).is_some_and(|stretch| stretch.rows.contains(&row))
+    }
+
+    fn push(&mut self, row: u64) {
+        match self.stretches.back_mut() {
+            Some(last) if last.rows.end == row => last.rows.end += 1,
+            last => {
+                let before = last.map_or(0, |last| last.before + (last.rows.end - last.rows.start));
+                self.stretches.push_back(Stretch { rows: row..row + 1, before });
+            }
+        }
+    }
+
+    fn forget_before(&mut self, row: u64) {
+        while let Some(front) = self.stretches.front_mut() {
+            if front.rows.end > row {
+                let gone = row.saturating_sub(front.rows.start);
+                front.rows.start += gone;
+                front.before += gone;
+                return;
+            }
+            self.stretches.pop_front();
+        }
+    }
+
+    /// Begins anew at a row, without what came before it.
+    fn restart(&mut self, row: u64) {
+        *self = Self { scanned: row, ..Self::default() };
+    }
+}
+
+/// Reads the rows of one lane into its index.
+struct Reader<'a> {
+    lane: &'a Lane,
+    episodes: &'a mut Vec<u64>,
+    flags: &'a mut Vec<u32>,
+    capacity: u64,
+    window: (u64, u64),
+}
+
+impl Reader<'_> {
+    fn scan(&mut self, starts: &mut LaneStarts, range: &Range<u64>) {
+        if starts.scanned < range.start {
+            starts.restart(range.start);
+        }
+        // A row's successor says whether a transition starts at the row.
+        while starts.scanned + 1 < range.end {
+            let end = range.end.min(starts.scanned + CHUNK);
+            if self.read(starts.scanned..end) {
+                self.take(starts);
+            } else {
+                // Overwritten meanwhile, and all before it too.
+                let oldest = readable(self.lane, self.capacity).start;
+                starts.restart(oldest.max(starts.scanned + 1));
+            }
+        }
+    }
+
+    /// Copies the marks of some rows; whether they were still there afterwards.
+    fn read(&mut self, rows: Range<u64>) -> bool {
+        let (slot, count) = (rows.start % self.lane.slots(), rows.end - rows.start);
+        let len = usize::try_from(count).unwrap_or(0);
+        self.episodes.resize(len, 0);
+        self.flags.resize(len, 0);
+        self.lane.copy_out(EPISODE, slot, count, bytemuck::cast_slice_mut(self.episodes));
+        self.lane.copy_out(FLAGS, slot, count, bytemuck::cast_slice_mut(self.flags));
+        still_whole(self.lane, rows.start)
+    }
+
+    /// Enters the rows copied, but for the last.
+    fn take(&mut self, starts: &mut LaneStarts) {
+        let (back, ahead) = self.window;
+        for (episode, pair) in self.episodes.iter().zip(self.flags.windows(2)) {
+            let row = starts.scanned;
+            starts.scanned += 1;
+            if pair[0] & FINAL != 0 || pair[1] & GAP != 0 {
+                starts.run = None;
+                continue;
+            }
+            let first = match starts.run {
+                Some((first, of)) if of == *episode => first,
+                _ => row,
+            };
+            starts.run = Some((first, *episode));
+            if row - first >= back + ahead {
+                starts.push(row - ahead);
+            }
+        }
+    }
+}

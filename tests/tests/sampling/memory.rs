@@ -1,0 +1,71 @@
+//! Memory of batches: used again, never shared, and refused where it does not fit.
+
+use backcast_core::{Boundary, DType, Ring, RingOptions, SamplerOptions, Schema};
+
+use crate::{Actor, End, floats, ring};
+
+#[test]
+fn a_dropped_batch_leaves_its_memory_to_the_next_and_a_held_one_does_not() {
+    let ring = ring(200);
+    Actor::of(&ring).episode(150, End::Truncated);
+    let mut sampler = ring.sampler(SamplerOptions::seeded(1).history(8)).unwrap();
+    let place = |batch: &backcast_core::Batch| batch.column::<f64>("obs").unwrap().as_ptr();
+    let first = sampler.sample(64).unwrap();
+    let (at, held) = (place(&first), first.clone());
+    assert_ne!(place(&held), at);
+    drop(first);
+    let second = sampler.sample(64).unwrap();
+    assert_eq!(place(&second), at, "the same memory");
+    assert_eq!(at.align_offset(64), 0, "on a cache line");
+    let third = sampler.sample(64).unwrap();
+    assert_ne!(place(&third), at, "the second is still held");
+    let expected = ring.sampler(SamplerOptions::seeded(1).history(8)).unwrap().sample(64).unwrap();
+    assert_eq!(floats(&held, "obs"), floats(&expected, "obs"), "a copy stays as it was");
+    drop(sampler);
+    assert_eq!(floats(&third, "obs").len(), 64 * 8, "batches outlive their sampler");
+}
+
+#[test]
+fn a_batch_is_filled_again_by_any_sampler_with_the_same_windows() {
+    let ring = ring(200);
+    Actor::of(&ring).episode(150, End::Truncated);
+    let options = SamplerOptions::seeded(1).history(8);
+    let mut batch = ring.sampler(options).unwrap().sample(64).unwrap();
+    let clamp = SamplerOptions::seeded(2).history(8).boundary(Boundary::Clamp);
+    ring.sampler(clamp).unwrap().sample_over(&mut batch).unwrap();
+    let expected = ring.sampler(clamp).unwrap().sample(64).unwrap();
+    assert_eq!(floats(&batch, "obs"), floats(&expected, "obs"), "filled as its own options say");
+}
+
+#[test]
+fn a_batch_of_other_windows_is_refused_with_the_key_that_differs() {
+    let ring = ring(200);
+    Actor::of(&ring).episode(150, End::Truncated);
+    let options = SamplerOptions::seeded(1).history(8);
+    let mut sampler = ring.sampler(options).unwrap();
+    let mut refuse = |options: SamplerOptions| {
+        let mut batch = ring.sampler(options).unwrap().sample(64).unwrap();
+        let before = floats(&batch, "obs");
+        let refused = sampler.sample_over(&mut batch).unwrap_err().to_string();
+        assert_eq!(floats(&batch, "obs"), before, "untouched");
+        refused
+    };
+    let shorter = refuse(options.history(7));
+    assert!(shorter.contains("`obs` of the batch to fill is f8 [64, 7], overlapping"), "{shorter}");
+    assert!(shorter.contains("draws f8 [64, 8], overlapping"), "{shorter}");
+    let more = refuse(options.n_step(3).gamma(0.9));
+    assert!(more.contains("`n_reward` of the batch to fill is f8 [64]"), "{more}");
+    assert!(more.contains("draws no such key"), "{more}");
+    let copied = refuse(options.copy(true));
+    assert!(
+        copied.contains("is f8 [64, 8], this sampler draws f8 [64, 8], overlapping"),
+        "{copied}"
+    );
+    let schema = Schema::builder().column("obs", DType::F32, &[2]).build().unwrap();
+    let other = Ring::heap(&schema, RingOptions::with_capacity(20)).unwrap();
+    let plan = other.sampler(options).unwrap().plan(64).unwrap();
+    let mut memory: Vec<Vec<u8>> = plan.arenas().iter().map(|a| vec![0; a.bytes()]).collect();
+    let mut arenas: Vec<&mut [u8]> = memory.iter_mut().map(Vec::as_mut_slice).collect();
+    let refused = sampler.sample_into(&plan, &mut arenas).unwrap_err().to_string();
+    assert!(refused.contains("`obs` of the batch to fill is f4 [64, 8, 2]"), "{refused}");
+}
