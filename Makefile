@@ -25,7 +25,7 @@ export PYO3_PYTHON := $(abspath $(PY))
 export CARGO_HOME ?= $(HOME)/.cargo
 export VIRTUAL_ENV := $(abspath $(VENV))
 
-.PHONY: help demo test bench docs docs-links lint wheel sdist wheel-check clean
+.PHONY: help demo test bench docs errors-page docs-links lint wheel sdist wheel-check clean
 .PHONY: lock notices notices-check tools native lint-rust lint-python test-rust test-python
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
@@ -67,6 +67,9 @@ wheel-check: wheel sdist ## Build the wheel again from the source distribution, 
 	$(AGAIN)/venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	$(AGAIN)/venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps $(DIST)/*.whl
 	$(AGAIN)/venv/bin/python -m pytest pybind/tests --ignore pybind/tests/demo --ignore pybind/tests/test_stub.py
+
+errors-page: $(STAMP)/dev native ## Print docs/errors.md anew, after a look at what changed in it
+	BACKCAST_WRITE_ERRORS_PAGE=1 $(PY) -m pytest --quiet pybind/tests/errors/test_errors_page.py
 
 docs: $(STAMP)/docs native ## The documentation as a site in out/docs, its links checked
 	rm -rf out/docs

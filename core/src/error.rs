@@ -91,7 +91,7 @@ pub enum WriterError {
     },
     /// Too few lanes are free.
     #[error(
-        "asked for {asked} lanes, only {free} of {lanes} are free; {}; \
+        "asked for {asked} lane(s), only {free} of {lanes} are free; {}; \
          stop a holder (the kernel frees its lanes at once), or create the ring with more lanes",
         holders(.held)
     )]

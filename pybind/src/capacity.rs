@@ -11,7 +11,7 @@ use crate::error::{Failure, bad_argument};
 use crate::given::{Given, needed};
 
 /// What `capacity` may be.
-const WANTED: &str = "transitions as an int (1_000_000), or bytes as text (\"8GiB\")";
+const WANTED: &str = "transitions as an int (1_000_000) or bytes as text (\"8GiB\")";
 /// Rings smaller than this may take many times what was asked without anybody minding.
 const WORTH_A_WARNING: u64 = 64 << 20;
 
@@ -38,7 +38,11 @@ pub(crate) fn from_python(value: Option<&Bound<'_, PyAny>>) -> Result<Capacity, 
     }
     let Ok(rows) = value.extract::<Given<i128>>();
     let rows = rows.get("capacity", WANTED)?;
-    u64::try_from(rows).map(Capacity::Rows).map_err(|_| {
-        bad_argument(format!("capacity is {rows}; give transitions from 1 to {}", u64::MAX))
-    })
+    match u64::try_from(rows) {
+        Ok(rows) if rows > 0 => Ok(Capacity::Rows(rows)),
+        _ if rows > 0 => {
+            Err(bad_argument(format!("capacity is {rows}; give at most {}", u64::MAX)))
+        }
+        _ => Err(bad_argument(format!("capacity is {rows}; give {WANTED}, at least 1"))),
+    }
 }

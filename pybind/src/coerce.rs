@@ -63,7 +63,7 @@ pub(crate) fn dtype_of(column: &str, value: &Bound<'_, PyAny>) -> Result<DType, 
         Failure::new(
             Kind::Schema,
             format!(
-                "column {column:?}: {shown} is no dtype of a column; {hint}use bool, u1, u2, u4, u8, i1, \
+                "column `{column}`: {shown} is no dtype of a column; {hint}use bool, u1, u2, u4, u8, i1, \
                  i2, i4, i8, f2, f4 or f8 (native byte order), or a tuple (dtype, shape[, role])"
             ),
         )
@@ -257,12 +257,18 @@ pub(crate) fn count_in(
     limits: RangeInclusive<u32>,
     kind: Kind,
 ) -> Result<u32, Failure> {
-    let wanted = format_args!("a whole number from {} to {}", limits.start(), limits.end());
+    let (low, high) = (limits.start(), limits.end());
     let asked = asked.into();
-    let asked = if let Given::Value(asked) = asked {
-        asked
-    } else {
-        asked.get(what, &wanted.to_string())?
+    // The largest number of 32 bits is no news to who is nowhere near it.
+    let wanted = match asked {
+        Given::Value(asked) if asked > i128::from(*high) => format!("from {low} to {high}"),
+        _ if *high == u32::MAX => format!("from {low} up"),
+        _ => format!("from {low} to {high}"),
+    };
+    let wanted = format!("a whole number {wanted}");
+    let asked = match asked {
+        Given::Value(asked) => asked,
+        other => other.get(what, &wanted)?,
     };
     u32::try_from(asked)
         .ok()

@@ -44,7 +44,7 @@ impl WantedColumns {
             .iter()
             .map(|column| Wanted {
                 name: column.name().to_owned(),
-                what: format!("column {:?}", column.name()),
+                what: format!("column `{}`", column.name()),
                 dtype: column.dtype(),
                 shape: column.shape().to_vec(),
                 width: column.width(),
@@ -113,7 +113,7 @@ impl WantedColumns {
             let key = key.cast::<PyString>().map_err(|_| {
                 Failure::new(
                     Kind::Append,
-                    format!("a key below {prefix:?} is no string; columns are named by strings"),
+                    format!("a key below `{prefix}` is no string; columns are named by strings"),
                 )
             })?;
             let key = key.to_str()?;
@@ -129,7 +129,7 @@ impl WantedColumns {
                     return Err(Failure::new(
                         Kind::Append,
                         format!(
-                            "column {name:?} is given twice, nested and by full name; give it once"
+                            "column `{name}` is given twice, nested and by full name; give it once"
                         ),
                     ));
                 }
@@ -149,7 +149,7 @@ impl WantedColumns {
             self.columns.iter().filter_map(|c| c.name.strip_prefix(below.as_str())).collect();
         Failure::new(
             Kind::Append,
-            format!("{name:?} stands for several columns; give a dict with {}", keys.join(", ")),
+            format!("`{name}` stands for several columns; give a dict with {}", keys.join(", ")),
         )
     }
 
@@ -159,10 +159,10 @@ impl WantedColumns {
             (_, "done" | "terminal" | "dones") => {
                 "say how it ended with terminated= and truncated=".to_owned()
             }
-            (Some(known), _) => format!("did you mean {known:?}?"),
+            (Some(known), _) => format!("did you mean `{known}`?"),
             (None, _) => format!("append takes {}", self.names()),
         };
-        Failure::new(Kind::Append, format!("the ring has no column {name:?}; {hint}"))
+        Failure::new(Kind::Append, format!("the ring has no column `{name}`; {hint}"))
     }
 
     fn names(&self) -> String {

@@ -45,7 +45,7 @@ pub(crate) fn final_columns<'py>(
             if is_per_lane(&found, ended.len())? {
                 return from_lanes(column, &found, ended, |row| Ok(row.clone()));
             }
-            let what = format!("final_obs of column {:?}", column.name);
+            let what = format!("final_obs of column `{}`", column.name);
             let target = Target { what: &what, ..column.target() };
             let array = array_of(&found, target)?;
             check_shape(&array, ended.len(), &column.shape, target)?;
@@ -73,7 +73,7 @@ fn in_observation<'py>(
         Failure::new(
             Kind::Append,
             format!(
-                "final_obs lacks column {:?}; give a dict with {:?} (nested dicts at each /)",
+                "final_obs lacks column `{}`; give a dict with `{}` (nested dicts at each /)",
                 column.name,
                 short.unwrap_or(&column.name)
             ),
@@ -136,7 +136,7 @@ fn from_lanes<'py>(
                 ),
             ));
         }
-        let what = format!("final_obs[{lane}] of column {:?}", column.name);
+        let what = format!("final_obs[{lane}] of column `{}`", column.name);
         let target = Target { what: &what, ..column.target() };
         let array = array_of(&find(&observation)?, target)?;
         check_shape(&array, 1, &column.shape, target)?;

@@ -144,17 +144,25 @@ pub(crate) fn refuse_strangers<'py>(
     if let Some(key) = unknown.and_then(|unknown| unknown.keys().into_iter().next()) {
         let key: String = key.extract()?;
         let hint = closest(&key, takes.all().copied())
-            .map_or_else(|| "it".to_owned(), |near| format!("did you mean '{near}'? It"));
-        return refuse(format!("{name}() has no argument '{key}'; {hint} takes {signature}"));
+            .map_or_else(|| "it".to_owned(), |near| format!("did you mean `{near}`? It"));
+        return refuse(format!("{name}() has no argument `{key}`; {hint} takes {signature}"));
     }
     let (most, got) = (takes.by_position.len(), takes.by_position.len() + extra.len());
     refuse(format!(
-        "{name}() takes {most} argument{} by position, got {got}; {}",
-        if most == 1 { "" } else { "s" },
+        "{name}() takes {} by position, got {got}; {}",
+        match most {
+            0 => "no arguments".to_owned(),
+            1 => "1 argument".to_owned(),
+            _ => format!("{most} arguments"),
+        },
         if takes.by_name.is_empty() {
             format!("it takes {signature}")
         } else {
-            format!("give the others by name: {}", takes.by_name.join(", "))
+            format!(
+                "give {} by name: {}",
+                if most == 0 { "them" } else { "the others" },
+                takes.by_name.join(", ")
+            )
         }
     ))
 }

@@ -156,7 +156,7 @@ fn collect<'py>(
             Ok(below) if below.is_empty() => {
                 return Err(Failure::new(
                     Kind::Schema,
-                    format!("column {name:?}: an empty dict names no columns; leave it out"),
+                    format!("column `{name}`: an empty dict names no columns; leave it out"),
                 ));
             }
             Ok(below) => collect(&format!("{name}/"), below, entries)?,
@@ -177,7 +177,7 @@ fn describe(name: &str, value: &Bound<'_, PyAny>) -> Result<Description, Failure
         return Err(Failure::new(
             Kind::Schema,
             format!(
-                "column {name:?}: a tuple of {} parts; write (dtype,), (dtype, shape) or \
+                "column `{name}`: a tuple of {} parts; write (dtype,), (dtype, shape) or \
                  (dtype, shape, role)",
                 parts.len()
             ),
@@ -198,7 +198,7 @@ fn shape_of(name: &str, value: &Bound<'_, PyAny>) -> Result<Vec<u32>, Failure> {
         _ => Err(Failure::new(
             Kind::Schema,
             format!(
-                "column {name:?}: {} is no shape; write a tuple of whole numbers from 1 to {}, \
+                "column `{name}`: {} is no shape; write a tuple of whole numbers from 1 to {}, \
                  () for a number per row",
                 value.repr()?,
                 u32::MAX
@@ -214,7 +214,7 @@ fn role_of(name: &str, value: &Bound<'_, PyAny>) -> Result<Role, Failure> {
         _ => Err(Failure::new(
             Kind::Schema,
             format!(
-                "column {name:?}: {} is no role; write \"obs\" (seen before acting, has a \
+                "column `{name}`: {} is no role; write \"obs\" (seen before acting, has a \
                  next_ counterpart) or \"step\"",
                 value.repr()?
             ),

@@ -42,7 +42,7 @@ impl Writer {
             return Err(Failure::new(
                 Kind::Append,
                 format!(
-                    "{what} is missing; give one boolean for each of the {} lanes",
+                    "{what} is missing; give one boolean per lane, of which this writer has {}",
                     self.lanes.len()
                 ),
             ));

@@ -73,8 +73,8 @@ def obs(**changes: object) -> dict[str, Any]:
         row("no lanes", obs(x=np.zeros(3)), "obs/x", "(3,)", "(2, 3)"),
         row("lanes last", obs(x=np.zeros((3, 2))), "obs/x", "(3, 2)", "(2, 3)"),
         row("an axis of one", obs(y=[[0], [0]]), "obs/y", "(2, 1)", "(2,)"),
-        row("no terminated", {"terminated": ...}, "terminated", "missing", "2 lanes"),
-        row("no truncated", {"truncated": ...}, "truncated", "missing", "2 lanes"),
+        row("no terminated", {"terminated": ...}, "terminated", "missing", "has 2"),
+        row("no truncated", {"truncated": ...}, "truncated", "missing", "has 2"),
         row("ints for flags", {"truncated": [0, 1]}, "truncated", "int64", "booleans"),
         row("flags' lanes", {"truncated": [True]}, "truncated", "(1,)", "(2,)"),
         row("lone flag", {"terminated": False}, "terminated", "()", "(2,)"),
@@ -133,7 +133,7 @@ def test_steps_that_do_not_fit_change_nothing(place: Path, tmp_path: Path, row: 
             "by position",
             lambda w: w.next_step.append(1, 2),  # type: ignore[misc,arg-type]
             bc.ArgumentTypeError,
-            ("0 arguments by position, got 2", "by name", "terminated"),
+            ("no arguments by position, got 2", "by name", "terminated"),
         ),
         Row(
             "restart of other lanes",

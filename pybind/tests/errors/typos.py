@@ -1,0 +1,225 @@
+"""What newcomers type, in the order of `docs/errors.md`, and the page that comes of it."""
+
+from __future__ import annotations
+
+import os
+import re
+import textwrap
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import backcast as bc
+import numpy as np
+from refusal import prices
+
+TOP = """\
+# Errors, by what was typed
+
+Every error is a `backcast.BackcastError` and also the builtin that a Python user expects. It says
+what was refused, the value, the limit and what to do, and it comes before anything has changed.
+This page is printed by a test that types all of it, so it is what you will see.
+
+| class | is also | when |
+| --- | --- | --- |
+"""
+
+SETTING = """
+The examples share a ring `pong` of two lanes with 40 rows in the first, a writer `w` of one lane, a
+writer `two` of two lanes, an empty ring `empty`, and a panel of ten days.
+
+```python
+import backcast as bc
+import numpy as np
+
+columns = {"obs": {"image": ("u1", (2, 2)), "speed": "f4"}, "action": "i4"}
+step = {"obs": {"image": np.zeros((2, 2), "u1"), "speed": 0.5}, "action": 1}
+go_on = {"terminated": False, "truncated": False}
+```
+"""
+
+TYPED: dict[str, list[str]] = {
+    "Making a ring": [
+        'bc.ReplayBuffer("pong", columns, capacity=1_000)',
+        'bc.ReplayBuffer.create("pong", columns, capcity=1_000)',
+        'bc.ReplayBuffer.create("pong", columns, 1_000)',
+        'bc.ReplayBuffer.create("pong", columns)',
+        'bc.ReplayBuffer.create("pong", capacity=1_000)',
+        'bc.ReplayBuffer.create("pong", columns, capacity=1e6)',
+        'bc.ReplayBuffer.create("pong", columns, capacity=-5)',
+        'bc.ReplayBuffer.create("pong", columns, capacity=0)',
+        'bc.ReplayBuffer.create("pong", columns, capacity="8gb")',
+        'bc.ReplayBuffer.create("big", columns, capacity="20TiB")',
+        'bc.ReplayBuffer.create("pong", columns, capacity=1_000, lanes=0)',
+        'bc.ReplayBuffer.create("pong", columns, capacity=1_000, lanes=True)',
+        'bc.ReplayBuffer.create("pong", columns, capacity=1_000, lanes=100_000)',
+        'bc.ReplayBuffer.create("my ring", columns, capacity=1_000)',
+        'bc.ReplayBuffer.create("runs/pong", columns, capacity=1_000)',
+        'bc.ReplayBuffer.create("", columns, capacity=1_000)',
+        'bc.ReplayBuffer.create("pong", columns, capacity=1_000, exist="overwrite")',
+        'bc.ReplayBuffer.create("pong", columns, capacity=1_000)',
+        'bc.ReplayBuffer.create("pong", {"obs": "f8"}, capacity=80, lanes=2, exist="attach")',
+    ],
+    "Columns": [
+        "bc.Schema({})",
+        'bc.Schema([("obs", "f4")])',
+        'bc.Schema({"obs": "flaot32"})',
+        'bc.Schema({"obs": ">f4"})',
+        'bc.Schema({"obs": object})',
+        'bc.Schema({"obs": ((84, 84), "u1")})',
+        'bc.Schema({"obs": ("u1", (84, 0))})',
+        'bc.Schema({"obs": ("u1", (84, 84), "observation")})',
+        'bc.Schema({"obs": "f4", "next_obs": "f4"})',
+        'bc.Schema({"obs": "f4", "terminated": "bool"})',
+        'bc.Schema({"obs": "f4", "obs/speed": "f4"})',
+    ],
+    "Joining and removing": [
+        'bc.ReplayBuffer.attach("breakout")',
+        'bc.ReplayBuffer.attach("pnog")',
+        'bc.remove("pong")',
+        'bc.remove("pong", kind="buffer")',
+    ],
+    "Writers": [
+        "pong.writer(lanes=3)",
+        "pong.writer()",
+        'pong.writer(autoreset_mode="same-step")',
+        'pong.writer("same_step")',
+        "pickle.dumps(w)",
+    ],
+    "Appending": [
+        "w.append(step)",
+        'w.append(obs=step["obs"], **go_on)',
+        'w.append(obs=step["obs"], actoin=1, **go_on)',
+        "w.append(**step, done=False)",
+        "w.append(**step, reward=1.0, **go_on)",
+        "w.append(**step, terminated=False)",
+        "w.append(**step, terminated=0, truncated=0)",
+        'w.append(**step | {"obs": np.zeros((2, 2))}, **go_on)',
+        'w.append(**step | {"action": 1.5}, **go_on)',
+        'w.append(**step | {"action": 2**40}, **go_on)',
+        'w.append(**step | {"action": None}, **go_on)',
+        'w.append(**step | {"action": [0, 1]}, **go_on)',
+        'w.append(**step | {"obs": {"image": 0, "speed": 0.5}}, **go_on)',
+        'w.append(**step | {"obs": {"image": np.full((2, 2), 0.5), "speed": 0.5}}, **go_on)',
+        'w.append(**step | {"obs": {"image": np.full((2, 2), None), "speed": 0}}, **go_on)',
+        'w.append(**step | {"obs": {"speed": 0.5}}, **go_on)',
+        'w.append(**step, terminated=True, truncated=False, final_obs=step["obs"])',
+        "two.append(**step, **go_on)",
+        "two.append(obs=[1, 2], terminated=[True, False], truncated=[False, False])",
+    ],
+    "Reading": [
+        "empty.sample(32)",
+        "pong.sample()",
+        "pong.sample(batchsize=32)",
+        "pong.sample(0)",
+        "pong.sample(32.0)",
+        "pong.sample(32, history=0)",
+        "pong.sample(32, history=60)",
+        "pong.sample(32, future=-1)",
+        "pong.sampler(7)",
+        "pong.sampler(seed=-1)",
+        "pong.gather([10_000])",
+        "pong.gather([39])",
+        "pong.gather([0.5])",
+        "pong.gather([True, False])",
+        "pong.rows(0, 30, 20)",
+        "pong.rows(5, 0, 1)",
+        "pong.wait(50, timeout=0)",
+        "pong.wait(1_000_000)",
+        "pong.wait(50, timeout_ms=100)",
+        "closed.sample(32)",
+    ],
+    "Panels": [
+        'bc.Panel("prices.csv")',
+        'bc.Panel.from_csv("pirces.csv")',
+        'bc.Panel.from_csv("prices.csv", macro="VIX")',
+        'bc.Panel.from_csv("prices.csv", macro=["VXI"])',
+        'bc.Panel.from_csv("bad.csv")',
+        'panel.tokens(["AAPL", "AAB"])',
+        'panel.tokens("AAA")',
+        "panel.windows([12], [1], 5, 1)",
+        "panel.windows([3], [9], 5, 1)",
+        "panel.windows([3], [1])",
+    ],
+}
+
+
+class Newcomer:
+    """Types things, and keeps what is printed."""
+
+    def __init__(self, place: Path, files: Path, held: ExitStack) -> None:
+        """Set the scene that the page describes."""
+        os.chdir(files)
+        Path("prices.csv").write_text(prices())
+        Path("bad.csv").write_text(prices("2024-02-01,AAA,1,2,1,n/a,1,1"))
+        columns: dict[str, Any] = {
+            "obs": {"image": ("u1", (2, 2)), "speed": "f4"},
+            "action": "i4",
+        }
+        step = {"obs": {"image": np.zeros((2, 2), "u1"), "speed": 0.5}, "action": 1}
+        go_on = {"terminated": False, "truncated": False}
+        hold = held.enter_context
+        pong = hold(bc.ReplayBuffer.create("pong", columns, capacity=80, lanes=2))
+        writer = hold(pong.writer())
+        for _ in range(40):
+            writer.append(**step, **go_on)
+        hold(pong.writer())
+        empty = hold(bc.ReplayBuffer.create("empty", {"obs": "f4"}, capacity=10, lanes=2))
+        closed = bc.ReplayBuffer.create("closed", {"x": "f4"}, capacity=10)
+        closed.close()
+        self.names: dict[str, object] = {
+            "bc": bc,
+            "np": np,
+            "pickle": __import__("pickle"),
+            "columns": columns,
+            "step": step,
+            "go_on": go_on,
+            "pong": pong,
+            "w": writer,
+            "two": hold(empty.writer(2, "same_step")),
+            "empty": empty,
+            "closed": closed,
+            "panel": hold(bc.Panel.from_csv("prices.csv", macro=["VIX"])),
+        }
+        self.same_everywhere = {
+            str(next(place.glob("backcast-*"))): "/dev/shm/backcast-1000",
+            str(os.getpid()): "4711",
+        }
+
+    def types(self, code: str) -> str:
+        """Type a line; give the line and the last line of the traceback, wrapped."""
+        try:
+            answer = eval(code, self.names)
+        except bc.BackcastError as error:
+            said = f"backcast.{type(error).__name__}: {error}"
+        else:
+            raise AssertionError(f"{code} was done: {answer!r}")
+        for here, everywhere in self.same_everywhere.items():
+            said = said.replace(here, everywhere)
+        said = re.sub(r"\d+ available \(.*?\)", "16777216000 available (the file system)", said)
+        said = re.sub(r"\.building-\w+", ".building-0123456789abcdef", said)
+        return f">>> {code}\n" + textwrap.fill(
+            said, 96, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+        )
+
+
+def tree() -> str:
+    """Every class, the builtin that it also is, and its summary."""
+    lines = []
+    for name in sorted(bc.__all__):
+        thing = getattr(bc, name)
+        if isinstance(thing, type) and issubclass(thing, bc.BackcastError):
+            bases = ", ".join(f"`{base.__name__}`" for base in thing.__bases__)
+            lines.append(f"| `{name}` | {bases} | {(thing.__doc__ or '').splitlines()[0]} |\n")
+    return "".join(lines)
+
+
+def page(place: Path, files: Path) -> str:
+    """The whole page; `place` is where rings live, `files` becomes the working directory."""
+    with ExitStack() as held:
+        newcomer = Newcomer(place, files, held)
+        text = TOP + tree() + SETTING
+        for heading, typed in TYPED.items():
+            said = "\n\n".join(map(newcomer.types, typed))
+            text += f"\n## {heading}\n\n```text\n{said}\n```\n"
+    return text
