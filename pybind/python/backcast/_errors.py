@@ -75,6 +75,10 @@ class ClosedError(BackcastError, ValueError):
     """The handle was closed; the object it stood for may live on."""
 
 
+class MissingExtraError(BackcastError, ImportError):
+    """A part that needs an optional library which is not installed."""
+
+
 # The public home of these names, in tracebacks and pickles, is the package.
 for _error in [BackcastError, *BackcastError.__subclasses__(), ArgumentTypeError, LappedError]:
     _error.__module__ = "backcast"

@@ -1,0 +1,107 @@
+"""Pictures of sampled windows, for looking at what a learner is given.
+
+>>> import backcast as bc
+>>> from backcast import plot
+>>> buf = bc.ReplayBuffer.create(None, {"obs": "f4", "reward": "f4"}, capacity=100)
+>>> with buf.writer() as w:
+...     for step in range(50):
+...         at = w.append(obs=step**0.5, reward=1.0, terminated=step % 20 == 19, truncated=False)
+>>> axes = plot.window(buf.sampler(seed=1, history=8, future=4).sample(16), 3, columns=["obs"])
+>>> axes.get_xlabel()
+'steps from the drawn transition'
+
+Needs matplotlib: ``pip install 'backcast[plot]'``. It is imported when a picture is drawn, not
+before, and its global state (pyplot, rcParams) is left alone, so this works in any process, with a
+screen or without.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from backcast._errors import MissingExtraError
+from backcast.plot._read import market_window, replay_window
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from matplotlib.axes import Axes
+
+__all__ = ["window"]
+
+_MARKET = {"history", "history_mask", "future", "future_mask", "open", "listed"}
+
+
+def window(
+    batch: Mapping[str, Any],
+    i: int,
+    *,
+    ticker: int = 0,
+    columns: Sequence[str] | None = None,
+    action: str | None = "action",
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw one window of a batch: what came before the drawn place, the place, what came after.
+
+    Prices become candles: blue and hollow where the close is at or above the open, orange and
+    filled where it is below. Anything else becomes lines. The drawn place stands at 0 on the
+    horizontal axis, the future is shaded, and masked places stay blank.
+
+    Parameters
+    ----------
+    batch : Batch or dict
+        A sampled batch, with or without ``history`` and ``future``, or the market windows that
+        :meth:`backcast.Panel.windows` returns.
+    i : int
+        Which of the batch's ``B`` windows, ``0 <= i < B``.
+    ticker : int, default 0
+        Which of the ``T`` tickers, where prices have a ticker axis: market windows always, a
+        replay batch where ``open`` is ``[B, H, T]``.
+    columns : sequence of str, optional
+        Columns of a replay batch to draw as lines, at most 6: ``"reward"``, ``"obs/speed"``, or one
+        element of a column with axes of its own, ``"obs[2]"``. Left out, candles are drawn where
+        there are columns ``open``, ``high``, ``low`` and ``close`` (also under one parent, as
+        ``obs/open``), else every scalar column.
+    action : str or None, default "action"
+        Column whose sign marks buying (positive) and selling (negative) on candles. None marks
+        nothing; a batch without an ``action`` that fits the prices is drawn without marks.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; left out, the axes of a new figure of its own, ``ax.figure``, which is not
+        registered with pyplot.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes; ``ax.figure.savefig("window.png")`` writes the picture.
+
+    Raises
+    ------
+    ArgumentError
+        If the batch has no window ``i``, no such ticker or column, or nothing that can be drawn.
+    MissingExtraError
+        If matplotlib is not installed.
+
+    Notes
+    -----
+    Reads ``O(H + F)`` numbers of the batch and copies them; the batch is not changed.
+    """
+    draw = _drawing()
+    if batch.keys() >= _MARKET:
+        read = market_window(batch, i, ticker, columns)
+    else:
+        read = replay_window(batch, i, ticker, columns, action)
+    axes: Axes = draw(read, ax)
+    return axes
+
+
+def _drawing() -> Any:  # noqa: ANN401 - a function of a module that needs matplotlib
+    try:
+        from backcast.plot._draw import draw
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "matplotlib":
+            raise
+        raise MissingExtraError(
+            "backcast.plot draws with matplotlib, which is not installed; "
+            "run `pip install 'backcast[plot]'`"
+        ) from error
+    return draw

@@ -1,0 +1,271 @@
+"""One window of a batch as plain rows of numbers, whatever kind of batch it came from."""
+
+from __future__ import annotations
+
+import difflib
+import operator
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from backcast._errors import ArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    Numbers = NDArray[np.float64]
+    Flags = NDArray[np.bool_]
+
+PRICES = ("open", "high", "low", "close")
+MAX_LINES = 6
+_BUILT_IN = {"index", "age", "mask", "future", "future_mask", "terminated", "truncated"}
+_ELEMENT = re.compile(r"(?P<column>.+)\[(?P<place>\d+(?:\s*,\s*\d+)*)\]")
+
+
+@dataclass(frozen=True)
+class Window:
+    """What is drawn; every array has one entry per place, NaN or False where there is nothing.
+
+    ``final`` holds the observation after the last transition of an episode, one place further on.
+    """
+
+    title: str
+    unit: str
+    drawn: str
+    places: NDArray[np.int64]
+    future: int
+    prices: dict[str, Numbers] = field(default_factory=dict)
+    lines: dict[str, Numbers] = field(default_factory=dict)
+    day_open: float | None = None
+    action: Numbers | None = None
+    terminated: Flags | None = None
+    truncated: Flags | None = None
+    final: dict[str, float] = field(default_factory=dict)
+    final_place: int = 0
+
+
+def market_window(
+    batch: Mapping[str, Any], i: int, ticker: int, columns: Sequence[str] | None
+) -> Window:
+    """Read one ticker's window of what ``Panel.windows`` returned."""
+    if columns is not None:
+        raise ArgumentError(
+            "market windows are drawn as candles; `columns` chooses lines of a replay batch: "
+            "leave it out"
+        )
+    listed = np.asarray(batch["listed"])
+    i = _within("i", i, listed.shape[0], "windows in the batch")
+    ticker = _within("ticker", ticker, listed.shape[1], "tickers in the window")
+    before, after = (np.asarray(batch[name])[i, ticker] for name in ("history", "future"))
+    masks = (np.asarray(batch[f"{name}_mask"])[i, ticker] for name in ("history", "future"))
+    history, future = len(before), len(after)
+    # The day itself is in neither half: its place is there, its candle is not.
+    day = np.full((1, len(PRICES)), np.nan)
+    rows = np.concatenate([before[:, : len(PRICES)], day, after[:, : len(PRICES)]], dtype=float)
+    there = np.concatenate([next(masks), [False], next(masks)])
+    rows[~there] = np.nan
+    return Window(
+        title=f"window {i}, ticker {ticker}",
+        unit="days",
+        drawn="drawn day",
+        places=np.arange(-history, future + 1),
+        future=future,
+        prices={name: rows[:, at] for at, name in enumerate(PRICES)},
+        day_open=float(np.asarray(batch["open"])[i, ticker]) if listed[i, ticker] else None,
+    )
+
+
+def replay_window(
+    batch: Mapping[str, Any],
+    i: int,
+    ticker: int,
+    columns: Sequence[str] | None,
+    action: str | None,
+) -> Window:
+    """Read one transition's window of a sampled batch."""
+    sample = _Sample(batch, i)
+    prices: dict[str, Numbers] = {}
+    lines: dict[str, Numbers] = {}
+    signs = None
+    parent = None if columns is not None else sample.parent_of_prices()
+    if parent is not None:
+        prices = {name: sample.per_ticker(f"{parent}{name}", ticker) for name in PRICES}
+        signs = sample.actions(action, ticker)
+        final = {"close": sample.after_end(f"{parent}close", ticker)}
+    else:
+        chosen = sample.scalars() if columns is None else list(columns)
+        if not 1 <= len(chosen) <= MAX_LINES:
+            raise ArgumentError(
+                f"{len(chosen)} columns to draw, of {_names(sample.arrays)}; "
+                f"name 1 to {MAX_LINES} with `columns`, such as 'reward' or 'obs[0]'"
+            )
+        lines = {name: sample.line(name) for name in chosen}
+        final = {name: sample.after_end(name) for name in chosen}
+    lane, seq = sample.index >> 48, sample.index & ((1 << 48) - 1)
+    return Window(
+        title=f"lane {lane}, row {seq}",
+        unit="steps",
+        drawn="drawn transition",
+        places=sample.places,
+        future=sample.future,
+        prices=prices,
+        lines=lines,
+        action=signs,
+        terminated=sample.flags("terminated"),
+        truncated=sample.flags("truncated"),
+        final={name: value for name, value in final.items() if value is not None},
+        final_place=int(sample.places[sample.ended]) + 1 if sample.ended is not None else 0,
+    )
+
+
+class _Sample:
+    """One transition of a batch, history and future laid end to end."""
+
+    def __init__(self, batch: Mapping[str, Any], i: int) -> None:
+        if "index" not in batch:
+            raise ArgumentError(
+                f"neither a sampled batch nor market windows: no 'index' among {_names(batch)}; "
+                "give what `sample` or `Panel.windows` returned"
+            )
+        self._i = _within("i", i, len(batch["index"]), "transitions in the batch")
+        self.index = int(batch["index"][self._i])
+        self._windowed = "mask" in batch
+        mask = batch["mask"][self._i] if self._windowed else [True]
+        self.future = len(batch["future_mask"][self._i]) if "future_mask" in batch else 0
+        after = batch["future_mask"][self._i] if self.future else []
+        self.there = np.concatenate([np.asarray(mask, bool), np.asarray(after, bool)])
+        self.places = np.arange(len(self.there)) - (len(mask) - 1)
+        self._now = _flatten(batch)
+        self._later = _flatten(batch["future"]) if self.future else {}
+        self.arrays = {name: rows for name, rows in self._now.items() if self._is_column(name)}
+        ends = self.flags("terminated") | self.flags("truncated")
+        self.ended = int(np.flatnonzero(ends)[-1]) if ends.any() else None
+
+    def _is_column(self, name: str) -> bool:
+        """Whether it is a column of the schema, rather than something made for this batch."""
+        if name in _BUILT_IN or name.startswith(("next_", "n_")):
+            return False
+        history = self._now["mask"].shape if self._windowed else self._now["index"].shape
+        return np.shape(self._now[name])[: len(history)] == history and (
+            not self.future or name in self._later
+        )
+
+    def parent_of_prices(self) -> str | None:
+        """Find the first parent, as "" or "obs/", that has all four prices."""
+        parents = [
+            name.removesuffix("open") for name in self.arrays if f"/{name}".endswith("/open")
+        ]
+        complete = (p for p in parents if all(f"{p}{price}" in self.arrays for price in PRICES))
+        return next(complete, None)
+
+    def scalars(self) -> list[str]:
+        """Name the columns that have one number a row."""
+        return [name for name in self.arrays if not self._rows(name).shape[1:]]
+
+    def line(self, name: str) -> Numbers:
+        """Read a scalar column, or one element of a larger one."""
+        column, place = self._split(name)
+        rows = self._rows(column)
+        self._check(name, place, rows.shape[1:])
+        for at in place:
+            rows = rows[:, at]
+        return self._blank(rows)
+
+    def per_ticker(self, name: str, ticker: int) -> Numbers:
+        """Read a column that has one number a row, or one a ticker."""
+        rows = self._rows(name)
+        if rows.ndim > 2:
+            shape = list(rows.shape[1:])
+            raise ArgumentError(f"{name!r} has {shape} numbers a row; candles need [] or [T]")
+        if rows.ndim == 2:
+            ticker = _within("ticker", ticker, rows.shape[1], f"tickers in {name!r}")
+            return self._blank(rows[:, ticker])
+        _within("ticker", ticker, 1, f"tickers: {name!r} has one number a row")
+        return self._blank(rows)
+
+    def actions(self, name: str | None, ticker: int) -> Numbers | None:
+        """Read the column that says bought or sold, if there is one that fits the prices."""
+        if name is None or (name == "action" and name not in self.arrays):
+            return None
+        rows = self._rows(self._known(name))
+        fits = rows.ndim == 1 or (rows.ndim == 2 and ticker < rows.shape[1])
+        if not fits and name != "action":
+            shape = list(rows.shape[1:])
+            raise ArgumentError(f"{name!r} has {shape} numbers a row, none of them ticker {ticker}")
+        return self.per_ticker(name, ticker) if fits else None
+
+    def flags(self, name: str) -> Flags:
+        """Read an end flag; False where the place is masked."""
+        flags: Flags = np.asarray(self._rows(name), bool) & self.there
+        return flags
+
+    def after_end(self, name: str, ticker: int | None = None) -> float | None:
+        """Read the final observation's number, where the window saw its episode end."""
+        column, place = self._split(name)
+        # The row after this one: `next_obs/x` for `obs/x`.
+        following = f"next_{column}"
+        if self.ended is None or following not in self._now:
+            return None
+        row = self._rows(following)[self.ended]
+        if ticker is not None and row.ndim:
+            place = (ticker,)
+        return float(row[place])
+
+    def _rows(self, name: str) -> NDArray[Any]:
+        now: NDArray[Any] = np.asarray(self._now[name])[self._i]
+        now = now if self._windowed else now[np.newaxis]
+        if not self.future:
+            return now
+        return np.concatenate([now, np.asarray(self._later[name])[self._i]])
+
+    def _blank(self, rows: NDArray[Any]) -> Numbers:
+        return np.where(self.there, rows.astype(np.float64), np.nan)
+
+    def _split(self, name: str) -> tuple[str, tuple[int, ...]]:
+        found = None if name in self.arrays else _ELEMENT.fullmatch(name)
+        if found is None:
+            return self._known(name), ()
+        return self._known(found["column"]), tuple(map(int, found["place"].split(",")))
+
+    def _known(self, name: str) -> str:
+        if name not in self.arrays:
+            near = difflib.get_close_matches(name, self.arrays, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ArgumentError(f"no column {name!r} among {_names(self.arrays)}{hint}")
+        return name
+
+    def _check(self, name: str, place: tuple[int, ...], shape: tuple[int, ...]) -> None:
+        inside = len(place) == len(shape) and all(p < n for p, n in zip(place, shape, strict=True))
+        if not inside:
+            axes = ", ".join(str(n) for n in shape)
+            raise ArgumentError(
+                f"{name!r} is no single number: rows of that column have shape ({axes}); name one "
+                "element with one number per axis, such as 'obs[0]'"
+            )
+
+
+def _within(name: str, value: int, size: int, what: str) -> int:
+    value = operator.index(value)
+    if not 0 <= value < size:
+        raise ArgumentError(f"{name} is {value}, but there are {size} {what}; give 0 to {size - 1}")
+    return value
+
+
+def _flatten(nested: Mapping[str, Any], parent: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in nested.items():
+        if name == "future" and not parent:
+            continue
+        if isinstance(value, dict):
+            flat |= _flatten(value, f"{parent}{name}/")
+        else:
+            flat[f"{parent}{name}"] = value
+    return flat
+
+
+def _names(names: Mapping[str, Any]) -> str:
+    return ", ".join(repr(name) for name in names) or "none"

@@ -1,0 +1,243 @@
+"""Pictures of windows: what is drawn is what the batch says."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import date, timedelta
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import backcast as bc
+import numpy as np
+import pytest
+from backcast import plot
+from numpy.typing import NDArray
+
+pytest.importorskip("matplotlib")
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+PRICES = ("open", "high", "low", "close")
+DAYS, HISTORY, FUTURE = 40, 6, 3
+
+
+def prices(length: int) -> NDArray[np.float64]:
+    """Make open, high, low, close, some up and some down, exact in 32 bits."""
+    draw = np.random.default_rng(2).integers(100, 140, (length, 2)).astype(float)
+    high, low = draw.max(axis=1) + 2, draw.min(axis=1) - 3
+    return np.stack([draw[:, 0], high, low, draw[:, 1]], axis=1)
+
+
+@pytest.fixture
+def market(tmp_path: Path) -> dict[str, NDArray[Any]]:
+    """Give windows at days 2, 20 and 21; ticker BBB is not listed on odd days."""
+    lines = ["date,tic,open,high,low,close,volume"]
+    for day, numbers in enumerate(prices(DAYS).tolist()):
+        for ticker in ("AAA", "BBB") if day % 2 == 0 else ("AAA",):
+            shifted = [number + (50 if ticker == "BBB" else 0) for number in numbers]
+            when = date(2024, 1, 1) + timedelta(days=day)
+            lines.append(f"{when},{ticker},{','.join(map(str, shifted))},1")
+    path = tmp_path / "prices.csv"
+    path.write_text("\n".join(lines) + "\n")
+    with bc.Panel.from_csv(path) as panel:
+        return panel.windows([2, 20, 21], panel.tokens(["AAA", "BBB"]), HISTORY, FUTURE)
+
+
+def sampled(index: list[int], history: int | None = HISTORY, future: int = FUTURE) -> bc.Batch:
+    """Gather transitions of one lane: an episode of 10 steps that terminates, then a truncated."""
+    columns = {
+        "obs": {**dict.fromkeys(PRICES, "f4"), "pair": ("f4", (2,)), "grid": ("f4", (2, 2))},
+        "action": "f4",
+        "reward": "f8",
+    }
+    rows = prices(21)
+
+    def obs(step: int) -> dict[str, Any]:
+        grid = np.full((2, 2), step)
+        return {**dict(zip(PRICES, rows[step], strict=True)), "pair": [step, -step], "grid": grid}
+
+    with (
+        bc.ReplayBuffer.create(None, columns, capacity=100) as buf,
+        buf.writer(autoreset_mode="same_step") as writer,
+    ):
+        for step in range(20):
+            end = step in (9, 19)
+            writer.append(
+                obs=obs(step),
+                action=step % 3 - 1,
+                reward=step / 2,
+                terminated=end and step == 9,
+                truncated=end and step == 19,
+                final_obs=obs(step + 1) if end else None,
+            )
+        return buf.sampler(seed=1, history=history, future=future).gather(index)
+
+
+def candles(ax: Axes) -> list[tuple[float, float, float, bool]]:
+    """Read place, bottom, top of the bodies, and whether they are hollow."""
+    found = []
+    for patch in ax.patches:
+        if isinstance(patch, Rectangle) and patch.get_width() < 1:
+            x, y = patch.get_xy()
+            hollow = patch.get_facecolor()[3] == 0
+            found.append((x + patch.get_width() / 2, y, y + patch.get_height(), hollow))
+    return sorted(found)
+
+
+def points(ax: Axes, label: str) -> list[list[float]]:
+    """Read the coordinates of what a legend entry stands for."""
+    [line] = [line for line in ax.lines if line.get_label() == label]
+    return np.asarray(line.get_xydata()).tolist()
+
+
+def legend(ax: Axes) -> list[str]:
+    """Read the legend."""
+    drawn = ax.get_legend()
+    assert drawn is not None
+    return [text.get_text() for text in drawn.get_texts()]
+
+
+@pytest.mark.parametrize("ticker", [0, 1])
+@pytest.mark.parametrize("i", [0, 1, 2])
+def test_market_candles_are_the_listed_days_of_the_window(
+    market: dict[str, NDArray[Any]], i: int, ticker: int
+) -> None:
+    ax = plot.window(market, i, ticker=ticker)
+    expected = []
+    for half, first in (("history", -HISTORY), ("future", 1)):
+        for at, row in enumerate(market[half][i, ticker, :, :4].tolist()):
+            if market[f"{half}_mask"][i, ticker, at]:
+                open_, _, _, close = row
+                body = (min(open_, close), max(open_, close), close >= open_)
+                expected.append((first + at, *body))
+    assert candles(ax) == expected
+    ends = sorted(y for line in ax.lines[1:3] for y in line.get_ydata() if not np.isnan(y))
+    shadows = np.concatenate(
+        [
+            market[half][i, ticker, market[f"{half}_mask"][i, ticker]]
+            for half in ("history", "future")
+        ]
+    )
+    assert ends == sorted(shadows[:, :4].ravel().tolist())
+
+
+def test_the_drawn_day_shows_its_open_alone(market: dict[str, NDArray[Any]]) -> None:
+    shown = plot.window(market, 1, ticker=1)
+    assert points(shown, "open of the drawn day") == [[0, market["open"][1, 1]]]
+    unlisted = plot.window(market, 2, ticker=1)
+    assert "open of the drawn day" not in legend(unlisted)
+    for ax in (shown, unlisted):
+        assert 0 not in [place for place, *_ in candles(ax)]
+        assert ax.get_xlabel() == "days from the drawn day"
+        assert ax.get_ylabel() == "price"
+        assert ax.get_xlim()[0] < -HISTORY
+        assert ax.get_xlim()[1] > FUTURE
+
+
+def test_a_replay_batch_with_prices_becomes_candles_with_trades() -> None:
+    batch = sampled([7])
+    ax = plot.window(batch, 0)
+    rows = prices(21)[2:10]
+    assert [place for place, *_ in candles(ax)] == [-5, -4, -3, -2, -1, 0, 1, 2]
+    bodies = np.array([(bottom, top) for _, bottom, top, _ in candles(ax)])
+    np.testing.assert_array_equal(bodies, np.sort(rows[:, [0, 3]], axis=1))
+    steps = np.arange(2, 10)
+    for label, sign, price in (("buy", 1, 2), ("sell", -1, 1)):
+        traded = steps % 3 - 1 == sign
+        expected = np.stack([steps[traded] - 7, rows[traded, price]], axis=1)
+        assert points(ax, label) == expected.tolist()
+    assert "buy" not in legend(plot.window(batch, 0, action=None))
+
+
+@pytest.mark.parametrize(
+    ("index", "label", "after"), [(7, "terminated", 2), (18, "truncated", 2), (9, "terminated", 0)]
+)
+def test_an_end_is_marked_after_its_step_with_the_final_observation(
+    index: int, label: str, after: int
+) -> None:
+    # The first episode has a FINAL row, so rows from 11 on are one step behind.
+    step = index if index < 10 else index - 1
+    ax = plot.window(sampled([index]), 0, columns=["obs/pair[1]", "reward"])
+    marks = {line.get_label(): line for line in ax.lines}
+    assert list(marks[label].get_xdata()) == [after + 0.5, after + 0.5]
+    assert points(ax, "final observation") == [[after + 1, -(step + after + 1)]]
+    assert {"terminated", "truncated"} & set(legend(ax)) == {label}
+
+
+def test_columns_become_lines_with_masked_places_blank() -> None:
+    batch = sampled([2])
+    ax = plot.window(batch, 0, columns=["reward", "obs/pair[0]"])
+    nothing = [None] * (HISTORY - 3)
+    for label, scale in (("reward", 0.5), ("obs/pair[0]", 1)):
+        xy = np.array(points(ax, label))
+        assert xy[:, 0].tolist() == list(range(1 - HISTORY, FUTURE + 1))
+        drawn = [None if np.isnan(y) else y for y in xy[:, 1]]
+        assert drawn == [*nothing, *(step * scale for step in range(6))]
+    assert ax.get_xlabel() == "steps from the drawn transition"
+    assert ax.get_ylabel() == "value"
+    assert plot.window(batch, 0, columns=["reward"]).get_ylabel() == "reward"
+
+
+def test_a_batch_without_windows_shows_its_transition() -> None:
+    batch = sampled([4], history=None, future=0)
+    assert [place for place, *_ in candles(plot.window(batch, 0))] == [0]
+    only = {"reward": batch["reward"], "obs": {"pair": batch["obs"]["pair"]}}
+    kept = {name: batch[name] for name in ("index", "terminated", "truncated", "next_obs")}
+    assert points(plot.window(only | kept, 0), "reward") == [[0, 2.0]]
+
+
+def test_it_draws_where_it_is_told_and_leaves_pyplot_alone(market: dict[str, NDArray[Any]]) -> None:
+    ax = Figure().subplots()
+    assert plot.window(market, 0, ax=ax) is ax
+    png = BytesIO()
+    ax.figure.savefig(png, format="png")
+    assert png.getvalue().startswith(b"\x89PNG")
+    code = (
+        "import sys, backcast.plot; sys.exit(any(n.startswith('matplotlib') for n in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        pytest.param({"i": 1}, ["i is 1", "1 transitions"], id="i"),
+        pytest.param({"i": -1}, ["i is -1", "0 to 0"], id="negative i"),
+        pytest.param({"i": 0, "ticker": 1}, ["ticker is 1", "obs/open"], id="ticker"),
+        pytest.param({"i": 0, "columns": ["rewrd"]}, ["'rewrd'", "'reward'?"], id="typo"),
+        pytest.param({"i": 0, "columns": ["obs/pair"]}, ["obs/pair", "(2)"], id="no element"),
+        pytest.param({"i": 0, "columns": ["obs/pair[2]"]}, ["obs/pair[2]", "(2)"], id="element"),
+        pytest.param({"i": 0, "columns": []}, ["0 columns"], id="none"),
+        pytest.param({"i": 0, "columns": ["reward"] * 7}, ["7 columns", "1 to 6"], id="many"),
+        pytest.param({"i": 0, "action": "obs/grid"}, ["obs/grid", "[2, 2]"], id="action"),
+        pytest.param({"i": 0, "action": "acton"}, ["'acton'", "'action'?"], id="action typo"),
+    ],
+)
+def test_a_window_that_cannot_be_drawn_says_why(
+    arguments: dict[str, Any], words: list[str]
+) -> None:
+    with pytest.raises(bc.ArgumentError) as error:
+        plot.window(sampled([7]), **arguments)
+    for word in words:
+        assert word in str(error.value)
+
+
+def test_market_windows_refuse_what_they_have_not(market: dict[str, NDArray[Any]]) -> None:
+    for wrong in ({"i": 3}, {"i": 0, "ticker": 2}, {"i": 0, "columns": ["close"]}):
+        with pytest.raises(bc.ArgumentError):
+            plot.window(market, **wrong)  # type: ignore[arg-type]
+    with pytest.raises(bc.ArgumentError, match="neither a sampled batch nor market windows"):
+        plot.window({"obs": np.zeros(3)}, 0)
+
+
+def test_without_matplotlib_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "backcast.plot._draw", raising=False)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(bc.MissingExtraError, match=r"pip install 'backcast\[plot\]'") as error:
+        plot.window({}, 0)
+    assert isinstance(error.value, ImportError)
