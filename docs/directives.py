@@ -10,12 +10,15 @@ import sys
 from pathlib import Path
 
 import backcast
+import backcast.plot
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
+#: What users import names from.
+PUBLIC = (backcast, backcast.plot)
 LOGGER = logging.getLogger(__name__)
 COMMAND = re.compile(r"^  (?P<name>[a-z][a-z-]*) ", re.M)
 
@@ -83,9 +86,11 @@ class EveryError(SphinxDirective):
 def require_every_name(_app: Sphinx, env: BuildEnvironment) -> None:
     """Warn, which ends the build, of public names without a place in the reference."""
     documented = {name for name, *_ in env.domains.python_domain.get_objects()}
-    for name in backcast.__all__:
-        if not name.startswith("__") and f"backcast.{name}" not in documented:
-            LOGGER.warning("backcast.%s is public, but not in docs/reference/python.rst", name)
+    for module in PUBLIC:
+        for name in module.__all__:
+            full = f"{module.__name__}.{name}"
+            if not name.startswith("__") and full not in documented:
+                LOGGER.warning("%s is public, but not in docs/reference/python.rst", full)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
