@@ -24,8 +24,24 @@ const KEPT_DRAWS: usize = 4;
 /// A ring of transitions in shared memory.
 ///
 /// Made by :meth:`create`, joined by :meth:`attach` from any process at any time. A context
-/// manager; pickles by name, so that it can be handed to spawned processes. The ring goes when its
-/// last holder does, unless it is persistent. Threads may share one.
+/// manager; pickles by name, so that it can be handed to spawned processes, and copies to another
+/// handle on the same ring. The ring goes when its last holder does, unless it is persistent.
+/// Threads may share one; a forked child may not, and is told so. ``len`` is the transitions that
+/// can be drawn, O(lanes).
+///
+/// Examples
+/// --------
+/// >>> columns = {"obs": ("f4", (3,)), "action": "i4", "reward": "f4"}
+/// >>> buf = bc.ReplayBuffer.create(None, columns, capacity=1_000)  # a name shares it
+/// >>> buf
+/// <backcast.ReplayBuffer: a private ring, 0/1000 transitions, 1 lane>
+/// >>> step = {"obs": [0.0, 0.1, 0.2], "action": 1, "reward": 0.5}
+/// >>> with buf.writer() as writer:
+/// ...     for _ in range(20):
+/// ...         index = writer.append(**step, terminated=False, truncated=False)
+/// >>> len(buf), buf.sample(64)["obs"].shape
+/// (19, (64, 3))
+/// >>> buf.close()
 #[pyclass(module = "backcast", name = "ReplayBuffer", frozen)]
 pub(crate) struct ReplayBuffer {
     ring: Handle<Ring>,
@@ -106,12 +122,12 @@ impl ReplayBuffer {
     ///     The columns, see :class:`Schema`.
     /// capacity : int or str
     ///     Transitions kept, over all lanes, or the bytes to allocate, such as ``"8GiB"``.
-    /// lanes : int
+    /// lanes : int, default 1
     ///     Independent single-writer rings, one per environment; 1 to 4096.
-    /// exist : {"error", "attach", "replace"}
+    /// exist : {"error", "attach", "replace"}, default "error"
     ///     What to do when the name is taken by a ring that somebody holds or that is persistent.
     ///     One that is neither is collected and counts as absent.
-    /// persistent : bool
+    /// persistent : bool, default False
     ///     Keep the ring when nobody holds it.
     /// dir : path, optional
     ///     Where it lives; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
@@ -119,18 +135,33 @@ impl ReplayBuffer {
     /// Returns
     /// -------
     /// ReplayBuffer
+    ///     A handle on the ring, which lives as long as any process has one.
     ///
     /// Raises
     /// ------
-    /// SchemaError, ExistsError, SpaceError
-    /// ValueError
+    /// SchemaError
+    ///     If the columns make no schema.
+    /// ArgumentError
     ///     If name, capacity, lanes or exist cannot be.
+    /// ExistsError
+    ///     If the name is taken, or by another ring than the one to be attached.
+    /// SpaceError
+    ///     If there is not the room; nothing is left behind then.
+    /// StorageError
+    ///     If the directory cannot be used, or its owner or mode make it unsafe.
     ///
     /// Warns
     /// -----
     /// UserWarning
     ///     If more than twice the bytes asked for had to be allocated, as wide columns of odd sizes
     ///     demand.
+    ///
+    /// Examples
+    /// --------
+    /// >>> columns = {"obs": {"image": ("u1", (84, 84)), "speed": "f4"}, "action": "i4"}
+    /// >>> with bc.ReplayBuffer.create(None, columns, capacity="16MiB", lanes=4) as buf:
+    /// ...     list(buf.schema.columns), buf.capacity > 2_000
+    /// (['obs/image', 'obs/speed', 'action'], True)
     #[staticmethod]
     #[pyo3(signature = (
         name=Some(Given::Missing), schema=None, *extra, capacity=None, lanes=1_i64.into(),
@@ -173,12 +204,14 @@ impl ReplayBuffer {
     /// Parameters
     /// ----------
     /// name : str
+    ///     What it was created as.
     /// dir : path, optional
     ///     Where it lives; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
     ///
     /// Returns
     /// -------
     /// ReplayBuffer
+    ///     A handle on the ring; nothing is copied.
     ///
     /// Raises
     /// ------
@@ -207,14 +240,15 @@ impl ReplayBuffer {
     ///
     /// Parameters
     /// ----------
-    /// lanes : int
+    /// lanes : int, default 1
     ///     How many; rows of an append go one to each.
-    /// autoreset_mode : {"next_step", "same_step", "disabled"}
+    /// autoreset_mode : {"next_step", "same_step", "disabled"}, default "next_step"
     ///     How the environments reset, in Gymnasium's words.
     ///
     /// Returns
     /// -------
     /// Writer
+    ///     Owner of the lanes until it is closed or its process ends.
     ///
     /// Raises
     /// ------
@@ -348,6 +382,15 @@ impl ReplayBuffer {
     ///     If a row was overwritten since.
     /// SampleError
     ///     If an index names no transition.
+    ///
+    /// Examples
+    /// --------
+    /// >>> buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100)
+    /// >>> with buf.writer() as writer:
+    /// ...     end = {"terminated": False, "truncated": False}
+    /// ...     at = [int(writer.append(obs=t, **end)[0]) for t in range(5)]
+    /// >>> buf.gather(at[1:3])["next_obs"]
+    /// array([2., 3.], dtype=float32)
     #[pyo3(signature = (index=None, *extra, **unknown))]
     #[pyo3(text_signature = "($self, index)")]
     fn gather<'py>(
@@ -366,6 +409,7 @@ impl ReplayBuffer {
     /// Parameters
     /// ----------
     /// lane : int
+    ///     From 0 to ``lanes - 1``.
     /// start : int
     ///     Sequence number of the first row, within :meth:`lane_span`.
     /// length : int
@@ -384,6 +428,16 @@ impl ReplayBuffer {
     ///     If a writer overwrote a row meanwhile.
     /// SampleError
     ///     If the rows are not, or no longer, in the ring.
+    ///
+    /// Examples
+    /// --------
+    /// >>> buf = bc.ReplayBuffer.create(None, {"reward": "f4"}, capacity=100)
+    /// >>> with buf.writer() as writer:
+    /// ...     for t in range(3):
+    /// ...         index = writer.append(reward=t, terminated=t == 1, truncated=False)
+    /// >>> rows = buf.rows(0, 0, 3)
+    /// >>> rows["reward"], rows["flags"]
+    /// (array([0., 1., 0.], dtype=float32), array([0, 1, 4], dtype=uint32))
     #[pyo3(signature = (
         lane=Given::Missing, start=Given::Missing, length=Given::Missing, *extra, **unknown
     ))]
@@ -414,11 +468,17 @@ impl ReplayBuffer {
     /// Parameters
     /// ----------
     /// lane : int
+    ///     From 0 to ``lanes - 1``.
     ///
     /// Returns
     /// -------
     /// (int, int)
     ///     The oldest row, and one past the newest.
+    ///
+    /// Raises
+    /// ------
+    /// SampleError
+    ///     If the ring has no such lane.
     #[pyo3(signature = (lane=Given::Missing, *extra, **unknown))]
     #[pyo3(text_signature = "($self, lane)")]
     fn lane_span<'py>(
@@ -458,6 +518,14 @@ impl ReplayBuffer {
     /// ------
     /// WaitTimeoutError
     ///     If the time ran out; the message says how many there were.
+    /// ArgumentError
+    ///     If the ring cannot hold so many, or a number is below 0.
+    ///
+    /// Examples
+    /// --------
+    /// >>> buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100)
+    /// >>> buf.wait(0, timeout=5)
+    /// 0
     #[pyo3(signature = (min_size=Given::Missing, timeout=None, *extra, **unknown))]
     #[pyo3(text_signature = "($self, min_size, timeout=None)")]
     fn wait<'py>(
@@ -500,7 +568,20 @@ impl ReplayBuffer {
     /// Returns
     /// -------
     /// dict
-    ///     Of the ring, with ``lane_stats`` and ``readers`` as lists of dicts.
+    ///     Of the ring, with ``lane_stats`` and ``readers`` as lists of dicts. Sizes are in rows,
+    ///     or in bytes where the key says so; ``created_unix_ns`` is a wall clock. Taken without
+    ///     stopping anybody, O(lanes + readers).
+    ///
+    /// Raises
+    /// ------
+    /// ClosedError
+    ///     If the buffer was closed.
+    ///
+    /// Examples
+    /// --------
+    /// >>> stats = bc.ReplayBuffer.create(None, {"x": "f4"}, capacity=100, lanes=4).stats()
+    /// >>> stats["capacity"], stats["row_bytes"], stats["lane_stats"][0]["held"]
+    /// (100, 28, False)
     fn stats<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>, Failure> {
         let stats = self.ask(py, Ring::stats)?;
         Ok(crate::stats::as_dict(py, &stats)?)
@@ -559,6 +640,13 @@ impl ReplayBuffer {
     }
 
     /// Remove the ring's name, also of a persistent ring; who has it open keeps it.
+    ///
+    /// Raises
+    /// ------
+    /// NotFoundError
+    ///     If the name was removed or taken over by another ring already.
+    /// ClosedError
+    ///     If the buffer was closed.
     fn unlink(&self, py: Python<'_>) -> Result<(), Failure> {
         Ok(self.ask(py, Ring::unlink)??)
     }

@@ -24,6 +24,7 @@ use crate::reset::{self, Seed, Start};
 /// Parameters
 /// ----------
 /// panel : Panel
+///     The market that they trade in.
 /// num_envs : int
 ///     Portfolios, ``N``.
 /// initial_amount : float

@@ -22,6 +22,19 @@ use crate::view::FreshArray;
 /// Made by :meth:`from_csv`, joined by :meth:`attach`. A context manager; pickles by name. Axes are
 /// always tickers ``T``, days ``D``, columns ``C``; columns are open, high, low, close, volume,
 /// then the indicators. A ticker without a row on a day has zeros there and a mask that says so.
+///
+/// Examples
+/// --------
+/// >>> import pathlib, tempfile
+/// >>> with tempfile.TemporaryDirectory() as folder:
+/// ...     csv = pathlib.Path(folder, "prices.csv")
+/// ...     lines = ["date,tic,open,high,low,close,volume"]
+/// ...     lines += [f"2024-01-0{day},AAA,{day},9,1,{day},100" for day in range(1, 8)]
+/// ...     size = csv.write_text("\n".join(lines) + "\n")
+/// ...     panel = bc.Panel.from_csv(csv)
+/// >>> windows = panel.windows(days=[3], tokens=panel.tokens(["AAA"]), history=2, future=1)
+/// >>> windows["history"][0, 0, :, 3], windows["open"], windows["future"][0, 0, :, 3]
+/// (array([2., 3.], dtype=float32), array([[4.]], dtype=float32), array([5.], dtype=float32))
 #[pyclass(module = "backcast", name = "Panel", frozen)]
 pub(crate) struct Panel {
     data: Handle<CorePanel>,
@@ -137,6 +150,7 @@ impl Panel {
     /// Parameters
     /// ----------
     /// name : str
+    ///     What it was loaded as.
     /// dir : path, optional
     ///     Where it lives; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
     ///
@@ -238,6 +252,7 @@ impl Panel {
     /// Parameters
     /// ----------
     /// tickers : sequence of str
+    ///     Names as in :attr:`tickers`, or ``"<CASH>"``.
     ///
     /// Returns
     /// -------
@@ -345,6 +360,13 @@ impl Panel {
     }
 
     /// Remove the panel's name, also of a persistent panel; who has it open keeps it.
+    ///
+    /// Raises
+    /// ------
+    /// NotFoundError
+    ///     If the name was removed or taken over by another panel already.
+    /// ClosedError
+    ///     If the panel was closed.
     fn unlink(&self, py: Python<'_>) -> Result<(), Failure> {
         let panel = self.get()?;
         Ok(py.detach(|| panel.unlink())?)

@@ -80,6 +80,11 @@ fn kind(given: Given<String>) -> Result<ObjectKind, Failure> {
 /// list of dict
 ///     Sorted by kind and name, each with ``name``, ``kind``, ``path``, ``bytes`` (allocated),
 ///     ``persistent``, ``held`` (by a live process) and ``building``. Damaged ones are listed too.
+///
+/// Raises
+/// ------
+/// StorageError
+///     If the directory cannot be read. One that does not exist holds nothing.
 #[pyfunction]
 #[pyo3(
     name = "list", signature = (dir=None, *extra, **unknown), text_signature = "(dir=None)"
@@ -103,8 +108,10 @@ pub(crate) fn list_objects<'py>(
 /// Parameters
 /// ----------
 /// name : str
-/// kind : {"ring", "panel"}
-/// force : bool
+///     What it was created as.
+/// kind : {"ring", "panel"}, default "ring"
+///     Which of the two: a ring and a panel may have one name.
+/// force : bool, default False
 ///     Also when a live process holds it.
 /// dir : path, optional
 ///     Where it lives; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
@@ -156,6 +163,11 @@ pub(crate) fn remove_object<'py>(
 /// -------
 /// list of dict
 ///     What was removed, as in :func:`list`.
+///
+/// Raises
+/// ------
+/// StorageError
+///     If the directory cannot be read or written.
 #[pyfunction]
 #[pyo3(name = "gc", signature = (dir=None, *extra, **unknown), text_signature = "(dir=None)")]
 pub(crate) fn collect_objects<'py>(

@@ -156,6 +156,24 @@ impl Writer {
     /// ----------
     /// lanes : array_like of bool, shape (lanes,), optional
     ///     Which lanes; all of them when left out.
+    ///
+    /// Raises
+    /// ------
+    /// AppendError
+    ///     If ``lanes`` is not one boolean per lane.
+    /// ClosedError
+    ///     If the writer was closed.
+    ///
+    /// Examples
+    /// --------
+    /// >>> buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100)
+    /// >>> with buf.writer() as writer:
+    /// ...     for t in range(4):
+    /// ...         if t == 2:
+    /// ...             writer.restart()
+    /// ...         index = writer.append(obs=t, terminated=False, truncated=False)
+    /// >>> len(buf)  # from 0 to 1, and from 2 to 3
+    /// 2
     #[pyo3(signature = (lanes=None, *extra, **unknown), text_signature = "($self, lanes=None)")]
     fn restart<'py>(
         &self,

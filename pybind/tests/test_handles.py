@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import doctest
 import gc
-import inspect
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -186,47 +182,3 @@ def test_equal_seeds_draw_equally_and_counters_count(place: Path) -> None:
         np.testing.assert_array_equal(unseeded.sample(64).index, again.sample(64).index)
         for sampler in [first, second, third, unseeded, again]:
             sampler.close()
-
-
-def public() -> list[tuple[str, object]]:
-    """List every public thing with the members of its classes."""
-    found: list[tuple[str, object]] = []
-    for name in bc.__all__:
-        thing = getattr(bc, name)
-        found.append((name, thing))
-        if inspect.isclass(thing) and not issubclass(thing, Exception):
-            members = [member for member in vars(thing) if not member.startswith("_")]
-            found += [(f"{name}.{member}", getattr(thing, member)) for member in members]
-    return [(name, thing) for name, thing in found if name != "__version__"]
-
-
-@pytest.mark.parametrize(("name", "thing"), public(), ids=[name for name, _ in public()])
-def test_everything_public_is_documented(name: str, thing: object) -> None:
-    doc = inspect.getdoc(thing)
-    assert doc
-    assert doc.splitlines()[0].endswith((".", ":")), doc.splitlines()[0]
-    if callable(thing) and not inspect.isclass(thing):
-        parameters = [p for p in inspect.signature(thing).parameters if p != "self"]
-        for parameter in parameters:
-            assert parameter.strip("*") in doc, f"{name} does not explain {parameter}"
-
-
-def test_examples_in_docs_run() -> None:
-    parser, runner = doctest.DocTestParser(), doctest.DocTestRunner()
-    tried = 0
-    for name, thing in [("backcast", bc), *public()]:
-        test = parser.get_doctest(inspect.getdoc(thing) or "", {"bc": bc}, name, None, None)
-        tried += len(test.examples)
-        runner.run(test)
-    assert runner.summarize().failed == 0
-    assert tried >= 8
-
-
-def test_importing_needs_numpy_alone() -> None:
-    code = (
-        "import sys, numpy; before = set(sys.modules); import backcast; "
-        "new = {name.split('.')[0] for name in set(sys.modules) - before}; "
-        "print(*(new - sys.stdlib_module_names))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["backcast"]

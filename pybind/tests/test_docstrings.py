@@ -1,0 +1,141 @@
+"""Docstrings of everything public: present, numpydoc, in step with signatures, and they run."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import doctest
+import inspect
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import backcast as bc
+import griffe
+import pytest
+
+STUB = Path(bc.__file__).with_name("_native.pyi")
+SECTIONS = {"Parameters", "Returns", "Yields", "Raises", "Warns", "Notes", "Examples", "Attributes"}
+CANNOT_FAIL = {
+    "close": "closing is always possible, also twice",
+    "copy": "of a dict",
+    "cli.main": "gives exit statuses",
+}
+
+
+def public() -> Iterator[tuple[str, Any]]:
+    """Give every public thing, and the members of its classes."""
+    for name in bc.__all__:
+        thing = getattr(bc, name)
+        if name == "__version__":
+            continue
+        yield name, thing
+        if inspect.isclass(thing) and not issubclass(thing, Exception):
+            for member in vars(thing):
+                if not member.startswith("_"):
+                    yield f"{name}.{member}", getattr(thing, member)
+
+
+THINGS = dict(public())
+CALLABLES = {
+    name: thing
+    for name, thing in THINGS.items()
+    if callable(thing) and not (inspect.isclass(thing) and issubclass(thing, Exception))
+}
+
+
+def sections(thing: object) -> dict[str, list[Any]]:
+    """Parse a docstring; sections by kind."""
+    parsed = griffe.Docstring(inspect.getdoc(thing) or "", lineno=1).parse("numpy")
+    found: dict[str, list[Any]] = {}
+    for section in parsed:
+        found.setdefault(section.kind.value, []).append(section.value)
+    return found
+
+
+def returned() -> dict[str, str]:
+    """Read from the stub what every native callable returns."""
+    found = {}
+    for node in ast.parse(STUB.read_text()).body:
+        if isinstance(node, ast.FunctionDef) and node.returns:
+            found[node.name] = ast.unparse(node.returns)
+        if isinstance(node, ast.ClassDef):
+            for item in node.body:
+                if isinstance(item, ast.FunctionDef) and item.returns:
+                    found[f"{node.name}.{item.name}"] = ast.unparse(item.returns)
+    return found
+
+
+@pytest.mark.parametrize("name", THINGS)
+def test_everything_public_has_a_summary_and_known_sections(name: str) -> None:
+    doc = inspect.getdoc(THINGS[name])
+    assert doc
+    summary, *more = doc.splitlines()
+    assert summary.endswith((".", ":")), summary
+    assert len(summary) <= 100
+    assert not more or not more[0], "a blank line after the summary"
+    headings = [above for above, line in itertools.pairwise(more) if line and set(line) == {"-"}]
+    assert set(headings) <= SECTIONS
+    assert len(set(headings)) == len(headings)
+    order = ["Parameters", "Returns", "Yields", "Raises", "Warns", "Notes", "Examples"]
+    known = [heading for heading in headings if heading in order]
+    assert known == sorted(known, key=order.index), "numpydoc's order"
+
+
+@pytest.mark.parametrize("name", CALLABLES)
+def test_parameters_are_those_of_the_signature_in_its_order(name: str) -> None:
+    if name == "Batch":
+        pytest.skip("a dict, whose constructor takes what dict takes")
+    signature = inspect.signature(CALLABLES[name])
+    asked = [
+        {"VAR_POSITIONAL": "*", "VAR_KEYWORD": "**"}.get(parameter.kind.name, "") + parameter.name
+        for parameter in signature.parameters.values()
+        if parameter.name not in {"self", "cls"} and not parameter.name.startswith("_")
+    ]
+    [documented] = sections(CALLABLES[name]).get("parameters", [[]])
+    assert [parameter.name for parameter in documented] == asked
+    for parameter in documented:
+        assert parameter.annotation, f"{parameter.name} has no type"
+        assert parameter.description, f"{parameter.name} has no description"
+
+
+@pytest.mark.parametrize("name", CALLABLES)
+def test_callables_say_what_they_return(name: str) -> None:
+    thing = CALLABLES[name]
+    if inspect.isclass(thing):
+        return
+    annotation = returned().get(name) or str(inspect.signature(thing).return_annotation)
+    [documented] = sections(thing).get("returns", [[]])
+    assert bool(documented) == (annotation != "None"), annotation
+
+
+@pytest.mark.parametrize("name", CALLABLES)
+def test_callables_say_what_they_raise(name: str) -> None:
+    thing = CALLABLES[name]
+    [documented] = sections(thing).get("raises", [[]])
+    if inspect.isclass(thing) or name.split(".")[-1] in CANNOT_FAIL:
+        assert not (documented and name.split(".")[-1] in CANNOT_FAIL)
+    else:
+        assert documented
+    for item in documented:
+        for error in str(item.annotation).split(","):
+            known = getattr(bc, error.strip(), None) or getattr(builtins, error.strip(), None)
+            assert isinstance(known, type), error
+            assert issubclass(known, Exception)
+
+
+@pytest.mark.parametrize("name", [name for name in THINGS if ">>>" in (THINGS[name].__doc__ or "")])
+def test_examples_run(name: str) -> None:
+    parser, runner = doctest.DocTestParser(), doctest.DocTestRunner()
+    text = inspect.getdoc(THINGS[name]) or ""
+    runner.run(parser.get_doctest(text, {"bc": bc}, name, None, None))
+    assert runner.summarize().failed == 0
+
+
+def test_the_package_shows_a_first_example_that_runs() -> None:
+    runner = doctest.DocTestRunner()
+    runner.run(doctest.DocTestParser().get_doctest(bc.__doc__ or "", {}, "backcast", None, None))
+    assert runner.summarize().failed == 0
+    examples = [name for name, thing in THINGS.items() if ">>>" in (thing.__doc__ or "")]
+    assert len(examples) >= 10, examples
