@@ -7,13 +7,13 @@
 //!
 //! ```
 //! use backcast_gym::{PortfolioOptions, PortfolioVectorEnv, ResetSeed};
-//! use backcast_market::{CsvOptions, PanelData};
+//! use backcast_market::{PanelOptions, PanelData};
 //!
 //! let mut csv = "date,tic,open,high,low,close,volume,rsi\n".to_owned();
 //! for day in 1..=28 {
 //!     csv += &format!("2024-01-{day:02},AAA,{day},40,1,{}.5,100,50\n", day);
 //! }
-//! let panel = PanelData::from_reader(csv.as_bytes(), &CsvOptions::default())?.into_heap();
+//! let panel = PanelData::from_reader(csv.as_bytes(), &PanelOptions::default())?.into_heap();
 //!
 //! let mut env = PortfolioVectorEnv::new(panel, 4, PortfolioOptions::default())?;
 //! env.reset(ResetSeed::One(7), None, None)?;

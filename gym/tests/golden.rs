@@ -3,7 +3,7 @@
 use std::{fs, path::PathBuf};
 
 use backcast_gym::{PortfolioOptions, PortfolioVectorEnv, ResetSeed};
-use backcast_market::{CsvOptions, Panel, PanelData};
+use backcast_market::{Panel, PanelData, PanelOptions};
 use serde_json::Value;
 
 /// One environment of one recording.
@@ -146,7 +146,7 @@ fn replay_case(case: &str) -> (usize, usize) {
     let golden: Value = serde_json::from_str(&text).unwrap();
     let macros = golden["config"]["macro_tickers"].as_array().unwrap();
     let options =
-        CsvOptions::default().macro_tickers(macros.iter().map(|name| name.as_str().unwrap()));
+        PanelOptions::default().macro_tickers(macros.iter().map(|name| name.as_str().unwrap()));
     let panel =
         PanelData::from_csv(folder.join(format!("{case}.csv")), &options).unwrap().into_heap();
     let (mut steps, mut envs) = (0, 0);

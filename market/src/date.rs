@@ -1,35 +1,123 @@
-//! Strict calendar dates, so that the order of texts is the order of days.
+//! Calendar days: how files write them, and the strict form that a panel keeps.
 
-/// Is `text` exactly `YYYY-MM-DD` and a day that exists (proleptic Gregorian, years 0001-9999)?
-pub(crate) fn is_calendar_date(text: &str) -> bool {
-    let [y0, y1, y2, y3, b'-', m0, m1, b'-', d0, d1] = *text.as_bytes() else {
-        return false;
-    };
-    let digits = [y0, y1, y2, y3, m0, m1, d0, d1];
-    if !digits.iter().all(u8::is_ascii_digit) {
-        return false;
+use std::fmt::{self, Display};
+
+/// A calendar day (proleptic Gregorian, years 1 to 9999) as the number `YYYYMMDD`.
+///
+/// The order of numbers is the order of days, and of the texts that [`Display`] makes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Date(u32);
+
+impl Date {
+    /// The day of a number `YYYYMMDD`.
+    pub(crate) fn from_number(number: u32) -> Option<Self> {
+        let (year, month, day) = (number / 10_000, number / 100 % 100, number % 100);
+        let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+        let last = match month {
+            1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,
+            4 | 6 | 9 | 11 => 30,
+            2 if leap => 29,
+            2 => 28,
+            _ => return None,
+        };
+        ((1..=9999).contains(&year) && (1..=last).contains(&day)).then_some(Self(number))
     }
-    let number = |digits: &[u8]| digits.iter().fold(0, |n, d| n * 10 + u32::from(d - b'0'));
-    let (year, month, day) = (number(&[y0, y1, y2, y3]), number(&[m0, m1]), number(&[d0, d1]));
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let last = match month {
-        1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,
-        4 | 6 | 9 | 11 => 30,
-        2 if leap => 29,
-        2 => 28,
-        _ => return false,
+
+    /// The day that lies `days` after 1970-01-01.
+    pub(crate) fn from_unix_days(days: i64) -> Option<Self> {
+        // Counted from 0000-03-01, so that the leap day ends a year; 400 years have 146,097 days.
+        let days = days.checked_add(719_468)?;
+        let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+        let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+        let of_year = of_era - (365 * year + year / 4 - year / 100);
+        let march_based = (5 * of_year + 2) / 153;
+        let day = of_year - (153 * march_based + 2) / 5 + 1;
+        let month = if march_based < 10 { march_based + 3 } else { march_based - 9 };
+        let year = year + era.checked_mul(400)? + i64::from(month <= 2);
+        let number = year.checked_mul(10_000)?.checked_add(month * 100 + day)?;
+        Self::from_number(u32::try_from(number).ok()?)
+    }
+
+    /// The day of a text: `YYYY-MM-DD`, `YYYYMMDD`, or either form of an ISO timestamp.
+    ///
+    /// The time of a timestamp and its offset from UTC are dropped: the day is the one written.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        match text.split_once(['T', ' ']) {
+            Some((day, time)) if is_time(time) => iso(day),
+            Some(_) => None,
+            None => iso(text).or_else(|| compact(text)),
+        }
+    }
+}
+
+impl Display for Date {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:04}-{:02}-{:02}", self.0 / 10_000, self.0 / 100 % 100, self.0 % 100)
+    }
+}
+
+/// Is `text` exactly `YYYY-MM-DD` and a day that exists?
+pub(crate) fn is_calendar_date(text: &str) -> bool {
+    iso(text).is_some()
+}
+
+fn iso(text: &str) -> Option<Date> {
+    let [y0, y1, y2, y3, b'-', m0, m1, b'-', d0, d1] = *text.as_bytes() else {
+        return None;
     };
-    year >= 1 && (1..=last).contains(&day)
+    Date::from_number(digits(&[y0, y1, y2, y3, m0, m1, d0, d1])?)
+}
+
+fn compact(text: &str) -> Option<Date> {
+    (text.len() == 8).then(|| digits(text.as_bytes())).flatten().and_then(Date::from_number)
+}
+
+/// At most nine of them, so that the number fits.
+fn digits(text: &[u8]) -> Option<u32> {
+    let known = (1..=9).contains(&text.len()) && text.iter().all(u8::is_ascii_digit);
+    known.then(|| text.iter().fold(0, |number, digit| number * 10 + u32::from(digit - b'0')))
+}
+
+/// `HH:MM[:SS[.fraction]]`, then nothing, `Z` or an offset `+HH[[:]MM]`.
+fn is_time(text: &str) -> bool {
+    let (clock, offset) = match text.find(['Z', '+', '-']) {
+        Some(at) => text.split_at(at),
+        None => (text, "Z"),
+    };
+    let offset_fits = offset == "Z"
+        || match offset.as_bytes()[1..] {
+            [h0, h1] => below(&[h0, h1], 24),
+            [h0, h1, m0, m1] | [h0, h1, b':', m0, m1] => {
+                below(&[h0, h1], 24) && below(&[m0, m1], 60)
+            }
+            _ => false,
+        };
+    let (clock, fraction) = clock.split_once('.').unwrap_or((clock, "0"));
+    let fraction_fits = digits(fraction.as_bytes()).is_some();
+    offset_fits
+        && fraction_fits
+        && match *clock.as_bytes() {
+            [h0, h1, b':', m0, m1] => below(&[h0, h1], 24) && below(&[m0, m1], 60),
+            [h0, h1, b':', m0, m1, b':', s0, s1] => {
+                below(&[h0, h1], 24) && below(&[m0, m1], 60) && below(&[s0, s1], 61)
+            }
+            _ => false,
+        }
+}
+
+fn below(text: &[u8], limit: u32) -> bool {
+    digits(text).is_some_and(|number| number < limit)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::is_calendar_date;
+    use super::{Date, is_calendar_date};
 
     #[test]
-    fn only_days_that_exist_in_iso_form_pass() {
+    fn only_days_that_exist_in_iso_form_are_kept() {
         for good in ["2024-02-29", "2000-02-29", "2023-12-31", "0001-01-01", "9999-11-30"] {
             assert!(is_calendar_date(good), "{good}");
+            assert_eq!(Date::parse(good).map(|date| date.to_string()).as_deref(), Some(good));
         }
         for bad in [
             "2023-02-29",
@@ -40,9 +128,7 @@ mod tests {
             "2024-01-00",
             "2024-1-02",
             "2024/01/02",
-            "20240102",
             "2024-01-02 ",
-            "2024-01-02T00:00",
             "0000-01-01",
             "",
             "٢٠٢٤-٠١-٠٢",
@@ -50,6 +136,56 @@ mod tests {
             "2024-01-0a",
         ] {
             assert!(!is_calendar_date(bad), "{bad:?}");
+            assert_eq!(Date::parse(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn the_day_of_a_timestamp_is_the_one_written() {
+        for text in [
+            "20240102",
+            "2024-01-02T00:00",
+            "2024-01-02 00:00:00",
+            "2024-01-02 16:00:00.123456789",
+            "2024-01-02T23:59:60Z",
+            "2024-01-02 00:00:00-05:00",
+            "2024-01-02T00:00:00+0900",
+            "2024-01-02T00:00+14",
+        ] {
+            assert_eq!(Date::parse(text), Date::from_number(20_240_102), "{text}");
+        }
+        for text in [
+            "202401021",
+            "2024010",
+            "20240132",
+            "20240102 00:00",
+            "2024-01-02T",
+            "2024-01-02T24:00",
+            "2024-01-02 00:60",
+            "2024-01-02 00:00:00.",
+            "2024-01-02 00:00+1",
+            "2024-01-02 00:00+25:00",
+            "2024-01-02 0:00",
+            "2024-01-02T00:00 UTC",
+        ] {
+            assert_eq!(Date::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn days_since_1970_agree_with_a_calendar_that_counts() {
+        let mut counted = Date::from_number(10_101);
+        for days in -719_162..=2_932_896 {
+            assert_eq!(Date::from_unix_days(days), counted, "{days}");
+            let Date(number) = counted.unwrap();
+            let candidates =
+                [number + 1, number / 100 * 100 + 101, number / 10_000 * 10_000 + 10_101];
+            counted = candidates.into_iter().find_map(Date::from_number);
+        }
+        assert_eq!(counted, None);
+        assert_eq!(Date::from_unix_days(0), Date::parse("1970-01-01"));
+        for days in [-719_163, 2_932_897, i64::MIN, i64::MAX] {
+            assert_eq!(Date::from_unix_days(days), None, "{days}");
         }
     }
 }

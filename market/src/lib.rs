@@ -1,9 +1,9 @@
 //! Market panels: what the world was, shared once per machine.
 //!
 //! A [`Panel`] is an immutable table `[ticker, day, column]` of daily prices and indicators. It is
-//! loaded from a long CSV ([`PanelData::from_csv`]), published as one read-only segment
-//! ([`PanelData::share`]) and attached by name from any process ([`Panel::attach`]). Storage is
-//! ticker-major, so the days around `(ticker, day)` are one contiguous block and
+//! loaded from a long CSV or Parquet file ([`PanelData::from_csv`], [`PanelData::from_parquet`]),
+//! published as one read-only segment ([`PanelData::share`]) and attached by name from any process
+//! ([`Panel::attach`]). Storage is ticker-major, so the days around `(ticker, day)` are one contiguous block and
 //! [`Panel::windows_into`] is one copy per (sample, ticker).
 //!
 //! The day itself lies in neither half of a window: history is `day-H .. day-1`, future is
@@ -11,7 +11,7 @@
 //! decision is made.
 //!
 //! ```
-//! use backcast_market::{CsvOptions, PanelData};
+//! use backcast_market::{PanelData, PanelOptions};
 //!
 //! let csv = "\
 //! date,tic,open,high,low,close,volume,rsi
@@ -19,7 +19,7 @@
 //! 2024-01-03,AAPL,10.5,12.0,10.0,11.5,1200,61
 //! 2024-01-03,VIX,13.0,13.5,12.5,13.2,0,55
 //! ";
-//! let options = CsvOptions::default().macro_tickers(["VIX"]);
+//! let options = PanelOptions::default().macro_tickers(["VIX"]);
 //! let panel = PanelData::from_reader(csv.as_bytes(), &options)?.into_heap();
 //! assert_eq!(panel.tickers(), ["AAPL", "VIX"]);
 //! assert_eq!(panel.value(0, 1, 3), Some(11.5)); // AAPL's second close
@@ -36,15 +36,34 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod assemble;
 mod blocks;
+mod chunk;
 mod csv_load;
 mod date;
+mod describe;
 mod error;
+mod header;
+mod load_error;
 mod meta;
+mod options;
 mod panel;
+mod parquet_file;
 mod windows;
 
-pub use csv_load::{CsvOptions, PanelData};
-pub use error::{NumberProblem, PanelError, WindowError};
+pub use assemble::PanelData;
+pub use describe::{Coverage, PanelSummary};
+pub use error::{PanelError, WindowError};
+pub use load_error::{ColumnRole, FileFormat, FilePart, LoadError, NumberProblem, Place};
+pub use options::{NanPolicy, PanelOptions, ParseNanPolicyError};
 pub use panel::{CASH, Panel, PanelRow, PanelRows, PriceColumn};
 pub use windows::WindowPlan;
+
+/// The name that [`PanelOptions`] had when CSV was the only format.
+#[doc(hidden)]
+pub type CsvOptions = PanelOptions;
+
+#[expect(clippy::cast_possible_truncation, reason = "rounding to f32 is what the copy is for")]
+fn to_single(value: f64) -> f32 {
+    value as f32
+}

@@ -269,6 +269,11 @@ impl Panel {
         self.0.words(self.0.geometry.singles_offset(), self.0.geometry.single_words())
     }
 
+    /// One ticker's bits.
+    pub(crate) fn marks(&self, ticker: usize) -> &[AtomicU64] {
+        self.0.marks(ticker)
+    }
+
     /// The listed block, [`Geometry::listed_stride`] words per ticker.
     pub(crate) fn all_marks(&self) -> &[AtomicU64] {
         self.0.words(self.0.geometry.listed_offset(), self.0.geometry.listed_words())
@@ -346,13 +351,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::Panel;
-    use crate::{CsvOptions, PanelData, PanelError};
+    use crate::{PanelData, PanelError, PanelOptions};
 
     const CSV: &str = "date,tic,open,high,low,close,volume,rsi\n\
         2024-01-02,A,1,2,1,2,10,5\n2024-01-03,A,2,3,2,3,10,5\n2024-01-03,B,4,5,4,5,10,5\n";
 
     fn panel() -> Panel {
-        PanelData::from_reader(CSV.as_bytes(), &CsvOptions::default().macro_tickers(["B"]))
+        PanelData::from_reader(CSV.as_bytes(), &PanelOptions::default().macro_tickers(["B"]))
             .unwrap()
             .into_heap()
     }

@@ -2,14 +2,24 @@
 
 use std::fmt::Write;
 
-use backcast_market::{CsvOptions, NumberProblem, Panel, PanelData, PanelError};
+use backcast_market::{
+    LoadError, NumberProblem, Panel, PanelData, PanelError, PanelOptions, Place,
+};
 use proptest::prelude::*;
 
 const HEADER: &str = "date,tic,open,high,low,close,volume,rsi\n";
 
 fn load(csv: impl AsRef<[u8]>) -> Result<Panel, PanelError> {
-    let options = CsvOptions::default().macro_tickers(["VIX"]);
+    let options = PanelOptions::default().macro_tickers(["VIX"]);
     Ok(PanelData::from_reader(csv.as_ref(), &options)?.into_heap())
+}
+
+/// Why it is no panel.
+fn problem(csv: impl AsRef<[u8]>) -> LoadError {
+    match load(csv) {
+        Err(PanelError::Load { path: None, problem }) => *problem,
+        other => panic!("{other:?}"),
+    }
 }
 
 fn rows(rows: &str) -> Result<Panel, PanelError> {
@@ -20,9 +30,12 @@ fn rows(rows: &str) -> Result<Panel, PanelError> {
 fn every_bad_cell_is_refused_with_line_column_text_and_remedy() {
     const GOOD: &str = "2024-01-02,A,1,2,1,2,10,5";
     let cases = [
-        ("2024-01-02,A,1,2,1,2,10,", &["line 3", "\"rsi\"", "\"\" is empty", "drop the row"][..]),
-        ("2024-01-02,A,1,2,1,2,10,   ", &["line 3", "\"rsi\"", "is empty"]),
-        ("2024-01-02,A,1,2,1,2,NaN,5", &["line 3", "\"volume\"", "\"NaN\" is not finite"]),
+        (
+            "2024-01-02,A,1,2,1,2,10,",
+            &["line 3", "\"rsi\"", "\"\" is missing", "drop the row", "mask"][..],
+        ),
+        ("2024-01-02,A,1,2,1,2,10,   ", &["line 3", "\"rsi\"", "is missing"]),
+        ("2024-01-02,A,1,2,1,2,NaN,5", &["line 3", "\"volume\"", "\"NaN\" is NaN", "mask"]),
         ("2024-01-02,A,inf,2,1,2,10,5", &["\"open\"", "\"inf\" is not finite"]),
         ("2024-01-02,A,1,-infinity,1,2,10,5", &["\"high\"", "is not finite"]),
         ("2024-01-02,A,1,2,1x,2,10,5", &["\"low\"", "\"1x\" is not a number"]),
@@ -37,11 +50,14 @@ fn every_bad_cell_is_refused_with_line_column_text_and_remedy() {
         ("2023-02-29,A,1,2,1,2,10,5", &["line 3", "\"2023-02-29\" is no calendar day"]),
         ("2024-01-02,,1,2,1,2,10,5", &["line 3", "\"tic\"", "\"\" cannot be a ticker"]),
         ("2024-01-02,<CASH>,1,2,1,2,10,5", &["\"<CASH>\" cannot be a ticker"]),
-        ("2024-01-02,A,1,2,1,2,10", &["line 3", "7 cells where the header has 8"]),
-        ("2024-01-02,A,1,2,1,2,10,5,6", &["line 3", "9 cells where the header has 8"]),
+        ("2024-01-02,A,1,2,1,2,10", &["line 3, column \"rsi\"", "7 cells where the header has 8"]),
+        (
+            "2024-01-02,A,1,2,1,2,10,5,6",
+            &["line 3, column \"rsi\"", "9 cells where the header has 8"],
+        ),
         (
             "2024-01-03,A,1,2,1,2,10,5\n2024-01-02,B,1,2,1,2,10,5\n2024-01-03,A,1,2,1,2,10,5",
-            &["lines 3 and 5", "\"A\" on 2024-01-03"],
+            &["line 3 and line 5", "\"date\" and \"tic\"", "\"A\" on 2024-01-03"],
         ),
         ("2024-01-02,A,1,2,1,2,10,\"5\n2024-01-03,A,1,2,1,2,10,5", &["line 3", "\"rsi\""]),
     ];
@@ -58,12 +74,17 @@ fn every_bad_cell_is_refused_with_line_column_text_and_remedy() {
 fn every_bad_header_is_refused_with_the_names() {
     let row = "2024-01-02,VIX,1,2,1,2,10,5\n";
     for (csv, parts) in [
-        (String::new(), &["0 line(s)", "a header and one row"][..]),
-        ("\n\n".to_owned(), &["0 line(s)"]),
-        (HEADER.to_owned(), &["1 line(s)"]),
+        (String::new(), &["no data row", "a header before it"][..]),
+        ("\n\n".to_owned(), &["no data row"]),
+        (HEADER.to_owned(), &["no data row"]),
         (
             format!("Date,tic,open,high,low,close,rsi,x\n{row}"),
-            &["lacks \"date\", \"volume\";", "\"Date\", \"tic\"", "case-sensitive"],
+            &[
+                "lacks \"date\", \"volume\";",
+                "\"Date\", \"tic\"",
+                "did you mean \"Date\" for \"date\"?",
+                "case-sensitive",
+            ],
         ),
         (
             format!("date,tic,open,high,low,close,volume,open\n{row}"),
@@ -89,20 +110,20 @@ fn every_bad_header_is_refused_with_the_names() {
 fn bytes_that_are_no_text_are_refused_with_their_place() {
     let mut csv = format!("{HEADER}2024-01-02,VIX,1,2,1,2,10,5\n2024-01-02,").into_bytes();
     csv.extend(b"caf\xe9,1,2,1,2,10,5\n");
-    assert!(matches!(load(csv), Err(PanelError::NotUtf8 { line: 3, column: 2 })));
-    assert!(matches!(load(b"\xff\xfed\0a\0"), Err(PanelError::NotUtf8 { line: 1, column: 1 })));
+    assert!(matches!(problem(csv), LoadError::NotUtf8 { line: 3, column: 2 }));
+    assert!(matches!(problem(b"\xff\xfed\0a\0"), LoadError::NotUtf8 { line: 1, column: 1 }));
 }
 
 #[test]
 fn errors_carry_their_fields() {
-    let Err(PanelError::BadNumber { line, column, text, problem }) =
-        rows("2024-01-02,A,1,2,1,?,1,5")
+    let row = "2024-01-02,VIX,-1,0,-2,0,0,0\n2024-01-02,A,1,2,1,?,1,5";
+    let LoadError::BadNumber { place, column, text, problem } = problem(format!("{HEADER}{row}"))
     else {
         panic!("a question mark is no number");
     };
-    assert_eq!((line, column.as_str(), text.as_str()), (3, "close", "?"));
+    assert_eq!((place, column.as_str(), text.as_str()), (Place::Line(3), "close", "?"));
     assert_eq!(problem, NumberProblem::NotANumber);
-    let missing = PanelData::from_csv("/nonexistent/panel.csv", &CsvOptions::default());
+    let missing = PanelData::from_csv("/nonexistent/panel.csv", &PanelOptions::default());
     assert!(missing.unwrap_err().to_string().contains("/nonexistent/panel.csv"));
 }
 
@@ -118,10 +139,10 @@ fn line_numbers_are_right_after_blank_lines_and_any_line_ending() {
         for ending in ["\n", "\r\n", "\r"] {
             for mark in ["", "\u{feff}"] {
                 let csv = format!("{mark}{}", lines.replace('\n', ending));
-                let Err(PanelError::BadNumber { line: found, .. }) = load(&csv) else {
+                let LoadError::BadNumber { place, .. } = problem(&csv) else {
                     panic!("{csv:?}");
                 };
-                assert_eq!(found, line, "{csv:?}");
+                assert_eq!(place, Place::Line(line), "{csv:?}");
             }
         }
     }
@@ -174,8 +195,12 @@ fn a_sparse_file_that_asks_for_too_much_is_an_error() {
         let (year, month, day) = (1000 + row / 300, 1 + row / 25 % 12, 1 + row % 25);
         writeln!(csv, "{year}-{month:02}-{day:02},T{row},1,2,1,2,10,5").unwrap();
     }
-    let error = PanelData::from_reader(csv.as_bytes(), &CsvOptions::default()).unwrap_err();
-    assert!(matches!(error, PanelError::TooLarge { tickers: 40_000, days: 40_000, .. }), "{error}");
+    let error = PanelData::from_reader(csv.as_bytes(), &PanelOptions::default()).unwrap_err();
+    let PanelError::Load { problem, .. } = &error else { panic!("{error:?}") };
+    assert!(
+        matches!(**problem, LoadError::TooLarge { tickers: 40_000, days: 40_000, .. }),
+        "{error}"
+    );
     assert!(error.to_string().contains("40000 tickers x 40000 days x 6 columns"));
 }
 
@@ -213,7 +238,7 @@ proptest! {
                 format!("-{rsi}.5"),
             ]);
         }
-        let panel = PanelData::from_reader(csv.as_bytes(), &CsvOptions::default()).unwrap().into_heap();
+        let panel = PanelData::from_reader(csv.as_bytes(), &PanelOptions::default()).unwrap().into_heap();
 
         let mut tickers: Vec<String> = rows.iter().map(|row| format!("T{}", row.0)).collect();
         let mut dates: Vec<String> = rows.iter().map(|row| format!("2024-01-{:02}", row.1)).collect();

@@ -1,14 +1,14 @@
 //! One panel, many holders: by name, equal everywhere, gone with the last one.
 
 use backcast_layout::{Base, Exist, SegmentError, list};
-use backcast_market::{CsvOptions, Panel, PanelData, PanelError};
+use backcast_market::{Panel, PanelData, PanelError, PanelOptions};
 
 fn data(close: f64) -> PanelData {
     let csv = format!(
         "date,tic,open,high,low,close,volume,rsi\n2024-01-02,A,1,9,1,{close},10,5\n\
          2024-01-03,A,2,9,2,3,10,5\n2024-01-03,VIX,4,5,4,5,10,5\n"
     );
-    let options = CsvOptions::default().macro_tickers(["VIX"]);
+    let options = PanelOptions::default().macro_tickers(["VIX"]);
     PanelData::from_reader(csv.as_bytes(), &options).unwrap()
 }
 

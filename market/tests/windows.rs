@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, fs, path::PathBuf};
 
-use backcast_market::{CsvOptions, Panel, PanelData, WindowError};
+use backcast_market::{Panel, PanelData, PanelOptions, WindowError};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -30,7 +30,7 @@ fn panel(days: usize, holes: &[(usize, usize)]) -> Panel {
             }
         }
     }
-    PanelData::from_reader(csv.as_bytes(), &CsvOptions::default()).unwrap().into_heap()
+    PanelData::from_reader(csv.as_bytes(), &PanelOptions::default()).unwrap().into_heap()
 }
 
 /// One number of a window, found the slow way.
@@ -127,7 +127,7 @@ fn windows_agree_with_the_golden_cases() {
         let golden: Value = serde_json::from_str(&text).unwrap();
         let macros = golden["config"]["macro_tickers"].as_array().unwrap();
         let options =
-            CsvOptions::default().macro_tickers(macros.iter().map(|m| m.as_str().unwrap()));
+            PanelOptions::default().macro_tickers(macros.iter().map(|m| m.as_str().unwrap()));
         let panel =
             PanelData::from_csv(folder.join(format!("{case}.csv")), &options).unwrap().into_heap();
         let gaps = golden["gaps"].as_array().unwrap();

@@ -1,9 +1,12 @@
 //! `backcast.Panel`: daily market data, shared once per machine, and the windows around days.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use backcast_core::DType;
-use backcast_market::{CsvOptions, Panel as CorePanel, PanelData, WindowPlan};
+use backcast_core::{Base, DType, Exist};
+use backcast_market::{
+    Coverage, NanPolicy, Panel as CorePanel, PanelData, PanelError, PanelOptions, WindowPlan,
+};
 use numpy::prelude::*;
 use numpy::{PyArray1, PyArray2, PyArray3, PyArrayDyn, PyUntypedArray};
 use pyo3::intern;
@@ -11,7 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyEllipsis, PySlice, PyTuple};
 
 use crate::coerce::{self, Target, Tuple, array_of, count, descr};
-use crate::error::{Failure, Kind};
+use crate::error::{Failure, Kind, bad_argument};
 use crate::given::{Given, closest, method, needed, not_called, refuse_strangers, shown};
 use crate::handle::Handle;
 use crate::place::{ByName, base, by_name, exist, name_of, place};
@@ -19,7 +22,7 @@ use crate::view::FreshArray;
 
 /// Daily prices and indicators of many tickers: immutable, in memory that every process shares.
 ///
-/// Made by :meth:`from_csv`, joined by :meth:`attach`. A context manager; pickles by name. Axes are
+/// Made by :meth:`from_csv` or :meth:`from_parquet`, joined by :meth:`attach`. A context manager; pickles by name. Axes are
 /// always tickers ``T``, days ``D``, columns ``C``; columns are open, high, low, close, volume,
 /// then the indicators. A ticker without a row on a day has zeros there and a mask that says so.
 ///
@@ -66,7 +69,10 @@ impl Panel {
         _given: &Bound<'_, PyTuple>,
         _named: Option<&Bound<'_, PyDict>>,
     ) -> Result<Self, Failure> {
-        Err(not_called("Panel", "call Panel.from_csv(path) or Panel.attach(name)"))
+        Err(not_called(
+            "Panel",
+            "call Panel.from_csv(path), Panel.from_parquet(path) or Panel.attach(name)",
+        ))
     }
 
     /// Another handle on the same panel.
@@ -81,16 +87,26 @@ impl Panel {
 
     /// Load a long CSV and share it.
     ///
+    /// One row per ticker and day, in any order. A ticker without a row on a day is masked there.
+    ///
     /// Parameters
     /// ----------
     /// path : path
-    ///     UTF-8 with a header; columns ``date`` (YYYY-MM-DD), ``tic``, ``open``, ``high``,
-    ///     ``low``, ``close``, ``volume``; every further column is an indicator. One row per ticker
-    ///     and day, in any order.
-    /// name : str, optional
-    ///     What other processes attach to; private to this process when left out.
+    ///     UTF-8 with a header; columns ``date`` (``2024-01-02``, ``20240102`` or an ISO timestamp,
+    ///     whose day is the one written), ``tic``, ``open``, ``high``, ``low``, ``close``,
+    ///     ``volume``. Every further column is an indicator, but ``day``, ``day_idx`` and index
+    ///     columns that pandas wrote, which are ignored.
     /// macro : sequence of str
     ///     Tickers that are shown but never traded, such as an index.
+    /// columns : dict of str to str or None, optional
+    ///     New names for the file's columns, theirs to ours, such as ``{"Date": "date"}``; None or
+    ///     an empty name leaves a column out.
+    /// nan : {"refuse", "mask"}
+    ///     What to do with a row that lacks a number (an empty cell, a null, a NaN): refuse the
+    ///     file, or count the row as absent, so that its ticker is masked on that day. Infinities
+    ///     are always refused.
+    /// name : str, optional
+    ///     What other processes attach to; private to this process when left out.
     /// exist : {"error", "attach", "replace"}
     ///     What to do when the name is taken. Attaching needs equal data.
     /// persistent : bool
@@ -107,21 +123,23 @@ impl Panel {
     /// PanelError
     ///     If the file is no such CSV; the message has line and column.
     /// ExistsError, SpaceError
+    ///     If the name is taken, or there is no room.
     #[staticmethod]
     #[pyo3(signature = (
-        path=Given::Missing, *extra, name=None, r#macro=None, exist="error".into(),
-        persistent=false.into(), dir=None, **unknown
+        path=Given::Missing, *extra, r#macro=None, columns=None, nan="refuse".into(), name=None,
+        exist="error".into(), persistent=false.into(), dir=None, **unknown
     ))]
-    #[pyo3(
-        text_signature = "(path, *, name=None, macro=(), exist='error', persistent=False, dir=None)"
-    )]
+    #[pyo3(text_signature = "(path, *, macro=(), columns=None, nan='refuse', name=None, \
+                             exist='error', persistent=False, dir=None)")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn from_csv<'py>(
         py: Python<'py>,
         path: Given<PathBuf>,
         extra: &Bound<'py, PyTuple>,
-        name: Option<Given<String>>,
         r#macro: Option<&Bound<'py, PyAny>>,
+        columns: Option<&Bound<'py, PyAny>>,
+        nan: Given<String>,
+        name: Option<Given<String>>,
         exist: Given<String>,
         persistent: Given<bool>,
         dir: Option<Given<PathBuf>>,
@@ -129,20 +147,77 @@ impl Panel {
     ) -> Result<Self, Failure> {
         refuse_strangers(extra, unknown, method::<Self>("from_csv"))?;
         let path = path.get("path", "the path of a CSV file")?;
-        let name = name.map(name_of).transpose()?;
-        let tickers = r#macro.map(|given| names_of(given, "macro")).transpose()?;
-        let options = CsvOptions::default().macro_tickers(tickers.unwrap_or_default());
-        let exist = self::exist(exist)?;
-        let persistent = persistent.get("persistent", "True or False")?;
-        let base = place(dir)?;
-        let panel = py.detach(move || {
-            let data = PanelData::from_csv(&path, &options)?;
-            match name {
-                Some(name) => data.share(&name, &base, exist, persistent),
-                None => Ok(data.into_heap()),
-            }
-        })?;
-        Ok(Self::of(panel))
+        let options = options(r#macro, columns, nan)?;
+        let share = Share::of(name, exist, persistent, dir)?;
+        share.make(py, move || PanelData::from_csv(&path, &options))
+    }
+
+    /// Load a long Parquet file and share it.
+    ///
+    /// One row per ticker and day, in any order. A ticker without a row on a day is masked there.
+    /// Row groups are read one after the other; columns that are not part of the panel are not read.
+    ///
+    /// Parameters
+    /// ----------
+    /// path : path
+    ///     Columns as in :meth:`from_csv`. ``date`` is a date, a timestamp of any unit, text as in a
+    ///     CSV, or an integer YYYYMMDD; the day of a timestamp is the one on the clocks of its zone.
+    ///     ``tic`` is text or an integer. The others are integers, floats or decimals of any width.
+    ///     Any of them may be dictionary-encoded (pandas calls that a category).
+    /// macro : sequence of str
+    ///     Tickers that are shown but never traded, such as an index.
+    /// columns : dict of str to str or None, optional
+    ///     New names for the file's columns, theirs to ours, such as ``{"Date": "date"}``; None or
+    ///     an empty name leaves a column out.
+    /// nan : {"refuse", "mask"}
+    ///     What to do with a row that lacks a number (an empty cell, a null, a NaN): refuse the
+    ///     file, or count the row as absent, so that its ticker is masked on that day. Infinities
+    ///     are always refused.
+    /// name : str, optional
+    ///     What other processes attach to; private to this process when left out.
+    /// exist : {"error", "attach", "replace"}
+    ///     What to do when the name is taken. Attaching needs equal data.
+    /// persistent : bool
+    ///     Keep the panel when nobody holds it.
+    /// dir : path, optional
+    ///     Where it lives; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
+    ///
+    /// Returns
+    /// -------
+    /// Panel
+    ///
+    /// Raises
+    /// ------
+    /// PanelError
+    ///     If the file is no such file; the message has row (counted from 0) and column.
+    /// ExistsError, SpaceError
+    ///     If the name is taken, or there is no room.
+    #[staticmethod]
+    #[pyo3(signature = (
+        path=Given::Missing, *extra, r#macro=None, columns=None, nan="refuse".into(), name=None,
+        exist="error".into(), persistent=false.into(), dir=None, **unknown
+    ))]
+    #[pyo3(text_signature = "(path, *, macro=(), columns=None, nan='refuse', name=None, \
+                             exist='error', persistent=False, dir=None)")]
+    #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
+    fn from_parquet<'py>(
+        py: Python<'py>,
+        path: Given<PathBuf>,
+        extra: &Bound<'py, PyTuple>,
+        r#macro: Option<&Bound<'py, PyAny>>,
+        columns: Option<&Bound<'py, PyAny>>,
+        nan: Given<String>,
+        name: Option<Given<String>>,
+        exist: Given<String>,
+        persistent: Given<bool>,
+        dir: Option<Given<PathBuf>>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<Self, Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("from_parquet"))?;
+        let path = path.get("path", "the path of a Parquet file")?;
+        let options = options(r#macro, columns, nan)?;
+        let share = Share::of(name, exist, persistent, dir)?;
+        share.make(py, move || PanelData::from_parquet(&path, &options))
     }
 
     /// Join the panel of that name.
@@ -286,6 +361,49 @@ impl Panel {
         Ok(PyArray1::from_vec(py, tokens))
     }
 
+    /// What the panel holds, in numbers. One pass over the highs and lows.
+    ///
+    /// Returns
+    /// -------
+    /// dict
+    ///     ``name``, ``path`` (None for a private panel); ``days``, ``first_date``, ``last_date``
+    ///     (YYYY-MM-DD); ``tickers``, ``macro_tickers``, ``columns``, ``indicators`` (lists of
+    ///     names); ``rows`` (pairs of ticker and day that have a row), ``masked_rows`` (that have
+    ///     none); ``data_bytes``; ``min_price`` and ``max_price`` (lowest low and highest high of
+    ///     the tradable tickers, currency units per share); ``fingerprint`` (equal panels have
+    ///     equal ones); and ``coverage``, a list with a dict for each ticker: ``ticker``,
+    ///     ``is_macro``, ``rows``, ``first_day``, ``last_day`` (positions in :attr:`dates`),
+    ///     ``first_date``, ``last_date``, ``missing_days`` (between first and last),
+    ///     ``min_price``, ``max_price``.
+    ///
+    /// Raises
+    /// ------
+    /// ClosedError
+    ///     If the panel was closed.
+    fn describe<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>, Failure> {
+        let panel = self.get()?;
+        let summary = py.detach(|| panel.describe());
+        let result = PyDict::new(py);
+        result.set_item("name", &self.name)?;
+        result.set_item("path", self.path())?;
+        result.set_item("days", summary.days)?;
+        result.set_item("first_date", summary.first_date)?;
+        result.set_item("last_date", summary.last_date)?;
+        result.set_item("tickers", summary.tickers)?;
+        result.set_item("macro_tickers", summary.macro_tickers)?;
+        result.set_item("columns", summary.columns)?;
+        result.set_item("indicators", summary.indicators)?;
+        result.set_item("rows", summary.rows)?;
+        result.set_item("masked_rows", summary.masked_rows)?;
+        result.set_item("data_bytes", summary.data_bytes)?;
+        result.set_item("min_price", summary.min_price)?;
+        result.set_item("max_price", summary.max_price)?;
+        result.set_item("fingerprint", summary.fingerprint)?;
+        let coverage = summary.coverage.into_iter().map(|ticker| covered(py, ticker));
+        result.set_item("coverage", coverage.collect::<PyResult<Vec<_>>>()?)?;
+        Ok(result)
+    }
+
     /// A copy of every number, float64 ``[T, D, C]``; zeros where there is no row.
     #[getter]
     fn values<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyArray3<f64>>, Failure> {
@@ -383,9 +501,10 @@ impl Panel {
 
     fn __repr__(&self) -> String {
         let state = self.data.describe(|panel| {
+            let tickers = panel.tickers().len();
+            let macros = (0..tickers).filter(|&ticker| panel.is_macro(ticker)).count();
             format!(
-                "{} tickers, {} days {} to {}, {} columns",
-                panel.tickers().len(),
+                "{tickers} tickers ({macros} macro), {} days {} to {}, {} columns",
                 panel.days(),
                 panel.dates().first().map_or("", String::as_str),
                 panel.dates().last().map_or("", String::as_str),
@@ -398,6 +517,86 @@ impl Panel {
     fn __reduce__<'py>(&self, py: Python<'py>) -> Result<ByName<'py>, Failure> {
         by_name(py, "_attach_panel", self.name.as_deref(), self.path.as_deref())
     }
+}
+
+/// Where a loaded panel goes.
+struct Share {
+    name: Option<String>,
+    base: Base,
+    exist: Exist,
+    persistent: bool,
+}
+
+impl Share {
+    fn of(
+        name: Option<Given<String>>,
+        exist: Given<String>,
+        persistent: Given<bool>,
+        dir: Option<Given<PathBuf>>,
+    ) -> Result<Self, Failure> {
+        Ok(Self {
+            name: name.map(name_of).transpose()?,
+            exist: self::exist(exist)?,
+            persistent: persistent.get("persistent", "True or False")?,
+            base: place(dir)?,
+        })
+    }
+
+    /// Load and share with the interpreter released.
+    fn make(
+        self,
+        py: Python<'_>,
+        load: impl Send + FnOnce() -> Result<PanelData, PanelError>,
+    ) -> Result<Panel, Failure> {
+        let panel = py.detach(move || {
+            let data = load()?;
+            match self.name {
+                Some(name) => data.share(&name, &self.base, self.exist, self.persistent),
+                None => Ok(data.into_heap()),
+            }
+        })?;
+        Ok(Panel::of(panel))
+    }
+}
+
+fn options(
+    macro_tickers: Option<&Bound<'_, PyAny>>,
+    columns: Option<&Bound<'_, PyAny>>,
+    nan: Given<String>,
+) -> Result<PanelOptions, Failure> {
+    let tickers = macro_tickers.map(|given| names_of(given, "macro")).transpose()?;
+    let policy: NanPolicy =
+        nan.get("nan", "\"refuse\" or \"mask\"")?.parse().map_err(bad_argument)?;
+    let columns = columns.map(renames).transpose()?;
+    let columns = columns.into_iter().flatten();
+    let columns = columns.map(|(theirs, ours)| (theirs, ours.unwrap_or_default()));
+    Ok(PanelOptions::default()
+        .macro_tickers(tickers.unwrap_or_default())
+        .columns(columns)
+        .nan(policy))
+}
+
+/// The `columns` argument: None for a column that is left out.
+fn renames(given: &Bound<'_, PyAny>) -> Result<BTreeMap<String, Option<String>>, Failure> {
+    given.extract().map_err(|_| {
+        let wanted = "a dict of the file's names to the panel's, such as {\"Date\": \"date\"}";
+        Failure::new(Kind::ArgumentType, format!("columns is {}; give {wanted}", shown(given)))
+    })
+}
+
+fn covered(py: Python<'_>, ticker: Coverage) -> PyResult<Bound<'_, PyDict>> {
+    let result = PyDict::new(py);
+    result.set_item("ticker", ticker.ticker)?;
+    result.set_item("is_macro", ticker.is_macro)?;
+    result.set_item("rows", ticker.rows)?;
+    result.set_item("first_day", ticker.first_day)?;
+    result.set_item("last_day", ticker.last_day)?;
+    result.set_item("first_date", ticker.first_date)?;
+    result.set_item("last_date", ticker.last_date)?;
+    result.set_item("missing_days", ticker.missing_days)?;
+    result.set_item("min_price", ticker.min_price)?;
+    result.set_item("max_price", ticker.max_price)?;
+    Ok(result)
 }
 
 /// What pickles of a panel call.

@@ -69,7 +69,7 @@ def test_a_panel_holds_what_the_csv_says(csv: Path) -> None:
         tokens = panel.tokens(["CCC", "<CASH>", "AAA"])
         assert tokens.dtype == np.int32
         assert tokens.tolist() == [3, 0, 1]
-        assert "4 tickers, 40 days 2024-01-01 to 2024-02-09" in repr(panel)
+        assert "4 tickers (1 macro), 40 days 2024-01-01 to 2024-02-09" in repr(panel)
 
 
 @pytest.mark.parametrize(("history", "future"), [(0, 0), (1, 0), (0, 1), (5, 3), (20, 5), (60, 60)])

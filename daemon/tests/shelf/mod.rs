@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use backcast_core::{Base, DType, Exist, Ring, RingOptions, Schema};
-use backcast_market::{CsvOptions, PanelData};
+use backcast_market::{PanelData, PanelOptions};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -65,7 +65,7 @@ impl Shelf {
     }
 
     pub(crate) fn panel(&self, name: &str) {
-        let options = CsvOptions::default().macro_tickers(["VIX"]);
+        let options = PanelOptions::default().macro_tickers(["VIX"]);
         let data = PanelData::from_reader(PRICES.as_bytes(), &options).expect("a good CSV");
         drop(data.share(name, &self.base(), Exist::Error, true).expect("a panel"));
     }

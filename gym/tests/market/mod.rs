@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use backcast_market::{CsvOptions, Panel, PanelData};
+use backcast_market::{Panel, PanelData, PanelOptions};
 
 /// One row: open, high, low, close, volume and two indicators.
 pub(crate) type Row = [f64; 7];
@@ -69,7 +69,7 @@ impl Market {
                 .unwrap();
             }
         }
-        let options = CsvOptions::default().macro_tickers(macros.iter().copied());
+        let options = PanelOptions::default().macro_tickers(macros.iter().copied());
         PanelData::from_reader(csv.as_bytes(), &options).unwrap().into_heap()
     }
 }

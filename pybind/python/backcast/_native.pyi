@@ -14,6 +14,7 @@ from backcast._batch import Batch
 _Path: TypeAlias = str | os.PathLike[str]
 _Exist: TypeAlias = Literal["error", "attach", "replace"]
 _AutoresetMode: TypeAlias = Literal["next_step", "same_step", "disabled"]
+_Nan: TypeAlias = Literal["refuse", "mask"]
 _Role: TypeAlias = Literal["obs", "step"]
 # Loose on purpose: what a dict literal of dtypes, tuples and dicts is inferred to be fits nothing
 # narrower, and values are checked when the ring is made or the row appended.
@@ -176,8 +177,22 @@ class Panel:
     def from_csv(
         path: _Path,
         *,
-        name: str | None = None,
         macro: Sequence[str] = (),
+        columns: Mapping[str, str | None] | None = None,
+        nan: _Nan = "refuse",
+        name: str | None = None,
+        exist: _Exist = "error",
+        persistent: bool = False,
+        dir: _Path | None = None,
+    ) -> Panel: ...
+    @staticmethod
+    def from_parquet(
+        path: _Path,
+        *,
+        macro: Sequence[str] = (),
+        columns: Mapping[str, str | None] | None = None,
+        nan: _Nan = "refuse",
+        name: str | None = None,
         exist: _Exist = "error",
         persistent: bool = False,
         dir: _Path | None = None,
@@ -212,6 +227,7 @@ class Panel:
         history: int,
         future: int,
     ) -> dict[str, NDArray[Any]]: ...
+    def describe(self) -> dict[str, Any]: ...
     def close(self) -> None: ...
     def unlink(self) -> None: ...
     def __enter__(self) -> Self: ...

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
 use backcast_core::{Base, Exist, Kind, SealedSegment, SegmentError};
-use backcast_market::{CsvOptions, Panel, PanelData, PanelError};
+use backcast_market::{Panel, PanelData, PanelError, PanelOptions};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -27,7 +27,7 @@ fn damaged_panels_are_refused_with_a_typed_error_or_work() -> Result<(), Box<dyn
     let dir = tmpfs();
     let base = Base::at(dir.path());
     let share = |csv: &str, name| {
-        let data = PanelData::from_reader(csv.as_bytes(), &CsvOptions::default())?;
+        let data = PanelData::from_reader(csv.as_bytes(), &PanelOptions::default())?;
         data.share(name, &base, Exist::Error, true).map(drop)
     };
     share(CSV, "victim")?;

@@ -3,7 +3,7 @@
 use std::fs;
 
 use backcast_core::Exist;
-use backcast_market::{Panel, PanelData};
+use backcast_market::{Panel, PanelData, PanelError, PanelOptions};
 
 use crate::stage::{Stage, csv, macros, prices};
 use crate::{Refusal, Row, refusal, row};
@@ -39,7 +39,7 @@ pub(crate) const ROWS: &[Row] = &[
         "NaN for a number",
         |_| line("2024-02-01,AAA,1,2,1,2,1,nan"),
         "BadNumber",
-        &["\"rsi\"", "not finite", "masked"],
+        &["\"rsi\"", "is NaN", "mask"],
     ),
     row(
         "a price of nothing",
@@ -64,13 +64,13 @@ pub(crate) const ROWS: &[Row] = &[
         "a day twice",
         |_| line("2024-01-05,AAA,1,2,1,2,1,1"),
         "DuplicateRow",
-        &["lines 10 and 22", "\"AAA\"", "keep one"],
+        &["line 10 and line 22", "\"tic\"", "\"AAA\"", "keep one"],
     ),
     row(
         "a macro ticker without rows",
         |_| {
-            let options = backcast_market::CsvOptions::default().macro_tickers(["VXI"]);
-            refusal(PanelData::from_reader(csv("").as_bytes(), &options))
+            let options = PanelOptions::default().macro_tickers(["VXI"]);
+            load(csv("").as_bytes(), &options)
         },
         "UnknownMacroTicker",
         &["\"VXI\"", "\"VIX\"", "correct"],
@@ -120,7 +120,16 @@ pub(crate) const ROWS: &[Row] = &[
 ];
 
 fn text(csv: &str) -> Option<Refusal> {
-    refusal(PanelData::from_reader(csv.as_bytes(), &macros()))
+    load(csv.as_bytes(), &macros())
+}
+
+/// A refusal by what is wrong with the file.
+fn load(csv: &[u8], options: &PanelOptions) -> Option<Refusal> {
+    let outcome = PanelData::from_reader(csv, options);
+    if let Err(PanelError::Load { problem, .. }) = outcome {
+        return refusal::<(), _>(Err(problem));
+    }
+    refusal(outcome)
 }
 
 /// Line 22 of an otherwise good file.

@@ -9,7 +9,7 @@ use backcast_core::{
     Writer, WriterOptions,
 };
 use backcast_gym::{PortfolioOptions, PortfolioVectorEnv, ResetSeed};
-use backcast_market::{CsvOptions, Panel, PanelData};
+use backcast_market::{Panel, PanelData, PanelOptions};
 use tempfile::TempDir;
 
 /// Rows that lane 0 of `pong` has had; it keeps the last [`KEPT`].
@@ -140,6 +140,6 @@ pub(crate) fn csv(more: &str) -> String {
     csv + more
 }
 
-pub(crate) fn macros() -> CsvOptions {
-    CsvOptions::default().macro_tickers(["VIX"])
+pub(crate) fn macros() -> PanelOptions {
+    PanelOptions::default().macro_tickers(["VIX"])
 }

@@ -1,0 +1,261 @@
+//! From typed rows to a dense panel: every rule about what a panel holds is checked here, once.
+
+use backcast_layout::{Base, Exist};
+
+use crate::{
+    blocks::{Geometry, MAX_VALUES, mark_listed},
+    chunk::{Chunk, Flaw, FlawKind, Tickers},
+    date::Date,
+    error::PanelError,
+    header::Header,
+    load_error::{LoadError, Place},
+    meta::Meta,
+    options::{NanPolicy, PanelOptions},
+    panel::{Panel, PriceColumn},
+    to_single,
+};
+
+/// A table may be dense in so few of its places; below, it asks for memory that it has no use for.
+const SPARSEST: u64 = 1000;
+/// A table of so many values may be as sparse as it likes: 384 MiB.
+const SMALL_VALUES: u64 = 1 << 25;
+
+/// Collects rows, chunk by chunk.
+pub(crate) struct Assembler<'a> {
+    pub(crate) tickers: Tickers<'a>,
+    options: &'a PanelOptions,
+    header: Header,
+    place: fn(u64) -> Place,
+    keys: Vec<RowKey>,
+    /// Row after row, in panel column order.
+    values: Vec<f64>,
+    masked: u64,
+}
+
+struct RowKey {
+    ticker: u32,
+    date: Date,
+    place: u64,
+}
+
+impl<'a> Assembler<'a> {
+    pub(crate) fn new(header: Header, options: &'a PanelOptions, place: fn(u64) -> Place) -> Self {
+        let tickers = Tickers::new(options);
+        Self { tickers, options, header, place, keys: Vec::new(), values: Vec::new(), masked: 0 }
+    }
+
+    pub(crate) fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Take over the rows of a chunk, which is empty afterwards. The error is the first in the file.
+    pub(crate) fn push(&mut self, chunk: &mut Chunk) -> Result<(), LoadError> {
+        let rows = chunk.places.len();
+        let width = self.header.columns.len();
+        if self.values.try_reserve(rows * width).is_err() || self.keys.try_reserve(rows).is_err() {
+            return Err(self.too_large(self.tickers.len(), 0, self.values.len() as u64));
+        }
+        chunk.flaws.sort_by_key(|flaw| (flaw.row, flaw.column));
+        let mut flaws = chunk.flaws.as_slice();
+        for row in 0..rows {
+            let (of_row, rest) = flaws.split_at(flaws.partition_point(|flaw| flaw.row == row));
+            flaws = rest;
+            let place = chunk.places[row];
+            if !of_row.is_empty() {
+                if let Some(flaw) = of_row.iter().find(|flaw| !self.is_absence(flaw)) {
+                    return Err(self.refusal(place, flaw));
+                }
+                self.masked += 1;
+                continue;
+            }
+            let start = self.values.len();
+            self.values.extend(chunk.values.iter().map(|column| column[row]));
+            let key = RowKey { ticker: chunk.tickers[row], date: chunk.dates[row], place };
+            self.check_prices(&self.values[start..], &key)?;
+            self.keys.push(key);
+        }
+        chunk.clear();
+        Ok(())
+    }
+
+    fn is_absence(&self, flaw: &Flaw) -> bool {
+        self.options.nan == NanPolicy::Mask
+            && matches!(flaw.kind, FlawKind::Number(problem) if problem.is_missing())
+    }
+
+    fn refusal(&self, place: u64, flaw: &Flaw) -> LoadError {
+        let place = (self.place)(place);
+        let column = self.header.names.get(flaw.column).cloned().unwrap_or_default();
+        let text = flaw.text.clone().into_owned();
+        match flaw.kind {
+            FlawKind::Date => LoadError::BadDate { place, column, text },
+            FlawKind::Ticker => LoadError::BadTicker { place, column, text },
+            FlawKind::Number(problem) => LoadError::BadNumber { place, column, text, problem },
+        }
+    }
+
+    fn check_prices(&self, row: &[f64], key: &RowKey) -> Result<(), LoadError> {
+        use PriceColumn::{Close, High, Low, Open};
+        let place = || (self.place)(key.place);
+        let column = |column: PriceColumn| self.header.source_name(column as usize).to_owned();
+        let ticker = || self.tickers.name(key.ticker).to_owned();
+        if !self.tickers.is_macro(key.ticker) {
+            for price in [Open, High, Low, Close] {
+                let value = row[price as usize];
+                // In the 32-bit copy too: there a price of 0 would read as "no row".
+                if to_single(value) <= 0.0 {
+                    return Err(LoadError::PriceNotPositive {
+                        place: place(),
+                        column: column(price),
+                        ticker: ticker(),
+                        value,
+                    });
+                }
+            }
+        }
+        let (high, low) = (row[High as usize], row[Low as usize]);
+        if high < low {
+            let (place, column, ticker) = (place(), column(High), ticker());
+            return Err(LoadError::HighBelowLow { place, column, ticker, high, low });
+        }
+        Ok(())
+    }
+
+    fn too_large(&self, tickers: usize, days: usize, limit: u64) -> LoadError {
+        let columns = self.header.columns.len();
+        LoadError::TooLarge { tickers, days, columns, rows: self.keys.len(), limit }
+    }
+
+    /// The panel of all rows so far.
+    pub(crate) fn finish(self) -> Result<PanelData, LoadError> {
+        if self.keys.is_empty() {
+            return Err(LoadError::NoRows { masked: self.masked });
+        }
+        let (tickers, ticker_ranks) = self.ranked_tickers();
+        let dates = self.distinct_dates();
+        let missing: Vec<String> = self
+            .options
+            .macro_tickers
+            .iter()
+            .filter(|name| tickers.binary_search(name).is_err())
+            .cloned()
+            .collect();
+        if !missing.is_empty() {
+            return Err(LoadError::UnknownMacroTicker { missing, found: tickers });
+        }
+        let columns = self.header.columns.clone();
+        let dense = (self.values.len() as u64).saturating_mul(SPARSEST);
+        let limit = MAX_VALUES.min(SMALL_VALUES.max(dense));
+        let geometry = Geometry::new(tickers.len(), dates.len(), columns.len())
+            .filter(|geometry| geometry.values() as u64 <= limit)
+            .ok_or_else(|| self.too_large(tickers.len(), dates.len(), limit))?;
+        let (mut values, mut singles, mut seen) = (Vec::new(), Vec::new(), Vec::new());
+        let cells = geometry.tickers * geometry.days;
+        // Out of memory is an answer, not an abort.
+        if values.try_reserve_exact(geometry.values()).is_err()
+            || singles.try_reserve_exact(geometry.values()).is_err()
+            || seen.try_reserve_exact(cells).is_err()
+        {
+            return Err(self.too_large(tickers.len(), dates.len(), self.values.len() as u64));
+        }
+        let mut listed = vec![0_u64; geometry.listed_words()];
+        values.resize(geometry.values(), 0.0);
+        singles.resize(geometry.values(), 0.0);
+        // Of each place, one more than the row that holds it.
+        seen.resize(cells, 0_usize);
+
+        for (at, (row, cells)) in
+            self.keys.iter().zip(self.values.chunks_exact(columns.len())).enumerate()
+        {
+            let ticker = ticker_ranks[row.ticker as usize];
+            let day = dates.partition_point(|date| *date < row.date);
+            let seen = &mut seen[ticker * geometry.days + day];
+            if let Some(first) = seen.checked_sub(1) {
+                return Err(LoadError::DuplicateRow {
+                    columns: Box::new(self.header.key_names()),
+                    ticker: tickers[ticker].clone(),
+                    date: row.date.to_string(),
+                    first: (self.place)(self.keys[first].place),
+                    second: (self.place)(row.place),
+                });
+            }
+            *seen = at + 1;
+            let start = geometry.row(ticker, day);
+            values[start..start + cells.len()].copy_from_slice(cells);
+            for (single, &value) in singles[start..].iter_mut().zip(cells) {
+                *single = to_single(value);
+            }
+            let stride = geometry.listed_stride();
+            mark_listed(&mut listed[ticker * stride..(ticker + 1) * stride], day);
+        }
+        let is_macro =
+            tickers.iter().map(|name| self.options.macro_tickers.contains(name)).collect();
+        let dates = dates.iter().map(Date::to_string).collect();
+        let meta = Meta::new(tickers, is_macro, dates, columns, &values, &listed);
+        Ok(PanelData { meta, values, singles, listed })
+    }
+
+    /// Tickers that have a row, sorted by their bytes, and for each number its rank.
+    fn ranked_tickers(&self) -> (Vec<String>, Vec<usize>) {
+        let mut used = vec![false; self.tickers.len()];
+        for row in &self.keys {
+            used[row.ticker as usize] = true;
+        }
+        let name = |number: usize| self.tickers.name(u32::try_from(number).unwrap_or(u32::MAX));
+        let mut numbers: Vec<usize> = (0..used.len()).filter(|&number| used[number]).collect();
+        numbers.sort_unstable_by_key(|&number| name(number));
+        let mut ranks = vec![0; used.len()];
+        for (rank, &number) in numbers.iter().enumerate() {
+            ranks[number] = rank;
+        }
+        (numbers.into_iter().map(|number| name(number).to_owned()).collect(), ranks)
+    }
+
+    fn distinct_dates(&self) -> Vec<Date> {
+        let mut dates = std::collections::BTreeSet::new();
+        for row in &self.keys {
+            dates.insert(row.date);
+        }
+        dates.into_iter().collect()
+    }
+}
+
+/// A panel in private memory, not yet readable: share it or keep it.
+#[doc = include_str!("formats.md")]
+#[derive(Clone, Debug)]
+pub struct PanelData {
+    meta: Meta,
+    values: Vec<f64>,
+    singles: Vec<f32>,
+    listed: Vec<u64>,
+}
+
+impl PanelData {
+    /// Publish the panel under `name`, for every process on this machine to attach.
+    ///
+    /// With [`Exist::Attach`] an equal panel that is already there is attached instead; a different
+    /// one of that name is an error. Equal means all of it: the description carries a hash of the data.
+    pub fn share(
+        self,
+        name: &str,
+        base: &Base,
+        exist: Exist,
+        persistent: bool,
+    ) -> Result<Panel, PanelError> {
+        Panel::share(&self.meta, self.parts(), name, base, exist, persistent)
+    }
+
+    /// Keep the panel in this process.
+    #[must_use]
+    pub fn into_heap(self) -> Panel {
+        Panel::heap(&self.meta, self.parts())
+    }
+
+    fn parts(&self) -> [&[u8]; 3] {
+        [
+            bytemuck::cast_slice(&self.values),
+            bytemuck::cast_slice(&self.singles),
+            bytemuck::cast_slice(&self.listed),
+        ]
+    }
+}

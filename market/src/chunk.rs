@@ -1,0 +1,154 @@
+//! Some rows of a file as typed columns: what every reader produces, and nothing is checked twice.
+
+use std::{borrow::Cow, collections::HashMap};
+
+use crate::{date::Date, load_error::NumberProblem, options::PanelOptions, panel::CASH, to_single};
+
+/// Rows are handed over so many at a time.
+pub(crate) const CHUNK_ROWS: usize = 4096;
+
+/// Some rows, column by column. All lists but `flaws` have one entry per row.
+#[derive(Debug, Default)]
+pub(crate) struct Chunk {
+    /// Lines or row numbers.
+    pub(crate) places: Vec<u64>,
+    pub(crate) dates: Vec<Date>,
+    /// As numbered by [`Tickers`].
+    pub(crate) tickers: Vec<u32>,
+    /// One list for each of the panel's columns.
+    pub(crate) values: Vec<Vec<f64>>,
+    /// Cells that hold nothing usable; what stands in their place above means nothing.
+    pub(crate) flaws: Vec<Flaw>,
+}
+
+/// A cell that holds nothing usable.
+#[derive(Debug)]
+pub(crate) struct Flaw {
+    /// Row within the chunk.
+    pub(crate) row: usize,
+    /// Column of the file.
+    pub(crate) column: usize,
+    pub(crate) text: Cow<'static, str>,
+    pub(crate) kind: FlawKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FlawKind {
+    Date,
+    Ticker,
+    Number(NumberProblem),
+}
+
+impl Chunk {
+    pub(crate) fn new(columns: usize) -> Self {
+        Self { values: vec![Vec::with_capacity(CHUNK_ROWS); columns], ..Self::default() }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.places.clear();
+        self.dates.clear();
+        self.tickers.clear();
+        self.flaws.clear();
+        self.values.iter_mut().for_each(Vec::clear);
+    }
+
+    pub(crate) fn push_date(
+        &mut self,
+        column: usize,
+        date: Option<Date>,
+        text: impl FnOnce() -> Cow<'static, str>,
+    ) {
+        if date.is_none() {
+            let row = self.dates.len();
+            self.flaws.push(Flaw { row, column, text: text(), kind: FlawKind::Date });
+        }
+        self.dates.push(date.unwrap_or_default());
+    }
+
+    pub(crate) fn push_ticker(&mut self, column: usize, name: &str, tickers: &mut Tickers) {
+        let number = tickers.number(name);
+        if number.is_none() {
+            let (row, text) = (self.tickers.len(), shown(name));
+            self.flaws.push(Flaw { row, column, text, kind: FlawKind::Ticker });
+        }
+        self.tickers.push(number.unwrap_or_default());
+    }
+
+    /// `column` is the file's, `value` the panel's.
+    pub(crate) fn push_number(
+        &mut self,
+        column: usize,
+        value: usize,
+        number: Result<f64, NumberProblem>,
+        text: impl FnOnce() -> Cow<'static, str>,
+    ) {
+        let numbers = &mut self.values[value];
+        if let Err(problem) = number {
+            let row = numbers.len();
+            self.flaws.push(Flaw { row, column, text: text(), kind: FlawKind::Number(problem) });
+        }
+        numbers.push(number.unwrap_or_default());
+    }
+}
+
+/// A cell as an error shows it: no message is as long as a file makes its cells.
+pub(crate) fn shown(text: &str) -> Cow<'static, str> {
+    const MOST_CHARS: usize = 80;
+    Cow::Owned(match text.char_indices().nth(MOST_CHARS) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
+    })
+}
+
+/// A number as a panel can hold it, or why it cannot.
+pub(crate) fn checked(value: f64) -> Result<f64, NumberProblem> {
+    if value.is_nan() {
+        Err(NumberProblem::Nan)
+    } else if value.is_infinite() {
+        Err(NumberProblem::Infinite)
+    } else if to_single(value).is_infinite() {
+        Err(NumberProblem::TooLarge)
+    } else {
+        Ok(value)
+    }
+}
+
+/// The tickers of a file, numbered as they first appear.
+#[derive(Debug)]
+pub(crate) struct Tickers<'a> {
+    options: &'a PanelOptions,
+    numbers: HashMap<String, u32>,
+    known: Vec<(String, bool)>,
+}
+
+impl<'a> Tickers<'a> {
+    pub(crate) fn new(options: &'a PanelOptions) -> Self {
+        Self { options, numbers: HashMap::new(), known: Vec::new() }
+    }
+
+    /// `None` for what cannot be a ticker.
+    pub(crate) fn number(&mut self, name: &str) -> Option<u32> {
+        if let Some(&number) = self.numbers.get(name) {
+            return Some(number);
+        }
+        if name.is_empty() || name == CASH {
+            return None;
+        }
+        let number = u32::try_from(self.known.len()).ok()?;
+        self.known.push((name.to_owned(), self.options.macro_tickers.contains(name)));
+        self.numbers.insert(name.to_owned(), number);
+        Some(number)
+    }
+
+    pub(crate) fn name(&self, number: u32) -> &str {
+        self.known.get(number as usize).map_or("", |(name, _)| name)
+    }
+
+    pub(crate) fn is_macro(&self, number: u32) -> bool {
+        self.known.get(number as usize).is_some_and(|(_, is_macro)| *is_macro)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.known.len()
+    }
+}

@@ -1,0 +1,126 @@
+//! A panel in numbers: what is in it, from when to when, and where it has holes.
+
+use serde::Serialize;
+
+use crate::{
+    blocks::is_listed,
+    panel::{Panel, PriceColumn},
+};
+
+/// What a panel holds. Days count from 0; prices are in the file's currency units per share.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct PanelSummary {
+    /// Days, `D`.
+    pub days: usize,
+    /// The first day, `YYYY-MM-DD`.
+    pub first_date: Option<String>,
+    /// The last day, `YYYY-MM-DD`.
+    pub last_date: Option<String>,
+    /// All tickers, macro ones included, sorted by their bytes.
+    pub tickers: Vec<String>,
+    /// Tickers that are shown but never traded.
+    pub macro_tickers: Vec<String>,
+    /// Open, high, low, close, volume, then the indicators.
+    pub columns: Vec<String>,
+    /// Columns after the first five.
+    pub indicators: Vec<String>,
+    /// Pairs of ticker and day that have a row.
+    pub rows: usize,
+    /// Pairs of ticker and day that have none.
+    pub masked_rows: usize,
+    /// Bytes of numbers in shared or private memory.
+    pub data_bytes: usize,
+    /// Lowest `low` of the tradable tickers.
+    pub min_price: Option<f64>,
+    /// Highest `high` of the tradable tickers.
+    pub max_price: Option<f64>,
+    /// As [`Panel::fingerprint`].
+    pub fingerprint: String,
+    /// One entry for each ticker, in their order.
+    pub coverage: Vec<Coverage>,
+}
+
+/// When a ticker is listed, and at which prices.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Coverage {
+    /// The ticker.
+    pub ticker: String,
+    /// Is it shown but never traded?
+    pub is_macro: bool,
+    /// Days on which it has a row.
+    pub rows: usize,
+    /// The first of them.
+    pub first_day: Option<usize>,
+    /// The last of them.
+    pub last_day: Option<usize>,
+    /// The first one's date, `YYYY-MM-DD`.
+    pub first_date: Option<String>,
+    /// The last one's date, `YYYY-MM-DD`.
+    pub last_date: Option<String>,
+    /// Days between the first and the last on which it has no row.
+    pub missing_days: usize,
+    /// Lowest `low`.
+    pub min_price: Option<f64>,
+    /// Highest `high`.
+    pub max_price: Option<f64>,
+}
+
+impl Panel {
+    /// Count rows and holes, and find the range of prices. Cost: one pass over highs and lows.
+    #[must_use]
+    pub fn describe(&self) -> PanelSummary {
+        let coverage: Vec<Coverage> =
+            (0..self.tickers().len()).map(|ticker| self.coverage(ticker)).collect();
+        let rows = coverage.iter().map(|ticker| ticker.rows).sum();
+        let tradable = || coverage.iter().filter(|ticker| !ticker.is_macro);
+        let macros = coverage.iter().filter(|ticker| ticker.is_macro);
+        PanelSummary {
+            days: self.days(),
+            first_date: self.dates().first().cloned(),
+            last_date: self.dates().last().cloned(),
+            tickers: self.tickers().to_vec(),
+            macro_tickers: macros.map(|ticker| ticker.ticker.clone()).collect(),
+            columns: self.columns().to_vec(),
+            indicators: self.indicators().to_vec(),
+            rows,
+            masked_rows: self.tickers().len() * self.days() - rows,
+            data_bytes: self.data_bytes(),
+            min_price: tradable().filter_map(|ticker| ticker.min_price).reduce(f64::min),
+            max_price: tradable().filter_map(|ticker| ticker.max_price).reduce(f64::max),
+            fingerprint: self.fingerprint().to_owned(),
+            coverage,
+        }
+    }
+
+    fn coverage(&self, ticker: usize) -> Coverage {
+        let marks = self.marks(ticker);
+        let (mut rows, mut last_day) = (0, None);
+        let (mut min_price, mut max_price) = (None, None);
+        for day in (0..self.days()).filter(|&day| is_listed(marks, day)) {
+            rows += 1;
+            last_day = Some(day);
+            let row = self.rows().row(ticker, day);
+            let (low, high) =
+                (row.value(PriceColumn::Low as usize), row.value(PriceColumn::High as usize));
+            min_price = Some(min_price.map_or(low, |lowest: f64| lowest.min(low)));
+            max_price = Some(max_price.map_or(high, |highest: f64| highest.max(high)));
+        }
+        let first_day = self.first_day(ticker);
+        let date = |day: Option<usize>| day.and_then(|day| self.dates().get(day)).cloned();
+        let span = first_day.zip(last_day).map_or(0, |(first, last)| last - first + 1);
+        Coverage {
+            ticker: self.tickers()[ticker].clone(),
+            is_macro: self.is_macro(ticker),
+            rows,
+            first_day,
+            last_day,
+            first_date: date(first_day),
+            last_date: date(last_day),
+            missing_days: span - rows,
+            min_price,
+            max_price,
+        }
+    }
+}

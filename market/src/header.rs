@@ -1,0 +1,125 @@
+//! What the columns of a file are for, once the caller's renames are applied.
+
+use std::collections::HashMap;
+
+use crate::{
+    load_error::{ColumnRole, LoadError, closest},
+    options::PanelOptions,
+    panel::PriceColumn,
+};
+
+/// What a column of the file is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    Date,
+    Ticker,
+    /// Position among the panel's columns.
+    Value(usize),
+    Ignored,
+}
+
+impl Use {
+    /// What its cells must be; `None` where nobody looks at them.
+    pub(crate) fn role(self) -> Option<ColumnRole> {
+        match self {
+            Self::Date => Some(ColumnRole::Date),
+            Self::Ticker => Some(ColumnRole::Ticker),
+            Self::Value(_) => Some(ColumnRole::Number),
+            Self::Ignored => None,
+        }
+    }
+}
+
+/// The columns of a file, understood.
+#[derive(Debug)]
+pub(crate) struct Header {
+    /// Of each column of the file.
+    pub(crate) uses: Vec<Use>,
+    /// The file's names.
+    pub(crate) names: Vec<String>,
+    /// Names of the panel's columns: the five prices, then indicators in file order.
+    pub(crate) columns: Vec<String>,
+    /// For each of the panel's columns its position in the file.
+    pub(crate) sources: Vec<usize>,
+}
+
+impl Header {
+    pub(crate) fn of(names: Vec<String>, options: &PanelOptions) -> Result<Self, LoadError> {
+        let unknown = options.columns.keys().find(|theirs| !names.contains(theirs));
+        if let Some(theirs) = unknown {
+            let closest = closest(theirs, names.iter());
+            return Err(LoadError::UnknownRename { theirs: theirs.clone(), closest, found: names });
+        }
+        let mut columns: Vec<String> =
+            PriceColumn::ALL.iter().map(|column| column.name().to_owned()).collect();
+        let mut sources = vec![usize::MAX; columns.len()];
+        let mut seen = HashMap::new();
+        let mut uses = Vec::with_capacity(names.len());
+        for (at, theirs) in names.iter().enumerate() {
+            let name = options.columns.get(theirs).unwrap_or(theirs).as_str();
+            if is_ignored(name) {
+                uses.push(Use::Ignored);
+                continue;
+            }
+            if let Some(first) = seen.insert(name, at + 1) {
+                return Err(LoadError::DuplicateColumn {
+                    name: name.to_owned(),
+                    first,
+                    second: at + 1,
+                    found: names,
+                });
+            }
+            uses.push(match name {
+                "date" => Use::Date,
+                "tic" => Use::Ticker,
+                _ => {
+                    // Duplicates were refused, so a name that is known is one of the five.
+                    let column = columns.iter().position(|column| column == name);
+                    let column = column.unwrap_or_else(|| {
+                        columns.push(name.to_owned());
+                        sources.push(at);
+                        columns.len() - 1
+                    });
+                    sources[column] = at;
+                    Use::Value(column)
+                }
+            });
+        }
+        let missing: Vec<String> = ["date", "tic"]
+            .into_iter()
+            .chain(PriceColumn::ALL.iter().map(|column| column.name()))
+            .filter(|name| !seen.contains_key(name))
+            .map(str::to_owned)
+            .collect();
+        if missing.is_empty() {
+            return Ok(Self { uses, names, columns, sources });
+        }
+        let required = |name: &String| {
+            matches!(name.as_str(), "date" | "tic")
+                || PriceColumn::ALL.iter().any(|column| column.name() == name)
+        };
+        let others: Vec<&String> = names.iter().filter(|name| !required(name)).collect();
+        let closest = missing.iter().map(|name| closest(name, others.iter().copied())).collect();
+        Err(LoadError::MissingColumns { missing, closest, found: names })
+    }
+
+    /// The file's names of the columns of days and tickers.
+    pub(crate) fn key_names(&self) -> [String; 2] {
+        [Use::Date, Use::Ticker].map(|wanted| {
+            let at = self.uses.iter().position(|what| *what == wanted);
+            at.map_or_else(String::new, |at| self.names[at].clone())
+        })
+    }
+
+    /// The file's name of one of the panel's columns.
+    pub(crate) fn source_name(&self, column: usize) -> &str {
+        self.sources.get(column).and_then(|&at| self.names.get(at)).map_or("", String::as_str)
+    }
+}
+
+/// Day numbers are the panel's own; the others are row numbers that pandas wrote.
+fn is_ignored(name: &str) -> bool {
+    matches!(name, "" | "day" | "day_idx")
+        || name.starts_with("Unnamed:")
+        || name.starts_with("__index_level_")
+}

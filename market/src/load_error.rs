@@ -1,0 +1,459 @@
+//! Why a file is no panel: what, where, and what to do about it.
+
+use std::fmt::{self, Display};
+
+use thiserror::Error;
+
+use crate::error::quoted;
+
+/// Where a row stands in its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Place {
+    /// A line of a CSV, counted from 1, the header included.
+    Line(u64),
+    /// A row of a Parquet file, counted from 0 over all row groups, as `DataFrame.iloc` counts.
+    Row(u64),
+}
+
+impl Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Line(line) => write!(f, "line {line}"),
+            Self::Row(row) => write!(f, "row {row} (from 0)"),
+        }
+    }
+}
+
+/// Why a cell of a numeric column is no number that a panel can hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NumberProblem {
+    /// Nothing between the separators, a null, or a word for it.
+    Missing,
+    /// Not a number, the float.
+    Nan,
+    /// Text that is no decimal number.
+    NotANumber,
+    /// An infinity.
+    Infinite,
+    /// Beyond what the panel's 32-bit copy can hold.
+    TooLarge,
+}
+
+impl NumberProblem {
+    /// May the row count as absent instead?
+    pub(crate) fn is_missing(self) -> bool {
+        matches!(self, Self::Missing | Self::Nan)
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            Self::Missing => "is missing",
+            Self::Nan => "is NaN",
+            Self::NotANumber => "is not a number",
+            Self::Infinite => "is not finite",
+            Self::TooLarge => "is beyond the largest 32-bit float, 3.4e38",
+        }
+    }
+
+    fn remedy(self) -> &'static str {
+        if self.is_missing() {
+            "write a number, drop the row or the column, or load with nan = \"mask\" to count such \
+             rows as absent"
+        } else {
+            "write a finite number, or drop the row (a missing row is masked) or the column"
+        }
+    }
+}
+
+/// What a column is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ColumnRole {
+    /// The column `date`.
+    Date,
+    /// The column `tic`.
+    Ticker,
+    /// A price, the volume or an indicator.
+    Number,
+}
+
+impl ColumnRole {
+    fn wanted(self) -> &'static str {
+        match self {
+            Self::Date => {
+                "a day is a date, a timestamp, text YYYY-MM-DD or an integer YYYYMMDD; cast it"
+            }
+            Self::Ticker => "a ticker is text or an integer; cast it",
+            Self::Number => {
+                "prices and indicators are numbers; cast it to an integer or a float, or leave the \
+                 column out by renaming it to nothing"
+            }
+        }
+    }
+}
+
+/// Which part of a Parquet file is damaged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FilePart {
+    /// The last bytes, which say where the footer is.
+    End,
+    /// The description of columns and row groups.
+    Footer,
+    /// One column's pages in one row group.
+    Column {
+        /// Name of the column.
+        column: String,
+        /// Row group, counted from 0.
+        row_group: usize,
+    },
+}
+
+impl Display for FilePart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::End => f.write_str("the end of the file"),
+            Self::Footer => f.write_str("the footer"),
+            Self::Column { column, row_group } => {
+                write!(f, "column {column:?} in row group {row_group} (from 0)")
+            }
+        }
+    }
+}
+
+/// What a file is, by its first bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FileFormat {
+    /// Text, or at least nothing else that is known here.
+    Csv,
+    /// `PAR1` at the beginning.
+    Parquet,
+    /// A compressed file or an archive.
+    Compressed,
+}
+
+impl FileFormat {
+    /// The format that a file with these first bytes has.
+    #[must_use]
+    pub fn of(first_bytes: &[u8]) -> Self {
+        let compressed: [&[u8]; 5] =
+            [b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK\x03\x04", b"BZh", b"\xfd7zXZ"];
+        if first_bytes.starts_with(b"PAR1") || first_bytes.starts_with(b"PARE") {
+            Self::Parquet
+        } else if compressed.iter().any(|magic| first_bytes.starts_with(magic)) {
+            Self::Compressed
+        } else {
+            Self::Csv
+        }
+    }
+
+    fn remedy(self) -> &'static str {
+        match self {
+            Self::Csv => {
+                "no Parquet file: it does not begin with PAR1; load it as CSV if it is one"
+            }
+            Self::Parquet => "a Parquet file; load it as Parquet",
+            Self::Compressed => "a compressed file; unpack it first",
+        }
+    }
+}
+
+/// A file is no panel. Nothing was created.
+///
+/// Columns carry the file's names. See [`Place`] for how rows are counted.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// The file is of another format.
+    #[error("this is {}", found.remedy())]
+    Format {
+        /// What it is.
+        found: FileFormat,
+    },
+    /// The CSV parser itself gave up.
+    #[error("line {line}: not readable as CSV: {message}")]
+    Syntax {
+        /// Line of the record.
+        line: u64,
+        /// The parser's words.
+        message: String,
+    },
+    /// Bytes that are no UTF-8 text.
+    #[error("line {line}, column {column}: not UTF-8 text; save the file as UTF-8")]
+    NotUtf8 {
+        /// Line of the record.
+        line: u64,
+        /// Column, counted from 1.
+        column: usize,
+    },
+    /// Part of a Parquet file is not what it should be.
+    #[error("{part} is damaged: {message}; write or copy the file again")]
+    Damaged {
+        /// Which part.
+        part: FilePart,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// Pages compressed in a way that is not built in.
+    #[error(
+        "column {column:?} is compressed with {codec}, which is not built in; write the file with \
+         zstd, snappy, lz4, gzip or no compression"
+    )]
+    Codec {
+        /// Name of the column.
+        column: String,
+        /// The codec's name.
+        codec: String,
+    },
+    /// The file says it unpacks to far more than it can hold.
+    #[error(
+        "{rows} rows x {columns} columns unpack to {bytes} bytes, and a file of this size may have \
+         {limit}; write it again, or split it"
+    )]
+    Bomb {
+        /// Rows it claims.
+        rows: u64,
+        /// Columns that would be read.
+        columns: usize,
+        /// Bytes it claims, unpacked.
+        bytes: u64,
+        /// Most bytes for a file of its size.
+        limit: u64,
+    },
+    /// No header, or a header and no rows.
+    #[error("no data row{}; a panel needs one, and a CSV a header before it", masked_rows(*masked))]
+    NoRows {
+        /// Rows that were there and count as absent, for each lacks a number.
+        masked: u64,
+    },
+    /// The file lacks columns that every panel has.
+    #[error(
+        "the header lacks {}; it has {}{}; rename columns when loading (columns: theirs to ours) or \
+         add them (names are case-sensitive)",
+        quoted(missing),
+        quoted(found),
+        did_you_mean(missing, closest)
+    )]
+    MissingColumns {
+        /// Names that are required and absent.
+        missing: Vec<String>,
+        /// For each of them the most similar of the file's other columns, if one is similar.
+        closest: Vec<Option<String>>,
+        /// The file's columns.
+        found: Vec<String>,
+    },
+    /// Two columns share a name.
+    #[error(
+        "columns {first} and {second} are both called {name:?}; the file has {}; rename or drop one",
+        quoted(found)
+    )]
+    DuplicateColumn {
+        /// The name, after renaming.
+        name: String,
+        /// The first one's position, from 1.
+        first: usize,
+        /// The second one's position, from 1.
+        second: usize,
+        /// The file's columns.
+        found: Vec<String>,
+    },
+    /// A rename of a column that is not there.
+    #[error(
+        "cannot rename column {theirs:?}: the file has {}{}",
+        quoted(found),
+        did_you_mean(std::slice::from_ref(theirs), std::slice::from_ref(closest))
+    )]
+    UnknownRename {
+        /// The name that the file lacks.
+        theirs: String,
+        /// The most similar of the file's columns, if one is similar.
+        closest: Option<String>,
+        /// The file's columns.
+        found: Vec<String>,
+    },
+    /// A column whose type is not what its place in a panel needs.
+    #[error("column {column:?} holds {found}; {}", role.wanted())]
+    ColumnType {
+        /// Name of the column.
+        column: String,
+        /// Its type.
+        found: String,
+        /// What the column is for.
+        role: ColumnRole,
+    },
+    /// Timestamps in a zone whose days are not known here.
+    #[error(
+        "column {column:?} is in the time zone {zone:?}, which this machine's time zone database \
+         does not know; drop the zone (the local day stays), or install the database"
+    )]
+    UnknownZone {
+        /// Name of the column.
+        column: String,
+        /// Name of the zone.
+        zone: String,
+    },
+    /// A record with more or fewer cells than the header.
+    #[error(
+        "line {line}, column {column:?}: {found} cells where the header has {expected}; \
+         look for a missing cell, a stray separator or an unclosed quote"
+    )]
+    Ragged {
+        /// Line of the record.
+        line: u64,
+        /// Name of the first column without a cell, or of the last one when there are too many.
+        column: String,
+        /// Cells of the header.
+        expected: usize,
+        /// Cells of the record.
+        found: usize,
+    },
+    /// A cell of a numeric column holds no usable number.
+    #[error("{place}, column {column:?}: {text:?} {}; {}", problem.text(), problem.remedy())]
+    BadNumber {
+        /// Where.
+        place: Place,
+        /// Name of the column.
+        column: String,
+        /// The cell.
+        text: String,
+        /// What is wrong with it.
+        problem: NumberProblem,
+    },
+    /// A price of a tradable ticker that is not above zero.
+    #[error(
+        "{place}, column {column:?}: price {value} of {ticker:?} is not above 0; correct it, \
+         drop the row, or declare {ticker:?} a macro ticker if it is not traded"
+    )]
+    PriceNotPositive {
+        /// Where.
+        place: Place,
+        /// Name of the column.
+        column: String,
+        /// The ticker.
+        ticker: String,
+        /// The price.
+        value: f64,
+    },
+    /// A high below its low.
+    #[error(
+        "{place}, column {column:?}: high {high} of {ticker:?} is below its low {low}; correct or \
+         drop the row"
+    )]
+    HighBelowLow {
+        /// Where.
+        place: Place,
+        /// Name of the column of highs.
+        column: String,
+        /// The ticker.
+        ticker: String,
+        /// The high.
+        high: f64,
+        /// The low.
+        low: f64,
+    },
+    /// A date that is no calendar day.
+    #[error(
+        "{place}, column {column:?}: {text:?} is no calendar day from 0001-01-01 to 9999-12-31; \
+         write YYYY-MM-DD"
+    )]
+    BadDate {
+        /// Where.
+        place: Place,
+        /// Name of the column.
+        column: String,
+        /// The cell.
+        text: String,
+    },
+    /// A ticker that is empty or the reserved word `<CASH>`.
+    #[error(
+        "{place}, column {column:?}: {text:?} cannot be a ticker; give the row a name of its own"
+    )]
+    BadTicker {
+        /// Where.
+        place: Place,
+        /// Name of the column.
+        column: String,
+        /// The cell.
+        text: String,
+    },
+    /// One ticker twice on one day.
+    #[error(
+        "{first} and {second}, columns {:?} and {:?}: both hold {ticker:?} on {date}; keep one of \
+         them",
+        columns[0],
+        columns[1]
+    )]
+    DuplicateRow {
+        /// Names of the columns of days and tickers.
+        columns: Box<[String; 2]>,
+        /// The ticker.
+        ticker: String,
+        /// The day.
+        date: String,
+        /// Where it stands first.
+        first: Place,
+        /// Where it stands again.
+        second: Place,
+    },
+    /// Macro tickers without a single row.
+    #[error(
+        "macro ticker(s) {} have no row; the data holds {}; correct the names or leave them out",
+        quoted(missing),
+        quoted(found)
+    )]
+    UnknownMacroTicker {
+        /// Names without a row.
+        missing: Vec<String>,
+        /// Tickers of the data.
+        found: Vec<String>,
+    },
+    /// The dense table would be larger than a panel may be.
+    #[error(
+        "{tickers} tickers x {days} days x {columns} columns exceed the {limit} values of a panel \
+         of {rows} rows; split the file, or drop columns or rare tickers"
+    )]
+    TooLarge {
+        /// Tickers in the data.
+        tickers: usize,
+        /// Distinct dates in the data.
+        days: usize,
+        /// Value columns.
+        columns: usize,
+        /// Rows in the data.
+        rows: usize,
+        /// Most values such a panel holds, or that memory was there for.
+        limit: u64,
+    },
+}
+
+fn masked_rows(masked: u64) -> String {
+    match masked {
+        0 => String::new(),
+        _ => format!(" is whole: each of the {masked} lacks a number"),
+    }
+}
+
+fn did_you_mean(missing: &[String], closest: &[Option<String>]) -> String {
+    let pairs: Vec<String> = missing
+        .iter()
+        .zip(closest)
+        .filter_map(|(ours, theirs)| Some((ours, theirs.as_ref()?)))
+        .map(|(ours, theirs)| format!("{theirs:?} for {ours:?}"))
+        .collect();
+    if pairs.is_empty() { String::new() } else { format!("; did you mean {}?", pairs.join(", ")) }
+}
+
+/// The most similar of `known`, if any is similar; case does not count.
+pub(crate) fn closest<'a>(name: &str, known: impl Iterator<Item = &'a String>) -> Option<String> {
+    /// Jaro-Winkler, 0 to 1.
+    const SIMILAR: f64 = 0.75;
+    let folded = name.to_lowercase();
+    known
+        .map(|other| (strsim::jaro_winkler(&folded, &other.to_lowercase()), other))
+        .filter(|(similarity, _)| *similarity >= SIMILAR)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, other)| other.clone())
+}

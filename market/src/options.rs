@@ -1,0 +1,83 @@
+//! What the caller says about a file: which tickers are not traded, what columns mean, what NaN means.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    str::FromStr,
+};
+
+use thiserror::Error;
+
+/// What a missing number means: an empty cell, a null, a NaN, or in a CSV `NA`, `N/A`, `null`, `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NanPolicy {
+    /// The file is refused with the row and column of the first one.
+    #[default]
+    Refuse,
+    /// The row counts as absent: that ticker is masked on that day.
+    Mask,
+}
+
+/// No such [`NanPolicy`].
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("nan is {text:?}; give \"refuse\" or \"mask\"")]
+pub struct ParseNanPolicyError {
+    /// What was written.
+    pub text: String,
+}
+
+impl FromStr for NanPolicy {
+    type Err = ParseNanPolicyError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "refuse" => Ok(Self::Refuse),
+            "mask" => Ok(Self::Mask),
+            _ => Err(ParseNanPolicyError { text: text.to_owned() }),
+        }
+    }
+}
+
+/// How to read a CSV or Parquet file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PanelOptions {
+    pub(crate) macro_tickers: BTreeSet<String>,
+    /// Their name to ours.
+    pub(crate) columns: BTreeMap<String, String>,
+    pub(crate) nan: NanPolicy,
+}
+
+impl PanelOptions {
+    /// Tickers that are shown but never traded, such as an index or a volatility series.
+    ///
+    /// Their values may be zero or negative. Each must have at least one row.
+    #[must_use]
+    pub fn macro_tickers<I: IntoIterator<Item: Into<String>>>(mut self, tickers: I) -> Self {
+        self.macro_tickers = tickers.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// New names for the file's columns, `(theirs, ours)`; an empty name leaves a column out.
+    ///
+    /// Applied before anything else is made of a name, so that an index column, which is otherwise
+    /// ignored, can become `date`. A name that the file lacks is an error, and so are two columns
+    /// that end up with one name.
+    #[must_use]
+    pub fn columns<I, T, O>(mut self, renames: I) -> Self
+    where
+        I: IntoIterator<Item = (T, O)>,
+        T: Into<String>,
+        O: Into<String>,
+    {
+        self.columns =
+            renames.into_iter().map(|(theirs, ours)| (theirs.into(), ours.into())).collect();
+        self
+    }
+
+    /// What a missing number means; [`NanPolicy::Refuse`] unless set. An infinity is always refused.
+    #[must_use]
+    pub fn nan(mut self, policy: NanPolicy) -> Self {
+        self.nan = policy;
+        self
+    }
+}

@@ -1,0 +1,308 @@
+//! A Parquet file as typed rows: one row group after the other, its columns side by side.
+//!
+//! Each column is decoded by a reader of its own, so that an error has a column, and in batches, so
+//! that a page per column is in memory and not the file. What a hostile file can do is bounded
+//! before it is decoded (`pages`, [`check_sizes`]) and contained while it is (`guard`).
+
+mod cells;
+mod delta;
+mod guard;
+mod page_header;
+mod pages;
+mod source;
+mod zone;
+
+use std::{fs::File, io, path::Path, sync::Arc};
+
+use arrow_array::RecordBatch;
+use arrow_schema::{ArrowError, Field, Fields};
+use parquet::{
+    arrow::{
+        ProjectionMask,
+        arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader},
+        parquet_to_arrow_field_levels,
+    },
+    basic::Compression,
+    errors::ParquetError,
+    file::{metadata::ParquetMetaData, reader::Length},
+};
+
+use self::{
+    cells::{Column, plain},
+    guard::caught,
+    pages::{ColumnChunk, byte_range},
+    source::Source,
+};
+use crate::{
+    assemble::{Assembler, PanelData},
+    blocks::MAX_VALUES,
+    chunk::{CHUNK_ROWS, Chunk},
+    error::PanelError,
+    header::Header,
+    load_error::{FileFormat, FilePart, LoadError, Place},
+    options::PanelOptions,
+};
+
+/// A file may unpack to so many times its own size ...
+const MOST_UNPACKED: u64 = 1000;
+/// ... and any file to this much.
+const SMALL_BYTES: u64 = 256 << 20;
+const MAGIC_BYTES: usize = 4;
+/// Both magics and the footer's length.
+const LEAST_BYTES: u64 = 12;
+
+impl PanelData {
+    /// Load a Parquet file.
+    ///
+    /// Cost: the numbers of all rows and the dense panel are in memory at once, and one page of each
+    /// column; the file itself is not. Columns that are not part of the panel are not read.
+    pub fn from_parquet(
+        path: impl AsRef<Path>,
+        options: &PanelOptions,
+    ) -> Result<Self, PanelError> {
+        let path = path.as_ref();
+        let unreadable = |source| PanelError::Read { path: path.to_owned(), source };
+        let source = File::open(path).and_then(Source::new).map_err(unreadable)?;
+        let ends = Ends::of(&source).map_err(unreadable)?;
+        load(&source, &ends, options).map_err(|problem| PanelError::Load {
+            path: Some(path.to_owned()),
+            problem: Box::new(problem),
+        })
+    }
+
+    /// Load a CSV or a Parquet file, whichever it is by its first bytes or else its extension.
+    pub fn from_file(path: impl AsRef<Path>, options: &PanelOptions) -> Result<Self, PanelError> {
+        let path = path.as_ref();
+        let unreadable = |source| PanelError::Read { path: path.to_owned(), source };
+        let mut first = Vec::new();
+        let file = File::open(path).map_err(unreadable)?;
+        let regular = file.metadata().map_err(unreadable)?.is_file();
+        if regular {
+            io::Read::read_to_end(&mut io::Read::take(&file, MAGIC_BYTES as u64), &mut first)
+                .map_err(unreadable)?;
+        }
+        let named = path.extension().is_some_and(|extension| {
+            ["parquet", "parq", "pq"].iter().any(|known| extension.eq_ignore_ascii_case(known))
+        });
+        if named || FileFormat::of(&first) == FileFormat::Parquet {
+            Self::from_parquet(path, options)
+        } else {
+            Self::from_csv(path, options)
+        }
+    }
+}
+
+/// The first and the last bytes of a file.
+struct Ends {
+    first: Vec<u8>,
+    last: Vec<u8>,
+}
+
+impl Ends {
+    fn of(source: &Source) -> io::Result<Self> {
+        let length = MAGIC_BYTES.min(usize::try_from(source.len()).unwrap_or(MAGIC_BYTES));
+        let last = source.len() - length as u64;
+        Ok(Self { first: source.bytes(0, length)?, last: source.bytes(last, length)? })
+    }
+}
+
+fn load(source: &Source, ends: &Ends, options: &PanelOptions) -> Result<PanelData, LoadError> {
+    let found = FileFormat::of(&ends.first);
+    if found != FileFormat::Parquet {
+        return Err(LoadError::Format { found });
+    }
+    if FileFormat::of(&ends.last) != FileFormat::Parquet || source.len() < LEAST_BYTES {
+        return Err(LoadError::Damaged {
+            part: FilePart::End,
+            message: "it does not end with PAR1, so it was cut or is still being written"
+                .to_owned(),
+        });
+    }
+    let metadata = decode(
+        || FilePart::Footer,
+        || ArrowReaderMetadata::load(source, ArrowReaderOptions::new()),
+    )?;
+    let fields = metadata.schema().fields();
+    let header = Header::of(fields.iter().map(|field| field.name().clone()).collect(), options)?;
+    let columns = header
+        .uses
+        .iter()
+        .zip(fields)
+        .enumerate()
+        .filter_map(|(at, (&what, field))| Some((at, what, what.role()?, field)))
+        .map(|(at, what, role, field)| Column::new(at, what, role, field.name(), field.data_type()))
+        .collect::<Result<Vec<_>, _>>()?;
+    let file = ParquetFile {
+        leaves: leaves(metadata.metadata(), &columns),
+        hint: fields.iter().map(asked).collect(),
+        metadata: Arc::clone(metadata.metadata()),
+        source: source.clone(),
+        columns,
+    };
+    file.check_sizes(&header)?;
+    let mut chunk = Chunk::new(header.columns.len());
+    let mut assembler = Assembler::new(header, options, Place::Row);
+    let mut row = 0;
+    for row_group in 0..file.metadata.num_row_groups() {
+        file.read_group(row_group, &mut row, &mut chunk, &mut assembler)?;
+    }
+    assembler.finish()
+}
+
+/// The Arrow type that a column is decoded to.
+fn asked(field: &Arc<Field>) -> Field {
+    Field::new(field.name(), plain(field.data_type()), field.is_nullable())
+}
+
+/// Position of each column among the leaves: a nested column that is ignored has several.
+fn leaves(metadata: &ParquetMetaData, columns: &[Column]) -> Vec<usize> {
+    let schema = metadata.file_metadata().schema_descr();
+    let leaf = |column: &Column| {
+        (0..schema.num_columns()).find(|&leaf| schema.get_column_root_idx(leaf) == column.at)
+    };
+    columns.iter().map(|column| leaf(column).unwrap_or(usize::MAX)).collect()
+}
+
+struct ParquetFile {
+    source: Source,
+    metadata: Arc<ParquetMetaData>,
+    hint: Fields,
+    columns: Vec<Column>,
+    /// For each column, where it lies among the file's leaves.
+    leaves: Vec<usize>,
+}
+
+impl ParquetFile {
+    fn name(&self, column: &Column) -> String {
+        self.hint.get(column.at).map_or_else(String::new, |field| field.name().clone())
+    }
+
+    /// Refuse what the file claims to hold but cannot, before anything is allocated for it.
+    fn check_sizes(&self, header: &Header) -> Result<(), LoadError> {
+        let (mut rows, mut unpacked) = (0_u64, 0_u64);
+        for (row_group, group) in self.metadata.row_groups().iter().enumerate() {
+            let damaged = |message: String| LoadError::Damaged {
+                part: FilePart::Footer,
+                message: format!("row group {row_group}: {message}"),
+            };
+            let in_group = u64::try_from(group.num_rows())
+                .map_err(|_| damaged(format!("{} rows", group.num_rows())))?;
+            rows = rows.saturating_add(in_group);
+            for (column, &leaf) in self.columns.iter().zip(&self.leaves) {
+                let name = self.name(column);
+                let chunk = group
+                    .columns()
+                    .get(leaf)
+                    .ok_or_else(|| damaged(format!("column {name:?} is not there")))?;
+                byte_range(chunk, self.source.len()).map_err(|error| {
+                    damaged(format!("column {name:?}: {}", plain_words(&error)))
+                })?;
+                let bytes = u64::try_from(chunk.uncompressed_size()).unwrap_or(u64::MAX);
+                unpacked = unpacked.saturating_add(bytes);
+                if let Some(codec) = unknown_codec(chunk.compression()) {
+                    return Err(LoadError::Codec { column: name, codec });
+                }
+            }
+        }
+        let columns = header.columns.len();
+        let numbers = rows.saturating_mul(columns as u64);
+        let bytes = unpacked.max(numbers.saturating_mul(8));
+        let limit = SMALL_BYTES.max(self.source.len().saturating_mul(MOST_UNPACKED));
+        if bytes > limit || numbers > MAX_VALUES {
+            return Err(LoadError::Bomb { rows, columns: self.columns.len(), bytes, limit });
+        }
+        Ok(())
+    }
+
+    fn read_group(
+        &self,
+        row_group: usize,
+        row: &mut u64,
+        chunk: &mut Chunk,
+        assembler: &mut Assembler<'_>,
+    ) -> Result<(), LoadError> {
+        let part = |column: &Column| FilePart::Column { column: self.name(column), row_group };
+        let mut readers = self
+            .columns
+            .iter()
+            .zip(&self.leaves)
+            .map(|(column, &leaf)| decode(|| part(column), || self.reader(row_group, leaf)))
+            .collect::<Result<Vec<_>, _>>()?;
+        let rows = u64::try_from(self.metadata.row_group(row_group).num_rows()).unwrap_or(0);
+        let mut left = rows;
+        while left > 0 {
+            let batch = left.min(CHUNK_ROWS as u64);
+            for (column, reader) in self.columns.iter().zip(&mut readers) {
+                let decoded = decode(|| part(column), || reader.next().transpose())?;
+                let fits = decoded.as_ref().is_some_and(|decoded| {
+                    decoded.num_rows() as u64 == batch
+                        && decoded.num_columns() == 1
+                        && column.push(decoded.column(0).as_ref(), chunk, &mut assembler.tickers)
+                });
+                if !fits {
+                    let message = format!(
+                        "{} values at row {} of the row group, where {batch} should be",
+                        decoded.as_ref().map_or(0, RecordBatch::num_rows),
+                        rows - left
+                    );
+                    return Err(LoadError::Damaged { part: part(column), message });
+                }
+            }
+            chunk.places.extend(*row..*row + batch);
+            *row += batch;
+            left -= batch;
+            assembler.push(chunk)?;
+        }
+        Ok(())
+    }
+
+    fn reader(
+        &self,
+        row_group: usize,
+        leaf: usize,
+    ) -> Result<ParquetRecordBatchReader, ParquetError> {
+        let schema = self.metadata.file_metadata().schema_descr();
+        let mask = ProjectionMask::leaves(schema, [leaf]);
+        let levels = parquet_to_arrow_field_levels(schema, mask, Some(&self.hint))?;
+        let (source, metadata) = (self.source.clone(), Arc::clone(&self.metadata));
+        let chunk = ColumnChunk { source, metadata, row_group };
+        ParquetRecordBatchReader::try_new_with_row_groups(&levels, &chunk, CHUNK_ROWS, None)
+    }
+}
+
+fn unknown_codec(compression: Compression) -> Option<String> {
+    match compression {
+        Compression::UNCOMPRESSED
+        | Compression::SNAPPY
+        | Compression::GZIP(_)
+        | Compression::LZ4
+        | Compression::LZ4_RAW
+        | Compression::ZSTD(_) => None,
+        // Its display adds a level: BROTLI(BrotliLevel(1)).
+        other => other.to_string().split('(').next().map(str::to_owned),
+    }
+}
+
+/// Run the decoder: its errors and its panics say which part of the file is damaged.
+fn decode<T, E: Into<ArrowError>>(
+    part: impl Fn() -> FilePart,
+    work: impl FnOnce() -> Result<T, E>,
+) -> Result<T, LoadError> {
+    let message = match caught(work) {
+        Ok(Ok(value)) => return Ok(value),
+        Ok(Err(error)) => match error.into() {
+            ArrowError::ExternalError(error) => error.to_string(),
+            ArrowError::ParquetError(message) => message,
+            error => error.to_string(),
+        },
+        Err(panic) => panic,
+    };
+    Err(LoadError::Damaged { part: part(), message })
+}
+
+fn plain_words(error: &ParquetError) -> String {
+    match error {
+        ParquetError::General(message) => message.clone(),
+        error => error.to_string(),
+    }
+}

@@ -1,0 +1,203 @@
+//! One column of one row group, page by page: no page reaches the decoder with sizes that lie.
+//!
+//! Running out of memory ends a process, so what a page claims is held against what its column and
+//! the file can have before anything is allocated for it.
+
+use std::sync::Arc;
+
+use parquet::{
+    arrow::arrow_reader::RowGroups,
+    basic::Encoding,
+    column::page::{Page, PageIterator, PageMetadata, PageReader},
+    errors::{ParquetError, Result},
+    file::{
+        metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData},
+        reader::{ChunkReader, Length, SerializedPageReader},
+    },
+};
+
+use super::{delta::Walk, page_header::PageHeader, source::Source};
+
+/// Some writers count the bytes of a column a little differently.
+const SLACK_BYTES: u64 = 1 << 16;
+
+/// One column of one row group.
+pub(super) struct ColumnChunk {
+    pub(super) source: Source,
+    pub(super) metadata: Arc<ParquetMetaData>,
+    pub(super) row_group: usize,
+}
+
+impl RowGroups for ColumnChunk {
+    fn num_rows(&self) -> usize {
+        usize::try_from(self.metadata.row_group(self.row_group).num_rows()).unwrap_or(0)
+    }
+
+    fn column_chunks(&self, column: usize) -> Result<Box<dyn PageIterator>> {
+        let group = self.metadata.row_group(self.row_group);
+        let pages = CheckedPages::new(&self.source, group.column(column), self.num_rows())?;
+        Ok(Box::new(Once(Some(Box::new(pages)))))
+    }
+
+    fn row_groups(&self) -> Box<dyn Iterator<Item = &RowGroupMetaData> + '_> {
+        Box::new(std::iter::once(self.metadata.row_group(self.row_group)))
+    }
+
+    fn metadata(&self) -> &ParquetMetaData {
+        &self.metadata
+    }
+}
+
+struct Once(Option<Box<dyn PageReader>>);
+
+impl Iterator for Once {
+    type Item = Result<Box<dyn PageReader>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.take().map(Ok)
+    }
+}
+
+impl PageIterator for Once {}
+
+/// Walks the pages of a column in step with the crate's reader, one header ahead.
+struct CheckedPages {
+    inner: SerializedPageReader<Source>,
+    source: Source,
+    /// Byte of the next header, and bytes from there to the column's end.
+    at: u64,
+    left: u64,
+    /// Bytes that the pages still to come may unpack to.
+    unpacked: u64,
+    rows: u64,
+    nullable: bool,
+}
+
+impl CheckedPages {
+    fn new(source: &Source, column: &ColumnChunkMetaData, rows: usize) -> Result<Self> {
+        let (at, left) = byte_range(column, source.len())?;
+        let claimed = u64::try_from(column.uncompressed_size()).unwrap_or(0);
+        Ok(Self {
+            inner: SerializedPageReader::new(Arc::new(source.clone()), column, rows, None)?,
+            source: source.clone(),
+            at,
+            left,
+            unpacked: claimed.saturating_mul(2).saturating_add(SLACK_BYTES),
+            rows: rows as u64,
+            nullable: column.column_descr().max_def_level() > 0,
+        })
+    }
+
+    /// Check the headers up to the page that the crate's reader comes to next.
+    fn check_next(&mut self) -> Result<()> {
+        while self.left > 0 {
+            let header = PageHeader::read(self.source.get_read(self.at)?, self.left)?;
+            let sizes = (
+                u64::try_from(header.compressed_bytes),
+                u64::try_from(header.uncompressed_bytes),
+                u64::try_from(header.values),
+            );
+            let (Ok(compressed), Ok(uncompressed), Ok(values)) = sizes else {
+                return Err(refused(format!("a page of negative size at byte {}", self.at)));
+            };
+            let whole = header.header_bytes.saturating_add(compressed);
+            if whole > self.left {
+                let (at, left) = (self.at, self.left);
+                return Err(refused(format!(
+                    "a page of {whole} bytes at byte {at}, {left} bytes before the column's end"
+                )));
+            }
+            if uncompressed > self.unpacked {
+                return Err(refused(format!(
+                    "a page at byte {} that unpacks to {uncompressed} bytes, more than its column",
+                    self.at
+                )));
+            }
+            // Each entry of a dictionary takes a byte or more.
+            let most = if header.kind == PageHeader::DICTIONARY { uncompressed } else { self.rows };
+            if values > most && header.kind != PageHeader::INDEX {
+                return Err(refused(format!(
+                    "a page at byte {} of {values} values, where {most} fit",
+                    self.at
+                )));
+            }
+            self.at += whole;
+            self.left -= whole;
+            self.unpacked -= uncompressed;
+            if header.kind != PageHeader::INDEX {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Delta encodings repeat the number of values inside the page.
+    fn check_delta(&self, page: &Page) -> Result<()> {
+        let (Page::DataPage { encoding, .. } | Page::DataPageV2 { encoding, .. }) = page else {
+            return Ok(());
+        };
+        let streams = match encoding {
+            Encoding::DELTA_BINARY_PACKED | Encoding::DELTA_LENGTH_BYTE_ARRAY => 1,
+            Encoding::DELTA_BYTE_ARRAY => 2,
+            _ => return Ok(()),
+        };
+        let values = match page {
+            Page::DataPage { buf, .. } if self.nullable => buf
+                .split_first_chunk::<4>()
+                .and_then(|(length, rest)| rest.get(u32::from_le_bytes(*length) as usize..)),
+            Page::DataPageV2 { buf, def_levels_byte_len, rep_levels_byte_len, .. } => {
+                let levels = u64::from(*def_levels_byte_len) + u64::from(*rep_levels_byte_len);
+                usize::try_from(levels).ok().and_then(|levels| buf.get(levels..))
+            }
+            page => Some(page.buffer().as_ref()),
+        };
+        // A page of nulls alone may have no values at all.
+        let mut walk = Walk(values.ok_or_else(|| refused("a page shorter than its levels"))?);
+        let fits = walk.0.is_empty() || (0..streams).all(|_| walk.stream(self.rows).is_some());
+        if fits { Ok(()) } else { Err(refused("a page whose delta encoding claims too much")) }
+    }
+}
+
+impl Iterator for CheckedPages {
+    type Item = Result<Page>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.get_next_page().transpose()
+    }
+}
+
+impl PageReader for CheckedPages {
+    fn get_next_page(&mut self) -> Result<Option<Page>> {
+        self.check_next()?;
+        let page = self.inner.get_next_page()?;
+        if let Some(page) = &page {
+            self.check_delta(page)?;
+        }
+        Ok(page)
+    }
+
+    fn peek_next_page(&mut self) -> Result<Option<PageMetadata>> {
+        self.inner.peek_next_page()
+    }
+
+    fn skip_next_page(&mut self) -> Result<()> {
+        self.check_next()?;
+        self.inner.skip_next_page()
+    }
+}
+
+/// Where a column's pages lie, first byte and length, within a file of `len` bytes.
+pub(super) fn byte_range(column: &ColumnChunkMetaData, len: u64) -> Result<(u64, u64)> {
+    let start = column.dictionary_page_offset().unwrap_or_else(|| column.data_page_offset());
+    let range = u64::try_from(start).ok().zip(u64::try_from(column.compressed_size()).ok());
+    range
+        .filter(|(start, length)| start.checked_add(*length).is_some_and(|end| end <= len))
+        .ok_or_else(|| {
+            let bytes = column.compressed_size();
+            refused(format!("{bytes} bytes at byte {start} of a file of {len} bytes"))
+        })
+}
+
+fn refused(message: impl Into<String>) -> ParquetError {
+    ParquetError::General(message.into())
+}

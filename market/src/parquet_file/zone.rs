@@ -1,0 +1,94 @@
+//! Days of time zones: a timestamp's day is the one on the clocks of its zone.
+
+use std::{fs, path::Path};
+
+use tz::TimeZone;
+
+/// Where systems keep the time zone database.
+const DATABASES: [&str; 3] = ["/usr/share/zoneinfo", "/usr/lib/zoneinfo", "/etc/zoneinfo"];
+
+/// How far local clocks are ahead of UTC.
+#[derive(Clone, Debug)]
+pub(super) enum Zone {
+    Fixed(i64),
+    Named(Box<TimeZone>),
+}
+
+impl Zone {
+    /// No zone, an offset such as `+09:00`, `UTC`, or a name of the time zone database.
+    pub(super) fn of(name: Option<&str>) -> Option<Self> {
+        match name {
+            None | Some("UTC" | "Etc/UTC" | "GMT" | "Z") => Some(Self::Fixed(0)),
+            Some(name) => fixed(name).or_else(|| named(name)),
+        }
+    }
+
+    /// Seconds since 1970 as local clocks count them; `None` beyond all clocks.
+    pub(super) fn local(&self, unix_seconds: i64) -> Option<i64> {
+        let ahead = match self {
+            Self::Fixed(seconds) => *seconds,
+            Self::Named(zone) => zone.find_local_time_type(unix_seconds).ok()?.ut_offset().into(),
+        };
+        unix_seconds.checked_add(ahead)
+    }
+}
+
+/// `+HH:MM`, `-HH:MM`, `+HHMM` or `+HH`.
+fn fixed(name: &str) -> Option<Zone> {
+    let (sign, rest) = match name.split_at_checked(1)? {
+        ("+", rest) => (1, rest),
+        ("-", rest) => (-1, rest),
+        _ => return None,
+    };
+    let (hours, minutes) = match rest.len() {
+        2 => (rest, "00"),
+        4 => rest.split_at_checked(2)?,
+        5 => rest.split_once(':')?,
+        _ => return None,
+    };
+    let number = |text: &str, below: i64| {
+        let digits = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
+        digits.then(|| text.parse().ok()).flatten().filter(|number: &i64| *number < below)
+    };
+    Some(Zone::Fixed(sign * (number(hours, 24)? * 3600 + number(minutes, 60)? * 60)))
+}
+
+fn named(name: &str) -> Option<Zone> {
+    // The name comes from the file: it must stay within the database.
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_+-/".contains(&byte);
+    if name.is_empty() || name.starts_with('/') || !name.bytes().all(plain) {
+        return None;
+    }
+    let path = DATABASES.iter().map(|root| Path::new(root).join(name)).find(|path| path.is_file());
+    let zone = TimeZone::from_tz_data(&fs::read(path?).ok()?).ok()?;
+    Some(Zone::Named(Box::new(zone)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Zone;
+
+    #[test]
+    fn offsets_and_utc_need_no_database() {
+        for (name, ahead) in [
+            (None, 0),
+            (Some("UTC"), 0),
+            (Some("+00:00"), 0),
+            (Some("+09:00"), 9 * 3600),
+            (Some("-0530"), -(5 * 3600 + 30 * 60)),
+            (Some("+14"), 14 * 3600),
+        ] {
+            let zone = Zone::of(name).unwrap();
+            assert_eq!(zone.local(1_000_000), Some(1_000_000 + ahead), "{name:?}");
+            assert!(ahead <= 0 || zone.local(i64::MAX).is_none());
+        }
+    }
+
+    #[test]
+    fn a_name_cannot_leave_the_database() {
+        for name in ["", "/etc/passwd", "../../../etc/passwd", "+9", "+24:00", "+09:60", "No/Where"]
+        {
+            assert!(Zone::of(Some(name)).is_none(), "{name:?}");
+        }
+    }
+}

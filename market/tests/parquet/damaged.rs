@@ -1,0 +1,76 @@
+//! Files that were cut, overwritten or made to hurt: which part is damaged, and no more memory than
+//! the file can have need of.
+
+use std::{fs, sync::Arc};
+
+use arrow_array::{Float64Array, Int32Array, StringArray};
+use backcast_market::{FilePart, LoadError, PanelError, PanelOptions};
+use parquet::{
+    basic::{Compression, ZstdLevel},
+    file::properties::WriterProperties,
+};
+
+use crate::{Columns, Shelf, columns};
+
+fn damage(shelf: &Shelf, bytes: &[u8]) -> LoadError {
+    fs::write(shelf.path(), bytes).unwrap();
+    match shelf.load(&PanelOptions::default()) {
+        Err(PanelError::Load { problem, .. }) => *problem,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_damaged_part_is_named() {
+    let shelf = Shelf::new();
+    shelf.write(columns(), WriterProperties::default());
+    let good = fs::read(shelf.path()).unwrap();
+    let footer_bytes = u32::from_le_bytes(*good[..good.len() - 4].last_chunk().unwrap()) as usize;
+    let footer = good.len() - 8 - footer_bytes;
+
+    let cut = damage(&shelf, &good[..good.len() - 1]);
+    assert!(matches!(cut, LoadError::Damaged { part: FilePart::End, .. }), "{cut}");
+
+    let mut bytes = good.clone();
+    bytes[footer..footer + footer_bytes].fill(0xff);
+    let lost = damage(&shelf, &bytes);
+    assert!(matches!(lost, LoadError::Damaged { part: FilePart::Footer, .. }), "{lost}");
+
+    let mut bytes = good.clone();
+    let length = good.len() - 8;
+    bytes[length..length + 4].copy_from_slice(&u32::MAX.to_le_bytes());
+    let long = damage(&shelf, &bytes);
+    assert!(matches!(long, LoadError::Damaged { part: FilePart::Footer, .. }), "{long}");
+
+    let mut bytes = good.clone();
+    bytes[4..footer].fill(0x15);
+    let pages = damage(&shelf, &bytes);
+    let LoadError::Damaged { part: FilePart::Column { column, row_group }, .. } = &pages else {
+        panic!("{pages}");
+    };
+    assert_eq!((column.as_str(), *row_group), ("date", 0));
+    assert!(pages.to_string().contains("column \"date\" in row group 0"), "{pages}");
+}
+
+/// A few bytes that unpack to gigabytes: run-length encoding and compression both can.
+#[test]
+fn a_file_that_unpacks_to_far_more_than_it_can_hold_is_refused_first() {
+    const ROWS: usize = 8_000_000;
+    let constant = Arc::new(Float64Array::from(vec![1.0; ROWS]));
+    let columns: Columns = vec![
+        ("date", Arc::new(Int32Array::from(vec![20_240_102; ROWS]))),
+        ("tic", Arc::new(StringArray::from(vec!["A"; ROWS]))),
+        ("open", constant.clone()),
+        ("high", constant.clone()),
+        ("low", constant.clone()),
+        ("close", constant.clone()),
+        ("volume", constant),
+    ];
+    let shelf = Shelf::new();
+    let zstd = Compression::ZSTD(ZstdLevel::default());
+    shelf.write(columns, WriterProperties::builder().set_compression(zstd).build());
+    let bytes = fs::read(shelf.path()).unwrap();
+    assert!(bytes.len() < 260_000, "{} bytes", bytes.len());
+    let refused = damage(&shelf, &bytes);
+    assert!(matches!(refused, LoadError::Bomb { rows: 8_000_000, .. }), "{refused}");
+}
