@@ -30,9 +30,7 @@ if __name__ == "__main__":
             buf.wait(min_size=1000, timeout=30)
             batch = buf.sampler(seed=7, history=20, future=5).sample(256)
             print("obs", batch["obs"].shape, "next_obs", batch["next_obs"].shape)
-            print(
-                "history mask", batch.mask.shape, "future reward", batch["future"]["reward"].shape
-            )
+            print("mask", batch["mask"].shape, "future reward", batch["future"]["reward"].shape)
             worker.join()
             print(f"{len(buf)} transitions, {buf!r}")
         finally:

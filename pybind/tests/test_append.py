@@ -258,7 +258,7 @@ def test_plain_arrays_are_writable_and_overlapping_ones_are_not(place: Path) -> 
         assert plain["next_obs"].flat[0] == 1
         windows = buf.sample(4, history=2)
         windows["action"] += 1
-        windows.mask[...] = False
+        windows["mask"][...] = False
         for name in ["obs", "next_obs"]:
             with pytest.raises(ValueError, match="read-only"):
                 windows[name] += 1

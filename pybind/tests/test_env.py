@@ -41,12 +41,13 @@ def test_shapes_dtypes_and_names(panel: bc.Panel) -> None:
     assert infos == {}
     for _ in range(3):
         assert list(obs) == OBS
-        assert (obs["day"].dtype, obs["shares"].dtype) == (np.int32, np.int32)
+        assert obs["day"].dtype == obs["shares"].dtype == np.int32
         assert obs["day"].shape == obs["cash"].shape == obs["total_asset"].shape == (5,)
         assert obs["shares"].shape == obs["avg_buy_price"].shape == obs["open"].shape == (5, 2)
         assert obs["indicators"].shape == (5, 2, 2)
         obs, rewards, terminated, truncated, infos = env.step(np.zeros((5, 2), np.float32))
-        assert (rewards.dtype, rewards.shape) == (np.float64, (5,))
+        assert rewards.dtype == np.float64
+        assert rewards.shape == (5,)
         assert terminated.dtype == truncated.dtype == bool
     env.close()
     env.close()
@@ -191,12 +192,12 @@ def test_what_the_environment_does_is_what_the_ring_returns(
         batch = buf.sample(3000)
         assert set(batch.index.tolist()) <= set(happened)
         assert batch["truncated"].any()
-        for at, number in enumerate(batch.index[:400].tolist()):
-            here, reward, seen = happened[number]
-            assert batch["reward"][at] == reward
+        for position, drawn in enumerate(batch.index[:400].tolist()):
+            here, reward, seen = happened[drawn]
+            assert batch["reward"][position] == reward
             for name in OBS:
-                np.testing.assert_array_equal(batch["obs"][name][at], here[name])
-                np.testing.assert_array_equal(batch["next_obs"][name][at], seen[name])
+                np.testing.assert_array_equal(batch["obs"][name][position], here[name])
+                np.testing.assert_array_equal(batch["next_obs"][name][position], seen[name])
 
 
 @pytest.mark.parametrize(

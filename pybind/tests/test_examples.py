@@ -46,7 +46,8 @@ def rust_learner() -> str:
         check=True,
     )
     messages = [json.loads(line) for line in built.stdout.splitlines()]
-    programs = [m["executable"] for m in messages if m.get("target", {}).get("kind") == ["example"]]
+    examples = [m for m in messages if m.get("target", {}).get("kind") == ["example"]]
+    programs: list[str] = [message["executable"] for message in examples]
     return next(program for program in programs if Path(program).name == "rust_learner")
 
 
@@ -54,7 +55,17 @@ def test_the_rust_learner_samples_what_a_python_actor_is_writing(
     rust_learner: str, tmp_path: Path
 ) -> None:
     columns = {"obs": ("f4", (3,)), "reward": "f4"}
-    arguments = ["taught", "--dir", tmp_path, "--seconds", "1", "--history", "4", "--future", "2"]
+    arguments = [
+        "taught",
+        "--dir",
+        str(tmp_path),
+        "--seconds",
+        "1",
+        "--history",
+        "4",
+        "--future",
+        "2",
+    ]
     with (
         bc.ReplayBuffer.create("taught", columns, capacity=5000, dir=tmp_path) as buf,
         buf.writer() as writer,

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 pytest.importorskip("matplotlib")
 
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
@@ -82,8 +83,8 @@ def candles(ax: Axes) -> list[tuple[float, float, float, bool]]:
     found = []
     for patch in ax.patches:
         if isinstance(patch, Rectangle) and patch.get_width() < 1:
-            x, y = patch.get_xy()
-            hollow = patch.get_facecolor()[3] == 0
+            x, y = patch.get_x(), patch.get_y()
+            hollow = to_rgba(patch.get_facecolor())[3] == 0
             found.append((x + patch.get_width() / 2, y, y + patch.get_height(), hollow))
     return sorted(found)
 
@@ -91,7 +92,8 @@ def candles(ax: Axes) -> list[tuple[float, float, float, bool]]:
 def points(ax: Axes, label: str) -> list[list[float]]:
     """Read the coordinates of what a legend entry stands for."""
     [line] = [line for line in ax.lines if line.get_label() == label]
-    return np.asarray(line.get_xydata()).tolist()
+    xy: list[list[float]] = np.asarray(line.get_xydata()).tolist()
+    return xy
 
 
 def legend(ax: Axes) -> list[str]:
@@ -115,7 +117,12 @@ def test_market_candles_are_the_listed_days_of_the_window(
                 body = (min(open_, close), max(open_, close), close >= open_)
                 expected.append((first + at, *body))
     assert candles(ax) == expected
-    ends = sorted(y for line in ax.lines[1:3] for y in line.get_ydata() if not np.isnan(y))
+    ends = sorted(
+        y
+        for line in ax.lines[1:3]
+        for y in np.asarray(line.get_ydata()).tolist()
+        if not np.isnan(y)
+    )
     shadows = np.concatenate(
         [
             market[half][i, ticker, market[f"{half}_mask"][i, ticker]]
@@ -163,7 +170,7 @@ def test_an_end_is_marked_after_its_step_with_the_final_observation(
     step = index if index < 10 else index - 1
     ax = plot.window(sampled([index]), 0, columns=["obs/pair[1]", "reward"])
     marks = {line.get_label(): line for line in ax.lines}
-    assert list(marks[label].get_xdata()) == [after + 0.5, after + 0.5]
+    assert np.asarray(marks[label].get_xdata()).tolist() == [after + 0.5, after + 0.5]
     assert points(ax, "final observation") == [[after + 1, -(step + after + 1)]]
     assert {"terminated", "truncated"} & set(legend(ax)) == {label}
 
@@ -191,10 +198,11 @@ def test_a_batch_without_windows_shows_its_transition() -> None:
 
 
 def test_it_draws_where_it_is_told_and_leaves_pyplot_alone(market: dict[str, NDArray[Any]]) -> None:
-    ax = Figure().subplots()
+    figure = Figure()
+    ax = figure.subplots()
     assert plot.window(market, 0, ax=ax) is ax
     png = BytesIO()
-    ax.figure.savefig(png, format="png")
+    figure.savefig(png, format="png")
     assert png.getvalue().startswith(b"\x89PNG")
     code = (
         "import sys, backcast.plot; sys.exit(any(n.startswith('matplotlib') for n in sys.modules))"
@@ -227,9 +235,10 @@ def test_a_window_that_cannot_be_drawn_says_why(
 
 
 def test_market_windows_refuse_what_they_have_not(market: dict[str, NDArray[Any]]) -> None:
-    for wrong in ({"i": 3}, {"i": 0, "ticker": 2}, {"i": 0, "columns": ["close"]}):
+    wrongs: list[dict[str, Any]] = [{"i": 3}, {"i": 0, "ticker": 2}, {"i": 0, "columns": ["close"]}]
+    for wrong in wrongs:
         with pytest.raises(bc.ArgumentError):
-            plot.window(market, **wrong)  # type: ignore[arg-type]
+            plot.window(market, **wrong)
     with pytest.raises(bc.ArgumentError, match="neither a sampled batch nor market windows"):
         plot.window({"obs": np.zeros(3)}, 0)
 

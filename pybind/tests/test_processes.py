@@ -162,30 +162,65 @@ def test_what_a_dead_process_held_is_garbage(
     assert bc.remove("keep")["persistent"] is True
 
 
-def test_a_forked_child_is_told_to_attach_and_leaves_the_parents_ring_alone(place: Path) -> None:
-    with bc.ReplayBuffer.create("f", COLUMNS, capacity=100, dir=place) as buf, buf.writer() as w:
-        row = {"obs": np.zeros(64), "worker": 0, "terminated": False, "truncated": False}
+def test_a_forked_child_is_told_to_attach_and_leaves_the_parents_handles_alone(
+    place: Path, tmp_path: Path
+) -> None:
+    prices = "date,tic,open,high,low,close,volume\n" + "".join(
+        f"2024-01-0{day},AAA,1,1,1,1,1\n" for day in range(1, 9)
+    )
+    (tmp_path / "prices.csv").write_text(prices)
+    row: dict[str, Any] = {
+        "obs": np.zeros(64),
+        "worker": 0,
+        "terminated": False,
+        "truncated": False,
+    }
+    with (
+        bc.ReplayBuffer.create("f", COLUMNS, capacity=100, dir=place) as buf,
+        buf.writer() as w,
+        buf.sampler() as sampler,
+        bc.Panel.from_csv(tmp_path / "prices.csv", name="p", dir=place) as panel,
+    ):
         w.append(**row)
+        uses: dict[str, tuple[Any, Callable[[], object]]] = {
+            "len": (buf, lambda: len(buf)),
+            "sample": (buf, lambda: buf.sample(1)),
+            "writer": (buf, lambda: buf.writer()),
+            "wait": (buf, lambda: buf.wait(1)),
+            "unlink": (buf, lambda: buf.unlink()),
+            "append": (w, lambda: w.append(**row)),
+            "restart": (w, lambda: w.restart()),
+            "draw": (sampler, lambda: sampler.sample(1)),
+            "gather": (sampler, lambda: sampler.gather([0])),
+            "values": (panel, lambda: panel.values),
+            "windows": (panel, lambda: panel.windows([1], [1], 1, 1)),
+        }
         read, write = os.pipe()
         pid = os.fork()
         if pid == 0:
-            answers = []
-            for use in [lambda: len(buf), lambda: w.append(**row), lambda: buf.sample(1)]:
+            said = []
+            for name, (handle, use) in uses.items():
                 try:
                     use()
                 except bc.BackcastError as error:
-                    answers.append(str(error))
-            w.close()
-            buf.close()
-            del buf, w
-            os.write(write, "\n".join(answers).encode())
+                    said.append(f"{name}: {error} {handle!r}")
+            for handle, _ in uses.values():
+                handle.close()
+            again = bc.ReplayBuffer.attach("f", dir=place)
+            said.append(f"attached: {again.name}")
+            again.close()
+            os.write(write, "\n".join(said).encode())
             os._exit(0)
         os.close(write)
         with os.fdopen(read) as answers:
-            lines = answers.read().splitlines()
+            *lines, attached = answers.read().splitlines()
         assert os.waitpid(pid, 0)[1] == 0
-        assert len(lines) == 3
-        assert all("forked" in line and "spawn" in line for line in lines)
+        assert [line.split(":")[0] for line in lines] == list(uses)
+        for line in lines:
+            assert "forked" in line
+            assert '"spawn"' in line
+            assert line.endswith("of the parent process>")
+        assert attached == "attached: f"
         w.append(**row)
         assert len(buf) == 1
         assert buf.stats()["lane_stats"][0]["held"]

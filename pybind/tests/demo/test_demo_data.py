@@ -64,7 +64,7 @@ def test_writing_the_panel_twice_gives_the_same_bytes(
 
 
 def test_a_missing_data_package_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(data.DataMissingError, match="pip install --no-deps bokeh_sampledata"):
         data.histories()
 

@@ -95,9 +95,8 @@ class World:
 
     def create(self, name: Any = "new", schema: Any = COLUMNS, **changes: Any) -> bc.ReplayBuffer:  # noqa: ANN401 - anything is tried
         """Make a ring here, with some arguments changed."""
-        return bc.ReplayBuffer.create(
-            name, schema, **({"capacity": 10, "dir": self.place} | changes)
-        )
+        arguments: dict[str, Any] = {"capacity": 10, "dir": self.place} | changes
+        return bc.ReplayBuffer.create(name, schema, **arguments)
 
     def picture(self) -> dict[str, object]:
         """Show everything that somebody else could see: every file and every counter."""

@@ -131,7 +131,7 @@ def test_steps_that_do_not_fit_change_nothing(place: Path, tmp_path: Path, row: 
     [
         Row(
             "by position",
-            lambda w: w.next_step.append(1, 2),  # type: ignore[misc,arg-type]
+            lambda w: w.next_step.append(1, 2),  # type: ignore[call-arg]
             bc.ArgumentTypeError,
             ("no arguments by position, got 2", "by name", "terminated"),
         ),

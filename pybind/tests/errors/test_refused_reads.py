@@ -57,7 +57,7 @@ SAMPLE = "batch_size, history=None, future=0"
         row("bool seed", lambda b, w: b.sampler(seed=True), bc.ArgumentTypeError, "True", "from 0"),
         row("seed by position", lambda b, w: b.sampler(7), bc.ArgumentTypeError, "by name: seed"),
         row("sampler misspelt", lambda b, w: b.sampler(sed=7), bc.ArgumentTypeError, "'seed'?"),
-        row("sampler's class", lambda b, w: bc.Sampler(b), bc.ArgumentTypeError, "sampler(seed"),  # type: ignore[arg-type]
+        row("sampler's class", lambda b, w: bc.Sampler(b), bc.ArgumentTypeError, "sampler(seed"),
         row("sampler's batch", lambda b, w: w.sampler.sample(0), bc.SampleError, "is 0", "from 1"),
         row("lapped", lambda b, w: b.gather([100, 0]), bc.LappedError, "index[1]", "70", "larger"),
         row(

@@ -156,7 +156,7 @@ class Newcomer:
             "obs": {"image": ("u1", (2, 2)), "speed": "f4"},
             "action": "i4",
         }
-        step = {"obs": {"image": np.zeros((2, 2), "u1"), "speed": 0.5}, "action": 1}
+        step: dict[str, Any] = {"obs": {"image": np.zeros((2, 2), "u1"), "speed": 0.5}, "action": 1}
         go_on = {"terminated": False, "truncated": False}
         hold = held.enter_context
         pong = hold(bc.ReplayBuffer.create("pong", columns, capacity=80, lanes=2))
