@@ -4,6 +4,7 @@
 //! converts the answer back; a branch on meaning belongs there, not here.
 #![expect(
     clippy::doc_markdown,
+    clippy::doc_link_with_quotes,
     reason = "docs of exported items are numpydoc, for Python's help()"
 )]
 

@@ -245,7 +245,9 @@ def test_a_row_with_a_nan_is_masked_where_that_is_asked_for(tmp_path: Path, form
         load = bc.Panel.from_parquet
         days = [20240102, 20240103, 20240103, 20240102]
         numbers = {"open": 1.0, "high": 2.0, "low": 1.0, "close": 2.0}
-        columns = {name: [number] * 4 for name, number in numbers.items()}
+        columns: dict[str, list[float | None]] = {
+            name: [number] * 4 for name, number in numbers.items()
+        }
         columns |= {"volume": [0.0, 0.0, float("nan"), 0.0], "rsi": [None, 5.0, 5.0, 5.0]}
         path = write(tmp_path, pa.table({"date": days, "tic": ["A", "A", "B", "C"]} | columns))
     with pytest.raises(bc.PanelError, match=r'(line 2|row 0 \(from 0\)), column "rsi"'):
