@@ -22,6 +22,8 @@ enum Phase {
     Running,
     /// The next row is the FINAL row of an episode that ended (next-step mode only).
     Ended,
+    /// The same, and the row that ended it was dropped: the final observation has nothing to end.
+    Orphaned,
 }
 
 /// The built-in columns of one row.
@@ -41,6 +43,9 @@ pub(crate) enum Rows {
     StepAndFinal(RowMarks, RowMarks),
     /// The observation of this append is the final one; the rest is dropped.
     Final(RowMarks),
+    /// The observation of this append is the final one of rows that were dropped: nothing is
+    /// written.
+    Nothing,
 }
 
 impl Rows {
@@ -48,6 +53,7 @@ impl Rows {
         match self {
             Rows::Step(_) | Rows::Final(_) => 1,
             Rows::StepAndFinal(..) => 2,
+            Rows::Nothing => 0,
         }
     }
 }
@@ -76,14 +82,31 @@ impl EpisodeClock {
 
     /// The caller began a new episode without ending the one before.
     pub(crate) fn restart(&mut self) {
-        if self.phase != Phase::Start {
-            *self = Self::after(self.episode);
+        match self.phase {
+            Phase::Start => {}
+            // Its number is the next episode's already.
+            Phase::Orphaned => self.phase = Phase::Start,
+            Phase::Running | Phase::Ended => *self = Self::after(self.episode),
         }
+    }
+
+    /// The clock when the rows that [`advance`](Self::advance) planned, with `planned` after them,
+    /// are dropped: what comes next does not continue what came before.
+    pub(crate) fn without(self, planned: Self) -> Self {
+        let episode = match self.phase {
+            // Nothing of this episode was published: its number is still to be used, so that
+            // episodes are counted without holes.
+            Phase::Start | Phase::Orphaned => self.episode,
+            Phase::Running | Phase::Ended => self.episode.wrapping_add(1),
+        };
+        let orphaned = planned.phase == Phase::Ended;
+        let phase = if orphaned { Phase::Orphaned } else { Phase::Start };
+        Self { phase, episode, t: 0, gap: true }
     }
 
     /// Whether the next append is taken as a final observation.
     pub(crate) fn awaits_final(self) -> bool {
-        self.phase == Phase::Ended
+        matches!(self.phase, Phase::Ended | Phase::Orphaned)
     }
 
     /// The rows of the next append, and the clock after it.
@@ -97,6 +120,9 @@ impl EpisodeClock {
         if self.phase == Phase::Ended {
             let rows = Rows::Final(marks(&self, FINAL));
             return (rows, self.next_episode());
+        }
+        if self.phase == Phase::Orphaned {
+            return (Rows::Nothing, Self { phase: Phase::Start, ..self });
         }
         let mut flags = (u32::from(terminated) * TERMINATED) | (u32::from(truncated) * TRUNCATED);
         if std::mem::take(&mut self.gap) {
@@ -134,6 +160,7 @@ mod tests {
             match rows {
                 Rows::Step(a) | Rows::Final(a) => written.push(a),
                 Rows::StepAndFinal(a, b) => written.extend([a, b]),
+                Rows::Nothing => {}
             }
         }
         written.into_iter().map(|m| (m.episode, m.t, m.flags)).collect()
@@ -157,6 +184,47 @@ mod tests {
         for mode in [AutoresetMode::SameStep, AutoresetMode::Disabled] {
             assert_eq!(play(mode, &[false, true, true, false]), expected);
         }
+    }
+
+    /// Plays an episode of three steps and the beginning of the next, dropping append `lost`.
+    fn play_without(mode: AutoresetMode, lost: usize) -> Vec<(u64, u32, u32)> {
+        let mut clock = EpisodeClock::fresh();
+        let mut written = Vec::new();
+        let ends = [false, false, true].into_iter();
+        let reset = (mode == AutoresetMode::NextStep).then_some(false);
+        for (i, end) in ends.chain(reset).chain([false, false]).enumerate() {
+            let (rows, next) = clock.advance(mode, end, false);
+            clock = if i == lost { clock.without(next) } else { next };
+            match rows {
+                _ if i == lost => {}
+                Rows::Step(a) | Rows::Final(a) => written.push(a),
+                Rows::StepAndFinal(a, b) => written.extend([a, b]),
+                Rows::Nothing => {}
+            }
+        }
+        written.into_iter().map(|m| (m.episode, m.t, m.flags)).collect()
+    }
+
+    #[test]
+    fn what_follows_a_dropped_row_is_a_gap_and_no_final_row_stands_alone() {
+        let next = AutoresetMode::NextStep;
+        let rest = [(1, 0, 0), (1, 1, 0)];
+        let gone = |rows: &[(u64, u32, u32)], rest: &[(u64, u32, u32)]| [rows, rest].concat();
+        // The first step: the episode's number is not used up.
+        let first = gone(&[(0, 0, GAP), (0, 1, TERMINATED), (0, 2, FINAL)], &rest);
+        assert_eq!(play_without(next, 0), first);
+        assert_eq!(play_without(AutoresetMode::SameStep, 0), first);
+        // One in the middle.
+        let middle = [(0, 0, 0), (1, 0, GAP | TERMINATED), (1, 1, FINAL), (2, 0, 0), (2, 1, 0)];
+        assert_eq!(play_without(next, 1), middle);
+        assert_eq!(play_without(AutoresetMode::SameStep, 1), middle);
+        // The end: its final observation goes with it, in one append or in the next.
+        let end = [(0, 0, 0), (0, 1, 0), (1, 0, GAP), (1, 1, 0)];
+        assert_eq!(play_without(next, 2), end);
+        assert_eq!(play_without(AutoresetMode::Disabled, 2), end);
+        // The FINAL row alone: the transition before it has lost its successor.
+        let last = [(0, 0, 0), (0, 1, 0), (0, 2, TERMINATED), (1, 0, GAP), (1, 1, 0)];
+        assert_eq!(play_without(next, 3), last);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What can go wrong: one enum per operation.
 
 use backcast_layout::protocol::ImpossibleCounters;
-use backcast_layout::{ColumnError, DType, SegmentError};
+use backcast_layout::{ColumnError, DType, HoldError, SegmentError};
 use thiserror::Error;
 
 use crate::options::AutoresetMode;
@@ -226,6 +226,115 @@ pub enum AppendError {
         /// Rows published.
         rows: u64,
     },
+    /// A lease is in the way, and the ring's lane policy is to fail.
+    #[error(
+        "lane {lane} cannot take a row: reader slot {slot} (process {pid}) has leased its rows          from {start} on, and lane_policy is \"fail\"; let go of the lease, or create the ring with          lane_policy=\"block\""
+    )]
+    Leased {
+        /// The lane.
+        lane: u32,
+        /// Reader slot of the lease's holder.
+        slot: u32,
+        /// Its process, as it says.
+        pid: u64,
+        /// First row leased.
+        start: u64,
+    },
+    /// The caller's interrupt, while a lease was in the way.
+    #[error("the append was interrupted while it waited {waited_ms} ms for a lease; append again")]
+    Interrupted {
+        /// How long it waited.
+        waited_ms: u128,
+    },
+}
+
+/// Why rows could not be leased. Nothing is pinned.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum LeaseError {
+    /// The ring's writers stop for nobody.
+    #[error(
+        "this ring grants no leases (lane_policy is \"overwrite\"); copy rows with `rows` or          `sample`, or create the ring with lane_policy=\"block\""
+    )]
+    Overwrite,
+    /// The ring has fewer lanes.
+    #[error("there is no lane {lane}; the ring has lanes 0 to {}", lanes.saturating_sub(1))]
+    NoSuchLane {
+        /// Lane asked for.
+        lane: u64,
+        /// Lanes of the ring.
+        lanes: u32,
+    },
+    /// A lease of nothing, or of more than writers can do without.
+    #[error(
+        "a lease of {asked} rows is not possible, the limits are 1 and {limit} (a quarter of the \
+         {lane_capacity} rows of a lane); lease fewer rows, or create the ring with a larger \
+         capacity"
+    )]
+    BadLength {
+        /// Rows asked for.
+        asked: u64,
+        /// Most rows of a lease.
+        limit: u64,
+        /// Rows of a lane.
+        lane_capacity: u64,
+    },
+    /// Rows that are not published yet, or not any more.
+    #[error(
+        "rows {from}..{to} of lane {lane} are not readable; it holds rows {oldest}..{head} now"
+    )]
+    NotReadable {
+        /// Lane.
+        lane: u32,
+        /// First row asked for.
+        from: u64,
+        /// One past the last row asked for.
+        to: u64,
+        /// Oldest row readable.
+        oldest: u64,
+        /// One past the newest row readable.
+        head: u64,
+    },
+    /// Rows of a ring in private memory that are not in one piece.
+    #[error(
+        "rows {from}..{to} of lane {lane} run over the end of a ring in private memory after row \
+         {split}; lease up to there, or give the ring a name"
+    )]
+    Wraps {
+        /// Lane.
+        lane: u32,
+        /// First row asked for.
+        from: u64,
+        /// One past the last row asked for.
+        to: u64,
+        /// Last row of the first piece.
+        split: u64,
+    },
+    /// Every reader slot is taken.
+    #[error(
+        "all {slots} reader slots of the ring are taken; close a sampler or lease in some process, \
+         or create the ring with more `reader_slots`"
+    )]
+    NoSlot {
+        /// Reader slots of the ring.
+        slots: u32,
+    },
+    /// The writer was faster, or the handle holds too many.
+    #[error(transparent)]
+    Hold(#[from] HoldError),
+    /// The rows are not the ones that were asked for: somebody else wrote the lane's file.
+    #[error("row {seq} of lane {lane} says that it is row {found}; create the ring anew")]
+    Damaged {
+        /// Lane.
+        lane: u32,
+        /// Row asked for.
+        seq: u64,
+        /// What its `seq` column says.
+        found: u64,
+    },
+    /// The reader's slot.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
 }
 
 /// Why rows could not be read.
@@ -509,6 +618,19 @@ pub enum WaitError {
         capacity: u64,
         /// Most transitions it can hold.
         most: u64,
+    },
+    /// Time is up before enough rows were published.
+    #[error(
+        "{have} rows are published after {waited_ms} ms, waited for {want}; \
+         are writers running? `backcast stat` shows them"
+    )]
+    TooFewRows {
+        /// Rows waited for.
+        want: u64,
+        /// Rows published since the ring was made.
+        have: u64,
+        /// How long it waited.
+        waited_ms: u128,
     },
     /// The caller's interrupt.
     #[error("the wait was interrupted")]

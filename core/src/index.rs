@@ -15,6 +15,9 @@ use backcast_layout::protocol::MAX_SEQ;
 pub struct RowIndex(pub i64);
 
 impl RowIndex {
+    /// What an append returns for a lane on which it wrote no row; negative, and no row's index.
+    pub const NONE: Self = Self(-1);
+
     /// The index of row `seq` of `lane`; both are cut to their bits.
     #[must_use]
     pub fn new(lane: u32, seq: u64) -> Self {

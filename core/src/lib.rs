@@ -5,6 +5,7 @@
 //! - [`Writer`]: appends steps of `n` lanes, with all three autoreset modes and FINAL rows;
 //! - [`Sampler`]: uniform draws with history and future windows, n-step returns, masks and `next_*`,
 //!   seeded; [`Batches`]: the same, drawn ahead by a thread;
+//! - [`Lease`]: rows read in place, which no writer overwrites meanwhile;
 //! - [`Batch`], [`BatchPlan`]: what a draw returns, here or in memory of the caller's.
 //!
 //! ```
@@ -39,6 +40,7 @@ mod episode;
 mod error;
 mod fill;
 mod index;
+mod lease;
 mod options;
 mod plan;
 mod pool;
@@ -48,15 +50,17 @@ mod sampler;
 mod sampler_options;
 mod schema;
 mod spans;
+mod stall;
 mod starts;
 mod stats;
 mod step;
+mod wait;
 mod window;
 mod writer;
 
 pub use backcast_layout::{
-    BadExist, Base, Column, ColumnError, DType, Exist, Kind, MAX_LANES, ObjectInfo, Role,
-    SealedSegment, SegmentError, collect, list, remove,
+    BadExist, BadLanePolicy, Base, Column, ColumnError, DType, Exist, HoldError, Kind, LanePolicy,
+    MAX_LANES, ObjectInfo, Role, SealedSegment, SegmentError, collect, list, remove,
 };
 pub use batch::{Batch, Memory};
 pub use batches::{Batches, BatchesOptions};
@@ -64,10 +68,11 @@ pub use draw::philox4x32;
 pub use element::Element;
 pub use episode::{FINAL, GAP, TERMINATED, TRUNCATED};
 pub use error::{
-    AppendError, BatchError, HeldLane, ReadError, RingError, SampleError, SchemaError, WaitError,
-    WriterError,
+    AppendError, BatchError, HeldLane, LeaseError, ReadError, RingError, SampleError, SchemaError,
+    WaitError, WriterError,
 };
 pub use index::RowIndex;
+pub use lease::Lease;
 pub use options::{
     AutoresetMode, BadAutoresetMode, BadCapacity, Capacity, RingOptions, WriterOptions,
 };
@@ -78,6 +83,7 @@ pub use ring::Ring;
 pub use sampler::Sampler;
 pub use sampler_options::{BadBoundary, Boundary, SamplerOptions};
 pub use schema::{Schema, SchemaBuilder};
-pub use stats::{LaneStats, ReaderStats, RingStats};
+pub use stall::Stall;
+pub use stats::{LaneStats, PinStats, ReaderStats, RingStats};
 pub use step::{Step, StepColumns};
 pub use writer::Writer;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use backcast_layout::{Base, Exist};
+use backcast_layout::{Base, Exist, LanePolicy};
 use thiserror::Error;
 
 /// How much a ring holds.
@@ -79,6 +79,7 @@ pub struct RingOptions {
     pub(crate) persistent: bool,
     pub(crate) base: Base,
     pub(crate) reader_slots: u32,
+    pub(crate) policy: LanePolicy,
 }
 
 impl RingOptions {
@@ -92,6 +93,7 @@ impl RingOptions {
             persistent: false,
             base: Base::standard(),
             reader_slots: 64,
+            policy: LanePolicy::default(),
         }
     }
 
@@ -123,7 +125,16 @@ impl RingOptions {
         self
     }
 
-    /// Readers whose work `stat` can show at once, `1..=1024`. Further ones can read all the same.
+    /// What a writer does about a lease in its way: by default it waits for it, once per lease and
+    /// 1 s at most, and then drops the new row and marks a gap.
+    #[must_use]
+    pub fn lane_policy(mut self, policy: LanePolicy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Readers that can hold leases, and whose work `stat` can show, at once: `1..=1024`. Further
+    /// ones can sample all the same.
     #[must_use]
     pub fn reader_slots(mut self, slots: u32) -> Self {
         self.reader_slots = slots;

@@ -2,18 +2,17 @@
 
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use backcast_layout::protocol::{Words, still_whole};
-use backcast_layout::{Base, Geometry, Lane, RingSpec, RingStore};
+use backcast_layout::protocol::{Pins, Words, still_whole};
+use backcast_layout::{Base, Geometry, Lane, LeaseBook, RingSpec, RingStore, SegmentError};
 
-use crate::error::{RingError, SampleError, WaitError, WriterError};
+use crate::error::{RingError, SampleError, WriterError};
 use crate::options::{Capacity, RingOptions, WriterOptions};
 use crate::sampler::Sampler;
 use crate::sampler_options::SamplerOptions;
 use crate::schema::{EPISODE, Schema};
-use crate::stats::{LaneStats, ReaderStats, RingStats};
+use crate::stats::{LaneStats, PinStats, ReaderStats, RingStats};
 use crate::writer::Writer;
 
 /// Rows announced at a time by a writer that appends row by row.
@@ -31,6 +30,8 @@ pub struct Ring {
 struct Inner {
     store: Arc<RingStore>,
     schema: Schema,
+    /// Of the leases held through this handle; made with the first and gone with the last.
+    leases: Mutex<Weak<LeaseBook>>,
 }
 
 impl Ring {
@@ -61,11 +62,26 @@ impl Ring {
 
     fn of(store: RingStore) -> Result<Self, RingError> {
         let schema = Schema::from_columns(&store.spec().columns)?;
-        Ok(Self { inner: Arc::new(Inner { store: Arc::new(store), schema }) })
+        Ok(Self {
+            inner: Arc::new(Inner { store: Arc::new(store), schema, leases: Mutex::default() }),
+        })
     }
 
     pub(crate) fn store(&self) -> &Arc<RingStore> {
         &self.inner.store
+    }
+
+    /// The leases of this handle. `None`: every reader slot is taken, or the name is gone.
+    pub(crate) fn leases(&self) -> Result<Option<Arc<LeaseBook>>, SegmentError> {
+        let mut known = self.inner.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(book) = known.upgrade() {
+            return Ok(Some(book));
+        }
+        let opened = LeaseBook::open(self.store())?;
+        if let Some(book) = &opened {
+            *known = Arc::downgrade(book);
+        }
+        Ok(opened)
     }
 
     /// The columns of a row.
@@ -163,7 +179,20 @@ impl Ring {
         count
     }
 
-    /// What the ring looks like now. O(lanes + readers).
+    /// What readers that live hold. O(lanes × readers).
+    fn pins(&self, readers: &[ReaderStats]) -> Vec<PinStats> {
+        use std::sync::atomic::Ordering::Relaxed;
+        let of = |lane: u32, reader: &ReaderStats| {
+            let pin = self.store().pins(lane).load(reader.slot, Relaxed);
+            let start = pin.checked_sub(1)?;
+            Some(PinStats { slot: reader.slot, pid: reader.pid, lane, start })
+        };
+        (0..self.lanes())
+            .flat_map(|lane| readers.iter().filter_map(move |reader| of(lane, reader)))
+            .collect()
+    }
+
+    /// What the ring looks like now. O(lanes × readers).
     #[must_use]
     pub fn stats(&self) -> RingStats {
         use std::sync::atomic::Ordering::Relaxed;
@@ -184,10 +213,12 @@ impl Ring {
                     generation: lane.generation(),
                     held: store.lane_held(number),
                     pid: (lane.generation() > 0).then(|| lane.pid()),
+                    dropped: lane.dropped(),
+                    stalls: lane.stalls(),
                 }
             })
             .collect();
-        let readers = (0..spec.reader_slots)
+        let readers: Vec<ReaderStats> = (0..spec.reader_slots)
             .filter(|slot| store.reader_held(*slot))
             .filter_map(|slot| store.reader(slot).map(|record| (slot, record)))
             .map(|(slot, record)| ReaderStats {
@@ -196,6 +227,8 @@ impl Ring {
                 sampled_rows: record.sampled_rows,
                 sampled_batches: record.sampled_batches,
                 lapped: record.lapped,
+                leases: record.leases,
+                stalls: record.stalls,
             })
             .collect();
         let row_bytes = self.schema().row_bytes() as u64;
@@ -218,41 +251,10 @@ impl Ring {
             row_bytes,
             created_unix_ns: store.created_unix_ns(),
             columns: self.schema().columns().to_vec(),
+            lane_policy: spec.policy,
+            pins: self.pins(&readers),
             lane_stats,
             readers,
-        }
-    }
-
-    /// Waits until the ring holds `min_size` transitions and returns how many there are.
-    ///
-    /// `interrupted` is asked every few milliseconds and ends the wait by returning `true`.
-    pub fn wait_for(
-        &self,
-        min_size: u64,
-        timeout: Option<Duration>,
-        interrupted: &mut dyn FnMut() -> bool,
-    ) -> Result<u64, WaitError> {
-        // The newest row of a lane has no successor: waiting for it too would never end.
-        let (capacity, most) = (self.capacity(), self.capacity() - u64::from(self.lanes()));
-        if min_size > most {
-            return Err(WaitError::Never { want: min_size, capacity, most });
-        }
-        let start = Instant::now();
-        loop {
-            let have = self.len();
-            if have >= min_size {
-                return Ok(have);
-            }
-            let waited = start.elapsed();
-            let left = timeout.map_or(Duration::MAX, |limit| limit.saturating_sub(waited));
-            if left.is_zero() {
-                let waited_ms = waited.as_millis();
-                return Err(WaitError::TimedOut { want: min_size, have, waited_ms });
-            }
-            if interrupted() {
-                return Err(WaitError::Interrupted);
-            }
-            std::thread::sleep(left.min(Duration::from_millis(2)));
         }
     }
 }
@@ -277,6 +279,7 @@ fn spec(schema: &Schema, options: &RingOptions, align: u64) -> Result<RingSpec, 
         reader_slots: options.reader_slots,
         asked_rows: 0,
         asked_bytes: 0,
+        policy: options.policy,
     };
     match options.capacity {
         Capacity::Rows(rows) => {
@@ -289,26 +292,4 @@ fn spec(schema: &Schema, options: &RingOptions, align: u64) -> Result<RingSpec, 
         }
     }
     Ok(spec)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{DType, StepColumns};
-
-    #[test]
-    fn waiting_for_more_than_a_full_ring_holds_is_refused_at_once() {
-        let schema = Schema::builder().column("obs", DType::U8, &[]).build().unwrap();
-        let ring = Ring::heap(&schema, RingOptions::with_capacity(20).lanes(2)).unwrap();
-        let mut writer = ring.writer(WriterOptions::lanes(2)).unwrap();
-        for _ in 0..50 {
-            let mut columns = StepColumns::of(&schema).with("obs", &[1_u8, 2]).unwrap();
-            let step = columns.step(&[false; 2], &[false; 2]).unwrap();
-            writer.append(&step).unwrap();
-        }
-        let wait = |want| ring.wait_for(want, None, &mut || true);
-        assert_eq!(ring.len(), 18, "full lanes: all rows but the newest begin a transition");
-        assert_eq!(wait(18), Ok(18));
-        assert_eq!(wait(19), Err(WaitError::Never { want: 19, capacity: 20, most: 18 }));
-    }
 }

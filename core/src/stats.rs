@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use backcast_layout::Column;
+use backcast_layout::{Column, LanePolicy};
 
 /// Sizes, lanes and readers of a ring. Taken without stopping anybody, so the numbers are each
 /// true and not of one instant.
@@ -34,12 +34,16 @@ pub struct RingStats {
     pub row_bytes: u64,
     /// Wall clock at creation, nanoseconds since 1970.
     pub created_unix_ns: u64,
+    /// What a writer does about a lease in its way.
+    pub lane_policy: LanePolicy,
     /// The user's columns.
     pub columns: Vec<Column>,
     /// Per lane.
     pub lane_stats: Vec<LaneStats>,
     /// Readers that hold a slot.
     pub readers: Vec<ReaderStats>,
+    /// Rows that are frozen now.
+    pub pins: Vec<PinStats>,
 }
 
 /// One lane.
@@ -63,6 +67,23 @@ pub struct LaneStats {
     pub held: bool,
     /// Process of its last writer, as it says.
     pub pid: Option<u64>,
+    /// Rows that writers dropped because a lease was in the way.
+    pub dropped: u64,
+    /// How often a writer waited, dropped or failed because of a lease.
+    pub stalls: u64,
+}
+
+/// The leases of one reader on one lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PinStats {
+    /// Number of the reader's slot.
+    pub slot: u32,
+    /// Its process, as it says.
+    pub pid: u64,
+    /// Number of the lane.
+    pub lane: u32,
+    /// First row frozen.
+    pub start: u64,
 }
 
 /// One reader.
@@ -78,4 +99,8 @@ pub struct ReaderStats {
     pub sampled_batches: u64,
     /// Draws it threw away because a writer passed it.
     pub lapped: u64,
+    /// Leases it was granted.
+    pub leases: u64,
+    /// How often a writer waited, dropped or failed because of one of them.
+    pub stalls: u64,
 }

@@ -1,6 +1,8 @@
 //! The writer of some lanes: one step of every lane per append.
 
-use backcast_layout::protocol::{LaneWriter, MAX_SEQ, Words};
+use std::mem;
+
+use backcast_layout::protocol::{LaneWriter, MAX_SEQ, Words, ring};
 use backcast_layout::{ClaimedLane, Column, Role};
 
 use crate::episode::{EpisodeClock, RowMarks, Rows};
@@ -9,6 +11,7 @@ use crate::index::RowIndex;
 use crate::options::{AutoresetMode, WriterOptions};
 use crate::ring::Ring;
 use crate::schema::{EPISODE, FLAGS, SEQ, Schema, T, USER};
+use crate::stall::{Met, Patience, Room, Stall, nap};
 use crate::step::Step;
 
 /// Writes the lanes it has claimed. Dropping it, or the death of the process, frees them.
@@ -20,17 +23,31 @@ pub struct Writer {
     mode: AutoresetMode,
     numbers: Vec<u32>,
     /// What the next append makes of each lane; decided before anything is written.
-    planned: Vec<(Rows, EpisodeClock)>,
+    planned: Vec<Planned>,
     indices: Vec<RowIndex>,
     /// As wide as the widest column.
     zeros: Vec<u8>,
     rows_written: u64,
+    rows_dropped: u64,
+    stall: Option<Stall>,
 }
 
 #[derive(Debug)]
 struct OwnLane {
     memory: LaneWriter<ClaimedLane>,
     clock: EpisodeClock,
+    patience: Patience,
+}
+
+/// What an append makes of a lane.
+#[derive(Debug)]
+struct Planned {
+    rows: Rows,
+    clock: EpisodeClock,
+    /// The lane's rows were announced just now, or are still frozen.
+    unsettled: bool,
+    /// Rows that the step should have made and that a lease leaves no room for.
+    dropped: u64,
 }
 
 impl Writer {
@@ -90,16 +107,69 @@ impl Writer {
             numbers,
             lanes,
             rows_written: 0,
+            rows_dropped: 0,
+            stall: None,
         })
     }
 
     /// Appends one step of every lane and returns the index of each lane's row. In next-step mode
     /// the append after an end is the FINAL row; otherwise an ended lane advances by two rows at
-    /// once. One copy, no system call, never waits.
+    /// once. One copy, no system call.
+    ///
+    /// Waits only while a lease is in the way, and as the ring's lane policy says; a lane whose
+    /// rows were dropped in the end returns [`RowIndex::NONE`], and its next row is marked GAP.
     pub fn append(&mut self, step: &Step<'_>) -> Result<&[RowIndex], AppendError> {
+        self.append_until(step, &mut || false)
+    }
+
+    /// The same; while it waits for a lease, `interrupted` is asked every few milliseconds and ends
+    /// the wait by returning `true`. Nothing is appended then.
+    pub fn append_until(
+        &mut self,
+        step: &Step<'_>,
+        interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<&[RowIndex], AppendError> {
         self.check(step)?;
-        self.planned.clear();
+        self.plan(step)?;
+        self.make_room(interrupted)?;
+        // Nothing fails from here on.
+        let schema = self.ring.schema();
+        for (i, (lane, planned)) in self.lanes.iter().zip(&self.planned).enumerate() {
+            match planned.rows {
+                Rows::Step(marks) => lane.write_step(schema, 0, marks, step, i),
+                Rows::StepAndFinal(marks, last) => {
+                    lane.write_step(schema, 0, marks, step, i);
+                    let finals = step.final_obs.unwrap_or_default();
+                    lane.write_final(schema, 1, last, &self.zeros, finals.iter(), i);
+                }
+                Rows::Final(marks) => {
+                    let obs = schema.columns().iter().zip(step.columns);
+                    let finals = obs.filter(|(c, _)| c.role() == Role::Obs).map(|(_, b)| b);
+                    lane.write_final(schema, 0, marks, &self.zeros, finals, i);
+                }
+                Rows::Nothing => {}
+            }
+        }
         self.indices.clear();
+        for ((lane, planned), number) in self.lanes.iter_mut().zip(&self.planned).zip(&self.numbers)
+        {
+            let rows = planned.rows.count();
+            lane.clock = planned.clock;
+            if rows == 0 {
+                self.indices.push(RowIndex::NONE);
+                continue;
+            }
+            self.indices.push(RowIndex::new(*number, lane.memory.head()));
+            lane.memory.publish(rows);
+            self.rows_written += rows;
+        }
+        ring(&self.ring.store().published());
+        Ok(&self.indices)
+    }
+
+    /// Decides what the step makes of each lane, without changing any.
+    fn plan(&mut self, step: &Step<'_>) -> Result<(), AppendError> {
+        self.planned.clear();
         // A schema without observations has nothing to hand over when a lane ends.
         let observed = self.schema().columns().iter().any(|column| column.role() == Role::Obs);
         for (i, lane) in self.lanes.iter().enumerate() {
@@ -113,42 +183,129 @@ impl Writer {
             if head + rows.count() >= MAX_SEQ {
                 return Err(AppendError::LaneWornOut { lane: i, rows: head });
             }
-            self.planned.push((rows, clock));
+            self.planned.push(Planned { rows, clock, unsettled: false, dropped: 0 });
         }
+        Ok(())
+    }
+
+    /// Announces the planned rows and sees that no lease freezes their slots.
+    fn make_room(&mut self, interrupted: &mut dyn FnMut() -> bool) -> Result<(), AppendError> {
         // Announce all lanes, fence once, then write: a fence per lane would cost more than the
-        // rows. Nothing fails from here on.
+        // rows.
         let mut fence_due = false;
-        for (lane, (rows, _)) in self.lanes.iter_mut().zip(&self.planned) {
-            fence_due |= lane.memory.reserve(rows.count());
+        for (lane, planned) in self.lanes.iter_mut().zip(&mut self.planned) {
+            planned.unsettled = lane.memory.reserve(planned.rows.count());
+            fence_due |= planned.unsettled;
         }
-        if fence_due && let Some(lane) = self.lanes.first() {
-            lane.memory.announced();
+        let Some(lane) = self.lanes.first().filter(|_| fence_due) else { return Ok(()) };
+        if self.ring.store().spec().policy.grants_leases() {
+            lane.memory.announced_to_pins();
+            if !self.look() {
+                return self.wait_for_leases(interrupted);
+            }
+            return Ok(());
         }
-        let schema = self.ring.schema();
-        for (i, (lane, (rows, _))) in self.lanes.iter().zip(&self.planned).enumerate() {
-            match *rows {
-                Rows::Step(marks) => lane.write_step(schema, 0, marks, step, i),
-                Rows::StepAndFinal(marks, last) => {
-                    lane.write_step(schema, 0, marks, step, i);
-                    let finals = step.final_obs.unwrap_or_default();
-                    lane.write_final(schema, 1, last, &self.zeros, finals.iter(), i);
+        lane.memory.announced();
+        for (lane, planned) in self.lanes.iter_mut().zip(&mut self.planned) {
+            // Nobody can freeze anything, so this settles every lane.
+            planned.unsettled = !lane.memory.settle(None, planned.rows.count());
+        }
+        Ok(())
+    }
+
+    /// Scans the pins of the lanes that are not settled. `true`: now all are.
+    fn look(&mut self) -> bool {
+        let store = self.ring.store();
+        let lanes = self.lanes.iter_mut().zip(&mut self.planned).zip(&self.numbers);
+        let mut settled = true;
+        for ((lane, planned), number) in lanes.filter(|((_, planned), _)| planned.unsettled) {
+            let rows = planned.rows.count();
+            planned.unsettled = !lane.patience.look(store, *number, &mut lane.memory, rows);
+            settled &= !planned.unsettled;
+        }
+        settled
+    }
+
+    /// A lease is in the way of some lane: waits for it, drops that lane's rows, or fails.
+    #[cold]
+    fn wait_for_leases(
+        &mut self,
+        interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<(), AppendError> {
+        let ring = self.ring.clone();
+        let store = ring.store();
+        let of = |(lane, planned): (&OwnLane, &Planned)| {
+            lane.patience.met().filter(|_| planned.unsettled)
+        };
+        let mut met: Vec<_> = self.lanes.iter().zip(&self.planned).map(of).collect();
+        loop {
+            let mut waits = false;
+            for (i, number) in self.numbers.iter().copied().enumerate() {
+                let (Some(lane), Some(planned)) = (self.lanes.get_mut(i), self.planned.get_mut(i))
+                else {
+                    continue;
+                };
+                let Some(Met { pin, .. }) = lane.patience.met().filter(|_| planned.unsettled)
+                else {
+                    continue;
+                };
+                if let Some(met) = met.get_mut(i) {
+                    *met = lane.patience.met();
                 }
-                Rows::Final(marks) => {
-                    let obs = schema.columns().iter().zip(step.columns);
-                    let finals = obs.filter(|(c, _)| c.role() == Role::Obs).map(|(_, b)| b);
-                    lane.write_final(schema, 0, marks, &self.zeros, finals, i);
+                // A holder that died holds no lock; its pins are nobody's.
+                if store.reap_reader(pin.slot).unwrap_or(false) {
+                    waits = true;
+                    continue;
+                }
+                match lane.patience.decide(store, number)? {
+                    Room::There => {}
+                    Room::Wait => waits = true,
+                    Room::Drop => {
+                        planned.dropped = planned.rows.count();
+                        planned.rows = Rows::Nothing;
+                        planned.clock = lane.clock.without(planned.clock);
+                        planned.unsettled = false;
+                    }
                 }
             }
+            if !waits || self.look() {
+                break;
+            }
+            if interrupted() {
+                let since = met.iter().flatten().map(|met| met.since.elapsed()).max();
+                let waited_ms = since.unwrap_or_default().as_millis();
+                return Err(AppendError::Interrupted { waited_ms });
+            }
+            nap(store, &mut || self.look());
         }
-        for ((lane, (rows, clock)), number) in
-            self.lanes.iter_mut().zip(&self.planned).zip(&self.numbers)
-        {
-            self.indices.push(RowIndex::new(*number, lane.memory.head()));
-            lane.memory.publish(rows.count());
-            lane.clock = *clock;
-            self.rows_written += rows.count();
+        self.report(&met);
+        Ok(())
+    }
+
+    /// Counts the leases that were in the way, and keeps the first new one for the warning.
+    fn report(&mut self, met: &[Option<Met>]) {
+        let store = self.ring.store();
+        let lanes = self.lanes.iter_mut().zip(&self.planned).zip(&self.numbers).zip(met);
+        for (((lane, planned), number), met) in lanes {
+            let Some(met) = *met else { continue };
+            lane.memory.lane().count_stall(planned.dropped);
+            self.rows_dropped += planned.dropped;
+            if let Some(stall) = lane.patience.report(store, *number, met, planned.dropped > 0) {
+                tracing::warn!(?stall, "a lease made a writer wait or drop rows");
+                self.stall.get_or_insert(stall);
+            }
         }
-        Ok(&self.indices)
+    }
+
+    /// The lease that made an append wait or drop rows, once per lease: for a warning.
+    pub fn take_stall(&mut self) -> Option<Stall> {
+        mem::take(&mut self.stall)
+    }
+
+    /// Rows that this writer dropped because a lease was in the way.
+    #[must_use]
+    pub fn rows_dropped(&self) -> u64 {
+        self.rows_dropped
     }
 
     /// The next row of the lanes marked begins a new episode that does not continue the row
@@ -246,7 +403,7 @@ impl OwnLane {
                 EpisodeClock::after(u64::from_ne_bytes(last))
             }
         };
-        Ok(Self { memory, clock })
+        Ok(Self { memory, clock, patience: Patience::default() })
     }
 
     fn write_step(&self, schema: &Schema, ahead: u64, marks: RowMarks, step: &Step<'_>, i: usize) {

@@ -3,7 +3,8 @@
 use crate::column::{Column, ColumnRecord};
 use crate::error::SegmentError;
 use crate::lane_header::LANE_HEADER_BYTES;
-use crate::readers::{READER_SLOT_BYTES, READERS_HEADER_BYTES};
+use crate::policy::LanePolicy;
+use crate::readers::Readers;
 use crate::superblock::SUPERBLOCK_BYTES;
 use crate::sys::copy::Word;
 
@@ -35,6 +36,8 @@ pub struct RingSpec {
     pub asked_rows: u64,
     /// Bytes the user asked for (0: asked in rows).
     pub asked_bytes: u64,
+    /// What a writer does about a lease in its way.
+    pub policy: LanePolicy,
 }
 
 /// Where a column stands in `lane-NNNN.dat`.
@@ -94,7 +97,7 @@ impl Geometry {
             }
         }
         let records = size_of::<ColumnRecord>() * spec.columns.len();
-        let rdr = READERS_HEADER_BYTES + READER_SLOT_BYTES * u64::from(spec.reader_slots);
+        let rdr = Readers::bytes(spec.reader_slots, spec.lanes);
         Ok(Self {
             slots,
             places,
@@ -158,6 +161,15 @@ fn check(spec: &RingSpec) -> Result<(), SegmentError> {
         Err(SegmentError::Limit { what, value, limit, remedy })
     };
     let columns = spec.columns.len() as u64;
+    let timeout = spec.policy.timeout();
+    if timeout > LanePolicy::MAX_TIMEOUT {
+        return Err(SegmentError::Limit {
+            what: "the lease time-out in milliseconds",
+            value: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
+            limit: u64::try_from(LanePolicy::MAX_TIMEOUT.as_millis()).unwrap_or(u64::MAX),
+            remedy: "a writer should not wait longer; use 1 second",
+        });
+    }
     within("the number of lanes", spec.lanes.into(), MAX_LANES.into(), "use one lane per env")?;
     within("the capacity of a lane in rows", spec.lane_capacity, MAX_SLOTS, CAPACITY)?;
     within("the reserve chunk in rows", spec.reserve_chunk.into(), 1 << 20, "use 16")?;
@@ -187,6 +199,7 @@ mod tests {
             reader_slots: 4,
             asked_rows: 2 * lane_capacity,
             asked_bytes: 0,
+            policy: LanePolicy::default(),
         }
     }
 

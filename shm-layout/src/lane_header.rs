@@ -73,8 +73,12 @@ pub struct LaneHeader {
     pub pid: u64,
     /// When it was claimed, nanoseconds since 1970.
     pub claimed_unix_ns: u64,
+    /// Rows that writers dropped because a lease was in the way.
+    pub dropped: u64,
+    /// How often a writer waited, dropped or failed because of a lease.
+    pub stalls: u64,
     /// Zero.
-    pub pad3: [u8; 104],
+    pub pad3: [u8; 88],
 }
 
 const _: () = {

@@ -4,7 +4,9 @@
 //! - [`Base`], [`Kind`], [`list`], [`remove`], [`collect`]: named objects, held by kernel locks;
 //! - [`RingStore`]: the files of a ring (`docs/layout.md` has their byte tables);
 //! - [`SealedSegment`]: immutable named data, such as a market panel;
-//! - [`protocol`]: publish and validate, generic over memory, so that models check this very code;
+//! - [`protocol`]: publish and validate, pins, bells, generic over memory, so that models check
+//!   this very code;
+//! - [`LeaseBook`]: the leases of one handle;
 //! - `sys`: mappings, word copies and locks, the only raw pointers.
 //!
 //! ```
@@ -25,9 +27,11 @@ mod column;
 mod error;
 mod geometry;
 mod lane_header;
+mod lease;
 mod name;
 mod object;
 mod origin;
+mod policy;
 pub mod protocol;
 mod readers;
 mod ring;
@@ -46,9 +50,14 @@ pub use geometry::{
     RingSpec,
 };
 pub use lane_header::{LANE_HEADER_BYTES, LANE_MAGIC, LaneHeader, LaneIdentity};
+pub use lease::{Hold, HoldError, LeaseBook, MAX_HOLDS};
 pub use name::{BadExist, Base, Exist, Kind, MAX_NAME_BYTES};
 pub use object::{ObjectInfo, collect, list, remove};
-pub use readers::{READER_SLOT_BYTES, READERS_HEADER_BYTES, READERS_MAGIC, ReaderRecord};
+pub use policy::{BadLanePolicy, LanePolicy};
+pub use readers::{
+    BELL_BYTES, BELLS, LanePins, READER_SLOT_BYTES, READERS_HEADER_BYTES, READERS_MAGIC,
+    ReaderRecord, SharedBell,
+};
 pub use ring::{ClaimedReader, RingStore};
 pub use sealed::{SEALED_HEADER_BYTES, SEALED_MAGIC, SealedSegment};
 pub use superblock::{ENDIAN_TAG, LAYOUT_VERSION, LINE_BYTES, MAGIC, SUPERBLOCK_BYTES, Superblock};

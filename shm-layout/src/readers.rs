@@ -1,18 +1,29 @@
-//! `ring.rdr`: a slot per reader, with what it has read. Written by readers alone.
+//! `ring.rdr`: the bells, a slot per reader with what it has read, and the pins of its leases.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, Ordering::Relaxed};
+use std::time::Duration;
 
 use bytemuck::{Pod, Zeroable};
 
+use crate::geometry::Geometry;
 use crate::origin::header_crc;
+use crate::protocol::{Bell, BellFence, Pins};
 use crate::sys::map::Mapping;
+use crate::sys::wait::{self, Ringing};
 
 /// Bytes of the header of `ring.rdr`.
 pub const READERS_HEADER_BYTES: u64 = 128;
+/// Bytes of a bell: a line of its own.
+pub const BELL_BYTES: u64 = 128;
+/// Bells of a ring: published, released.
+pub const BELLS: u64 = 2;
 /// Bytes of a reader's slot: a line of its own.
 pub const READER_SLOT_BYTES: u64 = 128;
 /// First bytes of `ring.rdr`.
 pub const READERS_MAGIC: [u8; 8] = *b"\x89BKR\r\n\x1a\n";
+
+/// A sleep of somebody whom publishers may not notice.
+const BLIND_SLEEP: Duration = Duration::from_millis(1);
 
 /// Written once by the creator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
@@ -39,6 +50,18 @@ impl ReadersHeader {
     }
 }
 
+/// A bell, as offsets: its fields are atomics.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct BellBytes {
+    /// How often it was rung; sleepers sleep on this word.
+    pub seq: u32,
+    /// 1: somebody may be asleep.
+    pub listening: u32,
+    /// Zero.
+    pub unused: [u8; 120],
+}
+
 /// A reader's slot, as offsets: its fields are atomics.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
@@ -55,12 +78,17 @@ pub(crate) struct ReaderSlotBytes {
     pub sampled_batches: u64,
     /// Draws thrown away because the writer passed the reader.
     pub lapped: u64,
+    /// Leases granted.
+    pub leases: u64,
+    /// How often a writer had to wait, drop or fail because of a lease of this slot.
+    pub stalls: u64,
     /// Zero.
-    pub unused: [u8; 80],
+    pub unused: [u8; 64],
 }
 
 const _: () = {
     assert!(size_of::<ReadersHeader>() as u64 == READERS_HEADER_BYTES);
+    assert!(size_of::<BellBytes>() as u64 == BELL_BYTES);
     assert!(size_of::<ReaderSlotBytes>() as u64 == READER_SLOT_BYTES);
 };
 
@@ -79,23 +107,213 @@ pub struct ReaderRecord {
     pub sampled_batches: u64,
     /// Draws thrown away because the writer passed the reader.
     pub lapped: u64,
+    /// Leases granted.
+    pub leases: u64,
+    /// How often a writer had to wait, drop or fail because of a lease of this slot.
+    pub stalls: u64,
 }
 
-/// The six counters of a slot.
-pub(crate) fn slot_words(map: &Mapping, slot: u32) -> Option<&[AtomicU64; 6]> {
-    let offset = READERS_HEADER_BYTES + READER_SLOT_BYTES * u64::from(slot);
-    map.words64(usize::try_from(offset).ok()?, 6)?.first_chunk()
+/// The words of a slot, in the order of [`ReaderSlotBytes`].
+pub(crate) struct SlotWords<'a> {
+    pub(crate) generation: &'a AtomicU64,
+    pub(crate) pid: &'a AtomicU64,
+    pub(crate) claimed_unix_ns: &'a AtomicU64,
+    pub(crate) sampled_rows: &'a AtomicU64,
+    pub(crate) sampled_batches: &'a AtomicU64,
+    pub(crate) lapped: &'a AtomicU64,
+    pub(crate) leases: &'a AtomicU64,
+    pub(crate) stalls: &'a AtomicU64,
 }
 
-pub(crate) fn read_slot(map: &Mapping, slot: u32) -> Option<ReaderRecord> {
-    let [generation, pid, claimed, rows, batches, lapped] =
-        slot_words(map, slot)?.each_ref().map(|word| word.load(Relaxed));
-    Some(ReaderRecord {
-        generation,
-        pid,
-        claimed_unix_ns: claimed,
-        sampled_rows: rows,
-        sampled_batches: batches,
-        lapped,
-    })
+/// The mapped file.
+#[derive(Debug)]
+pub(crate) struct Readers {
+    map: Mapping,
+    slots: u32,
+    lanes: u32,
+}
+
+impl Readers {
+    pub(crate) fn new(map: Mapping, slots: u32, lanes: u32) -> Self {
+        Self { map, slots, lanes }
+    }
+
+    /// Memory of the same shape on the heap.
+    pub(crate) fn heap(geometry: &Geometry, slots: u32, lanes: u32) -> Self {
+        Self::new(Mapping::heap(usize::try_from(geometry.rdr_bytes).unwrap_or(0)), slots, lanes)
+    }
+
+    pub(crate) fn slot(&self, slot: u32) -> Option<SlotWords<'_>> {
+        if slot >= self.slots {
+            return None;
+        }
+        let before = READERS_HEADER_BYTES + BELLS * BELL_BYTES;
+        let offset = before + READER_SLOT_BYTES * u64::from(slot);
+        let words: &[AtomicU64; 8] =
+            self.map.words64(usize::try_from(offset).ok()?, 8)?.first_chunk()?;
+        let [
+            generation,
+            pid,
+            claimed_unix_ns,
+            sampled_rows,
+            sampled_batches,
+            lapped,
+            leases,
+            stalls,
+        ] = words;
+        Some(SlotWords {
+            generation,
+            pid,
+            claimed_unix_ns,
+            sampled_rows,
+            sampled_batches,
+            lapped,
+            leases,
+            stalls,
+        })
+    }
+
+    pub(crate) fn record(&self, slot: u32) -> Option<ReaderRecord> {
+        let words = self.slot(slot)?;
+        Some(ReaderRecord {
+            generation: words.generation.load(Relaxed),
+            pid: words.pid.load(Relaxed),
+            claimed_unix_ns: words.claimed_unix_ns.load(Relaxed),
+            sampled_rows: words.sampled_rows.load(Relaxed),
+            sampled_batches: words.sampled_batches.load(Relaxed),
+            lapped: words.lapped.load(Relaxed),
+            leases: words.leases.load(Relaxed),
+            stalls: words.stalls.load(Relaxed),
+        })
+    }
+
+    /// Makes a slot its new holder's: counters at zero, no pins.
+    pub(crate) fn sign(&self, slot: u32, now_unix_ns: u64) {
+        let Some(words) = self.slot(slot) else { return };
+        words.generation.store(words.generation.load(Relaxed).wrapping_add(1), Relaxed);
+        words.pid.store(u64::from(std::process::id()), Relaxed);
+        words.claimed_unix_ns.store(now_unix_ns, Relaxed);
+        let SlotWords { sampled_rows, sampled_batches, lapped, leases, stalls, .. } = words;
+        for counter in [sampled_rows, sampled_batches, lapped, leases, stalls] {
+            counter.store(0, Relaxed);
+        }
+        self.clear_pins(slot);
+    }
+
+    /// Rung by writers after they published.
+    #[inline]
+    pub(crate) fn published(&self, ringing: Ringing) -> SharedBell<'_> {
+        SharedBell { ringing, ..self.bell(0) }
+    }
+
+    /// Rung by readers after they let go of a pin.
+    pub(crate) fn released(&self) -> SharedBell<'_> {
+        self.bell(1)
+    }
+
+    fn bell(&self, number: usize) -> SharedBell<'_> {
+        static SILENT: [AtomicU32; 2] = [AtomicU32::new(0), AtomicU32::new(0)];
+        #[expect(clippy::cast_possible_truncation, reason = "constants below 1000")]
+        let offset = READERS_HEADER_BYTES as usize + number * BELL_BYTES as usize;
+        // The header is part of every mapping; the fallback only spares a panic path.
+        let words = self.map.words32(offset, 2).and_then(<[_]>::first_chunk).unwrap_or(&SILENT);
+        SharedBell { words, ringing: Ringing::Fenced, reached: std::cell::Cell::new(true) }
+    }
+
+    /// The pins on a lane; none for a lane the ring lacks.
+    pub(crate) fn pins(&self, lane: u32) -> LanePins<'_> {
+        let pins = (lane < self.lanes).then(|| {
+            let slots = READERS_HEADER_BYTES + BELLS * BELL_BYTES;
+            let before = slots + READER_SLOT_BYTES * u64::from(self.slots);
+            let offset = before + 8 * u64::from(lane) * u64::from(self.slots);
+            self.map.words64(usize::try_from(offset).ok()?, self.slots as usize)
+        });
+        LanePins(pins.flatten().unwrap_or_default())
+    }
+
+    /// Takes away every pin of a slot. Its lock must be held: by its owner, or by whoever found
+    /// the owner dead.
+    pub(crate) fn clear_pins(&self, slot: u32) {
+        for lane in 0..self.lanes {
+            crate::protocol::thaw(&self.pins(lane), slot, None);
+        }
+    }
+
+    /// Bytes of the file, before rounding to pages.
+    pub(crate) fn bytes(slots: u32, lanes: u32) -> u64 {
+        let (slots, lanes) = (u64::from(slots), u64::from(lanes));
+        READERS_HEADER_BYTES + BELLS * BELL_BYTES + READER_SLOT_BYTES * slots + 8 * slots * lanes
+    }
+}
+
+/// The pins on one lane, a word per reader slot.
+#[derive(Clone, Copy, Debug)]
+pub struct LanePins<'a>(&'a [AtomicU64]);
+
+impl Pins for LanePins<'_> {
+    fn slots(&self) -> u32 {
+        u32::try_from(self.0.len()).unwrap_or(u32::MAX)
+    }
+
+    fn load(&self, slot: u32, order: Ordering) -> u64 {
+        self.0.get(slot as usize).map_or(0, |pin| pin.load(order))
+    }
+
+    fn store(&self, slot: u32, pin: u64, order: Ordering) {
+        if let Some(word) = self.0.get(slot as usize) {
+            word.store(pin, order);
+        }
+    }
+}
+
+/// One of the ring's two bells.
+#[derive(Debug)]
+pub struct SharedBell<'a> {
+    words: &'a [AtomicU32; 2],
+    ringing: Ringing,
+    /// Whether the last fence of a sleeper reached all publishers.
+    reached: std::cell::Cell<bool>,
+}
+
+impl SharedBell<'_> {
+    fn words(&self) -> (&AtomicU32, &AtomicU32) {
+        let [seq, listening] = self.words;
+        (seq, listening)
+    }
+}
+
+impl Bell for SharedBell<'_> {
+    fn load_seq(&self, order: Ordering) -> u32 {
+        self.words().0.load(order)
+    }
+
+    fn count_seq(&self, order: Ordering) {
+        self.words().0.fetch_add(1, order);
+    }
+
+    #[inline]
+    fn load_listening(&self, order: Ordering) -> bool {
+        self.words().1.load(order) != 0
+    }
+
+    fn store_listening(&self, listening: bool, order: Ordering) {
+        self.words().1.store(listening.into(), order);
+    }
+
+    #[inline]
+    fn fence(&self, at: BellFence) {
+        match at {
+            BellFence::Rung => self.ringing.fence(),
+            BellFence::Listening => self.reached.set(wait::listening_fence()),
+        }
+    }
+
+    fn sleep(&self, expected: u32, limit: Duration) {
+        let limit = if self.reached.get() { limit } else { limit.min(BLIND_SLEEP) };
+        wait::sleep(self.words().0, expected, limit);
+    }
+
+    fn wake_all(&self) {
+        wait::wake_all(self.words().0);
+    }
 }

@@ -2,8 +2,8 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use crate::column::{Column, ColumnRecord};
 use crate::error::SegmentError;
@@ -12,13 +12,15 @@ use crate::lane_header::LaneIdentity;
 use crate::name::{Base, Exist, Kind};
 use crate::object::{Object, unix_ns};
 use crate::origin::boot_id_hash;
-use crate::readers::{self, ReaderRecord, ReadersHeader};
+use crate::policy::LanePolicy;
+use crate::readers::{LanePins, ReaderRecord, Readers, ReadersHeader, SharedBell};
 use crate::superblock::{
     ENDIAN_TAG, LAYOUT_VERSION, LINE_BYTES, MAGIC, SUPERBLOCK_BYTES, Superblock,
 };
 use crate::sys::lane::{ClaimedLane, Lane};
 use crate::sys::lock::{Claim, HeapLocks, Hold, LockFile};
 use crate::sys::map::{Access, Mapping, page_size};
+use crate::sys::wait::Ringing;
 use crate::sys::{file, space};
 use crate::tables::abi_fingerprint;
 
@@ -36,7 +38,9 @@ pub struct RingStore {
     geometry: Geometry,
     created_unix_ns: u64,
     lanes: Vec<Arc<Lane>>,
-    readers: Mapping,
+    readers: Readers,
+    /// How this process rings the bells; known once it has claimed a lane.
+    ringing: OnceLock<Ringing>,
     place: Place,
 }
 
@@ -60,11 +64,10 @@ pub struct ClaimedReader {
 impl ClaimedReader {
     /// Adds to the slot's counters: rows and batches returned, draws lapped.
     pub fn count(&self, rows: u64, batches: u64, lapped: u64) {
-        if let Some([_, _, _, r, b, l]) = readers::slot_words(&self.store.readers, self.slot) {
-            // One process writes a slot at a time, so a load and a store do.
-            for (word, more) in [(r, rows), (b, batches), (l, lapped)] {
-                word.store(word.load(Relaxed).wrapping_add(more), Relaxed);
-            }
+        if let Some(words) = self.store.readers.slot(self.slot) {
+            add(words.sampled_rows, rows);
+            add(words.sampled_batches, batches);
+            add(words.lapped, lapped);
         }
     }
 
@@ -109,15 +112,21 @@ impl RingStore {
             .map(|_| Lane::heap(&geometry).map(Arc::new))
             .collect::<Result<_, _>>()
             .map_err(SegmentError::io("allocate", Path::new("heap")))?;
-        let readers = Mapping::heap(usize::try_from(geometry.rdr_bytes).unwrap_or_default());
+        let readers = Readers::heap(&geometry, spec.reader_slots, spec.lanes);
         let place = Place::Heap(HeapLocks::default());
         let spec = spec.clone();
-        Ok(Self { spec, geometry, created_unix_ns: unix_ns(), lanes, readers, place })
+        let ringing = OnceLock::new();
+        Ok(Self { spec, geometry, created_unix_ns: unix_ns(), lanes, readers, ringing, place })
     }
 
     fn of(object: Object) -> Result<Self, SegmentError> {
         let (superblock, columns) = read_ctl(&object)?;
         let path = object.path().join(CTL);
+        let (policy, timeout_ms) = (superblock.lane_policy, superblock.lease_timeout_ms);
+        let policy = LanePolicy::from_words(policy, timeout_ms).ok_or_else(|| {
+            let what = format!("its lane policy is {policy} with {timeout_ms} ms, which is none");
+            SegmentError::corrupt(&path, what)
+        })?;
         let spec = RingSpec {
             columns,
             lanes: superblock.lane_count,
@@ -126,6 +135,7 @@ impl RingStore {
             reader_slots: superblock.reader_slots,
             asked_rows: superblock.asked_rows,
             asked_bytes: superblock.asked_bytes,
+            policy,
         };
         // Computed anew: what the file says about sizes must agree, and is not used.
         let geometry = Geometry::of(&spec, u64::from(superblock.map_align))
@@ -147,7 +157,7 @@ impl RingStore {
             let what = "its column records disagree with the sizes of its columns";
             return Err(SegmentError::corrupt(&path, what));
         }
-        let readers = map_readers(&object, &geometry, ring_uuid, spec.reader_slots)?;
+        let readers = map_readers(&object, &geometry, ring_uuid, &spec)?;
         let lanes = (0..spec.lanes)
             .map(|lane| {
                 map_lane(&object, &geometry, ring_uuid, &schema_hash, lane, Access::ReadOnly)
@@ -157,7 +167,8 @@ impl RingStore {
         let locks = object.lock_handle()?;
         let created_unix_ns = superblock.created_unix_ns;
         let place = Place::Named { object, ring_uuid, schema_hash, locks };
-        Ok(Self { spec, geometry, created_unix_ns, lanes, readers, place })
+        let ringing = OnceLock::new();
+        Ok(Self { spec, geometry, created_unix_ns, lanes, readers, ringing, place })
     }
 
     fn check_same(&self, name: &str, asked: &RingSpec) -> Result<(), SegmentError> {
@@ -188,6 +199,15 @@ impl RingStore {
         if mine.lane_capacity != asked.lane_capacity {
             let (there, here) = (mine.lane_capacity, asked.lane_capacity);
             return different(format!("its lanes keep {there} rows, asked were {here}"));
+        }
+        if mine.policy.to_words() != asked.policy.to_words() {
+            let (there, here) = (mine.policy, asked.policy);
+            let ms = |policy: LanePolicy| policy.timeout().as_millis();
+            return different(format!(
+                "its lane policy is {there} ({} ms), asked was {here} ({} ms)",
+                ms(there),
+                ms(here)
+            ));
         }
         Ok(())
     }
@@ -265,7 +285,54 @@ impl RingStore {
                 None => return Ok(None),
             },
         };
+        // Before the first row: the kernel is told once, so that publishing needs no fence.
+        self.ringing.get_or_init(Ringing::of_this_process);
         Ok(ClaimedLane::new(memory, claim, unix_ns()))
+    }
+
+    /// The bell that writers ring after they published.
+    #[inline]
+    #[must_use]
+    pub fn published(&self) -> SharedBell<'_> {
+        self.readers.published(self.ringing.get().copied().unwrap_or(Ringing::Fenced))
+    }
+
+    /// The bell that readers ring after they let go of a lease.
+    #[must_use]
+    pub fn released(&self) -> SharedBell<'_> {
+        self.readers.released()
+    }
+
+    /// The pins on a lane.
+    #[must_use]
+    pub fn pins(&self, lane: u32) -> LanePins<'_> {
+        self.readers.pins(lane)
+    }
+
+    /// Takes away the pins of a slot whose holder has died. `true`: there was nobody to ask.
+    ///
+    /// Whoever claims the slot needs the same lock, so nobody's pins are taken but the dead one's;
+    /// a reaper that dies leaves the slot to the next one.
+    pub fn reap_reader(&self, slot: u32) -> Result<bool, SegmentError> {
+        if self.reader_held(slot) {
+            return Ok(false);
+        }
+        let Some(_claim) = self.claim(READER_LOCKS + u64::from(slot))? else { return Ok(false) };
+        self.readers.clear_pins(slot);
+        Ok(true)
+    }
+
+    /// Notes at a reader's slot that one of its leases made a writer wait, drop or fail.
+    pub fn count_stall(&self, slot: u32) {
+        if let Some(words) = self.readers.slot(slot) {
+            words.stalls.fetch_add(1, Relaxed);
+        }
+    }
+
+    pub(crate) fn count_lease(&self, slot: u32) {
+        if let Some(words) = self.readers.slot(slot) {
+            add(words.leases, 1);
+        }
     }
 
     /// Whether some writer, in any process, has the lane.
@@ -288,16 +355,7 @@ impl RingStore {
                 claim => claim?,
             };
             let Some(claim) = claim else { continue };
-            if let Some([generation, pid, claimed, rows, batches, lapped]) =
-                readers::slot_words(&self.readers, slot)
-            {
-                generation.store(generation.load(Relaxed).wrapping_add(1), Relaxed);
-                pid.store(u64::from(std::process::id()), Relaxed);
-                claimed.store(unix_ns(), Relaxed);
-                for counter in [rows, batches, lapped] {
-                    counter.store(0, Relaxed);
-                }
-            }
+            self.readers.sign(slot, unix_ns());
             return Ok(Some(ClaimedReader { store: Arc::clone(self), slot, _claim: claim }));
         }
         Ok(None)
@@ -312,7 +370,7 @@ impl RingStore {
     /// What a reader slot says.
     #[must_use]
     pub fn reader(&self, slot: u32) -> Option<ReaderRecord> {
-        (slot < self.spec.reader_slots).then(|| readers::read_slot(&self.readers, slot))?
+        self.readers.record(slot)
     }
 
     fn claim(&self, byte: u64) -> Result<Option<Claim>, SegmentError> {
@@ -334,6 +392,11 @@ impl RingStore {
             Place::Heap(locks) => locks.held(byte),
         }
     }
+}
+
+/// One process writes the word at a time, so a load and a store do.
+fn add(word: &AtomicU64, more: u64) {
+    word.store(word.load(Relaxed).wrapping_add(more), Relaxed);
 }
 
 fn lane_file(lane: u32) -> String {
@@ -358,6 +421,7 @@ fn make_files(
     let schema: &[u8] = bytemuck::cast_slice(&records);
     let schema_hash = *blake3::hash(schema).as_bytes();
     let ring_uuid: [u8; 16] = rand::random();
+    let (lane_policy, lease_timeout_ms) = spec.policy.to_words();
     let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
     let superblock = Superblock {
         magic: MAGIC,
@@ -382,7 +446,9 @@ fn make_files(
         ring_uuid,
         created_unix_ns: unix_ns(),
         boot_id_hash: boot_id_hash(),
-        unused: [0; 3916],
+        lane_policy,
+        lease_timeout_ms,
+        unused: [0; 3908],
         crc32: 0,
     }
     .sealed();
@@ -450,18 +516,18 @@ fn map_readers(
     object: &Object,
     geometry: &Geometry,
     ring_uuid: [u8; 16],
-    reader_slots: u32,
-) -> Result<Mapping, SegmentError> {
+    spec: &RingSpec,
+) -> Result<Readers, SegmentError> {
     let path = object.path().join(RDR);
     let fd = object.file(RDR, Access::ReadWrite, Some(geometry.rdr_bytes))?;
     let len = usize::try_from(geometry.rdr_bytes).unwrap_or(usize::MAX);
     let map = Mapping::file(fd.as_fd(), len, Access::ReadWrite)
         .map_err(SegmentError::io("map", &path))?;
     let found = map.copy(0, size_of::<ReadersHeader>());
-    if found != bytemuck::bytes_of(&ReadersHeader::new(ring_uuid, reader_slots)) {
+    if found != bytemuck::bytes_of(&ReadersHeader::new(ring_uuid, spec.reader_slots)) {
         return Err(SegmentError::corrupt(&path, "its header is not that of this ring"));
     }
-    Ok(map)
+    Ok(Readers::new(map, spec.reader_slots, spec.lanes))
 }
 
 fn map_lane(

@@ -13,7 +13,7 @@ pub const SUPERBLOCK_BYTES: u64 = 4096;
 /// First bytes of `ring.ctl`: damaged by a text-mode copy, like PNG's.
 pub const MAGIC: [u8; 8] = *b"\x89BKC\r\n\x1a\n";
 /// Version of every table in docs/layout.md. Readers and writers must agree on it.
-pub const LAYOUT_VERSION: u32 = 1;
+pub const LAYOUT_VERSION: u32 = 2;
 /// Reads as another number on a host of the other byte order.
 pub const ENDIAN_TAG: u32 = 0x0102_0304;
 /// Counters of different writers stand on lines of their own: two 64-byte lines, because x86
@@ -69,8 +69,13 @@ pub struct Superblock {
     pub created_unix_ns: u64,
     /// Hash of the machine's boot id: files that outlived a reboot may be torn.
     pub boot_id_hash: u64,
+    /// What a writer does about a lease in its way: 0 overwrite (no leases), 1 block, 2 drop the new
+    /// row, 3 fail.
+    pub lane_policy: u32,
+    /// Longest that a writer waits for a lease, milliseconds.
+    pub lease_timeout_ms: u32,
     /// Zero.
-    pub unused: [u8; 3916],
+    pub unused: [u8; 3908],
     /// CRC-32 of all bytes before it.
     pub crc32: u32,
 }

@@ -133,6 +133,7 @@ struct Seen {
 fn append(writer: &mut LaneWriter<Lane>, publish: bool) {
     if writer.reserve(1) {
         writer.announced();
+        assert!(writer.settle(None, 1), "nothing is pinned");
     }
     writer.write(0, 0, &(writer.head() + 1).to_ne_bytes());
     if publish {
@@ -227,6 +228,7 @@ fn two_lanes(fence_first: bool) -> (bool, std::sync::Arc<Seen>) {
                 if !fence_first {
                     a.announced();
                 }
+                assert!(a.settle(None, 1) && b.settle(None, 1), "nothing is pinned");
                 for lane in [&mut a, &mut b] {
                     lane.write(0, 0, &(lane.head() + 1).to_ne_bytes());
                 }

@@ -77,6 +77,35 @@ impl Lane {
         self.counter(offset_of!(LaneHeader, pid)).load(Ordering::Relaxed)
     }
 
+    /// Rows that writers dropped because a lease was in the way.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.counter(offset_of!(LaneHeader, dropped)).load(Ordering::Relaxed)
+    }
+
+    /// How often a writer waited, dropped or failed because of a lease.
+    #[must_use]
+    pub fn stalls(&self) -> u64 {
+        self.counter(offset_of!(LaneHeader, stalls)).load(Ordering::Relaxed)
+    }
+
+    /// Where `rows` rows of a column stand one after the other, from `slot` on. `None` for rows
+    /// that do not exist, and on the heap for rows that run over the end of the lane.
+    ///
+    /// The address is valid while the lane lives; what is read there by plain loads is defined
+    /// only under a lease.
+    #[must_use]
+    pub fn address(&self, column: usize, slot: u64, rows: u64) -> Option<*const u8> {
+        let Placed { offset, width, .. } = self.columns.get(column).copied()?;
+        let contiguous = if self.mirrored { 2 * self.slots } else { self.slots };
+        let end = slot.checked_add(rows)?;
+        if slot >= self.slots || rows > self.slots || end > contiguous {
+            return None;
+        }
+        let at = usize::try_from(slot).ok()?.checked_mul(width)?.checked_add(offset)?;
+        Some(self.memory.base().wrapping_add(at).cast_const())
+    }
+
     fn counter(&self, offset: usize) -> &AtomicU64 {
         static NOTHING: AtomicU64 = AtomicU64::new(0);
         // The header is part of every mapping; the fallback only spares a panic path.
@@ -173,6 +202,19 @@ impl ClaimedLane {
         set(offset_of!(LaneHeader, pid), u64::from(std::process::id()));
         set(offset_of!(LaneHeader, claimed_unix_ns), now_unix_ns);
         Some(Self { lane, _claim: claim })
+    }
+}
+
+impl ClaimedLane {
+    /// Notes that a lease made the writer wait, drop or fail, and how many rows it dropped.
+    pub fn count_stall(&self, dropped: u64) {
+        let add = |offset, more| {
+            // One writer at a time, so a load and a store do.
+            let word = self.lane.counter(offset);
+            word.store(word.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+        };
+        add(offset_of!(LaneHeader, stalls), 1);
+        add(offset_of!(LaneHeader, dropped), dropped);
     }
 }
 

@@ -2,7 +2,8 @@
 //! pointers to shared bytes.
 //!
 //! Everything here hands out safe types: [`map::Mapping`] gives slices of atomics, bounds-checked;
-//! [`lane::Lane`] copies rows in and out by relaxed words; [`lock::LockFile`] owns byte-range locks.
+//! [`lane::Lane`] copies rows in and out by relaxed words; [`lock::LockFile`] owns byte-range locks;
+//! [`wait`] sleeps on a shared word.
 
 #![expect(unsafe_code, reason = "mappings, word copies and fcntl need raw pointers")]
 #![expect(
@@ -16,6 +17,7 @@ pub(crate) mod lane;
 pub(crate) mod lock;
 pub(crate) mod map;
 pub(crate) mod space;
+pub(crate) mod wait;
 
 /// Hints that a cache line will be read soon. Any address will do.
 #[inline]

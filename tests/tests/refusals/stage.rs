@@ -81,7 +81,11 @@ impl Stage {
         files_below(self.dir.path(), &mut files);
         files.sort();
         for file in files {
-            let bytes = fs::read(&file).unwrap();
+            let mut bytes = fs::read(&file).unwrap();
+            if file.ends_with("ring.rdr") {
+                // The bells: a wait leaves word that somebody may be asleep.
+                bytes[128..384].fill(0);
+            }
             let hash = blake3::hash(&bytes).to_hex();
             writeln!(picture, "{} {} {hash}", file.display(), bytes.len()).unwrap();
         }

@@ -1,6 +1,6 @@
 //! Publish and validate: the orderings by which an accepted row is whole.
 //!
-//! Generic over [`Words`], so that the loom models run this very code on modelled memory.
+//! Generic over [`Words`].
 //!
 //! A lane has one writer and any number of readers. The writer announces rows before it touches
 //! their slots and publishes them after:
@@ -25,11 +25,16 @@ use std::sync::atomic::Ordering;
 /// Largest sequence number plus one: indices keep 48 bits for it.
 pub const MAX_SEQ: u64 = 1 << 48;
 
-/// The three places where a fence stands.
+/// The places where a fence stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fence {
     /// Writer, between announcing rows and writing them. Release.
     Announced,
+    /// The same place on a lane that grants leases: between announcing rows and scanning the
+    /// pins. Sequentially consistent, which includes release.
+    AnnouncedToPins,
+    /// Reader, between pinning rows and re-reading `reserved`. Sequentially consistent.
+    Pinned,
     /// Reader, between loading `head` and copying rows. Acquire.
     Published,
     /// Reader, between copying rows and re-reading `reserved`. Acquire.
@@ -44,6 +49,9 @@ impl Fence {
             // ORDERING: pairs with `Copied`: whoever saw a word written after it and passes
             // `Copied` sees the announcement that came before it.
             Fence::Announced => Ordering::Release,
+            // ORDERING: these two pair with each other: of "reserved, then pins" and "pin, then
+            // reserved" at least one side sees the other's store.
+            Fence::AnnouncedToPins | Fence::Pinned => Ordering::SeqCst,
             // ORDERING: pairs with the release store of `head` in `LaneWriter::publish`.
             // ORDERING: `Copied` pairs with `Announced`.
             Fence::Published | Fence::Copied => Ordering::Acquire,
@@ -98,6 +106,9 @@ pub struct LaneWriter<L> {
     /// `head` modulo the slots, kept: a division per column costs more than the column.
     slot: u64,
     reserved: u64,
+    /// One past the last announced row whose slot no pin froze when the pins were last scanned.
+    /// Announced rows beyond it wait.
+    free: u64,
     chunk: u64,
 }
 
@@ -115,7 +126,8 @@ impl<L: WordsMut> LaneWriter<L> {
         if head >= MAX_SEQ || reserved < head || reserved - head > slots {
             return Err(ImpossibleCounters { head, reserved, slots });
         }
-        Ok(Self { lane, head, slot: head % slots, reserved, chunk })
+        // What the last writer announced may be frozen: it is scanned for before the first row.
+        Ok(Self { lane, head, slot: head % slots, reserved, free: head, chunk })
     }
 
     /// Sequence number of the next row.
@@ -129,16 +141,20 @@ impl<L: WordsMut> LaneWriter<L> {
     }
 
     /// Announces at least `rows` rows from `head` on. `true` when [`announced`](Self::announced)
-    /// must be called before any of them is written; one call serves many lanes.
+    /// or [`announced_to_pins`](Self::announced_to_pins), and then [`settle`](Self::settle), must be
+    /// called before any of them is written; one fence serves many lanes.
+    #[inline]
     #[must_use]
     pub fn reserve(&mut self, rows: u64) -> bool {
-        if self.head + rows <= self.reserved {
+        if self.head + rows <= self.free {
             return false;
         }
-        // A chunk at a time: readers re-read `reserved`, which then changes less often than rows
-        // are published, and the fence is paid once per chunk.
-        self.reserved = self.reserved.max(self.head + rows.max(self.chunk));
-        self.lane.store_reserved(self.reserved, Ordering::Relaxed);
+        if self.head + rows > self.reserved {
+            // A chunk at a time: readers re-read `reserved`, which then changes less often than
+            // rows are published, and the fence is paid once per chunk.
+            self.reserved = self.head + rows.max(self.chunk);
+            self.lane.store_reserved(self.reserved, Ordering::Relaxed);
+        }
         true
     }
 
@@ -147,12 +163,27 @@ impl<L: WordsMut> LaneWriter<L> {
         self.lane.fence(Fence::Announced);
     }
 
+    /// The fence between announcing and scanning the pins, on a lane that grants leases.
+    pub fn announced_to_pins(&self) {
+        self.lane.fence(Fence::AnnouncedToPins);
+    }
+
+    /// Takes note of what the scan of the pins found: rows may be written up to the slot of the
+    /// first frozen row. Returns whether `rows` rows may be written now.
+    #[must_use]
+    pub fn settle(&mut self, first_frozen: Option<u64>, rows: u64) -> bool {
+        let frozen_slot =
+            first_frozen.map_or(u64::MAX, |row| row.saturating_add(self.lane.slots()));
+        self.free = self.reserved.min(frozen_slot);
+        self.head + rows <= self.free
+    }
+
     /// Writes a column of row `head + ahead`.
     ///
     /// # Panics
-    /// If the row was not reserved.
+    /// If the row was not reserved, or is frozen.
     pub fn write(&self, column: usize, ahead: u64, row: &[u8]) {
-        assert!(self.head + ahead < self.reserved, "row {ahead} past head was not reserved");
+        assert!(self.head + ahead < self.free, "row {ahead} past head was not reserved");
         self.lane.copy_in(column, self.slot_after(ahead), row);
     }
 
@@ -167,7 +198,7 @@ impl<L: WordsMut> LaneWriter<L> {
     /// # Panics
     /// If they were not reserved.
     pub fn publish(&mut self, rows: u64) {
-        assert!(self.head + rows <= self.reserved, "{rows} rows were not all reserved");
+        assert!(self.head + rows <= self.free, "{rows} rows were not all reserved");
         self.slot = self.slot_after(rows);
         self.head += rows;
         // ORDERING: pairs with `Fence::Published`: a reader that sees this head sees the rows.

@@ -1,0 +1,142 @@
+//! Leases: rows read in place, which no writer overwrites while the lease lives.
+
+use std::ops::Range;
+
+use backcast_layout::protocol::Words;
+use backcast_layout::{Column, Hold};
+
+use crate::error::LeaseError;
+use crate::ring::Ring;
+use crate::schema::SEQ;
+
+/// Consecutive rows of one lane, in place and frozen. Dropping it lets writers go on.
+///
+/// Writers overwrite nothing from its first row on: a lease of old rows of a full lane is in their
+/// way at once, one of new rows after about a capacity of further rows. What they do then is the
+/// ring's lane policy.
+#[derive(Debug)]
+pub struct Lease {
+    // Before the ring: the hold's claim holds it too, and its last handle removes it.
+    hold: Hold,
+    ring: Ring,
+    lane: u32,
+    range: Range<u64>,
+    stalls_before: u64,
+}
+
+impl Ring {
+    /// Leases rows of a lane: no copy, no waiting. At most a quarter of a lane's rows.
+    pub fn lease(&self, lane: u32, range: Range<u64>) -> Result<Lease, LeaseError> {
+        let spec = self.store().spec();
+        if !spec.policy.grants_leases() {
+            return Err(LeaseError::Overwrite);
+        }
+        let Some(memory) = self.store().lane(lane) else {
+            return Err(LeaseError::NoSuchLane { lane: lane.into(), lanes: self.lanes() });
+        };
+        let (from, to) = (range.start, range.end);
+        let (asked, lane_capacity) = (to.saturating_sub(from), spec.lane_capacity);
+        let limit = (lane_capacity / 4).max(1);
+        if !(1..=limit).contains(&asked) {
+            return Err(LeaseError::BadLength { asked, limit, lane_capacity });
+        }
+        let readable = self.readable(memory);
+        if from < readable.start || to > readable.end {
+            let (oldest, head) = (readable.start, readable.end);
+            return Err(LeaseError::NotReadable { lane, from, to, oldest, head });
+        }
+        let slots = memory.slots();
+        if memory.address(SEQ, from % slots, asked).is_none() {
+            let split = from - from % slots + slots - 1;
+            return Err(LeaseError::Wraps { lane, from, to, split });
+        }
+        let book = self.leases()?.ok_or(LeaseError::NoSlot { slots: spec.reader_slots })?;
+        let stalls_before = book.stalls();
+        let hold = book.hold(lane, from)?;
+        let lease = Lease { hold, ring: self.clone(), lane, range, stalls_before };
+        for seq in [from, to - 1] {
+            let found = lease.seq_at(seq);
+            if found != seq {
+                return Err(LeaseError::Damaged { lane, seq, found });
+            }
+        }
+        Ok(lease)
+    }
+}
+
+impl Lease {
+    /// Lane and sequence numbers.
+    #[must_use]
+    pub fn place(&self) -> (u32, Range<u64>) {
+        (self.lane, self.range.clone())
+    }
+
+    /// Rows leased.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        usize::try_from(self.range.end - self.range.start).unwrap_or(usize::MAX)
+    }
+
+    /// Whether no row is leased; never.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.range.is_empty()
+    }
+
+    /// Every column, the built-in `seq`, `episode`, `t`, `flags` first.
+    #[must_use]
+    pub fn columns(&self) -> &[Column] {
+        self.ring.schema().all()
+    }
+
+    /// Where a column's rows stand, one after the other, `len() * width` bytes; valid while the
+    /// lease lives. `None` for a number that no column has.
+    ///
+    /// Nobody who keeps the protocol writes there meanwhile. The other processes of the same user
+    /// are trusted for that and for nothing else, so this is an address and not a slice.
+    #[must_use]
+    pub fn address(&self, column: usize) -> Option<*const u8> {
+        let memory = self.hold.memory();
+        memory.address(column, self.range.start % memory.slots(), self.range.end - self.range.start)
+    }
+
+    /// Copies one row of a column; `out` has the column's width. `false` for a row or column that
+    /// is not there, or another width.
+    #[must_use]
+    pub fn copy_row(&self, column: usize, row: usize, out: &mut [u8]) -> bool {
+        let width = self.columns().get(column).map(Column::width);
+        if width != Some(out.len()) || row >= self.len() {
+            return false;
+        }
+        let memory = self.hold.memory();
+        let seq = self.range.start + row as u64;
+        memory.copy_out(column, seq % memory.slots(), 1, out);
+        true
+    }
+
+    /// Number of the reader slot that holds it.
+    #[must_use]
+    pub fn slot(&self) -> u32 {
+        self.hold.book().slot()
+    }
+
+    /// How often a writer waited, dropped or failed because of a lease of this handle since this
+    /// one was granted.
+    #[must_use]
+    pub fn stalls(&self) -> u64 {
+        self.hold.book().stalls().saturating_sub(self.stalls_before)
+    }
+
+    /// The ring read from.
+    #[must_use]
+    pub fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
+    fn seq_at(&self, seq: u64) -> u64 {
+        let mut bytes = [0; 8];
+        let memory = self.hold.memory();
+        memory.copy_out(SEQ, seq % memory.slots(), 1, &mut bytes);
+        u64::from_ne_bytes(bytes)
+    }
+}

@@ -1,0 +1,134 @@
+//! What a writer does while a lease is in its way.
+
+use std::time::{Duration, Instant};
+
+use backcast_layout::protocol::{LaneWriter, Pin, listen, oldest};
+use backcast_layout::{ClaimedLane, LanePolicy, RingStore};
+
+use crate::error::AppendError;
+
+/// Longest sleep before the caller is asked whether it wants to go on, and before a holder that
+/// died meanwhile is noticed.
+const SLICE: Duration = Duration::from_millis(5);
+
+/// A lease that made a writer wait, drop a row, or both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stall {
+    /// The lane.
+    pub lane: u32,
+    /// Reader slot of the lease's holder.
+    pub slot: u32,
+    /// Its process, as it says.
+    pub pid: u64,
+    /// First row leased.
+    pub start: u64,
+    /// How long the append waited.
+    pub waited: Duration,
+    /// Whether the new row was dropped in the end.
+    pub dropped: bool,
+}
+
+/// A lease in the way, and since when.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Met {
+    pub(crate) pin: Pin,
+    pub(crate) since: Instant,
+}
+
+/// What a lane's writer knows of the lease in its way.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Patience {
+    met: Option<Met>,
+    /// The last one that was waited for in full: it is not waited for again.
+    spent: Option<Pin>,
+    /// The last one that was reported.
+    reported: Option<Pin>,
+}
+
+/// What to do about a lane now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// Write.
+    There,
+    /// Look again later.
+    Wait,
+    /// Drop the new rows.
+    Drop,
+}
+
+impl Patience {
+    /// Scans the pins of a lane whose rows are announced and fenced. Cheap; no system call.
+    pub(crate) fn look(
+        &mut self,
+        store: &RingStore,
+        lane: u32,
+        writer: &mut LaneWriter<ClaimedLane>,
+        rows: u64,
+    ) -> bool {
+        let slots = store.geometry().slots;
+        let found = oldest(&store.pins(lane), writer.head(), slots);
+        let free = writer.settle(found.map(|pin| pin.start), rows);
+        let in_the_way = found.filter(|_| !free);
+        if self.met.map(|met| met.pin) != in_the_way {
+            self.met = in_the_way.map(|pin| Met { pin, since: Instant::now() });
+        }
+        free
+    }
+
+    /// What the policy says about the lease that [`look`](Self::look) found in the way.
+    pub(crate) fn decide(&mut self, store: &RingStore, lane: u32) -> Result<Room, AppendError> {
+        let Some(Met { pin, since }) = self.met else { return Ok(Room::There) };
+        match store.spec().policy {
+            LanePolicy::Fail => {
+                store.count_stall(pin.slot);
+                let (slot, start) = (pin.slot, pin.start);
+                Err(AppendError::Leased { lane, slot, pid: pid(store, slot), start })
+            }
+            // An overwriting ring scans no pins.
+            LanePolicy::Overwrite | LanePolicy::DropNew => Ok(Room::Drop),
+            LanePolicy::Block(timeout) => {
+                if self.spent != Some(pin) && since.elapsed() < timeout {
+                    return Ok(Room::Wait);
+                }
+                self.spent = Some(pin);
+                Ok(Room::Drop)
+            }
+        }
+    }
+
+    /// The lease that was met, once: for the warning.
+    pub(crate) fn report(
+        &mut self,
+        store: &RingStore,
+        lane: u32,
+        met: Met,
+        dropped: bool,
+    ) -> Option<Stall> {
+        let Met { pin, since } = met;
+        store.count_stall(pin.slot);
+        if self.reported.replace(pin) == Some(pin) {
+            return None;
+        }
+        let (slot, start) = (pin.slot, pin.start);
+        let waited = since.elapsed();
+        Some(Stall { lane, slot, pid: pid(store, slot), start, waited, dropped })
+    }
+
+    /// The lease in the way, and since when.
+    pub(crate) fn met(&self) -> Option<Met> {
+        self.met
+    }
+}
+
+/// Sleeps until some lease ends, for a few milliseconds at most, unless `look` finds room first.
+pub(crate) fn nap(store: &RingStore, look: &mut dyn FnMut() -> bool) {
+    let bell = store.released();
+    let ticket = listen(&bell);
+    if !look() {
+        ticket.sleep(&bell, SLICE);
+    }
+}
+
+fn pid(store: &RingStore, slot: u32) -> u64 {
+    store.reader(slot).map_or(0, |record| record.pid)
+}

@@ -1,0 +1,184 @@
+//! Sleeping until writers have published enough.
+
+use std::time::{Duration, Instant};
+
+use backcast_layout::protocol::{Words, listen};
+
+use crate::error::WaitError;
+use crate::ring::Ring;
+
+/// How long a wait looks again and again before it sleeps: about what waking up takes.
+const SPIN: Duration = Duration::from_micros(20);
+/// Longest sleep before the caller is asked whether it wants to go on.
+const SLICE: Duration = Duration::from_millis(50);
+/// A wait for many rows is not woken for each of them: after so many wake-ups that brought too few…
+const IMPATIENT: u32 = 4;
+/// … it naps between them, which bounds what writers spend on waking it.
+const NAP: Duration = Duration::from_millis(1);
+
+impl Ring {
+    /// Waits until the ring holds `min_size` transitions and returns how many there are.
+    ///
+    /// Sleeps in the kernel; a writer wakes it. `interrupted` is asked every 50 ms at least, and
+    /// ends the wait by returning `true`.
+    pub fn wait_for(
+        &self,
+        min_size: u64,
+        timeout: Option<Duration>,
+        interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<u64, WaitError> {
+        // The newest row of a lane has no successor: waiting for it too would never end.
+        let (capacity, most) = (self.capacity(), self.capacity() - u64::from(self.lanes()));
+        if min_size > most {
+            return Err(WaitError::Never { want: min_size, capacity, most });
+        }
+        self.sleep_until(min_size, &|| self.len(), timeout, interrupted).map_err(|stopped| {
+            let Stopped { have, waited } = stopped;
+            let waited_ms = waited.map(|waited| waited.as_millis());
+            waited_ms.map_or(WaitError::Interrupted, |waited_ms| WaitError::TimedOut {
+                want: min_size,
+                have,
+                waited_ms,
+            })
+        })
+    }
+
+    /// Waits until `rows` rows were published since the ring was made, over all lanes, and returns
+    /// how many there are. Unlike [`wait_for`](Self::wait_for) it also serves a ring that is full.
+    pub fn wait_for_rows(
+        &self,
+        rows: u64,
+        timeout: Option<Duration>,
+        interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<u64, WaitError> {
+        self.sleep_until(rows, &|| self.rows_published(), timeout, interrupted).map_err(|stopped| {
+            let Stopped { have, waited } = stopped;
+            let waited_ms = waited.map(|waited| waited.as_millis());
+            waited_ms.map_or(WaitError::Interrupted, |waited_ms| WaitError::TooFewRows {
+                want: rows,
+                have,
+                waited_ms,
+            })
+        })
+    }
+
+    /// Rows published since the ring was made, over all lanes. O(lanes).
+    #[must_use]
+    pub fn rows_published(&self) -> u64 {
+        use std::sync::atomic::Ordering::Relaxed;
+        let heads = self.store().lanes().iter().map(|lane| lane.load_head(Relaxed));
+        heads.fold(0, u64::saturating_add)
+    }
+
+    fn sleep_until(
+        &self,
+        want: u64,
+        count: &dyn Fn() -> u64,
+        timeout: Option<Duration>,
+        interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<u64, Stopped> {
+        let start = Instant::now();
+        let left = || timeout.map_or(Duration::MAX, |limit| limit.saturating_sub(start.elapsed()));
+        while start.elapsed() < SPIN.min(left()) {
+            let have = count();
+            if have >= want {
+                return Ok(have);
+            }
+            std::hint::spin_loop();
+        }
+        let bell = self.store().published();
+        let mut in_vain = 0;
+        loop {
+            // From here on writers know that somebody listens, so that nothing published after
+            // this look is slept through.
+            let ticket = listen(&bell);
+            let have = count();
+            if have >= want {
+                return Ok(have);
+            }
+            if left().is_zero() {
+                return Err(Stopped { have, waited: Some(start.elapsed()) });
+            }
+            if interrupted() {
+                return Err(Stopped { have, waited: None });
+            }
+            ticket.sleep(&bell, left().min(SLICE));
+            in_vain += 1;
+            if in_vain > IMPATIENT && count() < want {
+                std::thread::sleep(left().min(NAP));
+            }
+        }
+    }
+}
+
+/// A wait that did not get what it wanted.
+struct Stopped {
+    have: u64,
+    /// `None`: by the caller.
+    waited: Option<Duration>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DType, RingOptions, Schema, StepColumns, Writer, WriterOptions};
+
+    fn ring(capacity: u64, lanes: u32) -> (Ring, Writer) {
+        let schema = Schema::builder().column("obs", DType::U8, &[]).build().unwrap();
+        let ring = Ring::heap(&schema, RingOptions::with_capacity(capacity).lanes(lanes)).unwrap();
+        let writer = ring.writer(WriterOptions::lanes(lanes)).unwrap();
+        (ring, writer)
+    }
+
+    fn append(writer: &mut Writer, lanes: usize) {
+        let schema = writer.schema().clone();
+        let obs = vec![1_u8; lanes];
+        let mut columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
+        let goes_on = vec![false; lanes];
+        writer.append(&columns.step(&goes_on, &goes_on).unwrap()).unwrap();
+    }
+
+    #[test]
+    fn waiting_for_more_than_a_full_ring_holds_is_refused_at_once() {
+        let (ring, mut writer) = ring(20, 2);
+        for _ in 0..50 {
+            append(&mut writer, 2);
+        }
+        let wait = |want| ring.wait_for(want, None, &mut || true);
+        assert_eq!(ring.len(), 18, "full lanes: all rows but the newest begin a transition");
+        assert_eq!(wait(18), Ok(18));
+        assert_eq!(wait(19), Err(WaitError::Never { want: 19, capacity: 20, most: 18 }));
+    }
+
+    #[test]
+    fn a_wait_ends_in_time_or_when_its_caller_says_so() {
+        let (ring, _writer) = ring(20, 1);
+        let wait = |timeout, stop: bool| ring.wait_for(1, timeout, &mut || stop);
+        let limit = Some(Duration::from_millis(3));
+        assert!(matches!(wait(limit, false), Err(WaitError::TimedOut { want: 1, have: 0, .. })));
+        assert_eq!(wait(None, true), Err(WaitError::Interrupted));
+        let rows = ring.wait_for_rows(5, limit, &mut || false);
+        assert!(matches!(rows, Err(WaitError::TooFewRows { want: 5, have: 0, .. })));
+    }
+
+    #[test]
+    fn every_row_wakes_whoever_waits_for_it() {
+        const ROWS: u64 = 500;
+        let (ring, mut writer) = ring(20, 1);
+        let (tell, told) = std::sync::mpsc::channel();
+        let waiter = std::thread::spawn({
+            let ring = ring.clone();
+            move || {
+                for row in 1..=ROWS {
+                    ring.wait_for_rows(row, None, &mut || false).unwrap();
+                    tell.send(row).unwrap();
+                }
+            }
+        });
+        for row in 1..=ROWS {
+            append(&mut writer, 1);
+            assert_eq!(told.recv().unwrap(), row);
+        }
+        waiter.join().unwrap();
+    }
+}
