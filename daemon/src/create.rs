@@ -1,8 +1,9 @@
 //! `backcast create`: make a persistent ring.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use backcast_core::{Base, Capacity, Exist, Ring, RingOptions};
+use backcast_core::{Base, Capacity, Exist, LanePolicy, Ring, RingOptions};
 
 use crate::columns::{self, ColumnSpec};
 use crate::console::Console;
@@ -44,6 +45,16 @@ pub(crate) struct Args {
     /// When the name is taken: error, attach or replace.
     #[arg(long, value_name = "WHAT", default_value = "error")]
     exist: Exist,
+    /// When a lease freezes the rows a writer would overwrite: block, `drop_new`, fail or
+    /// overwrite.
+    ///
+    /// block: wait for the lease, once and for the lease time-out at most, then drop the new row
+    /// and mark a gap. overwrite: the ring grants no leases.
+    #[arg(long, value_name = "WHAT", default_value = "block")]
+    lane_policy: LanePolicy,
+    /// Longest that a writer waits for a lease, in seconds [default: 1]. Only with block.
+    #[arg(long, value_name = "SECONDS")]
+    lease_timeout: Option<f64>,
 }
 
 pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result<Exit, CliError> {
@@ -60,6 +71,7 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
         .lanes(args.lanes)
         .exist(args.exist)
         .persistent(true)
+        .lane_policy(policy(args)?)
         .base(base.clone());
     let geometry = Geometry::from(&Ring::create(&args.name, &schema, options)?.stats());
     if console.json() {
@@ -71,4 +83,13 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
         console.note(&warning);
     }
     Ok(Exit::Done)
+}
+
+fn policy(args: &Args) -> Result<LanePolicy, CliError> {
+    let Some(seconds) = args.lease_timeout else { return Ok(args.lane_policy) };
+    let blocks = matches!(args.lane_policy, LanePolicy::Block(_));
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(timeout) if blocks => Ok(LanePolicy::Block(timeout)),
+        _ => Err(CliError::BadLeaseTimeout { seconds, policy: args.lane_policy }),
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use backcast_core::{Kind, RingError, SchemaError, SegmentError};
+use backcast_core::{Kind, LanePolicy, RingError, SchemaError, SegmentError};
 use thiserror::Error;
 
 use crate::columns::{ColumnError, SchemaFileError};
@@ -26,6 +26,11 @@ impl Exit {
 /// Everything that stops a command.
 #[derive(Debug, Error)]
 pub(crate) enum CliError {
+    #[error(
+        "--lease-timeout {seconds} does not go with --lane-policy {policy}; give seconds from 0 to \
+         3600, and --lane-policy block"
+    )]
+    BadLeaseTimeout { seconds: f64, policy: LanePolicy },
     #[error("{what} `{name}` does not exist in {}{}", dir.display(), hint(suggestion.as_deref()))]
     NotFound { what: &'static str, name: String, dir: PathBuf, suggestion: Option<String> },
     #[error("`{name}` names a ring and a panel; say which with --kind ring or --kind panel")]
@@ -72,6 +77,7 @@ impl CliError {
         match self {
             Self::NotFound { .. } => Exit::NoSuchObject,
             Self::Ambiguous { .. }
+            | Self::BadLeaseTimeout { .. }
             | Self::NoDirectory { .. }
             | Self::Column(_)
             | Self::SchemaFile(_)

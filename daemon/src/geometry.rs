@@ -22,6 +22,8 @@ pub(crate) struct Geometry {
     row_bytes: u64,
     asked_bytes: u64,
     allocated_bytes: u64,
+    lane_policy: &'static str,
+    lease_timeout_s: f64,
     columns: Vec<ColumnRow>,
 }
 
@@ -64,12 +66,24 @@ impl From<&RingStats> for Geometry {
             row_bytes: stats.row_bytes,
             asked_bytes: stats.bytes_asked,
             allocated_bytes: stats.bytes_allocated,
+            lane_policy: stats.lane_policy.as_str(),
+            lease_timeout_s: stats.lane_policy.timeout().as_secs_f64(),
             columns: stats.columns.iter().map(ColumnRow::from).collect(),
         }
     }
 }
 
 impl Geometry {
+    /// What writers do about leases, for people.
+    fn leases(&self) -> String {
+        match self.lane_policy {
+            "block" => format!("writers wait {} s for one, then drop rows", self.lease_timeout_s),
+            "drop_new" => "writers drop rows for one".to_owned(),
+            "fail" => "writers fail on one".to_owned(),
+            _ => "none are granted".to_owned(),
+        }
+    }
+
     /// Name and value pairs for people.
     pub(crate) fn facts(&self) -> Vec<Vec<String>> {
         let fact = |name: &str, value: String| vec![name.to_owned(), value];
@@ -77,6 +91,7 @@ impl Geometry {
             fact("ring", self.name.clone().unwrap_or_default()),
             fact("path", self.path.as_ref().map_or_else(String::new, |p| p.display().to_string())),
             fact("persistent", yes_no(self.persistent)),
+            fact("leases", self.leases()),
             fact(
                 "capacity",
                 format!(

@@ -44,6 +44,7 @@ struct RingReport {
     transitions: u64,
     lanes: Vec<LaneRow>,
     readers: Vec<ReaderRow>,
+    pins: Vec<PinRow>,
 }
 
 /// JSON of one lane.
@@ -58,6 +59,8 @@ struct LaneRow {
     generation: u64,
     held: bool,
     writer_pid: Option<u64>,
+    dropped_rows: u64,
+    stalls: u64,
 }
 
 /// JSON of one reader.
@@ -68,6 +71,17 @@ struct ReaderRow {
     sampled_rows: u64,
     sampled_batches: u64,
     lapped_reads: u64,
+    leases: u64,
+    stalls: u64,
+}
+
+/// JSON of the rows that one reader has leased on one lane.
+#[derive(Debug, Serialize)]
+struct PinRow {
+    slot: u32,
+    pid: u64,
+    lane: u32,
+    start_seq: u64,
 }
 
 /// JSON of a panel.
@@ -127,6 +141,8 @@ impl RingReport {
                     generation: lane.generation,
                     held: lane.held,
                     writer_pid: lane.pid.filter(|_| lane.held),
+                    dropped_rows: lane.dropped,
+                    stalls: lane.stalls,
                 })
                 .collect(),
             readers: ring
@@ -138,6 +154,18 @@ impl RingReport {
                     sampled_rows: reader.sampled_rows,
                     sampled_batches: reader.sampled_batches,
                     lapped_reads: reader.lapped,
+                    leases: reader.leases,
+                    stalls: reader.stalls,
+                })
+                .collect(),
+            pins: ring
+                .pins
+                .iter()
+                .map(|pin| PinRow {
+                    slot: pin.slot,
+                    pid: pin.pid,
+                    lane: pin.lane,
+                    start_seq: pin.start,
                 })
                 .collect(),
         }
@@ -178,6 +206,8 @@ fn ring(report: &RingReport, console: &mut Console<'_>) {
             ("TRANSITIONS", Align::Right),
             ("EPISODES", Align::Right),
             ("GENERATION", Align::Right),
+            ("DROPPED", Align::Right),
+            ("STALLS", Align::Right),
             ("WRITER", Align::Left),
         ],
         &report
@@ -191,6 +221,8 @@ fn ring(report: &RingReport, console: &mut Console<'_>) {
                     units::exact(lane.transitions),
                     units::exact(lane.episodes),
                     units::exact(lane.generation),
+                    units::exact(lane.dropped_rows),
+                    units::exact(lane.stalls),
                     writer(lane),
                 ]
             })
@@ -207,6 +239,9 @@ fn ring(report: &RingReport, console: &mut Console<'_>) {
             ("SAMPLED ROWS", Align::Right),
             ("BATCHES", Align::Right),
             ("LAPPED", Align::Right),
+            ("LEASES", Align::Right),
+            ("STALLS", Align::Right),
+            ("PINS", Align::Left),
         ],
         &report
             .readers
@@ -218,10 +253,21 @@ fn ring(report: &RingReport, console: &mut Console<'_>) {
                     units::count(reader.sampled_rows),
                     units::count(reader.sampled_batches),
                     units::count(reader.lapped_reads),
+                    units::count(reader.leases),
+                    units::count(reader.stalls),
+                    pins(&report.pins, reader.slot),
                 ]
             })
             .collect::<Vec<_>>(),
     );
+}
+
+/// What a reader has leased: `lane 3 from 1,024`.
+fn pins(pins: &[PinRow], slot: u32) -> String {
+    let of = pins.iter().filter(|pin| pin.slot == slot);
+    let shown: Vec<String> =
+        of.map(|pin| format!("lane {} from {}", pin.lane, units::exact(pin.start_seq))).collect();
+    if shown.is_empty() { "-".to_owned() } else { shown.join(", ") }
 }
 
 impl PanelReport {

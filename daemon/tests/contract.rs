@@ -4,7 +4,7 @@ mod shelf;
 
 use std::fs;
 
-use backcast_core::Ring;
+use backcast_core::{Ring, StepColumns};
 use serde_json::Value;
 use shelf::{Shelf, schema};
 
@@ -24,17 +24,19 @@ fn keys(object: &Value) -> String {
 }
 
 const GEOMETRY: &str = "allocated_bytes:number asked_bytes:number capacity_rows:number \
-    columns:array kind:string lane_capacity_rows:number lane_count:number lane_slots_rows:number \
+    columns:array kind:string lane_capacity_rows:number lane_count:number lane_policy:string \
+    lane_slots_rows:number lease_timeout_s:number \
     name:string path:string persistent:bool row_bytes:number";
 const RING: &str = "allocated_bytes:number asked_bytes:number capacity_rows:number \
     columns:array created_unix_ns:number kind:string lane_capacity_rows:number lane_count:number \
-    lane_slots_rows:number lanes:array name:string path:string persistent:bool readers:array \
+    lane_policy:string lane_slots_rows:number lanes:array lease_timeout_s:number name:string \
+    path:string persistent:bool pins:array readers:array \
     row_bytes:number rows:number rows_published:number state:string transitions:number";
 const COLUMN: &str = "dtype:string name:string role:string row_bytes:number shape:array";
-const LANE: &str = "episodes:number generation:number head_seq:number held:bool lane:number \
-    reserved_seq:number rows:number transitions:number writer_pid:null";
-const READER: &str = "lapped_reads:number pid:number sampled_batches:number \
-    sampled_rows:number slot:number";
+const LANE: &str = "dropped_rows:number episodes:number generation:number head_seq:number held:bool lane:number \
+    reserved_seq:number rows:number stalls:number transitions:number writer_pid:null";
+const READER: &str = "lapped_reads:number leases:number pid:number sampled_batches:number \
+    sampled_rows:number slot:number stalls:number";
 const PANEL: &str = "columns:array days:number first_date:string kind:string last_date:string \
     macro_tickers:array name:string path:string persistent:bool size_bytes:number state:string \
     tickers:array";
@@ -153,8 +155,15 @@ fn tables_speak_human_and_hold_the_same_facts() {
 fn a_ring_that_is_held_names_the_writer_of_each_lane_and_its_readers() {
     let shelf = Shelf::new();
     let ring = Ring::create("pong", &schema(), shelf.options()).unwrap();
-    let _writer = ring.writer(backcast_core::WriterOptions::lanes(1)).unwrap();
+    let mut writer = ring.writer(backcast_core::WriterOptions::lanes(1)).unwrap();
     let _sampler = ring.sampler(backcast_core::SamplerOptions::seeded(7)).unwrap();
+    let (obs, action) = ([0.5_f32; 6], [1_i32]);
+    for _ in 0..8 {
+        let columns = StepColumns::of(ring.schema());
+        let columns = columns.with("obs", &obs).and_then(|c| c.with("action", &action));
+        writer.append(&columns.unwrap().step(&[false], &[false]).unwrap()).unwrap();
+    }
+    let _lease = ring.lease(0, 2..6).unwrap();
     let stat = &shelf.json(&["stat", "pong"])[0];
     assert_eq!(stat["state"], "held");
     assert_eq!(stat["lanes"][0]["held"], true);
@@ -164,6 +173,10 @@ fn a_ring_that_is_held_names_the_writer_of_each_lane_and_its_readers() {
     assert_eq!(stat["readers"][0]["pid"], std::process::id());
     let table = shelf.run(&["stat", "pong"]).expect(0).out;
     assert!(table.contains("READER") && table.contains("pid "), "{table}");
+    assert_eq!(keys(&stat["pins"][0]), "lane:number pid:number slot:number start_seq:number");
+    assert_eq!((&stat["pins"][0]["start_seq"], &stat["pins"][0]["lane"]), (&2.into(), &0.into()));
+    assert_eq!(stat["readers"][1]["leases"], 1);
+    assert!(table.contains("lane 0 from 2"), "{table}");
 }
 
 #[test]
