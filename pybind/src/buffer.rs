@@ -4,15 +4,16 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use backcast_core::{MAX_LANES, Ring, RingOptions, WriterOptions};
+use backcast_core::{LanePolicy, MAX_LANES, Ring, RingOptions, WriterOptions};
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};
 
 use crate::capacity;
-use crate::coerce::{autoreset_mode_of, count, count_in};
+use crate::coerce::{autoreset_mode_of, count, count_in, whole};
 use crate::error::{Failure, Kind, bad_argument};
 use crate::given::{Given, method, not_called, refuse_strangers};
 use crate::handle::Handle;
+use crate::lease::Lease;
 use crate::place::{ByName, base, by_name, exist, name_of, place};
 use crate::sampler::{Draws, Sampler, Windows};
 use crate::schema::{Schema, schema_of};
@@ -129,6 +130,12 @@ impl ReplayBuffer {
     ///     One that is neither is collected and counts as absent.
     /// persistent : bool, default False
     ///     Keep the ring when nobody holds it.
+    /// lane_policy : {"block", "drop_new", "fail", "overwrite"}, default "block"
+    ///     What a writer does when a lease freezes the rows it would overwrite: wait, once per lease
+    ///     and ``lease_timeout`` at most, and then drop the new row and mark a gap; drop it at once;
+    ///     raise. ``"overwrite"`` grants no leases.
+    /// lease_timeout : float, optional
+    ///     Seconds a writer waits for a lease; 1.0 when left out. Only with ``"block"``.
     /// dir : path, optional
     ///     Where it lives; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
     ///
@@ -165,10 +172,12 @@ impl ReplayBuffer {
     #[staticmethod]
     #[pyo3(signature = (
         name=Some(Given::Missing), schema=None, *extra, capacity=None, lanes=1_i64.into(),
-        exist="error".into(), persistent=false.into(), dir=None, **unknown
+        exist="error".into(), persistent=false.into(), lane_policy="block".into(),
+        lease_timeout=None, dir=None, **unknown
     ))]
     #[pyo3(text_signature = "(name, schema, *, capacity, lanes=1, exist='error', \
-                             persistent=False, dir=None)")]
+                             persistent=False, lane_policy='block', \
+                             lease_timeout=None, dir=None)")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn create<'py>(
         py: Python<'py>,
@@ -179,6 +188,8 @@ impl ReplayBuffer {
         lanes: Given<i128>,
         exist: Given<String>,
         persistent: Given<bool>,
+        lane_policy: Given<String>,
+        lease_timeout: Option<Given<f64>>,
         dir: Option<Given<PathBuf>>,
         unknown: Option<&Bound<'py, PyDict>>,
     ) -> Result<Self, Failure> {
@@ -190,6 +201,7 @@ impl ReplayBuffer {
             .lanes(count_in(lanes, "lanes", 1..=MAX_LANES, Kind::Argument)?)
             .exist(self::exist(exist)?)
             .persistent(persistent.get("persistent", "True or False")?)
+            .lane_policy(policy(lane_policy, lease_timeout)?)
             .base(place(dir)?);
         let ring = py.detach(|| match &name {
             Some(name) => Ring::create(name, &schema, options),
@@ -500,63 +512,124 @@ impl ReplayBuffer {
         Ok((span.start, span.end))
     }
 
-    /// Wait until the ring holds enough transitions. Ctrl-C interrupts it.
+    /// Read rows of a lane where they are, without a copy.
+    ///
+    /// While the lease or any array from it lives, no writer overwrites the rows. A writer that
+    /// arrives at them does what the ring's ``lane_policy`` says, so let go of them soon.
     ///
     /// Parameters
     /// ----------
-    /// min_size : int
+    /// lane : int
+    ///     The lane.
+    /// start : int
+    ///     Sequence number of the first row; :meth:`lane_span` says which there are.
+    /// length : int
+    ///     Rows; at most a quarter of the lane's capacity.
+    ///
+    /// Returns
+    /// -------
+    /// Lease
+    ///     A context manager whose items are read-only arrays.
+    ///
+    /// Raises
+    /// ------
+    /// LeaseError
+    ///     If the ring grants no leases, the rows are not readable or too many, or all reader slots
+    ///     are taken.
+    /// LappedError
+    ///     If the writer overwrote the rows meanwhile.
+    /// ClosedError
+    ///     If the buffer was closed.
+    #[pyo3(signature = (
+        lane=Given::Missing, start=Given::Missing, length=Given::Missing, *extra, **unknown
+    ))]
+    #[pyo3(text_signature = "($self, lane, start, length)")]
+    fn lease<'py>(
+        &self,
+        py: Python<'py>,
+        lane: Given<i128>,
+        start: Given<i128>,
+        length: Given<i128>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<Lease, Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("lease"))?;
+        let lane = count(lane, "lane", 0, Kind::Lease)?;
+        let start = whole(start, "start", "a sequence number, from 0 up", Kind::Lease)?;
+        let length = whole(length, "length", "rows from 1 up", Kind::Lease)?;
+        let lease =
+            self.ask(py, |ring| ring.lease(lane, start..start.saturating_add(length)))??;
+        Ok(Lease::new(self.ring.label(), lease))
+    }
+
+    /// Wait until the ring holds enough transitions, or until enough rows were published.
+    ///
+    /// Sleeps in the kernel and is woken by writers; Ctrl-C interrupts it.
+    ///
+    /// Parameters
+    /// ----------
+    /// min_size : int, optional
     ///     Transitions to wait for.
     /// timeout : float, optional
     ///     Seconds to wait at most; without end when left out.
+    /// rows_published : int, optional
+    ///     Rows published since the ring was made to wait for instead, over all lanes; in a full
+    ///     ring the number of transitions tells nothing.
     ///
     /// Returns
     /// -------
     /// int
-    ///     Transitions in the ring.
+    ///     Transitions in the ring, or rows published.
     ///
     /// Raises
     /// ------
     /// WaitTimeoutError
     ///     If the time ran out; the message says how many there were.
     /// ArgumentError
-    ///     If the ring cannot hold so many, or a number is below 0.
+    ///     If neither or both are given, a number is negative, or the ring can never hold so many.
+    /// ClosedError
+    ///     If the buffer was closed.
     ///
     /// Examples
     /// --------
     /// >>> buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100)
     /// >>> buf.wait(0, timeout=5)
     /// 0
-    #[pyo3(signature = (min_size=Given::Missing, timeout=None, *extra, **unknown))]
-    #[pyo3(text_signature = "($self, min_size, timeout=None)")]
+    #[pyo3(signature = (min_size=None, timeout=None, *extra, rows_published=None, **unknown))]
+    #[pyo3(text_signature = "($self, min_size=None, timeout=None, *, rows_published=None)")]
     fn wait<'py>(
         &self,
         py: Python<'py>,
-        min_size: Given<i128>,
+        min_size: Option<Given<i128>>,
         timeout: Option<Given<f64>>,
         extra: &Bound<'py, PyTuple>,
+        rows_published: Option<Given<i128>>,
         unknown: Option<&Bound<'py, PyDict>>,
     ) -> Result<u64, Failure> {
-        const SECONDS: &str = "seconds from 0 up, or None to wait without end";
         refuse_strangers(extra, unknown, method::<Self>("wait"))?;
-        let min_size = min_size.get("min_size", "transitions from 0 up")?;
-        let min_size = u64::try_from(min_size).map_err(|_| {
-            bad_argument(format!("min_size is {min_size}; give transitions from 0 up"))
-        })?;
-        let timeout = timeout
-            .map(|given| {
-                let seconds = given.get("timeout", SECONDS)?;
-                Duration::try_from_secs_f64(seconds)
-                    .map_err(|_| bad_argument(format!("timeout is {seconds}; give {SECONDS}")))
-            })
+        let transitions = "transitions from 0 up";
+        let min_size = min_size
+            .map(|given| whole(given, "min_size", transitions, Kind::Argument))
             .transpose()?;
+        let rows = rows_published
+            .map(|given| whole(given, "rows_published", "rows from 0 up", Kind::Argument))
+            .transpose()?;
+        let timeout = timeout.map(|given| seconds_of("timeout", given)).transpose()?;
         let ring = self.ring()?;
         let mut signal = None;
-        let waited = py.detach(|| {
-            ring.wait_for(min_size, timeout, &mut || {
-                signal = Python::attach(|py| py.check_signals().err());
-                signal.is_some()
-            })
-        });
+        let mut interrupted = || {
+            signal = Python::attach(|py| py.check_signals().err());
+            signal.is_some()
+        };
+        let waited = match (min_size, rows) {
+            (Some(size), None) => py.detach(|| ring.wait_for(size, timeout, &mut interrupted)),
+            (None, Some(rows)) => py.detach(|| ring.wait_for_rows(rows, timeout, &mut interrupted)),
+            _ => {
+                return Err(bad_argument(
+                    "wait needs either min_size or rows_published, and one of them alone",
+                ));
+            }
+        };
         match signal {
             Some(raised) => Err(raised.into()),
             None => Ok(waited?),
@@ -697,6 +770,37 @@ impl ReplayBuffer {
     fn __reduce__<'py>(&self, py: Python<'py>) -> Result<ByName<'py>, Failure> {
         by_name(py, "_attach_buffer", self.name.as_deref(), self.path.as_deref())
     }
+}
+
+/// The `lane_policy` and `lease_timeout` arguments.
+fn policy(given: Given<String>, timeout: Option<Given<f64>>) -> Result<LanePolicy, Failure> {
+    let wanted = "\"block\", \"drop_new\", \"fail\" or \"overwrite\"";
+    let policy = given.get("lane_policy", wanted)?.parse().map_err(bad_argument)?;
+    let Some(timeout) = timeout else { return Ok(policy) };
+    let timeout = seconds_of("lease_timeout", timeout)?;
+    let seconds = timeout.as_secs_f64();
+    let LanePolicy::Block(_) = policy else {
+        return Err(bad_argument(format!(
+            "lease_timeout is {seconds}, but lane_policy \"{policy}\" never waits; leave it out, or \
+             write lane_policy=\"block\""
+        )));
+    };
+    if timeout > LanePolicy::MAX_TIMEOUT {
+        let most = LanePolicy::MAX_TIMEOUT.as_secs();
+        return Err(bad_argument(format!(
+            "lease_timeout is {seconds}, the limit is {most} seconds; give fewer, a writer that \
+             waits so long looks dead"
+        )));
+    }
+    Ok(LanePolicy::Block(timeout))
+}
+
+/// A duration given in seconds.
+fn seconds_of(what: &str, given: Given<f64>) -> Result<Duration, Failure> {
+    const SECONDS: &str = "seconds from 0 up, or None to wait without end";
+    let seconds = given.get(what, SECONDS)?;
+    Duration::try_from_secs_f64(seconds)
+        .map_err(|_| bad_argument(format!("{what} is {seconds}; give {SECONDS}")))
 }
 
 /// What pickles of a buffer call.

@@ -276,6 +276,18 @@ pub(crate) fn count_in(
         .ok_or_else(|| Failure::new(kind, format!("{what} is {asked}; give {wanted}")))
 }
 
+/// An integer from 0 up.
+pub(crate) fn whole(
+    given: Given<i128>,
+    what: &str,
+    wanted: &str,
+    kind: Kind,
+) -> Result<u64, Failure> {
+    let asked = given.get(what, wanted)?;
+    u64::try_from(asked)
+        .map_err(|_| Failure::new(kind, format!("{what} is {asked}; give {wanted}")))
+}
+
 /// Integers of any dtype in one axis.
 pub(crate) fn int64s(
     value: &Bound<'_, PyAny>,

@@ -3,8 +3,8 @@
 use std::fmt::Display;
 
 use backcast_core::{
-    AppendError, ReadError, RingError, SampleError, SchemaError, SegmentError, WaitError,
-    WriterError,
+    AppendError, HoldError, LeaseError, ReadError, RingError, SampleError, SchemaError,
+    SegmentError, WaitError, WriterError,
 };
 use backcast_gym::EnvError;
 use backcast_market::{PanelError, WindowError};
@@ -33,10 +33,11 @@ pub(crate) enum Kind {
     Panel,
     Env,
     Closed,
+    Lease,
 }
 
 /// In the order of [`Kind`].
-const CLASSES: [&str; 18] = [
+const CLASSES: [&str; 19] = [
     "BackcastError",
     "ArgumentError",
     "ArgumentTypeError",
@@ -55,6 +56,7 @@ const CLASSES: [&str; 18] = [
     "PanelError",
     "EnvError",
     "ClosedError",
+    "LeaseError",
 ];
 
 impl Kind {
@@ -152,7 +154,22 @@ impl From<WriterError> for Failure {
 
 impl From<AppendError> for Failure {
     fn from(error: AppendError) -> Self {
-        Self::new(Kind::Append, error)
+        let kind = match &error {
+            AppendError::Leased { .. } => Kind::Lease,
+            _ => Kind::Append,
+        };
+        Self::new(kind, error)
+    }
+}
+
+impl From<LeaseError> for Failure {
+    fn from(error: LeaseError) -> Self {
+        match error {
+            LeaseError::Segment(error) => error.into(),
+            LeaseError::Hold(HoldError::Lapped(_)) => Self::new(Kind::Lapped, error),
+            LeaseError::Damaged { .. } => Self::new(Kind::Corrupt, error),
+            error => Self::new(Kind::Lease, error),
+        }
     }
 }
 
@@ -179,7 +196,7 @@ impl From<ReadError> for Failure {
 impl From<WaitError> for Failure {
     fn from(error: WaitError) -> Self {
         let kind = match &error {
-            WaitError::TimedOut { .. } => Kind::WaitTimeout,
+            WaitError::TimedOut { .. } | WaitError::TooFewRows { .. } => Kind::WaitTimeout,
             WaitError::Never { .. } => Kind::Argument,
             _ => Kind::Base,
         };

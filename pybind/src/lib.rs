@@ -19,6 +19,7 @@ mod error;
 mod final_obs;
 mod given;
 mod handle;
+mod lease;
 mod panel;
 mod place;
 mod reset;
@@ -40,6 +41,8 @@ mod _native {
     use super::cli::cli_main;
     #[pymodule_export]
     use super::env::PortfolioVectorEnv;
+    #[pymodule_export]
+    use super::lease::{Lease, LeaseHold};
     #[pymodule_export]
     use super::panel::{_attach_panel, Panel};
     #[pymodule_export]

@@ -21,6 +21,8 @@ pub(crate) fn as_dict<'py>(py: Python<'py>, stats: &RingStats) -> PyResult<Bound
     dict.set_item("row_bytes", stats.row_bytes)?;
     dict.set_item("bytes_asked", stats.bytes_asked)?;
     dict.set_item("bytes_allocated", stats.bytes_allocated)?;
+    dict.set_item("lane_policy", stats.lane_policy.as_str())?;
+    dict.set_item("lease_timeout_s", stats.lane_policy.timeout().as_secs_f64())?;
     let columns = PyDict::new(py);
     for column in &stats.columns {
         columns.set_item(column.name(), entry(py, column)?)?;
@@ -38,6 +40,8 @@ pub(crate) fn as_dict<'py>(py: Python<'py>, stats: &RingStats) -> PyResult<Bound
         entry.set_item("generation", lane.generation)?;
         entry.set_item("held", lane.held)?;
         entry.set_item("pid", lane.pid)?;
+        entry.set_item("dropped", lane.dropped)?;
+        entry.set_item("stalls", lane.stalls)?;
         lanes.append(entry)?;
     }
     dict.set_item("lane_stats", lanes)?;
@@ -49,8 +53,20 @@ pub(crate) fn as_dict<'py>(py: Python<'py>, stats: &RingStats) -> PyResult<Bound
         entry.set_item("sampled_rows", reader.sampled_rows)?;
         entry.set_item("sampled_batches", reader.sampled_batches)?;
         entry.set_item("lapped", reader.lapped)?;
+        entry.set_item("leases", reader.leases)?;
+        entry.set_item("stalls", reader.stalls)?;
         readers.append(entry)?;
     }
     dict.set_item("readers", readers)?;
+    let pins = PyList::empty(py);
+    for pin in &stats.pins {
+        let entry = PyDict::new(py);
+        entry.set_item("slot", pin.slot)?;
+        entry.set_item("pid", pin.pid)?;
+        entry.set_item("lane", pin.lane)?;
+        entry.set_item("start", pin.start)?;
+        pins.append(entry)?;
+    }
+    dict.set_item("pins", pins)?;
     Ok(dict)
 }

@@ -5,12 +5,13 @@
 )]
 
 use std::ffi::c_int;
-use std::slice;
+use std::{ptr, slice};
 
-use numpy::npyffi::{_PyArray_GET_ITEM_DATA, PY_ARRAY_API, npy_intp};
+use numpy::npyffi::{_PyArray_GET_ITEM_DATA, NpyTypes, PY_ARRAY_API, get_type_object, npy_intp};
 use numpy::prelude::*;
 use numpy::{PyArrayDescr, PyUntypedArray};
 use pyo3::prelude::*;
+use pyo3::types::PyAny;
 
 /// A C-contiguous array made here and not yet seen by anybody else: its bytes may be filled.
 pub(crate) struct FreshArray<'py>(Bound<'py, PyUntypedArray>);
@@ -63,6 +64,56 @@ impl<'py> FreshArray<'py> {
     /// Give the array to Python.
     pub(crate) fn into_array(self) -> Bound<'py, PyUntypedArray> {
         self.0
+    }
+}
+
+/// A read-only array over leased memory, which `hold` keeps frozen for as long as the array or a
+/// view of it lives. `axes` are extents and strides in bytes.
+///
+/// `address` must come from [`Lease::address`](backcast_core::Lease::address) of the lease that
+/// `hold` owns, and the axes must stay within its rows.
+pub(crate) fn leased<'py>(
+    py: Python<'py>,
+    hold: &Bound<'py, PyAny>,
+    address: *const u8,
+    dtype: &Bound<'py, PyArrayDescr>,
+    axes: &[(usize, usize)],
+) -> PyResult<Bound<'py, PyUntypedArray>> {
+    let mut dims = Vec::with_capacity(axes.len());
+    let mut strides = Vec::with_capacity(axes.len());
+    for &(extent, stride) in axes {
+        dims.push(npy_intp::try_from(extent)?);
+        strides.push(npy_intp::try_from(stride)?);
+    }
+    let count = c_int::try_from(axes.len())?;
+    // SAFETY:
+    // - `dims` and `strides` hold `count` elements and outlive the call; NumPy copies them.
+    // - The descriptor is of a plain numeric dtype, and the call steals the reference given up.
+    // - The memory: `axes` cover rows that the lease of `hold` freezes (the caller: `lease.rs`
+    //   computes them from the lease's own length and widths). They stay mapped and unwritten while
+    //   `hold` lives; it becomes the base object, whose reference the second call steals, so it
+    //   lives as long as the array, and NumPy gives views of the array the same base.
+    // - Read-only: no flag allows writing, NumPy refuses to set it on memory whose base object is
+    //   not a writable buffer, and the pages of a shared ring are mapped for reading only.
+    // - The interpreter is attached: `py` is its token.
+    unsafe {
+        let array = PY_ARRAY_API.PyArray_NewFromDescr(
+            py,
+            get_type_object(py, NpyTypes::PyArray_Type),
+            dtype.clone().into_dtype_ptr(),
+            count,
+            dims.as_mut_ptr(),
+            strides.as_mut_ptr(),
+            address.cast_mut().cast(),
+            0,
+            ptr::null_mut(),
+        );
+        let array = Bound::from_owned_ptr_or_err(py, array)?.cast_into::<PyUntypedArray>()?;
+        let base = hold.clone().into_ptr();
+        if PY_ARRAY_API.PyArray_SetBaseObject(py, array.as_array_ptr(), base) != 0 {
+            return Err(PyErr::fetch(py));
+        }
+        Ok(array)
     }
 }
 

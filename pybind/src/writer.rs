@@ -1,6 +1,6 @@
 //! `backcast.Writer`: appends rows to lanes that it alone writes.
 
-use backcast_core::{AutoresetMode, DType, Step, Writer as CoreWriter};
+use backcast_core::{AutoresetMode, DType, Stall, Step, Writer as CoreWriter};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};
@@ -11,6 +11,7 @@ use crate::error::{Failure, Kind};
 use crate::final_obs::{FinalColumn, final_columns};
 use crate::given::{method, not_called, refuse_strangers};
 use crate::handle::Handle;
+use crate::lease::warn;
 use crate::view::bytes_of;
 
 /// Appends rows to lanes that nobody else writes while it lives.
@@ -89,7 +90,8 @@ impl Writer {
     /// Returns
     /// -------
     /// ndarray of int64, shape (lanes,)
-    ///     Where each row went: ``lane << 48 | seq``, as in :attr:`Batch.index`.
+    ///     Where each row went: ``lane << 48 | seq``, as in :attr:`Batch.index`; -1 for a lane whose
+    ///     row was dropped because a lease was in the way.
     ///
     /// Raises
     /// ------
@@ -139,11 +141,26 @@ impl Writer {
             truncated: &truncated,
             final_obs: final_rows.as_deref(),
         };
-        let index = py.detach(|| {
+        let mut signal = None;
+        // Asked only while the append waits for a lease.
+        let mut interrupted = || {
+            signal = Python::attach(|py| py.check_signals().err());
+            signal.is_some()
+        };
+        let appended = py.detach(|| {
             self.handle.with(|writer| {
-                Ok(writer.append(&step)?.iter().map(|row| row.0).collect::<Vec<i64>>())
+                let index = writer.append_until(&step, &mut interrupted)?;
+                let index: Vec<i64> = index.iter().map(|row| row.0).collect();
+                Ok((index, writer.take_stall()))
             })
-        })?;
+        });
+        if let Some(raised) = signal {
+            return Err(raised.into());
+        }
+        let (index, stall) = appended?;
+        if let Some(stall) = stall {
+            warn(py, &complaint(&stall))?;
+        }
         Ok(PyArray1::from_slice(py, &index))
     }
 
@@ -211,6 +228,12 @@ impl Writer {
         py.detach(|| self.handle.with(|writer| Ok(writer.rows_written())))
     }
 
+    /// Rows that were dropped because a lease was in the way, as the ring's ``lane_policy`` says.
+    #[getter]
+    fn rows_dropped(&self, py: Python<'_>) -> Result<u64, Failure> {
+        py.detach(|| self.handle.with(|writer| Ok(writer.rows_dropped())))
+    }
+
     /// Release the lanes. Closing again does nothing.
     fn close(&self, py: Python<'_>) {
         py.detach(|| self.handle.close());
@@ -259,4 +282,15 @@ fn ranges(numbers: &[u32]) -> String {
         })
         .collect();
     texts.join(", ")
+}
+
+fn complaint(stall: &Stall) -> String {
+    let Stall { lane, slot, pid, start, waited, dropped } = stall;
+    let (what, waited_ms) =
+        (if *dropped { "dropped its row" } else { "went on" }, waited.as_millis());
+    format!(
+        "lane {lane} waited {waited_ms} ms for a lease of rows from {start} on, held by process {pid} \
+         (reader slot {slot}), and then {what}; hold leases for a shorter time, copy rows with \
+         rows(), or create the ring with a larger capacity"
+    )
 }

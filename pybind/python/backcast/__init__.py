@@ -24,6 +24,8 @@ from backcast._errors import (
     ExistsError,
     InUseError,
     LappedError,
+    LeaseError,
+    LeaseWarning,
     MissingExtraError,
     NotFoundError,
     PanelError,
@@ -35,6 +37,7 @@ from backcast._errors import (
     WriterError,
 )
 from backcast._native import (
+    Lease,
     Panel,
     PortfolioVectorEnv,
     ReplayBuffer,
@@ -59,6 +62,9 @@ __all__ = [
     "ExistsError",
     "InUseError",
     "LappedError",
+    "Lease",
+    "LeaseError",
+    "LeaseWarning",
     "MissingExtraError",
     "NotFoundError",
     "Panel",

@@ -63,6 +63,14 @@ class WaitTimeoutError(BackcastError, TimeoutError):
     """The wait ended before the ring held enough transitions."""
 
 
+class LeaseError(BackcastError, ValueError):
+    """Rows that cannot be leased, or a lease that an append may not wait for."""
+
+
+class LeaseWarning(RuntimeWarning):
+    """A lease made a writer wait or drop rows; raised once per lease, on both sides."""
+
+
 class PanelError(BackcastError, ValueError):
     """Market data that cannot be read, or windows that it cannot serve."""
 
@@ -82,4 +90,5 @@ class MissingExtraError(BackcastError, ImportError):
 # The public home of these names, in tracebacks and pickles, is the package.
 for _error in [BackcastError, *BackcastError.__subclasses__(), ArgumentTypeError, LappedError]:
     _error.__module__ = "backcast"
+LeaseWarning.__module__ = "backcast"
 del _error

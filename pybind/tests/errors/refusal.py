@@ -32,6 +32,7 @@ BUILTINS: dict[type[bc.BackcastError], type[Exception]] = {
     bc.AppendError: ValueError,
     bc.SampleError: ValueError,
     bc.LappedError: bc.SampleError,
+    bc.LeaseError: ValueError,
     bc.MissingExtraError: ImportError,
     bc.WaitTimeoutError: TimeoutError,
     bc.PanelError: ValueError,

@@ -1,0 +1,312 @@
+//! `backcast.Lease`: rows of a lane in place, as read-only arrays that freeze them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use backcast_core::{Column, Lease as CoreLease};
+use pyo3::exceptions::{PyKeyError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyTuple, PyType};
+
+use crate::batch::insert;
+use crate::coerce::descr;
+use crate::error::{Failure, Kind};
+use crate::given::{Given, method, not_called, refuse_strangers};
+use crate::handle::Handle;
+use crate::view::leased;
+
+/// What the arrays of a lease are made of: the base object of each, so that a slice of a slice
+/// still keeps the rows frozen.
+#[pyclass(module = "backcast", name = "LeaseHold", frozen)]
+pub(crate) struct LeaseHold(Handle<Arc<CoreLease>>);
+
+#[pymethods]
+impl LeaseHold {
+    fn __repr__(&self) -> String {
+        format!("<backcast.LeaseHold: {}>", self.0.label())
+    }
+}
+
+/// Consecutive rows of one lane, read where they are: no copy.
+///
+/// Made by :meth:`ReplayBuffer.lease`; a context manager. While it or any array from it lives, no
+/// writer overwrites the rows: its arrays are read-only, keep what they show when the ring is closed
+/// or removed, and a slice of one keeps all rows frozen. Closing lets go of them as soon as the last
+/// array is gone. A writer that arrives at the rows does what the ring's ``lane_policy`` says, so
+/// let go soon; copy what you want to keep.
+///
+/// Column names are keys: ``lease["obs"]`` is an array ``[length, ...]``, or a dict of arrays where
+/// names hold a ``/``. The built-in columns ``seq``, ``episode``, ``t`` and ``flags`` are there too.
+///
+/// Examples
+/// --------
+/// >>> buf = bc.ReplayBuffer.create(None, {"obs": ("f4", (3,)), "reward": "f4"}, capacity=400)
+/// >>> with buf.writer() as w:
+/// ...     for t in range(100):
+/// ...         at = w.append(obs=[t, 0, 0], reward=t, terminated=False, truncated=False)
+/// >>> with buf.lease(lane=0, start=10, length=50) as rows:
+/// ...     rows["obs"].shape, rows.windows(20)["obs"].shape, float(rows["reward"].mean())
+/// ((50, 3), (31, 20, 3), 34.5)
+#[pyclass(module = "backcast", name = "Lease", frozen)]
+pub(crate) struct Lease {
+    hold: Handle<Arc<CoreLease>>,
+    columns: Vec<Column>,
+    lane: u32,
+    start: u64,
+    length: usize,
+}
+
+impl Lease {
+    pub(crate) fn new(ring: &str, lease: CoreLease) -> Self {
+        let (lane, range) = lease.place();
+        let label =
+            format!("lease of rows {}..{} of lane {lane} of {ring}", range.start, range.end);
+        Self {
+            columns: lease.columns().to_vec(),
+            lane,
+            start: range.start,
+            length: lease.len(),
+            hold: Handle::new(label, Arc::new(lease)),
+        }
+    }
+
+    /// The columns of that name or below it, as windows of `window` rows or as they are.
+    fn arrays<'py>(
+        &self,
+        py: Python<'py>,
+        wanted: impl Fn(&str) -> bool,
+        window: Option<usize>,
+    ) -> Result<Bound<'py, PyDict>, Failure> {
+        let lease = self.hold.with(|lease| Ok(Arc::clone(lease)))?;
+        let hold = LeaseHold(Handle::new(self.hold.label().to_owned(), Arc::clone(&lease)));
+        let hold = Bound::new(py, hold)?.into_any();
+        let dict = PyDict::new(py);
+        for (at, column) in self.columns.iter().enumerate() {
+            let Some(address) = lease.address(at).filter(|_| wanted(column.name())) else {
+                continue;
+            };
+            let row = column.width();
+            let mut axes = match window {
+                Some(window) => vec![(self.length + 1 - window, row), (window, row)],
+                None => vec![(self.length, row)],
+            };
+            let mut stride = row;
+            for axis in column.shape().iter().map(|axis| *axis as usize) {
+                stride /= axis.max(1);
+                axes.push((axis, stride));
+            }
+            let dtype = descr(py, column.dtype())?;
+            insert(&dict, column.name(), leased(py, &hold, address, &dtype, &axes)?)?;
+        }
+        Ok(dict)
+    }
+
+    fn names(&self) -> BTreeSet<&str> {
+        let top = |column: &'_ Column| column.name().split('/').next().map(str::len);
+        self.columns.iter().filter_map(|c| c.name().get(..top(c)?)).collect()
+    }
+}
+
+#[pymethods]
+impl Lease {
+    #[new]
+    #[pyo3(signature = (*_given, **_named))]
+    fn of_nothing(
+        _given: &Bound<'_, PyTuple>,
+        _named: Option<&Bound<'_, PyDict>>,
+    ) -> Result<Self, Failure> {
+        Err(not_called("Lease", "call buf.lease(lane, start, length)"))
+    }
+
+    /// A column's rows, in place.
+    ///
+    /// Parameters
+    /// ----------
+    /// name : str
+    ///     A column, such as ``"obs"`` or ``"obs/image"``, or what several have before the ``/``.
+    ///
+    /// Returns
+    /// -------
+    /// ndarray or dict
+    ///     Read-only ``[length, ...]``, or a dict of such.
+    ///
+    /// Raises
+    /// ------
+    /// KeyError
+    ///     If there is no such column.
+    /// ClosedError
+    ///     If the lease was closed.
+    fn __getitem__<'py>(&self, py: Python<'py>, name: &str) -> Result<Bound<'py, PyAny>, Failure> {
+        let below = format!("{name}/");
+        let dict = self.arrays(py, |c| c == name || c.starts_with(&below), None)?;
+        let mut found = Some(dict.into_any());
+        for key in name.split('/') {
+            let inner = found.and_then(|dict| dict.cast_into::<PyDict>().ok());
+            found = inner.and_then(|dict| dict.get_item(key).ok().flatten());
+        }
+        found.ok_or_else(|| {
+            let known: Vec<&str> = self.columns.iter().map(Column::name).collect();
+            let known = known.join(", ");
+            Failure::Python(PyKeyError::new_err(format!("no column {name:?}; there are {known}")))
+        })
+    }
+
+    /// Every window of consecutive rows, in place, as one strided view.
+    ///
+    /// Windows are of rows and not of episodes: look at ``episode`` and ``flags``.
+    ///
+    /// Parameters
+    /// ----------
+    /// length : int
+    ///     Rows of a window, ``H``; at most those of the lease.
+    ///
+    /// Returns
+    /// -------
+    /// dict
+    ///     Every column, read-only ``[n, H, ...]`` with ``n = lease.length - H + 1``; nested as in
+    ///     a batch. Window ``i`` begins at row ``lease.start + i``.
+    ///
+    /// Raises
+    /// ------
+    /// LeaseError
+    ///     If ``length`` is less than 1 or more than the lease's.
+    /// ClosedError
+    ///     If the lease was closed.
+    #[pyo3(signature = (length=Given::Missing, *extra, **unknown))]
+    #[pyo3(text_signature = "($self, length)")]
+    fn windows<'py>(
+        &self,
+        py: Python<'py>,
+        length: Given<i128>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<Bound<'py, PyDict>, Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("windows"))?;
+        let length = length.get("length", "the rows of a window, from 1 up")?;
+        let window = usize::try_from(length).ok().filter(|h| (1..=self.length).contains(h));
+        let Some(window) = window else {
+            return Err(Failure::new(
+                Kind::Lease,
+                format!(
+                    "length is {length}, the limits are 1 and the {} rows of the lease; ask for \
+                     shorter windows or lease more rows",
+                    self.length
+                ),
+            ));
+        };
+        self.arrays(py, |_| true, Some(window))
+    }
+
+    /// The names that are keys.
+    ///
+    /// Returns
+    /// -------
+    /// list of str
+    fn keys(&self) -> Vec<String> {
+        self.names().into_iter().map(str::to_owned).collect()
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.keys().into_pyobject(py)?.call_method0("__iter__")
+    }
+
+    fn __len__(&self) -> usize {
+        self.names().len()
+    }
+
+    fn __contains__(&self, name: &str) -> bool {
+        let below = format!("{name}/");
+        self.columns.iter().any(|c| c.name() == name || c.name().starts_with(&below))
+    }
+
+    fn _ipython_key_completions_(&self) -> Vec<String> {
+        self.keys()
+    }
+
+    /// The lane.
+    #[getter]
+    fn lane(&self) -> u32 {
+        self.lane
+    }
+
+    /// Sequence number of the first row.
+    #[getter]
+    fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// Rows leased.
+    #[getter]
+    fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Whether it was closed. Its arrays live on.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.hold.is_closed()
+    }
+
+    /// Appends that waited, dropped rows or failed because of this handle's leases.
+    ///
+    /// Counted since this lease was granted.
+    #[getter]
+    fn stalls(&self) -> Result<u64, Failure> {
+        self.hold.with(|lease| Ok(lease.stalls()))
+    }
+
+    /// Let go of the rows, as soon as the last array of the lease is gone.
+    ///
+    /// Closing again does nothing.
+    ///
+    /// Warns
+    /// -----
+    /// LeaseWarning
+    ///     If a writer had to wait, drop rows or fail because of it.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let stalls = self.hold.with(|lease| Ok(lease.stalls())).unwrap_or(0);
+        self.hold.close();
+        if stalls == 0 {
+            return Ok(());
+        }
+        warn(
+            py,
+            &format!(
+                "{} made writers wait, drop rows or fail {stalls} times; lease fewer or newer rows, \
+                 let go of them sooner, or copy them with rows()",
+                self.hold.label()
+            ),
+        )
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.close(py)
+    }
+
+    fn __reduce__(&self) -> Result<(), Failure> {
+        Err(Failure::Python(PyTypeError::new_err(format!(
+            "the {} belongs to its process and cannot be pickled; copy the arrays, or lease the \
+             rows again in the other process",
+            self.hold.label()
+        ))))
+    }
+
+    fn __repr__(&self) -> String {
+        let state = if self.hold.is_closed() { ", closed" } else { "" };
+        format!("<backcast.Lease: {}{state}>", self.hold.label())
+    }
+}
+
+/// A `LeaseWarning` at the caller's line.
+pub(crate) fn warn(py: Python<'_>, message: &str) -> PyResult<()> {
+    static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let class = CLASS.import(py, "backcast._errors", "LeaseWarning")?;
+    let message = std::ffi::CString::new(message)?;
+    PyErr::warn(py, class.as_any(), &message, 1)
+}

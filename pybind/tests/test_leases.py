@@ -1,0 +1,428 @@
+"""Leases: rows in place, frozen while anything of them lives, in bounds that writers keep."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import pickle
+import signal
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import backcast as bc
+import numpy as np
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from multiprocessing.connection import Connection
+    from pathlib import Path
+
+    from conftest import Child
+
+COLUMNS = {"obs/image": ("u1", (2, 3)), "obs/day": "i4", "action": "f4", "reward": "f8"}
+CAPACITY = 1_000
+
+
+@pytest.fixture
+def ring(place: Path) -> Iterator[bc.ReplayBuffer]:
+    with bc.ReplayBuffer.create(
+        "leases", COLUMNS, capacity=CAPACITY, dir=place, lease_timeout=0.01
+    ) as made:
+        yield made
+
+
+def fill(writer: bc.Writer, rows: int, first: int = 0) -> list[int]:
+    """Append rows that hold their number in every column."""
+    index = []
+    for n in range(first, first + rows):
+        image = np.full((2, 3), n % 251, np.uint8)
+        obs = {"image": image, "day": n}
+        at = writer.append(obs=obs, action=n, reward=n / 2, terminated=False, truncated=False)
+        index.append(int(at[0]))
+    return index
+
+
+def pins(ring: bc.ReplayBuffer) -> list[tuple[int, int]]:
+    return [(pin["lane"], pin["start"]) for pin in ring.stats()["pins"]]
+
+
+def test_the_arrays_of_a_lease_are_the_rows_themselves(ring: bc.ReplayBuffer) -> None:
+    with ring.writer() as writer:
+        fill(writer, 300)
+    rows = ring.rows(0, 40, 200)
+    with ring.lease(0, 40, 200) as lease:
+        assert (lease.lane, lease.start, lease.length, lease.closed) == (0, 40, 200, False)
+        assert (
+            list(lease)
+            == lease.keys()
+            == ["action", "episode", "flags", "obs", "reward", "seq", "t"]
+        )
+        assert len(lease) == 7
+        assert "obs" in lease
+        assert "obs/day" in lease
+        assert "obs/night" not in lease
+        for name in ("action", "episode", "flags", "reward", "seq", "t"):
+            np.testing.assert_array_equal(lease[name], rows[name])
+            assert lease[name].dtype == rows[name].dtype
+        for name in ("image", "day"):
+            np.testing.assert_array_equal(lease["obs"][name], rows["obs"][name])
+            np.testing.assert_array_equal(lease[f"obs/{name}"], rows["obs"][name])
+        one, other = lease["reward"], lease["reward"]
+        assert np.shares_memory(one, other), "no copy was made"
+        assert one.flags.c_contiguous
+        assert one.flags.aligned
+
+
+def test_windows_are_one_strided_view_of_the_same_memory(ring: bc.ReplayBuffer) -> None:
+    with ring.writer() as writer:
+        fill(writer, 300)
+    lease = ring.lease(0, 50, 100)
+    windows = lease.windows(20)
+    assert windows["obs"]["image"].shape == (81, 20, 2, 3)
+    assert windows["reward"].shape == (81, 20)
+    expected = np.lib.stride_tricks.sliding_window_view(ring.rows(0, 50, 100)["seq"], 20)
+    np.testing.assert_array_equal(windows["seq"], expected)
+    assert np.shares_memory(windows["reward"], lease["reward"])
+    assert lease.windows(100)["seq"].shape == (1, 100)
+    for bad in (0, 101, -1):
+        with pytest.raises(bc.LeaseError, match=f"length is {bad}, the limits are 1 and the 100"):
+            lease.windows(bad)
+
+
+@pytest.mark.parametrize("key", ["reward", "obs/image"])
+def test_nothing_can_be_written_through_a_lease(ring: bc.ReplayBuffer, key: str) -> None:
+    with ring.writer() as writer:
+        fill(writer, 10)
+    array = ring.lease(0, 0, 5)[key]
+    windows = ring.lease(0, 0, 5).windows(2)["reward"]
+    for view in (array, array[1:3], windows):
+        with pytest.raises(ValueError, match="read-only"):
+            view[...] = 0
+        with pytest.raises(ValueError, match="WRITEABLE"):
+            view.flags.writeable = True
+
+
+def test_a_slice_of_a_slice_keeps_the_rows_frozen_when_all_else_is_gone(
+    ring: bc.ReplayBuffer,
+) -> None:
+    with ring.writer() as writer:
+        fill(writer, 100)
+        lease = ring.lease(0, 10, 50)
+        part = lease.windows(5)["obs"]["day"][3:][::2, 1:]
+        before = part.copy()
+        lease.close()
+        assert lease.closed
+        with pytest.raises(bc.ClosedError):
+            lease["obs"]
+        del lease
+        gc.collect()
+        assert pins(ring) == [(0, 10)]
+        with warnings.catch_warnings(record=True):
+            warnings.simplefilter("always")
+            fill(writer, 3 * CAPACITY, 100)
+        assert writer.rows_dropped > 0
+        np.testing.assert_array_equal(part, before)
+        del part
+        gc.collect()
+        assert pins(ring) == []
+        assert fill(writer, 2 * CAPACITY)[-1] > 0, "the writer goes on"
+
+
+def test_arrays_outlive_the_buffer_and_its_name(place: Path) -> None:
+    ring = bc.ReplayBuffer.create("short", COLUMNS, capacity=CAPACITY, dir=place)
+    with ring.writer() as writer:
+        fill(writer, 100)
+    day = ring.lease(0, 20, 30)["obs/day"]
+    ring.unlink()
+    ring.close()
+    del ring, writer
+    gc.collect()
+    np.testing.assert_array_equal(day, np.arange(20, 50))
+
+
+def test_several_leases_freeze_from_the_oldest_row_on(ring: bc.ReplayBuffer) -> None:
+    with ring.writer() as writer:
+        fill(writer, 200)
+    first, second, third = (ring.lease(0, start, 10) for start in (100, 50, 150))
+    assert pins(ring) == [(0, 50)]
+    second.close()
+    assert pins(ring) == [(0, 100)]
+    first.close()
+    assert pins(ring) == [(0, 150)]
+    third.close()
+    third.close()
+    assert pins(ring) == []
+    assert ring.stats()["readers"] == [], "the slot is free again"
+
+
+def test_a_writer_waits_then_drops_marks_a_gap_and_both_sides_are_warned(
+    ring: bc.ReplayBuffer,
+) -> None:
+    with ring.writer() as writer:
+        fill(writer, 100)
+        lease = ring.lease(0, 0, 10)
+        with pytest.warns(bc.LeaseWarning, match=rf"process {os.getpid()} .* dropped") as warned:
+            index = fill(writer, ring.stats()["slots"], 100)
+        assert len(warned) == 1, "once per lease"
+        dropped = index.count(-1)
+        assert writer.rows_dropped == dropped > 0
+        lane = ring.stats()["lane_stats"][0]
+        assert (lane["dropped"], lane["stalls"]) == (dropped, dropped)
+        assert ring.stats()["readers"][0]["stalls"] == dropped
+        assert lease.stalls == dropped
+        with pytest.warns(bc.LeaseWarning, match="made writers wait"):
+            lease.close()
+        (at,) = fill(writer, 1, 9_999)
+        last = ring.rows(0, at - 1, 2)
+        assert list(last["flags"]) == [0, 8], "the row after the dropped ones is a GAP"
+        assert list(last["t"])[1] == 0
+        assert last["obs"]["day"][1] == 9_999
+
+
+def test_a_ring_that_drops_does_not_wait_and_one_that_fails_raises(place: Path) -> None:
+    for policy in ("drop_new", "fail"):
+        ring = bc.ReplayBuffer.create(
+            policy,
+            COLUMNS,
+            capacity=CAPACITY,
+            dir=place,
+            lane_policy=policy,  # type: ignore[arg-type]
+        )
+        assert ring.stats()["lane_policy"] == policy
+        slots = ring.stats()["slots"]
+        with ring.writer() as writer:
+            fill(writer, 100)
+            lease = ring.lease(0, 0, 10)
+            if policy == "drop_new":
+                with pytest.warns(bc.LeaseWarning, match="waited 0 ms"):
+                    assert -1 in fill(writer, slots, 100)
+            else:
+                with pytest.raises(bc.LeaseError, match=r"slot 0 \(process \d+\).*from 0 on"):
+                    fill(writer, slots, 100)
+                head = ring.lane_span(0)[1]
+                with pytest.raises(bc.LeaseError):
+                    fill(writer, 1)
+                assert ring.lane_span(0)[1] == head, "nothing was appended"
+            with pytest.warns(bc.LeaseWarning):
+                lease.close()
+            assert fill(writer, 1)[0] > 0
+
+
+def test_a_ring_that_overwrites_grants_no_leases(place: Path) -> None:
+    ring = bc.ReplayBuffer.create(
+        "fast", COLUMNS, capacity=CAPACITY, dir=place, lane_policy="overwrite"
+    )
+    with ring.writer() as writer:
+        fill(writer, 10)
+    with pytest.raises(bc.LeaseError, match='lane_policy is "overwrite"'):
+        ring.lease(0, 0, 5)
+
+
+def test_a_lease_neither_pickles_nor_copies_and_is_not_made_by_hand(ring: bc.ReplayBuffer) -> None:
+    with ring.writer() as writer:
+        fill(writer, 10)
+    lease = ring.lease(0, 0, 5)
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(lease)
+    with pytest.raises(TypeError, match=r"buf\.lease"):
+        bc.Lease()
+    assert "rows 0..5 of lane 0" in repr(lease)
+    lease.close()
+    assert "closed" in repr(lease)
+
+
+def test_private_memory_leases_what_lies_in_one_piece() -> None:
+    ring = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100)
+    with ring.writer() as writer:
+        for n in range(150):
+            writer.append(obs=n, terminated=False, truncated=False)
+    slots = ring.stats()["slots"]
+    assert list(ring.lease(0, slots, 3)["obs"]) == [slots, slots + 1, slots + 2]
+    with pytest.raises(bc.LeaseError, match=rf"after row {slots - 1};.*give the ring a name"):
+        ring.lease(0, slots - 2, 4)
+
+
+def ready(child: Child) -> Child:
+    """Wait for the child's first line."""
+    assert child.stdout is not None
+    assert child.stdout.readline() == "ready\n", child.communicate()[1]
+    return child
+
+
+ATTACH = "import sys, backcast as bc\nring = bc.ReplayBuffer.attach('leases')\n"
+
+
+def test_a_killed_holder_stops_nobody(place: Path, start: Callable[..., Child]) -> None:
+    # Long enough that waiting for it would end this test.
+    with bc.ReplayBuffer.create(
+        "leases", COLUMNS, capacity=CAPACITY, dir=place, lease_timeout=3_600
+    ) as ring:
+        writer = ring.writer()
+        fill(writer, 100)
+        code = "l = ring.lease(0, 0, 50)\nprint('ready', flush=True)\nsys.stdin.read()"
+        holder = ready(start(ATTACH + code))
+        assert ring.stats()["pins"] == [{"slot": 0, "pid": holder.pid, "lane": 0, "start": 0}]
+        holder.kill()
+        holder.communicate()
+        assert pins(ring) == [], "a dead reader's pins are not shown"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", bc.LeaseWarning)
+            index = fill(writer, 3 * CAPACITY, 100)
+        assert -1 not in index
+        assert writer.rows_dropped == 0
+
+
+def test_ctrl_c_ends_an_append_that_waits_for_a_lease(
+    place: Path, start: Callable[..., Child]
+) -> None:
+    with bc.ReplayBuffer.create(
+        "leases", COLUMNS, capacity=CAPACITY, dir=place, lease_timeout=3_600
+    ) as ring:
+        with ring.writer() as writer:
+            fill(writer, 100)
+        lease = ring.lease(0, 0, 50)
+        code = (
+            "import signal\n"
+            "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+            "w = ring.writer()\n"
+            "obs = {'image': [[0] * 3] * 2, 'day': 0}\n"
+            "print('ready', flush=True)\n"
+            "try:\n"
+            "    while True:\n"
+            "        w.append(obs=obs, action=0, reward=0, terminated=False, truncated=False)\n"
+            "except KeyboardInterrupt:\n"
+            "    print(ring.lane_span(0)[1], w.rows_dropped)\n"
+        )
+        waiter = ready(start(ATTACH + code))
+        while ring.stats()["lane_stats"][0]["reserved"] <= ring.stats()["slots"]:
+            os.sched_yield()
+        waiter.send_signal(signal.SIGINT)
+        out, _ = waiter.communicate()
+        head, dropped = map(int, out.split())
+        assert dropped == 0
+        assert head <= ring.stats()["slots"]
+        assert lease["obs/day"][0] == 0
+
+
+def wait_in_child(ring: bc.ReplayBuffer, rows: int, answer: Connection) -> None:
+    answer.send("ready")
+    answer.send(ring.wait(rows_published=rows, timeout=60))
+
+
+def test_a_wait_is_woken_by_another_process_also_in_a_full_ring(ring: bc.ReplayBuffer) -> None:
+    writer = ring.writer()
+    fill(writer, 3 * CAPACITY)
+    context = multiprocessing.get_context("spawn")
+    mine, theirs = context.Pipe()
+    waiter = context.Process(target=wait_in_child, args=(ring, 3 * CAPACITY + 1, theirs))
+    waiter.start()
+    try:
+        assert mine.recv() == "ready"
+        fill(writer, 1)
+        assert mine.recv() == 3 * CAPACITY + 1
+    finally:
+        waiter.join(60)
+    assert waiter.exitcode == 0
+
+
+def test_a_wait_needs_one_thing_to_wait_for(ring: bc.ReplayBuffer) -> None:
+    assert ring.wait(0) == 0
+    assert ring.wait(rows_published=0) == 0
+    with pytest.raises(bc.ArgumentError, match="either min_size or rows_published"):
+        ring.wait()
+    with pytest.raises(bc.ArgumentError, match="either min_size or rows_published"):
+        ring.wait(1, rows_published=1)
+    with pytest.raises(bc.WaitTimeoutError, match=r"0 rows are published.*waited for 7"):
+        ring.wait(rows_published=7, timeout=0.001)
+    with pytest.raises(TimeoutError, match=r"0 transitions.*waited for 7"):
+        ring.wait(7, timeout=0.001)
+
+
+def test_a_forked_child_neither_uses_nor_lets_go_of_its_parents_leases(
+    ring: bc.ReplayBuffer,
+) -> None:
+    with ring.writer() as writer:
+        fill(writer, 100)
+    lease = ring.lease(0, 10, 50)
+    day = lease["obs/day"]
+    with warnings.catch_warnings():
+        # Forking with threads is what is tested here.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            lease["obs/day"]
+        except bc.BackcastError as error:
+            status = 0 if "belongs to the parent" in str(error) else 2
+        del day
+        lease.close()
+        gc.collect()
+        os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert pins(ring) == [(0, 10)]
+    np.testing.assert_array_equal(day, np.arange(10, 60))
+
+
+BAD_LEASES: dict[str, tuple[tuple[Any, Any, Any], type[Exception], str]] = {
+    "a lane there is not": (
+        (1, 0, 5),
+        bc.LeaseError,
+        "there is no lane 1; the ring has lanes 0 to 0",
+    ),
+    "a negative lane": ((-1, 0, 5), bc.LeaseError, "lane is -1"),
+    "a lane by name": (("left", 0, 5), TypeError, "lane is 'left'"),
+    "a negative start": ((0, -1, 5), bc.LeaseError, "start is -1"),
+    "no rows": ((0, 0, 0), bc.LeaseError, "lease of 0 rows"),
+    "more than a quarter": ((0, 0, 251), bc.LeaseError, "251 rows .* 1 and 250"),
+    "rows to come": ((0, 60, 50), bc.LeaseError, r"rows 60\.\.110 .* holds rows 0\.\.100"),
+    "a bool for a length": ((0, 0, True), TypeError, "length is True"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_LEASES)
+def test_a_lease_that_cannot_be_says_why_and_pins_nothing(ring: bc.ReplayBuffer, name: str) -> None:
+    arguments, error, text = BAD_LEASES[name]
+    with ring.writer() as writer:
+        fill(writer, 100)
+    before = ring.stats()
+    with pytest.raises(error, match=text) as raised:
+        ring.lease(*arguments)
+    assert isinstance(raised.value, bc.BackcastError)
+    assert ring.stats() == before
+    assert pins(ring) == []
+
+
+def test_rows_that_were_overwritten_are_not_leased(ring: bc.ReplayBuffer) -> None:
+    with ring.writer() as writer:
+        fill(writer, 3_000)
+    with pytest.raises(bc.LeaseError, match=r"it holds rows 2000\.\.3000 now"):
+        ring.lease(0, 1_999, 5)
+
+
+def test_all_reader_slots_taken_is_a_lease_error_that_says_so(ring: bc.ReplayBuffer) -> None:
+    with ring.writer() as writer:
+        fill(writer, 10)
+    samplers = [ring.sampler(seed=seed) for seed in range(64)]
+    with pytest.raises(bc.LeaseError, match="all 64 reader slots"):
+        ring.lease(0, 0, 5)
+    samplers.pop().close()
+    ring.lease(0, 0, 5).close()
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"lane_policy": "wait"}, 'lane_policy is `wait`; use "block", "drop_new"'),
+        ({"lease_timeout": -1}, "lease_timeout is -1"),
+        ({"lease_timeout": float("nan")}, "lease_timeout is NaN"),
+        ({"lease_timeout": 3_601}, "3601, the limit is 3600 seconds"),
+        ({"lane_policy": "fail", "lease_timeout": 1}, 'lane_policy "fail" never waits'),
+    ],
+)
+def test_a_policy_that_cannot_be_is_refused(place: Path, given: dict[str, Any], text: str) -> None:
+    with pytest.raises(bc.ArgumentError, match=text):
+        bc.ReplayBuffer.create("x", COLUMNS, capacity=100, dir=place, **given)
+    assert bc.list(place) == []
