@@ -42,6 +42,12 @@ BUILTINS: dict[type[bc.BackcastError], type[Exception]] = {
 """What each error also is, for code that does not know Backcast."""
 
 
+def lasting(path: Path) -> bytes:
+    """Read a file but for the bells: a wait leaves word that somebody may be asleep."""
+    content = path.read_bytes()
+    return content[:128] + content[384:] if path.name == "ring.rdr" else content
+
+
 @dataclass(frozen=True)
 class Row:
     """One thing that is refused, and the words that the message must have.
@@ -102,7 +108,7 @@ class World:
     def picture(self) -> dict[str, object]:
         """Show everything that somebody else could see: every file and every counter."""
         found: dict[str, object] = {
-            str(path): hashlib.blake2b(path.read_bytes()).hexdigest()
+            str(path): hashlib.blake2b(lasting(path)).hexdigest()
             for root in [self.place, self.files]
             for path in sorted(root.rglob("*"))
             if path.is_file()
