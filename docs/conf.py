@@ -48,6 +48,7 @@ nitpick_ignore = [
             "FileNotFoundError",
             "FileExistsError",
             "Exception",
+            "UserWarning",
             "object",
         ]
     ),
