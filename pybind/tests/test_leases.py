@@ -188,7 +188,7 @@ def test_a_ring_that_drops_does_not_wait_and_one_that_fails_raises(place: Path) 
             COLUMNS,
             capacity=CAPACITY,
             dir=place,
-            lane_policy=policy,  # type: ignore[arg-type]
+            lane_policy=policy,
         )
         assert ring.stats()["lane_policy"] == policy
         slots = ring.stats()["slots"]

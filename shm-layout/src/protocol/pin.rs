@@ -3,11 +3,11 @@
 //! A pin is one word per lane and reader slot. It freezes every row from its start on: the writer
 //! may go on until it would need the slot of the first frozen row.
 //!
-//! 1. The reader stores its pin (relaxed), then [`Fence::Pinned`](super::Fence::Pinned), then
+//! 1. The reader stores its pin (relaxed), then [`Fence::Pinned`], then
 //!    re-reads `reserved`. If the writer has announced the slot of the first row, the pin is taken
 //!    back and the lease refused.
 //! 2. The writer stores `reserved` (relaxed), then
-//!    [`Fence::AnnouncedToPins`](super::Fence::AnnouncedToPins), then scans the pins (acquire).
+//!    [`Fence::AnnouncedToPins`], then scans the pins (acquire).
 //!
 //! Why a frozen row stays. Both fences are sequentially consistent, so of the two stores at least
 //! one is seen by the other side: either the writer finds the pin and stops before the slot, or the
