@@ -1,0 +1,147 @@
+//! Holders of leases and sleepers are killed at random moments, over and over, while a writer process
+//! goes round the lanes: no row changes under its lease, nobody's death stops the writer or costs
+//! it a row, and nothing of the dead stays behind.
+
+use std::error::Error;
+use std::process::{Child, Command};
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use backcast_core::{Base, LanePolicy, Ring, RingOptions};
+use backcast_layout::RingStore;
+use backcast_layout::protocol::{Bell, Pins, Words};
+use backcast_tests::storm::schema;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use tempfile::TempDir;
+
+const LANES: u32 = 2;
+const LANE_CAPACITY: u64 = 1024 - 16;
+/// Alive at the same time.
+const HOLDERS: usize = 2;
+/// A step of the storm that takes so long will never end.
+const WATCHDOG: Duration = Duration::from_secs(120);
+
+/// A child process that does not outlive the test.
+struct Victim(Child);
+
+impl Victim {
+    fn start(binary: &str, args: &[&str]) -> Self {
+        Self(Command::new(binary).args(args).spawn().expect("the binary starts"))
+    }
+
+    fn assert_alive(&mut self, what: &str) {
+        if let Some(status) = self.0.try_wait().expect("a child can be looked at") {
+            panic!("{what} ended by itself, {status}");
+        }
+    }
+
+    fn kill(&mut self) {
+        self.0.kill().expect("SIGKILL can be sent");
+        let status = self.0.wait().expect("a killed child can be waited for");
+        assert!(status.code().is_none(), "it was not killed: {status}");
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The storm's own account.
+#[derive(Debug, Default)]
+struct Counts {
+    kills: u64,
+    /// Slots whose holder died with a pin in place.
+    died_holding: u64,
+    /// Kills after which somebody was still said to be asleep.
+    died_listening: u64,
+    rows_written: u64,
+    stalls: u64,
+}
+
+fn heads(store: &RingStore) -> u64 {
+    store.lanes().iter().map(|lane| lane.load_head(Relaxed)).sum()
+}
+
+/// Yields until `done`. Panics when somebody ends by itself, or nothing happens.
+fn spin_until(writer: &mut Victim, holders: &mut [Victim], mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        writer.assert_alive("the writer");
+        for holder in holders.iter_mut() {
+            holder.assert_alive("a holder");
+        }
+        assert!(start.elapsed() < WATCHDOG, "the writer makes no progress");
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn killed_holders_and_sleepers_change_no_row_and_stop_nobody() -> Result<(), Box<dyn Error>> {
+    let kills = std::env::var("BACKCAST_STORM_KILLS").map_or(Ok(300), |kills| kills.parse())?;
+    let dir = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new())?;
+    let base = Base::at(dir.path());
+    let options = RingOptions::with_capacity(LANE_CAPACITY * u64::from(LANES))
+        .lanes(LANES)
+        // Longer than the watchdog: a dead holder that is waited for ends the test.
+        .lane_policy(LanePolicy::Block(Duration::from_secs(600)))
+        .base(base.clone());
+    let ring = Ring::create("leases", &schema()?, options)?;
+    let store = RingStore::attach(&base, "leases")?;
+    let place = dir.path().to_str().ok_or("a path that is no text")?;
+    let lanes = LANES.to_string();
+    let mut writer =
+        Victim::start(env!("CARGO_BIN_EXE_storm_writer"), &[place, "leases", "1", &lanes]);
+    let holder = |seed: u64| {
+        let seed = seed.to_string();
+        Victim::start(env!("CARGO_BIN_EXE_storm_leaser"), &[place, "leases", &seed])
+    };
+    let mut holders: Vec<Victim> = (0..HOLDERS as u64).map(holder).collect();
+    let mut dice = StdRng::seed_from_u64(17);
+    let mut counts = Counts::default();
+    let pinned = |slot: u32| (0..LANES).any(|lane| store.pins(lane).load(slot, Relaxed) != 0);
+    while counts.kills < kills {
+        let victim = dice.random_range(0..HOLDERS);
+        let start = Instant::now();
+        let delay = Duration::from_micros(dice.random_range(500..4_000));
+        let look_for_pin = dice.random_ratio(1, 2);
+        spin_until(&mut writer, &mut holders, || {
+            let pins = (0..store.spec().reader_slots).any(pinned);
+            start.elapsed() >= delay && (pins || !look_for_pin)
+        });
+        holders[victim].kill();
+        counts.kills += 1;
+        let dead = (0..store.spec().reader_slots).filter(|slot| !store.reader_held(*slot));
+        counts.died_holding += dead.filter(|slot| pinned(*slot)).count() as u64;
+        counts.died_listening += u64::from(store.published().load_listening(Relaxed));
+        holders[victim] = holder(dice.random());
+        // Once around, past whatever the dead one had leased.
+        let goal = heads(&store) + 2 * u64::from(LANES) * ring.slots();
+        if counts.kills % 8 == 0 {
+            spin_until(&mut writer, &mut holders, || heads(&store) >= goal);
+        }
+    }
+    for holder in &mut holders {
+        holder.kill();
+    }
+    let goal = heads(&store) + 2 * u64::from(LANES) * ring.slots();
+    spin_until(&mut writer, &mut [], || heads(&store) >= goal);
+    counts.rows_written = heads(&store);
+    let stats = ring.stats();
+    counts.stalls = stats.lane_stats.iter().map(|lane| lane.stalls).sum();
+    println!("lease storm: {counts:?}");
+    let dropped: u64 = stats.lane_stats.iter().map(|lane| lane.dropped).sum();
+    assert_eq!(dropped, 0, "a dead holder cost rows");
+    assert!(stats.readers.is_empty() && stats.pins.is_empty(), "{:?}", stats.readers);
+    // A storm that never hits the window proves nothing.
+    assert!(
+        counts.died_holding > 0 && counts.died_listening > 0 && counts.stalls > 0,
+        "{counts:?}"
+    );
+    writer.kill();
+    Ok(())
+}
