@@ -441,10 +441,10 @@ fn delete(grave: &Path) -> Result<(), SegmentError> {
 
 /// Whether a path leads to this open directory.
 fn is_at(dir: &OwnedFd, path: &Path) -> bool {
-    let (Ok(named), Ok(open)) = (fs::symlink_metadata(path), rustix::fs::fstat(dir)) else {
+    let (Ok(named), Ok(open)) = (rustix::fs::lstat(path), rustix::fs::fstat(dir)) else {
         return false;
     };
-    (named.ino(), named.dev()) == (open.st_ino, open.st_dev)
+    (named.st_ino, named.st_dev) == (open.st_ino, open.st_dev)
 }
 
 fn is_persistent(dir: &OwnedFd) -> bool {

@@ -46,6 +46,10 @@ pub struct RingStore {
 
 /// Where the memory lives and who arbitrates over it.
 #[derive(Debug)]
+#[cfg_attr(
+    not(target_os = "linux"),
+    expect(clippy::large_enum_variant, reason = "one per ring, and never moved in bulk")
+)]
 enum Place {
     // `locks` holds the object too, so it goes first: the object asks whether it was the last.
     Named { locks: LockFile, object: Object, ring_uuid: [u8; 16], schema_hash: [u8; 32] },

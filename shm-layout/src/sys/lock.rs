@@ -120,13 +120,14 @@ impl LockFile {
         self.files.try_lock(&self.fd, byte, hold)
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "fails where the kernel is asked")]
     pub(crate) fn unlock(&self, byte: u64) -> io::Result<()> {
         self.files.unlock(byte);
         Ok(())
     }
 
     pub(crate) fn held_elsewhere(&self, byte: u64) -> io::Result<bool> {
-        self.files.held_elsewhere(&self.fd, byte)
+        portable::held_elsewhere(&self.fd, byte)
     }
 
     pub(crate) fn held_alone(&self, byte: u64) -> io::Result<bool> {
@@ -211,14 +212,14 @@ mod portable {
                 Hold::Shared => FlockOperation::NonBlockingLockShared,
                 Hold::Exclusive => FlockOperation::NonBlockingLockExclusive,
             };
-            let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(file) = held.get(&byte) {
+            let mut files = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(file) = files.get(&byte) {
                 return attempt(file, operation);
             }
             let file = open(lock, byte)?;
             let taken = attempt(&file, operation)?;
             if taken {
-                held.insert(byte, file);
+                files.insert(byte, file);
             }
             Ok(taken)
         }
@@ -226,11 +227,11 @@ mod portable {
         pub(super) fn unlock(&self, byte: u64) {
             self.held.lock().unwrap_or_else(PoisonError::into_inner).remove(&byte);
         }
+    }
 
-        pub(super) fn held_elsewhere(&self, lock: &OwnedFd, byte: u64) -> io::Result<bool> {
-            let file = open(lock, byte)?;
-            Ok(!attempt(&file, FlockOperation::NonBlockingLockExclusive)?)
-        }
+    pub(super) fn held_elsewhere(lock: &OwnedFd, byte: u64) -> io::Result<bool> {
+        let file = open(lock, byte)?;
+        Ok(!attempt(&file, FlockOperation::NonBlockingLockExclusive)?)
     }
 
     fn open(lock: &OwnedFd, byte: u64) -> io::Result<File> {
@@ -238,7 +239,13 @@ mod portable {
         let mut path = getpath(lock)?.into_bytes();
         path.extend_from_slice(format!(".{byte}").as_bytes());
         let path = PathBuf::from(std::ffi::OsString::from_vec(path));
-        OpenOptions::new().read(true).write(true).create(true).mode(0o600).open(path)
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path)
     }
 
     fn attempt(file: &File, operation: FlockOperation) -> io::Result<bool> {

@@ -44,6 +44,7 @@ pub(crate) fn wake_all(word: &AtomicU32) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ringing {
     /// Sleepers order it for us: we asked the kernel to let them.
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "needs membarrier"))]
     Light,
     /// By a fence of our own at every publish.
     Fenced,
