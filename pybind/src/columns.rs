@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use backcast_core::{DType, Role, Schema};
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::{PyDict, PyString, PyTuple};
 
 use crate::coerce::{Target, array_of, check_shape};
 use crate::error::{Failure, Kind};
@@ -134,8 +134,8 @@ impl WantedColumns {
                     ));
                 }
             } else if self.groups.contains(name) {
-                let below = value.cast::<PyDict>().map_err(|_| self.no_group(name))?;
-                self.find(name, below, found)?;
+                let below = group_of(&value)?.ok_or_else(|| self.no_group(name))?;
+                self.find(name, &below, found)?;
             } else {
                 return Err(self.unknown(name));
             }
@@ -170,6 +170,21 @@ impl WantedColumns {
             self.columns.iter().map(|c| c.name.as_str()).chain(STEP_ENDS).collect();
         names.join(", ")
     }
+}
+
+/// What may stand for several columns: a dict, or a tuple, whose parts are called 0, 1, ...
+pub(crate) fn group_of<'py>(value: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyDict>>> {
+    if let Ok(dict) = value.cast::<PyDict>() {
+        return Ok(Some(dict.clone()));
+    }
+    let Ok(parts) = value.cast::<PyTuple>() else {
+        return Ok(None);
+    };
+    let dict = PyDict::new(value.py());
+    for (at, part) in parts.iter().enumerate() {
+        dict.set_item(at.to_string(), part)?;
+    }
+    Ok(Some(dict))
 }
 
 /// Keywords of every append, whatever the schema.

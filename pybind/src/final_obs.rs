@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
 use crate::coerce::{Target, array_of, check_shape};
-use crate::columns::{Wanted, WantedColumns};
+use crate::columns::{Wanted, WantedColumns, group_of};
 use crate::error::{Failure, Kind};
 use crate::view::bytes_of;
 
@@ -62,12 +62,15 @@ fn in_observation<'py>(
     bare: bool,
 ) -> Result<Bound<'py, PyAny>, Failure> {
     let short = column.name.strip_prefix("obs/");
-    let found = match observation.cast::<PyDict>() {
-        Ok(entries) => match (in_dict(entries, &column.name)?, short) {
-            (None, Some(below)) => in_dict(entries, below)?,
+    // The tuple that is the whole of `obs` is an array like any other.
+    let entries =
+        if bare { observation.cast::<PyDict>().ok().cloned() } else { group_of(observation)? };
+    let found = match entries {
+        Some(entries) => match (in_dict(&entries, &column.name)?, short) {
+            (None, Some(below)) => in_dict(&entries, below)?,
             (found, _) => found,
         },
-        Err(_) => bare.then(|| observation.clone()),
+        None => bare.then(|| observation.clone()),
     };
     found.ok_or_else(|| {
         Failure::new(
@@ -88,7 +91,7 @@ fn in_dict<'py>(entries: &Bound<'py, PyDict>, name: &str) -> PyResult<Option<Bou
     }
     match name.split_once('/') {
         Some((group, below)) => match entries.get_item(group)? {
-            Some(group) => group.cast::<PyDict>().map_or(Ok(None), |group| in_dict(group, below)),
+            Some(group) => group_of(&group)?.map_or(Ok(None), |group| in_dict(&group, below)),
             None => Ok(None),
         },
         None => Ok(None),

@@ -1,12 +1,13 @@
 //! `backcast.Schema`: the columns of a ring, from and to Python's dictionaries.
 
 use backcast_core::{Column, Role, Schema as CoreSchema};
+use pyo3::Borrowed;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 
 use crate::coerce::{Tuple, dtype_of};
 use crate::error::{Failure, Kind};
-use crate::given::{class, needed, refuse_strangers, shown};
+use crate::given::{class, method, needed, refuse_strangers, shown};
 
 /// The columns of a ring: name, dtype, shape and role of each.
 ///
@@ -34,6 +35,20 @@ use crate::given::{class, needed, refuse_strangers, shown};
 #[derive(Clone, PartialEq)]
 pub(crate) struct Schema(pub(crate) CoreSchema);
 
+/// The reward's column, or its default.
+enum Reward<'py> {
+    Single,
+    Given(Bound<'py, PyAny>),
+}
+
+impl<'py> FromPyObject<'_, 'py> for Reward<'py> {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        Ok(Self::Given(value.to_owned()))
+    }
+}
+
 #[pymethods]
 impl Schema {
     #[new]
@@ -45,6 +60,73 @@ impl Schema {
     ) -> Result<Self, Failure> {
         refuse_strangers(extra, unknown, class::<Self>)?;
         Ok(Self(schema_of(columns)?))
+    }
+
+    /// The columns that store the transitions of an environment, from its Gymnasium spaces.
+    ///
+    /// The observation becomes ``obs``, the action ``action``, each in the dtype and shape of its
+    /// space; the parts of ``Dict`` and ``Tuple`` spaces become columns below them, ``obs/camera`` or
+    /// ``action/0``. A row then holds exactly what ``env.step`` was given and gave back.
+    ///
+    /// Parameters
+    /// ----------
+    /// observation_space, action_space : gymnasium.Space
+    ///     Of one environment; a vector environment has them as ``single_observation_space`` and
+    ///     ``single_action_space``. ``Box``, ``Discrete``, ``MultiBinary``, ``MultiDiscrete``, and
+    ///     ``Dict`` and ``Tuple`` of such.
+    /// reward : dtype, (dtype, shape) or None, default "f4"
+    ///     The column ``reward``; None leaves it out.
+    /// extra : dict, optional
+    ///     Further columns, as :class:`Schema` takes them: ``{"log_prob": "f4"}``.
+    ///
+    /// Returns
+    /// -------
+    /// Schema
+    ///
+    /// Raises
+    /// ------
+    /// SchemaError
+    ///     If a space has no array of one shape (``Text``, ``Graph``, ``Sequence``, ``OneOf``), or its
+    ///     name or dtype cannot be that of a column. The message names the place and a way out.
+    ///
+    /// Examples
+    /// --------
+    /// >>> from gymnasium.spaces import Box, Discrete
+    /// >>> bc.Schema.from_spaces(Box(-1, 1, (3,)), Discrete(4), reward="f8")
+    /// Schema({'obs': ('f4', (3,), 'obs'), 'action': ('i8', (), 'step'), 'reward': ('f8', (), 'step')})
+    #[staticmethod]
+    #[pyo3(signature = (
+        observation_space=None, action_space=None, *beyond, reward=Reward::Single, extra=None,
+        **unknown
+    ))]
+    #[pyo3(text_signature = "(observation_space, action_space, *, reward='f4', extra=None)")]
+    fn from_spaces<'py>(
+        py: Python<'py>,
+        observation_space: Option<&Bound<'py, PyAny>>,
+        action_space: Option<&Bound<'py, PyAny>>,
+        beyond: &Bound<'py, PyTuple>,
+        reward: Reward<'py>,
+        extra: Option<&Bound<'py, PyAny>>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<Self, Failure> {
+        refuse_strangers(beyond, unknown, method::<Self>("from_spaces"))?;
+        let wanted = "the gymnasium.Space of one environment";
+        let observation_space = needed(observation_space, "observation_space", wanted)?;
+        let action_space = needed(action_space, "action_space", wanted)?;
+        if let Some(given) = extra.filter(|extra| !extra.is_instance_of::<PyDict>()) {
+            return Err(Failure::new(
+                Kind::ArgumentType,
+                format!("extra is {}; give a dict of columns", shown(given)),
+            ));
+        }
+        let reward = match reward {
+            Reward::Single => PyString::new(py, "f4").into_any(),
+            Reward::Given(reward) => reward,
+        };
+        let columns = py
+            .import("backcast._spaces")?
+            .call_method1("columns", (observation_space, action_space, reward, extra))?;
+        Ok(Self(built(columns.cast::<PyDict>().map_err(PyErr::from)?)?))
     }
 
     /// Name to ``(dtype code, shape, role)`` of every column, in the order of the schema.

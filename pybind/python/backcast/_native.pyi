@@ -48,6 +48,14 @@ __version__: str
 @final
 class Schema:
     def __new__(cls, columns: _Columns) -> Self: ...
+    @staticmethod
+    def from_spaces(
+        observation_space: Any,
+        action_space: Any,
+        *,
+        reward: Any = "f4",
+        extra: _Columns | None = None,
+    ) -> Schema: ...
     @property
     def columns(self) -> dict[str, tuple[str, tuple[int, ...], _Role]]: ...
     @property
