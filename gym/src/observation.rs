@@ -1,4 +1,6 @@
-//! What an agent sees, as one buffer per field for all sub-environments.
+//! What an agent sees, as one buffer per field for all sub-environments, or flat in one.
+
+use crate::error::EnvError;
 
 /// Observations of `N` environments with `T` tickers and `K` indicators, C order.
 ///
@@ -36,6 +38,63 @@ impl Observation {
         })
     }
 
+    /// Environments, `N`.
+    #[must_use]
+    pub fn num_envs(&self) -> usize {
+        self.day.len()
+    }
+
+    /// Numbers in the flat observation of one environment, `T * (3 + K) + 3`.
+    #[must_use]
+    pub fn flat_width(&self) -> usize {
+        let numbers = 3 * self.num_envs()
+            + self.avg_buy_price.len()
+            + self.indicators.len()
+            + self.open.len()
+            + self.shares.len();
+        numbers.checked_div(self.num_envs()).unwrap_or_default()
+    }
+
+    /// Write all fields, as f32, to `out` `[N, flat_width]`: one row per environment, the fields in the
+    /// order of their names, each in C order. That is what `gymnasium.spaces.flatten` makes of a dict.
+    ///
+    /// One pass, no allocation. Nothing is written when `out` has another length.
+    pub fn flatten_into(&self, out: &mut [f32]) -> Result<(), EnvError> {
+        let (envs, width) = (self.num_envs(), self.flat_width());
+        let expected = envs * width;
+        if out.len() != expected {
+            return Err(EnvError::BadLength { what: "out", expected, found: out.len() });
+        }
+        for (env, row) in out.chunks_exact_mut(width.max(1)).enumerate() {
+            let rest = singles(row, of_env(&self.avg_buy_price, env, envs));
+            let rest = singles(rest, &[self.cash[env]]);
+            let rest = singles(rest, &[f64::from(self.day[env])]);
+            let rest = singles(rest, of_env(&self.indicators, env, envs));
+            let rest = singles(rest, of_env(&self.open, env, envs));
+            let (shares, rest) = rest.split_at_mut(self.shares.len() / envs);
+            for (single, &held) in shares.iter_mut().zip(of_env(&self.shares, env, envs)) {
+                *single = to_single(f64::from(held));
+            }
+            singles(rest, &[self.total_asset[env]]);
+        }
+        Ok(())
+    }
+
+    /// The observation of one environment as that of a batch of one; `None` beyond the last.
+    #[must_use]
+    pub fn row(&self, env: usize) -> Option<Self> {
+        let envs = self.num_envs();
+        (env < envs).then(|| Self {
+            day: of_env(&self.day, env, envs).to_vec(),
+            cash: of_env(&self.cash, env, envs).to_vec(),
+            shares: of_env(&self.shares, env, envs).to_vec(),
+            avg_buy_price: of_env(&self.avg_buy_price, env, envs).to_vec(),
+            total_asset: of_env(&self.total_asset, env, envs).to_vec(),
+            open: of_env(&self.open, env, envs).to_vec(),
+            indicators: of_env(&self.indicators, env, envs).to_vec(),
+        })
+    }
+
     /// Copy one environment's observation from another batch of the same shape.
     pub(crate) fn copy_env(&mut self, from: &Self, env: usize) {
         let envs = self.day.len();
@@ -51,8 +110,27 @@ impl Observation {
 
 fn copy_row<V: Copy>(to: &mut [V], from: &[V], env: usize, envs: usize) {
     let width = to.len() / envs;
-    let row = env * width..(env + 1) * width;
-    to[row.clone()].copy_from_slice(&from[row]);
+    to[env * width..(env + 1) * width].copy_from_slice(of_env(from, env, envs));
+}
+
+/// One environment's part of a field.
+fn of_env<V>(field: &[V], env: usize, envs: usize) -> &[V] {
+    let width = field.len() / envs;
+    &field[env * width..(env + 1) * width]
+}
+
+/// Round `values` into the front of `out` and return the rest of it.
+fn singles<'a>(out: &'a mut [f32], values: &[f64]) -> &'a mut [f32] {
+    let (front, rest) = out.split_at_mut(values.len());
+    for (single, &value) in front.iter_mut().zip(values) {
+        *single = to_single(value);
+    }
+    rest
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "rounding to f32 is what a flat one is for")]
+fn to_single(value: f64) -> f32 {
+    value as f32
 }
 
 /// A zeroed buffer, or `None` where memory does not suffice.

@@ -1,144 +1,128 @@
-//! `backcast.PortfolioVectorEnv`: Gymnasium's vector contract around the Rust environment.
+//! `backcast._native.PortfolioBatch`: the Rust environment behind the classes of `backcast.envs`.
 
 use backcast_core::{AutoresetMode, DType};
 use backcast_gym::{Observation, PortfolioOptions, PortfolioVectorEnv as CoreEnv, ResetSeed};
-use numpy::ndarray::{Array, Dimension, IntoDimension};
 use numpy::prelude::*;
-use numpy::{Element, PyArray, PyArray1, PyArrayDyn, PyUntypedArray};
+use numpy::{Element, PyArray1, PyArrayDyn, PyUntypedArray};
+use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict};
 
 use crate::coerce::{Target, Tuple, array_of, autoreset_mode_of, count};
 use crate::error::{Failure, Kind};
+use crate::given::{Given, shown};
 use crate::handle::Handle;
+use crate::observed::{Form, Slots};
 use crate::panel::Panel;
 use crate::reset::{self, Seed, Start};
 
-/// Many portfolios that trade the tickers of a panel day by day, in Gymnasium's vector contract.
+/// Portfolios on a panel, stepped together: what the classes of ``backcast.envs`` hold.
 ///
-/// On day d an agent sees the open of d and the indicators of ``d - indicator_lag``; its orders are
-/// filled at the close of d; nothing else of d is shown before. The reward is the log return from
-/// close to close. Terminated: the portfolio fell to the failure threshold. Truncated: the data or
-/// the steps of an episode ran out. Gymnasium itself is not needed.
+/// Use :class:`backcast.envs.PortfolioVectorEnv` and :class:`backcast.envs.PortfolioEnv`, which
+/// describe the world, the settings and the observations.
 ///
 /// Parameters
 /// ----------
 /// panel : Panel
 ///     The market that they trade in.
-/// num_envs : int
-///     Portfolios, ``N``.
-/// initial_amount : float
-///     Cash at the start of an episode.
-/// failure_threshold : float
-///     An episode is terminated when the portfolio falls to this or below.
-/// hmax : int
-///     Shares traded by an action of 1.
-/// buy_cost_pct, sell_cost_pct : float
-///     Fees as fractions of the value traded; 0.01 is one percent.
-/// tickers : sequence of str, optional
-///     What to trade, in the order of actions; all but macro tickers when left out. ``T`` of them.
-/// days : (int, int), optional
-///     Days of the panel to live on, half open; all when left out.
-/// indicator_lag : int
-///     Days by which the indicators are older than the open. 0 is look-ahead.
-/// autoreset_mode : {"next_step", "same_step", "disabled"}
-///     What happens after an episode has ended, in Gymnasium's words.
-/// max_episode_steps : int, optional
-///     Steps after which an episode is truncated.
+/// num_envs : int or None
+///     Portfolios, ``N``, the leading axis of every array. None: a single portfolio without that
+///     axis, whose reward is a float and whose flags are bools.
+/// flat : bool
+///     Observations are one float32 array ``[N, T * (3 + K) + 3]`` instead of a dict of arrays.
+/// reuse : bool
+///     Write every observation to the same arrays.
+/// **settings
+///     As in :class:`backcast.envs.PortfolioVectorEnv`.
 ///
 /// Raises
 /// ------
 /// EnvError
 ///     If a setting is out of its range, or the panel cannot serve it.
-///
-/// Notes
-/// -----
-/// An observation is a dict of fresh arrays: ``day`` int32 ``[N]``, ``cash`` float64 ``[N]``,
-/// ``shares`` int32 ``[N, T]``, ``avg_buy_price`` float64 ``[N, T]``, ``total_asset`` float64
-/// ``[N]`` (valued at the open), ``open`` float64 ``[N, T]`` (0 where not listed) and
-/// ``indicators`` float64 ``[N, T, K]``.
-#[pyclass(module = "backcast", name = "PortfolioVectorEnv", frozen)]
-pub(crate) struct PortfolioVectorEnv {
+#[pyclass(module = "backcast._native", name = "PortfolioBatch", frozen)]
+pub(crate) struct PortfolioBatch {
     env: Handle<CoreEnv>,
-    num_envs: usize,
+    /// None for the single one.
+    num_envs: Option<usize>,
     tickers: Vec<String>,
     tokens: Vec<i32>,
     indicators: Vec<String>,
     mode: AutoresetMode,
+    form: Form,
 }
 
 /// What a step leaves behind, copied while the environment was ours.
 struct Outcome {
-    obs: Observation,
     rewards: Vec<f64>,
     terminated: Vec<bool>,
     truncated: Vec<bool>,
-    /// In same-step mode, when an episode ended: its last observation, and which ended.
-    finals: Option<(Observation, Vec<bool>)>,
+    /// In same-step mode, when an episode ended: the last observation of each that did.
+    finals: Option<Vec<Option<Observation>>>,
 }
 
 type Step<'py> = (
-    Bound<'py, PyDict>,
-    Bound<'py, PyArray1<f64>>,
-    Bound<'py, PyArray1<bool>>,
-    Bound<'py, PyArray1<bool>>,
+    Bound<'py, PyAny>,
+    Bound<'py, PyAny>,
+    Bound<'py, PyAny>,
+    Bound<'py, PyAny>,
     Bound<'py, PyDict>,
 );
 
 #[pymethods]
-impl PortfolioVectorEnv {
+impl PortfolioBatch {
     #[new]
     #[pyo3(signature = (
-        panel, num_envs, *, initial_amount=30_000.0, failure_threshold=25_000.0, hmax=15,
-        buy_cost_pct=0.01, sell_cost_pct=0.01, tickers=None, days=None, indicator_lag=1,
-        autoreset_mode="next_step", max_episode_steps=None
+        panel, num_envs, *, initial_amount=30_000.0.into(), failure_threshold=25_000.0.into(),
+        hmax=15_i64.into(), buy_cost_pct=0.01.into(), sell_cost_pct=0.01.into(), tickers=None, days=None,
+        indicator_lag=1_i64.into(), autoreset_mode="next_step".into(), max_episode_steps=None,
+        flat=false, reuse=false
     ))]
+    #[pyo3(text_signature = "(panel, num_envs, *, initial_amount=30000.0, \
+                             failure_threshold=25000.0, hmax=15, buy_cost_pct=0.01, \
+                             sell_cost_pct=0.01, tickers=None, days=None, indicator_lag=1, \
+                             autoreset_mode='next_step', max_episode_steps=None, flat=False, \
+                             reuse=False)")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn new(
         py: Python<'_>,
         panel: &Bound<'_, Panel>,
-        num_envs: i64,
-        initial_amount: f64,
-        failure_threshold: f64,
-        hmax: i64,
-        buy_cost_pct: f64,
-        sell_cost_pct: f64,
-        tickers: Option<Vec<String>>,
-        days: Option<(i64, i64)>,
-        indicator_lag: i64,
-        autoreset_mode: &str,
-        max_episode_steps: Option<i64>,
+        num_envs: Option<Given<i128>>,
+        initial_amount: Given<f64>,
+        failure_threshold: Given<f64>,
+        hmax: Given<i128>,
+        buy_cost_pct: Given<f64>,
+        sell_cost_pct: Given<f64>,
+        tickers: Option<&Bound<'_, PyAny>>,
+        days: Option<&Bound<'_, PyAny>>,
+        indicator_lag: Given<i128>,
+        autoreset_mode: Given<String>,
+        max_episode_steps: Option<Given<i128>>,
+        flat: bool,
+        reuse: bool,
     ) -> Result<Self, Failure> {
-        let number = |asked, what, at_least| count(asked, what, at_least, Kind::Env);
-        let day = |asked| number(asked, "a day of days", 0).map(|day| day as usize);
+        let number = |asked: Given<i128>, what, at_least| count(asked, what, at_least, Kind::Env);
+        let fraction = "a fraction in [0, 1); one percent is 0.01";
         let options = PortfolioOptions {
-            initial_amount,
-            failure_threshold,
+            initial_amount: initial_amount.get("initial_amount", "an amount above 0")?,
+            failure_threshold: failure_threshold.get("failure_threshold", "an amount")?,
             hmax: number(hmax, "hmax", 1)?,
-            buy_cost_pct,
-            sell_cost_pct,
-            tickers,
-            days: days
-                .map(|(start, end)| Ok::<_, Failure>((day(start)?, day(end)?)))
-                .transpose()?,
+            buy_cost_pct: buy_cost_pct.get("buy_cost_pct", fraction)?,
+            sell_cost_pct: sell_cost_pct.get("sell_cost_pct", fraction)?,
+            tickers: tickers.map(tickers_of).transpose()?,
+            days: days.map(days_of).transpose()?,
             indicator_lag: number(indicator_lag, "indicator_lag", 0)? as usize,
             autoreset_mode: autoreset_mode_of(autoreset_mode, Kind::Env)?,
             max_episode_steps: max_episode_steps
                 .map(|steps| number(steps, "max_episode_steps", 1))
                 .transpose()?,
         };
-        let mode = options.autoreset_mode;
-        let num_envs = number(num_envs, "num_envs", 1)? as usize;
+        let num_envs = num_envs
+            .map(|envs| number(envs, "num_envs", 1).map(|envs| envs as usize))
+            .transpose()?;
         let panel = panel.get().get()?;
-        let env = py.detach(|| CoreEnv::new(panel, num_envs, options))?;
-        Ok(Self {
-            num_envs,
-            tickers: env.tickers().to_vec(),
-            tokens: env.tokens().to_vec(),
-            indicators: env.indicators().to_vec(),
-            mode,
-            env: Handle::new("the portfolio environment".to_owned(), env),
-        })
+        let env = py.detach(|| CoreEnv::new(panel, num_envs.unwrap_or(1), options))?;
+        let form = Form::new(num_envs, env.obs(), flat, reuse);
+        Ok(Self::around(env, num_envs, form))
     }
 
     /// Begin new episodes.
@@ -154,25 +138,27 @@ impl PortfolioVectorEnv {
     ///
     /// Returns
     /// -------
-    /// (dict, dict)
+    /// (dict or ndarray, dict)
     ///     Observation and infos (empty).
     ///
     /// Raises
     /// ------
     /// EnvError
+    /// TypeError
+    ///     If ``reset_mask`` is no array of booleans.
     #[pyo3(signature = (*, seed=None, options=None))]
     fn reset<'py>(
         &self,
         py: Python<'py>,
         seed: Option<&Bound<'py, PyAny>>,
         options: Option<&Bound<'py, PyDict>>,
-    ) -> Result<(Bound<'py, PyDict>, Bound<'py, PyDict>), Failure> {
-        let seed = seed.map(reset::seed_of).transpose()?;
+    ) -> Result<(Bound<'py, PyAny>, Bound<'py, PyDict>), Failure> {
+        let seed = seed.map(|seed| reset::seed_of(seed, self.num_envs)).transpose()?;
         let Start { day, mask } = match options {
             Some(options) => reset::start_of(options, self.num_envs)?,
             None => Start::default(),
         };
-        let obs = py.detach(|| {
+        let (obs, ()) = self.form.observe(py, |slots| {
             self.env.with(|env| {
                 let seed = match &seed {
                     None => ResetSeed::Keep,
@@ -180,10 +166,10 @@ impl PortfolioVectorEnv {
                     Some(Seed::Each(seeds)) => ResetSeed::Each(seeds),
                 };
                 env.reset(seed, mask.as_deref(), day.as_deref())?;
-                Ok(env.obs().clone())
+                slots.fill(env.obs())
             })
         })?;
-        Ok((self.obs_dict(py, obs)?, PyDict::new(py)))
+        Ok((obs, PyDict::new(py)))
     }
 
     /// Trade one day in every portfolio.
@@ -196,10 +182,10 @@ impl PortfolioVectorEnv {
     ///
     /// Returns
     /// -------
-    /// (dict, ndarray, ndarray, ndarray, dict)
+    /// (dict or ndarray, ndarray, ndarray, ndarray, dict)
     ///     Observation, rewards float64 ``[N]``, terminations and truncations bool ``[N]``, infos.
     ///     In same-step mode, when an episode ended, infos hold ``final_obs`` (object array of None
-    ///     or the last observation) and ``_final_obs`` (bool ``[N]``).
+    ///     or the last observation), ``final_info`` (empty) and their masks.
     ///
     /// Raises
     /// ------
@@ -214,33 +200,33 @@ impl PortfolioVectorEnv {
         let single = actions
             .cast::<PyUntypedArray>()
             .is_ok_and(|array| array.dtype().is_equiv_to(&numpy::dtype::<f32>(py)));
-        let outcome = if single { self.act::<f32>(actions) } else { self.act::<f64>(actions) }?;
+        let (obs, outcome) =
+            if single { self.act::<f32>(actions) } else { self.act::<f64>(actions) }?;
         let infos = PyDict::new(py);
-        if let Some((finals, ended)) = outcome.finals {
-            let finals = self.obs_dict(py, finals)?;
-            let rows = PyArray1::<Py<PyAny>>::from_vec(py, each_ended(&finals, &ended)?);
-            infos.set_item("final_obs", rows)?;
-            infos.set_item("_final_obs", PyArray1::from_vec(py, ended))?;
+        if let Some(finals) = outcome.finals {
+            self.add_finals(&infos, &finals)?;
+        }
+        let Outcome { rewards, terminated, truncated, .. } = outcome;
+        if let (None, [reward], [terminated], [truncated]) =
+            (self.num_envs, &rewards[..], &terminated[..], &truncated[..])
+        {
+            let flag = |flag: bool| flag.into_bound_py_any(py);
+            let reward = reward.into_bound_py_any(py)?;
+            return Ok((obs, reward, flag(*terminated)?, flag(*truncated)?, infos));
         }
         Ok((
-            self.obs_dict(py, outcome.obs)?,
-            PyArray1::from_vec(py, outcome.rewards),
-            PyArray1::from_vec(py, outcome.terminated),
-            PyArray1::from_vec(py, outcome.truncated),
+            obs,
+            PyArray1::from_vec(py, rewards).into_any(),
+            PyArray1::from_vec(py, terminated).into_any(),
+            PyArray1::from_vec(py, truncated).into_any(),
             infos,
         ))
     }
 
-    /// Portfolios, ``N``.
+    /// Portfolios, ``N``; None for the single one.
     #[getter]
-    fn num_envs(&self) -> usize {
+    fn num_envs(&self) -> Option<usize> {
         self.num_envs
-    }
-
-    /// Tickers traded, ``T``.
-    #[getter]
-    fn n_tickers(&self) -> usize {
-        self.tickers.len()
     }
 
     /// The tickers traded, in the order of actions.
@@ -272,30 +258,54 @@ impl PortfolioVectorEnv {
         py.detach(|| self.env.close());
     }
 
+    /// A batch in the same state, random streams included, that goes its own way from here.
+    fn __deepcopy__(&self, py: Python<'_>, _memo: &Bound<'_, PyAny>) -> Result<Self, Failure> {
+        let env = py.detach(|| self.env.with(|env| Ok(env.clone())))?;
+        let form = Form::new(self.num_envs, env.obs(), self.form.is_flat(), self.form.reuses());
+        Ok(Self::around(env, self.num_envs, form))
+    }
+
     fn __repr__(&self) -> String {
         let state = if self.env.is_closed() { ", closed" } else { "" };
         format!(
-            "<backcast.PortfolioVectorEnv: {} portfolios, {} tickers, autoreset_mode '{}'{state}>",
-            self.num_envs,
+            "<backcast._native.PortfolioBatch: {} portfolios, {} tickers, autoreset_mode \
+             '{}'{state}>",
+            self.num_envs.unwrap_or(1),
             self.tickers.len(),
             self.mode
         )
     }
 }
 
-impl PortfolioVectorEnv {
-    fn act<A>(&self, actions: &Bound<'_, PyAny>) -> Result<Outcome, Failure>
+impl PortfolioBatch {
+    fn around(env: CoreEnv, num_envs: Option<usize>, form: Form) -> Self {
+        Self {
+            num_envs,
+            tickers: env.tickers().to_vec(),
+            tokens: env.tokens().to_vec(),
+            indicators: env.indicators().to_vec(),
+            mode: env.options().autoreset_mode,
+            form,
+            env: Handle::new("the portfolio environment".to_owned(), env),
+        }
+    }
+
+    fn act<'py, A>(
+        &self,
+        actions: &Bound<'py, PyAny>,
+    ) -> Result<(Bound<'py, PyAny>, Outcome), Failure>
     where
         A: Element + Copy + Into<f64> + Sync,
     {
         let dtype = if size_of::<A>() == 4 { DType::F32 } else { DType::F64 };
         let array = array_of(actions, Target { what: "actions", kind: Kind::Env, dtype })?;
-        let expected = [self.num_envs, self.tickers.len()];
+        let expected: Vec<usize> = self.num_envs.into_iter().chain([self.tickers.len()]).collect();
         if array.shape() != expected {
+            let each = if self.num_envs.is_some() { "portfolio and ticker" } else { "ticker" };
             return Err(Failure::new(
                 Kind::Env,
                 format!(
-                    "actions: got shape {}, expected {}: one per portfolio and ticker",
+                    "actions: got shape {}, expected {}: one per {each}",
                     Tuple(array.shape()),
                     Tuple(&expected)
                 ),
@@ -303,66 +313,67 @@ impl PortfolioVectorEnv {
         }
         let array = array.cast::<PyArrayDyn<A>>().map_err(PyErr::from)?.readonly();
         let actions = array.as_slice().map_err(|error| Failure::new(Kind::Env, error))?;
-        array.py().detach(|| {
-            self.env.with(|env| {
-                env.step(actions)?;
-                let same_step = self.mode == AutoresetMode::SameStep && env.ended().contains(&true);
-                Ok(Outcome {
-                    obs: env.obs().clone(),
-                    rewards: env.rewards().to_vec(),
-                    terminated: env.terminated().to_vec(),
-                    truncated: env.truncated().to_vec(),
-                    finals: same_step.then(|| (env.final_obs().clone(), env.ended().to_vec())),
-                })
+        self.form.observe(array.py(), |slots| self.trade(actions, slots))
+    }
+
+    fn trade<A: Copy + Into<f64>>(
+        &self,
+        actions: &[A],
+        slots: Slots<'_>,
+    ) -> Result<Outcome, Failure> {
+        self.env.with(|env| {
+            env.step(actions)?;
+            slots.fill(env.obs())?;
+            let ended = env.ended();
+            let same_step = self.mode == AutoresetMode::SameStep && ended.contains(&true);
+            let last =
+                |(at, &ended): (usize, &bool)| ended.then(|| env.final_obs().row(at)).flatten();
+            Ok(Outcome {
+                rewards: env.rewards().to_vec(),
+                terminated: env.terminated().to_vec(),
+                truncated: env.truncated().to_vec(),
+                finals: same_step.then(|| ended.iter().enumerate().map(last).collect()),
             })
         })
     }
 
-    fn obs_dict<'py>(&self, py: Python<'py>, obs: Observation) -> PyResult<Bound<'py, PyDict>> {
-        let (n, tickers) = (self.num_envs, self.tickers.len());
-        let dict = PyDict::new(py);
-        dict.set_item("day", array(py, obs.day, n)?)?;
-        dict.set_item("cash", array(py, obs.cash, n)?)?;
-        dict.set_item("shares", array(py, obs.shares, (n, tickers))?)?;
-        dict.set_item("avg_buy_price", array(py, obs.avg_buy_price, (n, tickers))?)?;
-        dict.set_item("total_asset", array(py, obs.total_asset, n)?)?;
-        dict.set_item("open", array(py, obs.open, (n, tickers))?)?;
-        let indicators = (n, tickers, self.indicators.len());
-        dict.set_item("indicators", array(py, obs.indicators, indicators)?)?;
-        Ok(dict)
+    /// As Gymnasium's own vector environments do: objects, masks, and infos without an entry.
+    fn add_finals(
+        &self,
+        infos: &Bound<'_, PyDict>,
+        finals: &[Option<Observation>],
+    ) -> Result<(), Failure> {
+        let py = infos.py();
+        let rows = finals
+            .iter()
+            .map(|last| match last {
+                Some(last) => Ok(self.form.row(py, last)?.unbind()),
+                None => Ok(py.None()),
+            })
+            .collect::<Result<Vec<Py<PyAny>>, Failure>>()?;
+        let ended = || PyArray1::from_iter(py, finals.iter().map(Option::is_some));
+        infos.set_item("final_obs", PyArray1::from_vec(py, rows))?;
+        infos.set_item("_final_obs", ended())?;
+        infos.set_item("final_info", PyDict::new(py))?;
+        infos.set_item("_final_info", ended())?;
+        Ok(())
     }
 }
 
-/// An array of this shape around the vector, without a copy.
-fn array<T: Element, S>(
-    py: Python<'_>,
-    values: Vec<T>,
-    shape: S,
-) -> PyResult<Bound<'_, PyArray<T, S::Dim>>>
-where
-    S: IntoDimension,
-    S::Dim: Dimension,
-{
-    let values = Array::from_shape_vec(shape.into_dimension(), values)
-        .map_err(|error| Failure::new(Kind::Env, error))?;
-    Ok(PyArray::from_owned_array(py, values))
+/// Names of tickers; a lone name is a slip.
+fn tickers_of(given: &Bound<'_, PyAny>) -> Result<Vec<String>, Failure> {
+    given.extract().map_err(|_| {
+        let wanted = "a sequence of names, [\"AAPL\", \"MSFT\"]";
+        Failure::new(Kind::ArgumentType, format!("tickers is {}; give {wanted}", shown(given)))
+    })
 }
 
-/// One dict per ended portfolio, None for the others.
-fn each_ended(finals: &Bound<'_, PyDict>, ended: &[bool]) -> PyResult<Vec<Py<PyAny>>> {
-    let py = finals.py();
-    ended
-        .iter()
-        .enumerate()
-        .map(|(env, &ended)| {
-            if !ended {
-                return Ok(py.None());
-            }
-            let row = PyDict::new(py);
-            for (name, values) in finals {
-                row.set_item(name, values.get_item(env)?)?;
-            }
-            Ok(row.into_any().unbind())
-        })
-        .collect()
+/// The first day and one past the last.
+fn days_of(given: &Bound<'_, PyAny>) -> Result<(usize, usize), Failure> {
+    let (start, end): (i64, i64) = given.extract().map_err(|_| {
+        let wanted = "two whole numbers, the first day and one past the last";
+        Failure::new(Kind::ArgumentType, format!("days is {}; give {wanted}", shown(given)))
+    })?;
+    let day = |asked: i64| count(asked, "a day of days", 0, Kind::Env).map(|day| day as usize);
+    Ok((day(start)?, day(end)?))
 }

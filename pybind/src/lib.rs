@@ -20,6 +20,7 @@ mod final_obs;
 mod given;
 mod handle;
 mod lease;
+mod observed;
 mod panel;
 mod place;
 mod reset;
@@ -40,7 +41,7 @@ mod _native {
     #[pymodule_export]
     use super::cli::cli_main;
     #[pymodule_export]
-    use super::env::PortfolioVectorEnv;
+    use super::env::PortfolioBatch;
     #[pymodule_export]
     use super::lease::{Lease, LeaseHold};
     #[pymodule_export]

@@ -8,6 +8,7 @@ use pyo3::types::{PyAny, PyDict, PyString};
 
 use crate::coerce::{Target, Tuple, array_of};
 use crate::error::{Failure, Kind};
+use crate::given::shown;
 use crate::view::bytes_of;
 
 /// Where a reset begins.
@@ -23,38 +24,47 @@ pub(crate) enum Seed {
     Each(Vec<Option<u64>>),
 }
 
-/// An int, or an int or None per environment.
-pub(crate) fn seed_of(value: &Bound<'_, PyAny>) -> Result<Seed, Failure> {
+/// An int, or an int or None per environment. `num_envs` is `None` for the single environment.
+pub(crate) fn seed_of(value: &Bound<'_, PyAny>, num_envs: Option<usize>) -> Result<Seed, Failure> {
     if let Ok(seed) = value.extract::<u64>() {
         return Ok(Seed::One(seed));
     }
     match value.extract::<Vec<Option<u64>>>() {
-        Ok(seeds) if !value.is_instance_of::<PyString>() => Ok(Seed::Each(seeds)),
+        Ok(seeds) if num_envs.is_some() && !value.is_instance_of::<PyString>() => {
+            Ok(Seed::Each(seeds))
+        }
         _ => Err(Failure::new(
             Kind::Env,
             format!(
-                "seed is {}; give a whole number from 0 to {}, a sequence of such, or None",
+                "seed is {}; give a whole number from 0 to {}{}, or None",
                 value.repr()?,
-                u64::MAX
+                u64::MAX,
+                if num_envs.is_some() { ", a sequence of such" } else { "" }
             ),
         )),
     }
 }
 
 /// What the `options` of a reset ask for.
-pub(crate) fn start_of(options: &Bound<'_, PyDict>, num_envs: usize) -> Result<Start, Failure> {
+pub(crate) fn start_of(
+    options: &Bound<'_, PyDict>,
+    num_envs: Option<usize>,
+) -> Result<Start, Failure> {
     let mut start = Start::default();
     for (key, value) in options {
-        match key.extract::<&str>() {
-            Ok("start_day") => start.day = Some(days_of(&value, num_envs)?),
-            Ok("reset_mask") => start.mask = Some(mask_of(&value, num_envs)?),
+        match (key.extract::<&str>(), num_envs) {
+            (Ok("start_day"), _) => start.day = Some(days_of(&value, num_envs.unwrap_or(1))?),
+            (Ok("reset_mask"), Some(num_envs)) => start.mask = Some(mask_of(&value, num_envs)?),
             _ => {
+                let known = if num_envs.is_some() {
+                    "\"start_day\" and \"reset_mask\""
+                } else {
+                    "\"start_day\""
+                };
+                let key = key.repr()?;
                 return Err(Failure::new(
                     Kind::Env,
-                    format!(
-                        "options has {}; reset knows \"start_day\" and \"reset_mask\"",
-                        key.repr()?
-                    ),
+                    format!("options has {key}; reset knows {known}"),
                 ));
             }
         }
@@ -78,7 +88,19 @@ fn days_of(value: &Bound<'_, PyAny>, num_envs: usize) -> Result<Vec<usize>, Fail
         .collect()
 }
 
+/// The types are Gymnasium's to the letter: nothing but a boolean array will do.
 fn mask_of(value: &Bound<'_, PyAny>, num_envs: usize) -> Result<Vec<bool>, Failure> {
+    let found = match value.cast::<PyUntypedArray>() {
+        Ok(mask) if mask.dtype().kind() == b'b' => None,
+        Ok(mask) => Some(format!("an array of {}", mask.dtype())),
+        Err(_) => Some(shown(value)),
+    };
+    if let Some(found) = found {
+        return Err(Failure::new(
+            Kind::ArgumentType,
+            format!("reset_mask is {found}; give a NumPy array of {num_envs} booleans"),
+        ));
+    }
     let mask = per_env(value, num_envs, "reset_mask", DType::Bool)?;
     Ok(bytes_of(&mask).unwrap_or_default().iter().map(|&byte| byte != 0).collect())
 }

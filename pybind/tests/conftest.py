@@ -1,4 +1,4 @@
-"""Fixtures: a private directory for shared objects, and children that never outlive their test."""
+"""Fixtures: a private directory for shared objects, children that end with their test, prices."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from datetime import date, timedelta
 from pathlib import Path
 
 import backcast as bc
+import numpy as np
 import pytest
 
 Child = subprocess.Popen[str]
@@ -52,3 +54,26 @@ def start(place: Path) -> Iterator[Callable[..., Child]]:
     for child in children:
         child.kill()
         child.communicate()
+
+
+@pytest.fixture
+def panel_file(tmp_path: Path) -> Path:
+    """Write prices of three tickers, one of them an index, over 60 days."""
+    draw = np.random.default_rng(1)
+    lines = ["date,tic,open,high,low,close,volume,rsi,ema"]
+    for ticker in ["AAA", "BBB", "IDX"]:
+        close = 50 * np.exp(np.cumsum(draw.normal(0, 0.03, 60)))
+        for day in range(60):
+            opening = close[day] * 1.01
+            prices = f"{opening},{close[day] * 1.1},{close[day] * 0.9},{close[day]}"
+            today = date(2024, 1, 1) + timedelta(days=day)
+            lines.append(f"{today},{ticker},{prices},1000,{draw.random()},{draw.random()}")
+    path = tmp_path / "panel.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture
+def panel(panel_file: Path) -> bc.Panel:
+    """Load these prices, the index as a macro ticker."""
+    return bc.Panel.from_csv(panel_file, macro=["IDX"])

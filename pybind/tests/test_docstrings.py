@@ -14,11 +14,13 @@ from typing import Any
 import backcast as bc
 import griffe
 import pytest
+from backcast import envs
 
 STUB = Path(bc.__file__).with_name("_native.pyi")
 SECTIONS = {"Parameters", "Returns", "Yields", "Raises", "Warns", "Notes", "Examples", "Attributes"}
 CANNOT_FAIL = {
     "close": "closing is always possible, also twice",
+    "close_extras": "part of closing",
     "copy": "of a dict",
     "keys": "names, also of what is closed",
     "cli.main": "gives exit statuses",
@@ -27,14 +29,13 @@ CANNOT_FAIL = {
 
 def public() -> Iterator[tuple[str, Any]]:
     """Give every public thing, and the members of its classes."""
-    for name in bc.__all__:
-        thing = getattr(bc, name)
-        if name == "__version__":
-            continue
+    parts = [(name, getattr(bc, name)) for name in bc.__all__ if name != "__version__"]
+    parts += [(f"envs.{name}", getattr(envs, name)) for name in envs.__all__]
+    for name, thing in parts:
         yield name, thing
         if inspect.isclass(thing) and not issubclass(thing, Exception):
             for member in vars(thing):
-                if not member.startswith("_"):
+                if not member.startswith("_") and member != "metadata":  # Gymnasium's
                     yield f"{name}.{member}", getattr(thing, member)
 
 

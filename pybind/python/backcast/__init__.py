@@ -39,7 +39,6 @@ from backcast._errors import (
 from backcast._native import (
     Lease,
     Panel,
-    PortfolioVectorEnv,
     ReplayBuffer,
     Sampler,
     Schema,
@@ -69,7 +68,6 @@ __all__ = [
     "NotFoundError",
     "Panel",
     "PanelError",
-    "PortfolioVectorEnv",
     "ReplayBuffer",
     "SampleError",
     "Sampler",

@@ -29,7 +29,7 @@ __all__ = [
     "Lease",
     "LeaseHold",
     "Panel",
-    "PortfolioVectorEnv",
+    "PortfolioBatch",
     "ReplayBuffer",
     "Sampler",
     "Schema",
@@ -295,11 +295,11 @@ class Panel:
     def __reduce__(self) -> tuple[Any, ...]: ...
 
 @final
-class PortfolioVectorEnv:
+class PortfolioBatch:
     def __new__(
         cls,
         panel: Panel,
-        num_envs: int,
+        num_envs: int | None,
         *,
         initial_amount: float = 30_000.0,
         failure_threshold: float = 25_000.0,
@@ -311,11 +311,11 @@ class PortfolioVectorEnv:
         indicator_lag: int = 1,
         autoreset_mode: _AutoresetMode = "next_step",
         max_episode_steps: int | None = None,
+        flat: bool = False,
+        reuse: bool = False,
     ) -> Self: ...
     @property
-    def num_envs(self) -> int: ...
-    @property
-    def n_tickers(self) -> int: ...
+    def num_envs(self) -> int | None: ...
     @property
     def tickers(self) -> _Strings: ...
     @property
@@ -324,23 +324,16 @@ class PortfolioVectorEnv:
     def tokens(self) -> NDArray[np.int32]: ...
     @property
     def autoreset_mode(self) -> _AutoresetMode: ...
+    # Arrays with one axis per portfolio, or plain numbers for the single one.
     def reset(
         self,
         *,
         seed: int | Sequence[int | None] | None = None,
         options: Mapping[str, Any] | None = None,
-    ) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]: ...
-    def step(
-        self,
-        actions: ArrayLike,
-    ) -> tuple[
-        dict[str, NDArray[Any]],
-        NDArray[np.float64],
-        NDArray[np.bool_],
-        NDArray[np.bool_],
-        dict[str, Any],
-    ]: ...
+    ) -> tuple[Any, dict[str, Any]]: ...
+    def step(self, actions: ArrayLike) -> tuple[Any, Any, Any, Any, dict[str, Any]]: ...
     def close(self) -> None: ...
+    def __deepcopy__(self, _memo: Any, /) -> PortfolioBatch: ...
 
 def list(dir: _Path | None = None) -> _Objects: ...
 def remove(

@@ -13,6 +13,7 @@ import numpy as np
 
 import backcast as bc
 from backcast.demo.rows import checksums, obs_sums
+from backcast.envs import PortfolioVectorEnv
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -86,7 +87,7 @@ def act(settings: ActorSettings, link: Link) -> None:
         bc.ReplayBuffer.attach(settings.ring) as ring,
         ring.writer(lanes=settings.envs, autoreset_mode=settings.autoreset_mode) as writer,
     ):
-        env = bc.PortfolioVectorEnv(
+        env = PortfolioVectorEnv(
             panel,
             settings.envs,
             tickers=list(settings.tickers),

@@ -10,6 +10,7 @@ import numpy as np
 import backcast as bc
 from backcast.demo.lesson import FUTURE, HISTORY, TARGETS, examples, squared_errors
 from backcast.demo.split import UnusablePanelError
+from backcast.envs import PortfolioVectorEnv
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -111,7 +112,7 @@ def equity_curves(
     days, by predicted return and by lot; *buy and hold* buys all tickers once.
     """
     draw = np.random.default_rng(seed)
-    env = bc.PortfolioVectorEnv(
+    env = PortfolioVectorEnv(
         panel,
         len(POLICIES),
         tickers=list(tickers),

@@ -1,0 +1,17 @@
+"""Environments of Gymnasium.
+
+Importing this package registers ``backcast/Portfolio-v0``:
+
+>>> import gymnasium as gym
+>>> import backcast.envs
+>>> env = gym.make("backcast/Portfolio-v0", panel="prices.csv")  # doctest: +SKIP
+>>> envs = gym.make_vec("backcast/Portfolio-v0", 64, panel="prices.csv")  # doctest: +SKIP
+
+It needs Gymnasium (``pip install backcast[gymnasium]``); ``import backcast`` alone does not.
+"""
+
+from backcast.envs._registration import make
+from backcast.envs._single import PortfolioEnv
+from backcast.envs._vector import PortfolioVectorEnv
+
+__all__ = ["PortfolioEnv", "PortfolioVectorEnv", "make"]

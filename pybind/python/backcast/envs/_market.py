@@ -1,0 +1,65 @@
+"""The panel that an environment is given: itself, its name, or a file to load it from."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from backcast import ArgumentError, BackcastError, Panel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+PanelLike: TypeAlias = Panel | str | os.PathLike[str]
+
+_PARQUET = (".parquet", ".pq")
+_FILES = (".csv", *_PARQUET)
+
+
+def open_panel(panel: PanelLike, options: Mapping[str, Any] | None = None) -> Panel:
+    """Return the panel, attach to it by name, or load it from a CSV or Parquet file.
+
+    A string is a file if it ends in ``.csv``, ``.parquet`` or ``.pq`` or has a directory in it,
+    else the name of a shared panel. `options` are keywords of ``Panel.attach``, ``Panel.from_csv``
+    or ``Panel.from_parquet``.
+    """
+    options = dict(options or {})
+    if isinstance(panel, Panel):
+        if options:
+            raise ArgumentError(
+                f"panel_options are {options}, but the panel is open already; give them where it "
+                "is opened"
+            )
+        return _here(panel)
+    if not isinstance(panel, str | os.PathLike):
+        raise ArgumentError(
+            f"panel is {panel!r}; give a backcast.Panel, the name of a shared one, or the path of "
+            "a CSV or Parquet file"
+        )
+    text = os.fspath(panel)
+    ending = Path(text).suffix.lower()
+    if isinstance(panel, str) and ending not in _FILES and os.sep not in text:
+        return Panel.attach(text, **options)
+    if ending not in _PARQUET:
+        return Panel.from_csv(text, **options)
+    load: Callable[..., Panel] | None = getattr(Panel, "from_parquet", None)
+    if load is None:
+        raise ArgumentError(
+            f"panel is {text!r}, but Parquet files cannot be loaded yet; give a CSV"
+        )
+    return load(text, **options)
+
+
+def _here(panel: Panel) -> Panel:
+    """Return the panel, or the same one opened anew in a forked process."""
+    try:
+        _ = panel.n_days
+    except BackcastError as error:
+        # A subclass would be an error of its own: the panel was closed, say.
+        if type(error) is not BackcastError or panel.name is None:
+            raise
+        attach, arguments = panel.__reduce__()
+        reopened: Panel = attach(*arguments)
+        return reopened
+    return panel

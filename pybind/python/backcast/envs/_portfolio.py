@@ -1,0 +1,127 @@
+"""What the single and the vector portfolio environment have in common: settings and spaces."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode
+
+from backcast import EnvError
+from backcast._native import PortfolioBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from backcast import Panel
+
+ObsForm = Literal["dict", "flat"]
+Env = TypeVar("Env")
+
+# Every number of a panel fits float32, so these bounds are true, and finite ones keep Gymnasium's
+# checkers silent. They do not depend on the data: spaces are equal on different panels.
+_LARGEST = float(np.finfo(np.float32).max)
+_MOST = int(np.iinfo(np.int32).max)
+
+
+class Settings(TypedDict):
+    """The rules of the market, under the names that both environments and Rust give them."""
+
+    initial_amount: float
+    failure_threshold: float
+    hmax: int
+    buy_cost_pct: float
+    sell_cost_pct: float
+    tickers: Sequence[str] | None
+    days: tuple[int, int] | None
+    indicator_lag: int
+    max_episode_steps: int | None
+
+
+def portfolios(
+    panel: Panel,
+    num_envs: int | None,
+    settings: Settings,
+    *,
+    obs: ObsForm,
+    mode: AutoresetMode,
+    reuse: bool,
+    render_mode: str | None,
+) -> PortfolioBatch:
+    """Make the Rust side of an environment."""
+    if obs not in ("dict", "flat"):
+        raise EnvError(f'obs is {obs!r}; write "dict" or "flat"')
+    if render_mode is not None:
+        raise EnvError(f"render_mode is {render_mode!r}; this environment is not rendered: None")
+    return PortfolioBatch(
+        panel,
+        num_envs,
+        autoreset_mode=word_of(mode),
+        flat=obs == "flat",
+        reuse=reuse,
+        **settings,
+    )
+
+
+def mode_of(mode: str | AutoresetMode) -> AutoresetMode:
+    """Read an autoreset mode: Gymnasium's enum, its values, or our words."""
+    if isinstance(mode, AutoresetMode):
+        return mode
+    for known in AutoresetMode:
+        if mode in (known.value, word_of(known)):
+            return known
+    words = ", ".join(f'"{word_of(known)}"' for known in AutoresetMode)
+    raise EnvError(
+        f"autoreset_mode is {mode!r}; write {words}, or give a gymnasium.vector.AutoresetMode"
+    )
+
+
+def word_of(mode: AutoresetMode) -> Literal["next_step", "same_step", "disabled"]:
+    """Name a mode as writers do."""
+    words: dict[AutoresetMode, Literal["next_step", "same_step", "disabled"]] = {
+        AutoresetMode.NEXT_STEP: "next_step",
+        AutoresetMode.SAME_STEP: "same_step",
+        AutoresetMode.DISABLED: "disabled",
+    }
+    return words[mode]
+
+
+def observation_space(batch: PortfolioBatch, obs: ObsForm) -> spaces.Space[Any]:
+    """Return the space of one environment's observations."""
+    tickers, indicators = len(batch.tickers), len(batch.indicators)
+    parts: dict[str, spaces.Space[Any]] = {
+        "avg_buy_price": _money(tickers),
+        "cash": _money(),
+        "day": spaces.Box(0, _MOST, (), np.int32),
+        "open": _money(tickers),
+        "shares": spaces.Box(0, _MOST, (tickers,), np.int32),
+        "total_asset": _money(),
+    }
+    if indicators > 0:
+        shape = (tickers, indicators)
+        parts["indicators"] = spaces.Box(-_LARGEST, _LARGEST, shape, np.float64)
+    nested = spaces.Dict(parts)
+    if obs == "dict":
+        return nested
+    flat = spaces.flatten_space(nested)
+    assert isinstance(flat, spaces.Box)
+    return spaces.Box(flat.low.astype(np.float32), flat.high.astype(np.float32), dtype=np.float32)
+
+
+def action_space(batch: PortfolioBatch) -> spaces.Box:
+    """Return the space of one environment's actions."""
+    return spaces.Box(-1.0, 1.0, (len(batch.tickers),), np.float32)
+
+
+def deep_copy(env: Env, memo: dict[int, Any]) -> Env:
+    """Copy an environment with everything it holds, the state in Rust included."""
+    twin = type(env).__new__(type(env))
+    memo[id(env)] = twin
+    vars(twin).update(copy.deepcopy(vars(env), memo))
+    return twin
+
+
+def _money(*shape: int) -> spaces.Box:
+    return spaces.Box(0.0, _LARGEST, shape, np.float64)

@@ -1,0 +1,200 @@
+"""The portfolio environment as Gymnasium's ``Env``: one row of the vector environment."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import gymnasium as gym
+from gymnasium.vector import AutoresetMode
+
+from backcast.envs._market import PanelLike, open_panel
+from backcast.envs._portfolio import (
+    ObsForm,
+    Settings,
+    action_space,
+    deep_copy,
+    observation_space,
+    portfolios,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
+
+
+class PortfolioEnv(gym.Env[Any, Any]):
+    """One portfolio that trades the tickers of a panel day by day.
+
+    The world is that of :class:`PortfolioVectorEnv`, and so is every number: with seed ``s + i``
+    this environment equals portfolio i of a vector environment with seed ``s``, bit for bit.
+
+    Parameters
+    ----------
+    panel : Panel, str or path
+        The market: a :class:`backcast.Panel`, the name of a shared one (best for many processes),
+        or a CSV or Parquet file.
+    obs : {"dict", "flat"}
+        A dict of arrays, or one float32 array of the same numbers.
+    max_episode_steps : int, optional
+        Steps after which an episode is truncated. ``gym.make`` uses its ``TimeLimit`` instead.
+    initial_amount : float, default 30000
+        Cash at the start of an episode.
+    failure_threshold : float, default 25000
+        An episode is terminated when the portfolio, valued at the close, falls to this or below.
+    hmax : int, default 15
+        Shares traded by an action of 1.
+    buy_cost_pct, sell_cost_pct : float, default 0.01
+        Fees as fractions of the value traded; 0.01 is one percent.
+    tickers : sequence of str, optional
+        What to trade, in the order of actions; all but macro tickers when left out. ``T`` of them.
+    days : (int, int), optional
+        Days of the panel to live on, half open; all when left out.
+    indicator_lag : int, default 1
+        Days by which the indicators are older than the open. 0 is look-ahead.
+    panel_options : mapping, optional
+        Keywords for opening `panel`, such as ``{"macro": ["SP500"]}`` for a file or
+        ``{"dir": ...}`` for a name.
+    render_mode : None
+        There is nothing to see.
+
+    Raises
+    ------
+    EnvError
+        If a setting is out of its range, or the panel cannot serve it.
+    ArgumentError, NotFoundError, PanelError
+        If the panel cannot be opened.
+
+    Notes
+    -----
+    Observations are those of the vector environment without the leading axis; single numbers are
+    arrays of shape ``()``. The reward is a ``float``, the flags are ``bool``. After an end the next
+    call has to be ``reset``.
+
+    Examples
+    --------
+    >>> from backcast.envs import PortfolioEnv
+    >>> env = PortfolioEnv("prices.csv", obs="flat")  # doctest: +SKIP
+    >>> obs, info = env.reset(seed=7)  # doctest: +SKIP
+    """
+
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
+
+    def __init__(
+        self,
+        panel: PanelLike,
+        *,
+        obs: ObsForm = "dict",
+        max_episode_steps: int | None = None,
+        initial_amount: float = 30_000.0,
+        failure_threshold: float = 25_000.0,
+        hmax: int = 15,
+        buy_cost_pct: float = 0.01,
+        sell_cost_pct: float = 0.01,
+        tickers: Sequence[str] | None = None,
+        days: tuple[int, int] | None = None,
+        indicator_lag: int = 1,
+        panel_options: Mapping[str, Any] | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        settings = Settings(
+            initial_amount=initial_amount,
+            failure_threshold=failure_threshold,
+            hmax=hmax,
+            buy_cost_pct=buy_cost_pct,
+            sell_cost_pct=sell_cost_pct,
+            tickers=tickers,
+            days=days,
+            indicator_lag=indicator_lag,
+            max_episode_steps=max_episode_steps,
+        )
+        self._batch = portfolios(
+            open_panel(panel, panel_options),
+            None,
+            settings,
+            obs=obs,
+            mode=AutoresetMode.DISABLED,
+            reuse=False,
+            render_mode=render_mode,
+        )
+        self.render_mode = render_mode
+        self.observation_space = observation_space(self._batch, obs)
+        self.action_space = action_space(self._batch)
+        self._rebuild = partial(type(self), panel, obs=obs, panel_options=panel_options, **settings)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin a new episode.
+
+        Parameters
+        ----------
+        seed : int, optional
+            Where the stream of random numbers begins anew; None goes on in it.
+        options : dict, optional
+            ``"start_day"``: an int, where to begin instead of on a drawn day.
+
+        Returns
+        -------
+        (dict or ndarray, dict)
+            Observation and info (empty).
+
+        Raises
+        ------
+        EnvError
+            If the seed or day cannot be; nothing has changed then.
+        """
+        result = self._batch.reset(seed=seed, options=options)
+        # Days are drawn in Rust; `np_random` is seeded for whoever draws from it.
+        super().reset(seed=None if seed is None else int(seed))
+        return result
+
+    def step(self, action: ArrayLike) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Trade one day.
+
+        Parameters
+        ----------
+        action : array_like of float, shape (T,)
+            From -1 (sell ``hmax`` shares) to 1 (buy as many).
+
+        Returns
+        -------
+        (dict or ndarray, float, bool, bool, dict)
+            Observation, reward, terminated, truncated, info (empty).
+
+        Raises
+        ------
+        EnvError
+            If an action is no number from -1 to 1, or the episode has ended. Nothing has changed
+            then.
+        """
+        return self._batch.step(action)
+
+    @property
+    def tickers(self) -> list[str]:
+        """The tickers traded, ``T`` of them, in the order of actions."""
+        return self._batch.tickers
+
+    @property
+    def tokens(self) -> NDArray[np.int32]:
+        """The tickers' tokens in the panel, ``[T]``: what ``Panel.windows`` takes."""
+        return self._batch.tokens
+
+    @property
+    def indicators(self) -> list[str]:
+        """The indicators shown, ``K`` of them, in the order of the observation."""
+        return self._batch.indicators
+
+    def close(self) -> None:
+        """Let go of the panel. Closing again does nothing."""
+        self._batch.close()
+
+    def __reduce__(self) -> tuple[Callable[[], PortfolioEnv], tuple[()], dict[str, Any]]:
+        """Pickle by the arguments of the constructor."""
+        return self._rebuild, (), {"spec": self.spec}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> PortfolioEnv:
+        """Copy with the state: the copy goes on as this one would."""
+        return deep_copy(self, memo)

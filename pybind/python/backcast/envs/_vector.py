@@ -1,0 +1,261 @@
+"""The portfolio environment as Gymnasium's ``VectorEnv``, around the Rust batch."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from backcast.envs._market import PanelLike, open_panel
+from backcast.envs._portfolio import (
+    ObsForm,
+    Settings,
+    action_space,
+    deep_copy,
+    mode_of,
+    observation_space,
+    portfolios,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+
+class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
+    """Many portfolios that trade the tickers of a panel day by day.
+
+    On day d an agent sees the open of d and the indicators of ``d - indicator_lag``; its orders are
+    filled at the close of d; nothing else of d is shown before. The reward is the log return from
+    close to close. Terminated: the portfolio fell to the failure threshold. Truncated: the data or
+    the steps of an episode ran out. An episode starts on a drawn day of the first four fifths.
+
+    Each portfolio has a random stream of its own, seeded as Gymnasium does: what it draws depends
+    neither on the number of portfolios nor on the others, and :class:`PortfolioEnv` with the same
+    seed is equal to it bit for bit.
+
+    Parameters
+    ----------
+    panel : Panel, str or path
+        The market: a :class:`backcast.Panel`, the name of a shared one (best for many processes),
+        or a CSV or Parquet file, which every environment loads for itself.
+    num_envs : int, default 1
+        Portfolios, ``N``.
+    obs : {"dict", "flat"}
+        A dict of arrays, or one float32 array of the same numbers, filled in Rust, in the order of
+        ``gymnasium.spaces.flatten`` (keys sorted).
+    copy : bool, default True
+        Return new arrays from every call. False writes every observation to the same arrays, which
+        is faster for large ones: copy what you keep.
+    autoreset_mode : AutoresetMode or {"next_step", "same_step", "disabled"}
+        What happens after an episode has ended.
+    max_episode_steps : int, optional
+        Steps after which an episode is truncated.
+    initial_amount : float, default 30000
+        Cash at the start of an episode.
+    failure_threshold : float, default 25000
+        An episode is terminated when the portfolio, valued at the close, falls to this or below.
+    hmax : int, default 15
+        Shares traded by an action of 1.
+    buy_cost_pct, sell_cost_pct : float, default 0.01
+        Fees as fractions of the value traded; 0.01 is one percent.
+    tickers : sequence of str, optional
+        What to trade, in the order of actions; all but macro tickers when left out. ``T`` of them.
+    days : (int, int), optional
+        Days of the panel to live on, half open; all when left out.
+    indicator_lag : int, default 1
+        Days by which the indicators are older than the open. 0 is look-ahead.
+    panel_options : mapping, optional
+        Keywords for opening `panel`, such as ``{"macro": ["SP500"]}`` for a file or
+        ``{"dir": ...}`` for a name.
+    render_mode : None
+        There is nothing to see.
+
+    Raises
+    ------
+    EnvError
+        If a setting is out of its range, or the panel cannot serve it.
+    ArgumentError, NotFoundError, PanelError
+        If the panel cannot be opened.
+
+    Notes
+    -----
+    Actions are float32 or float64 ``[N, T]`` from -1 (sell ``hmax`` shares) to 1 (buy as many). An
+    observation has ``day`` int32 ``[N]``, ``cash`` float64 ``[N]``, ``shares`` int32 ``[N, T]``,
+    ``avg_buy_price`` float64 ``[N, T]``, ``total_asset`` float64 ``[N]`` (valued at the open),
+    ``open`` float64 ``[N, T]`` (0 where not listed) and, where the panel has indicators,
+    ``indicators`` float64 ``[N, T, K]``. Flat: float32 ``[N, T * (3 + K) + 3]``.
+
+    Steps run in the calling thread with the interpreter released. Pickles by its arguments: the
+    copy has to be reset. ``copy.deepcopy`` keeps the state, streams included.
+
+    Examples
+    --------
+    >>> from backcast.envs import PortfolioVectorEnv
+    >>> envs = PortfolioVectorEnv("prices.csv", 64, obs="flat")  # doctest: +SKIP
+    >>> obs, infos = envs.reset(seed=7)  # doctest: +SKIP
+    """
+
+    metadata: dict[str, Any] = {  # noqa: RUF012
+        "render_modes": [],
+        "autoreset_mode": AutoresetMode.NEXT_STEP,
+    }
+
+    def __init__(
+        self,
+        panel: PanelLike,
+        num_envs: int = 1,
+        *,
+        obs: ObsForm = "dict",
+        copy: bool = True,
+        autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
+        max_episode_steps: int | None = None,
+        initial_amount: float = 30_000.0,
+        failure_threshold: float = 25_000.0,
+        hmax: int = 15,
+        buy_cost_pct: float = 0.01,
+        sell_cost_pct: float = 0.01,
+        tickers: Sequence[str] | None = None,
+        days: tuple[int, int] | None = None,
+        indicator_lag: int = 1,
+        panel_options: Mapping[str, Any] | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        settings = Settings(
+            initial_amount=initial_amount,
+            failure_threshold=failure_threshold,
+            hmax=hmax,
+            buy_cost_pct=buy_cost_pct,
+            sell_cost_pct=sell_cost_pct,
+            tickers=tickers,
+            days=days,
+            indicator_lag=indicator_lag,
+            max_episode_steps=max_episode_steps,
+        )
+        self.autoreset_mode = mode_of(autoreset_mode)
+        self._batch = portfolios(
+            open_panel(panel, panel_options),
+            num_envs,
+            settings,
+            obs=obs,
+            mode=self.autoreset_mode,
+            reuse=not copy,
+            render_mode=render_mode,
+        )
+        self.num_envs = num_envs
+        self.copy = copy
+        self.render_mode = render_mode
+        self.metadata = type(self).metadata | {"autoreset_mode": self.autoreset_mode}
+        self.single_observation_space = observation_space(self._batch, obs)
+        self.single_action_space = action_space(self._batch)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._rebuild = partial(
+            type(self),
+            panel,
+            num_envs,
+            obs=obs,
+            copy=copy,
+            autoreset_mode=self.autoreset_mode,
+            panel_options=panel_options,
+            **settings,
+        )
+
+    def reset(
+        self,
+        *,
+        seed: int | Sequence[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin new episodes.
+
+        Parameters
+        ----------
+        seed : int or sequence of (int or None), optional
+            An int s seeds portfolio i with ``s + i``; a sequence has one entry per portfolio. None
+            goes on in the stream of random numbers that a portfolio has.
+        options : dict, optional
+            ``"reset_mask"``: bool array ``[N]``, which portfolios to reset; the others keep their
+            state and observation. ``"start_day"``: an int or int array ``[N]``, where to begin
+            instead of on a drawn day. The dict is left as it is.
+
+        Returns
+        -------
+        (dict or ndarray, dict)
+            Observations and infos (empty).
+
+        Raises
+        ------
+        EnvError
+            If a seed, mask or day cannot be; nothing has changed then.
+        TypeError
+            If the mask is no array of booleans.
+        """
+        result = self._batch.reset(seed=seed, options=options)
+        # `np_random` belongs to the whole; portfolios have streams of their own, in Rust.
+        if isinstance(seed, int | np.integer):
+            super().reset(seed=int(seed))
+        return result
+
+    def step(
+        self, actions: ArrayLike
+    ) -> tuple[Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
+        """Trade one day in every portfolio.
+
+        Parameters
+        ----------
+        actions : array_like of float, shape (N, T)
+            From -1 (sell ``hmax`` shares) to 1 (buy as many). In next-step mode those of a
+            portfolio that is about to be reset are not looked at.
+
+        Returns
+        -------
+        (dict or ndarray, ndarray, ndarray, ndarray, dict)
+            Observations, rewards float64 ``[N]``, terminations and truncations bool ``[N]``, infos.
+            In same-step mode, when an episode ended, infos hold ``final_obs`` (an object array of
+            None or the last observation), ``final_info`` and their masks.
+
+        Raises
+        ------
+        EnvError
+            If an action is no number from -1 to 1, or a portfolio has to be reset first. Nothing
+            has changed then.
+        """
+        return self._batch.step(actions)
+
+    @property
+    def tickers(self) -> list[str]:
+        """The tickers traded, ``T`` of them, in the order of actions."""
+        return self._batch.tickers
+
+    @property
+    def tokens(self) -> NDArray[np.int32]:
+        """The tickers' tokens in the panel, ``[T]``: what ``Panel.windows`` takes."""
+        return self._batch.tokens
+
+    @property
+    def indicators(self) -> list[str]:
+        """The indicators shown, ``K`` of them, in the order of the observation."""
+        return self._batch.indicators
+
+    def close_extras(self, **kwargs: Any) -> None:  # noqa: ANN401
+        """Let go of the panel, as a part of :meth:`close`.
+
+        Parameters
+        ----------
+        **kwargs : object
+            What ``close`` was given; not used.
+        """
+        self._batch.close()
+
+    def __reduce__(self) -> tuple[Callable[[], PortfolioVectorEnv], tuple[()], dict[str, Any]]:
+        """Pickle by the arguments of the constructor."""
+        return self._rebuild, (), {"spec": self.spec}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> PortfolioVectorEnv:
+        """Copy with the state: the copy goes on as this one would."""
+        return deep_copy(self, memo)
