@@ -1,4 +1,4 @@
-"""Environments of Gymnasium.
+"""Environments of Gymnasium, and what steps them into a ring.
 
 Importing this package registers ``backcast/Portfolio-v0``:
 
@@ -10,8 +10,9 @@ Importing this package registers ``backcast/Portfolio-v0``:
 It needs Gymnasium (``pip install backcast[gymnasium]``); ``import backcast`` alone does not.
 """
 
+from backcast.envs._collector import Collector
 from backcast.envs._registration import make
 from backcast.envs._single import PortfolioEnv
 from backcast.envs._vector import PortfolioVectorEnv
 
-__all__ = ["PortfolioEnv", "PortfolioVectorEnv", "make"]
+__all__ = ["Collector", "PortfolioEnv", "PortfolioVectorEnv", "make"]

@@ -1,0 +1,407 @@
+"""Steps any Gymnasium environment into a ring, whatever resets it."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.wrappers import Autoreset
+
+from backcast import ArgumentError, EnvError
+from backcast.envs._portfolio import mode_of, word_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from backcast import Writer
+
+AnyEnv: TypeAlias = gym.Env[Any, Any] | VectorEnv[Any, Any, Any]
+# How often two observations are compared before an environment is trusted not to reuse its arrays:
+# the first one after a reset and one between two steps.
+_COMPARISONS = 2
+
+
+class Collector:
+    """Steps an environment and appends what happened, so that every row means what it should.
+
+    Takes any vector environment (native, ``SyncVectorEnv``, ``AsyncVectorEnv``) or a single one,
+    wrapped or not, and its autoreset mode into account: the step that only resets never becomes a
+    transition (NEXT_STEP), final observations go to the ring (SAME_STEP), and what has ended is
+    reset with a mask (DISABLED). What :meth:`step` returns is always what to act on next.
+
+    Parameters
+    ----------
+    env : gymnasium.vector.VectorEnv or gymnasium.Env
+        A single environment does not reset itself, so it is stepped as DISABLED; wrapped in
+        ``gymnasium.wrappers.Autoreset`` it is NEXT_STEP.
+    writer : Writer
+        With one lane per sub-environment, the autoreset mode of the environment, and the columns
+        ``obs``, ``action`` and ``reward``, as :meth:`backcast.Schema.from_spaces` makes them.
+
+    Raises
+    ------
+    ArgumentError
+        If lanes or modes of the two do not fit.
+
+    Notes
+    -----
+    A step costs what the environment's does and one append. Observations are not copied, unless
+    the environment writes to the same arrays again (``copy=False``); do not write to those
+    returned. After an error in the middle of a step the row is missing, so the next call has to be
+    :meth:`reset`; an :class:`backcast.EnvError` from the environment changes nothing.
+
+    Examples
+    --------
+    >>> import gymnasium as gym
+    >>> from backcast.envs import Collector
+    >>> envs = gym.make_vec("CartPole-v1", 4, vectorization_mode="sync")
+    >>> schema = bc.Schema.from_spaces(envs.single_observation_space, envs.single_action_space)
+    >>> buf = bc.ReplayBuffer.create(None, schema, capacity=10_000, lanes=4)
+    >>> with buf.writer(lanes=4, autoreset_mode="next_step") as writer:
+    ...     collector = Collector(envs, writer)
+    ...     obs, infos = collector.reset(seed=7)
+    ...     obs, rewards, terminations, truncations, infos = collector.step([0, 1, 0, 1])
+    """
+
+    def __init__(self, env: AnyEnv, writer: Writer) -> None:
+        self._env = env
+        self._writer = writer
+        self._vector = isinstance(env, VectorEnv)
+        self._mode = _autoreset_mode(env)
+        lanes = env.num_envs if isinstance(env, VectorEnv) else 1
+        word = word_of(self._mode)
+        remedy = f'make it with buf.writer(lanes={lanes}, autoreset_mode="{word}")'
+        if len(writer.lanes) != lanes:
+            raise ArgumentError(
+                f"the writer has {len(writer.lanes)} lanes, the environment {lanes}; {remedy}"
+            )
+        if writer.autoreset_mode != word:
+            raise ArgumentError(
+                f'the writer expects autoreset_mode "{writer.autoreset_mode}", the environment '
+                f'resets as "{word}"; {remedy}'
+            )
+        # What to act on next; None before a reset and after an error.
+        self._obs: Any = None
+        self._index: NDArray[np.int64] | None = None
+        self._transitions = 0
+        # Lanes whose next append is the FINAL row; lanes whose newest row waits for its successor.
+        self._resetting = np.zeros(lanes, bool)
+        self._open = np.zeros(lanes, bool)
+        # Rows that are not ours, or that an error left behind: the next ones do not continue them.
+        self._torn = writer.rows_written > 0
+        self._columns: dict[str, Any] = {}
+        self._returned: Any = None
+        self._compared = 0
+        self._reuses = False
+
+    @property
+    def env(self) -> AnyEnv:
+        """The environment."""
+        return self._env
+
+    @property
+    def writer(self) -> Writer:
+        """The writer."""
+        return self._writer
+
+    @property
+    def obs(self) -> Any:  # noqa: ANN401
+        """The observation to act on next, as reset and step return it; None before a reset."""
+        return self._obs
+
+    @property
+    def index(self) -> NDArray[np.int64] | None:
+        """Where the rows of the last step are, int64 ``[lanes]``; None before the first."""
+        return self._index
+
+    @property
+    def transitions(self) -> int:
+        """Steps appended so far, over all lanes, without those that only reset."""
+        return self._transitions
+
+    def reset(
+        self,
+        *,
+        seed: int | Sequence[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[Any, Any]:
+        """Begin new episodes; those in the middle of one are cut off there.
+
+        The last transition before the cut is kept, unless ``options["reset_mask"]`` chooses some
+        sub-environments: of those it has no successor and is not drawn.
+
+        Parameters
+        ----------
+        seed : int or sequence of (int or None), optional
+            What the environment's ``reset`` takes: a sequence only for a vector environment.
+        options : dict, optional
+            What the environment's ``reset`` takes. The dict is left as it is.
+
+        Returns
+        -------
+        (obs, infos)
+            As from the environment.
+
+        Raises
+        ------
+        EnvError
+            From the environment, or if a mask chooses some before all have been reset.
+        AppendError
+            If the observation that was cut off does not fit the ring.
+        """
+        options = None if options is None else dict(options)
+        chosen = None if options is None else options.get("reset_mask")
+        if chosen is not None:
+            chosen = np.array(chosen, bool)
+            if self._obs is None:
+                raise EnvError(
+                    "reset_mask chooses some environments, but none is in an episode; reset all "
+                    "of them first, without a mask"
+                )
+        environment: Any = self._env
+        with _Guard(self):
+            obs, infos = environment.reset(seed=seed, options=options)
+        if chosen is None:
+            self.finish()
+            if self._torn:
+                self._writer.restart()
+                self._torn = False
+        else:
+            cut = chosen & self._open
+            if cut.any():
+                self._writer.restart(cut)
+            self._open &= ~chosen
+            self._resetting &= ~chosen
+        self._keep(obs)
+        return obs, infos
+
+    def step(
+        self,
+        actions: Any,  # noqa: ANN401
+        **columns: Any,  # noqa: ANN401
+    ) -> tuple[Any, Any, Any, Any, Any]:
+        """Step the environment and append the transitions.
+
+        Parameters
+        ----------
+        actions : array_like or action
+            What the environment's ``step`` takes.
+        **columns : array_like, shape (lanes, ...)
+            Further columns of the ring: ``log_prob=...``.
+
+        Returns
+        -------
+        (obs, rewards, terminations, truncations, infos)
+            As from the environment, with one difference: where this collector reset what had ended
+            (DISABLED), `obs` is already the next episode's first, and infos hold ``final_obs`` and
+            ``_final_obs`` as in SAME_STEP, and ``reset_infos``, what the reset returned. For a
+            single environment ``final_obs`` is the observation itself.
+
+        Raises
+        ------
+        EnvError
+            Before the first :meth:`reset`, or from the environment.
+        AppendError
+            If the ring cannot hold what the environment returned.
+        """
+        if self._obs is None:
+            raise EnvError("the collector has no observation to act on; call reset first")
+        with _Guard(self):
+            obs, rewards, terminations, truncations, infos = self._env.step(actions)
+        with _Guard(self, harmless=()):
+            self._compare(obs)
+            ended = np.atleast_1d(np.logical_or(terminations, truncations))
+            self._columns = {"action": actions, "reward": rewards, **columns}
+            self._index = self._writer.append(
+                obs=self._obs,
+                terminated=terminations,
+                truncated=truncations,
+                final_obs=self._final_obs(obs, infos) if ended.any() else None,
+                **self._columns,
+            )
+            self._transitions += int(np.count_nonzero(~self._resetting))
+            if self._mode is AutoresetMode.NEXT_STEP:
+                self._open = ~self._resetting
+                self._resetting = ended
+            else:
+                self._open = ~ended
+            if self._mode is AutoresetMode.DISABLED and ended.any():
+                obs, infos = self._reset_ended(obs, infos, ended)
+            self._keep(obs)
+        return obs, rewards, terminations, truncations, infos
+
+    def run(self, policy: Callable[[Any], Any], steps: int) -> int:
+        """Step `steps` times with the actions of `policy`; reset first where that is due.
+
+        Parameters
+        ----------
+        policy : callable
+            Takes the observations, returns the actions.
+        steps : int
+            Steps of the environment, each of all sub-environments.
+
+        Returns
+        -------
+        int
+            Transitions appended: at most ``steps * lanes``, less where a step only reset.
+
+        Raises
+        ------
+        EnvError, AppendError
+            As from :meth:`reset` and :meth:`step`.
+        """
+        before = self._transitions
+        if self._obs is None:
+            self.reset()
+        for _ in range(steps):
+            self.step(policy(self._obs))
+        return self._transitions - before
+
+    def finish(self) -> None:
+        """Append the observation that the newest transitions led to, so that they can be drawn.
+
+        A transition is drawn once its successor is in the ring. Call this when no further step is
+        to come; the next call has to be :meth:`reset`, which does it by itself. Doing it twice does
+        nothing.
+
+        Raises
+        ------
+        AppendError
+            If the observation does not fit the ring.
+        """
+        if self._obs is not None and self._open.any():
+            with _Guard(self, harmless=()):
+                go_on = np.zeros(len(self._open), bool)
+                columns = self._columns
+                self._writer.append(obs=self._obs, terminated=go_on, truncated=go_on, **columns)
+                self._writer.restart()
+        self._obs = None
+        self._open[:] = False
+        self._resetting[:] = False
+
+    def _final_obs(self, obs: Any, infos: Any) -> Any:  # noqa: ANN401
+        """Return the last observations of what has ended, as the writer takes them."""
+        if self._mode is AutoresetMode.NEXT_STEP:
+            return None
+        if self._mode is AutoresetMode.DISABLED:
+            return _named(obs)
+        if isinstance(infos, dict):
+            return infos.get("final_obs")
+        # gymnasium.wrappers.vector.DictInfoToList
+        return _objects([info.get("final_obs") for info in infos])
+
+    def _reset_ended(
+        self,
+        obs: Any,  # noqa: ANN401
+        infos: Any,  # noqa: ANN401
+        ended: NDArray[np.bool_],
+    ) -> tuple[Any, Any]:
+        """Reset what has ended; return what to act on, and infos with the final observations."""
+        environment: Any = self._env
+        if not self._vector:
+            first, reset_info = environment.reset()
+            return first, {**infos, "final_obs": obs, "reset_infos": reset_info}
+        finals = [_row(obs, at) if end else None for at, end in enumerate(ended)]
+        first, reset_infos = environment.reset(options={"reset_mask": ended.copy()})
+        if isinstance(infos, dict):
+            added = {"final_obs": _objects(finals), "_final_obs": ended, "reset_infos": reset_infos}
+            return first, infos | added
+        for at in np.flatnonzero(ended):
+            infos[at] |= {"final_obs": finals[at], "reset_infos": reset_infos[at]}
+        return first, infos
+
+    def _compare(self, obs: Any) -> None:  # noqa: ANN401
+        """Find out whether the environment writes to the arrays that it returned before."""
+        if self._compared < _COMPARISONS:
+            pairs = zip(_arrays(self._returned), _arrays(obs), strict=False)
+            self._reuses |= any(np.may_share_memory(before, now) for before, now in pairs)
+            self._compared += 1
+
+    def _keep(self, obs: Any) -> None:  # noqa: ANN401
+        """Hold the observation until the next step, in memory that stays as it is."""
+        if self._compared < _COMPARISONS or self._reuses:
+            self._returned, obs = obs, copy.deepcopy(obs)
+        else:
+            self._returned = None
+        self._obs = obs
+
+
+class _Guard:
+    """Marks a collector as torn when a call fails, except for errors that change nothing."""
+
+    def __init__(
+        self,
+        collector: Collector,
+        harmless: tuple[type[BaseException], ...] = (EnvError,),
+    ) -> None:
+        self._collector = collector
+        self._harmless = harmless
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
+        if kind is not None and not issubclass(kind, self._harmless):
+            self._collector._obs = None
+            self._collector._torn = True
+
+
+def _autoreset_mode(env: AnyEnv) -> AutoresetMode:
+    if isinstance(env, VectorEnv):
+        mode = env.metadata.get("autoreset_mode")
+        if mode is None:
+            raise ArgumentError(
+                f"{env} does not say how it resets: its metadata lack autoreset_mode; set "
+                "env.metadata to one with a gymnasium.vector.AutoresetMode"
+            )
+        return mode_of(mode)
+    layer: Any = env
+    if not isinstance(layer, gym.Env):
+        raise ArgumentError(f"env is {env!r}; give a gymnasium.Env or gymnasium.vector.VectorEnv")
+    while isinstance(layer, gym.Wrapper):
+        if isinstance(layer, Autoreset):
+            return AutoresetMode.NEXT_STEP
+        layer = layer.env
+    return AutoresetMode.DISABLED
+
+
+def _named(obs: Any) -> Any:  # noqa: ANN401
+    """Turn tuples into dicts, since a tuple may also be one observation per lane."""
+    if isinstance(obs, tuple):
+        return {str(at): _named(part) for at, part in enumerate(obs)}
+    if isinstance(obs, dict):
+        return {key: _named(part) for key, part in obs.items()}
+    return obs
+
+
+def _row(obs: Any, at: int) -> Any:  # noqa: ANN401
+    """Copy one observation out of those of all sub-environments."""
+    if isinstance(obs, tuple):
+        return tuple(_row(part, at) for part in obs)
+    if isinstance(obs, dict):
+        return {key: _row(part, at) for key, part in obs.items()}
+    return np.array(obs[at])
+
+
+def _arrays(obs: Any) -> Iterator[NDArray[Any]]:  # noqa: ANN401
+    """Yield the arrays of an observation."""
+    if isinstance(obs, dict):
+        obs = tuple(obs.values())
+    if isinstance(obs, tuple):
+        for part in obs:
+            yield from _arrays(part)
+    elif isinstance(obs, np.ndarray):
+        yield obs
+
+
+def _objects(rows: list[Any]) -> NDArray[np.object_]:
+    """Make an object array, as Gymnasium hands out final observations."""
+    array = np.empty(len(rows), object)
+    for at, row in enumerate(rows):
+        array[at] = row
+    return array

@@ -1,0 +1,396 @@
+"""A collector: every kind of environment and mode leaves the same transitions in the ring."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import backcast as bc
+import gymnasium as gym
+import numpy as np
+import pytest
+from backcast.envs import Collector, PortfolioEnv, PortfolioVectorEnv
+from envs_worlds import (
+    MODES,
+    WORDS,
+    FlatWalk,
+    Transition,
+    Walk,
+    at_walk,
+    plain_loop,
+    row_of,
+    same,
+)
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+
+LANES = 3
+FINAL = 4
+
+
+def ring(env: Any, lanes: int = LANES, **extra: Any) -> bc.ReplayBuffer:  # noqa: ANN401
+    """Make a private ring for the transitions of an environment."""
+    single = env if isinstance(env, gym.Env) else None
+    schema = bc.Schema.from_spaces(
+        single.observation_space if single else env.single_observation_space,
+        single.action_space if single else env.single_action_space,
+        reward="f8",
+        extra=extra,
+    )
+    return bc.ReplayBuffer.create(None, schema, capacity=30_000, lanes=lanes)
+
+
+def as_tuple(part: Any) -> Any:  # noqa: ANN401
+    """Batches name the parts of a tuple 0, 1, ...; make tuples of them again."""
+    if isinstance(part, dict):
+        parts = {key: as_tuple(value) for key, value in part.items()}
+        return tuple(parts.values()) if list(parts) == ["0", "1"] else parts
+    return part
+
+
+def stored(buf: bc.ReplayBuffer, lane: int = 0) -> list[Transition]:
+    """Read the transitions of a lane out of the ring, oldest first."""
+    first, last = buf.lane_span(lane)
+    flags = buf.rows(lane, first, last - first)["flags"]
+    gap = 8
+    starts = [
+        seq
+        for seq in range(first, last - 1)
+        if not flags[seq - first] & FINAL and not flags[seq - first + 1] & gap
+    ]
+    batch = buf.gather([lane << 48 | seq for seq in starts])
+    obs, after = as_tuple(batch["obs"]), as_tuple(batch["next_obs"])
+    return [
+        (
+            row_of(obs, at),
+            batch["action"][at],
+            float(batch["reward"][at]),
+            bool(batch["terminated"][at]),
+            bool(batch["truncated"][at]),
+            row_of(after, at),
+        )
+        for at in range(len(starts))
+    ]
+
+
+def assert_transitions(found: list[Transition], expected: list[Transition]) -> None:
+    """Compare element by element, dtypes and bits; numbers may be scalars or arrays of shape ()."""
+
+    def plain(value: Any) -> Any:  # noqa: ANN401
+        if isinstance(value, dict):
+            return {key: plain(part) for key, part in value.items()}
+        return tuple(map(plain, value)) if isinstance(value, tuple) else np.asarray(value)
+
+    assert len(found) > 0
+    for at, (one, other) in enumerate(zip(found, expected, strict=False)):
+        for name, here, there in zip(
+            ["obs", "action", "reward", "terminated", "truncated", "next_obs"],
+            one,
+            other,
+            strict=True,
+        ):
+            assert same(plain(here), plain(there)), f"transition {at}: {name}: {here} != {there}"
+
+
+Kind = Callable[..., Any]
+WALKS: dict[str, Kind] = {
+    "sync": lambda mode, env: SyncVectorEnv([env] * LANES, autoreset_mode=mode),
+    "async": lambda mode, env: AsyncVectorEnv([env] * LANES, autoreset_mode=mode),
+    "no copies": lambda mode, env: SyncVectorEnv([env] * LANES, copy=False, autoreset_mode=mode),
+}
+
+
+@pytest.mark.parametrize("kind", WALKS)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("walk", [Walk, FlatWalk])
+def test_every_mode_leaves_the_transitions_of_a_plain_loop(
+    mode: AutoresetMode, kind: str, walk: Callable[[], gym.Env[Any, Any]]
+) -> None:
+    env = WALKS[kind](mode, walk)
+    with ring(env) as buf, buf.writer(LANES, WORDS[mode]) as writer:
+        collector = Collector(env, writer)
+        collector.reset(seed=50)
+        count = collector.run(at_walk, 60)
+        collector.finish()
+        assert len(buf) == collector.transitions == count
+        steps_that_only_reset = 60 * LANES - count
+        assert (steps_that_only_reset > 0) == (mode is AutoresetMode.NEXT_STEP)
+        for lane in range(LANES):
+            found = stored(buf, lane)
+            assert len(found) > 40
+            assert_transitions(found, plain_loop(walk, at_walk, 50 + lane, len(found)))
+    env.close()
+
+
+@pytest.mark.parametrize("form", ["dict", "flat"])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("fresh", [True, False])
+def test_the_portfolio_in_every_mode_leaves_the_transitions_of_single_ones(
+    panel: bc.Panel,
+    mode: AutoresetMode,
+    form: Any,  # noqa: ANN401
+    fresh: bool,
+) -> None:
+    settings: dict[str, Any] = {"obs": form, "max_episode_steps": 6, "hmax": 200}
+
+    def policy(obs: Any) -> Any:  # noqa: ANN401
+        opening = obs["open"] if form == "dict" else obs[..., -5:-3]
+        return np.sin(opening * 1e3).astype(np.float32)
+
+    env = PortfolioVectorEnv(panel, LANES, autoreset_mode=mode, copy=fresh, **settings)
+    with ring(env) as buf, buf.writer(LANES, WORDS[mode]) as writer:
+        collector = Collector(env, writer)
+        collector.reset(seed=7)
+        collector.run(policy, 80)
+        for lane in range(LANES):
+            found = stored(buf, lane)
+            assert len(found) > 60
+            single = plain_loop(lambda: PortfolioEnv(panel, **settings), policy, 7 + lane, 80)
+            assert_transitions(found, single)
+
+
+@pytest.mark.parametrize("autoreset", [False, True])
+def test_a_single_environment_writes_one_lane(autoreset: bool) -> None:
+    env: Any = gym.wrappers.TimeLimit(Walk(), 3)
+    env = gym.wrappers.Autoreset(env) if autoreset else env
+    mode = WORDS[AutoresetMode.NEXT_STEP if autoreset else AutoresetMode.DISABLED]
+    with ring(env, 1) as buf, buf.writer(1, mode) as writer:
+        collector = Collector(env, writer)
+        obs, info = collector.reset(seed=4)
+        assert (obs["clock"], list(info)) == (-5, ["length"])
+        for _ in range(50):
+            obs, reward, terminated, truncated, info = collector.step(at_walk(collector.obs))
+            assert (type(reward), type(terminated)) == (float, bool)
+            over = terminated or truncated
+            if not autoreset:
+                assert ("final_obs" in info) == over
+                assert (obs["clock"] == -5) == over
+        assert collector.index is not None
+        assert collector.index.tolist() == [writer.rows_written - 1 - (over and not autoreset)]
+        found = stored(buf)
+        assert len(found) > 30
+        plain = plain_loop(lambda: gym.wrappers.TimeLimit(Walk(), 3), at_walk, 4, 60)
+        assert_transitions(found, plain)
+
+
+def test_disabled_environments_are_reset_and_their_final_observations_shown() -> None:
+    env = SyncVectorEnv([Walk] * LANES, autoreset_mode=AutoresetMode.DISABLED)
+    with ring(env) as buf, buf.writer(LANES, "disabled") as writer:
+        collector = Collector(env, writer)
+        obs, _ = collector.reset(seed=1)
+        ends = 0
+        for _ in range(30):
+            before = copy.deepcopy(obs)
+            obs, _, terminated, truncated, infos = collector.step(at_walk(obs))
+            assert same(obs, collector.obs)
+            assert obs in env.observation_space
+            ended = terminated | truncated
+            assert ("final_obs" in infos) == ended.any()
+            for at in np.flatnonzero(ended):
+                ends += 1
+                final = infos["final_obs"][at]
+                assert final["clock"] == before["clock"][at] + 1
+                assert obs["clock"][at] == -5
+                assert infos["reset_infos"]["_length"][at]
+            if ended.any():
+                assert infos["_final_obs"].tolist() == ended.tolist()
+                assert [row is None for row in infos["final_obs"]] == (~ended).tolist()
+        assert ends > 10
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_wrappers_stay_in_between(panel: bc.Panel, mode: AutoresetMode) -> None:
+    wrappers = gym.wrappers.vector
+    env: Any = PortfolioVectorEnv(panel, LANES, autoreset_mode=mode, max_episode_steps=5)
+    env = wrappers.RecordEpisodeStatistics(wrappers.TransformReward(env, lambda reward: reward * 2))
+    if mode is not AutoresetMode.SAME_STEP:
+        env = wrappers.FlattenObservation(env)
+    env = wrappers.DictInfoToList(env)
+    doubled: list[float] = []
+    with ring(env) as buf, buf.writer(LANES, WORDS[mode]) as writer:
+        collector = Collector(env, writer)
+        collector.reset(seed=1)
+        episodes = 0
+        for _ in range(40):
+            infos = collector.step(np.full((LANES, 2), 0.5, np.float32))[4]
+            episodes += sum("episode" in info for info in infos)
+        assert episodes > 15
+        doubled = [row[2] for row in stored(buf)]
+    single = PortfolioEnv(panel, max_episode_steps=5)
+    plain = plain_loop(lambda: single, lambda _: np.full(2, 0.5, np.float32), 1, 40)
+    assert doubled == [2 * row[2] for row in plain[: len(doubled)]]
+
+
+def test_further_columns_are_given_with_the_step() -> None:
+    env = SyncVectorEnv([Walk] * LANES)
+    with ring(env, log_prob="f4") as buf, buf.writer(LANES) as writer:
+        collector = Collector(env, writer)
+        collector.reset(seed=1)
+        for step in range(5):
+            collector.step([0] * LANES, log_prob=np.full(LANES, step, np.float32))
+        assert buf.rows(1, 0, 5)["log_prob"].tolist() == [0, 1, 2, 3, 4]
+        with pytest.raises(bc.AppendError, match="log_prob"):
+            collector.step([0] * LANES)
+
+
+@pytest.fixture
+def walking() -> Iterator[tuple[Collector, bc.ReplayBuffer]]:
+    """Three walks of 4, 1 and 4 steps in next-step mode, just reset."""
+    env = SyncVectorEnv([Walk] * LANES)
+    with ring(env) as buf, buf.writer(LANES) as writer:
+        collector = Collector(env, writer)
+        collector.reset(seed=10)
+        yield collector, buf
+
+
+# After one step the second walk waits for its FINAL row, after two it has begun anew.
+@pytest.mark.parametrize("steps", [1, 2])
+def test_a_reset_in_mid_episode_cuts_it_off_and_loses_nothing(
+    walking: tuple[Collector, bc.ReplayBuffer], steps: int
+) -> None:
+    collector, buf = walking
+    collector.run(at_walk, steps)
+    before = copy.deepcopy(collector.obs)
+    collector.reset(seed=30)
+    assert len(buf) == collector.transitions == 2 * steps + 1, "all have their successor"
+    assert same(stored(buf)[-1][-1]["where"], row_of(before, 0)["where"])
+    collector.run(at_walk, 20)
+    for lane, old in enumerate([steps, 1, steps]):
+        found = stored(buf, lane)
+        assert_transitions(found[:old], plain_loop(Walk, at_walk, 10 + lane, old))
+        assert_transitions(found[old:], plain_loop(Walk, at_walk, 30 + lane, 30))
+
+
+def test_a_masked_reset_in_mid_episode_cuts_off_the_chosen_alone(
+    walking: tuple[Collector, bc.ReplayBuffer],
+) -> None:
+    collector, buf = walking
+    collector.run(at_walk, 2)
+    mask = np.array([True, False, False])
+    options = {"reset_mask": mask}
+    obs, _ = collector.reset(seed=[70, None, None], options=options)
+    assert list(options) == ["reset_mask"]
+    assert obs["clock"].tolist()[0] == -5
+    collector.run(at_walk, 15)
+    found = stored(buf)
+    # The second transition had no successor yet, so it is not among them.
+    assert_transitions(found[:1], plain_loop(Walk, at_walk, 10, 1))
+    assert_transitions(found[1:], plain_loop(Walk, at_walk, 70, 20))
+    for lane in (1, 2):
+        assert_transitions(stored(buf, lane), plain_loop(Walk, at_walk, 10 + lane, 20))
+
+
+def test_finish_gives_the_newest_transitions_their_successor_once(
+    walking: tuple[Collector, bc.ReplayBuffer],
+) -> None:
+    collector, buf = walking
+    collector.run(at_walk, 2)
+    assert len(buf) < collector.transitions
+    collector.finish()
+    rows = collector.writer.rows_written
+    collector.finish()
+    assert (len(buf), collector.writer.rows_written) == (collector.transitions, rows)
+    with pytest.raises(bc.EnvError, match="call reset first"):
+        collector.step([0] * LANES)
+    # What follows is a new beginning: no transition leads into it.
+    collector.run(at_walk, 2)
+    collector.finish()
+    assert len(buf) == collector.transitions
+
+
+def test_a_writer_with_rows_of_its_own_is_not_continued() -> None:
+    env = FlatWalk()
+    with ring(env, 1) as buf, buf.writer(1, "disabled") as writer:
+        obs = np.zeros(2, np.float32)
+        writer.append(obs=obs, action=0, reward=0, terminated=False, truncated=False)
+        collector = Collector(env, writer)
+        collector.reset(seed=1)
+        collector.run(at_walk, 4)
+        assert_transitions(stored(buf), plain_loop(FlatWalk, at_walk, 1, 9))
+
+
+class Faulty(gym.vector.VectorWrapper[Any, Any, Any, Any, Any]):
+    """Fails after a step that has happened already."""
+
+    fault = False
+
+    def step(self, actions: Any) -> Any:  # noqa: ANN401
+        result = self.env.step(actions)
+        if self.fault:
+            raise RuntimeError("lost")
+        return result
+
+
+def test_after_a_failed_step_only_a_reset_goes_on() -> None:
+    env = Faulty(SyncVectorEnv([Walk] * LANES))
+    with ring(env) as buf, buf.writer(LANES) as writer:
+        collector = Collector(env, writer)
+        collector.reset(seed=2)  # five, five and four steps
+        collector.run(at_walk, 3)
+        env.fault = True
+        with pytest.raises(RuntimeError, match="lost"):
+            collector.run(at_walk, 1)
+        env.fault = False
+        with pytest.raises(bc.EnvError, match="call reset first"):
+            collector.step([0] * LANES)
+        collector.reset(seed=60)
+        collector.run(at_walk, 15)
+        # Two transitions have a successor; the row of the failed step is missing.
+        found = stored(buf, 2)
+        assert_transitions(found[:2], plain_loop(Walk, at_walk, 4, 2))
+        assert_transitions(found[2:], plain_loop(Walk, at_walk, 62, 20))
+
+
+def test_a_refused_action_changes_nothing(panel: bc.Panel) -> None:
+    env = PortfolioVectorEnv(panel, LANES)
+    with ring(env) as buf, buf.writer(LANES) as writer:
+        collector = Collector(env, writer)
+        collector.reset(seed=2)
+        collector.step(np.zeros((LANES, 2)))
+        with pytest.raises(bc.EnvError, match="NaN"):
+            collector.step(np.full((LANES, 2), np.nan))
+        assert writer.rows_written == LANES
+        collector.step(np.zeros((LANES, 2)))
+        assert len(buf) == LANES
+
+
+def test_what_does_not_fit_together_is_refused(panel: bc.Panel) -> None:
+    env = PortfolioVectorEnv(panel, 2, autoreset_mode="same_step")
+    with ring(env, 4) as buf:
+        with (
+            buf.writer(2) as writer,
+            pytest.raises(bc.ArgumentError, match=r'"next_step".*"same_step".*lanes=2'),
+        ):
+            Collector(env, writer)
+        with (
+            buf.writer(3, "same_step") as writer,
+            pytest.raises(bc.ArgumentError, match=r"3 lanes.* 2;.*lanes=2"),
+        ):
+            Collector(env, writer)
+        with buf.writer(1) as writer:
+            with pytest.raises(bc.ArgumentError, match=r'resets as "disabled"'):
+                Collector(PortfolioEnv(panel), writer)
+            with pytest.raises(bc.ArgumentError, match=r"env is 3; give"):
+                Collector(3, writer)  # type: ignore[arg-type]
+        with buf.writer(2, "same_step") as writer:
+            env.metadata = {}
+            with pytest.raises(bc.ArgumentError, match="autoreset_mode"):
+                Collector(env, writer)
+            collector = Collector(PortfolioVectorEnv(panel, 2, autoreset_mode="same_step"), writer)
+            with pytest.raises(bc.EnvError, match="without a mask"):
+                collector.reset(options={"reset_mask": np.array([True, False])})
+
+
+def test_two_processes_share_what_a_collector_appends(panel: bc.Panel, place: Path) -> None:
+    env = PortfolioVectorEnv(panel, 2, obs="flat")
+    schema = bc.Schema.from_spaces(env.single_observation_space, env.single_action_space)
+    with (
+        bc.ReplayBuffer.create("c", schema, capacity=1000, lanes=2, dir=place) as buf,
+        buf.writer(2) as writer,
+    ):
+        Collector(env, writer).run(lambda _: np.zeros((2, 2), np.float32), 10)
+        with bc.ReplayBuffer.attach("c", dir=place) as other:
+            batch = other.sample(32)
+            assert batch["next_obs"].shape == (32, 13)
+            assert (batch["next_obs"][:, 3] == batch["obs"][:, 3] + 1).all(), "day after day"
