@@ -283,6 +283,19 @@ def test_a_shared_panel_pickles_by_name_and_a_private_one_says_so(
         pickle.dumps(PortfolioVectorEnv(panel, 2))
 
 
+@pytest.mark.parametrize("ending", [".parquet", ".pq"])
+def test_a_parquet_file_is_a_panel_too(panel: bc.Panel, tmp_path: Path, ending: str) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    csv = pytest.importorskip("pyarrow.csv")
+    path = tmp_path / f"panel{ending}"
+    table = csv.read_csv(tmp_path / "panel.csv")
+    assert isinstance(table, pyarrow.Table)
+    parquet.write_table(table, path)
+    env = PortfolioVectorEnv(str(path), 2, panel_options={"macro": ["IDX"]})
+    assert same(env.reset(seed=1), PortfolioVectorEnv(panel, 2).reset(seed=1))
+
+
 @pytest.mark.parametrize("reused", [True, False])
 def test_a_deep_copy_goes_on_as_the_original_would(panel: bc.Panel, reused: bool) -> None:
     env = PortfolioVectorEnv(panel, 3, autoreset_mode="same_step", copy=not reused)

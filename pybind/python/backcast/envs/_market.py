@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from backcast import ArgumentError, BackcastError, Panel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 PanelLike: TypeAlias = Panel | str | os.PathLike[str]
 
@@ -41,13 +41,7 @@ def open_panel(panel: PanelLike, options: Mapping[str, Any] | None = None) -> Pa
     ending = Path(text).suffix.lower()
     if isinstance(panel, str) and ending not in _FILES and os.sep not in text:
         return Panel.attach(text, **options)
-    if ending not in _PARQUET:
-        return Panel.from_csv(text, **options)
-    load: Callable[..., Panel] | None = getattr(Panel, "from_parquet", None)
-    if load is None:
-        raise ArgumentError(
-            f"panel is {text!r}, but Parquet files cannot be loaded yet; give a CSV"
-        )
+    load = Panel.from_parquet if ending in _PARQUET else Panel.from_csv
     return load(text, **options)
 
 
