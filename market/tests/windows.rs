@@ -96,9 +96,23 @@ fn every_refusal_names_the_position_and_the_limit_and_writes_nothing() {
         (&[i64::MIN], &[1], 1, 21, 3, "days[0] is -9223372036854775808"),
         (&[0], &[0, 4], 2, 42, 6, "tokens[1] is 4, but the panel has tokens 0 (<CASH>) to 3"),
         (&[0], &[-1], 1, 21, 3, "tokens[0] is -1"),
-        (&[0], &[1, 2], 1, 21, 3, "`tokens` holds 2 elements, but [1, 1] needs 1"),
-        (&[0], &[1], 1, 20, 3, "`arena` holds 20 elements, but [1, 1, 3, 7] needs 21"),
-        (&[0], &[1], 1, 21, 2, "`mask` holds 2 elements, but [1, 1, 3] needs 3"),
+        (
+            &[0],
+            &[1, 2],
+            1,
+            21,
+            3,
+            "`tokens` holds 2 elements, but must hold 1 for the shape [1, 1]",
+        ),
+        (
+            &[0],
+            &[1],
+            1,
+            20,
+            3,
+            "`arena` holds 20 elements, but must hold 21 for the shape [1, 1, 3, 7]",
+        ),
+        (&[0], &[1], 1, 21, 2, "`mask` holds 2 elements, but must hold 3 for the shape [1, 1, 3]"),
     ] {
         let (mut arena, mut mask) = (vec![7.0; arena_len], vec![true; mask_len]);
         let error = panel.windows_into(days, tokens, t, 1, 1, &mut arena, &mut mask).unwrap_err();
