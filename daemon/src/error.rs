@@ -1,8 +1,10 @@
 //! Why a command gave up, and the exit status that says so.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use backcast_core::{Kind, LanePolicy, RingError, SchemaError, SegmentError};
+use backcast_market::{LoadError, PanelError};
 use thiserror::Error;
 
 use crate::columns::{ColumnError, SchemaFileError};
@@ -64,6 +66,13 @@ pub(crate) enum CliError {
     Ring(#[from] RingError),
     #[error(transparent)]
     Segment(#[from] SegmentError),
+    #[error(transparent)]
+    Panel(#[from] PanelError),
+    #[error(
+        "--columns, --macro and --nan say how to read a file, and `{name}` is a shared panel; leave \
+         them out, or give the file's path"
+    )]
+    FileOptions { name: String },
     #[error(
         "`backcast demo` shows a table and writes its numbers to out/demo.json; leave --json out"
     )]
@@ -82,9 +91,11 @@ impl CliError {
             | Self::Column(_)
             | Self::SchemaFile(_)
             | Self::Schema(_)
+            | Self::FileOptions { .. }
             | Self::DemoJson => Exit::WrongUsage,
             Self::Ring(error) => of_ring(error),
             Self::Segment(error) => of_segment(error),
+            Self::Panel(error) => of_panel(error),
             Self::Held { .. }
             | Self::Orphaned { .. }
             | Self::Replaced { .. }
@@ -98,6 +109,22 @@ fn of_ring(error: &RingError) -> Exit {
     match error {
         RingError::Segment(error) => of_segment(error),
         RingError::Schema(_) => Exit::WrongUsage,
+        _ => Exit::FoundProblems,
+    }
+}
+
+fn of_panel(error: &PanelError) -> Exit {
+    match error {
+        PanelError::Segment(error) => of_segment(error),
+        PanelError::Read { source, .. } if source.kind() == ErrorKind::NotFound => {
+            Exit::NoSuchObject
+        }
+        PanelError::Load { problem, .. } => match **problem {
+            LoadError::UnknownRename { .. } | LoadError::UnknownMacroTicker { .. } => {
+                Exit::WrongUsage
+            }
+            _ => Exit::FoundProblems,
+        },
         _ => Exit::FoundProblems,
     }
 }

@@ -26,6 +26,7 @@ mod gc;
 mod geometry;
 mod holders;
 mod ls;
+mod panel;
 mod rm;
 mod stat;
 mod units;

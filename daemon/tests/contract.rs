@@ -40,6 +40,17 @@ const READER: &str = "lapped_reads:number leases:number pid:number sampled_batch
 const PANEL: &str = "columns:array days:number first_date:string kind:string last_date:string \
     macro_tickers:array name:string path:string persistent:bool size_bytes:number state:string \
     tickers:array";
+const PANEL_STAT: &str = "columns:array coverage:array data_bytes:number days:number \
+    fingerprint:string first_date:string indicators:array kind:string last_date:string \
+    macro_tickers:array masked_rows:number max_price:number min_price:number name:string \
+    path:string persistent:bool rows:number state:string tickers:array";
+const PANEL_FILE: &str = "columns:array coverage:array data_bytes:number days:number \
+    fingerprint:string first_date:string indicators:array kind:string last_date:string \
+    macro_tickers:array masked_rows:number max_price:number min_price:number name:null \
+    path:string persistent:null rows:number state:null tickers:array";
+const COVERAGE: &str = "first_date:string first_day:number is_macro:bool last_date:string \
+    last_day:number max_price:number min_price:number missing_days:number rows:number \
+    ticker:string";
 const LISTED_RING: &str = "days:null error:null kind:string lane_count:number name:string \
     path:string persistent:bool rows:number size_bytes:number state:string tickers:null \
     transitions:number";
@@ -66,6 +77,11 @@ fn each_command_prints_the_keys_it_has_always_printed() {
     assert_eq!(keys(&ring["columns"][0]), COLUMN);
     assert_eq!(keys(&ring["lanes"][0]), LANE);
     assert_eq!(keys(&one(&["stat", "prices"])), PANEL);
+    let panel = one(&["panel", "stat", "prices"]);
+    assert_eq!(keys(&panel), PANEL_STAT);
+    assert_eq!(keys(&panel["coverage"][0]), COVERAGE);
+    let file = shelf.file("prices.csv", shelf::PRICES);
+    assert_eq!(keys(&one(&["panel", "stat", &file])), PANEL_FILE);
     let listed = shelf.json(&["ls"]);
     let kinds: Vec<String> = listed.iter().map(keys).collect();
     assert_eq!(kinds, [LISTED_RING, LISTED_PANEL]);
@@ -198,7 +214,7 @@ fn help_shows_examples_statuses_and_only_what_exists() {
     for later in ["serve", "top ", "export", "import", "verify", "doctor", "bench"] {
         assert!(!top.out.contains(&format!("\n  {later}")), "{later} does not exist yet");
     }
-    for command in ["create", "ls", "stat", "rm", "gc", "demo"] {
+    for command in ["create", "ls", "stat", "rm", "gc", "panel", "demo"] {
         assert!(top.out.contains(&format!("\n  {command}")), "{command} is not listed");
         let help = shelf.run(&[command, "--help"]).expect(0);
         let example = format!("Examples:\n  backcast {command}");

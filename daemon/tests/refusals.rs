@@ -111,6 +111,22 @@ const CASES: &[Case] = &[
         1,
         &["not enough space", "available", "lower the capacity"],
     ),
+    case("panel without a command", "panel", 2, &["Usage: backcast panel", "stat"]),
+    case("panel stat of nothing", "panel stat", 2, &["FILE|NAME"]),
+    case("panel stat of nobody", "panel stat zebra", 3, &["panel `zebra`", "backcast ls"]),
+    case("panel stat of a typo", "panel stat pirces", 3, &["did you mean `prices`?"]),
+    case("panel stat of a ring", "panel stat pong", 3, &["panel `pong`"]),
+    case("panel stat of no file", "panel stat no/such.csv", 3, &["no/such.csv", "check the path"]),
+    case("panel stat of a parquet file to come", "panel stat x.parquet", 3, &["x.parquet"]),
+    case(
+        "a shared panel with renames",
+        "panel stat prices --columns Date=date",
+        2,
+        &["`prices` is a shared panel", "--columns", "leave them out"],
+    ),
+    case("a shared panel with macros", "panel stat prices --macro VIX", 2, &["--macro"]),
+    case("half a rename", "panel stat a.csv --columns Date", 2, &["--columns", "=", "Date"]),
+    case("a third policy", "panel stat a.csv --nan drop", 2, &["\"drop\"", "\"mask\""]),
     case("the demo as JSON", "--json demo", 2, &["out/demo.json"]),
 ];
 

@@ -369,7 +369,8 @@ impl Panel {
     ///     ``name``, ``path`` (None for a private panel); ``days``, ``first_date``, ``last_date``
     ///     (YYYY-MM-DD); ``tickers``, ``macro_tickers``, ``columns``, ``indicators`` (lists of
     ///     names); ``rows`` (pairs of ticker and day that have a row), ``masked_rows`` (that have
-    ///     none); ``data_bytes``; ``min_price`` and ``max_price`` (lowest low and highest high of
+    ///     none: a row is whole or absent); ``data_bytes`` (memory of the numbers, held as float64
+    ///     and, for windows, as float32); ``min_price`` and ``max_price`` (lowest low and highest high of
     ///     the tradable tickers, currency units per share); ``fingerprint`` (equal panels have
     ///     equal ones); and ``coverage``, a list with a dict for each ticker: ``ticker``,
     ///     ``is_macro``, ``rows``, ``first_day``, ``last_day`` (positions in :attr:`dates`),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
@@ -274,9 +275,8 @@ def test_describe_counts_what_there_is(tmp_path: Path, place: Path) -> None:
     path = write(tmp_path, pa.table(columns))
     with bc.Panel.from_parquet(path, name="m", macro=["VIX"], dir=place) as panel:
         found = panel.describe()
-        coverage = found.pop("coverage")
-        assert found.pop("data_bytes") == 9 * 6 * 8 + 9 * 6 * 4 + 3 * 8
-        assert len(found.pop("fingerprint")) == 64
+        coverage = found["coverage"]
+        assert len(found["fingerprint"]) == 64
         assert found == {
             "name": "m",
             "path": panel.path,
@@ -291,6 +291,10 @@ def test_describe_counts_what_there_is(tmp_path: Path, place: Path) -> None:
             "masked_rows": 4,
             "min_price": 8.5,
             "max_price": 21.5,
+            # As float64, as float32, and a bit for each ticker and day.
+            "data_bytes": 9 * 6 * 8 + 9 * 6 * 4 + 3 * 8,
+            "fingerprint": found["fingerprint"],
+            "coverage": coverage,
         }
         assert [ticker["ticker"] for ticker in coverage] == ["A", "B", "VIX"]
         assert coverage[1] == {
@@ -317,3 +321,19 @@ def test_a_gap_is_counted_as_missing_days(tmp_path: Path) -> None:
     columns |= {name: [number] * 3 for name, number in numbers.items()}
     coverage = bc.Panel.from_parquet(write(tmp_path, pa.table(columns))).describe()["coverage"]
     assert [(ticker["rows"], ticker["missing_days"]) for ticker in coverage] == [(2, 1), (1, 0)]
+
+
+def test_the_stub_lists_the_keys_that_describe_gives(tmp_path: Path) -> None:
+    stub = ast.parse((Path(bc.__file__).parent / "_native.pyi").read_text())
+    keys = {
+        made.name: {
+            field.target.id
+            for field in made.body
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        }
+        for made in stub.body
+        if isinstance(made, ast.ClassDef)
+    }
+    found = bc.Panel.from_parquet(write(tmp_path, table())).describe()
+    assert set(found) == keys["_PanelSummary"]
+    assert set(found["coverage"][0]) == keys["_Coverage"]

@@ -70,6 +70,13 @@ impl Shelf {
         drop(data.share(name, &self.base(), Exist::Error, true).expect("a panel"));
     }
 
+    /// A file beside the objects; its path.
+    pub(crate) fn file(&self, name: &str, content: &str) -> String {
+        let path = self.path().join(name);
+        std::fs::write(&path, content).expect("writable");
+        path.to_str().expect("an ordinary path").to_owned()
+    }
+
     /// Where an object keeps its files.
     pub(crate) fn object(&self, directory: &str) -> PathBuf {
         self.base().path().join(directory)

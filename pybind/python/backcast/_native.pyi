@@ -4,7 +4,7 @@ import builtins
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Literal, Never, NoReturn, Self, TypeAlias, final
+from typing import Any, Literal, Never, NoReturn, Self, TypeAlias, TypedDict, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -224,6 +224,36 @@ class Sampler:
     ) -> None: ...
     def __reduce__(self) -> NoReturn: ...
 
+class _Coverage(TypedDict):
+    ticker: str
+    is_macro: bool
+    rows: int
+    first_day: int | None
+    last_day: int | None
+    first_date: str | None
+    last_date: str | None
+    missing_days: int
+    min_price: float | None
+    max_price: float | None
+
+class _PanelSummary(TypedDict):
+    name: str | None
+    path: str | None
+    days: int
+    first_date: str | None
+    last_date: str | None
+    tickers: _Strings
+    macro_tickers: _Strings
+    columns: _Strings
+    indicators: _Strings
+    rows: int
+    masked_rows: int
+    data_bytes: int
+    min_price: float | None
+    max_price: float | None
+    fingerprint: str
+    coverage: builtins.list[_Coverage]
+
 @final
 class Panel:
     # Objects are made by other calls, which the error names.
@@ -282,7 +312,7 @@ class Panel:
         history: int,
         future: int,
     ) -> dict[str, NDArray[Any]]: ...
-    def describe(self) -> dict[str, Any]: ...
+    def describe(self) -> _PanelSummary: ...
     def close(self) -> None: ...
     def unlink(self) -> None: ...
     def __enter__(self) -> Self: ...
