@@ -213,10 +213,20 @@ impl<M: Memory> Batches<M> {
     /// # Panics
     /// If the thread panicked.
     #[must_use]
-    pub fn into_sampler(mut self) -> Sampler {
+    pub fn into_sampler(self) -> Sampler {
+        self.into_parts().0
+    }
+
+    /// As [`into_sampler`](Self::into_sampler), with the caller's memory that is not in the caller's
+    /// hands.
+    ///
+    /// # Panics
+    /// If the thread panicked.
+    #[must_use]
+    pub fn into_parts(mut self) -> (Sampler, Vec<M>) {
         self.stop();
         match std::mem::replace(&mut self.state, State::Gone) {
-            State::Idle(sampler) => *sampler,
+            State::Idle(sampler) => (*sampler, self.spare.drain(..).collect()),
             _ => unreachable!("a stopped thread has given the sampler back"),
         }
     }

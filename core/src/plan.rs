@@ -196,13 +196,17 @@ impl BatchPlan {
         &self.views
     }
 
-    /// Whether memory for the other plan has the keys, types and shapes of this one.
-    pub(crate) fn fits(&self, other: &BatchPlan) -> bool {
+    fn fits(&self, other: &BatchPlan) -> bool {
         self.batch == other.batch && self.arenas == other.arenas && self.views == other.views
     }
 
-    /// What keeps memory for another plan from being filled with a batch of this one.
-    pub(crate) fn mismatch(&self, other: &BatchPlan) -> SampleError {
+    /// Whether memory for the other plan can be filled with a batch of this one: it has the same
+    /// keys, types and shapes. If not, the error names the first key that differs.
+    pub fn check_memory(&self, other: &BatchPlan) -> Result<(), SampleError> {
+        if self.fits(other) { Ok(()) } else { Err(self.mismatch(other)) }
+    }
+
+    fn mismatch(&self, other: &BatchPlan) -> SampleError {
         let describe = |plan: &BatchPlan, key: &str| {
             let view = plan.views.iter().find(|view| view.key == key)?;
             let arena = plan.arenas.get(view.arena)?;

@@ -175,8 +175,8 @@ impl Sampler {
         Batches::over(self, batch, memory, options)
     }
 
-    /// Memory for a batch, to be filled.
-    pub(crate) fn blank(&mut self, batch: usize) -> Result<Batch, SampleError> {
+    /// Memory for a batch, with nothing drawn into it yet: zeros, or what was there before.
+    pub fn blank(&mut self, batch: usize) -> Result<Batch, SampleError> {
         let (plan, pool) = self.prepared(batch)?;
         Batch::of(plan, &pool)
     }
@@ -201,8 +201,10 @@ impl Sampler {
     /// The plan to fill by, for memory that was allocated by another one.
     fn own_plan(&mut self, theirs: &BatchPlan) -> Result<Arc<BatchPlan>, SampleError> {
         let ours = self.plan(theirs.batch())?;
-        let fits = std::ptr::eq(&raw const *ours, theirs) || ours.fits(theirs);
-        if fits { Ok(ours) } else { Err(ours.mismatch(theirs)) }
+        if !std::ptr::eq(&raw const *ours, theirs) {
+            ours.check_memory(theirs)?;
+        }
+        Ok(ours)
     }
 
     /// Draws into memory of the caller's, one slice per arena of the plan. Never stops a writer;

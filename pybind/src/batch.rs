@@ -1,6 +1,8 @@
-//! A sampler's batch as NumPy arrays: allocate what the plan says, fill it, hand out views.
+//! A sampler's batch as NumPy arrays over the memory that it was drawn into.
 
-use backcast_core::{Axis, BatchPlan, View};
+use std::sync::Arc;
+
+use backcast_core::{Axis, Batch as CoreBatch, BatchPlan, View};
 use numpy::PyUntypedArray;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -8,41 +10,91 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PySlice, PyType};
 
 use crate::coerce::descr;
-use crate::view::FreshArray;
+use crate::error::{Failure, Kind};
+use crate::view::{Lent, NotLent, array_over};
 
-/// The arenas of one batch, before anybody else sees them.
-pub(crate) struct Arenas<'py>(Vec<FreshArray<'py>>);
+/// What a `Batch` was made of, so that it can be filled again.
+#[pyclass(module = "backcast._native", name = "BatchMemory", frozen)]
+pub(crate) struct BatchMemory {
+    plan: Arc<BatchPlan>,
+    /// Whole, and writable also where the batch's own views are not.
+    arenas: Vec<Py<PyUntypedArray>>,
+    /// By key, as the plan has them.
+    views: Vec<Py<PyAny>>,
+}
 
-impl<'py> Arenas<'py> {
-    /// Memory for every arena. The sampler writes all of it, masked places included.
-    pub(crate) fn of(py: Python<'py>, plan: &BatchPlan) -> PyResult<Self> {
-        plan.arenas()
-            .iter()
-            .map(|arena| FreshArray::for_filling(py, &descr(py, arena.dtype())?, arena.shape()))
-            .collect::<PyResult<Vec<_>>>()
-            .map(Self)
+impl BatchMemory {
+    pub(crate) fn plan(&self) -> &BatchPlan {
+        &self.plan
     }
 
-    /// What the sampler fills, in the plan's order.
-    pub(crate) fn bytes_mut(&mut self) -> Vec<&mut [u8]> {
-        self.0.iter_mut().map(FreshArray::bytes_mut).collect()
+    /// Reserve all of it for filling.
+    pub(crate) fn lend(&self, py: Python<'_>) -> Result<Lent, Failure> {
+        let bytes = self.plan.arenas().iter().map(backcast_core::Arena::bytes);
+        let arenas = self.arenas.iter().map(|arena| arena.bind(py).clone());
+        let arenas: Vec<_> = arenas.zip(bytes).collect();
+        Lent::of(&arenas).map_err(|(at, why)| {
+            let view = self.plan.views().iter().find(|view| view.arena == at);
+            not_lent(view.map_or("?", |view| &view.key), why)
+        })
     }
 
-    /// The batch: every view under its key, nested at each `/`.
-    pub(crate) fn into_batch(
-        self,
-        py: Python<'py>,
-        plan: &BatchPlan,
-    ) -> PyResult<Bound<'py, PyDict>> {
-        static BATCH: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-        let batch = BATCH.import(py, "backcast._batch", "Batch")?.call0()?.cast_into::<PyDict>()?;
-        let arenas: Vec<_> = self.0.into_iter().map(FreshArray::into_array).collect();
-        for view in plan.views() {
-            let array = view_of(&arenas[view.arena], view)?;
-            insert(&batch, &view.key, array)?;
+    /// The batch as it was when it was new; keys that the caller added stay.
+    pub(crate) fn restore(&self, batch: &Bound<'_, PyDict>) -> PyResult<()> {
+        let views = self.plan.views().iter().zip(&self.views);
+        views.into_iter().try_for_each(|(view, array)| insert(batch, &view.key, array))
+    }
+}
+
+/// Why an array of this key cannot be filled.
+pub(crate) fn not_lent(key: &str, why: NotLent) -> Failure {
+    let message = match why {
+        NotLent::ReadOnly => "is read-only; give an array that can be written to",
+        NotLent::Scattered => {
+            "is not C-contiguous; give np.ascontiguousarray of it, or a new array"
         }
-        Ok(batch)
+        NotLent::Size => "was reshaped or resized since it was drawn; draw a new batch",
+        NotLent::Doubled => "shares memory with another of its arrays; give each key its own",
+        NotLent::Busy => {
+            "is being filled by another call or by an iterator of reused batches; \
+             give every thread a batch of its own"
+        }
+    };
+    Failure::new(Kind::Sample, format!("out[{key:?}] {message}"))
+}
+
+fn batch_class(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
+    static BATCH: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    BATCH.import(py, "backcast._batch", "Batch")
+}
+
+/// The batch in Python: every view under its key, nested at each `/`. No copy.
+pub(crate) fn to_python(py: Python<'_>, batch: CoreBatch) -> PyResult<Bound<'_, PyDict>> {
+    let (plan, blocks) = batch.into_blocks();
+    let arenas = plan
+        .arenas()
+        .iter()
+        .zip(blocks)
+        .map(|(arena, block)| array_over(py, block, &descr(py, arena.dtype())?, arena.shape()));
+    let arenas: Vec<_> = arenas.collect::<PyResult<_>>()?;
+    let views = plan.views().iter().map(|view| Ok(view_of(&arenas[view.arena], view)?.unbind()));
+    let views = views.collect::<PyResult<_>>()?;
+    let arenas = arenas.into_iter().map(Bound::unbind).collect();
+    let memory = BatchMemory { plan, arenas, views };
+    let batch = batch_class(py)?.call0()?.cast_into::<PyDict>()?;
+    memory.restore(&batch)?;
+    batch.as_any().setattr(intern!(py, "_memory"), Py::new(py, memory)?)?;
+    Ok(batch)
+}
+
+/// What a batch that a sampler made was made of; `None` for any other object.
+pub(crate) fn memory_of<'py>(out: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, BatchMemory>>> {
+    let py = out.py();
+    if !out.is_instance(batch_class(py)?)? {
+        return Ok(None);
     }
+    let memory = out.getattr_opt(intern!(py, "_memory"))?;
+    Ok(memory.and_then(|memory| memory.cast_into().ok()))
 }
 
 /// The slice of an arena that a key names; read-only where another key names some of it too.
@@ -72,8 +124,9 @@ pub(crate) fn insert<'py>(
     match name.split_once('/') {
         None => into.set_item(name, value),
         Some((group, rest)) => {
-            let inner = if let Some(inner) = into.get_item(group)? {
-                inner.cast_into::<PyDict>()?
+            let inner = into.get_item(group)?.and_then(|inner| inner.cast_into::<PyDict>().ok());
+            let inner = if let Some(inner) = inner {
+                inner
             } else {
                 let inner = PyDict::new(into.py());
                 into.set_item(group, &inner)?;

@@ -15,7 +15,7 @@ use crate::given::{Given, method, not_called, refuse_strangers};
 use crate::handle::Handle;
 use crate::lease::Lease;
 use crate::place::{ByName, base, by_name, exist, name_of, place};
-use crate::sampler::{Draws, Sampler, Windows};
+use crate::sampler::{Asked, Draws, Sampler, Windows};
 use crate::schema::{Schema, schema_of};
 use crate::writer::Writer;
 
@@ -294,6 +294,16 @@ impl ReplayBuffer {
     ///     Transitions per history window, ``H``, the drawn one included. None: no window axis.
     /// future : int
     ///     Transitions after the drawn one, ``F``.
+    /// n_step : int, optional
+    ///     Add the discounted return of up to ``n_step`` transitions from the drawn one on:
+    ///     ``n_reward``, ``n_discount`` and ``n_next_obs``. See Notes; needs ``gamma``.
+    /// gamma : float, optional
+    ///     Discount per transition of that return, 0 to 1: the learner's own, hence no default.
+    /// boundary : {"mask", "reject", "clamp"}
+    ///     What becomes of windows that reach beyond their episode, or beyond what the ring holds of
+    ///     it: ``"mask"`` zeroes those places; ``"reject"`` draws only whole windows, uniformly
+    ///     over those; ``"clamp"`` repeats the first and the last observation there, as frame
+    ///     stacks do, and zeroes all other columns. Masks say in each case what is there.
     /// copy : bool
     ///     Give ``obs`` and ``next_obs`` windows memory of their own, to be written to.
     ///
@@ -304,11 +314,26 @@ impl ReplayBuffer {
     /// Raises
     /// ------
     /// SampleError
-    ///     If a window is longer than a lane, or every reader slot is taken.
+    ///     If a window is longer than a lane, ``gamma`` is missing or out of range, or ``n_step`` is
+    ///     asked of a ring without a column ``reward`` of one ``f4`` or ``f8`` a row.
+    ///
+    /// Notes
+    /// -----
+    /// An n-step return uses ``k`` transitions from the drawn one ``t`` on; ``k = n_step`` unless the
+    /// episode, or what is published of it, has fewer. ``n_reward`` is ``r[t] + gamma r[t+1] + ... +
+    /// gamma**(k-1) r[t+k-1]``; ``n_discount`` is ``gamma**k``, and 0 if the last transition used
+    /// terminated; ``n_next_obs`` is the observation after it. So the target is
+    /// ``n_reward + n_discount * V(n_next_obs)`` (Sutton, Machine Learning 3, 1988; Hessel et al.,
+    /// "Rainbow", AAAI 2018, "Multi-step learning"). A truncated episode bootstraps from its final
+    /// observation. The newest transitions of a lane are drawn as often as all others, with the
+    /// shorter return that can be summed of them. Which transitions are drawn, and all other
+    /// columns, do not depend on ``n_step``.
     #[pyo3(signature = (
-        *extra, seed=None, history=None, future=0_i64.into(), copy=false.into(), **unknown
+        *extra, seed=None, history=None, future=0_i64.into(), n_step=None, gamma=None,
+        boundary="mask".into(), copy=false.into(), **unknown
     ))]
-    #[pyo3(text_signature = "($self, *, seed=None, history=None, future=0, copy=False)")]
+    #[pyo3(text_signature = "($self, *, seed=None, history=None, future=0, n_step=None, \
+                             gamma=None, boundary='mask', copy=False)")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn sampler<'py>(
         &self,
@@ -317,6 +342,9 @@ impl ReplayBuffer {
         seed: Option<Given<i128>>,
         history: Option<Given<i128>>,
         future: Given<i128>,
+        n_step: Option<Given<i128>>,
+        gamma: Option<Given<f64>>,
+        boundary: Given<String>,
         copy: Given<bool>,
         unknown: Option<&Bound<'py, PyDict>>,
     ) -> Result<Sampler, Failure> {
@@ -330,7 +358,7 @@ impl ReplayBuffer {
                 })
             })
             .transpose()?;
-        let windows = Windows::new(history, future, copy)?;
+        let windows = Windows::new(Asked { history, future, n_step, gamma, boundary, copy })?;
         let label = format!("the sampler of {}", self.ring.label());
         let draws = self.ask(py, |ring| Draws::new(ring, label, seed, windows))??;
         Ok(Sampler::new(draws, windows))
@@ -348,6 +376,19 @@ impl ReplayBuffer {
     ///     Transitions after the drawn one, ``F``.
     /// copy : bool
     ///     Give ``obs`` and ``next_obs`` windows memory of their own, to be written to.
+    /// n_step : int, optional
+    ///     Add the discounted return of up to ``n_step`` transitions from the drawn one on:
+    ///     ``n_reward``, ``n_discount`` and ``n_next_obs``. See :meth:`sampler`; needs
+    ///     ``gamma``.
+    /// gamma : float, optional
+    ///     Discount per transition of that return, 0 to 1: the learner's own, hence no default.
+    /// boundary : {"mask", "reject", "clamp"}
+    ///     What becomes of windows that reach beyond their episode, or beyond what the ring holds of
+    ///     it: ``"mask"`` zeroes those places; ``"reject"`` draws only whole windows, uniformly
+    ///     over those; ``"clamp"`` repeats the first and the last observation there, as frame
+    ///     stacks do, and zeroes all other columns. Masks say in each case what is there.
+    /// out : Batch or dict of ndarray, optional
+    ///     Memory to fill in place of new memory, as in :meth:`Sampler.sample`.
     ///
     /// Returns
     /// -------
@@ -356,12 +397,15 @@ impl ReplayBuffer {
     /// Raises
     /// ------
     /// SampleError
-    ///     If the ring holds no transition yet, or a window is longer than a lane.
+    ///     If the ring holds no transition yet, or with ``boundary="reject"`` no whole window, or a
+    ///     window is longer than a lane, or ``gamma`` is missing or out of range, or ``out`` does not
+    ///     fit.
     #[pyo3(signature = (
         batch_size=Given::Missing, history=None, future=0_i64.into(), copy=false.into(),
-        *extra, **unknown
+        *extra, n_step=None, gamma=None, boundary="mask".into(), out=None, **unknown
     ))]
-    #[pyo3(text_signature = "($self, batch_size, history=None, future=0, copy=False)")]
+    #[pyo3(text_signature = "($self, batch_size, history=None, future=0, copy=False, *, \
+                             n_step=None, gamma=None, boundary='mask', out=None)")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn sample<'py>(
         &self,
@@ -371,10 +415,15 @@ impl ReplayBuffer {
         future: Given<i128>,
         copy: Given<bool>,
         extra: &Bound<'py, PyTuple>,
+        n_step: Option<Given<i128>>,
+        gamma: Option<Given<f64>>,
+        boundary: Given<String>,
+        out: Option<&Bound<'py, PyAny>>,
         unknown: Option<&Bound<'py, PyDict>>,
     ) -> Result<Bound<'py, PyDict>, Failure> {
         refuse_strangers(extra, unknown, method::<Self>("sample"))?;
-        self.draws(py, Windows::new(history, future, copy)?)?.sample(py, batch_size)
+        let windows = Windows::new(Asked { history, future, n_step, gamma, boundary, copy })?;
+        self.draws(py, windows)?.sample(py, batch_size, out)
     }
 
     /// Fetch transitions by index, without windows; see :meth:`Sampler.gather`.
@@ -383,6 +432,8 @@ impl ReplayBuffer {
     /// ----------
     /// index : array_like of int64, shape (B,)
     ///     As in :attr:`Batch.index` or as :meth:`Writer.append` returned them.
+    /// out : Batch or dict of ndarray, optional
+    ///     Memory to fill in place of new memory, as in :meth:`Sampler.sample`.
     ///
     /// Returns
     /// -------
@@ -393,7 +444,7 @@ impl ReplayBuffer {
     /// LappedError
     ///     If a row was overwritten since.
     /// SampleError
-    ///     If an index names no transition.
+    ///     If an index names no transition, or ``out`` does not fit.
     ///
     /// Examples
     /// --------
@@ -403,17 +454,18 @@ impl ReplayBuffer {
     /// ...     at = [int(writer.append(obs=t, **end)[0]) for t in range(5)]
     /// >>> buf.gather(at[1:3])["next_obs"]
     /// array([2., 3.], dtype=float32)
-    #[pyo3(signature = (index=None, *extra, **unknown))]
-    #[pyo3(text_signature = "($self, index)")]
+    #[pyo3(signature = (index=None, out=None, *extra, **unknown))]
+    #[pyo3(text_signature = "($self, index, out=None)")]
     fn gather<'py>(
         &self,
         py: Python<'py>,
         index: Option<&Bound<'py, PyAny>>,
+        out: Option<&Bound<'py, PyAny>>,
         extra: &Bound<'py, PyTuple>,
         unknown: Option<&Bound<'py, PyDict>>,
     ) -> Result<Bound<'py, PyDict>, Failure> {
         refuse_strangers(extra, unknown, method::<Self>("gather"))?;
-        self.draws(py, Windows::none())?.gather(py, index)
+        self.draws(py, Windows::none())?.gather(py, index, out)
     }
 
     /// Copy consecutive rows of one lane, as they were written.

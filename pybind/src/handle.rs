@@ -25,6 +25,11 @@ pub(crate) fn count_forks(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
+/// How often this process, or one before it, was forked since the module was imported.
+pub(crate) fn forks() -> u64 {
+    FORKS.load(Ordering::Relaxed)
+}
+
 /// A value that its Python object may close, and that a forked child must neither use nor drop.
 #[derive(Debug)]
 pub(crate) struct Handle<T> {
@@ -36,7 +41,7 @@ pub(crate) struct Handle<T> {
 
 impl<T> Handle<T> {
     pub(crate) fn new(label: String, value: T) -> Self {
-        Self { value: Mutex::new(Some(value)), label, forks: FORKS.load(Ordering::Relaxed) }
+        Self { value: Mutex::new(Some(value)), label, forks: forks() }
     }
 
     /// Run `work` on the value, alone. To be called detached where `work` copies or waits, so that
@@ -67,10 +72,17 @@ impl<T> Handle<T> {
 
     /// Let go of the value. The second time does nothing, and so does a forked child.
     pub(crate) fn close(&self) {
-        // Also because a thread that the fork did not take along may have held the lock.
-        if !self.is_foreign() {
-            drop(self.value.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(self.take());
+    }
+
+    /// Take the value out, which closes the handle; `None` in a forked child.
+    pub(crate) fn take(&self) -> Option<T> {
+        // In a child not even asked, because a thread that the fork did not take along may have
+        // held the lock.
+        if self.is_foreign() {
+            return None;
         }
+        self.value.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Whether the value was let go of. Never waits: a value in use is there.
@@ -100,7 +112,7 @@ impl<T> Handle<T> {
     }
 
     fn is_foreign(&self) -> bool {
-        self.forks != FORKS.load(Ordering::Relaxed)
+        self.forks != forks()
     }
 }
 

@@ -9,6 +9,7 @@
 )]
 
 mod batch;
+mod batches;
 mod buffer;
 mod capacity;
 mod cli;
@@ -21,6 +22,7 @@ mod given;
 mod handle;
 mod lease;
 mod observed;
+mod out;
 mod panel;
 mod place;
 mod reset;
@@ -36,6 +38,8 @@ mod writer;
 mod _native {
     use pyo3::prelude::*;
 
+    #[pymodule_export]
+    use super::batches::Batches;
     #[pymodule_export]
     use super::buffer::{_attach_buffer, ReplayBuffer};
     #[pymodule_export]

@@ -1,47 +1,94 @@
 //! `backcast.Sampler`: draws and gathers transitions into fresh NumPy memory.
 
-use backcast_core::{Ring, Sampler as CoreSampler, SamplerOptions};
+use std::sync::{Arc, Weak};
+
+use backcast_core::{
+    BatchPlan, BatchesOptions, Boundary, Ring, Sampler as CoreSampler, SamplerOptions,
+};
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};
 
-use crate::batch::Arenas;
+use crate::batch::to_python;
+use crate::batches::{Ahead, Batches};
 use crate::coerce::{self, count, count_in};
 use crate::error::{Failure, Kind};
 use crate::given::{Given, method, needed, not_called, refuse_strangers};
 use crate::handle::Handle;
+use crate::out::Out;
 
 /// Largest batch, as the core has it.
 const MAX_BATCH: u32 = 1 << 24;
+/// Most batches ahead, as the core has it.
+const MAX_PREFETCH: u32 = 1024;
 
-/// What a sampler returns of each transition: its windows, and whether they may overlap in memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a sampler returns of each transition: its windows and returns, and whether the windows may
+/// overlap in memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Windows {
     history: Option<u32>,
     future: u32,
+    n_step: Option<u32>,
+    gamma: Option<f64>,
+    boundary: Boundary,
     copy: bool,
 }
 
+/// The keywords that say what windows are, as Python gave them.
+pub(crate) struct Asked {
+    pub(crate) history: Option<Given<i128>>,
+    pub(crate) future: Given<i128>,
+    pub(crate) n_step: Option<Given<i128>>,
+    pub(crate) gamma: Option<Given<f64>>,
+    pub(crate) boundary: Given<String>,
+    pub(crate) copy: Given<bool>,
+}
+
 impl Windows {
-    pub(crate) fn new(
-        history: Option<Given<i128>>,
-        future: Given<i128>,
-        copy: Given<bool>,
-    ) -> Result<Self, Failure> {
+    pub(crate) fn new(asked: Asked) -> Result<Self, Failure> {
+        let at_least_one = |asked: Option<Given<i128>>, what| {
+            asked.map(|asked| count(asked, what, 1, Kind::Sample)).transpose()
+        };
+        let words = "\"mask\", \"reject\" or \"clamp\"";
+        let boundary = asked.boundary.get("boundary", words)?;
         Ok(Self {
-            history: history.map(|asked| count(asked, "history", 1, Kind::Sample)).transpose()?,
-            future: count(future, "future", 0, Kind::Sample)?,
-            copy: copy.get("copy", "True or False")?,
+            history: at_least_one(asked.history, "history")?,
+            future: count(asked.future, "future", 0, Kind::Sample)?,
+            n_step: at_least_one(asked.n_step, "n_step")?,
+            gamma: asked.gamma.map(|asked| asked.get("gamma", "a number, 0 to 1")).transpose()?,
+            boundary: boundary.parse().map_err(|_| {
+                Failure::new(Kind::Sample, format!("boundary is {boundary:?}; write {words}"))
+            })?,
+            copy: asked.copy.get("copy", "True or False")?,
         })
     }
 
     /// The transition alone.
     pub(crate) fn none() -> Self {
-        Self { history: None, future: 0, copy: false }
+        let (history, n_step, gamma) = (None, None, None);
+        Self { history, future: 0, n_step, gamma, boundary: Boundary::Mask, copy: false }
+    }
+
+    fn options(self, seed: Option<u64>) -> SamplerOptions {
+        let options = seed.map_or_else(SamplerOptions::from_entropy, SamplerOptions::seeded);
+        let options = options.future(self.future).boundary(self.boundary).copy(self.copy);
+        let options = self.history.map_or(options, |history| options.history(history));
+        let options = self.n_step.map_or(options, |n| options.n_step(n));
+        self.gamma.map_or(options, |gamma| options.gamma(gamma))
     }
 }
 
+/// Where a sampler is.
+enum Place {
+    Here(Box<CoreSampler>),
+    /// With the iterator that draws ahead with it.
+    Ahead(Weak<Handle<Ahead>>),
+}
+
 /// A core sampler behind a handle: what a `Sampler` and the buffer's own draws are made of.
-pub(crate) struct Draws(Handle<CoreSampler>);
+pub(crate) struct Draws {
+    place: Handle<Place>,
+    seed: u64,
+}
 
 impl Draws {
     pub(crate) fn new(
@@ -50,39 +97,63 @@ impl Draws {
         seed: Option<u64>,
         windows: Windows,
     ) -> Result<Self, Failure> {
-        let options = match seed {
-            Some(seed) => SamplerOptions::seeded(seed),
-            None => SamplerOptions::from_entropy(),
-        };
-        let options = match windows.history {
-            Some(history) => options.history(history),
-            None => options,
-        };
-        let options = options.future(windows.future).copy(windows.copy);
-        Ok(Self(Handle::new(label, ring.sampler(options)?)))
+        let sampler = ring.sampler(windows.options(seed))?;
+        let seed = sampler.seed();
+        Ok(Self { place: Handle::new(label, Place::Here(Box::new(sampler))), seed })
+    }
+
+    pub(crate) fn label(&self) -> &str {
+        self.place.label()
+    }
+
+    /// Work with the sampler, alone; to be called detached.
+    fn with<R>(
+        &self,
+        work: impl FnOnce(&mut CoreSampler) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        self.place.with(|place| match place {
+            Place::Here(sampler) => work(sampler),
+            Place::Ahead(_) => Err(self.lent()),
+        })
+    }
+
+    fn lent(&self) -> Failure {
+        Failure::new(
+            Kind::Sample,
+            format!(
+                "{} draws ahead for an iterator; close that first, or make another sampler",
+                self.label()
+            ),
+        )
     }
 
     pub(crate) fn sample<'py>(
         &self,
         py: Python<'py>,
         batch_size: Given<i128>,
+        out: Option<&Bound<'py, PyAny>>,
     ) -> Result<Bound<'py, PyDict>, Failure> {
-        let batch = count_in(batch_size, "batch_size", 1..=MAX_BATCH, Kind::Sample)?;
-        self.fill(
-            py,
-            batch as usize,
-            |sampler, plan, arenas| Ok(sampler.sample_into(plan, arenas)?),
-        )
+        let batch = batch_size_of(batch_size)?;
+        let Some(out) = out else {
+            let drawn = py.detach(|| self.with(|sampler| Ok(sampler.sample(batch)?)))?;
+            return Ok(to_python(py, drawn)?);
+        };
+        self.fill(py, batch, out, |sampler, plan, arenas| Ok(sampler.sample_into(plan, arenas)?))
     }
 
     pub(crate) fn gather<'py>(
         &self,
         py: Python<'py>,
         index: Option<&Bound<'py, PyAny>>,
+        out: Option<&Bound<'py, PyAny>>,
     ) -> Result<Bound<'py, PyDict>, Failure> {
         let index = needed(index, "index", "what a batch has as its index, or append returned")?;
         let index = coerce::int64s(index, "index", Kind::Sample)?;
-        self.fill(py, index.len(), |sampler, plan, arenas| {
+        let Some(out) = out else {
+            let drawn = py.detach(|| self.with(|sampler| Ok(sampler.gather(&index)?)))?;
+            return Ok(to_python(py, drawn)?);
+        };
+        self.fill(py, index.len(), out, |sampler, plan, arenas| {
             Ok(sampler.gather_into(&index, plan, arenas)?)
         })
     }
@@ -91,25 +162,93 @@ impl Draws {
         &self,
         py: Python<'py>,
         batch: usize,
-        read: impl FnOnce(
-            &mut CoreSampler,
-            &backcast_core::BatchPlan,
-            &mut [&mut [u8]],
-        ) -> Result<(), Failure>
-        + Send,
+        out: &Bound<'py, PyAny>,
+        read: impl FnOnce(&mut CoreSampler, &BatchPlan, &mut [&mut [u8]]) -> Result<(), Failure> + Send,
     ) -> Result<Bound<'py, PyDict>, Failure> {
-        let plan = py.detach(|| self.0.with(|sampler| Ok(sampler.plan(batch)?)))?;
-        let mut arenas = Arenas::of(py, &plan)?;
+        let plan = py.detach(|| self.with(|sampler| Ok(sampler.plan(batch)?)))?;
+        let mut out = Out::of(out, &plan)?;
         {
-            let mut bytes = arenas.bytes_mut();
-            py.detach(|| self.0.with(|sampler| read(sampler, &plan, &mut bytes)))?;
+            let mut arenas = out.buffers();
+            py.detach(|| self.with(|sampler| read(sampler, &plan, &mut arenas)))?;
         }
-        Ok(arenas.into_batch(py, &plan)?)
+        out.finish()
     }
 
-    pub(crate) fn close(&self, py: Python<'_>) {
-        py.detach(|| self.0.close());
+    /// Memory for batches that are filled in turn, not filled yet.
+    pub(crate) fn blanks<'py>(
+        &self,
+        py: Python<'py>,
+        batch: usize,
+        count: usize,
+    ) -> Result<Vec<Bound<'py, PyDict>>, Failure> {
+        let blanks = py.detach(|| {
+            self.with(|sampler| {
+                Ok((0..count).map(|_| sampler.blank(batch)).collect::<Result<Vec<_>, _>>()?)
+            })
+        })?;
+        Ok(blanks.into_iter().map(|blank| to_python(py, blank)).collect::<PyResult<_>>()?)
     }
+
+    /// Give the sampler to an iterator, which is made of it.
+    pub(crate) fn lend(
+        &self,
+        make: impl FnOnce(CoreSampler) -> Result<Ahead, Failure>,
+    ) -> Result<Arc<Handle<Ahead>>, Failure> {
+        self.place.with(|place| {
+            if let Place::Ahead(_) = place {
+                return Err(self.lent());
+            }
+            let Place::Here(sampler) = std::mem::replace(place, Place::Ahead(Weak::new())) else {
+                return Err(self.lent());
+            };
+            let label = format!("the iterator of {}", self.label());
+            let ahead = Arc::new(Handle::new(label, make(*sampler)?));
+            *place = Place::Ahead(Arc::downgrade(&ahead));
+            Ok(ahead)
+        })
+    }
+
+    /// Take the sampler back from its iterator; dropped if this was closed meanwhile.
+    pub(crate) fn take_back(&self, sampler: CoreSampler) {
+        let _ = self.place.with(|place| {
+            *place = Place::Here(Box::new(sampler));
+            Ok(())
+        });
+    }
+
+    /// What the sampler counted, wherever it is.
+    fn counted(
+        &self,
+        here: impl FnOnce(&CoreSampler) -> u64,
+        ahead: impl FnOnce(&Ahead) -> u64,
+    ) -> Result<u64, Failure> {
+        let place = self.place.with(|place| {
+            Ok(match place {
+                Place::Here(sampler) => Ok(here(sampler)),
+                Place::Ahead(iterator) => Err(iterator.upgrade()),
+            })
+        })?;
+        match place {
+            Ok(count) => Ok(count),
+            Err(Some(iterator)) => iterator.with(|iterator| Ok(ahead(iterator))),
+            Err(None) => Err(self.lent()),
+        }
+    }
+
+    /// Lets go of the ring; an iterator that draws ahead ends with it.
+    pub(crate) fn close(&self, py: Python<'_>) {
+        let ahead = py.detach(|| match self.place.take()? {
+            Place::Here(_) => None,
+            Place::Ahead(iterator) => iterator.upgrade()?.take(),
+        });
+        if let Some(ahead) = ahead {
+            drop(ahead.stop(py));
+        }
+    }
+}
+
+fn batch_size_of(batch_size: Given<i128>) -> Result<usize, Failure> {
+    Ok(count_in(batch_size, "batch_size", 1..=MAX_BATCH, Kind::Sample)? as usize)
 }
 
 /// Draws transitions uniformly, each with the windows around it.
@@ -119,21 +258,13 @@ impl Draws {
 /// a sampler; give every thread one of its own.
 #[pyclass(module = "backcast", name = "Sampler", frozen)]
 pub(crate) struct Sampler {
-    draws: Draws,
+    draws: Arc<Draws>,
     windows: Windows,
 }
 
 impl Sampler {
     pub(crate) fn new(draws: Draws, windows: Windows) -> Self {
-        Self { draws, windows }
-    }
-
-    fn ask<R: Send>(
-        &self,
-        py: Python<'_>,
-        question: impl FnOnce(&CoreSampler) -> R + Send,
-    ) -> Result<R, Failure> {
-        py.detach(|| self.draws.0.with(|sampler| Ok(question(sampler))))
+        Self { draws: Arc::new(draws), windows }
     }
 }
 
@@ -157,18 +288,29 @@ impl Sampler {
     /// ----------
     /// batch_size : int
     ///     Transitions to draw, ``B``; at least 1.
+    /// out : Batch or dict of ndarray, optional
+    ///     Memory to fill in place of new memory. A Batch of a sampler with equal windows, columns
+    ///     and batch size: its arrays, and all views of them that were kept, show the new draw. Or a
+    ///     dict of C-contiguous, writable arrays of the very dtypes and shapes that a batch has,
+    ///     such as ``tensor.numpy()`` of a torch tensor; keys that it lacks are added. A dict needs
+    ///     a sampler whose arrays are separate: one without windows, or with ``copy=True``. Who
+    ///     reads the arrays from another thread meanwhile reads a mixture; after an error they hold
+    ///     one.
     ///
     /// Returns
     /// -------
     /// Batch
     ///     Every column, ``next_*`` of the observation columns, ``terminated``, ``truncated``,
     ///     ``index``, ``age``; ``mask`` with a history window; ``future`` and ``future_mask`` with
-    ///     a future one. Arrays are ``[B, ...]``, windows ``[B, H, ...]`` and ``[B, F, ...]``.
+    ///     a future one; ``n_reward``, ``n_discount`` and ``n_next_*`` with n-step returns. Arrays
+    ///     are ``[B, ...]``, windows ``[B, H, ...]`` and ``[B, F, ...]``. The very object ``out``,
+    ///     where it was given. Memory of a batch that nobody refers to any more is used by the next.
     ///
     /// Raises
     /// ------
     /// SampleError
-    ///     If the ring holds no transition yet.
+    ///     If the ring holds no transition yet, or with ``boundary="reject"`` no whole window, or
+    ///     ``out`` does not fit; the first key that differs is named.
     ///
     /// Examples
     /// --------
@@ -179,17 +321,87 @@ impl Sampler {
     /// >>> batch = buf.sampler(seed=7, history=4, future=2).sample(32)
     /// >>> batch["obs"].shape, batch.mask.shape, batch.future_mask.shape
     /// ((32, 4), (32, 4), (32, 2))
-    #[pyo3(signature = (batch_size=Given::Missing, *extra, **unknown))]
-    #[pyo3(text_signature = "($self, batch_size)")]
+    #[pyo3(signature = (batch_size=Given::Missing, out=None, *extra, **unknown))]
+    #[pyo3(text_signature = "($self, batch_size, out=None)")]
     fn sample<'py>(
         &self,
         py: Python<'py>,
         batch_size: Given<i128>,
+        out: Option<&Bound<'py, PyAny>>,
         extra: &Bound<'py, PyTuple>,
         unknown: Option<&Bound<'py, PyDict>>,
     ) -> Result<Bound<'py, PyDict>, Failure> {
         refuse_strangers(extra, unknown, method::<Self>("sample"))?;
-        self.draws.sample(py, batch_size)
+        self.draws.sample(py, batch_size, out)
+    }
+
+    /// Draw batches ahead, in a thread of their own, while the learner computes.
+    ///
+    /// The batches are those that repeated :meth:`sample` would draw from the same data, in the same
+    /// order, whatever the depth. On a ring that is being written, each was drawn up to
+    /// ``prefetch`` batches before it is returned: :attr:`Batch.age` is of the moment of the draw.
+    ///
+    /// The thread starts at the first ``next``, which raises as :meth:`sample` does if the ring
+    /// holds nothing yet; after an error, ``next`` tries that batch again. Until the iterator is
+    /// closed or has ended, the sampler belongs to it; then the sampler goes on with the batch after
+    /// the last one returned.
+    ///
+    /// Parameters
+    /// ----------
+    /// batch_size : int
+    ///     Transitions per batch, ``B``; at least 1.
+    /// prefetch : int
+    ///     Batches drawn ahead, 0 to 1024; 0 draws in ``next``, without a thread.
+    /// limit : int, optional
+    ///     Batches after which the iterator ends; endless when left out.
+    /// reuse : bool
+    ///     Fill ``prefetch + 1`` batches in turn. A batch then holds what was drawn only until the
+    ///     next one is asked for: arrays and views that are kept show later draws. By default every
+    ///     batch is the caller's own.
+    ///
+    /// Returns
+    /// -------
+    /// Batches
+    ///     An iterator and context manager with ``close()``, which stops the thread.
+    ///
+    /// Raises
+    /// ------
+    /// SampleError
+    ///     If a number is out of range, or another iterator of this sampler is open.
+    ///
+    /// Examples
+    /// --------
+    /// >>> buf = bc.ReplayBuffer.create(None, {"obs": "f4", "reward": "f4"}, capacity=100)
+    /// >>> with buf.writer() as writer:
+    /// ...     for t in range(10):
+    /// ...         at = writer.append(obs=t, reward=1, terminated=False, truncated=False)
+    /// >>> sampler = buf.sampler(seed=7, n_step=3, gamma=0.99)
+    /// >>> [batch.age.shape for batch in sampler.batches(32, prefetch=2, limit=3)]
+    /// [(32,), (32,), (32,)]
+    #[pyo3(signature = (
+        batch_size=Given::Missing, prefetch=2_i64.into(), *extra, limit=None, reuse=false.into(),
+        **unknown
+    ))]
+    #[pyo3(text_signature = "($self, batch_size, prefetch=2, *, limit=None, reuse=False)")]
+    #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
+    fn batches<'py>(
+        &self,
+        py: Python<'py>,
+        batch_size: Given<i128>,
+        prefetch: Given<i128>,
+        extra: &Bound<'py, PyTuple>,
+        limit: Option<Given<i128>>,
+        reuse: Given<bool>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<Batches, Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("batches"))?;
+        let batch = batch_size_of(batch_size)?;
+        let prefetch = count_in(prefetch, "prefetch", 0..=MAX_PREFETCH, Kind::Sample)? as usize;
+        let options = BatchesOptions::prefetch(prefetch);
+        let limit = limit.map(|limit| count(limit, "limit", 0, Kind::Sample)).transpose()?;
+        let options = limit.map_or(options, |limit| options.limit(limit.into()));
+        let reuse = reuse.get("reuse", "True or False")?;
+        Batches::new(py, &self.draws, batch, options, reuse.then_some(prefetch + 1))
     }
 
     /// Fetch the transitions of an earlier batch again.
@@ -198,6 +410,8 @@ impl Sampler {
     /// ----------
     /// index : array_like of int64, shape (B,)
     ///     As in :attr:`Batch.index` or as :meth:`Writer.append` returned them.
+    /// out : Batch or dict of ndarray, optional
+    ///     Memory to fill in place of new memory, as in :meth:`sample`.
     ///
     /// Returns
     /// -------
@@ -209,36 +423,38 @@ impl Sampler {
     /// LappedError
     ///     If a row was overwritten since.
     /// SampleError
-    ///     If an index names no transition.
-    #[pyo3(signature = (index=None, *extra, **unknown))]
-    #[pyo3(text_signature = "($self, index)")]
+    ///     If an index names no transition, or with ``boundary="reject"`` one whose window is not
+    ///     whole, or ``out`` does not fit.
+    #[pyo3(signature = (index=None, out=None, *extra, **unknown))]
+    #[pyo3(text_signature = "($self, index, out=None)")]
     fn gather<'py>(
         &self,
         py: Python<'py>,
         index: Option<&Bound<'py, PyAny>>,
+        out: Option<&Bound<'py, PyAny>>,
         extra: &Bound<'py, PyTuple>,
         unknown: Option<&Bound<'py, PyDict>>,
     ) -> Result<Bound<'py, PyDict>, Failure> {
         refuse_strangers(extra, unknown, method::<Self>("gather"))?;
-        self.draws.gather(py, index)
+        self.draws.gather(py, index, out)
     }
 
     /// Draws that had to be repeated because a writer overwrote the row during the copy.
     #[getter]
     fn lapped(&self, py: Python<'_>) -> Result<u64, Failure> {
-        self.ask(py, CoreSampler::lapped)
+        py.detach(|| self.draws.counted(CoreSampler::lapped, Ahead::lapped))
     }
 
-    /// Transitions returned so far.
+    /// Transitions drawn so far, those that an iterator drew ahead included.
     #[getter]
     fn sampled(&self, py: Python<'_>) -> Result<u64, Failure> {
-        self.ask(py, CoreSampler::sampled)
+        py.detach(|| self.draws.counted(CoreSampler::sampled, Ahead::sampled))
     }
 
     /// The seed, also of a sampler that was not given one.
     #[getter]
-    fn seed(&self, py: Python<'_>) -> Result<u64, Failure> {
-        self.ask(py, CoreSampler::seed)
+    fn seed(&self) -> u64 {
+        self.draws.seed
     }
 
     /// Length of the history window, ``H``, or None.
@@ -253,7 +469,25 @@ impl Sampler {
         self.windows.future
     }
 
-    /// Let go of the ring. Closing again does nothing.
+    /// Transitions of n-step returns, or None.
+    #[getter]
+    fn n_step(&self) -> Option<u32> {
+        self.windows.n_step
+    }
+
+    /// Discount of n-step returns, or None.
+    #[getter]
+    fn gamma(&self) -> Option<f64> {
+        self.windows.gamma
+    }
+
+    /// What becomes of windows beyond their episode: "mask", "reject" or "clamp".
+    #[getter]
+    fn boundary(&self) -> &'static str {
+        self.windows.boundary.as_str()
+    }
+
+    /// Let go of the ring, and end an iterator that draws ahead. Closing again does nothing.
     fn close(&self, py: Python<'_>) {
         self.draws.close(py);
     }
@@ -268,14 +502,21 @@ impl Sampler {
     }
 
     fn __repr__(&self) -> String {
-        let state = self.draws.0.describe(|sampler| {
-            format!("seed {}, {} transitions drawn", sampler.seed(), sampler.sampled())
+        let seed = self.draws.seed;
+        let state = self.draws.place.describe(|place| match place {
+            Place::Here(sampler) => format!("seed {seed}, {} transitions drawn", sampler.sampled()),
+            Place::Ahead(_) => format!("seed {seed}, drawing ahead"),
         });
-        let history = self.windows.history.map_or("None".to_owned(), |history| history.to_string());
+        let Windows { history, future, n_step, gamma, boundary, .. } = self.windows;
+        let history = history.map_or("None".to_owned(), |history| history.to_string());
+        let returns = match (n_step, gamma) {
+            (Some(n), Some(gamma)) => format!(", n_step {n}, gamma {gamma}"),
+            _ => String::new(),
+        };
+        let label = self.draws.label();
         format!(
-            "<backcast.Sampler: {}, history {history}, future {}, {state}>",
-            self.draws.0.label(),
-            self.windows.future
+            "<backcast.Sampler: {label}, history {history}, future {future}{returns}, boundary \
+             {boundary}, {state}>"
         )
     }
 
@@ -285,7 +526,7 @@ impl Sampler {
             format!(
                 "{} cannot be pickled or copied; pickle the ReplayBuffer and make a sampler of \
                  the same seed from it",
-                self.draws.0.label()
+                self.draws.label()
             ),
         ))
     }

@@ -5,13 +5,20 @@
 )]
 
 use std::ffi::c_int;
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{ptr, slice};
 
-use numpy::npyffi::{_PyArray_GET_ITEM_DATA, NpyTypes, PY_ARRAY_API, get_type_object, npy_intp};
+use backcast_core::{Block, Memory};
+use numpy::npyffi::{
+    _PyArray_GET_ITEM_DATA, NPY_ARRAY_WRITEABLE, NpyTypes, PY_ARRAY_API, get_type_object, npy_intp,
+};
 use numpy::prelude::*;
 use numpy::{PyArrayDescr, PyUntypedArray};
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
+
+use crate::handle::forks;
 
 /// A C-contiguous array made here and not yet seen by anybody else: its bytes may be filled.
 pub(crate) struct FreshArray<'py>(Bound<'py, PyUntypedArray>);
@@ -23,11 +30,7 @@ impl<'py> FreshArray<'py> {
         dtype: &Bound<'py, PyArrayDescr>,
         shape: &[usize],
     ) -> PyResult<Self> {
-        let mut dims = Vec::with_capacity(shape.len());
-        for &axis in shape {
-            dims.push(npy_intp::try_from(axis)?);
-        }
-        let axes = c_int::try_from(dims.len())?;
+        let (mut dims, axes) = extents(shape)?;
         let dtype = dtype.clone().into_dtype_ptr();
         // SAFETY:
         // - `dims` holds `axes` non-negative extents and outlives the call (this function); NumPy
@@ -117,6 +120,185 @@ pub(crate) fn leased<'py>(
     }
 }
 
+fn extents(shape: &[usize]) -> PyResult<(Vec<npy_intp>, c_int)> {
+    let dims: Result<Vec<_>, _> = shape.iter().map(|axis| npy_intp::try_from(*axis)).collect();
+    let dims = dims?;
+    let axes = c_int::try_from(dims.len())?;
+    Ok((dims, axes))
+}
+
+/// What owns the memory of an array of a batch: NumPy keeps it as the array's base, so that the
+/// memory goes back to its sampler when the last array over it dies.
+#[pyclass(module = "backcast._native", name = "BlockOwner", frozen)]
+struct BlockOwner {
+    #[expect(dead_code, reason = "held for its drop; the array has the address")]
+    block: Block,
+}
+
+/// A writable array over a block, which it keeps alive.
+pub(crate) fn array_over<'py>(
+    py: Python<'py>,
+    mut block: Block,
+    dtype: &Bound<'py, PyArrayDescr>,
+    shape: &[usize],
+) -> PyResult<Bound<'py, PyUntypedArray>> {
+    let (mut dims, axes) = extents(shape)?;
+    let needed = shape.iter().try_fold(dtype.itemsize(), |bytes, axis| bytes.checked_mul(*axis));
+    assert_eq!(needed, Some(block.bytes().len()), "the block is one arena of that shape");
+    let data = block.bytes_mut().as_mut_ptr();
+    let owner = Py::new(py, BlockOwner { block })?.into_any();
+    let dtype = dtype.clone().into_dtype_ptr();
+    // SAFETY:
+    // - `dims` holds `axes` non-negative extents and outlives the call, which copies them; `dtype`
+    //   is a descriptor of a plain numeric dtype, and the call steals the reference.
+    // - In bounds and initialised: the block has as many bytes as dtype and shape say (checked
+    //   above), all of them written when it was made, and begins on a cache line.
+    // - Alive: the block's bytes lie on the heap, so that moving it into `owner` left them where
+    //   they are; `owner` is the array's base, and NumPy drops a base after its array. No Rust code
+    //   touches them through `owner`, whose field is read by nobody.
+    // - The interpreter is attached: `py` is its token.
+    unsafe {
+        let class = get_type_object(py, NpyTypes::PyArray_Type);
+        let array = PY_ARRAY_API.PyArray_NewFromDescr(
+            py,
+            class,
+            dtype,
+            axes,
+            dims.as_mut_ptr(),
+            ptr::null_mut(),
+            data.cast(),
+            NPY_ARRAY_WRITEABLE,
+            ptr::null_mut(),
+        );
+        let array = Bound::from_owned_ptr_or_err(py, array)?;
+        // Steals the reference to `owner`, also when it fails.
+        if PY_ARRAY_API.PyArray_SetBaseObject(py, array.as_ptr().cast(), owner.into_ptr()) < 0 {
+            return Err(PyErr::fetch(py));
+        }
+        Ok(array.cast_into_unchecked())
+    }
+}
+
+/// Why an array cannot be filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotLent {
+    ReadOnly,
+    Scattered,
+    Size,
+    /// It shares memory with another array of the same call.
+    Doubled,
+    /// A call of another thread, or an iterator, fills it now.
+    Busy,
+}
+
+/// Where bytes are being filled, and after how many forks that was noted.
+///
+/// Locked only by threads that hold the interpreter, so that a fork never takes it along locked.
+static FILLED: Mutex<(u64, Vec<Range<usize>>)> = Mutex::new((0, Vec::new()));
+
+fn filled() -> MutexGuard<'static, (u64, Vec<Range<usize>>)> {
+    let mut filled = FILLED.lock().unwrap_or_else(PoisonError::into_inner);
+    if filled.0 != forks() {
+        // Those were threads of the parent.
+        *filled = (forks(), Vec::new());
+    }
+    filled
+}
+
+/// Arrays that Python can see and that a call, or an iterator's thread, fills: nobody else fills
+/// them meanwhile.
+///
+/// Python code that reads them meanwhile reads a mixture of old and new, as with every NumPy
+/// operation that releases the interpreter lock (documented where `out` and `reuse` are).
+pub(crate) struct Lent {
+    #[expect(dead_code, reason = "held for their memory")]
+    arrays: Vec<Py<PyUntypedArray>>,
+    places: Vec<(*mut u8, usize)>,
+    /// Which of an iterator's batches this is.
+    pub(crate) number: usize,
+}
+
+// SAFETY: the pointers are to the arrays' own bytes, which the arrays keep alive wherever this
+// goes, and which `Lent::of` made sure nobody else fills.
+unsafe impl Send for Lent {}
+
+impl Lent {
+    /// Reserve arrays for filling, each with the bytes that it must have; or which of them cannot
+    /// be, and why.
+    pub(crate) fn of(
+        arrays: &[(Bound<'_, PyUntypedArray>, usize)],
+    ) -> Result<Self, (usize, NotLent)> {
+        let (mut kept, mut places) = (Vec::new(), Vec::new());
+        for (at, (array, bytes)) in arrays.iter().enumerate() {
+            let refuse = |why| Err((at, why));
+            if !array.is_c_contiguous() || array.dtype().has_object() {
+                return refuse(NotLent::Scattered);
+            }
+            if array.len() * array.dtype().itemsize() != *bytes {
+                return refuse(NotLent::Size);
+            }
+            // SAFETY: the array is alive and the interpreter attached: `array` is bound to it.
+            let (flags, data) = unsafe {
+                let fields = _PyArray_GET_ITEM_DATA(array.as_array_ptr());
+                ((*fields).flags, (*fields).data)
+            };
+            if flags & NPY_ARRAY_WRITEABLE == 0 {
+                return refuse(NotLent::ReadOnly);
+            }
+            let place = data.cast::<u8>();
+            let overlaps = |(other, len): &(*mut u8, usize)| {
+                other.addr() < place.addr() + bytes && place.addr() < other.addr() + len
+            };
+            if places.iter().any(overlaps) {
+                return refuse(NotLent::Doubled);
+            }
+            kept.push(array.clone().unbind());
+            places.push((place, *bytes));
+        }
+        let mut filled = filled();
+        let busy = places.iter().map(range).position(|mine| {
+            filled.1.iter().any(|range| range.start < mine.end && mine.start < range.end)
+        });
+        if let Some(at) = busy {
+            return Err((at, NotLent::Busy));
+        }
+        filled.1.extend(places.iter().map(range));
+        Ok(Self { arrays: kept, places, number: 0 })
+    }
+}
+
+impl Memory for Lent {
+    fn buffers(&mut self) -> Vec<&mut [u8]> {
+        let slice = |(place, bytes): &(*mut u8, usize)| {
+            // SAFETY:
+            // - In bounds, alive: `of` checked that the array has `bytes` bytes in one piece, and
+            //   `arrays` keeps it; NumPy does not resize an array that somebody refers to, unless
+            //   told to ignore that, which is the Python caller's to answer for.
+            // - Alone: no other `Lent` names any of these bytes (`FILLED`, checked by `of`), this
+            //   one is borrowed for the slices, and they do not overlap one another. Rust reads
+            //   arrays only through `bytes_of`, within calls that the array is an argument of.
+            // - Every byte is a valid `u8`, whoever wrote it.
+            unsafe { slice::from_raw_parts_mut(*place, *bytes) }
+        };
+        self.places.iter().map(slice).collect()
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        let mut filled = filled();
+        for mine in self.places.iter().map(range) {
+            if let Some(at) = filled.1.iter().position(|range| *range == mine) {
+                filled.1.swap_remove(at);
+            }
+        }
+    }
+}
+
+fn range((place, bytes): &(*mut u8, usize)) -> Range<usize> {
+    place.addr()..place.addr() + bytes
+}
+
 /// Every byte of an array in C order, or `None` where they do not lie in one contiguous piece.
 ///
 /// The caller's Python threads can write to the array while Rust reads it, as they can under any
@@ -136,10 +318,10 @@ pub(crate) fn bytes_of<'a>(array: &'a Bound<'_, PyUntypedArray>) -> Option<&'a [
     //   NumPy does not resize an array that somebody else refers to, unless told to ignore that
     //   (`resize(refcheck=False)`), which is the Python caller's to answer for.
     // - Plain bytes: no Python objects among them (checked above), and any byte is a valid `u8`.
-    // - Not written meanwhile: no Rust code writes to an array that it was lent (this module has no
-    //   other way to a mutable slice than `FreshArray`); Python code that writes to it while a call
-    //   that it is an argument of runs breaks its own data (documented at `Writer.append`), and the
-    //   slice is only ever copied from, never interpreted.
+    // - Not written meanwhile: no Rust code writes to an array that it was lent for reading; Python
+    //   code that writes to it while a call that it is an argument of runs, itself or by having
+    //   `out=` fill it in another thread, breaks its own data (documented at `Writer.append`), and
+    //   the slice is only ever copied from, never interpreted.
     Some(unsafe {
         let data = (*_PyArray_GET_ITEM_DATA(array.as_array_ptr())).data;
         slice::from_raw_parts(data.cast_const().cast(), len)

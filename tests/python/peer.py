@@ -108,9 +108,19 @@ def check(buf: bc.ReplayBuffer) -> int:
 
 def sample(buf: bc.ReplayBuffer) -> None:
     """Print what seeded samplers draw: the indices, and a checksum of every array."""
-    for history, future in [(None, 0), (4, 0), (None, 3), (4, 3)]:
-        sampler = buf.sampler(seed=7, history=history, future=future)
-        for batch in (sampler.sample(64) for _ in range(3)):
+    settings: list[dict[str, Any]] = [
+        {},
+        {"history": 4},
+        {"future": 3},
+        {"history": 4, "future": 3},
+        {"n_step": 3, "gamma": 0.9},
+        {"history": 4, "future": 3, "n_step": 5, "gamma": 0.9, "boundary": "clamp"},
+        {"history": 2, "future": 2, "n_step": 2, "gamma": 0.5, "boundary": "reject"},
+        {"history": 2, "copy": True, "boundary": "clamp"},
+    ]
+    for keywords in settings:
+        sampler = buf.sampler(seed=7, **keywords)
+        for batch in sampler.batches(64, prefetch=2, limit=3):
             print("index", *batch.index)
             for key, values in sorted(flat(batch)):
                 print(key, *values.shape, zlib.crc32(np.ascontiguousarray(values).tobytes()))

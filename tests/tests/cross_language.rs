@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use backcast_core::{
-    AutoresetMode, Base, Batch, Element, Ring, RingOptions, Role, SamplerOptions, Step,
+    AutoresetMode, Base, Batch, Boundary, Element, Ring, RingOptions, Role, SamplerOptions, Step,
     WriterOptions,
 };
 use backcast_tests::peer::{check, schema, value};
@@ -86,9 +86,17 @@ fn check_all(ring: &Ring) -> Result<u64, Box<dyn Error>> {
 /// What seeded samplers draw, in the lines that Python's `sample` prints.
 fn draws(ring: &Ring) -> Result<Vec<String>, Box<dyn Error>> {
     let mut lines = Vec::new();
-    for (history, future) in [(None, 0), (Some(4), 0), (None, 3), (Some(4), 3)] {
-        let options = SamplerOptions::seeded(7).future(future);
-        let options = history.map_or(options, |history| options.history(history));
+    let plain = SamplerOptions::seeded(7);
+    for options in [
+        plain,
+        plain.history(4),
+        plain.future(3),
+        plain.history(4).future(3),
+        plain.n_step(3).gamma(0.9),
+        plain.history(4).future(3).n_step(5).gamma(0.9).boundary(Boundary::Clamp),
+        plain.history(2).future(2).n_step(2).gamma(0.5).boundary(Boundary::Reject),
+        plain.history(2).copy(true).boundary(Boundary::Clamp),
+    ] {
         let mut sampler = ring.sampler(options)?;
         for _ in 0..3 {
             let batch = sampler.sample(64)?;

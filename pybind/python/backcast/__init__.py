@@ -37,6 +37,7 @@ from backcast._errors import (
     WriterError,
 )
 from backcast._native import (
+    Batches,
     Lease,
     Panel,
     ReplayBuffer,
@@ -55,6 +56,7 @@ __all__ = [
     "ArgumentTypeError",
     "BackcastError",
     "Batch",
+    "Batches",
     "ClosedError",
     "CorruptError",
     "EnvError",

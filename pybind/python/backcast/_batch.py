@@ -16,9 +16,15 @@ class Batch(dict[str, Any]):
     arrays are ``[B, ...]``; with ``history=H`` they are ``[B, H, ...]``, oldest first, ending with
     and including the drawn transition. The memory belongs to the caller. ``obs`` and ``next_obs``
     windows overlap in it and are read-only for that reason; ask for ``copy=True`` to write to them.
+    Given as ``out`` to a later draw, its arrays are filled anew.
     """
 
-    __slots__ = ()
+    # What a sampler can fill again; a batch that was copied or unpickled has none.
+    __slots__ = ("_memory",)
+
+    def __reduce__(self) -> tuple[type[Batch], tuple[dict[str, Any]]]:
+        """Pickle and copy the arrays alone."""
+        return type(self), (dict(self),)
 
     @property
     def index(self) -> NDArray[np.int64]:

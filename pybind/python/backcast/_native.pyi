@@ -4,7 +4,18 @@ import builtins
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Literal, Never, NoReturn, Self, TypeAlias, TypedDict, final
+from typing import (
+    Any,
+    Literal,
+    Never,
+    NoReturn,
+    Self,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    final,
+    overload,
+)
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +27,9 @@ _Exist: TypeAlias = Literal["error", "attach", "replace"]
 _AutoresetMode: TypeAlias = Literal["next_step", "same_step", "disabled"]
 _Nan: TypeAlias = Literal["refuse", "mask"]
 _LanePolicy: TypeAlias = Literal["block", "drop_new", "fail", "overwrite"]
+_Boundary: TypeAlias = Literal["mask", "reject", "clamp"]
+# A Batch, or a dict of arrays: the same object comes back.
+_Out = TypeVar("_Out", bound=dict[str, Any])
 _Role: TypeAlias = Literal["obs", "step"]
 # Loose on purpose: what a dict literal of dtypes, tuples and dicts is inferred to be fits nothing
 # narrower, and values are checked when the ring is made or the row appended.
@@ -26,6 +40,7 @@ _Strings: TypeAlias = builtins.list[str]
 _Objects: TypeAlias = builtins.list[dict[str, Any]]
 
 __all__ = [
+    "Batches",
     "Lease",
     "LeaseHold",
     "Panel",
@@ -104,16 +119,41 @@ class ReplayBuffer:
         seed: int | None = None,
         history: int | None = None,
         future: int = 0,
+        n_step: int | None = None,
+        gamma: float | None = None,
+        boundary: _Boundary = "mask",
         copy: bool = False,
     ) -> Sampler: ...
+    @overload
     def sample(
         self,
         batch_size: int,
         history: int | None = None,
         future: int = 0,
         copy: bool = False,
+        *,
+        n_step: int | None = None,
+        gamma: float | None = None,
+        boundary: _Boundary = "mask",
+        out: None = None,
     ) -> Batch: ...
-    def gather(self, index: ArrayLike) -> Batch: ...
+    @overload
+    def sample(
+        self,
+        batch_size: int,
+        history: int | None = None,
+        future: int = 0,
+        copy: bool = False,
+        *,
+        n_step: int | None = None,
+        gamma: float | None = None,
+        boundary: _Boundary = "mask",
+        out: _Out,
+    ) -> _Out: ...
+    @overload
+    def gather(self, index: ArrayLike, out: None = None) -> Batch: ...
+    @overload
+    def gather(self, index: ArrayLike, out: _Out) -> _Out: ...
     def rows(self, lane: int, start: int, length: int) -> dict[str, Any]: ...
     def lane_span(self, lane: int) -> tuple[int, int]: ...
     def lease(self, lane: int, start: int, length: int) -> Lease: ...
@@ -204,8 +244,22 @@ class LeaseHold: ...
 class Sampler:
     # Objects are made by other calls, which the error names.
     def __new__(cls, *_given: Never, **_named: Never) -> Self: ...
-    def sample(self, batch_size: int) -> Batch: ...
-    def gather(self, index: ArrayLike) -> Batch: ...
+    @overload
+    def sample(self, batch_size: int, out: None = None) -> Batch: ...
+    @overload
+    def sample(self, batch_size: int, out: _Out) -> _Out: ...
+    @overload
+    def gather(self, index: ArrayLike, out: None = None) -> Batch: ...
+    @overload
+    def gather(self, index: ArrayLike, out: _Out) -> _Out: ...
+    def batches(
+        self,
+        batch_size: int,
+        prefetch: int = 2,
+        *,
+        limit: int | None = None,
+        reuse: bool = False,
+    ) -> Batches: ...
     @property
     def lapped(self) -> int: ...
     @property
@@ -216,6 +270,26 @@ class Sampler:
     def history(self) -> int | None: ...
     @property
     def future(self) -> int: ...
+    @property
+    def n_step(self) -> int | None: ...
+    @property
+    def gamma(self) -> float | None: ...
+    @property
+    def boundary(self) -> _Boundary: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        *_exception: type[BaseException] | BaseException | TracebackType | None,
+    ) -> None: ...
+    def __reduce__(self) -> NoReturn: ...
+
+@final
+class Batches:
+    # Objects are made by other calls, which the error names.
+    def __new__(cls, *_given: Never, **_named: Never) -> Self: ...
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> Batch: ...
     def close(self) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(

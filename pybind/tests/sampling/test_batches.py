@@ -1,0 +1,240 @@
+"""Batches drawn ahead by a thread."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import backcast as bc
+import numpy as np
+import pytest
+from conftest import Child
+from counted_ring import COLUMNS, assert_equal, filled, write
+
+
+def threads() -> int:
+    """Count the threads of this process that draw ahead."""
+    count = 0
+    for task in os.listdir("/proc/self/task"):
+        with open(f"/proc/self/task/{task}/comm") as name:
+            count += name.read().startswith("backcast-batche")
+    return count
+
+
+SETTINGS: dict[str, Any] = {"history": 4, "future": 1, "n_step": 3, "gamma": 0.9}
+
+
+@pytest.mark.parametrize("reuse", [False, True], ids=["fresh", "reuse"])
+@pytest.mark.parametrize("prefetch", [0, 1, 2, 9])
+def test_every_depth_gives_the_batches_that_sampling_gives(prefetch: int, reuse: bool) -> None:
+    buf = filled()
+    plain, sampler = buf.sampler(seed=3, **SETTINGS), buf.sampler(seed=3, **SETTINGS)
+    drawn = 0
+    for batch in sampler.batches(32, prefetch=prefetch, limit=12, reuse=reuse):
+        assert type(batch) is bc.Batch
+        assert_equal(batch, plain.sample(32))
+        drawn += 1
+    assert drawn == 12
+    assert_equal(sampler.sample(32), plain.sample(32))
+    assert threads() == 0
+
+
+def test_fresh_batches_are_the_callers_own_and_reused_ones_come_round() -> None:
+    sampler = filled().sampler(seed=3, **SETTINGS)
+    kept = list(sampler.batches(32, prefetch=2, limit=10))
+    again = filled().sampler(seed=3, **SETTINGS)
+    for batch in kept:
+        assert_equal(batch, again.sample(32))
+        batch["action"][:] = 0
+    reused = [id(batch) for batch in sampler.batches(32, prefetch=2, limit=10, reuse=True)]
+    assert len(set(reused)) == 3
+    assert reused[:3] * 4 == [*reused, *reused[1:3]]
+
+
+def test_a_reused_batch_stays_until_the_next_is_asked_for() -> None:
+    plain, sampler = (filled().sampler(seed=3, history=2) for _ in range(2))
+    with sampler.batches(32, prefetch=3, reuse=True) as batches:
+        for _ in range(20):
+            batch, expected = next(batches), plain.sample(32)
+            del batch["action"]
+            view = batch["obs"]["x"][5]
+            np.testing.assert_array_equal(view, expected["obs"]["x"][5])
+            np.testing.assert_array_equal(batch.index, expected.index)
+
+
+def test_memory_of_an_iterator_is_not_filled_by_others() -> None:
+    buf = filled()
+    sampler = buf.sampler(seed=3)
+    batches = sampler.batches(8, reuse=True)
+    batch = next(batches)
+    with pytest.raises(bc.SampleError, match="by an iterator of reused batches"):
+        buf.sampler(seed=4).sample(8, out=batch)
+    batches.close()
+    buf.sampler(seed=4).sample(8, out=batch)
+    assert_equal(batch, buf.sampler(seed=4).sample(8))
+
+
+def test_the_sampler_belongs_to_its_iterator_until_that_is_closed() -> None:
+    buf = filled()
+    plain, sampler = buf.sampler(seed=3), buf.sampler(seed=3)
+    batches = sampler.batches(8)
+    assert_equal(next(batches), plain.sample(8))
+    for call in (lambda: sampler.sample(8), lambda: sampler.batches(8)):
+        with pytest.raises(bc.SampleError, match="draws ahead for an iterator; close that first"):
+            call()
+    assert sampler.sampled >= 8
+    assert sampler.lapped == 0
+    assert "drawing ahead" in repr(sampler)
+    batches.close()
+    batches.close()
+    assert_equal(sampler.sample(8), plain.sample(8))
+    with pytest.raises(bc.ClosedError):
+        next(batches)
+
+
+@pytest.mark.parametrize("reuse", [False, True], ids=["fresh", "reuse"])
+@pytest.mark.parametrize("how", ["close", "with", "del", "break", "sampler"])
+def test_the_thread_ends_however_the_iterator_is_left(how: str, reuse: bool) -> None:
+    sampler = filled().sampler(seed=3)
+    batches = sampler.batches(8, prefetch=4, reuse=reuse)
+    assert threads() == 0, "it starts with the first batch"
+    if how == "with":
+        with batches:
+            next(batches)
+    elif how == "break":
+        for _ in batches:
+            break
+    else:
+        next(batches)
+    if how != "with":
+        assert threads() == 1
+    if how == "close":
+        batches.close()
+    if how == "sampler":
+        sampler.close()
+        with pytest.raises(bc.ClosedError):
+            next(batches)
+    if how in ("del", "break"):
+        del batches
+        gc.collect()
+    assert threads() == 0
+
+
+def test_an_empty_ring_is_refused_at_next_and_drawn_from_once_it_is_filled() -> None:
+    buf = bc.ReplayBuffer.create(None, COLUMNS, capacity=100)
+    plain, sampler = buf.sampler(seed=3), buf.sampler(seed=3)
+    for prefetch in (0, 2):
+        for reuse in (False, True):
+            with sampler.batches(8, prefetch=prefetch, reuse=reuse) as batches:
+                for _ in range(3):
+                    with pytest.raises(bc.SampleError, match="holds no transition yet"):
+                        next(batches)
+    batches = sampler.batches(8, prefetch=2)
+    with pytest.raises(bc.SampleError, match="holds no transition yet"):
+        next(batches)
+    write(buf, 50)
+    for _ in range(3):
+        assert_equal(next(batches), plain.sample(8))
+
+
+def test_bad_numbers_are_refused_before_anything_starts() -> None:
+    sampler = filled().sampler(seed=3)
+    for arguments, message in [
+        ({"batch_size": 0}, "batch_size is 0"),
+        ({"batch_size": 8, "prefetch": 1025}, "prefetch is 1025; give .* from 0 to 1024"),
+        ({"batch_size": 8, "prefetch": -1}, "prefetch is -1"),
+        ({"batch_size": 8, "limit": -1}, "limit is -1"),
+        ({"batch_size": 8, "depth": 2}, "no argument `depth`"),
+    ]:
+        with pytest.raises(bc.BackcastError, match=message):
+            sampler.batches(**arguments)  # type: ignore[arg-type]
+    assert list(sampler.batches(8, limit=0)) == []
+    sampler.sample(8)
+    with pytest.raises(bc.BackcastError, match="not made by calling"):
+        bc.Batches()
+
+
+def test_two_threads_share_the_batches_of_an_iterator() -> None:
+    plain, sampler = filled().sampler(seed=3), filled().sampler(seed=3)
+    batches = sampler.batches(16, limit=100)
+    drawn: list[bytes] = []
+
+    def take() -> None:
+        drawn.extend(batch.index.tobytes() for batch in batches)
+
+    workers = [threading.Thread(target=take) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert sorted(drawn) == sorted(plain.sample(16).index.tobytes() for _ in range(100))
+
+
+def test_a_forked_child_neither_uses_nor_ends_the_parents_iterator() -> None:
+    sampler = filled().sampler(seed=3)
+    batches = sampler.batches(8, prefetch=2, reuse=True)
+    batch = next(batches)
+    kept = batch.index.copy()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            next(batches)
+        except bc.BackcastError as error:
+            if "belongs to the parent" in str(error):
+                buf = filled()
+                out = buf.sampler(seed=3).sample(8)
+                del batches, batch
+                gc.collect()
+                buf.sampler(seed=3).sample(8, out=out)
+                status = 0
+        finally:
+            os._exit(status)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    np.testing.assert_array_equal(batch.index, kept)
+    next(batches)
+    batches.close()
+    sampler.sample(8)
+
+
+LOOP = """
+import signal, sys
+import backcast as bc
+# A shell starts background jobs with Ctrl-C ignored, and children inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+buf = bc.ReplayBuffer.create(None, {"obs": ("f4", (64,))}, capacity=1000)
+with buf.writer() as writer:
+    for t in range(900):
+        writer.append(obs=[t] * 64, terminated=False, truncated=False)
+sampler = buf.sampler(seed=1)
+batches = sampler.batches(4096, prefetch=2)
+try:
+    for number, batch in enumerate(batches):
+        if number == 3:
+            print("going", flush=True)
+        if number == 3 and sys.argv[1] == "exit":
+            sys.exit(7)
+except KeyboardInterrupt:
+    batches.close()
+    sampler.sample(8)
+    print("interrupted", flush=True)
+"""
+
+
+def test_an_endless_loop_ends_at_ctrl_c(start: Callable[..., Child]) -> None:
+    child = start(LOOP, "go on")
+    assert child.stdout is not None
+    assert child.stdout.readline() == "going\n"
+    child.send_signal(signal.SIGINT)
+    assert child.communicate() == ("interrupted\n", "")
+
+
+def test_a_process_ends_while_its_iterator_draws(start: Callable[..., Child]) -> None:
+    child = start(LOOP, "exit")
+    assert child.communicate() == ("going\n", "")
+    assert child.returncode == 7
