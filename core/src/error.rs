@@ -228,7 +228,9 @@ pub enum AppendError {
     },
     /// A lease is in the way, and the ring's lane policy is to fail.
     #[error(
-        "lane {lane} cannot take a row: reader slot {slot} (process {pid}) has leased its rows          from {start} on, and lane_policy is \"fail\"; let go of the lease, or create the ring with          lane_policy=\"block\""
+        "lane {lane} cannot take a row: reader slot {slot} (process {pid}) has leased its rows \
+         from {start} on, and lane_policy is \"fail\"; let go of the lease, or create the ring with \
+         lane_policy=\"block\""
     )]
     Leased {
         /// The lane.
@@ -254,7 +256,8 @@ pub enum AppendError {
 pub enum LeaseError {
     /// The ring's writers stop for nobody.
     #[error(
-        "this ring grants no leases (lane_policy is \"overwrite\"); copy rows with `rows` or          `sample`, or create the ring with lane_policy=\"block\""
+        "this ring grants no leases (lane_policy is \"overwrite\"); copy rows with `rows` or \
+         `sample`, or create the ring with lane_policy=\"block\""
     )]
     Overwrite,
     /// The ring has fewer lanes.
@@ -281,7 +284,8 @@ pub enum LeaseError {
     },
     /// Rows that are not published yet, or not any more.
     #[error(
-        "rows {from}..{to} of lane {lane} are not readable; it holds rows {oldest}..{head} now"
+        "rows {from}..{to} of lane {lane} are not readable: it {}",
+        holds(*oldest, *head, "lease")
     )]
     NotReadable {
         /// Lane.
@@ -337,6 +341,14 @@ pub enum LeaseError {
     Segment(#[from] SegmentError),
 }
 
+/// What a lane holds, and what to do about it.
+fn holds(oldest: u64, head: u64, what_to_do: &str) -> String {
+    if oldest == head {
+        return "holds no row yet; wait for its writer with `wait`".to_owned();
+    }
+    format!("holds rows {oldest}..{head} now; {what_to_do} some of those")
+}
+
 /// Why rows could not be read.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
@@ -351,8 +363,8 @@ pub enum ReadError {
     },
     /// Rows that are not published yet, or not any more.
     #[error(
-        "rows {from}..{to} of lane {lane} are not there: it holds rows {oldest}..{head} now; \
-         ask for some of those"
+        "rows {from}..{to} of lane {lane} are not there: it {}",
+        holds(*oldest, *head, "ask for")
     )]
     NotReadable {
         /// Lane.

@@ -60,7 +60,8 @@ mod writer;
 
 pub use backcast_layout::{
     BadExist, BadLanePolicy, Base, Column, ColumnError, DType, Exist, HoldError, Kind, LanePolicy,
-    MAX_LANES, ObjectInfo, Role, SealedSegment, SegmentError, collect, list, remove,
+    MAX_LANES, MAX_READER_SLOTS, ObjectInfo, Role, SealedSegment, SegmentError, collect, list,
+    remove,
 };
 pub use batch::{Batch, Memory};
 pub use batches::{Batches, BatchesOptions};

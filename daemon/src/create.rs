@@ -55,6 +55,9 @@ pub(crate) struct Args {
     /// Longest that a writer waits for a lease, in seconds [default: 1]. Only with block.
     #[arg(long, value_name = "SECONDS")]
     lease_timeout: Option<f64>,
+    /// Samplers and handles with leases that there is room for at a time, over all processes.
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    reader_slots: u32,
 }
 
 pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result<Exit, CliError> {
@@ -72,6 +75,7 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
         .exist(args.exist)
         .persistent(true)
         .lane_policy(policy(args)?)
+        .reader_slots(args.reader_slots)
         .base(base.clone());
     let geometry = Geometry::from(&Ring::create(&args.name, &schema, options)?.stats());
     if console.json() {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use backcast_core::{LanePolicy, MAX_LANES, Ring, RingOptions, WriterOptions};
+use backcast_core::{LanePolicy, MAX_LANES, MAX_READER_SLOTS, Ring, RingOptions, WriterOptions};
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};
 
@@ -136,6 +136,9 @@ impl ReplayBuffer {
     ///     raise. ``"overwrite"`` grants no leases.
     /// lease_timeout : float, optional
     ///     Seconds a writer waits for a lease; 1.0 when left out. Only with ``"block"``.
+    /// reader_slots : int, default 64
+    ///     Samplers and handles with leases that the ring has room for at a time, over all
+    ///     processes; 1 to 1024.
     /// dir : path, optional
     ///     Where it lives; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
     ///
@@ -149,7 +152,7 @@ impl ReplayBuffer {
     /// SchemaError
     ///     If the columns make no schema.
     /// ArgumentError
-    ///     If name, capacity, lanes or exist cannot be.
+    ///     If an argument cannot be.
     /// ExistsError
     ///     If the name is taken, or by another ring than the one to be attached.
     /// SpaceError
@@ -173,11 +176,11 @@ impl ReplayBuffer {
     #[pyo3(signature = (
         name=Some(Given::Missing), schema=None, *extra, capacity=None, lanes=1_i64.into(),
         exist="error".into(), persistent=false.into(), lane_policy="block".into(),
-        lease_timeout=None, dir=None, **unknown
+        lease_timeout=None, reader_slots=64_i64.into(), dir=None, **unknown
     ))]
     #[pyo3(text_signature = "(name, schema, *, capacity, lanes=1, exist='error', \
                              persistent=False, lane_policy='block', \
-                             lease_timeout=None, dir=None)")]
+                             lease_timeout=None, reader_slots=64, dir=None)")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn create<'py>(
         py: Python<'py>,
@@ -190,6 +193,7 @@ impl ReplayBuffer {
         persistent: Given<bool>,
         lane_policy: Given<String>,
         lease_timeout: Option<Given<f64>>,
+        reader_slots: Given<i128>,
         dir: Option<Given<PathBuf>>,
         unknown: Option<&Bound<'py, PyDict>>,
     ) -> Result<Self, Failure> {
@@ -202,6 +206,12 @@ impl ReplayBuffer {
             .exist(self::exist(exist)?)
             .persistent(persistent.get("persistent", "True or False")?)
             .lane_policy(policy(lane_policy, lease_timeout)?)
+            .reader_slots(count_in(
+                reader_slots,
+                "reader_slots",
+                1..=MAX_READER_SLOTS,
+                Kind::Argument,
+            )?)
             .base(place(dir)?);
         let ring = py.detach(|| match &name {
             Some(name) => Ring::create(name, &schema, options),
@@ -677,9 +687,10 @@ impl ReplayBuffer {
             (Some(size), None) => py.detach(|| ring.wait_for(size, timeout, &mut interrupted)),
             (None, Some(rows)) => py.detach(|| ring.wait_for_rows(rows, timeout, &mut interrupted)),
             _ => {
-                return Err(bad_argument(
-                    "wait needs either min_size or rows_published, and one of them alone",
-                ));
+                let got = if rows.is_some() { "both" } else { "neither" };
+                return Err(bad_argument(format!(
+                    "wait takes either min_size or rows_published, got {got}; give one of them"
+                )));
             }
         };
         match signal {

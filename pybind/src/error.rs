@@ -34,10 +34,11 @@ pub(crate) enum Kind {
     Env,
     Closed,
     Lease,
+    Column,
 }
 
 /// In the order of [`Kind`].
-const CLASSES: [&str; 19] = [
+const CLASSES: [&str; 20] = [
     "BackcastError",
     "ArgumentError",
     "ArgumentTypeError",
@@ -57,6 +58,7 @@ const CLASSES: [&str; 19] = [
     "EnvError",
     "ClosedError",
     "LeaseError",
+    "ColumnError",
 ];
 
 impl Kind {

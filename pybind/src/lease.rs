@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use backcast_core::{Column, Lease as CoreLease};
-use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
@@ -12,7 +11,7 @@ use pyo3::types::{PyDict, PyTuple, PyType};
 use crate::batch::insert;
 use crate::coerce::descr;
 use crate::error::{Failure, Kind};
-use crate::given::{Given, method, not_called, refuse_strangers};
+use crate::given::{Given, closest, method, not_called, refuse_strangers};
 use crate::handle::Handle;
 use crate::view::leased;
 
@@ -61,7 +60,7 @@ impl Lease {
     pub(crate) fn new(ring: &str, lease: CoreLease) -> Self {
         let (lane, range) = lease.place();
         let label =
-            format!("lease of rows {}..{} of lane {lane} of {ring}", range.start, range.end);
+            format!("the lease of rows {}..{} of lane {lane} of {ring}", range.start, range.end);
         Self {
             columns: lease.columns().to_vec(),
             lane,
@@ -133,13 +132,18 @@ impl Lease {
     ///
     /// Raises
     /// ------
-    /// KeyError
-    ///     If there is no such column.
+    /// ColumnError
+    ///     If there is no such column; also a ``KeyError``.
     /// ClosedError
     ///     If the lease was closed.
-    fn __getitem__<'py>(&self, py: Python<'py>, name: &str) -> Result<Bound<'py, PyAny>, Failure> {
+    fn __getitem__<'py>(
+        &self,
+        py: Python<'py>,
+        name: Given<String>,
+    ) -> Result<Bound<'py, PyAny>, Failure> {
+        let name = name.get("name", "a column, such as `obs`; rows are in its array")?;
         let below = format!("{name}/");
-        let dict = self.arrays(py, |c| c == name || c.starts_with(&below), None)?;
+        let dict = self.arrays(py, |c| c == name.as_str() || c.starts_with(&below), None)?;
         let mut found = Some(dict.into_any());
         for key in name.split('/') {
             let inner = found.and_then(|dict| dict.cast_into::<PyDict>().ok());
@@ -147,8 +151,16 @@ impl Lease {
         }
         found.ok_or_else(|| {
             let known: Vec<&str> = self.columns.iter().map(Column::name).collect();
+            let inside = format!("/{name}");
+            let near = known.iter().copied().find(|known| known.ends_with(&inside));
+            let near = near.or_else(|| closest(&name, known.iter().copied()));
+            let hint =
+                near.map_or_else(|| "it".to_owned(), |near| format!("did you mean `{near}`? It"));
             let known = known.join(", ");
-            Failure::Python(PyKeyError::new_err(format!("no column {name:?}; there are {known}")))
+            Failure::new(
+                Kind::Column,
+                format!("the lease has no column `{name}`; {hint} has {known}"),
+            )
         })
     }
 
@@ -215,7 +227,8 @@ impl Lease {
         self.names().len()
     }
 
-    fn __contains__(&self, name: &str) -> bool {
+    fn __contains__(&self, name: Given<String>) -> bool {
+        let Given::Value(name) = name else { return false };
         let below = format!("{name}/");
         self.columns.iter().any(|c| c.name() == name || c.name().starts_with(&below))
     }
@@ -290,16 +303,21 @@ impl Lease {
     }
 
     fn __reduce__(&self) -> Result<(), Failure> {
-        Err(Failure::Python(PyTypeError::new_err(format!(
-            "the {} belongs to its process and cannot be pickled; copy the arrays, or lease the \
-             rows again in the other process",
-            self.hold.label()
-        ))))
+        Err(Failure::new(
+            Kind::ArgumentType,
+            format!(
+                "{} belongs to its process and cannot be pickled or copied; copy the arrays, or \
+                 lease the rows again in the other process",
+                self.hold.label()
+            ),
+        ))
     }
 
     fn __repr__(&self) -> String {
-        let state = if self.hold.is_closed() { ", closed" } else { "" };
-        format!("<backcast.Lease: {}{state}>", self.hold.label())
+        let columns = self.columns.len();
+        let state =
+            self.hold.describe(|lease| format!("{} rows of {columns} columns", lease.len()));
+        format!("<backcast.Lease: {}, {state}>", self.hold.label())
     }
 }
 

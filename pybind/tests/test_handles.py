@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -103,44 +102,6 @@ def test_a_persistent_ring_outlives_its_holders(place: Path) -> None:
     with bc.ReplayBuffer.attach("p", dir=place) as buf:
         buf.unlink()
         assert bc.list(dir=place) == []
-
-
-def handles(buf: bc.ReplayBuffer) -> dict[str, Any]:
-    """Make one of each handle of a ring."""
-    return {"buffer": buf, "writer": buf.writer(), "sampler": buf.sampler()}
-
-
-@pytest.mark.parametrize(
-    ("which", "use"),
-    [
-        ("buffer", len),
-        ("buffer", lambda b: b.sample(1)),
-        ("buffer", lambda b: b.writer()),
-        ("buffer", lambda b: b.stats()),
-        ("buffer", lambda b: b.capacity),
-        ("buffer", lambda b: b.wait(1)),
-        ("buffer", lambda b: b.unlink()),
-        ("writer", lambda w: w.append(x=0, terminated=False, truncated=False)),
-        ("writer", lambda w: w.restart()),
-        ("writer", lambda w: w.rows_written),
-        ("sampler", lambda s: s.sample(1)),
-        ("sampler", lambda s: s.gather([0])),
-        ("sampler", lambda s: s.lapped),
-    ],
-)
-def test_a_closed_handle_says_so_and_closes_again(
-    place: Path, which: str, use: Callable[[Any], object]
-) -> None:
-    made = handles(bc.ReplayBuffer.create("c", {"x": "f4"}, capacity=10, dir=place))
-    handle = made[which]
-    with handle:
-        pass
-    handle.close()
-    assert "closed" in repr(handle)
-    with pytest.raises(bc.ClosedError, match="closed"):
-        use(handle)
-    for other in made.values():
-        other.close()
 
 
 def test_writers_and_samplers_hold_the_ring_on_their_own(place: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing as mp
-import os
 import pickle
 import signal
 import threading
@@ -160,90 +159,6 @@ def test_what_a_dead_process_held_is_garbage(
     child.wait()
     assert [entry["name"] for entry in bc.gc()] == ["lost"]
     assert bc.remove("keep")["persistent"] is True
-
-
-def test_a_forked_child_is_told_to_attach_and_leaves_the_parents_handles_alone(
-    place: Path, tmp_path: Path
-) -> None:
-    prices = "date,tic,open,high,low,close,volume\n" + "".join(
-        f"2024-01-0{day},AAA,1,1,1,1,1\n" for day in range(1, 9)
-    )
-    (tmp_path / "prices.csv").write_text(prices)
-    row: dict[str, Any] = {
-        "obs": np.zeros(64),
-        "worker": 0,
-        "terminated": False,
-        "truncated": False,
-    }
-    with (
-        bc.ReplayBuffer.create("f", COLUMNS, capacity=100, dir=place) as buf,
-        buf.writer() as w,
-        buf.sampler() as sampler,
-        bc.Panel.from_csv(tmp_path / "prices.csv", name="p", dir=place) as panel,
-    ):
-        w.append(**row)
-        uses: dict[str, tuple[Any, Callable[[], object]]] = {
-            "len": (buf, lambda: len(buf)),
-            "sample": (buf, lambda: buf.sample(1)),
-            "writer": (buf, lambda: buf.writer()),
-            "wait": (buf, lambda: buf.wait(1)),
-            "unlink": (buf, lambda: buf.unlink()),
-            "append": (w, lambda: w.append(**row)),
-            "restart": (w, lambda: w.restart()),
-            "draw": (sampler, lambda: sampler.sample(1)),
-            "gather": (sampler, lambda: sampler.gather([0])),
-            "values": (panel, lambda: panel.values),
-            "windows": (panel, lambda: panel.windows([1], [1], 1, 1)),
-        }
-        read, write = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            said = []
-            for name, (handle, use) in uses.items():
-                try:
-                    use()
-                except bc.BackcastError as error:
-                    said.append(f"{name}: {error} {handle!r}")
-            for handle, _ in uses.values():
-                handle.close()
-            again = bc.ReplayBuffer.attach("f", dir=place)
-            said.append(f"attached: {again.name}")
-            again.close()
-            os.write(write, "\n".join(said).encode())
-            os._exit(0)
-        os.close(write)
-        with os.fdopen(read) as answers:
-            *lines, attached = answers.read().splitlines()
-        assert os.waitpid(pid, 0)[1] == 0
-        assert [line.split(":")[0] for line in lines] == list(uses)
-        for line in lines:
-            assert "forked" in line
-            assert '"spawn"' in line
-            assert line.endswith("of the parent process>")
-        assert attached == "attached: f"
-        w.append(**row)
-        assert len(buf) == 1
-        assert buf.stats()["lane_stats"][0]["held"]
-
-
-def test_a_wait_is_interrupted_by_ctrl_c(start: Callable[..., Child]) -> None:
-    child = start(
-        "import signal\n"
-        "import backcast as bc\n"
-        # A shell starts background jobs with Ctrl-C ignored, and children inherit that.
-        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "with bc.ReplayBuffer.create(None, {'x': 'f4'}, capacity=10) as buf:\n"
-        "    try:\n"
-        "        print('waiting', flush=True)\n"
-        "        buf.wait(5)\n"
-        "    except KeyboardInterrupt:\n"
-        "        print('interrupted')\n"
-    )
-    assert child.stdout is not None
-    assert child.stdout.readline() == "waiting\n"
-    child.send_signal(signal.SIGINT)
-    out, err = child.communicate()
-    assert (out, err) == ("interrupted\n", "")
 
 
 def test_a_wait_lets_other_threads_work(place: Path) -> None:

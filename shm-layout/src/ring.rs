@@ -204,6 +204,10 @@ impl RingStore {
             let (there, here) = (mine.lane_capacity, asked.lane_capacity);
             return different(format!("its lanes keep {there} rows, asked were {here}"));
         }
+        if mine.reader_slots != asked.reader_slots {
+            let (there, here) = (mine.reader_slots, asked.reader_slots);
+            return different(format!("it has {there} reader slots, asked were {here}"));
+        }
         if mine.policy.to_words() != asked.policy.to_words() {
             let (there, here) = (mine.policy, asked.policy);
             let ms = |policy: LanePolicy| policy.timeout().as_millis();

@@ -67,6 +67,13 @@ class LeaseError(BackcastError, ValueError):
     """Rows that cannot be leased, or a lease that an append may not wait for."""
 
 
+class ColumnError(BackcastError, KeyError):
+    """A column that the rows do not have."""
+
+    # A KeyError shows the repr of its message.
+    __str__ = Exception.__str__
+
+
 class LeaseWarning(RuntimeWarning):
     """A lease made a writer wait or drop rows; raised once per lease, on both sides."""
 

@@ -94,6 +94,7 @@ class ReplayBuffer:
         persistent: bool = False,
         lane_policy: _LanePolicy = "block",
         lease_timeout: float | None = None,
+        reader_slots: int = 64,
         dir: _Path | None = None,
     ) -> ReplayBuffer: ...
     @staticmethod

@@ -38,6 +38,7 @@ BUILTINS: dict[type[bc.BackcastError], type[Exception]] = {
     bc.PanelError: ValueError,
     bc.EnvError: ValueError,
     bc.ClosedError: ValueError,
+    bc.ColumnError: KeyError,
 }
 """What each error also is, for code that does not know Backcast."""
 
@@ -79,6 +80,7 @@ class World:
     def __init__(self, place: Path, files: Path, held: ExitStack) -> None:
         """Make everything; ``held`` lets go of it."""
         self.place, self.files = place, files
+        self.held, self.kept = held, list[Any]()
         self.pong = held.enter_context(self.create("pong", COLUMNS, capacity=200, lanes=4))
         first = self.pong.writer()
         for step in range(120):
@@ -99,6 +101,11 @@ class World:
         self.pong.sample(1)
         with pytest.raises(bc.SampleError):
             self.empty.sample(1)
+
+    def keep(self, thing: Any) -> Any:  # noqa: ANN401 - any handle
+        """Keep what the scene of a row needs until the test is over."""
+        self.kept.append(self.held.enter_context(thing))
+        return thing
 
     def create(self, name: Any = "new", schema: Any = COLUMNS, **changes: Any) -> bc.ReplayBuffer:  # noqa: ANN401 - anything is tried
         """Make a ring here, with some arguments changed."""
@@ -149,4 +156,5 @@ def check(world: World, row: Row) -> None:
     assert "; " in message or ", but must " in message, f"no remedy: {message}"
     assert not message.endswith(".")
     assert "\n" not in message
+    assert "  " not in message
     np.testing.assert_equal(world.picture(), before)

@@ -26,7 +26,7 @@ This page is printed by a test that types all of it, so it is what you will see.
 
 SETTING = """
 The examples share a ring `pong` of two lanes with 40 rows in the first, a writer `w` of one lane, a
-writer `two` of two lanes, an empty ring `empty`, and a panel of ten days.
+writer `two` of two lanes, an empty ring `empty`, a lease `rows` of 10 rows, and a panel of 10 days.
 
 ```python
 import backcast as bc
@@ -129,6 +129,19 @@ TYPED: dict[str, list[str]] = {
         "pong.wait(50, timeout_ms=100)",
         "closed.sample(32)",
     ],
+    "Leases": [
+        "pong.lease(0, 0)",
+        "pong.lease(2, 0, 5)",
+        "pong.lease(0, 0, 11)",
+        "pong.lease(0, 35, 8)",
+        "pong.lease(1, 0, 5)",
+        'rows["speed"]',
+        'rows["actoin"]',
+        "rows.windows(20)",
+        "pickle.dumps(rows)",
+        'bc.ReplayBuffer.create("a", columns, capacity=80, lane_policy="wait")',
+        'bc.ReplayBuffer.create("a", columns, capacity=80, lane_policy="fail", lease_timeout=1)',
+    ],
     "Panels": [
         'bc.Panel("prices.csv")',
         'bc.Panel.from_csv("pirces.csv")',
@@ -176,6 +189,7 @@ class Newcomer:
             "go_on": go_on,
             "pong": pong,
             "w": writer,
+            "rows": hold(pong.lease(0, 30, 10)),
             "two": hold(empty.writer(2, "same_step")),
             "empty": empty,
             "closed": closed,

@@ -40,7 +40,10 @@ pub struct Pin {
 
 /// The rows asked for are being overwritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the writer has announced rows up to {reserved}, row {start} is not in the lane any more")]
+#[error(
+    "the writer has announced rows up to {reserved}, row {start} is not in the lane any more; lease \
+     newer rows"
+)]
 pub struct PinError {
     /// First row asked for.
     pub start: u64,

@@ -6,6 +6,7 @@
 mod append;
 mod create;
 mod env;
+mod lease;
 mod panel;
 mod sample;
 mod schema;
@@ -56,7 +57,7 @@ fn refusal<T, E: Debug + Display>(outcome: Result<T, E>) -> Option<Refusal> {
 }
 
 fn every_refusal() -> impl Iterator<Item = &'static Row> {
-    [schema::ROWS, create::ROWS, append::ROWS, sample::ROWS, panel::ROWS, env::ROWS]
+    [schema::ROWS, create::ROWS, append::ROWS, sample::ROWS, lease::ROWS, panel::ROWS, env::ROWS]
         .into_iter()
         .flatten()
 }
@@ -82,7 +83,8 @@ fn complaint(row: &Row) -> Option<String> {
     if !message.contains("; ") && !message.contains(", but must ") {
         return Some(format!("{message:?} has no remedy"));
     }
-    let one_sentence = !message.ends_with('.') && !message.contains('\n');
+    let one_sentence =
+        !message.ends_with('.') && !message.contains('\n') && !message.contains("  ");
     (!one_sentence).then(|| format!("{message:?} is not one sentence"))
 }
 

@@ -1,5 +1,7 @@
 //! The world that refusals happen in, and a picture of all of it.
 
+use std::any::Any;
+use std::cell::RefCell;
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +15,7 @@ use backcast_market::{Panel, PanelData, PanelOptions};
 use tempfile::TempDir;
 
 /// Rows that lane 0 of `pong` has had; it keeps the last [`KEPT`].
-const WRITTEN: u8 = 120;
+const WRITTEN: usize = 120;
 /// Rows that each lane keeps.
 pub(crate) const KEPT: u64 = 50;
 
@@ -32,6 +34,8 @@ pub(crate) struct Stage {
     pub(crate) panel: Panel,
     pub(crate) env: PortfolioVectorEnv,
     pub(crate) base: Base,
+    /// What a row's scene needs to live on.
+    held: RefCell<Vec<Box<dyn Any>>>,
     // Last: the directory goes when everything in it was let go.
     dir: TempDir,
 }
@@ -42,13 +46,7 @@ impl Stage {
         let base = Base::at(dir.path());
         let ring = Ring::create("pong", &schema(), options(&base, 200).lanes(4)).unwrap();
         let mut first = writer(&ring, AutoresetMode::NextStep);
-        for i in 0..WRITTEN {
-            let (obs, action) = ([f32::from(i); 2], [i32::from(i)]);
-            let schema = schema();
-            let columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
-            let mut columns = columns.with("action", &action).unwrap();
-            first.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
-        }
+        append(&mut first, WRITTEN);
         // Held until the others have theirs: a writer takes the first free lane.
         let same_step = writer(&ring, AutoresetMode::SameStep);
         let next_step = writer(&ring, AutoresetMode::NextStep);
@@ -70,8 +68,19 @@ impl Stage {
             panel,
             env,
             base,
+            held: RefCell::default(),
             dir,
         }
+    }
+
+    /// Keeps something until the test is over.
+    pub(crate) fn hold(&self, thing: impl Any) {
+        self.held.borrow_mut().push(Box::new(thing));
+    }
+
+    /// Publishes rows on the first free lane, which is free again afterwards.
+    pub(crate) fn fill(ring: &Ring, rows: usize) {
+        append(&mut writer(ring, AutoresetMode::NextStep), rows);
     }
 
     /// Everything that somebody else could see: every file, the counters, the environment.
@@ -123,6 +132,17 @@ pub(crate) fn schema() -> Schema {
 
 pub(crate) fn options(base: &Base, capacity: u64) -> RingOptions {
     RingOptions::with_capacity(capacity).base(base.clone())
+}
+
+fn append(writer: &mut Writer, rows: usize) {
+    let schema = schema();
+    for i in 0..rows {
+        let i = u8::try_from(i % 251).unwrap();
+        let (obs, action) = ([f32::from(i); 2], [i32::from(i)]);
+        let columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
+        let mut columns = columns.with("action", &action).unwrap();
+        writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
+    }
 }
 
 fn writer(ring: &Ring, mode: AutoresetMode) -> Writer {

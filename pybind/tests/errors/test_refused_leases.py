@@ -1,0 +1,224 @@
+"""Rows that cannot be leased, what a lease refuses to give, and policies that cannot be."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import backcast as bc
+import pytest
+from refusal import COLUMNS, Row, World, check, table, world_at
+
+MOST_HOLDS = 1024
+"""Leases that one handle may hold."""
+
+
+def ask(case: str, do: Callable[[Any], object], error: type[bc.BackcastError], *words: str) -> Row:
+    """Ask `pong` for a lease that its types would not allow either."""
+    return Row(case, lambda world: do(world.pong), error, words)
+
+
+def use(case: str, do: Callable[[Any], object], error: type[bc.BackcastError], *words: str) -> Row:
+    """Do something to a lease of ten rows of lane 0."""
+
+    def given(world: World) -> None:
+        world.keep(world.pong.lease(0, 80, 10))
+
+    return Row(case, lambda world: do(world.kept[0]), error, words, given)
+
+
+def closed(case: str, do: Callable[[Any], object]) -> Row:
+    """Do something to a lease that was closed."""
+    words = ("the lease of rows 80..90 of lane 0 of ring 'pong'", "is closed", "again")
+
+    def given(world: World) -> None:
+        world.keep(world.pong.lease(0, 80, 10)).close()
+
+    return Row(case, lambda world: do(world.kept[0]), bc.ClosedError, words, given)
+
+
+def ring(case: str, given: Callable[[World], object], *words: str) -> Row:
+    """Ask another ring for its first row."""
+    return Row(case, lambda world: world.kept[0].lease(0, 0, 1), bc.LeaseError, words, given)
+
+
+def overwriting(world: World) -> None:
+    """Make a ring that grants no leases."""
+    made = world.keep(world.create("fast", {"x": "f4"}, capacity=50, lane_policy="overwrite"))
+    with made.writer() as writer:
+        writer.append(x=1, terminated=False, truncated=False)
+
+
+def crowded(world: World) -> None:
+    """Make a ring whose reader slots are all taken."""
+    made = world.keep(world.create("tight", {"x": "f4"}, capacity=50, reader_slots=2))
+    with made.writer() as writer:
+        writer.append(x=1, terminated=False, truncated=False)
+    world.keep(made.sampler(seed=1))
+    world.keep(made.sampler(seed=2))
+
+
+def all_held(world: World) -> None:
+    """Take as many leases as a handle may hold."""
+    for n in range(MOST_HOLDS):
+        world.keep(world.pong.lease(0, 80 + n % 30, 1))
+
+
+NAMED = "(lane, start, length)"
+COLUMNS_OF_IT = ("seq, episode, t, flags, obs/x, obs/y, action",)
+
+
+@table(
+    [
+        ask("lane", lambda b: b.lease(4, 0, 1), bc.LeaseError, "no lane 4", "0 to 3"),
+        ask("lane -1", lambda b: b.lease(-1, 0, 1), bc.LeaseError, "lane is -1", "from 0"),
+        ask("lane 2**40", lambda b: b.lease(2**40, 0, 1), bc.LeaseError, str(2**40), "from 0"),
+        ask("lane by name", lambda b: b.lease("a", 0, 1), bc.ArgumentTypeError, "'a', a str"),
+        ask("no lane", lambda b: b.lease(), bc.ArgumentTypeError, "lane is missing", "give"),
+        ask("start -1", lambda b: b.lease(0, -1, 1), bc.LeaseError, "start is -1", "from 0"),
+        ask("start 1.5", lambda b: b.lease(0, 80.5, 1), bc.ArgumentTypeError, "80.5, a float"),
+        ask("no start", lambda b: b.lease(0), bc.ArgumentTypeError, "start is missing", "from 0"),
+        ask("no length", lambda b: b.lease(0, 80), bc.ArgumentTypeError, "length is missing", "1"),
+        ask("bool length", lambda b: b.lease(0, 80, True), bc.ArgumentTypeError, "True, a bool"),
+        ask("length -1", lambda b: b.lease(0, 80, -1), bc.LeaseError, "length is -1", "from 1"),
+        ask("nothing", lambda b: b.lease(0, 80, 0), bc.LeaseError, "0 rows", "1 and 12"),
+        ask(
+            "more than a quarter",
+            lambda b: b.lease(0, 80, 13),
+            bc.LeaseError,
+            "13 rows",
+            "12",
+            "quarter of the 50",
+            "larger capacity",
+        ),
+        ask("old rows", lambda b: b.lease(0, 69, 2), bc.LeaseError, "69..71", "70..120", "some of"),
+        ask("to come", lambda b: b.lease(0, 119, 2), bc.LeaseError, "119..121", "70..120", "lease"),
+        ask("beyond", lambda b: b.lease(0, 2**63, 9), bc.LeaseError, str(2**63), "70..120"),
+        ask(
+            "empty lane", lambda b: b.lease(3, 0, 1), bc.LeaseError, "lane 3", "no row yet", "wait"
+        ),
+        ask("misspelt", lambda b: b.lease(0, strat=80), bc.ArgumentTypeError, "'start'?", NAMED),
+        ask("a fourth", lambda b: b.lease(0, 80, 1, 2), bc.ArgumentTypeError, "got 4", NAMED),
+        ask(
+            "calling the class",
+            lambda b: bc.Lease(b),
+            bc.ArgumentTypeError,
+            "buf.lease(lane, start",
+        ),
+        ring("overwriting", overwriting, "'overwrite'", "copy rows with 'rows'", "'block'"),
+        ring("no slot", crowded, "all 2 reader slots", "close a sampler", "'reader_slots'"),
+        Row(
+            "one too many",
+            lambda w: w.pong.lease(0, 80, 1),
+            bc.LeaseError,
+            ("1024 leases", "limit is 1024", "let go"),
+            all_held,
+        ),
+    ]
+)
+def test_rows_that_cannot_be_leased(place: Path, tmp_path: Path, row: Row) -> None:
+    with world_at(place, tmp_path) as world:
+        check(world, row)
+
+
+@table(
+    [
+        use("column", lambda r: r["reward"], bc.ColumnError, "'reward'", *COLUMNS_OF_IT),
+        use("misspelt", lambda r: r["actoin"], bc.ColumnError, "did you mean 'action'?"),
+        use("without its group", lambda r: r["y"], bc.ColumnError, "did you mean 'obs/y'?"),
+        use("inside of one", lambda r: r["action/x"], bc.ColumnError, "'action/x'", "has seq"),
+        use("half a name", lambda r: r["obs/"], bc.ColumnError, "'obs/'", *COLUMNS_OF_IT),
+        use("a row", lambda r: r[3], bc.ArgumentTypeError, "name is 3", "a column"),
+        use("window of 0", lambda r: r.windows(0), bc.LeaseError, "length is 0", "1 and the 10"),
+        use("long window", lambda r: r.windows(11), bc.LeaseError, "is 11", "10 rows", "shorter"),
+        use("no window", lambda r: r.windows(), bc.ArgumentTypeError, "length is missing", "1 up"),
+        use("window 2.5", lambda r: r.windows(2.5), bc.ArgumentTypeError, "2.5, a float", "1 up"),
+        use("H", lambda r: r.windows(H=2), bc.ArgumentTypeError, "no argument 'H'", "(length)"),
+        use("pickle", pickle.dumps, bc.ArgumentTypeError, "pickled or copied", "other process"),
+        use("copy", copy.copy, bc.ArgumentTypeError, "pickled or copied", "copy the arrays"),
+        closed("a closed one's rows", lambda r: r["action"]),
+        closed("a closed one's windows", lambda r: r.windows(2)),
+        closed("a closed one's stalls", lambda r: r.stalls),
+    ]
+)
+def test_what_a_lease_refuses(place: Path, tmp_path: Path, row: Row) -> None:
+    with world_at(place, tmp_path) as world:
+        check(world, row)
+
+
+def policy(case: str, changes: dict[str, Any], error: type[bc.BackcastError], *words: str) -> Row:
+    """Try to make a ring of some lane policy."""
+    return Row(case, lambda world: world.create(**changes), error, words)
+
+
+@table(
+    [
+        policy("policy", {"lane_policy": "wait"}, bc.ArgumentError, "'wait'", "'drop_new'"),
+        policy("policy 1", {"lane_policy": 1}, bc.ArgumentTypeError, "lane_policy is 1", "'fail'"),
+        policy("timeout -1", {"lease_timeout": -1}, bc.ArgumentError, "-1", "from 0"),
+        policy("timeout nan", {"lease_timeout": float("nan")}, bc.ArgumentError, "NaN", "from 0"),
+        policy("two hours", {"lease_timeout": 7200}, bc.ArgumentError, "7200", "3600", "fewer"),
+        policy("timeout text", {"lease_timeout": "1"}, bc.ArgumentTypeError, "'1', a str", "secon"),
+        policy(
+            "timeout of one that fails",
+            {"lane_policy": "fail", "lease_timeout": 1},
+            bc.ArgumentError,
+            "lease_timeout is 1",
+            "'fail' never waits",
+            "leave it out",
+        ),
+        policy("slots 0", {"reader_slots": 0}, bc.ArgumentError, "reader_slots is 0", "1 to 1024"),
+        policy("slots 2000", {"reader_slots": 2000}, bc.ArgumentError, "2000", "1 to 1024"),
+        policy("slots", {"reader_slots": 1.5}, bc.ArgumentTypeError, "1.5, a float", "1 to 1024"),
+        policy(
+            "another policy under a name",
+            {"name": "empty", "schema": {"x": "f4"}, "exist": "attach", "lane_policy": "fail"},
+            bc.ExistsError,
+            "'empty'",
+            "block",
+            "fail",
+            "choose another name",
+        ),
+        policy(
+            "more reader slots under a name",
+            {"name": "empty", "schema": {"x": "f4"}, "exist": "attach", "reader_slots": 9},
+            bc.ExistsError,
+            "'empty'",
+            "9",
+            "64",
+            "choose another name",
+        ),
+    ]
+)
+def test_policies_that_cannot_be(place: Path, tmp_path: Path, row: Row) -> None:
+    with world_at(place, tmp_path) as world:
+        check(world, row)
+
+
+def test_an_append_that_a_lease_refuses_appends_nothing(place: Path) -> None:
+    with bc.ReplayBuffer.create(
+        "strict", COLUMNS, capacity=50, lane_policy="fail", dir=place
+    ) as made:
+        step: dict[str, Any] = {"obs": {"x": [0] * 3, "y": 0}, "action": 0}
+        step |= {"terminated": False, "truncated": False}
+        with made.writer() as writer:
+            for _ in range(50):
+                writer.append(**step)
+            lease = made.lease(0, 0, 10)
+            room = made.stats()["slots"] - 50
+            for _ in range(room):
+                writer.append(**step)
+            before = (made.lane_span(0), len(made), writer.rows_written, writer.rows_dropped)
+            with pytest.raises(bc.LeaseError) as raised:
+                writer.append(**step)
+            after = (made.lane_span(0), len(made), writer.rows_written, writer.rows_dropped)
+            assert after == before
+            with pytest.warns(bc.LeaseWarning, match="rows 0..10"):
+                lease.close()
+            assert writer.append(**step)[0] == before[0][1], "the writer goes on where it stopped"
+    message = str(raised.value)
+    for word in ["lane 0", "slot 0", "from 0 on", 'lane_policy is "fail"', "; let go of the lease"]:
+        assert word in message

@@ -1,0 +1,327 @@
+"""What all handles share: what they look like, closing, forking, pickling, copying, Ctrl-C."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import multiprocessing
+import os
+import pickle
+import re
+import signal
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import backcast as bc
+import pytest
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+    from conftest import Child
+
+STEP: dict[str, Any] = {"obs": {"x": 1.0}, "action": 0, "terminated": False, "truncated": False}
+PRICES = "date,tic,open,high,low,close,volume\n" + "".join(
+    f"2024-01-0{day},{ticker},1,1,1,1,1\n" for day in range(1, 9) for ticker in ["AAA", "BBB"]
+)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of handle."""
+
+    make: Callable[[bc.ReplayBuffer, bc.Panel], Any]
+    shows: str
+    """A pattern of its ``repr``, without the class: name, sizes, fill."""
+    uses: dict[str, Callable[[Any], object]]
+    """Everything that needs what it stands for."""
+    unless_pickled: str | None = None
+    """The remedy for those that cannot be pickled or copied."""
+
+
+KINDS: dict[str, Kind] = {
+    "ReplayBuffer": Kind(
+        lambda buf, panel: copy.copy(buf),
+        r"ring 'walk', 39/200 transitions, 2 lanes",
+        {
+            "len": len,
+            "sample": lambda b: b.sample(1),
+            "sample with a history": lambda b: b.sample(1, history=3),
+            "gather": lambda b: b.gather([3]),
+            "rows": lambda b: b.rows(0, 0, 1),
+            "lane_span": lambda b: b.lane_span(0),
+            "lease": lambda b: b.lease(0, 0, 1),
+            "sampler": lambda b: b.sampler(),
+            "wait": lambda b: b.wait(1),
+            "wait for rows": lambda b: b.wait(rows_published=1),
+            "stats": lambda b: b.stats(),
+            "lanes": lambda b: b.lanes,
+            "capacity": lambda b: b.capacity,
+            "lane_capacity": lambda b: b.lane_capacity,
+            "writer": lambda b: b.writer(),
+            "copy": copy.copy,
+        },
+    ),
+    "Writer": Kind(
+        lambda buf, panel: buf.writer(),
+        r"the writer of ring 'walk', lane 0, autoreset_mode 'next_step', \d+ rows written",
+        {
+            "append": lambda w: w.append(**STEP),
+            "restart": lambda w: w.restart(),
+            "rows_written": lambda w: w.rows_written,
+            "rows_dropped": lambda w: w.rows_dropped,
+        },
+        "pickle the ReplayBuffer and make a writer from it",
+    ),
+    "Sampler": Kind(
+        lambda buf, panel: buf.sampler(seed=7, history=4),
+        r"the sampler of ring 'walk', history 4, future 0, boundary mask, seed 7, "
+        r"\d+ transitions drawn",
+        {
+            "sample": lambda s: s.sample(2),
+            "gather": lambda s: s.gather([3]),
+            "lapped": lambda s: s.lapped,
+            "sampled": lambda s: s.sampled,
+            "batches": lambda s: s.batches(2).close(),
+        },
+        "pickle the ReplayBuffer and make a sampler of the same seed from it",
+    ),
+    "Batches": Kind(
+        lambda buf, panel: buf.sampler(seed=8).batches(4),
+        r"the iterator of the sampler of ring 'walk', \d+ transitions drawn",
+        {"next": next},
+        "pickle the ReplayBuffer instead",
+    ),
+    "Lease": Kind(
+        lambda buf, panel: buf.lease(0, 10, 20),
+        r"the lease of rows 10\.\.30 of lane 0 of ring 'walk', 20 rows of 6 columns",
+        {
+            "a column": lambda r: r["obs"],
+            "windows": lambda r: r.windows(5),
+            "stalls": lambda r: r.stalls,
+        },
+        "copy the arrays, or lease the rows again in the other process",
+    ),
+    "Panel": Kind(
+        lambda buf, panel: copy.copy(panel),
+        r"panel 'prices', 2 tickers \(0 macro\), 8 days 2024-01-01 to 2024-01-08, 5 columns",
+        {
+            "values": lambda p: p.values,
+            "mask": lambda p: p.mask,
+            "tickers": lambda p: p.tickers,
+            "dates": lambda p: p.dates,
+            "tokens": lambda p: p.tokens(["AAA"]),
+            "windows": lambda p: p.windows([1], [[1]], 1, 1),
+            "describe": lambda p: p.describe(),
+            "copy": copy.copy,
+        },
+    ),
+}
+
+PICKLED = [name for name, kind in KINDS.items() if kind.unless_pickled is None]
+
+
+@dataclass
+class Scene:
+    """A ring and a panel, a handle of every kind, and who lets go of them."""
+
+    buf: bc.ReplayBuffer
+    panel: bc.Panel
+    handles: dict[str, Any] = field(default_factory=dict)
+
+
+@pytest.fixture
+def scene(place: Path, tmp_path: Path) -> Iterator[Scene]:
+    prices = tmp_path / "prices.csv"
+    prices.write_text(PRICES)
+    columns = {"obs": {"x": "f4"}, "action": "i4"}
+    with ExitStack() as held:
+        hold = held.enter_context
+        buf = hold(bc.ReplayBuffer.create("walk", columns, capacity=200, lanes=2, dir=place))
+        panel = hold(bc.Panel.from_csv(prices, name="prices", dir=place))
+        with buf.writer() as writer:
+            for _ in range(40):
+                writer.append(**STEP)
+        made = Scene(buf, panel)
+        for name, kind in KINDS.items():
+            made.handles[name] = hold(kind.make(buf, panel))
+        yield made
+    made.handles.clear()
+
+
+def test_the_table_has_every_public_class_that_holds_something() -> None:
+    public = {name for name in bc.__all__ if hasattr(getattr(bc, name), "close")}
+    assert public - {"PortfolioVectorEnv"} == set(KINDS)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_handle_shows_its_name_sizes_and_state(scene: Scene, name: str) -> None:
+    handle, kind = scene.handles[name], KINDS[name]
+    assert re.fullmatch(f"<backcast.{name}: {kind.shows}>", repr(handle)), repr(handle)
+    with handle as entered:
+        assert entered is handle
+    assert repr(handle).startswith(f"<backcast.{name}: ")
+    assert repr(handle).endswith(", closed>")
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_closed_handle_says_so_and_closes_again(scene: Scene, name: str) -> None:
+    handle, kind = scene.handles[name], KINDS[name]
+    for use in kind.uses.values():
+        use(handle)
+    handle.close()
+    handle.close()
+    for what, use in kind.uses.items():
+        with pytest.raises(bc.ClosedError, match="is closed; attach or open it again"):
+            pytest.fail(f"{what} of a closed {name}: {use(handle)}")
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_handle_goes_with_its_last_reference(scene: Scene, name: str) -> None:
+    def held() -> list[object]:
+        stats = scene.buf.stats()
+        lanes = [lane["held"] for lane in stats["lane_stats"]]
+        return [lanes, [reader["slot"] for reader in stats["readers"]], stats["pins"]]
+
+    before = held()
+    again = KINDS[name].make(scene.buf, scene.panel)
+    del again
+    gc.collect()
+    assert held() == before
+
+
+def test_a_forked_child_is_told_what_to_do_and_leaves_its_parents_handles_alone(
+    scene: Scene, place: Path
+) -> None:
+    read, write = os.pipe()
+    with warnings.catch_warnings():
+        # Forking beside other threads is what Python warns of, and what is tested here.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if pid == 0:
+        try:
+            told = [complaint for name in KINDS for complaint in complaints_of_a_child(scene, name)]
+            scene.handles.clear()
+            gc.collect()
+            with bc.ReplayBuffer.attach("walk", dir=place) as again:
+                told += [] if len(again) == 39 else [f"attached to {again!r}"]
+        except BaseException as error:
+            told = [repr(error)]
+        os.write(write, "\n".join(told).encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as answers:
+        assert answers.read() == ""
+    assert os.waitpid(pid, 0)[1] == 0
+    stats = scene.buf.stats()
+    assert stats["lane_stats"][0]["held"], "the writer still has its lane"
+    assert [(pin["lane"], pin["start"]) for pin in stats["pins"]] == [(0, 10)]
+    for name, kind in KINDS.items():
+        for use in kind.uses.values():
+            use(scene.handles[name])
+
+
+def complaints_of_a_child(scene: Scene, name: str) -> Iterator[str]:
+    """Use a handle of the parent in every way, and say what was not as it should be."""
+    handle = scene.handles[name]
+    for what, use in KINDS[name].uses.items():
+        try:
+            yield f"{name}: {what} was done: {use(handle)}"
+        except bc.BackcastError as error:
+            words = ["belongs to the parent of this forked process", "; attach", '"spawn"']
+            for word in words:
+                if word not in str(error):
+                    yield f"{name}: {what}: {error}"
+    if not repr(handle).endswith(", of the parent process>"):
+        yield f"{name}: {handle!r}"
+    handle.close()
+
+
+def answer(handle: Any, name: str, to: Connection) -> None:  # noqa: ANN401 - any handle
+    """Use a handle that came as a pickle, in another process."""
+    for use in KINDS[name].uses.values():
+        use(handle)
+    to.send(repr(handle))
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+@pytest.mark.parametrize("name", PICKLED)
+def test_a_handle_is_pickled_by_name_into_other_processes(
+    scene: Scene, name: str, method: str
+) -> None:
+    context: Any = multiprocessing.get_context(method)
+    mine, theirs = context.Pipe()
+    handle = scene.handles[name]
+    child = context.Process(target=answer, args=(handle, name, theirs))
+    child.start()
+    theirs.close()
+    try:
+        assert re.fullmatch(f"<backcast.{name}: {KINDS[name].shows}>", mine.recv())
+    finally:
+        child.join()
+    assert child.exitcode == 0
+
+
+@pytest.mark.parametrize("name", [name for name in KINDS if name not in PICKLED])
+@pytest.mark.parametrize("how", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_what_belongs_to_its_process_says_what_to_do_instead(
+    scene: Scene, name: str, how: Callable[[Any], object]
+) -> None:
+    with pytest.raises(bc.ArgumentTypeError) as raised:
+        how(scene.handles[name])
+    remedy = KINDS[name].unless_pickled
+    assert remedy is not None
+    assert "cannot be pickled or copied" in str(raised.value)
+    assert str(raised.value).endswith(f"; {remedy}")
+
+
+def asleep(child: Child, ring: Path) -> bool:
+    """Whether somebody told writers that it sleeps until rows are published."""
+    return bool((ring / "ring.rdr").read_bytes()[128 + 4])
+
+
+def drawing(child: Child, ring: Path) -> bool:
+    """Whether a thread draws ahead."""
+    return len(list(Path(f"/proc/{child.pid}/task").iterdir())) > 1
+
+
+@pytest.mark.parametrize(
+    ("code", "waits"),
+    [
+        pytest.param("ring.wait(100)", asleep, id="wait"),
+        pytest.param("ring.wait(rows_published=1_000)", asleep, id="wait for rows"),
+        pytest.param("for _ in s.batches(1_000_000, prefetch=1): pass", drawing, id="batches"),
+    ],
+)
+def test_ctrl_c_ends_what_waits(
+    scene: Scene,
+    start: Callable[..., Child],
+    code: str,
+    waits: Callable[[Child, Path], bool],
+) -> None:
+    assert scene.buf.path is not None
+    child = start(
+        "import signal\n"
+        "import backcast as bc\n"
+        # A shell starts background jobs with Ctrl-C ignored, and children inherit that.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "ring = bc.ReplayBuffer.attach('walk')\n"
+        "s = ring.sampler(seed=1)\n"
+        "print('ready', flush=True)\n"
+        "try:\n"
+        f"    {code}\n"
+        "except KeyboardInterrupt:\n"
+        "    print('interrupted', len(ring))\n"
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "ready\n", child.communicate()[1]
+    while not waits(child, Path(scene.buf.path)):
+        assert child.poll() is None
+        os.sched_yield()
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate()
+    assert (out, err, child.returncode) == ("interrupted 39\n", "", 0)
