@@ -105,8 +105,20 @@ impl EpisodeClock {
     }
 
     /// Whether the next append is taken as a final observation.
+    #[inline]
     pub(crate) fn awaits_final(self) -> bool {
         matches!(self.phase, Phase::Ended | Phase::Orphaned)
+    }
+
+    /// The row of a step that ends no episode, where [`awaits_final`](Self::awaits_final) is `false`:
+    /// what [`advance`](Self::advance) makes of most steps, without a copy.
+    #[inline]
+    pub(crate) fn step(&mut self) -> RowMarks {
+        let flags = if std::mem::take(&mut self.gap) { GAP } else { 0 };
+        let marks = RowMarks { episode: self.episode, t: self.t, flags };
+        self.t = self.t.saturating_add(1);
+        self.phase = Phase::Running;
+        marks
     }
 
     /// The rows of the next append, and the clock after it.
@@ -116,21 +128,16 @@ impl EpisodeClock {
         terminated: bool,
         truncated: bool,
     ) -> (Rows, Self) {
-        let marks = |clock: &Self, flags| RowMarks { episode: clock.episode, t: clock.t, flags };
+        let last = |clock: &Self| RowMarks { episode: clock.episode, t: clock.t, flags: FINAL };
         if self.phase == Phase::Ended {
-            let rows = Rows::Final(marks(&self, FINAL));
+            let rows = Rows::Final(last(&self));
             return (rows, self.next_episode());
         }
         if self.phase == Phase::Orphaned {
             return (Rows::Nothing, Self { phase: Phase::Start, ..self });
         }
-        let mut flags = (u32::from(terminated) * TERMINATED) | (u32::from(truncated) * TRUNCATED);
-        if std::mem::take(&mut self.gap) {
-            flags |= GAP;
-        }
-        let step = marks(&self, flags);
-        self.t = self.t.saturating_add(1);
-        self.phase = Phase::Running;
+        let mut step = self.step();
+        step.flags |= (u32::from(terminated) * TERMINATED) | (u32::from(truncated) * TRUNCATED);
         if !(terminated || truncated) {
             return (Rows::Step(step), self);
         }
@@ -138,8 +145,7 @@ impl EpisodeClock {
             self.phase = Phase::Ended;
             return (Rows::Step(step), self);
         }
-        let last = marks(&self, FINAL);
-        (Rows::StepAndFinal(step, last), self.next_episode())
+        (Rows::StepAndFinal(step, last(&self)), self.next_episode())
     }
 
     fn next_episode(self) -> Self {

@@ -130,11 +130,47 @@ impl Writer {
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<&[RowIndex], AppendError> {
         self.check(step)?;
-        self.plan(step)?;
-        self.make_room(interrupted)?;
-        // Nothing fails from here on.
+        self.indices.clear();
+        if self.goes_on(step) {
+            self.append_steps(step);
+        } else {
+            self.plan(step)?;
+            self.make_room(interrupted)?;
+            self.append_planned(step);
+        }
+        ring(&self.ring.store().published());
+        Ok(&self.indices)
+    }
+
+    /// Whether the step makes one row on every lane, for which there is room: as most do.
+    #[inline]
+    fn goes_on(&self, step: &Step<'_>) -> bool {
+        let ends = step.terminated.iter().chain(step.truncated).any(|ended| *ended);
+        let plain = |lane: &OwnLane| {
+            let memory = &lane.memory;
+            memory.is_free(1) && memory.head() + 1 < MAX_SEQ && !lane.clock.awaits_final()
+        };
+        !ends && self.lanes.iter().all(plain)
+    }
+
+    /// Appends a step that [`goes_on`](Self::goes_on). Cannot fail.
+    #[inline]
+    fn append_steps(&mut self, step: &Step<'_>) {
         let schema = self.ring.schema();
-        for (i, (lane, planned)) in self.lanes.iter().zip(&self.planned).enumerate() {
+        for (i, (lane, number)) in self.lanes.iter_mut().zip(&self.numbers).enumerate() {
+            let marks = lane.clock.step();
+            lane.write_step(schema, 0, marks, step, i);
+            self.indices.push(RowIndex::new(*number, lane.memory.head()));
+            lane.memory.publish(1);
+        }
+        self.rows_written += self.lanes.len() as u64;
+    }
+
+    /// Appends what was planned and has room. Cannot fail.
+    fn append_planned(&mut self, step: &Step<'_>) {
+        let schema = self.ring.schema();
+        let lanes = self.lanes.iter_mut().zip(&self.planned).zip(&self.numbers);
+        for (i, ((lane, planned), number)) in lanes.enumerate() {
             match planned.rows {
                 Rows::Step(marks) => lane.write_step(schema, 0, marks, step, i),
                 Rows::StepAndFinal(marks, last) => {
@@ -149,10 +185,6 @@ impl Writer {
                 }
                 Rows::Nothing => {}
             }
-        }
-        self.indices.clear();
-        for ((lane, planned), number) in self.lanes.iter_mut().zip(&self.planned).zip(&self.numbers)
-        {
             let rows = planned.rows.count();
             lane.clock = planned.clock;
             if rows == 0 {
@@ -163,8 +195,6 @@ impl Writer {
             lane.memory.publish(rows);
             self.rows_written += rows;
         }
-        ring(&self.ring.store().published());
-        Ok(&self.indices)
     }
 
     /// Decides what the step makes of each lane, without changing any.
@@ -406,6 +436,7 @@ impl OwnLane {
         Ok(Self { memory, clock, patience: Patience::default() })
     }
 
+    #[inline]
     fn write_step(&self, schema: &Schema, ahead: u64, marks: RowMarks, step: &Step<'_>, i: usize) {
         self.write_marks(ahead, marks);
         for (at, (column, bytes)) in schema.columns().iter().zip(step.columns).enumerate() {
@@ -433,6 +464,7 @@ impl OwnLane {
         }
     }
 
+    #[inline]
     fn write_marks(&self, ahead: u64, marks: RowMarks) {
         let seq = self.memory.head() + ahead;
         self.memory.write(SEQ, ahead, &seq.to_ne_bytes());
@@ -448,6 +480,7 @@ fn holder(ring: &Ring, lane: u32) -> HeldLane {
 }
 
 /// Row `i` of a column's bytes, whose length was checked.
+#[inline]
 fn row(bytes: &[u8], width: usize, i: usize) -> &[u8] {
     &bytes[i * width..(i + 1) * width]
 }

@@ -235,6 +235,8 @@ pub struct Column {
     dtype: DType,
     shape: Vec<u32>,
     role: Role,
+    /// Of one row, kept: every append of every column asks for it.
+    width: usize,
 }
 
 impl Column {
@@ -256,11 +258,11 @@ impl Column {
         let width = shape
             .iter()
             .fold(dtype.size() as u64, |width, axis| width.saturating_mul(u64::from(*axis)));
-        if width == 0 || width > MAX_COLUMN_WIDTH_BYTES as u64 {
-            let (name, shape) = (name.to_owned(), shape.to_owned());
-            return Err(ColumnError::BadWidth { name, shape, width });
+        let (name, shape) = (name.to_owned(), shape.to_owned());
+        match usize::try_from(width) {
+            Ok(width @ 1..=MAX_COLUMN_WIDTH_BYTES) => Ok(Self { name, dtype, shape, role, width }),
+            _ => Err(ColumnError::BadWidth { name, shape, width }),
         }
-        Ok(Self { name: name.to_owned(), dtype, shape: shape.to_owned(), role })
     }
 
     /// Name; `/` separates the keys of nested dicts.
@@ -295,8 +297,9 @@ impl Column {
 
     /// Bytes of one row.
     #[must_use]
+    #[inline]
     pub fn width(&self) -> usize {
-        self.items() * self.dtype.size()
+        self.width
     }
 }
 

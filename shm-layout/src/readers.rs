@@ -211,6 +211,7 @@ impl Readers {
         self.bell(1)
     }
 
+    #[inline]
     fn bell(&self, number: usize) -> SharedBell<'_> {
         static SILENT: [AtomicU32; 2] = [AtomicU32::new(0), AtomicU32::new(0)];
         #[expect(clippy::cast_possible_truncation, reason = "constants below 1000")]
@@ -251,10 +252,12 @@ impl Readers {
 pub struct LanePins<'a>(&'a [AtomicU64]);
 
 impl Pins for LanePins<'_> {
+    #[inline]
     fn slots(&self) -> u32 {
         u32::try_from(self.0.len()).unwrap_or(u32::MAX)
     }
 
+    #[inline]
     fn load(&self, slot: u32, order: Ordering) -> u64 {
         self.0.get(slot as usize).map_or(0, |pin| pin.load(order))
     }
@@ -276,6 +279,7 @@ pub struct SharedBell<'a> {
 }
 
 impl SharedBell<'_> {
+    #[inline]
     fn words(&self) -> (&AtomicU32, &AtomicU32) {
         let [seq, listening] = self.words;
         (seq, listening)

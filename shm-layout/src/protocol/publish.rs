@@ -131,6 +131,7 @@ impl<L: WordsMut> LaneWriter<L> {
     }
 
     /// Sequence number of the next row.
+    #[inline]
     pub fn head(&self) -> u64 {
         self.head
     }
@@ -140,13 +141,19 @@ impl<L: WordsMut> LaneWriter<L> {
         &self.lane
     }
 
+    /// Whether `rows` rows may be written as things are.
+    #[inline]
+    pub fn is_free(&self, rows: u64) -> bool {
+        self.head + rows <= self.free
+    }
+
     /// Announces at least `rows` rows from `head` on. `true` when [`announced`](Self::announced)
     /// or [`announced_to_pins`](Self::announced_to_pins), and then [`settle`](Self::settle), must be
     /// called before any of them is written; one fence serves many lanes.
     #[inline]
     #[must_use]
     pub fn reserve(&mut self, rows: u64) -> bool {
-        if self.head + rows <= self.free {
+        if self.is_free(rows) {
             return false;
         }
         if self.head + rows > self.reserved {
@@ -175,19 +182,21 @@ impl<L: WordsMut> LaneWriter<L> {
         let frozen_slot =
             first_frozen.map_or(u64::MAX, |row| row.saturating_add(self.lane.slots()));
         self.free = self.reserved.min(frozen_slot);
-        self.head + rows <= self.free
+        self.is_free(rows)
     }
 
     /// Writes a column of row `head + ahead`.
     ///
     /// # Panics
     /// If the row was not reserved, or is frozen.
+    #[inline]
     pub fn write(&self, column: usize, ahead: u64, row: &[u8]) {
-        assert!(self.head + ahead < self.free, "row {ahead} past head was not reserved");
+        assert!(self.is_free(ahead + 1), "row {ahead} past head was not reserved");
         self.lane.copy_in(column, self.slot_after(ahead), row);
     }
 
     /// The slot of row `head + ahead`, which is reserved: at most once around the lane.
+    #[inline]
     fn slot_after(&self, ahead: u64) -> u64 {
         let slot = self.slot + ahead;
         if slot < self.lane.slots() { slot } else { slot - self.lane.slots() }
@@ -197,8 +206,9 @@ impl<L: WordsMut> LaneWriter<L> {
     ///
     /// # Panics
     /// If they were not reserved.
+    #[inline]
     pub fn publish(&mut self, rows: u64) {
-        assert!(self.head + rows <= self.free, "{rows} rows were not all reserved");
+        assert!(self.is_free(rows), "{rows} rows were not all reserved");
         self.slot = self.slot_after(rows);
         self.head += rows;
         // ORDERING: pairs with `Fence::Published`: a reader that sees this head sees the rows.

@@ -125,6 +125,7 @@ impl Mapping {
     }
 
     /// `count` aligned 64-bit words at a byte offset.
+    #[inline]
     pub(crate) fn words64(&self, offset: usize, count: usize) -> Option<&[AtomicU64]> {
         self.check(offset, count, 8)?;
         // SAFETY:
@@ -136,6 +137,7 @@ impl Mapping {
     }
 
     /// `count` aligned 32-bit words at a byte offset.
+    #[inline]
     pub(crate) fn words32(&self, offset: usize, count: usize) -> Option<&[AtomicU32]> {
         self.check(offset, count, 4)?;
         // SAFETY: as in `words64`.
@@ -150,6 +152,7 @@ impl Mapping {
         bytes
     }
 
+    #[inline]
     fn check(&self, offset: usize, count: usize, size: usize) -> Option<()> {
         let end = count.checked_mul(size)?.checked_add(offset)?;
         (end <= self.len && offset.is_multiple_of(size)).then_some(())
