@@ -1,7 +1,14 @@
-//! Copies between private bytes and shared words: relaxed atomics of one size per column.
+//! Copies between private bytes and shared rows, which a peer may write meanwhile.
 //!
-//! Racing accesses must be atomic and of equal size on both sides, so a column fixes its word
-//! once (the largest power of two that divides its row width) and every process uses it.
+//! Two ways, chosen once for a whole build, so that both sides of every column take the same:
+//!
+//! - opaque (x86-64 and aarch64): the C library's `memcpy`, called from inline assembly. The
+//!   compiler knows nothing of the accesses and can derive nothing from them; each byte of the copy
+//!   is one that was stored there at some time, which is all that validation needs.
+//! - words (elsewhere, under Miri and thread sanitizers): relaxed atomics of one size per column, the
+//!   largest power of two that divides its row width.
+//!
+//! Why: `docs/decisions/0016-rows-are-copied-behind-the-compilers-back.md`.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -44,7 +51,7 @@ macro_rules! word_loop {
         let dst: *mut u8 = $dst;
         for (i, bytes) in $src.chunks_exact(size_of::<$int>()).enumerate() {
             let value = <$int>::from_ne_bytes(bytes.try_into().unwrap_or_default());
-            // SAFETY: in bounds and aligned by the contract of `store_words`.
+            // SAFETY: in bounds and aligned by the contract of `copy_in`.
             let word = unsafe { <$atomic>::from_ptr(dst.cast::<$int>().add(i)) };
             word.store(value, Relaxed);
         }
@@ -52,21 +59,106 @@ macro_rules! word_loop {
     ($atomic:ty, $int:ty, load, $src:expr, $dst:expr) => {{
         let src: *mut u8 = $src;
         for (i, bytes) in $dst.chunks_exact_mut(size_of::<$int>()).enumerate() {
-            // SAFETY: in bounds and aligned by the contract of `load_words`.
+            // SAFETY: in bounds and aligned by the contract of `copy_out`.
             let word = unsafe { <$atomic>::from_ptr(src.cast::<$int>().add(i)) };
             bytes.copy_from_slice(&word.load(Relaxed).to_ne_bytes());
         }
     }};
 }
 
-/// Stores `src` as relaxed words of size `word`.
+/// Whether rows are copied behind the compiler's back. Not by builds for Miri, which cannot look
+/// into assembly, nor where `--cfg backcast_words` asks for words.
+const OPAQUE: bool =
+    cfg!(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri), not(backcast_words)));
+
+/// One load and one store of a register whose name is written so on x86-64, and so on aarch64,
+/// where loads and stores of less than four bytes have another suffix.
+macro_rules! one_move {
+    ($x86:literal, $arm:literal, $suffix:literal, $dst:expr, $src:expr) => {{
+        #[cfg(target_arch = "x86_64")]
+        std::arch::asm!(
+            concat!("mov ", $x86, ", [{src}]"),
+            concat!("mov [{dst}], ", $x86),
+            src = in(reg) $src, dst = in(reg) $dst, reg = out(reg) _,
+            options(nostack, preserves_flags),
+        );
+        #[cfg(target_arch = "aarch64")]
+        std::arch::asm!(
+            concat!("ldr", $suffix, " ", $arm, ", [{src}]"),
+            concat!("str", $suffix, " ", $arm, ", [{dst}]"),
+            src = in(reg) $src, dst = in(reg) $dst, reg = out(reg) _,
+            options(nostack, preserves_flags),
+        );
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+        let _ = ($dst, $src);
+    }};
+}
+
+/// Copies `len` bytes by instructions that the compiler does not see.
+///
+/// # Safety
+/// `src` is valid for reads and `dst` for writes of `len` bytes for the length of the call, and
+/// they do not overlap. Whoever else writes or reads the shared one of them meanwhile, in any
+/// process, does so through this function alone.
+#[inline]
+unsafe fn opaque(dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: each reads and writes the `len` bytes that the caller vouches for, and no others.
+    unsafe {
+        match len {
+            8 => one_move!("{reg}", "{reg}", "", dst, src),
+            4 => one_move!("{reg:e}", "{reg:w}", "", dst, src),
+            2 => one_move!("{reg:x}", "{reg:w}", "h", dst, src),
+            1 => one_move!("{reg:l}", "{reg:w}", "b", dst, src),
+            _ => memcpy(dst, src, len),
+        }
+    }
+}
+
+/// Calls the C library's `memcpy`.
+///
+/// # Safety
+/// As [`opaque`].
+#[inline]
+unsafe fn memcpy(dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: called as the C ABI says. The arguments are in their registers, everything that a C
+    // function may change is declared changed, and without `nostack` the stack is aligned for a call
+    // and nothing is kept below it.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        std::arch::asm!(
+            "call {memcpy}",
+            memcpy = sym libc::memcpy,
+            inout("rdi") dst => _, inout("rsi") src => _, inout("rdx") len => _,
+            clobber_abi("C"),
+        );
+    }
+    // SAFETY: as above.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        std::arch::asm!(
+            "bl {memcpy}",
+            memcpy = sym libc::memcpy,
+            inout("x0") dst => _, inout("x1") src => _, inout("x2") len => _,
+            clobber_abi("C"),
+        );
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = (dst, src, len);
+}
+
+/// Copies `src` into shared memory.
 ///
 /// # Safety
 /// - `dst` is valid for reads and writes of `src.len()` bytes for the length of the call.
 /// - `dst` is aligned to `word`, and `src.len()` is a multiple of it.
-/// - Every other access to these bytes, in any process, is atomic and of the same size.
+/// - Every other access to these bytes while a process may write them goes through this module, with the
+///   same `word`.
 #[inline]
-pub(crate) unsafe fn store_words(dst: *mut u8, src: &[u8], word: Word) {
+pub(crate) unsafe fn copy_in(dst: *mut u8, src: &[u8], word: Word) {
+    if OPAQUE {
+        // SAFETY: `src` is private, and `dst` is as the caller says.
+        return unsafe { opaque(dst, src.as_ptr(), src.len()) };
+    }
     match word {
         Word::W1 => word_loop!(AtomicU8, u8, store, dst, src),
         Word::W2 => word_loop!(AtomicU16, u16, store, dst, src),
@@ -75,15 +167,19 @@ pub(crate) unsafe fn store_words(dst: *mut u8, src: &[u8], word: Word) {
     }
 }
 
-/// Loads `dst.len()` bytes as relaxed words of size `word`.
+/// Copies `dst.len()` bytes out of shared memory.
 ///
 /// # Safety
 /// - `src` is valid for reads of `dst.len()` bytes for the length of the call (read-only pages
 ///   will do: relaxed loads of up to eight bytes are defined on them).
 /// - `src` is aligned to `word`, and `dst.len()` is a multiple of it.
-/// - Every write to these bytes, in any process, is atomic and of the same size.
+/// - Every write to these bytes goes through this module, with the same `word`.
 #[inline]
-pub(crate) unsafe fn load_words(src: *mut u8, dst: &mut [u8], word: Word) {
+pub(crate) unsafe fn copy_out(src: *mut u8, dst: &mut [u8], word: Word) {
+    if OPAQUE {
+        // SAFETY: `dst` is private, and `src` is as the caller says.
+        return unsafe { opaque(dst.as_mut_ptr(), src, dst.len()) };
+    }
     match word {
         Word::W1 => word_loop!(AtomicU8, u8, load, src, dst),
         Word::W2 => word_loop!(AtomicU16, u16, load, src, dst),
@@ -106,8 +202,8 @@ mod tests {
             let mut got = vec![0; width];
             // SAFETY: 64 private bytes, aligned to 8; offset 8 is aligned to every word.
             unsafe {
-                store_words(base.add(8), &sent, word);
-                load_words(base.add(8), &mut got, word);
+                copy_in(base.add(8), &sent, word);
+                copy_out(base.add(8), &mut got, word);
             }
             assert_eq!(got, sent);
             assert_eq!(memory[0].load(Relaxed), 0, "nothing before the row is touched");

@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use super::copy::{Word, load_words, store_words};
+use super::copy::{self, Word};
 use super::lock::Claim;
 use super::map::{Access, Mapping};
 use crate::geometry::Geometry;
@@ -106,6 +106,7 @@ impl Lane {
         Some(self.memory.base().wrapping_add(at).cast_const())
     }
 
+    #[inline]
     fn counter(&self, offset: usize) -> &AtomicU64 {
         static NOTHING: AtomicU64 = AtomicU64::new(0);
         // The header is part of every mapping; the fallback only spares a panic path.
@@ -129,6 +130,7 @@ impl Lane {
         }
     }
 
+    #[inline]
     fn placed(&self, column: usize) -> Placed {
         self.columns[column]
     }
@@ -170,8 +172,8 @@ impl Words for Lane {
             // - In bounds: `from + rows <= slots` on the heap, `<= 2 * slots` in a mirror, and
             //   the column has that many rows of `width` bytes from `offset` on.
             // - Aligned: columns begin on multiples of 8, and `word` divides `width`.
-            // - Every writer of the column uses words of this size (docs/layout.md, rule 2).
-            unsafe { load_words(self.memory.base().add(offset + from * width), out, word) }
+            // - Every writer of the column copies as we do (docs/layout.md, rule 2).
+            unsafe { copy::copy_out(self.memory.base().add(offset + from * width), out, word) }
         };
         if self.mirrored || slot + rows <= slots {
             copy(slot, out);
@@ -219,22 +221,27 @@ impl ClaimedLane {
 }
 
 impl Words for ClaimedLane {
+    #[inline]
     fn load_head(&self, order: Ordering) -> u64 {
         self.lane.load_head(order)
     }
 
+    #[inline]
     fn load_reserved(&self, order: Ordering) -> u64 {
         self.lane.load_reserved(order)
     }
 
+    #[inline]
     fn fence(&self, at: Fence) {
         self.lane.fence(at);
     }
 
+    #[inline]
     fn slots(&self) -> u64 {
         self.lane.slots
     }
 
+    #[inline]
     fn copy_out(&self, column: usize, slot: u64, rows: u64, out: &mut [u8]) {
         self.lane.copy_out(column, slot, rows, out);
     }
@@ -261,7 +268,7 @@ impl WordsMut for ClaimedLane {
         // - In bounds: `slot < slots`, and the column has `slots` rows of `width` bytes.
         // - Aligned: columns begin on multiples of 8, and `word` divides `width`.
         // - Writable: checked by `new`.
-        // - Every other access to the column uses words of this size (docs/layout.md, rule 2).
-        unsafe { store_words(self.lane.memory.base().add(at), row, word) }
+        // - Every other access to the column copies as we do (docs/layout.md, rule 2).
+        unsafe { copy::copy_in(self.lane.memory.base().add(at), row, word) }
     }
 }

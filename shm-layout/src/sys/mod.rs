@@ -2,7 +2,7 @@
 //! pointers to shared bytes.
 //!
 //! Everything here hands out safe types: [`map::Mapping`] gives slices of atomics, bounds-checked;
-//! [`lane::Lane`] copies rows in and out by relaxed words; [`lock::LockFile`] owns byte-range locks;
+//! [`lane::Lane`] copies rows in and out; [`lock::LockFile`] owns byte-range locks;
 //! [`wait`] sleeps on a shared word.
 
 #![expect(unsafe_code, reason = "mappings, word copies and fcntl need raw pointers")]
