@@ -52,6 +52,9 @@ nitpick_ignore = [
             "object",
         ]
     ),
+    # Bases of the environments, named in the reference of Gymnasium.
+    ("py:class", "gymnasium.core.Env"),
+    ("py:class", "gymnasium.vector.vector_env.VectorEnv"),
 ]
 
 linkcheck_anchors = False

@@ -243,7 +243,7 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
         return self._batch.indicators
 
     def close_extras(self, **kwargs: Any) -> None:  # noqa: ANN401
-        """Let go of the panel, as a part of :meth:`close`.
+        """Let go of the panel, as a part of ``close``.
 
         Parameters
         ----------
