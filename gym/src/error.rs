@@ -16,15 +16,20 @@ pub enum EnvError {
         /// What it must be.
         rule: &'static str,
     },
-    /// No sub-environment, or more than can be addressed.
+    /// No sub-environment, or more than anybody has memory for.
     #[error(
-        "`num_envs` is {num_envs}, but must be at least 1 and fit memory with {tickers} tickers"
+        "`num_envs` is {num_envs}, but must be 1 to {limit}: with {tickers} tickers and {indicators} \
+         indicators more would show over a gibibyte at every step"
     )]
     BadNumEnvs {
         /// Sub-environments asked for.
         num_envs: usize,
+        /// The most there can be.
+        limit: usize,
         /// Tickers of each.
         tickers: usize,
+        /// Indicators of each ticker.
+        indicators: usize,
     },
     /// Nothing to trade.
     #[error(
@@ -78,9 +83,10 @@ pub enum EnvError {
     },
     /// No day on which an episode could start.
     #[error(
-        "no start day: of the days {low} to {high} none has a row for every ticker (with \
-         {indicator_lag} day(s) of indicators before it); {latest:?} is listed last, on day {listed}; \
-         leave it out or let `days` reach further"
+        "no start day: an episode starts on day {low} or later ({latest:?} has rows from day {listed}, \
+         indicators are {indicator_lag} day(s) old), on day {high} or earlier (four fifths of `days`), \
+         and where every ticker has a row, but there is no such day; leave tickers out, lower \
+         `indicator_lag` or let `days` reach further"
     )]
     NoStartDay {
         /// First day that every ticker could have.

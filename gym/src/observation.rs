@@ -24,6 +24,11 @@ pub struct Observation {
 }
 
 impl Observation {
+    /// Numbers in the observation of one environment.
+    pub(crate) fn width(tickers: usize, indicators: usize) -> usize {
+        tickers.saturating_mul(indicators.saturating_add(3)).saturating_add(3)
+    }
+
     /// Zeros for `n` environments; `None` where memory does not suffice.
     pub(crate) fn zeros(n: usize, tickers: usize, indicators: usize) -> Option<Self> {
         let per_ticker = n.checked_mul(tickers)?;

@@ -12,6 +12,9 @@ use crate::{
     world::World,
 };
 
+/// Numbers in all observations of one step: a gibibyte of them.
+const MOST_NUMBERS: usize = (1 << 30) / size_of::<f64>();
+
 /// `N` portfolios of `T` tickers on one panel, stepped together in the calling thread.
 ///
 /// # One step on day `d`
@@ -52,20 +55,25 @@ pub struct PortfolioVectorEnv {
 
 impl PortfolioVectorEnv {
     /// `num_envs` portfolios on `panel`; reset them before the first step.
+    ///
+    /// There may be as many as show a gibibyte of numbers at a step, `T * (3 + K) + 3` each with `K`
+    /// indicators: 403,000 with 30 tickers and 8 indicators.
     pub fn new(panel: Panel, num_envs: usize, options: PortfolioOptions) -> Result<Self, EnvError> {
         let world = World::new(panel, options)?;
         let (tickers, indicators) = (world.tickers.len(), world.panel.indicators().len());
         // Final observations have a buffer only where they are needed.
         let finals =
             usize::from(world.options.autoreset_mode == AutoresetMode::SameStep) * num_envs;
-        let buffers = (num_envs > 0)
+        let limit = MOST_NUMBERS / Observation::width(tickers, indicators);
+        let buffers = (1..=limit)
+            .contains(&num_envs)
             .then(|| {
                 let batch = Batch::new(num_envs, tickers, indicators)?;
                 Some((batch, Observation::zeros(finals, tickers, indicators)?, zeros(num_envs)?))
             })
             .flatten();
         let Some((batch, final_obs, ended)) = buffers else {
-            return Err(EnvError::BadNumEnvs { num_envs, tickers });
+            return Err(EnvError::BadNumEnvs { num_envs, limit, tickers, indicators });
         };
         let seed: u64 = rand::random();
         let streams = (0..num_envs as u64).map(|env| Stream::new(seed.wrapping_add(env))).collect();

@@ -316,9 +316,9 @@ fn every_bad_setting_is_refused_with_its_value_and_rule() {
         (|o| o.tickers = Some(names(&["<CASH>"])), "\"<CASH>\" is not in the panel"),
         (|o| o.tickers = Some(names(&["T02"])), "\"T02\" is a macro ticker"),
         (|o| o.tickers = Some(names(&["T00", "T00"])), "\"T00\" stands at positions 0 and 1"),
-        (|o| o.tickers = None, "of the days 19 to 15 none has a row for every ticker"),
-        (|o| o.tickers = Some(names(&["T01"])), "\"T01\" is listed last, on day 18"),
-        (|o| o.indicator_lag = usize::MAX, "none has a row"),
+        (|o| o.tickers = None, "on day 19 or later (\"T01\" has rows from day 18"),
+        (|o| o.tickers = Some(names(&["T01"])), "\"T01\" has rows from day 18"),
+        (|o| o.indicator_lag = usize::MAX, "there is no such day"),
     ];
     for (change, part) in cases {
         let mut settings =
@@ -328,10 +328,11 @@ fn every_bad_setting_is_refused_with_its_value_and_rule() {
         let error = PortfolioVectorEnv::new(panel.clone(), 1, settings).unwrap_err().to_string();
         assert!(error.contains(part), "{error} lacks {part}");
     }
-    for num_envs in [0, usize::MAX, usize::MAX / 8] {
+    let limit = (1 << 30) / (8 * 8);
+    for num_envs in [0, limit + 1, usize::MAX, usize::MAX / 8] {
         let settings =
             PortfolioOptions { tickers: Some(names(&["T00"])), ..PortfolioOptions::default() };
         let error = PortfolioVectorEnv::new(panel.clone(), num_envs, settings).unwrap_err();
-        assert_eq!(error, EnvError::BadNumEnvs { num_envs, tickers: 1 });
+        assert_eq!(error, EnvError::BadNumEnvs { num_envs, limit, tickers: 1, indicators: 2 });
     }
 }

@@ -6,7 +6,13 @@ use crate::stage::Stage;
 use crate::{Refusal, Row, refusal, row};
 
 pub(crate) const ROWS: &[Row] = &[
-    row("no portfolio", |s| made(s, 0, |_| {}), "BadNumEnvs", &["is 0", "at least 1"]),
+    row("no portfolio", |s| made(s, 0, |_| {}), "BadNumEnvs", &["is 0", "1 to "]),
+    row(
+        "more portfolios than memory holds",
+        |s| made(s, 1_000_000_000, |_| {}),
+        "BadNumEnvs",
+        &["is 1000000000", "1 to ", "1 tickers", "gibibyte"],
+    ),
     row(
         "no money",
         |s| made(s, 1, |o| o.initial_amount = 0.0),
