@@ -8,7 +8,7 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict};
 
-use crate::coerce::{Target, Tuple, array_of, autoreset_mode_of, count};
+use crate::coerce::{Target, Tuple, array_of, autoreset_mode_of, count, count_in};
 use crate::error::{Failure, Kind};
 use crate::given::{Given, shown};
 use crate::handle::Handle;
@@ -105,7 +105,7 @@ impl PortfolioBatch {
         let options = PortfolioOptions {
             initial_amount: initial_amount.get("initial_amount", "an amount above 0")?,
             failure_threshold: failure_threshold.get("failure_threshold", "an amount")?,
-            hmax: number(hmax, "hmax", 1)?,
+            hmax: count_in(hmax, "hmax", 1..=i32::MAX.unsigned_abs(), Kind::Env)?,
             buy_cost_pct: buy_cost_pct.get("buy_cost_pct", fraction)?,
             sell_cost_pct: sell_cost_pct.get("sell_cost_pct", fraction)?,
             tickers: tickers.map(tickers_of).transpose()?,
@@ -151,7 +151,7 @@ impl PortfolioBatch {
         &self,
         py: Python<'py>,
         seed: Option<&Bound<'py, PyAny>>,
-        options: Option<&Bound<'py, PyDict>>,
+        options: Option<&Bound<'py, PyAny>>,
     ) -> Result<(Bound<'py, PyAny>, Bound<'py, PyDict>), Failure> {
         let seed = seed.map(|seed| reset::seed_of(seed, self.num_envs)).transpose()?;
         let Start { day, mask } = match options {
@@ -305,7 +305,7 @@ impl PortfolioBatch {
             return Err(Failure::new(
                 Kind::Env,
                 format!(
-                    "actions: got shape {}, expected {}: one per {each}",
+                    "actions: got shape {}; give {}, one per {each}",
                     Tuple(array.shape()),
                     Tuple(&expected)
                 ),

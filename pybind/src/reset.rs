@@ -4,7 +4,7 @@ use backcast_core::DType;
 use numpy::prelude::*;
 use numpy::{PyArrayDyn, PyUntypedArray};
 use pyo3::prelude::*;
-use pyo3::types::{PyAny, PyDict, PyString};
+use pyo3::types::{PyAny, PyBool, PyDict};
 
 use crate::coerce::{Target, Tuple, array_of};
 use crate::error::{Failure, Kind};
@@ -26,18 +26,27 @@ pub(crate) enum Seed {
 
 /// An int, or an int or None per environment. `num_envs` is `None` for the single environment.
 pub(crate) fn seed_of(value: &Bound<'_, PyAny>, num_envs: Option<usize>) -> Result<Seed, Failure> {
-    if let Ok(seed) = value.extract::<u64>() {
+    // A bool is a slip and no number.
+    if let Ok(seed) = value.extract::<u64>()
+        && !value.is_instance_of::<PyBool>()
+    {
         return Ok(Seed::One(seed));
     }
-    match value.extract::<Vec<Option<u64>>>() {
-        Ok(seeds) if num_envs.is_some() && !value.is_instance_of::<PyString>() => {
-            Ok(Seed::Each(seeds))
-        }
+    match (value.extract::<Vec<Option<u64>>>(), num_envs) {
+        (Ok(seeds), Some(envs)) if seeds.len() != envs => Err(Failure::new(
+            Kind::Env,
+            format!(
+                "seed has length {}, but there are {envs} environments; give an entry for each (None \
+                 goes on in its stream), or a whole number for all",
+                seeds.len()
+            ),
+        )),
+        (Ok(seeds), Some(_)) => Ok(Seed::Each(seeds)),
         _ => Err(Failure::new(
             Kind::Env,
             format!(
                 "seed is {}; give a whole number from 0 to {}{}, or None",
-                value.repr()?,
+                shown(value),
                 u64::MAX,
                 if num_envs.is_some() { ", a sequence of such" } else { "" }
             ),
@@ -47,10 +56,14 @@ pub(crate) fn seed_of(value: &Bound<'_, PyAny>, num_envs: Option<usize>) -> Resu
 
 /// What the `options` of a reset ask for.
 pub(crate) fn start_of(
-    options: &Bound<'_, PyDict>,
+    options: &Bound<'_, PyAny>,
     num_envs: Option<usize>,
 ) -> Result<Start, Failure> {
     let mut start = Start::default();
+    let options = options.cast::<PyDict>().map_err(|_| {
+        let wanted = "a dict, {\"start_day\": 5}, or None";
+        Failure::new(Kind::ArgumentType, format!("options is {}; give {wanted}", shown(options)))
+    })?;
     for (key, value) in options {
         match (key.extract::<&str>(), num_envs) {
             (Ok("start_day"), _) => start.day = Some(days_of(&value, num_envs.unwrap_or(1))?),
@@ -117,7 +130,7 @@ fn per_env<'py>(
     if lone || array.shape() == [num_envs] {
         return Ok(array);
     }
-    let message =
-        format!("{what}: got shape {}, expected {}", Tuple(array.shape()), Tuple(&[num_envs]));
+    let (got, wanted) = (Tuple(array.shape()), Tuple(&[num_envs]));
+    let message = format!("{what}: got shape {got}; give {wanted}, one per environment");
     Err(Failure::new(Kind::Env, message))
 }

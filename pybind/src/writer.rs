@@ -12,6 +12,7 @@ use crate::final_obs::{FinalColumn, final_columns};
 use crate::given::{method, not_called, refuse_strangers};
 use crate::handle::Handle;
 use crate::lease::warn;
+use crate::schema::Schema;
 use crate::view::bytes_of;
 
 /// Appends rows to lanes that nobody else writes while it lives.
@@ -22,6 +23,7 @@ use crate::view::bytes_of;
 #[pyclass(module = "backcast", name = "Writer", frozen)]
 pub(crate) struct Writer {
     handle: Handle<CoreWriter>,
+    schema: Schema,
     columns: WantedColumns,
     lanes: Vec<u32>,
     mode: AutoresetMode,
@@ -30,6 +32,7 @@ pub(crate) struct Writer {
 impl Writer {
     pub(crate) fn new(ring: &str, writer: CoreWriter) -> Self {
         Self {
+            schema: Schema(writer.schema().clone()),
             columns: WantedColumns::of(writer.schema()),
             lanes: writer.lanes().to_vec(),
             mode: writer.autoreset_mode(),
@@ -205,6 +208,12 @@ impl Writer {
             None => vec![true; self.lanes.len()],
         };
         py.detach(|| self.handle.with(|writer| Ok(writer.restart(&chosen)?)))
+    }
+
+    /// The columns of the ring.
+    #[getter]
+    fn schema(&self) -> Schema {
+        self.schema.clone()
     }
 
     /// The lanes of the ring that this writer owns, int64 ``[lanes]``.

@@ -230,8 +230,76 @@ def test_further_columns_are_given_with_the_step() -> None:
         for step in range(5):
             collector.step([0] * LANES, log_prob=np.full(LANES, step, np.float32))
         assert buf.rows(1, 0, 5)["log_prob"].tolist() == [0, 1, 2, 3, 4]
-        with pytest.raises(bc.AppendError, match="log_prob"):
-            collector.step([0] * LANES)
+
+
+def test_a_wrong_column_is_refused_before_the_step() -> None:
+    env = SyncVectorEnv([Walk] * LANES)
+    with ring(env, log_prob="f4") as buf, buf.writer(LANES) as writer:
+        collector = Collector(env, writer)
+        seen, _ = collector.reset(seed=1)
+        given: list[dict[str, Any]] = [
+            {},
+            {"logprob": [0.0] * LANES},
+            {"obs": 1, "log_prob": [0.0] * LANES},
+        ]
+        for columns in given:
+            with pytest.raises((bc.AppendError, bc.ArgumentError)):
+                collector.step([0] * LANES, **columns)
+        assert same(collector.obs, seen)
+        assert writer.rows_written == 0
+        collector.step([0] * LANES, log_prob=[0.5] * LANES)
+        assert collector.transitions == LANES
+
+
+def test_other_actions_and_rewards_may_be_stored_than_were_stepped_with() -> None:
+    env = SyncVectorEnv([Walk] * LANES)
+    with ring(env) as buf, buf.writer(LANES) as writer:
+        collector = Collector(env, writer)
+        collector.reset(seed=1)
+        collector.step([0] * LANES, action=[1] * LANES, reward=[0.5] * LANES)
+        first = buf.rows(0, 0, 1)
+        assert (first["action"].tolist(), first["reward"].tolist()) == ([1], [0.5])
+
+
+def test_a_ring_without_rewards_goes_without() -> None:
+    env = FlatWalk()
+    schema = bc.Schema.from_spaces(env.observation_space, env.action_space, reward=None)
+    with (
+        bc.ReplayBuffer.create(None, schema, capacity=100) as buf,
+        buf.writer(1, "disabled") as writer,
+    ):
+        collector = Collector(env, writer)
+        assert collector.writer.schema == schema
+        collector.run(at_walk, 12)
+        collector.finish()
+        assert len(buf) == collector.transitions == 12
+
+
+class Odd(FlatWalk):
+    """A walk whose space no column can be made of, though its observations are arrays."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = gym.spaces.Text(3)
+
+
+def test_observations_of_an_unknown_space_are_judged_when_they_come() -> None:
+    rings: list[tuple[dict[str, Any], bool]] = [
+        ({"obs": ("f4", (2,)), "action": "i8"}, True),
+        ({"obs": "f4", "action": "i8"}, False),
+    ]
+    for columns, fits in rings:
+        with (
+            bc.ReplayBuffer.create(None, columns, capacity=100) as buf,
+            buf.writer(1, "disabled") as writer,
+        ):
+            collector = Collector(Odd(), writer)
+            if fits:
+                collector.run(at_walk, 5)
+                assert collector.transitions == 5
+            else:
+                with pytest.raises(bc.AppendError, match="obs"):
+                    collector.run(at_walk, 5)
 
 
 @pytest.fixture
@@ -365,7 +433,7 @@ def test_what_does_not_fit_together_is_refused(panel: bc.Panel) -> None:
             Collector(env, writer)
         with (
             buf.writer(3, "same_step") as writer,
-            pytest.raises(bc.ArgumentError, match=r"3 lanes.* 2;.*lanes=2"),
+            pytest.raises(bc.ArgumentError, match=r"lanes are 3.* 2;.*lanes=2"),
         ):
             Collector(env, writer)
         with buf.writer(1) as writer:

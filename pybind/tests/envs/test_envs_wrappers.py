@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from backcast.envs import PortfolioEnv, PortfolioVectorEnv
 from envs_worlds import MODES, same
+from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode
 from gymnasium.wrappers.vector import (
     DictInfoToList,
@@ -92,6 +93,27 @@ def test_flattened_by_gymnasium_or_in_rust_it_is_the_same(
     ):
         np.testing.assert_array_equal(theirs[0].astype(np.float32), ours[0])
         assert same(theirs[1:], ours[1:])
+
+
+def test_in_same_step_mode_flat_observations_do_what_gymnasiums_wrapper_does_not(
+    panel: bc.Panel,
+) -> None:
+    # The wrapper refuses every vector environment in this mode: it would miss `final_obs`.
+    with pytest.raises(ValueError, match="SAME_STEP"):
+        FlattenObservation(made(panel, AutoresetMode.SAME_STEP))
+    flat = made(panel, AutoresetMode.SAME_STEP, obs="flat")
+    nested = made(panel, AutoresetMode.SAME_STEP).single_observation_space
+    ends = 0
+    for ours, theirs in zip(
+        stepped(flat, 30), stepped(made(panel, AutoresetMode.SAME_STEP), 30), strict=True
+    ):
+        finals = theirs[-1].get("final_obs", [])
+        for at, last in enumerate(finals):
+            if last is not None:
+                ends += 1
+                wanted: Any = spaces.flatten(nested, last)
+                np.testing.assert_array_equal(ours[-1]["final_obs"][at], wanted.astype(np.float32))
+    assert ends > 10
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -5,6 +5,7 @@ Each operation has a file of rows beside this one; a later operation brings a fi
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,6 +16,7 @@ from typing import Any
 import backcast as bc
 import numpy as np
 import pytest
+from backcast.envs import Collector, PortfolioVectorEnv
 
 COLUMNS: dict[str, Any] = {"obs": {"x": ("f4", (3,)), "y": "i4"}, "action": "u1"}
 
@@ -70,11 +72,12 @@ def table(rows: list[Row]) -> pytest.MarkDecorator:
 
 
 class World:
-    """Rings, writers, a sampler, a panel and environments in a directory of their own.
+    """Rings, writers, a sampler, a panel and an environment in a directory of their own.
 
     ``pong`` has 4 lanes of 50 rows: lane 0 was lapped and is free, lanes 1 and 2 belong to
     ``same_step``, lane 3 to ``next_step``, without rows. ``empty`` has none at all; ``kept`` is
-    persistent and nobody holds it.
+    persistent and nobody holds it. ``env`` has two portfolios, just reset by ``collector``, which
+    appends to ``steps``.
     """
 
     def __init__(self, place: Path, files: Path, held: ExitStack) -> None:
@@ -96,6 +99,13 @@ class World:
         self.csv = files / "prices.csv"
         self.csv.write_text(prices())
         self.panel = held.enter_context(bc.Panel.from_csv(self.csv, macro=["VIX"]))
+        self.hold = held.enter_context
+        self.env = PortfolioVectorEnv(self.panel, 2, autoreset_mode="disabled")
+        spaces = self.env.single_observation_space, self.env.single_action_space
+        columns = bc.Schema.from_spaces(*spaces, extra={"value": "f4"})
+        self.steps = self.hold(bc.ReplayBuffer.create(None, columns, capacity=20, lanes=2))
+        self.collector = Collector(self.env, self.hold(self.steps.writer(2, "disabled")))
+        self.collector.reset(seed=3)
         self.sampler = held.enter_context(self.pong.sampler(seed=7))
         # A buffer makes its own sampler at its first draw, which takes a reader's slot.
         self.pong.sample(1)
@@ -121,6 +131,10 @@ class World:
             if path.is_file()
         }
         found |= {"pong": self.pong.stats(), "empty": self.empty.stats()}
+        found |= {"steps": self.steps.stats(), "seen": self.collector.obs}
+        # The next episode of the first portfolio, and where the second one is.
+        first = {"reset_mask": np.array([True, False])}
+        found["next"] = copy.deepcopy(self.env).reset(options=first)
         written = self.same_step.rows_written + self.next_step.rows_written
         return found | {"written": written, "drawn": (self.sampler.sampled, self.sampler.lapped)}
 

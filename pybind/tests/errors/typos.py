@@ -11,6 +11,8 @@ from typing import Any
 
 import backcast as bc
 import numpy as np
+from backcast.envs import Collector, PortfolioEnv, PortfolioVectorEnv
+from gymnasium import spaces
 from refusal import prices
 
 TOP = """\
@@ -26,11 +28,15 @@ This page is printed by a test that types all of it, so it is what you will see.
 
 SETTING = """
 The examples share a ring `pong` of two lanes with 40 rows in the first, a writer `w` of one lane, a
-writer `two` of two lanes, an empty ring `empty`, a lease `rows` of 10 rows, and a panel of 10 days.
+writer `two` of two lanes, an empty ring `empty`, a lease `rows` of 10 rows, a panel of 10 days, an
+environment `env` of two portfolios on it, just reset, and its `collector` into a ring that has a
+column `value`.
 
 ```python
 import backcast as bc
 import numpy as np
+from backcast.envs import Collector, PortfolioEnv, PortfolioVectorEnv
+from gymnasium import spaces
 
 columns = {"obs": {"image": ("u1", (2, 2)), "speed": "f4"}, "action": "i4"}
 step = {"obs": {"image": np.zeros((2, 2), "u1"), "speed": 0.5}, "action": 1}
@@ -154,7 +160,58 @@ TYPED: dict[str, list[str]] = {
         "panel.windows([3], [9], 5, 1)",
         "panel.windows([3], [1])",
     ],
+    "Environments": [
+        "PortfolioVectorEnv(panel, n_envs=2)",
+        "PortfolioVectorEnv(panel, 0)",
+        'PortfolioVectorEnv(panel, 2, obs="box")',
+        'PortfolioVectorEnv(panel, 2, autoreset_mode="nextstep")',
+        'PortfolioVectorEnv(panel, 2, tickers=["VIX"])',
+        'PortfolioVectorEnv("pirces.csv", 2)',
+        'PortfolioVectorEnv("prices", 2)',
+        "env.step([0.5, 0.5])",
+        "env.step([[0.5], [15]])",
+        "env.step([[0.5], [np.nan]])",
+        'env.step([["buy"], ["sell"]])',
+        "env.reset(seed=[1])",
+        'env.reset(options={"reset_mask": [True, False]})',
+        'env.reset(options={"reset_mask": np.ones(3, bool)})',
+        'env.reset(options={"start_day": 99})',
+        "PortfolioEnv(panel).step([0.5])",
+    ],
+    "Gymnasium's spaces, and collectors": [
+        "bc.Schema.from_spaces(env.observation_space)",
+        "bc.Schema.from_spaces(env, env)",
+        "bc.Schema.from_spaces(spaces.Dict(says=spaces.Text(5)), env.action_space)",
+        "Collector(env, pong)",
+        "Collector(env, w)",
+        "Collector(env, two)",
+        "collector.step(action)",
+        "collector.step(action, values=[0, 0])",
+        "collector.step(action, value=[0, 0], log_prob=[0, 0])",
+        "collector.run(5, policy)",
+    ],
 }
+
+
+def environments(panel: Any, hold: Any) -> dict[str, object]:  # noqa: ANN401
+    """Make what the page says of environments."""
+    env = PortfolioVectorEnv(panel, 2, autoreset_mode="same_step")
+    columns = bc.Schema.from_spaces(
+        env.single_observation_space, env.single_action_space, extra={"value": "f4"}
+    )
+    ring = hold(bc.ReplayBuffer.create(None, columns, capacity=20, lanes=2))
+    collector = Collector(env, hold(ring.writer(2, "same_step")))
+    collector.reset(seed=1)
+    return {
+        "spaces": spaces,
+        "Collector": Collector,
+        "PortfolioEnv": PortfolioEnv,
+        "PortfolioVectorEnv": PortfolioVectorEnv,
+        "env": env,
+        "collector": collector,
+        "action": [[0.5], [0.5]],
+        "policy": lambda obs: [[0.5], [0.5]],
+    }
 
 
 class Newcomer:
@@ -195,6 +252,7 @@ class Newcomer:
             "closed": closed,
             "panel": hold(bc.Panel.from_csv("prices.csv", macro=["VIX"])),
         }
+        self.names |= environments(self.names["panel"], hold)
         self.same_everywhere = {
             str(next(place.glob("backcast-*"))): "/dev/shm/backcast-1000",
             str(os.getpid()): "4711",

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any, TypeAlias
+import operator
+from typing import TYPE_CHECKING, Any
 
-import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
-from gymnasium.wrappers import Autoreset
 
-from backcast import ArgumentError, EnvError
-from backcast.envs._portfolio import mode_of, word_of
+from backcast import ArgumentError, ArgumentTypeError, EnvError
+from backcast.envs._calls import explained
+from backcast.envs._fitting import (
+    AnyEnv,
+    autoreset_mode,
+    check_writer,
+    further_columns,
+    refuse_columns,
+)
+from backcast.envs._parts import arrays, named, objects, row_of
+from backcast.envs._portfolio import word_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     from backcast import Writer
 
-AnyEnv: TypeAlias = gym.Env[Any, Any] | VectorEnv[Any, Any, Any]
 # How often two observations are compared before an environment is trusted not to reuse its arrays:
 # the first one after a reset and one between two steps.
 _COMPARISONS = 2
@@ -46,7 +53,7 @@ class Collector:
     Raises
     ------
     ArgumentError
-        If lanes or modes of the two do not fit.
+        If lanes, modes or columns of the two do not fit.
 
     Notes
     -----
@@ -68,23 +75,16 @@ class Collector:
     ...     obs, rewards, terminations, truncations, infos = collector.step([0, 1, 0, 1])
     """
 
+    @explained
     def __init__(self, env: AnyEnv, writer: Writer) -> None:
+        self._mode = autoreset_mode(env)
+        check_writer(env, writer, self._mode)
+        lanes = len(writer.lanes)
         self._env = env
         self._writer = writer
         self._vector = isinstance(env, VectorEnv)
-        self._mode = _autoreset_mode(env)
-        lanes = env.num_envs if isinstance(env, VectorEnv) else 1
-        word = word_of(self._mode)
-        remedy = f'make it with buf.writer(lanes={lanes}, autoreset_mode="{word}")'
-        if len(writer.lanes) != lanes:
-            raise ArgumentError(
-                f"the writer has {len(writer.lanes)} lanes, the environment {lanes}; {remedy}"
-            )
-        if writer.autoreset_mode != word:
-            raise ArgumentError(
-                f'the writer expects autoreset_mode "{writer.autoreset_mode}", the environment '
-                f'resets as "{word}"; {remedy}'
-            )
+        self._further = further_columns(writer)
+        self._has_reward = "reward" in writer.schema.columns
         # What to act on next; None before a reset and after an error.
         self._obs: Any = None
         self._index: NDArray[np.int64] | None = None
@@ -98,6 +98,12 @@ class Collector:
         self._returned: Any = None
         self._compared = 0
         self._reuses = False
+
+    def __repr__(self) -> str:
+        return (
+            f"<backcast.envs.Collector: {self._env} to {len(self._open)} lanes, autoreset_mode "
+            f"'{word_of(self._mode)}', {self._transitions} transitions>"
+        )
 
     @property
     def env(self) -> AnyEnv:
@@ -124,6 +130,7 @@ class Collector:
         """Steps appended so far, over all lanes, without those that only reset."""
         return self._transitions
 
+    @explained
     def reset(
         self,
         *,
@@ -192,7 +199,8 @@ class Collector:
         actions : array_like or action
             What the environment's ``step`` takes.
         **columns : array_like, shape (lanes, ...)
-            Further columns of the ring: ``log_prob=...``.
+            Further columns of the ring: ``log_prob=...``. ``action=`` and ``reward=`` are stored in
+            place of what the environment took and returned: actions before they were clipped, say.
 
         Returns
         -------
@@ -206,17 +214,24 @@ class Collector:
         ------
         EnvError
             Before the first :meth:`reset`, or from the environment.
+        ArgumentError
+            If a column is given that the environment brings.
         AppendError
-            If the ring cannot hold what the environment returned.
+            If a column is missing or unknown, before the step; or if the ring cannot hold what the
+            environment returned, after it.
         """
         if self._obs is None:
             raise EnvError("the collector has no observation to act on; call reset first")
+        if columns.keys() != self._further:
+            refuse_columns(columns, self._further)
         with _Guard(self):
             obs, rewards, terminations, truncations, infos = self._env.step(actions)
         with _Guard(self, harmless=()):
             self._compare(obs)
             ended = np.atleast_1d(np.logical_or(terminations, truncations))
-            self._columns = {"action": actions, "reward": rewards, **columns}
+            if self._has_reward:
+                columns = {"reward": rewards, **columns}
+            self._columns = {"action": actions, **columns}
             self._index = self._writer.append(
                 obs=self._obs,
                 terminated=terminations,
@@ -224,7 +239,8 @@ class Collector:
                 final_obs=self._final_obs(obs, infos) if ended.any() else None,
                 **self._columns,
             )
-            self._transitions += int(np.count_nonzero(~self._resetting))
+            # A lease may have been in the way of a row: then its index is -1.
+            self._transitions += int(np.count_nonzero(~self._resetting & (self._index >= 0)))
             if self._mode is AutoresetMode.NEXT_STEP:
                 self._open = ~self._resetting
                 self._resetting = ended
@@ -235,6 +251,7 @@ class Collector:
             self._keep(obs)
         return obs, rewards, terminations, truncations, infos
 
+    @explained
     def run(self, policy: Callable[[Any], Any], steps: int) -> int:
         """Step `steps` times with the actions of `policy`; reset first where that is due.
 
@@ -252,9 +269,22 @@ class Collector:
 
         Raises
         ------
+        ArgumentError
+            If `policy` cannot be called or `steps` is no whole number from 0 up.
         EnvError, AppendError
             As from :meth:`reset` and :meth:`step`.
         """
+        if not callable(policy):
+            raise ArgumentTypeError(
+                f"policy is {policy!r}; give a function from observations to actions"
+            )
+        wanted = "give how often to step, a whole number from 0 up"
+        try:
+            steps = operator.index(steps)
+        except TypeError:
+            raise ArgumentTypeError(f"steps is {steps!r}; {wanted}") from None
+        if steps < 0:
+            raise ArgumentError(f"steps is {steps}; {wanted}")
         before = self._transitions
         if self._obs is None:
             self.reset()
@@ -289,11 +319,11 @@ class Collector:
         if self._mode is AutoresetMode.NEXT_STEP:
             return None
         if self._mode is AutoresetMode.DISABLED:
-            return _named(obs)
+            return named(obs)
         if isinstance(infos, dict):
             return infos.get("final_obs")
         # gymnasium.wrappers.vector.DictInfoToList
-        return _objects([info.get("final_obs") for info in infos])
+        return objects([info.get("final_obs") for info in infos])
 
     def _reset_ended(
         self,
@@ -306,10 +336,10 @@ class Collector:
         if not self._vector:
             first, reset_info = environment.reset()
             return first, {**infos, "final_obs": obs, "reset_infos": reset_info}
-        finals = [_row(obs, at) if end else None for at, end in enumerate(ended)]
+        finals = [row_of(obs, at) if end else None for at, end in enumerate(ended)]
         first, reset_infos = environment.reset(options={"reset_mask": ended.copy()})
         if isinstance(infos, dict):
-            added = {"final_obs": _objects(finals), "_final_obs": ended, "reset_infos": reset_infos}
+            added = {"final_obs": objects(finals), "_final_obs": ended, "reset_infos": reset_infos}
             return first, infos | added
         for at in np.flatnonzero(ended):
             infos[at] |= {"final_obs": finals[at], "reset_infos": reset_infos[at]}
@@ -318,7 +348,7 @@ class Collector:
     def _compare(self, obs: Any) -> None:  # noqa: ANN401
         """Find out whether the environment writes to the arrays that it returned before."""
         if self._compared < _COMPARISONS:
-            pairs = zip(_arrays(self._returned), _arrays(obs), strict=False)
+            pairs = zip(arrays(self._returned), arrays(obs), strict=False)
             self._reuses |= any(np.may_share_memory(before, now) for before, now in pairs)
             self._compared += 1
 
@@ -349,59 +379,3 @@ class _Guard:
         if kind is not None and not issubclass(kind, self._harmless):
             self._collector._obs = None
             self._collector._torn = True
-
-
-def _autoreset_mode(env: AnyEnv) -> AutoresetMode:
-    if isinstance(env, VectorEnv):
-        mode = env.metadata.get("autoreset_mode")
-        if mode is None:
-            raise ArgumentError(
-                f"{env} does not say how it resets: its metadata lack autoreset_mode; set "
-                "env.metadata to one with a gymnasium.vector.AutoresetMode"
-            )
-        return mode_of(mode)
-    layer: Any = env
-    if not isinstance(layer, gym.Env):
-        raise ArgumentError(f"env is {env!r}; give a gymnasium.Env or gymnasium.vector.VectorEnv")
-    while isinstance(layer, gym.Wrapper):
-        if isinstance(layer, Autoreset):
-            return AutoresetMode.NEXT_STEP
-        layer = layer.env
-    return AutoresetMode.DISABLED
-
-
-def _named(obs: Any) -> Any:  # noqa: ANN401
-    """Turn tuples into dicts, since a tuple may also be one observation per lane."""
-    if isinstance(obs, tuple):
-        return {str(at): _named(part) for at, part in enumerate(obs)}
-    if isinstance(obs, dict):
-        return {key: _named(part) for key, part in obs.items()}
-    return obs
-
-
-def _row(obs: Any, at: int) -> Any:  # noqa: ANN401
-    """Copy one observation out of those of all sub-environments."""
-    if isinstance(obs, tuple):
-        return tuple(_row(part, at) for part in obs)
-    if isinstance(obs, dict):
-        return {key: _row(part, at) for key, part in obs.items()}
-    return np.array(obs[at])
-
-
-def _arrays(obs: Any) -> Iterator[NDArray[Any]]:  # noqa: ANN401
-    """Yield the arrays of an observation."""
-    if isinstance(obs, dict):
-        obs = tuple(obs.values())
-    if isinstance(obs, tuple):
-        for part in obs:
-            yield from _arrays(part)
-    elif isinstance(obs, np.ndarray):
-        yield obs
-
-
-def _objects(rows: list[Any]) -> NDArray[np.object_]:
-    """Make an object array, as Gymnasium hands out final observations."""
-    array = np.empty(len(rows), object)
-    for at, row in enumerate(rows):
-        array[at] = row
-    return array

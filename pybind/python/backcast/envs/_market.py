@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
-from backcast import ArgumentError, BackcastError, Panel
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from backcast import ArgumentError, ArgumentTypeError, BackcastError, Panel
 
 PanelLike: TypeAlias = Panel | str | os.PathLike[str]
 
@@ -24,16 +22,20 @@ def open_panel(panel: PanelLike, options: Mapping[str, Any] | None = None) -> Pa
     else the name of a shared panel. `options` are keywords of ``Panel.attach``, ``Panel.from_csv``
     or ``Panel.from_parquet``.
     """
+    if options is not None and not isinstance(options, Mapping):
+        raise ArgumentTypeError(
+            f'panel_options is {options!r}; give a dict of keywords, {{"macro": ["SP500"]}}'
+        )
     options = dict(options or {})
     if isinstance(panel, Panel):
         if options:
             raise ArgumentError(
-                f"panel_options are {options}, but the panel is open already; give them where it "
+                f"panel_options is {options}, but the panel is open already; give them where it "
                 "is opened"
             )
         return _here(panel)
     if not isinstance(panel, str | os.PathLike):
-        raise ArgumentError(
+        raise ArgumentTypeError(
             f"panel is {panel!r}; give a backcast.Panel, the name of a shared one, or the path of "
             "a CSV or Parquet file"
         )

@@ -54,7 +54,9 @@ def portfolios(
     if obs not in ("dict", "flat"):
         raise EnvError(f'obs is {obs!r}; write "dict" or "flat"')
     if render_mode is not None:
-        raise EnvError(f"render_mode is {render_mode!r}; this environment is not rendered: None")
+        raise EnvError(
+            f"render_mode is {render_mode!r}; there is nothing to see here, so leave it None"
+        )
     return PortfolioBatch(
         panel,
         num_envs,

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from gymnasium.envs.registration import register, registry
 
+from backcast import ArgumentTypeError
 from backcast.envs._single import PortfolioEnv
 from backcast.envs._vector import PortfolioVectorEnv
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 PORTFOLIO = "backcast/Portfolio-v0"
 
@@ -46,5 +45,9 @@ def make(env_config: Mapping[str, Any]) -> PortfolioEnv | PortfolioVectorEnv:
     >>> from ray import tune  # doctest: +SKIP
     >>> tune.register_env("portfolio", backcast.envs.make)  # doctest: +SKIP
     """
+    if not isinstance(env_config, Mapping):
+        raise ArgumentTypeError(
+            f'env_config is {env_config!r}; give a dict of keywords, {{"panel": "prices.csv"}}'
+        )
     settings = dict(env_config)
     return PortfolioVectorEnv(**settings) if "num_envs" in settings else PortfolioEnv(**settings)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import gymnasium as gym
 from gymnasium.vector import AutoresetMode
 
+from backcast.envs._calls import explained
 from backcast.envs._market import PanelLike, open_panel
 from backcast.envs._portfolio import (
     ObsForm,
@@ -82,6 +83,7 @@ class PortfolioEnv(gym.Env[Any, Any]):
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
 
+    @explained
     def __init__(
         self,
         panel: PanelLike,
@@ -124,6 +126,7 @@ class PortfolioEnv(gym.Env[Any, Any]):
         self.action_space = action_space(self._batch)
         self._rebuild = partial(type(self), panel, obs=obs, panel_options=panel_options, **settings)
 
+    @explained
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:

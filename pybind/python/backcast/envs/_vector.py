@@ -9,6 +9,8 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from backcast import ArgumentTypeError
+from backcast.envs._calls import explained
 from backcast.envs._market import PanelLike, open_panel
 from backcast.envs._portfolio import (
     ObsForm,
@@ -105,6 +107,7 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
         "autoreset_mode": AutoresetMode.NEXT_STEP,
     }
 
+    @explained
     def __init__(
         self,
         panel: PanelLike,
@@ -112,7 +115,7 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
         *,
         obs: ObsForm = "dict",
         copy: bool = True,
-        autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
+        autoreset_mode: str | AutoresetMode = "next_step",
         max_episode_steps: int | None = None,
         initial_amount: float = 30_000.0,
         failure_threshold: float = 25_000.0,
@@ -136,6 +139,10 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
             indicator_lag=indicator_lag,
             max_episode_steps=max_episode_steps,
         )
+        if not isinstance(copy, bool):
+            raise ArgumentTypeError(
+                f"copy is {copy!r}; give True for new arrays from every call, False to reuse them"
+            )
         self.autoreset_mode = mode_of(autoreset_mode)
         self._batch = portfolios(
             open_panel(panel, panel_options),
@@ -146,7 +153,7 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
             reuse=not copy,
             render_mode=render_mode,
         )
-        self.num_envs = num_envs
+        self.num_envs = int(num_envs)
         self.copy = copy
         self.render_mode = render_mode
         self.metadata = type(self).metadata | {"autoreset_mode": self.autoreset_mode}
@@ -165,6 +172,7 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
             **settings,
         )
 
+    @explained
     def reset(
         self,
         *,

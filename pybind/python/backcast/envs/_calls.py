@@ -1,0 +1,73 @@
+"""What a call takes, said when it is called with something else, as the native calls do."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from backcast import ArgumentTypeError
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+# `obz` is near `obs`, `autoreset_mode` is not near `render_mode`.
+_NEAR = 0.66
+_BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def explained(method: Method) -> Method:
+    """Refuse arguments that the method does not have with the ones that were probably meant.
+
+    A call that fits costs one more frame; the arguments are looked at only after a ``TypeError``.
+    """
+    signature = inspect.signature(method)
+
+    @functools.wraps(method)
+    def call(*given: Any, **named: Any) -> Any:  # noqa: ANN401
+        try:
+            return method(*given, **named)
+        except TypeError:
+            try:
+                signature.bind(*given, **named)
+            except TypeError:
+                reason = _misfit(method.__qualname__, signature, len(given) - 1, [*named])
+            else:
+                raise
+        raise ArgumentTypeError(reason)
+
+    return cast("Method", call)
+
+
+def _misfit(qualname: str, signature: inspect.Signature, given: int, named: list[str]) -> str:
+    """Say why so many arguments by position, and these by name, are not what the method takes."""
+    path = qualname.split(".")
+    name = path[-2] if path[-1] == "__init__" else path[-1]
+    # Without self.
+    known = dict(list(signature.parameters.items())[1:])
+    shown = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in known.values()]
+    takes = str(inspect.Signature(shown))
+    by_position = [key for key, value in known.items() if value.kind in _BY_POSITION]
+    for key in named:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, 1, _NEAR)
+            hint = f"did you mean `{near[0]}`? It" if near else "it"
+            return f"{name}() has no argument `{key}`; {hint} takes {takes}"
+    if given > len(by_position):
+        most = {0: "no arguments", 1: "1 argument"}.get(
+            len(by_position), f"{len(by_position)} arguments"
+        )
+        others = [key for key in known if key not in by_position]
+        rest = "the others" if by_position else "them"
+        remedy = f"give {rest} by name: {', '.join(others)}" if others else f"it takes {takes}"
+        return f"{name}() takes {most} by position, got {given}; {remedy}"
+    for key in by_position[:given]:
+        if key in named:
+            return f"{name}() got `{key}` by position and by name; keep one of them"
+    missing = next(
+        key
+        for key, value in known.items()
+        if value.default is inspect.Parameter.empty and key not in [*by_position[:given], *named]
+    )
+    return f"{missing} is missing; {name}() takes {takes}"

@@ -1,0 +1,134 @@
+"""Whether a writer can take what an environment does: lanes, autoreset mode and columns."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import gymnasium as gym
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.wrappers import Autoreset
+
+from backcast import AppendError, ArgumentError, ArgumentTypeError, Schema, SchemaError, Writer
+from backcast.envs._portfolio import mode_of, word_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+AnyEnv: TypeAlias = gym.Env[Any, Any] | VectorEnv[Any, Any, Any]
+
+# What the environment brings at every step, and what may be stored in its place.
+BROUGHT = frozenset({"obs", "terminated", "truncated", "final_obs"})
+REPLACEABLE = frozenset({"action", "reward"})
+
+
+def autoreset_mode(env: AnyEnv) -> AutoresetMode:
+    """Find out who resets the environment."""
+    if isinstance(env, VectorEnv):
+        mode = env.metadata.get("autoreset_mode")
+        if mode is None:
+            raise ArgumentError(
+                f"{env} does not say how it resets: its metadata lack autoreset_mode; set "
+                "env.metadata to one with a gymnasium.vector.AutoresetMode"
+            )
+        return mode_of(mode)
+    layer: Any = env
+    if not isinstance(layer, gym.Env):
+        raise ArgumentTypeError(
+            f"env is {env!r}; give a gymnasium.Env or gymnasium.vector.VectorEnv"
+        )
+    while isinstance(layer, gym.Wrapper):
+        if isinstance(layer, Autoreset):
+            return AutoresetMode.NEXT_STEP
+        layer = layer.env
+    return AutoresetMode.DISABLED
+
+
+def check_writer(env: AnyEnv, writer: Writer, mode: AutoresetMode) -> None:
+    """Refuse a writer whose lanes, mode or columns are not the environment's."""
+    lanes = env.num_envs if isinstance(env, VectorEnv) else 1
+    word = word_of(mode)
+    remedy = f'make it with buf.writer(lanes={lanes}, autoreset_mode="{word}")'
+    if not isinstance(writer, Writer):
+        raise ArgumentTypeError(f"writer is {writer!r}, which is no backcast.Writer; {remedy}")
+    if len(writer.lanes) != lanes:
+        raise ArgumentError(
+            f"the writer's lanes are {len(writer.lanes)}, the environments {lanes}; {remedy}"
+        )
+    if writer.autoreset_mode != word:
+        raise ArgumentError(
+            f'the writer expects autoreset_mode "{writer.autoreset_mode}", the environment '
+            f'resets as "{word}"; {remedy}'
+        )
+    check_columns(env, {name: shape for name, (_, shape, _) in writer.schema.columns.items()})
+
+
+def check_columns(env: AnyEnv, ring: dict[str, tuple[int, ...]]) -> None:
+    """Refuse a ring whose observations have other names or shapes, or that has no action.
+
+    Dtypes are judged at every append, which converts where nothing is lost.
+    """
+    single = "single_" if isinstance(env, VectorEnv) else ""
+    spaces = [f"{single}observation_space", f"{single}action_space"]
+    remedy = f"make the ring with Schema.from_spaces(env.{spaces[0]}, env.{spaces[1]})"
+    if not _below("action", ring):
+        raise ArgumentError(f"the ring has no column 'action', only {_listed(ring)}; {remedy}")
+    try:
+        wanted = Schema.from_spaces(*(getattr(env, space) for space in spaces)).columns
+    except (SchemaError, AttributeError):
+        # A space of somebody's own: what it holds shows when it is appended.
+        return
+    here, there = _below("obs", wanted), _below("obs", ring)
+    for name in here:
+        if name not in there:
+            raise ArgumentError(
+                f"the ring has no column '{name}', which env.{spaces[0]} has; its columns are "
+                f"{_listed(ring)}; {remedy}"
+            )
+        if wanted[name][1] != ring[name]:
+            raise ArgumentError(
+                f"column '{name}' is {ring[name]} in the ring, but {wanted[name][1]} in "
+                f"env.{spaces[0]}; {remedy}"
+            )
+    for name in there:
+        if name not in here:
+            raise ArgumentError(
+                f"the ring has a column '{name}', which env.{spaces[0]} has not; {remedy}"
+            )
+
+
+def further_columns(writer: Writer) -> frozenset[str]:
+    """Name what a step has to bring beyond what the environment does."""
+    first = {name.split("/")[0] for name in writer.schema.columns}
+    return frozenset(first - BROUGHT - REPLACEABLE)
+
+
+def refuse_columns(given: Iterable[str], wanted: frozenset[str]) -> None:
+    """Refuse columns that a step may not bring, and say which one is missing."""
+    first = {name.split("/")[0] for name in given}
+    for name in sorted(first & BROUGHT):
+        raise ArgumentError(
+            f"step() was given {name}, which comes from the environment; leave it out, or change "
+            "it there with a wrapper"
+        )
+    for name in sorted(first - wanted - REPLACEABLE):
+        near = difflib.get_close_matches(name, sorted(wanted | REPLACEABLE), 1)
+        remedy = (
+            f"did you mean '{near[0]}'?"
+            if near
+            else f'make the ring with it: Schema.from_spaces(..., extra={{"{name}": "f4"}})'
+        )
+        raise AppendError(f"the ring has no column '{name}'; {remedy}")
+    for name in sorted(wanted - first):
+        raise AppendError(
+            f"column '{name}' is missing, which the ring has and the environment does not bring; "
+            f"give it by name: collector.step(actions, {name}=...)"
+        )
+
+
+def _below(name: str, columns: Iterable[str]) -> list[str]:
+    return [column for column in columns if column == name or column.startswith(f"{name}/")]
+
+
+def _listed(columns: Iterable[str]) -> str:
+    return ", ".join(columns)
