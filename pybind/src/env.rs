@@ -266,14 +266,19 @@ impl PortfolioBatch {
     }
 
     fn __repr__(&self) -> String {
-        let state = if self.env.is_closed() { ", closed" } else { "" };
-        format!(
-            "<backcast._native.PortfolioBatch: {} portfolios, {} tickers, autoreset_mode \
-             '{}'{state}>",
-            self.num_envs.unwrap_or(1),
-            self.tickers.len(),
-            self.mode
-        )
+        format!("<backcast._native.PortfolioBatch: {}>", self.__str__())
+    }
+
+    /// What the environments built on it show of it.
+    fn __str__(&self) -> String {
+        let plural = |n: usize, one: &str| format!("{n} {one}{}", if n == 1 { "" } else { "s" });
+        let portfolios = plural(self.num_envs.unwrap_or(1), "portfolio");
+        let tickers = plural(self.tickers.len(), "ticker");
+        let state = self.env.describe(|env| {
+            let (first, end) = env.options().days.unwrap_or((0, env.panel().days()));
+            format!("days {first} to {}", end.saturating_sub(1))
+        });
+        format!("{portfolios} of {tickers}, autoreset_mode '{}', {state}", self.mode)
     }
 }
 

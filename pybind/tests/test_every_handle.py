@@ -11,13 +11,15 @@ import re
 import signal
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import backcast as bc
+import numpy as np
 import pytest
+from backcast import envs
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -122,6 +124,23 @@ KINDS: dict[str, Kind] = {
     ),
 }
 
+ENV_USES: dict[str, Callable[[Any], object]] = {
+    "reset": lambda e: e.reset(seed=1),
+    "step": lambda e: e.step(np.zeros(e.action_space.shape)),
+}
+KINDS |= {
+    "envs.PortfolioVectorEnv": Kind(
+        lambda buf, panel: envs.PortfolioVectorEnv(panel, 3),
+        r"3 portfolios of 2 tickers, autoreset_mode 'next_step', days 0 to 7",
+        ENV_USES,
+    ),
+    "envs.PortfolioEnv": Kind(
+        lambda buf, panel: envs.PortfolioEnv(panel, tickers=["AAA"], days=(2, 8)),
+        r"1 portfolio of 1 ticker, autoreset_mode 'disabled', days 2 to 7",
+        ENV_USES,
+    ),
+}
+
 PICKLED = [name for name, kind in KINDS.items() if kind.unless_pickled is None]
 
 
@@ -148,22 +167,28 @@ def scene(place: Path, tmp_path: Path) -> Iterator[Scene]:
                 writer.append(**STEP)
         made = Scene(buf, panel)
         for name, kind in KINDS.items():
-            made.handles[name] = hold(kind.make(buf, panel))
+            handle = kind.make(buf, panel)
+            made.handles[name] = handle
+            # Gymnasium's vector environments are no context managers.
+            hold(handle if hasattr(handle, "__exit__") else closing(handle))
         yield made
     made.handles.clear()
 
 
 def test_the_table_has_every_public_class_that_holds_something() -> None:
     public = {name for name in bc.__all__ if hasattr(getattr(bc, name), "close")}
-    assert public - {"PortfolioVectorEnv"} == set(KINDS)
+    public |= {f"envs.{name}" for name in envs.__all__ if hasattr(getattr(envs, name), "close")}
+    assert public == set(KINDS)
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_a_handle_shows_its_name_sizes_and_state(scene: Scene, name: str) -> None:
     handle, kind = scene.handles[name], KINDS[name]
     assert re.fullmatch(f"<backcast.{name}: {kind.shows}>", repr(handle)), repr(handle)
-    with handle as entered:
-        assert entered is handle
+    if hasattr(handle, "__exit__"):
+        with handle as entered:
+            assert entered is handle
+    handle.close()
     assert repr(handle).startswith(f"<backcast.{name}: ")
     assert repr(handle).endswith(", closed>")
 

@@ -83,7 +83,7 @@ class World:
     def __init__(self, place: Path, files: Path, held: ExitStack) -> None:
         """Make everything; ``held`` lets go of it."""
         self.place, self.files = place, files
-        self.held, self.kept = held, list[Any]()
+        self.hold, self.kept = held.enter_context, list[Any]()
         self.pong = held.enter_context(self.create("pong", COLUMNS, capacity=200, lanes=4))
         first = self.pong.writer()
         for step in range(120):
@@ -99,7 +99,6 @@ class World:
         self.csv = files / "prices.csv"
         self.csv.write_text(prices())
         self.panel = held.enter_context(bc.Panel.from_csv(self.csv, macro=["VIX"]))
-        self.hold = held.enter_context
         self.env = PortfolioVectorEnv(self.panel, 2, autoreset_mode="disabled")
         spaces = self.env.single_observation_space, self.env.single_action_space
         columns = bc.Schema.from_spaces(*spaces, extra={"value": "f4"})
@@ -114,7 +113,7 @@ class World:
 
     def keep(self, thing: Any) -> Any:  # noqa: ANN401 - any handle
         """Keep what the scene of a row needs until the test is over."""
-        self.kept.append(self.held.enter_context(thing))
+        self.kept.append(self.hold(thing))
         return thing
 
     def create(self, name: Any = "new", schema: Any = COLUMNS, **changes: Any) -> bc.ReplayBuffer:  # noqa: ANN401 - anything is tried

@@ -126,6 +126,10 @@ class PortfolioEnv(gym.Env[Any, Any]):
         self.action_space = action_space(self._batch)
         self._rebuild = partial(type(self), panel, obs=obs, panel_options=panel_options, **settings)
 
+    def __repr__(self) -> str:
+        """Show sizes, mode, days and state."""
+        return f"<backcast.envs.PortfolioEnv: {self._batch}>"
+
     @explained
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

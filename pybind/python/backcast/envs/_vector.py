@@ -172,6 +172,10 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
             **settings,
         )
 
+    def __repr__(self) -> str:
+        """Show sizes, mode, days and state."""
+        return f"<backcast.envs.PortfolioVectorEnv: {self._batch}>"
+
     @explained
     def reset(
         self,
