@@ -6,10 +6,12 @@
 
 mod cells;
 mod delta;
+mod footer;
 mod guard;
 mod page_header;
 mod pages;
 mod source;
+mod thrift;
 mod zone;
 
 use std::{fs::File, io, path::Path, sync::Arc};
@@ -24,7 +26,10 @@ use parquet::{
     },
     basic::Compression,
     errors::ParquetError,
-    file::{metadata::ParquetMetaData, reader::Length},
+    file::{
+        metadata::{ParquetMetaData, ParquetMetaDataReader},
+        reader::Length,
+    },
 };
 
 use self::{
@@ -120,7 +125,10 @@ fn load(source: &Source, ends: &Ends, options: &PanelOptions) -> Result<PanelDat
     }
     let metadata = decode(
         || FilePart::Footer,
-        || ArrowReaderMetadata::load(source, ArrowReaderOptions::new()),
+        || {
+            let footer = ParquetMetaDataReader::decode_metadata(&footer::read(source)?)?;
+            ArrowReaderMetadata::try_new(Arc::new(footer), ArrowReaderOptions::new())
+        },
     )?;
     let fields = metadata.schema().fields();
     let header = Header::of(fields.iter().map(|field| field.name().clone()).collect(), options)?;

@@ -1,9 +1,35 @@
 //! The sizes that a page's header claims, read before the decoder allocates them.
 //!
-//! A header is a Thrift struct in the compact protocol (`PageHeader` in the Parquet format): fields
-//! of a type and a number, of which six are looked at here and all others skipped.
+//! A header is a Thrift struct (`PageHeader` in the Parquet format), of which six fields are looked
+//! at here and all others skipped.
 
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, Read};
+
+use super::thrift::{BOOL, I32, OPAQUE, STRUCT, Shape, Thrift};
+
+/// The fields of `PageHeader` and its structs, but statistics, which nobody reads.
+const SHAPE: &Shape = &Shape(&[
+    (1, I32, OPAQUE),
+    (2, I32, OPAQUE),
+    (3, I32, OPAQUE),
+    (4, I32, OPAQUE),
+    (5, STRUCT, DATA_PAGE),
+    (6, STRUCT, OPAQUE),
+    (7, STRUCT, DICTIONARY_PAGE),
+    (8, STRUCT, DATA_PAGE_V2),
+]);
+const DATA_PAGE: &Shape =
+    &Shape(&[(1, I32, OPAQUE), (2, I32, OPAQUE), (3, I32, OPAQUE), (4, I32, OPAQUE)]);
+const DICTIONARY_PAGE: &Shape = &Shape(&[(1, I32, OPAQUE), (2, I32, OPAQUE), (3, BOOL, OPAQUE)]);
+const DATA_PAGE_V2: &Shape = &Shape(&[
+    (1, I32, OPAQUE),
+    (2, I32, OPAQUE),
+    (3, I32, OPAQUE),
+    (4, I32, OPAQUE),
+    (5, I32, OPAQUE),
+    (6, I32, OPAQUE),
+    (7, BOOL, OPAQUE),
+]);
 
 /// What a page claims of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,145 +50,27 @@ impl PageHeader {
 
     /// Read a header of at most `limit` bytes.
     pub(super) fn read(input: impl Read, limit: u64) -> io::Result<Self> {
-        let mut thrift = Thrift { input: input.take(limit), limit };
+        let mut thrift = Thrift::new(input, limit);
         let mut header = Self::default();
-        thrift.fields(0, &mut |thrift, field, kind, depth| {
-            let target = match field {
-                1 => &mut header.kind,
-                2 => &mut header.uncompressed_bytes,
-                3 => &mut header.compressed_bytes,
-                5 | 7 | 8 if kind == STRUCT => {
-                    return thrift.fields(depth + 1, &mut |thrift, field, kind, depth| {
-                        if field == 1 && kind == I32 {
-                            header.values = thrift.signed()?;
-                            return Ok(());
-                        }
-                        thrift.skip(kind, depth)
-                    });
-                }
-                _ => return thrift.skip(kind, depth),
-            };
-            if kind != I32 {
-                return Err(malformed("a size that is no 32-bit number"));
+        thrift.fields(SHAPE, &mut |thrift, field| {
+            match field.number {
+                1 => header.kind = thrift.signed()?,
+                2 => header.uncompressed_bytes = thrift.signed()?,
+                3 => header.compressed_bytes = thrift.signed()?,
+                5 | 7 | 8 => thrift.inner_fields(field, &mut |thrift, field| {
+                    if field.number == 1 {
+                        header.values = thrift.signed()?;
+                        return Ok(());
+                    }
+                    thrift.skip(field)
+                })?,
+                _ => thrift.skip(field)?,
             }
-            *target = thrift.signed()?;
             Ok(())
         })?;
-        header.header_bytes = thrift.limit - thrift.input.limit();
+        header.header_bytes = thrift.position();
         Ok(header)
     }
-}
-
-const TRUE: u8 = 1;
-const FALSE: u8 = 2;
-const I8: u8 = 3;
-const I16: u8 = 4;
-const I32: u8 = 5;
-const I64: u8 = 6;
-const DOUBLE: u8 = 7;
-const BINARY: u8 = 8;
-const LIST: u8 = 9;
-const SET: u8 = 10;
-const STRUCT: u8 = 12;
-/// Real headers nest three deep.
-const DEEPEST: u32 = 16;
-
-/// What to do with a field: its number, its type, and how deep it lies.
-type OnField<'a, R> = &'a mut dyn FnMut(&mut Thrift<R>, i64, u8, u32) -> io::Result<()>;
-
-struct Thrift<R> {
-    input: io::Take<R>,
-    limit: u64,
-}
-
-impl<R: Read> Thrift<R> {
-    fn fields(&mut self, depth: u32, on_field: OnField<'_, R>) -> io::Result<()> {
-        if depth > DEEPEST {
-            return Err(malformed("structures nested too deeply"));
-        }
-        let mut field = 0_i64;
-        loop {
-            let byte = self.byte()?;
-            if byte == 0 {
-                return Ok(());
-            }
-            field = match byte >> 4 {
-                0 => self.signed()?,
-                step => field.wrapping_add(i64::from(step)),
-            };
-            on_field(self, field, byte & 0x0f, depth)?;
-        }
-    }
-
-    fn skip(&mut self, kind: u8, depth: u32) -> io::Result<()> {
-        match kind {
-            TRUE | FALSE => Ok(()),
-            I8 => self.byte().map(drop),
-            I16 | I32 | I64 => self.unsigned().map(drop),
-            DOUBLE => self.skip_bytes(8),
-            BINARY => {
-                let length = self.unsigned()?;
-                self.skip_bytes(length)
-            }
-            LIST | SET => self.skip_list(depth),
-            STRUCT => {
-                self.fields(depth + 1, &mut |thrift, _, kind, depth| thrift.skip(kind, depth))
-            }
-            _ => Err(malformed("a type that no header has")),
-        }
-    }
-
-    fn skip_list(&mut self, depth: u32) -> io::Result<()> {
-        if depth > DEEPEST {
-            return Err(malformed("lists nested too deeply"));
-        }
-        let byte = self.byte()?;
-        let count = match byte >> 4 {
-            15 => self.unsigned()?,
-            count => u64::from(count),
-        };
-        for _ in 0..count {
-            match byte & 0x0f {
-                // In a list each boolean is a byte of its own.
-                TRUE | FALSE => self.byte().map(drop)?,
-                kind => self.skip(kind, depth + 1)?,
-            }
-        }
-        Ok(())
-    }
-
-    fn skip_bytes(&mut self, count: u64) -> io::Result<()> {
-        let skipped = io::copy(&mut self.input.by_ref().take(count), &mut io::sink())?;
-        if skipped == count { Ok(()) } else { Err(malformed("a text longer than its column")) }
-    }
-
-    fn byte(&mut self) -> io::Result<u8> {
-        let mut byte = [0];
-        self.input.read_exact(&mut byte)?;
-        Ok(byte[0])
-    }
-
-    fn unsigned(&mut self) -> io::Result<u64> {
-        let mut number = 0;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
-            number |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                return Ok(number);
-            }
-        }
-        Err(malformed("a number of more than ten bytes"))
-    }
-
-    /// Zigzag: the lowest bit is the sign.
-    fn signed(&mut self) -> io::Result<i64> {
-        let number = self.unsigned()?;
-        Ok((number >> 1).cast_signed() ^ -(number & 1).cast_signed())
-    }
-}
-
-fn malformed(what: &str) -> io::Error {
-    io::Error::new(ErrorKind::InvalidData, format!("its page header has {what}"))
 }
 
 #[cfg(test)]
@@ -200,8 +108,14 @@ mod tests {
             ("a varint without end", [vec![0x15], vec![0xff; 100]].concat()),
             ("a text larger than anything", [vec![0x98], vec![0xff; 9], vec![1]].concat()),
             ("a list larger than anything", [vec![0x99, 0xf5], vec![0xff; 9], vec![1]].concat()),
-            ("a map", vec![0x1b, 0x00]),
+            ("a map", vec![0x9b, 0x00]),
             ("a size that is a text", vec![0x18, 0x00, 0x00]),
+            ("a page's header that is a text", vec![0x58, 0x00, 0x00]),
+            ("a count that is a text", vec![0x5c, 0x18, 0x00, 0x00, 0x00]),
+            ("a count of 64 bits", vec![0x5c, 0x15, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01, 0, 0]),
+            ("a size that comes twice", vec![0x25, 0x02, 0x05, 0x04, 0x02, 0x00]),
+            ("a field whose number wraps", vec![0x15, 0x00, 0x05, 0x84, 0x80, 0x08, 0x02, 0x00]),
+            ("a list of booleans", vec![0x99, 0x11, 0x01, 0x00]),
         ] {
             assert!(PageHeader::read(&bytes[..], 1 << 40).is_err(), "{id}");
         }

@@ -74,3 +74,38 @@ fn a_file_that_unpacks_to_far_more_than_it_can_hold_is_refused_first() {
     let refused = damage(&shelf, &bytes);
     assert!(matches!(refused, LoadError::Bomb { rows: 8_000_000, .. }), "{refused}");
 }
+
+/// A file whose schema has so many elements, each with so many children.
+fn with_schema(elements: u32, children: u32) -> Vec<u8> {
+    let varint = |mut number: u32| {
+        let mut bytes = Vec::new();
+        while number > 0x7f {
+            bytes.push(number.to_le_bytes()[0] | 0x80);
+            number >>= 7;
+        }
+        bytes.push(number.to_le_bytes()[0]);
+        bytes
+    };
+    let children = varint(children * 2);
+    let element = [&[0x35, 0x00, 0x18, 0x01, b'a', 0x15][..], &children, &[0x00]].concat();
+    let mut footer = vec![0x15, 0x02, 0x19, 0xfc];
+    footer.extend(varint(elements));
+    footer.extend(element.repeat(elements as usize));
+    // No rows in no row groups.
+    footer.extend([0x16, 0x00, 0x19, 0x0c, 0x00]);
+    let length = u32::try_from(footer.len()).unwrap().to_le_bytes();
+    [&b"PAR1"[..], &footer, &length, b"PAR1"].concat()
+}
+
+/// Either would end the process: the one by the stack, the other by memory.
+#[test]
+fn a_schema_that_is_too_deep_or_too_wide_is_refused_before_it_is_followed() {
+    let shelf = Shelf::new();
+    for (elements, children, part) in
+        [(1_000_000, 1, "100 levels deep"), (1, 1 << 30, "1073741824 children")]
+    {
+        let refused = damage(&shelf, &with_schema(elements, children));
+        assert!(matches!(refused, LoadError::Damaged { part: FilePart::Footer, .. }), "{refused}");
+        assert!(refused.to_string().contains(part), "{refused}");
+    }
+}

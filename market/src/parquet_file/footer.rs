@@ -1,0 +1,202 @@
+//! The footer of a file, its schema checked before the decoder follows it.
+//!
+//! A schema is a tree, written as a list in which an element says how many children follow it. The
+//! decoder allocates for as many as are claimed and calls itself at each level: what a hostile file
+//! claims there would end the process. So the list must be a tree, and no deep one.
+
+use std::io::{self, ErrorKind};
+
+use parquet::file::reader::Length;
+
+use super::{
+    source::Source,
+    thrift::{BINARY, BOOL, I8, I32, LIST, OPAQUE, STRUCT, Shape, Thrift},
+};
+
+/// The footer's length and the magic.
+const TAIL_BYTES: u64 = 8;
+/// Nested columns are not part of a panel, but may be in a file.
+const DEEPEST: usize = 100;
+
+/// `FileMetaData`, up to the schema.
+const FILE: &Shape = &Shape(&[(1, I32, OPAQUE), (2, LIST, OPAQUE)]);
+const SCHEMA_ELEMENT: &Shape = &Shape(&[
+    (1, I32, OPAQUE),
+    (2, I32, OPAQUE),
+    (3, I32, OPAQUE),
+    (4, BINARY, OPAQUE),
+    (CHILDREN, I32, OPAQUE),
+    (6, I32, OPAQUE),
+    (7, I32, OPAQUE),
+    (8, I32, OPAQUE),
+    (9, I32, OPAQUE),
+    (10, STRUCT, LOGICAL_TYPE),
+]);
+const CHILDREN: i64 = 5;
+/// Of the types without parameters the decoder reads one byte, which must end them.
+const LOGICAL_TYPE: &Shape = &Shape(&[
+    (1, STRUCT, OPAQUE),
+    (2, STRUCT, OPAQUE),
+    (3, STRUCT, OPAQUE),
+    (4, STRUCT, OPAQUE),
+    (5, STRUCT, DECIMAL),
+    (6, STRUCT, OPAQUE),
+    (7, STRUCT, TIME),
+    (8, STRUCT, TIME),
+    (10, STRUCT, INTEGER),
+    (11, STRUCT, OPAQUE),
+    (12, STRUCT, OPAQUE),
+    (13, STRUCT, OPAQUE),
+    (14, STRUCT, OPAQUE),
+    (15, STRUCT, OPAQUE),
+    (16, STRUCT, VARIANT),
+    (17, STRUCT, GEOMETRY),
+    (18, STRUCT, GEOMETRY),
+    (19, STRUCT, OPAQUE),
+]);
+const DECIMAL: &Shape = &Shape(&[(1, I32, OPAQUE), (2, I32, OPAQUE)]);
+const TIME: &Shape = &Shape(&[(1, BOOL, OPAQUE), (2, STRUCT, TIME_UNIT)]);
+const TIME_UNIT: &Shape = &Shape(&[(1, STRUCT, OPAQUE), (2, STRUCT, OPAQUE), (3, STRUCT, OPAQUE)]);
+const INTEGER: &Shape = &Shape(&[(1, I8, OPAQUE), (2, BOOL, OPAQUE)]);
+const VARIANT: &Shape = &Shape(&[(1, I8, OPAQUE)]);
+const GEOMETRY: &Shape = &Shape(&[(1, BINARY, OPAQUE), (2, I32, OPAQUE)]);
+
+/// Read the footer of a file that ends with the magic; its schema can be followed.
+pub(super) fn read(source: &Source) -> io::Result<Vec<u8>> {
+    let end = source.len().saturating_sub(TAIL_BYTES);
+    let length = match source.bytes(end, 4)?[..] {
+        [a, b, c, d] => u32::from_le_bytes([a, b, c, d]),
+        _ => return Err(ErrorKind::UnexpectedEof.into()),
+    };
+    let start = end.checked_sub(u64::from(length)).ok_or_else(|| {
+        refused(format!("{length} bytes of footer in a file of {} bytes", source.len()))
+    })?;
+    let length = usize::try_from(length).map_err(|_| ErrorKind::OutOfMemory)?;
+    let footer = source.bytes(start, length)?;
+    check(&footer)?;
+    Ok(footer)
+}
+
+fn check(footer: &[u8]) -> io::Result<()> {
+    let mut thrift = Thrift::new(footer, footer.len() as u64);
+    let mut checked = false;
+    // Nothing that the decoder reads comes before the schema but the version.
+    let walked = thrift.fields(FILE, &mut |thrift, field| match field.number {
+        1 => thrift.skip(field),
+        2 => {
+            check_schema(thrift)?;
+            checked = true;
+            Ok(())
+        }
+        _ => Err(refused("no schema")),
+    });
+    if checked { Ok(()) } else { walked.and_then(|()| Err(refused("no schema"))) }
+}
+
+fn check_schema(thrift: &mut Thrift<&[u8]>) -> io::Result<()> {
+    let elements = thrift.structs()?;
+    // For each open group, how many of its children are still to come.
+    let mut open: Vec<u64> = Vec::new();
+    for element in 0..elements {
+        let mut children = 0;
+        thrift.fields(SCHEMA_ELEMENT, &mut |thrift, field| {
+            if field.number != CHILDREN {
+                return thrift.skip(field);
+            }
+            children = thrift.signed()?;
+            Ok(())
+        })?;
+        let left = elements - element - 1;
+        let fits = u64::try_from(children).ok().filter(|&children| children <= left);
+        let children = fits.ok_or_else(|| {
+            refused(format!("{children} children of a schema's element that {left} follow"))
+        })?;
+        if element > 0 {
+            match open.last_mut() {
+                Some(siblings) => *siblings -= 1,
+                None => return Err(refused("elements of a schema that are no one's children")),
+            }
+        }
+        if children > 0 {
+            open.push(children);
+        }
+        while open.last() == Some(&0) {
+            open.pop();
+        }
+        if open.len() > DEEPEST {
+            return Err(refused(format!("a schema that is more than {DEEPEST} levels deep")));
+        }
+    }
+    if open.is_empty() { Ok(()) } else { Err(refused("a schema that lacks children")) }
+}
+
+fn refused(message: impl Into<String>) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, message.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check;
+
+    /// Field 5 of an element called `a`, repeated groups; its children as one zigzag byte.
+    const fn group(children: u8) -> [u8; 8] {
+        [0x35, 0x04, 0x18, 0x01, b'a', 0x15, children * 2, 0x00]
+    }
+
+    fn footer(elements: &[[u8; 8]]) -> Vec<u8> {
+        let count = u8::try_from(elements.len()).unwrap();
+        assert!(count < 128);
+        [&[0x15, 0x02, 0x19, 0xfc, count][..], &elements.concat(), &[0x16, 0, 0]].concat()
+    }
+
+    #[test]
+    fn a_schema_that_is_a_tree_passes_and_every_other_list_is_refused() {
+        for (children, problem) in [
+            (&[0][..], None),
+            (&[2, 0, 0], None),
+            (&[2, 1, 1, 0, 2, 0, 0], None),
+            (&[1, 1, 1, 1, 0], None),
+            (&[], Some("no schema")),
+            (&[2, 0], Some("2 children of a schema's element that 1 follow")),
+            (&[1, 2, 0], Some("2 children of a schema's element that 1 follow")),
+            (&[2, 1, 0], Some("lacks children")),
+            (&[1, 0, 0], Some("no one's children")),
+            (&[0, 0], Some("no one's children")),
+        ] {
+            let elements: Vec<_> = children.iter().map(|&children| group(children)).collect();
+            let bytes =
+                if elements.is_empty() { vec![0x15, 0x02, 0x00] } else { footer(&elements) };
+            let found = check(&bytes).map_err(|error| error.to_string());
+            match problem {
+                None => assert_eq!(found, Ok(()), "{children:?}"),
+                Some(part) => assert!(found.unwrap_err().contains(part), "{children:?}"),
+            }
+        }
+        let deep =
+            |levels: usize| check(&footer(&[vec![group(1); levels], vec![group(0)]].concat()));
+        assert!(deep(100).is_ok());
+        assert!(deep(101).unwrap_err().to_string().contains("more than 100 levels deep"));
+    }
+
+    #[test]
+    fn what_the_decoder_would_read_otherwise_is_refused() {
+        let good = footer(&[group(1), group(0)]);
+        assert!(check(&good).is_ok());
+        for end in 0..good.len() - 3 {
+            assert!(check(&good[..end]).is_err(), "{end}");
+        }
+        for (id, at, byte) in [
+            ("a negative number of children", 11, 0x01),
+            ("children that are a text", 10, 0x18),
+            ("a name that is a number", 7, 0x15),
+            ("children under another number", 10, 0x05),
+            ("a list of numbers", 3, 0xf5),
+            ("a schema that is a text", 2, 0x18),
+            ("another field before it", 2, 0x29),
+        ] {
+            let mut bytes = good.clone();
+            bytes[at] = byte;
+            assert!(check(&bytes).is_err(), "{id}");
+        }
+    }
+}
