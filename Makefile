@@ -3,9 +3,11 @@
 #
 #   make demo ARGS="--seconds 10 --kill"       passes options to the demo
 #   make test PYTHON=python3.13                takes another Python
+#   make fuzz FUZZ_SECONDS=600                 takes longer
 
 PYTHON ?= python3
 ARGS ?=
+FUZZ_SECONDS ?= 60
 VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.stamp
@@ -25,7 +27,7 @@ export PYO3_PYTHON := $(abspath $(PY))
 export CARGO_HOME ?= $(HOME)/.cargo
 export VIRTUAL_ENV := $(abspath $(VENV))
 
-.PHONY: help demo test bench docs errors-page docs-links lint wheel sdist wheel-check clean
+.PHONY: help demo test fuzz bench docs errors-page docs-links lint wheel sdist wheel-check clean
 .PHONY: lock notices notices-check tools native lint-rust lint-python test-rust test-python
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
@@ -39,6 +41,12 @@ demo: native ## Actors fill a shared ring, a learner trains from it, 30 s: optio
 test: lint test-rust test-python ## Formatting, lints, types, and every test in Rust and Python
 
 lint: lint-rust lint-python ## Formatting, lints and types alone
+
+# A case that fails is printed with its number: run it alone with BACKCAST_FUZZ_SEED=number
+# BACKCAST_FUZZ_CASES=1.
+fuzz: tools ## Mutated CSV and Parquet files, FUZZ_SECONDS each: load right, or say what is wrong
+	BACKCAST_FUZZ_SECONDS=$(FUZZ_SECONDS) cargo test --release -p backcast-tests --locked \
+	  --test load_fuzz -- --nocapture --test-threads=1
 
 bench: tools ## Criterion benchmarks of the data path
 	cargo bench -p backcast-benches --locked $(if $(ARGS),-- $(ARGS))

@@ -1,0 +1,209 @@
+//! Mutated CSV and Parquet files: each loads, or is refused with a place or a damaged part, and none
+//! panics, hangs or allocates a size that a file made up.
+//!
+//! `cargo test` runs a fixed number of cases. `make fuzz` runs the same for a time:
+//! `BACKCAST_FUZZ_SECONDS` bounds it, `BACKCAST_FUZZ_SEED` is the first case (the clock decides when it
+//! is not set), and `BACKCAST_FUZZ_CASES` changes the number of cases.
+
+mod bytes;
+mod csv_files;
+mod outcome;
+mod parquet_files;
+
+use std::{
+    collections::BTreeMap,
+    env, fs,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+    sync::mpsc::{RecvTimeoutError, Sender, channel},
+    thread,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use backcast_market::{NanPolicy, PanelData, PanelError, PanelOptions};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tempfile::TempDir;
+
+/// A case that takes so long will never end.
+const WATCHDOG: Duration = Duration::from_secs(120);
+/// Private memory of this process: the files have some KiB.
+const MEMORY_LIMIT_BYTES: u64 = 1 << 30;
+const DEFAULT_CASES: u64 = 4_000;
+
+/// A file of one case.
+struct Case {
+    bytes: Vec<u8>,
+    options: PanelOptions,
+    /// What was done to it, in words; empty for a good file.
+    mutations: Vec<String>,
+}
+
+/// How far to go.
+struct Budget {
+    first: u64,
+    cases: u64,
+    seconds: Option<u64>,
+}
+
+impl Budget {
+    fn from_env() -> Self {
+        let number = |name: &str| {
+            env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text}")))
+        };
+        let seconds: Option<u64> = number("BACKCAST_FUZZ_SECONDS");
+        let clock = || {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            u64::try_from(now.as_micros()).unwrap_or(0)
+        };
+        let first = number("BACKCAST_FUZZ_SEED").or_else(|| seconds.map(|_| clock())).unwrap_or(0);
+        let most = if seconds.is_some() { u64::MAX } else { DEFAULT_CASES };
+        Self { first, cases: number("BACKCAST_FUZZ_CASES").unwrap_or(most), seconds }
+    }
+}
+
+fn fuzz(
+    format: &str,
+    make: fn(&mut StdRng) -> Case,
+    load: fn(&Path, &PanelOptions) -> Result<PanelData, PanelError>,
+    expected: &[&str],
+) {
+    let budget = Budget::from_env();
+    let dir = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).expect("a directory");
+    let (file, note) = (dir.path().join(format!("prices.{format}")), dir.path().join("case.txt"));
+    println!("{format}: first case {}; the running one is in {}", budget.first, file.display());
+    limit_memory();
+    let progress = watch();
+    let begin = Instant::now();
+    let mut tally = BTreeMap::<String, u64>::new();
+    let mut cases = 0;
+    while cases < budget.cases
+        && budget.seconds.is_none_or(|seconds| begin.elapsed().as_secs() < seconds)
+    {
+        let seed = budget.first.wrapping_add(cases);
+        let mut dice = StdRng::seed_from_u64(seed);
+        let case = make(&mut dice);
+        let label = format!("{format} case {seed}: {}", case.mutations.join(", "));
+        // Both stay where they are when the process is ended for the memory it asks for.
+        fs::write(&file, &case.bytes).expect("a file of ours");
+        fs::write(&note, &label).expect("a file of ours");
+        progress.send(label.clone()).expect("a watchdog");
+        let outcome = catch_unwind(AssertUnwindSafe(|| match load(&file, &case.options) {
+            Ok(data) => outcome::used(&data.into_heap()),
+            Err(error) => outcome::refused(&error),
+        }));
+        let outcome = outcome.unwrap_or_else(|_| panic!("{label}: panicked"));
+        let kind = outcome.unwrap_or_else(|problem| panic!("{label}: {problem}"));
+        assert!(!case.mutations.is_empty() || kind == outcome::LOADED, "{label}: {kind}");
+        *tally.entry(kind).or_default() += 1;
+        cases += 1;
+    }
+    let loaded = tally.get(outcome::LOADED).copied().unwrap_or(0);
+    println!("{format}: {cases} cases, {loaded} loaded, {} refused:", cases - loaded);
+    for (kind, count) in tally.iter().filter(|(kind, _)| *kind != outcome::LOADED) {
+        println!("{count:>10}  {kind}");
+    }
+    // Enough for every outcome to be seen; the first thousands are known to show them.
+    if cases >= if budget.first == 0 { DEFAULT_CASES } else { 10 * DEFAULT_CASES } {
+        for kind in expected {
+            assert!(tally.contains_key(*kind), "{kind} never occurred");
+        }
+    }
+}
+
+/// What a caller may ask for.
+fn options(dice: &mut StdRng) -> PanelOptions {
+    let mut options = PanelOptions::default();
+    if dice.random_ratio(1, 3) {
+        options = options.nan(NanPolicy::Mask);
+    }
+    if dice.random_ratio(1, 4) {
+        let absent = dice.random_ratio(1, 16);
+        options = options.macro_tickers([if absent { "T9" } else { "T0" }]);
+    }
+    match dice.random_range(0..12) {
+        0 => options.columns([("rsi", "close")]),
+        1 => options.columns([("rsi", "")]),
+        _ => options,
+    }
+}
+
+/// Ends the process with the case's name when a case does not end; nothing else can.
+fn watch() -> Sender<String> {
+    let (sender, receiver) = channel::<String>();
+    thread::spawn(move || {
+        let mut case = String::new();
+        loop {
+            match receiver.recv_timeout(WATCHDOG) {
+                Ok(next) => case = next,
+                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Timeout) => {
+                    eprintln!("no end of case: {case}");
+                    std::process::abort();
+                }
+            }
+        }
+    });
+    sender
+}
+
+/// From here on a large allocation fails, which ends the process.
+fn limit_memory() {
+    let limit = Rlimit { current: Some(MEMORY_LIMIT_BYTES), ..getrlimit(Resource::Data) };
+    setrlimit(Resource::Data, limit).expect("a limit can be lowered");
+}
+
+#[test]
+fn mutated_csv_files_load_or_say_what_is_wrong_and_where() {
+    fuzz(
+        "csv",
+        csv_files::case,
+        |path, options| PanelData::from_csv(path, options),
+        &[
+            "loaded",
+            "BadDate",
+            "BadNumber",
+            "BadTicker",
+            "DuplicateColumn",
+            "DuplicateRow",
+            "Format",
+            "HighBelowLow",
+            "MissingColumns",
+            "NoRows",
+            "NotUtf8",
+            "PriceNotPositive",
+            "Ragged",
+            "UnknownMacroTicker",
+            "UnknownRename",
+        ],
+    );
+}
+
+#[test]
+fn mutated_parquet_files_load_or_say_what_is_wrong_and_where() {
+    fuzz(
+        "parquet",
+        parquet_files::case,
+        |path, options| PanelData::from_parquet(path, options),
+        &[
+            "loaded",
+            "BadDate",
+            "BadNumber",
+            "BadTicker",
+            "Codec",
+            "ColumnType",
+            "Damaged: Column",
+            "Damaged: End",
+            "Damaged: Footer",
+            "DuplicateColumn",
+            "DuplicateRow",
+            "Format",
+            "HighBelowLow",
+            "MissingColumns",
+            "NoRows",
+            "PriceNotPositive",
+            "UnknownMacroTicker",
+            "UnknownRename",
+        ],
+    );
+}

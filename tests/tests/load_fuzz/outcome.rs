@@ -1,0 +1,72 @@
+//! What became of a file: a panel that can be used, or a refusal that helps.
+
+use backcast_market::{LoadError, Panel, PanelError};
+
+pub(crate) const LOADED: &str = "loaded";
+
+/// Uses a panel in every way that a reader of files may affect.
+pub(crate) fn used(panel: &Panel) -> Result<String, String> {
+    let summary = panel.describe();
+    let sizes = (panel.tickers().len(), panel.days(), panel.columns().len());
+    if sizes.0 == 0 || sizes.1 == 0 || summary.rows == 0 {
+        return Err(format!("loaded as {sizes:?}, {} rows", summary.rows));
+    }
+    if let Some(number) = panel.values().iter().find(|number| !number.is_finite()) {
+        return Err(format!("loaded with {number}"));
+    }
+    if !panel.tickers().is_sorted() || !panel.dates().is_sorted() {
+        return Err("loaded out of order".to_owned());
+    }
+    for (ticker, covered) in summary.coverage.iter().enumerate() {
+        let traded = !panel.is_macro(ticker);
+        if covered.rows == 0 || traded && covered.min_price.is_none_or(|price| price <= 0.0) {
+            return Err(format!("loaded with {covered:?}"));
+        }
+    }
+    Ok(LOADED.to_owned())
+}
+
+/// The kind of a refusal, whose message must say where.
+pub(crate) fn refused(error: &PanelError) -> Result<String, String> {
+    use LoadError as E;
+    let message = error.to_string();
+    let PanelError::Load { path: Some(path), problem } = error else {
+        return Err(format!("no refusal of a file: {message}"));
+    };
+    let says = |words: &[String]| {
+        let lacks = words.iter().find(|word| !message.contains(word.as_str()));
+        lacks.map_or(Ok(()), |word| Err(format!("{message:?} lacks {word:?}")))
+    };
+    says(&[path.display().to_string()])?;
+    match &**problem {
+        E::BadDate { place, column, .. }
+        | E::BadTicker { place, column, .. }
+        | E::BadNumber { place, column, .. }
+        | E::PriceNotPositive { place, column, .. }
+        | E::HighBelowLow { place, column, .. } => {
+            says(&[place.to_string(), format!("column {column:?}")])?;
+        }
+        E::DuplicateRow { first, second, columns, .. } => says(&[
+            format!("{first} and {second}"),
+            format!("{:?} and {:?}", columns[0], columns[1]),
+        ])?,
+        E::Ragged { line, column, .. } => {
+            says(&[format!("line {line}"), format!("column {column:?}")])?;
+        }
+        E::NotUtf8 { line, column } => says(&[format!("line {line}, column {column}")])?,
+        E::Syntax { line, .. } => says(&[format!("line {line}")])?,
+        E::ColumnType { column, .. } | E::UnknownZone { column, .. } | E::Codec { column, .. } => {
+            says(&[format!("column {column:?}")])?;
+        }
+        E::Damaged { part, .. } => {
+            says(&[format!("{part} is damaged")])?;
+            let part = format!("{part:?}");
+            let kind = part.split([' ', '{']).next().unwrap_or_default();
+            return Ok(format!("Damaged: {kind}"));
+        }
+        // About all of the file: its names, its size, its format.
+        _ => {}
+    }
+    let variant = format!("{problem:?}");
+    Ok(variant.split([' ', '{', '(']).next().unwrap_or_default().to_owned())
+}
