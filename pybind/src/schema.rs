@@ -88,6 +88,8 @@ impl Schema {
     /// SchemaError
     ///     If a space has no array of one shape (``Text``, ``Graph``, ``Sequence``, ``OneOf``), or its
     ///     name or dtype cannot be that of a column. The message names the place and a way out.
+    /// MissingExtraError
+    ///     If Gymnasium is not installed.
     ///
     /// Examples
     /// --------

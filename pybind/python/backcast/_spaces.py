@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from backcast._errors import SchemaError
+from backcast._errors import MissingExtraError, SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,9 +35,9 @@ def _entry(path: str, space: Any) -> Any:  # noqa: ANN401
     try:
         from gymnasium import spaces
     except ImportError as error:
-        raise SchemaError(
-            f"{path}: reading spaces needs Gymnasium, which is not installed; "
-            "pip install gymnasium, or write the columns as a dict"
+        raise MissingExtraError(
+            "Schema.from_spaces reads Gymnasium's spaces, and Gymnasium is not installed; "
+            "run `pip install 'backcast[gymnasium]'`, or write the columns as a dict"
         ) from error
     if isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiBinary | spaces.MultiDiscrete):
         if 0 in (space.shape or ()):

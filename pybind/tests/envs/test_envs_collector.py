@@ -378,7 +378,7 @@ def test_a_writer_with_rows_of_its_own_is_not_continued() -> None:
         assert_transitions(stored(buf), plain_loop(FlatWalk, at_walk, 1, 9))
 
 
-class Faulty(gym.vector.VectorWrapper[Any, Any, Any, Any, Any]):
+class Faulty(gym.vector.VectorWrapper):
     """Fails after a step that has happened already."""
 
     fault = False

@@ -30,6 +30,20 @@ def test_importing_backcast_alone_does_not_import_gymnasium() -> None:
     assert seen.strip() == "False"
 
 
+@pytest.mark.parametrize(
+    "code", ["import backcast.envs", "import backcast; backcast.Schema.from_spaces(0, 0)"]
+)
+def test_without_gymnasium_it_says_what_to_install(code: str) -> None:
+    code = (
+        "import sys; sys.modules['gymnasium'] = None\n"
+        f"try: {code}\n"
+        "except ImportError as error: print(type(error).__name__, error)"
+    )
+    said = run(code)
+    assert said.startswith("MissingExtraError")
+    assert "pip install 'backcast[gymnasium]'" in said
+
+
 def test_the_id_may_name_the_module_that_registers_it(panel_file: Path) -> None:
     code = (
         "import sys, gymnasium as gym\n"

@@ -253,6 +253,12 @@ def test_a_reset_mask_resets_only_the_chosen(panel: bc.Panel) -> None:
     assert (again["shares"][[0, 2]] == 0).all()
 
 
+def test_what_was_refused_before_it_was_made_can_be_closed_as_gymnasium_does() -> None:
+    unmade = PortfolioVectorEnv.__new__(PortfolioVectorEnv)
+    unmade.close()
+    assert unmade.closed
+
+
 def test_a_pickle_is_a_new_environment_with_the_same_settings(panel_file: Path) -> None:
     env = gym.make_vec(
         "backcast/Portfolio-v0", 2, panel=str(panel_file), autoreset_mode="same_step", hmax=3

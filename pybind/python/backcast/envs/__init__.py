@@ -10,9 +10,19 @@ Importing this package registers ``backcast/Portfolio-v0``:
 It needs Gymnasium (``pip install backcast[gymnasium]``); ``import backcast`` alone does not.
 """
 
-from backcast.envs._collector import Collector
-from backcast.envs._registration import make
-from backcast.envs._single import PortfolioEnv
-from backcast.envs._vector import PortfolioVectorEnv
+from backcast._errors import MissingExtraError
+
+try:
+    from backcast.envs._collector import Collector
+    from backcast.envs._registration import make
+    from backcast.envs._single import PortfolioEnv
+    from backcast.envs._vector import PortfolioVectorEnv
+except ImportError as error:
+    if error.name is None or error.name.partition(".")[0] != "gymnasium":
+        raise
+    raise MissingExtraError(
+        "backcast.envs builds on Gymnasium, which is not installed; "
+        "run `pip install 'backcast[gymnasium]'`"
+    ) from error
 
 __all__ = ["Collector", "PortfolioEnv", "PortfolioVectorEnv", "make"]

@@ -262,7 +262,9 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
         **kwargs : object
             What ``close`` was given; not used.
         """
-        self._batch.close()
+        # Gymnasium closes what is forgotten, also what was refused before there was a batch.
+        if "_batch" in vars(self):
+            self._batch.close()
 
     def __reduce__(self) -> tuple[Callable[[], PortfolioVectorEnv], tuple[()], dict[str, Any]]:
         """Pickle by the arguments of the constructor."""
