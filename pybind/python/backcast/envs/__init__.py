@@ -17,12 +17,12 @@ try:
     from backcast.envs._registration import make
     from backcast.envs._single import PortfolioEnv
     from backcast.envs._vector import PortfolioVectorEnv
-except ImportError as error:
-    if error.name is None or error.name.partition(".")[0] != "gymnasium":
+except ImportError as _error:
+    if _error.name is None or _error.name.partition(".")[0] != "gymnasium":
         raise
     raise MissingExtraError(
         "backcast.envs builds on Gymnasium, which is not installed; "
         "run `pip install 'backcast[gymnasium]'`"
-    ) from error
+    ) from _error
 
 __all__ = ["Collector", "PortfolioEnv", "PortfolioVectorEnv", "make"]
