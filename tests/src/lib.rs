@@ -1,5 +1,6 @@
 //! What the whole-system tests and their child processes share.
 
+pub mod certified;
 pub mod pages;
 pub mod peer;
 pub mod storm;

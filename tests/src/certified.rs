@@ -1,0 +1,256 @@
+//! Rows that certify themselves: every word, flag and episode end follows from lane and sequence
+//! number, so that a window can be judged by its index alone, at the cost of a few multiplications.
+
+use backcast_core::{
+    Batch, DType, Element, Ring, RowIndex, SamplerOptions, Schema, SchemaError, StepColumns, Writer,
+};
+
+/// Transitions up to and including the drawn one.
+pub const HISTORY: usize = 5;
+/// Transitions after it.
+pub const FUTURE: usize = 2;
+/// Transitions of a return.
+pub const N_STEP: usize = 3;
+/// With it, sums of a few small whole rewards are exact in an `f32`.
+const GAMMA: f64 = 0.5;
+
+/// A row's step columns.
+pub type Words = [u64; 2];
+
+/// An observation of one word, two words, and a reward.
+pub fn schema() -> Result<Schema, SchemaError> {
+    Schema::builder()
+        .column("obs", DType::U64, &[])
+        .column("words", DType::U64, &[2])
+        .column("reward", DType::F32, &[])
+        .build()
+}
+
+/// Windows, futures and returns, every array in memory of its own.
+#[must_use]
+pub fn options(seed: u64) -> SamplerOptions {
+    let (history, future, n_step) = (5, 2, 3);
+    let options = SamplerOptions::seeded(seed).history(history).future(future).copy(true);
+    options.n_step(n_step).gamma(GAMMA)
+}
+
+/// The observation: no two rows share it.
+#[must_use]
+pub fn obs(lane: u32, seq: u64) -> u64 {
+    (u64::from(lane) << 48 | seq).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+/// The words of a row that is not FINAL.
+#[must_use]
+pub fn words(lane: u32, seq: u64) -> Words {
+    let obs = obs(lane, seq);
+    [!obs, obs.rotate_left(32)]
+}
+
+/// The reward of a row that is not FINAL: 1 to 256.
+#[must_use]
+pub fn reward(lane: u32, seq: u64) -> f32 {
+    1.0 + f32::from(obs(lane, seq).to_be_bytes()[0])
+}
+
+/// Rows of an episode, the FINAL one included.
+fn length(lane: u32) -> u64 {
+    19 + 2 * u64::from(lane)
+}
+
+/// Whether the row is FINAL.
+#[must_use]
+pub fn is_final(lane: u32, seq: u64) -> bool {
+    seq % length(lane) == length(lane) - 1
+}
+
+/// Whether the transition terminated, and whether it was truncated.
+fn ends(lane: u32, seq: u64) -> (bool, bool) {
+    let last = is_final(lane, seq + 1);
+    let odd = seq / length(lane) % 2 == 1;
+    (last && !odd, last && odd)
+}
+
+/// Appends rows to all lanes of a new writer, in `next_step` mode, until told to stop.
+pub fn write(
+    ring: &Ring,
+    writer: &mut Writer,
+    mut go_on: impl FnMut() -> bool,
+) -> Result<u64, Box<dyn std::error::Error>> {
+    let lanes = writer.lanes().to_vec();
+    let first = |lane: &u32| ring.lane_span(*lane).map(|span| span.end).ok_or("a lane is missing");
+    let mut seqs: Vec<u64> = lanes.iter().map(first).collect::<Result<_, _>>()?;
+    let (mut terminated, mut truncated) = (vec![false; lanes.len()], vec![false; lanes.len()]);
+    let mut steps = 0;
+    while go_on() {
+        let places = || lanes.iter().copied().zip(seqs.iter().copied());
+        let obs: Vec<u64> = places().map(|(lane, seq)| obs(lane, seq)).collect();
+        let words: Vec<u64> = places().flat_map(|(lane, seq)| words(lane, seq)).collect();
+        let rewards: Vec<f32> = places().map(|(lane, seq)| reward(lane, seq)).collect();
+        for (i, (lane, seq)) in places().enumerate() {
+            (terminated[i], truncated[i]) = ends(lane, seq);
+        }
+        let columns = StepColumns::of(ring.schema());
+        let columns = columns.with("obs", &obs)?.with("words", &words)?;
+        let mut columns = columns.with("reward", &rewards)?;
+        writer.append(&columns.step(&terminated, &truncated)?)?;
+        for seq in &mut seqs {
+            *seq += 1;
+        }
+        steps += 1;
+    }
+    Ok(steps)
+}
+
+/// Judges every window of a batch: how many rows it took, or the first thing that is wrong.
+pub fn check(batch: &Batch) -> Result<u64, String> {
+    let arrays = Arrays::of(batch)?;
+    let mut rows = 0;
+    for (b, index) in arrays.index.iter().enumerate() {
+        let (lane, seq) = (RowIndex(*index).lane(), RowIndex(*index).seq());
+        rows += arrays
+            .check(b, lane, seq)
+            .ok_or_else(|| format!("lane {lane}, row {seq}: torn; {}", arrays.show(b)))?;
+    }
+    Ok(rows)
+}
+
+/// Whether a row of a reader that does not ask for windows is the row that it asked for.
+#[must_use]
+pub fn is_row(lane: u32, seq: u64, (obs, words, reward): (u64, Words, f32)) -> bool {
+    let step = if is_final(lane, seq) {
+        ([0, 0], 0.0)
+    } else {
+        (self::words(lane, seq), self::reward(lane, seq))
+    };
+    obs == self::obs(lane, seq) && words == step.0 && reward.to_bits() == step.1.to_bits()
+}
+
+/// The arrays of a batch.
+struct Arrays<'a> {
+    index: &'a [i64],
+    past: Part<'a>,
+    future: Part<'a>,
+    n_reward: &'a [f32],
+    n_discount: &'a [f32],
+    n_next_obs: &'a [u64],
+}
+
+/// The past or the future of all windows.
+struct Part<'a> {
+    mask: &'a [bool],
+    obs: &'a [u64],
+    next_obs: &'a [u64],
+    words: &'a [u64],
+    reward: &'a [f32],
+    terminated: &'a [bool],
+    truncated: &'a [bool],
+}
+
+impl<'a> Arrays<'a> {
+    fn of(batch: &'a Batch) -> Result<Self, String> {
+        Ok(Self {
+            index: array(batch, "index")?,
+            past: Part::of(batch, "mask", "")?,
+            future: Part::of(batch, "future_mask", "future/")?,
+            n_reward: array(batch, "n_reward")?,
+            n_discount: array(batch, "n_discount")?,
+            n_next_obs: array(batch, "n_next_obs")?,
+        })
+    }
+
+    /// Rows of item `b`, if all of them are right.
+    fn check(&self, b: usize, lane: u32, seq: u64) -> Option<u64> {
+        let t = seq % length(lane);
+        let left = length(lane) - 1 - t;
+        // What there is of the past ends with the drawn row, of the future begins after it.
+        let (past, future) = (self.past.count::<HISTORY>(b), self.future.count::<FUTURE>(b));
+        let fits = left > 0 && 1 <= past && past <= t + 1 && future < left;
+        // Of rows before the lane's first one nothing is there.
+        let oldest = (seq + 1).wrapping_sub(HISTORY as u64);
+        let whole = self.past.check::<HISTORY>(b, lane, oldest, HISTORY as u64 - past, past)
+            && self.future.check::<FUTURE>(b, lane, seq + 1, 0, future);
+        (fits && whole && self.returns(b, lane, seq, left)).then_some(past + future + 1)
+    }
+
+    /// Whether the return is that of as many transitions as its next observation says.
+    fn returns(&self, b: usize, lane: u32, seq: u64, left: u64) -> bool {
+        let run = (1..=left.min(N_STEP as u64)).find(|k| obs(lane, seq + k) == self.n_next_obs[b]);
+        let Some(run) = run else { return false };
+        let (mut sum, mut discount) = (0.0, 1.0);
+        for k in 0..run {
+            sum += discount * reward(lane, seq + k);
+            discount *= 0.5;
+        }
+        let discount = if ends(lane, seq + run - 1).0 { 0.0 } else { discount };
+        [self.n_reward[b], self.n_discount[b]].map(f32::to_bits)
+            == [sum, discount].map(f32::to_bits)
+    }
+
+    fn show(&self, b: usize) -> String {
+        let returns = (self.n_reward[b], self.n_discount[b], self.n_next_obs[b]);
+        let (past, future) = (self.past.show::<HISTORY>(b), self.future.show::<FUTURE>(b));
+        format!("past {past}, future {future}, return {returns:?}")
+    }
+}
+
+impl<'a> Part<'a> {
+    fn of(batch: &'a Batch, mask: &str, prefix: &str) -> Result<Self, String> {
+        let key = |leaf| format!("{prefix}{leaf}");
+        Ok(Self {
+            mask: array(batch, mask)?,
+            obs: array(batch, &key("obs"))?,
+            next_obs: array(batch, &key("next_obs"))?,
+            words: array(batch, &key("words"))?,
+            reward: array(batch, &key("reward"))?,
+            terminated: array(batch, &key("terminated"))?,
+            truncated: array(batch, &key("truncated"))?,
+        })
+    }
+
+    /// Places of item `b` that hold a transition.
+    fn count<const LEN: usize>(&self, b: usize) -> u64 {
+        self.mask[b * LEN..(b + 1) * LEN].iter().map(|there| u64::from(*there)).sum()
+    }
+
+    /// Whether `count` places from `from` on hold the rows that follow row `first` of the first
+    /// place, and all others zeros.
+    fn check<const LEN: usize>(
+        &self,
+        b: usize,
+        lane: u32,
+        first: u64,
+        from: u64,
+        count: u64,
+    ) -> bool {
+        (0..LEN as u64).all(|place| {
+            let at = b * LEN + usize::try_from(place).unwrap_or(LEN);
+            let there = from <= place && place < from + count;
+            let seq = first.wrapping_add(place);
+            let (obs, next, words, reward, ends) = if there {
+                let end = ends(lane, seq);
+                let next = self::obs(lane, seq + 1);
+                (self::obs(lane, seq), next, words(lane, seq), reward(lane, seq), end)
+            } else {
+                (0, 0, [0, 0], 0.0, (false, false))
+            };
+            self.mask[at] == there
+                && self.obs[at] == obs
+                && self.next_obs[at] == next
+                && self.words[2 * at..2 * at + 2] == words
+                && self.reward[at].to_bits() == reward.to_bits()
+                && (self.terminated[at], self.truncated[at]) == ends
+        })
+    }
+
+    fn show<const LEN: usize>(&self, b: usize) -> String {
+        let all = b * LEN..(b + 1) * LEN;
+        let (mask, obs) = (&self.mask[all.clone()], &self.obs[all.clone()]);
+        format!("{mask:?} {obs:x?} {:x?}", &self.words[2 * all.start..2 * all.end])
+    }
+}
+
+fn array<'a, T: Element>(batch: &'a Batch, key: &str) -> Result<&'a [T], String> {
+    let array = batch.column::<T>(key).map_err(|error| error.to_string())?;
+    array.to_slice().ok_or_else(|| format!("{key} is not in one piece"))
+}
