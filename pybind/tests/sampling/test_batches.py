@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import backcast as bc
@@ -25,6 +26,8 @@ def threads() -> int:
     return count
 
 
+# Since Python 3.12 os.fork warns where threads run, which is what is tried here.
+FORKS_BESIDE_THREADS = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 SETTINGS: dict[str, Any] = {"history": 4, "future": 1, "n_step": 3, "gamma": 0.9}
 
 
@@ -174,6 +177,7 @@ def test_two_threads_share_the_batches_of_an_iterator() -> None:
     assert sorted(drawn) == sorted(plain.sample(16).index.tobytes() for _ in range(100))
 
 
+@FORKS_BESIDE_THREADS
 def test_a_forked_child_neither_uses_nor_ends_the_parents_iterator() -> None:
     sampler = filled().sampler(seed=3)
     batches = sampler.batches(8, prefetch=2, reuse=True)
@@ -200,6 +204,93 @@ def test_a_forked_child_neither_uses_nor_ends_the_parents_iterator() -> None:
     next(batches)
     batches.close()
     sampler.sample(8)
+
+
+@FORKS_BESIDE_THREADS
+def test_children_forked_at_any_moment_neither_hang_nor_hand_memory_back() -> None:
+    plain, sampler = filled().sampler(seed=3, history=6), filled().sampler(seed=3, history=6)
+    batches = sampler.batches(256, prefetch=4)
+    for _ in range(25):
+        batch = next(batches)
+        view, expected = batch["obs"]["x"][5], plain.sample(256)
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                # In the child's memory they go back to its copy of the pool, or are freed.
+                del batch, batches, sampler
+                gc.collect()
+                # The thread that fills the parent's arrays was not forked along.
+                np.testing.assert_array_equal(view, expected["obs"]["x"][5])
+                filled().sampler(seed=3).sample(256)
+                status = 0
+            finally:
+                os._exit(status)
+        later = next(batches)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+        assert_equal(batch, expected)
+        assert_equal(later, plain.sample(256))
+
+
+def test_an_exception_in_the_loop_ends_the_thread_with_the_iterator() -> None:
+    plain, sampler = filled().sampler(seed=3), filled().sampler(seed=3)
+
+    def learn() -> None:
+        for number, batch in enumerate(sampler.batches(8, prefetch=4)):
+            assert_equal(batch, plain.sample(8))
+            if number == 3:
+                raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        learn()
+    # The traceback that pytest kept has let go of the iterator by now.
+    gc.collect()
+    assert threads() == 0
+    assert_equal(sampler.sample(8), plain.sample(8))
+
+
+@pytest.mark.parametrize("how", ["closed", "removed", "replaced"])
+def test_an_iterator_goes_on_with_the_ring_that_it_began_with(how: str, tmp_path: Path) -> None:
+    def make(steps: int) -> bc.ReplayBuffer:
+        buf = bc.ReplayBuffer.create("pong", COLUMNS, capacity=400, exist="replace", dir=tmp_path)
+        write(buf, steps)
+        return buf
+
+    buf = make(200)
+    plain, sampler = buf.sampler(seed=3), buf.sampler(seed=3)
+    batches = sampler.batches(16, prefetch=2)
+    assert_equal(next(batches), plain.sample(16))
+    if how == "closed":
+        buf.close()
+    elif how == "removed":
+        bc.remove("pong", force=True, dir=tmp_path)
+    else:
+        make(20)
+    for _ in range(10):
+        assert_equal(next(batches), plain.sample(16))
+    batches.close()
+    assert_equal(sampler.sample(16), plain.sample(16))
+
+
+def test_batches_outlive_their_iterator_sampler_and_ring() -> None:
+    buf = filled()
+    sampler = buf.sampler(seed=3, history=4)
+    kept = list(sampler.batches(64, prefetch=2, limit=6))
+    views = [batch["next_obs"]["x"][-1] for batch in kept[::2]]
+    expected = [view.copy() for view in views]
+    batches = sampler.batches(64, prefetch=2)
+    last = next(batches)["obs"]["n"]
+    numbers = last.copy()
+    del kept, batches, sampler, buf
+    gc.collect()
+    # Were their memory anybody else's, these would be written over it.
+    other = filled(steps=390, ends=5).sampler(seed=1, history=4)
+    drawn = [other.sample(64) for _ in range(6)]
+    assert drawn
+    for view, kept_copy in zip(views, expected, strict=True):
+        np.testing.assert_array_equal(view, kept_copy)
+    np.testing.assert_array_equal(last, numbers)
 
 
 LOOP = """
