@@ -104,8 +104,23 @@ class FlatWalk(gym.ObservationWrapper[Any, Any, Any]):
         return observation["where"]["at"].copy()
 
 
+class TupleWalk(gym.ObservationWrapper[Any, Any, Any]):
+    """The same walk, seen as a tuple of dicts, as many as the tests have lanes."""
+
+    def __init__(self) -> None:
+        super().__init__(Walk())
+        part = spaces.Dict({"at": spaces.Box(-np.inf, np.inf, (), np.float32)})
+        self.observation_space = spaces.Tuple([part] * 3)
+
+    def observation(self, observation: Any) -> Any:  # noqa: ANN401
+        x, y = observation["where"]["at"]
+        return tuple({"at": np.array(value)} for value in (x, y, x + y))
+
+
 def at_walk(obs: Any) -> Any:  # noqa: ANN401
     """Choose an action from what is seen alone, for one environment or many."""
+    if isinstance(obs, tuple):
+        obs = np.stack([obs[0]["at"], obs[1]["at"]], axis=-1)
     where = obs["where"]["at"] if isinstance(obs, dict) else obs
     actions = np.floor(where.sum(axis=-1) * 1000).astype(np.int64) % 3 - 1
     return actions if actions.ndim else int(actions)

@@ -17,6 +17,7 @@ from envs_worlds import (
     WORDS,
     FlatWalk,
     Transition,
+    TupleWalk,
     Walk,
     at_walk,
     plain_loop,
@@ -45,7 +46,8 @@ def as_tuple(part: Any) -> Any:  # noqa: ANN401
     """Batches name the parts of a tuple 0, 1, ...; make tuples of them again."""
     if isinstance(part, dict):
         parts = {key: as_tuple(value) for key, value in part.items()}
-        return tuple(parts.values()) if list(parts) == ["0", "1"] else parts
+        numbered = list(parts) == [str(at) for at in range(len(parts))]
+        return tuple(parts.values()) if numbered else parts
     return part
 
 
@@ -103,7 +105,7 @@ WALKS: dict[str, Kind] = {
 
 @pytest.mark.parametrize("kind", WALKS)
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("walk", [Walk, FlatWalk])
+@pytest.mark.parametrize("walk", [Walk, FlatWalk, TupleWalk])
 def test_every_mode_leaves_the_transitions_of_a_plain_loop(
     mode: AutoresetMode, kind: str, walk: Callable[[], gym.Env[Any, Any]]
 ) -> None:
@@ -347,6 +349,18 @@ def test_a_masked_reset_in_mid_episode_cuts_off_the_chosen_alone(
     assert_transitions(found[1:], plain_loop(Walk, at_walk, 70, 20))
     for lane in (1, 2):
         assert_transitions(stored(buf, lane), plain_loop(Walk, at_walk, 10 + lane, 20))
+
+
+def test_after_a_masked_reset_of_all_there_is_nothing_to_finish(
+    walking: tuple[Collector, bc.ReplayBuffer],
+) -> None:
+    collector, buf = walking
+    collector.run(at_walk, 3)
+    rows = collector.writer.rows_written
+    collector.reset(options={"reset_mask": np.ones(LANES, bool)})
+    collector.finish()
+    assert collector.writer.rows_written == rows
+    assert len(buf) < collector.transitions
 
 
 def test_finish_gives_the_newest_transitions_their_successor_once(
