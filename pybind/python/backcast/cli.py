@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 
+from backcast._errors import ArgumentTypeError
 from backcast._native import cli_main
 
 INTERRUPTED = 128 + signal.SIGINT
@@ -24,8 +25,15 @@ def main(argv: list[str] | None = None) -> int:
     -------
     int
         0 done, 1 found problems, 2 wrong usage, 3 no such object, 130 interrupted.
+
+    Raises
+    ------
+    ArgumentTypeError
+        If ``argv`` is no list of str.
     """
     arguments = sys.argv[1:] if argv is None else argv
+    if not isinstance(arguments, list) or not all(isinstance(text, str) for text in arguments):
+        raise ArgumentTypeError(f"argv is {arguments!r}; give a list of str, such as ['ls']")
     try:
         status = cli_main(arguments)
         sys.stdout.flush()

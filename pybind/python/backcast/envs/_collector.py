@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 import operator
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from backcast import ArgumentError, ArgumentTypeError, EnvError
-from backcast.envs._calls import explained
+from backcast._calls import explained
 from backcast.envs._fitting import (
     AnyEnv,
     autoreset_mode,
@@ -161,6 +162,8 @@ class Collector:
         AppendError
             If the observation that was cut off does not fit the ring.
         """
+        if not isinstance(options, Mapping | None):
+            raise ArgumentTypeError(f"options is {options!r}; give a dict, or None")
         options = None if options is None else dict(options)
         chosen = None if options is None else options.get("reset_mask")
         if chosen is not None:
@@ -187,6 +190,7 @@ class Collector:
         self._keep(obs)
         return obs, infos
 
+    @explained
     def step(
         self,
         actions: Any,  # noqa: ANN401

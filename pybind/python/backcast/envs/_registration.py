@@ -8,6 +8,7 @@ from typing import Any
 from gymnasium.envs.registration import register, registry
 
 from backcast import ArgumentTypeError
+from backcast._calls import explained
 from backcast.envs._single import PortfolioEnv
 from backcast.envs._vector import PortfolioVectorEnv
 
@@ -22,6 +23,7 @@ if PORTFOLIO not in registry:
     )
 
 
+@explained
 def make(env_config: Mapping[str, Any]) -> PortfolioEnv | PortfolioVectorEnv:
     """Make a portfolio environment from a configuration, as RLlib's registries ask.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import gymnasium as gym
 from gymnasium.vector import AutoresetMode
 
-from backcast.envs._calls import explained
+from backcast._calls import explained
 from backcast.envs._market import PanelLike, open_panel
 from backcast.envs._portfolio import (
     ObsForm,

@@ -10,7 +10,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from backcast import ArgumentTypeError
-from backcast.envs._calls import explained
+from backcast._calls import explained
 from backcast.envs._market import PanelLike, open_panel
 from backcast.envs._portfolio import (
     ObsForm,

@@ -17,14 +17,14 @@ screen or without.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from backcast._errors import MissingExtraError
+from backcast._calls import explained
+from backcast._errors import ArgumentTypeError, MissingExtraError
 from backcast.plot._read import market_window, replay_window
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from matplotlib.axes import Axes
 
 __all__ = ["window"]
@@ -32,6 +32,7 @@ __all__ = ["window"]
 _MARKET = {"history", "history_mask", "future", "future_mask", "open", "listed"}
 
 
+@explained
 def window(
     batch: Mapping[str, Any],
     i: int,
@@ -77,7 +78,8 @@ def window(
     Raises
     ------
     ArgumentError
-        If the batch has no window ``i``, no such ticker or column, or nothing that can be drawn.
+        If the batch has no window ``i``, no such ticker or column, or nothing that can be drawn;
+        an ``ArgumentTypeError`` if an argument is of another type.
     MissingExtraError
         If matplotlib is not installed.
 
@@ -85,13 +87,32 @@ def window(
     -----
     Reads ``O(H + F)`` numbers of the batch and copies them; the batch is not changed.
     """
+    if not isinstance(batch, Mapping):
+        raise ArgumentTypeError(
+            f"batch is {_shown(batch)}; give what `sample` or `Panel.windows` returned"
+        )
+    for name, number in {"i": i, "ticker": ticker}.items():
+        if not hasattr(number, "__index__"):
+            raise ArgumentTypeError(f"{name} is {_shown(number)}; give a whole number from 0 up")
+    if columns is not None and (isinstance(columns, str) or not isinstance(columns, Sequence)):
+        raise ArgumentTypeError(
+            f"columns is {_shown(columns)}; give a list of names, such as ['reward', 'obs[0]']"
+        )
+    if not isinstance(action, str | None):
+        raise ArgumentTypeError(f"action is {_shown(action)}; give the name of a column, or None")
     draw = _drawing()
+    if ax is not None and not hasattr(ax, "plot"):
+        raise ArgumentTypeError(f"ax is {_shown(ax)}; give axes of matplotlib, or leave it out")
     if batch.keys() >= _MARKET:
         read = market_window(batch, i, ticker, columns)
     else:
         read = replay_window(batch, i, ticker, columns, action)
     axes: Axes = draw(read, ax)
     return axes
+
+
+def _shown(value: object) -> str:
+    return f"{value!r:.60}, a {type(value).__name__}"
 
 
 def _drawing() -> Any:  # noqa: ANN401 - a function of a module that needs matplotlib

@@ -180,7 +180,10 @@ class _Sample:
         rows = self._rows(name)
         if rows.ndim > 2:
             shape = list(rows.shape[1:])
-            raise ArgumentError(f"{name!r} has {shape} numbers a row; candles need [] or [T]")
+            raise ArgumentError(
+                f"{name!r} has {shape} numbers a row, candles need [] or [T]; name what to draw "
+                "as lines with `columns`"
+            )
         if rows.ndim == 2:
             ticker = _within("ticker", ticker, rows.shape[1], f"tickers in {name!r}")
             return self._blank(rows[:, ticker])
@@ -195,7 +198,10 @@ class _Sample:
         fits = rows.ndim == 1 or (rows.ndim == 2 and ticker < rows.shape[1])
         if not fits and name != "action":
             shape = list(rows.shape[1:])
-            raise ArgumentError(f"{name!r} has {shape} numbers a row, none of them ticker {ticker}")
+            raise ArgumentError(
+                f"{name!r} has {shape} numbers a row, none of them ticker {ticker}; give one "
+                "number a row, or one a ticker, or action=None"
+            )
         return self.per_ticker(name, ticker) if fits else None
 
     def flags(self, name: str) -> Flags:
@@ -234,8 +240,8 @@ class _Sample:
     def _known(self, name: str) -> str:
         if name not in self.arrays:
             near = difflib.get_close_matches(name, self.arrays, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ArgumentError(f"no column {name!r} among {_names(self.arrays)}{hint}")
+            hint = f"did you mean {near[0]!r}?" if near else "name one of those"
+            raise ArgumentError(f"no column {name!r} among {_names(self.arrays)}; {hint}")
         return name
 
     def _check(self, name: str, place: tuple[int, ...], shape: tuple[int, ...]) -> None:

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from backcast import ArgumentTypeError
+from backcast._errors import ArgumentTypeError
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -18,7 +18,7 @@ _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_
 
 
 def explained(method: Method) -> Method:
-    """Refuse arguments that the method does not have with the ones that were probably meant.
+    """Refuse arguments that a call does not have with the ones that were probably meant.
 
     A call that fits costs one more frame; the arguments are looked at only after a ``TypeError``.
     """
@@ -32,7 +32,7 @@ def explained(method: Method) -> Method:
             try:
                 signature.bind(*given, **named)
             except TypeError:
-                reason = _misfit(method.__qualname__, signature, len(given) - 1, [*named])
+                reason = _misfit(method.__qualname__, signature, len(given), [*named])
             else:
                 raise
         raise ArgumentTypeError(reason)
@@ -41,11 +41,12 @@ def explained(method: Method) -> Method:
 
 
 def _misfit(qualname: str, signature: inspect.Signature, given: int, named: list[str]) -> str:
-    """Say why so many arguments by position, and these by name, are not what the method takes."""
+    """Say why so many arguments by position, and these by name, are not what the call takes."""
     path = qualname.split(".")
     name = path[-2] if path[-1] == "__init__" else path[-1]
-    # Without self.
-    known = dict(list(signature.parameters.items())[1:])
+    known = dict(signature.parameters)
+    if known.pop("self", None):
+        given -= 1
     shown = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in known.values()]
     takes = str(inspect.Signature(shown))
     by_position = [key for key, value in known.items() if value.kind in _BY_POSITION]

@@ -1,0 +1,204 @@
+"""Every argument of every public callable: misspelt, and of a type that nothing takes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import BuiltinFunctionType
+from typing import Any
+
+import backcast as bc
+import numpy as np
+import pytest
+from backcast import cli, envs, plot
+from refusal import prices
+
+FLAGS = {"terminated": False, "truncated": False}
+COLUMNS = {"obs": ("f4", (3,)), "reward": "f4"}
+
+PUBLIC = [(bc, name) for name in bc.__all__ if name != "__version__"]
+PUBLIC += [(envs, name) for name in envs.__all__] + [(plot, name) for name in plot.__all__]
+PUBLIC += [(cli, "main")]
+
+CALLED = {"Schema", "PortfolioVectorEnv", "PortfolioEnv", "Collector"}
+"""Classes whose objects are made by calling them; the others say what to call instead."""
+
+ANYTHING = {
+    "PortfolioVectorEnv.close_extras": "takes what Gymnasium's `close` was given",
+    "Writer.append final_obs": "is read only where a lane ended",
+}
+"""Arguments that may be anything, or are tried elsewhere, and why."""
+
+NOT_EXPLAINED = {
+    "PortfolioVectorEnv.step": "one frame more would be felt in each step of the environment",
+    "PortfolioEnv.step": "one frame more would be felt in each step of the environment",
+    "main": "is what the console script calls",
+}
+"""Calls whose misspelt arguments Python itself refuses, and why."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function, a class, or a method of something that a test made."""
+
+    found: Any
+    owner: str | None = None
+
+    def of(self, made: dict[str, Any]) -> Any:  # noqa: ANN401 - any callable
+        """Bind a method to what was made."""
+        return self.found if self.owner is None else getattr(made[self.owner], self.found.__name__)
+
+
+def callables() -> Iterator[tuple[str, Call]]:
+    """Give every public callable by name."""
+    for module, name in PUBLIC:
+        thing = getattr(module, name)
+        if not inspect.isclass(thing):
+            yield name, Call(thing)
+        elif not issubclass(thing, Exception) and name != "Batch":
+            if name in CALLED:
+                yield name, Call(thing)
+            for member, value in vars(thing).items():
+                found = getattr(thing, member)
+                if not member.startswith("_") and callable(found):
+                    static = isinstance(value, staticmethod | classmethod | BuiltinFunctionType)
+                    yield f"{name}.{member}", Call(found, None if static else name)
+
+
+CALLABLES = dict(callables())
+
+
+def good(name: str, made: dict[str, Any]) -> dict[str, Any]:
+    """Arguments that a call takes, without those that it can do without."""
+    panel, csv = made["Panel"], made["csv"]
+    spaces = made["PortfolioEnv"].observation_space, made["PortfolioEnv"].action_space
+    arguments: dict[str, dict[str, Any]] = {
+        "Schema": {"columns": COLUMNS},
+        "Schema.from_spaces": {"observation_space": spaces[0], "action_space": spaces[1]},
+        "ReplayBuffer.create": {"name": None, "schema": COLUMNS, "capacity": 10},
+        "ReplayBuffer.attach": {"name": "walk"},
+        "ReplayBuffer.sample": {"batch_size": 2},
+        "ReplayBuffer.gather": {"index": [3]},
+        "ReplayBuffer.rows": {"lane": 0, "start": 0, "length": 2},
+        "ReplayBuffer.lane_span": {"lane": 0},
+        "ReplayBuffer.lease": {"lane": 0, "start": 0, "length": 2},
+        "ReplayBuffer.wait": {"min_size": 1},
+        "Writer.append": {"obs": [0, 0, 0], "reward": 0, **FLAGS},
+        "Sampler.sample": {"batch_size": 2},
+        "Sampler.gather": {"index": [3]},
+        "Sampler.batches": {"batch_size": 2},
+        "Lease.windows": {"length": 2},
+        "Panel.from_csv": {"path": csv},
+        "Panel.from_parquet": {"path": csv},
+        "Panel.attach": {"name": "prices"},
+        "Panel.tokens": {"tickers": ["AAA"]},
+        "Panel.windows": {"days": [1], "tokens": [[1]], "history": 1, "future": 1},
+        "remove": {"name": "nobody"},
+        "PortfolioVectorEnv": {"panel": panel},
+        "PortfolioVectorEnv.step": {"actions": np.zeros((2, 1))},
+        "PortfolioEnv": {"panel": panel},
+        "PortfolioEnv.step": {"action": np.zeros(1)},
+        "Collector": {"env": made["PortfolioEnv"], "writer": made["Writer"]},
+        "Collector.step": {"actions": np.zeros((2, 1))},
+        "Collector.run": {"policy": lambda obs: np.zeros((2, 1)), "steps": 1},
+        "make": {"env_config": {"panel": panel}},
+        "window": {"batch": made["batch"], "i": 0},
+    }
+    return arguments.get(name, {})
+
+
+def parameters() -> Iterator[Any]:
+    """Every argument of every callable."""
+    for name, call in CALLABLES.items():
+        for parameter in inspect.signature(call.found).parameters.values():
+            variable = parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}
+            if not variable and not parameter.name.startswith("_") and parameter.name != "self":
+                yield pytest.param(name, parameter.name, id=f"{name}-{parameter.name}")
+
+
+PARAMETERS = list(parameters())
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """One of each thing that has methods."""
+    files = tmp_path_factory.mktemp("files")
+    (files / "prices.csv").write_text(prices())
+    with ExitStack() as held, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BACKCAST_DIR", str(files))
+        hold = held.enter_context
+        buf = hold(bc.ReplayBuffer.create("walk", COLUMNS, capacity=400))
+        writer = hold(buf.writer())
+        for _ in range(100):
+            writer.append(obs=[0, 0, 0], reward=0, **FLAGS)
+        panel = hold(bc.Panel.from_csv(files / "prices.csv", name="prices", macro=["VIX"]))
+        single, vector = envs.PortfolioEnv(panel), envs.PortfolioVectorEnv(panel, 2)
+        single.reset(seed=1)
+        vector.reset(seed=1)
+        schema = bc.Schema.from_spaces(vector.single_observation_space, vector.single_action_space)
+        steps = hold(bc.ReplayBuffer.create(None, schema, capacity=100, lanes=2))
+        collector = envs.Collector(vector, hold(steps.writer(2)))
+        collector.reset(seed=1)
+        sampler = hold(buf.sampler(seed=1))
+        yield {
+            "ReplayBuffer": buf,
+            "Writer": writer,
+            "Sampler": sampler,
+            "Batches": hold(buf.sampler(seed=2).batches(2)),
+            "Lease": hold(buf.lease(0, 10, 10)),
+            "Schema": buf.schema,
+            "Panel": panel,
+            "PortfolioEnv": single,
+            "PortfolioVectorEnv": vector,
+            "Collector": collector,
+            "batch": buf.sample(4, history=4),
+            "csv": files / "prices.csv",
+        }
+
+
+def test_the_list_of_callables_is_long() -> None:
+    assert len(CALLABLES) > 50
+    assert len(PARAMETERS) > 120
+
+
+@pytest.mark.parametrize(("name", "parameter"), PARAMETERS)
+def test_a_misspelt_argument_is_named_with_the_one_that_was_meant(
+    made: dict[str, Any], name: str, parameter: str
+) -> None:
+    arguments = good(name, made)
+    typo = parameter[:-1] if len(parameter) > 4 else f"{parameter}x"
+    arguments[typo] = arguments.pop(parameter, None)
+    if name in NOT_EXPLAINED:
+        with pytest.raises(TypeError, match=typo):
+            CALLABLES[name].of(made)(**arguments)
+        return
+    with pytest.raises(bc.BackcastError) as raised:
+        CALLABLES[name].of(made)(**arguments)
+    message = str(raised.value).replace('"', "`").replace("'", "`")
+    assert f"`{typo}`" in message
+    assert f"did you mean `{parameter}`?" in message
+
+
+class Odd:
+    """Something that nobody takes."""
+
+    def __repr__(self) -> str:
+        return "ODD"
+
+
+@pytest.mark.parametrize(("name", "parameter"), PARAMETERS)
+def test_an_argument_of_another_type_is_named_with_what_to_give(
+    made: dict[str, Any], name: str, parameter: str
+) -> None:
+    if name in ANYTHING or f"{name} {parameter}" in ANYTHING:
+        pytest.skip(ANYTHING.get(name) or ANYTHING[f"{name} {parameter}"])
+    arguments = good(name, made) | {parameter: Odd()}
+    if name == "ReplayBuffer.wait" and parameter == "rows_published":
+        del arguments["min_size"]
+    with pytest.raises(bc.BackcastError) as raised:
+        CALLABLES[name].of(made)(**arguments)
+    message = str(raised.value)
+    assert parameter in message
+    assert "; " in message or ", but must " in message, f"no remedy: {message}"
