@@ -88,9 +88,13 @@ fn check(footer: &[u8]) -> io::Result<()> {
             checked = true;
             Ok(())
         }
-        _ => Err(refused("no schema")),
+        _ => Err(refused("it does not begin with a schema")),
     });
-    if checked { Ok(()) } else { walked.and_then(|()| Err(refused("no schema"))) }
+    if checked {
+        Ok(())
+    } else {
+        walked.and_then(|()| Err(refused("it does not begin with a schema")))
+    }
 }
 
 fn check_schema(thrift: &mut Thrift<&[u8]>) -> io::Result<()> {
@@ -156,7 +160,7 @@ mod tests {
             (&[2, 0, 0], None),
             (&[2, 1, 1, 0, 2, 0, 0], None),
             (&[1, 1, 1, 1, 0], None),
-            (&[], Some("no schema")),
+            (&[], Some("begin with a schema")),
             (&[2, 0], Some("2 children of a schema's element that 1 follow")),
             (&[1, 2, 0], Some("2 children of a schema's element that 1 follow")),
             (&[2, 1, 0], Some("lacks children")),

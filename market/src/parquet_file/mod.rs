@@ -298,14 +298,26 @@ fn decode<T, E: Into<ArrowError>>(
 ) -> Result<T, LoadError> {
     let message = match caught(work) {
         Ok(Ok(value)) => return Ok(value),
-        Ok(Err(error)) => match error.into() {
-            ArrowError::ExternalError(error) => error.to_string(),
-            ArrowError::ParquetError(message) => message,
-            error => error.to_string(),
-        },
+        Ok(Err(error)) => {
+            let error = error.into().to_string();
+            unwrapped(&error).to_owned()
+        }
         Err(panic) => panic,
     };
     Err(LoadError::Damaged { part: part(), message })
+}
+
+/// A message without the names of the errors that it went through.
+fn unwrapped(message: &str) -> &str {
+    let names = [
+        "External error: ",
+        "External: ",
+        "Parquet argument error: ",
+        "Parquet error: ",
+        "EOF: ",
+        "Arrow: ",
+    ];
+    names.iter().find_map(|name| message.strip_prefix(name)).map_or(message, unwrapped)
 }
 
 fn plain_words(error: &ParquetError) -> String {

@@ -3,7 +3,7 @@
 
 use std::{fs, sync::Arc};
 
-use arrow_array::{Float64Array, Int32Array, StringArray};
+use arrow_array::{ArrayRef, Float64Array, Int32Array, StringArray};
 use backcast_market::{FilePart, LoadError, PanelError, PanelOptions};
 use parquet::{
     basic::{Compression, ZstdLevel},
@@ -50,6 +50,37 @@ fn the_damaged_part_is_named() {
     };
     assert_eq!((column.as_str(), *row_group), ("date", 0));
     assert!(pages.to_string().contains("column \"date\" in row group 0"), "{pages}");
+    for damaged in [lost, long, pages] {
+        let message = damaged.to_string();
+        assert!(!message.contains("error: ") && !message.contains("External"), "{message}");
+    }
+}
+
+/// Five tickers in a dictionary, and rows that name others.
+#[test]
+fn an_index_beyond_the_dictionary_is_an_error_in_its_column() {
+    let shelf = Shelf::new();
+    let names = ["AA", "BB", "CC", "DD", "EE"];
+    let days = Arc::new(Int32Array::from(vec![20_240_102; 5]));
+    let ones = Arc::new(Float64Array::from(vec![1.0; 5]));
+    let mut columns: Columns =
+        vec![("date", days), ("tic", Arc::new(StringArray::from(names.to_vec())))];
+    columns.extend(
+        ["open", "high", "low", "close", "volume"].map(|name| (name, ones.clone() as ArrayRef)),
+    );
+    shelf.write(columns, WriterProperties::default());
+    let mut bytes = fs::read(shelf.path()).unwrap();
+    // Three bits for each index, lowest first, in one group of eight: 0, 1, 2, 3, 4 and padding.
+    let indices = [3, 0b11, 0b1000_1000, 0b0100_0110, 0];
+    let at = bytes.windows(5).position(|found| found == indices).expect("bit-packed indices");
+    bytes[at + 2] |= 0b111;
+    let refused = damage(&shelf, &bytes);
+    let LoadError::Damaged { part: FilePart::Column { column, row_group }, message } = &refused
+    else {
+        panic!("{refused}");
+    };
+    assert_eq!((column.as_str(), *row_group), ("tic", 0));
+    assert!(message.contains("beyond bounds of dictionary"), "{refused}");
 }
 
 /// A few bytes that unpack to gigabytes: run-length encoding and compression both can.
