@@ -327,6 +327,12 @@ impl Writer {
         }
     }
 
+    /// Whether [`take_stall`](Self::take_stall) has something to tell.
+    #[must_use]
+    pub fn has_stalled(&self) -> bool {
+        self.stall.is_some()
+    }
+
     /// The lease that made an append wait or drop rows, once per lease: for a warning.
     pub fn take_stall(&mut self) -> Option<Stall> {
         mem::take(&mut self.stall)

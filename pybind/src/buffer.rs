@@ -291,7 +291,7 @@ impl ReplayBuffer {
         let options = WriterOptions::lanes(count_in(lanes, "lanes", 1..=MAX_LANES, Kind::Writer)?)
             .autoreset(mode);
         let writer = self.ask(py, |ring| ring.writer(options))??;
-        Ok(Writer::new(self.ring.label(), writer))
+        Ok(Writer::new(py, self.ring.label(), writer)?)
     }
 
     /// Make a sampler of its own, for a seed or for many draws with the same windows.

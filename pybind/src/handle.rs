@@ -70,6 +70,15 @@ impl<T> Handle<T> {
         }
     }
 
+    /// Run `work` on the value if that is possible at once: it is there, ours, and nobody uses it.
+    #[inline]
+    pub(crate) fn try_with<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
+        if self.is_foreign() {
+            return None;
+        }
+        self.value.try_lock().ok()?.as_mut().map(work)
+    }
+
     /// Let go of the value. The second time does nothing, and so does a forked child.
     pub(crate) fn close(&self) {
         drop(self.take());

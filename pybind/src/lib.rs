@@ -17,6 +17,7 @@ mod coerce;
 mod columns;
 mod env;
 mod error;
+mod fastcall;
 mod final_obs;
 mod given;
 mod handle;
@@ -25,10 +26,12 @@ mod observed;
 mod out;
 mod panel;
 mod place;
+mod plain;
 mod reset;
 mod rows;
 mod sampler;
 mod schema;
+mod shortcut;
 mod stats;
 mod view;
 mod writer;
@@ -65,6 +68,7 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        super::fastcall::install::<super::writer::Append>(module.py())?;
         super::handle::count_forks(module.py())
     }
 }

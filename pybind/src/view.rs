@@ -1,4 +1,4 @@
-//! The bytes of NumPy arrays as Rust slices: the one file of the Python face with unsafe code.
+//! The bytes of NumPy arrays as Rust slices.
 #![expect(
     unsafe_code,
     reason = "NumPy gives the bytes of an array of any dtype as a raw pointer and no other way"

@@ -1,19 +1,21 @@
 //! `backcast.Writer`: appends rows to lanes that it alone writes.
 
-use backcast_core::{AutoresetMode, DType, Stall, Step, Writer as CoreWriter};
-use numpy::PyArray1;
+use backcast_core::{AppendError, AutoresetMode, DType, Stall, Step, Writer as CoreWriter};
+use numpy::{PyArray1, PyArrayDescr};
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};
 
-use crate::coerce::{Target, array_of, check_shape};
+use crate::coerce::{Target, array_of, check_shape, descr};
 use crate::columns::WantedColumns;
 use crate::error::{Failure, Kind};
+use crate::fastcall::{Call, FastMethod};
 use crate::final_obs::{FinalColumn, final_columns};
 use crate::given::{method, not_called, refuse_strangers};
 use crate::handle::Handle;
 use crate::lease::warn;
 use crate::schema::Schema;
-use crate::view::bytes_of;
+use crate::shortcut::Shortcut;
+use crate::view::{FreshArray, bytes_of};
 
 /// Appends rows to lanes that nobody else writes while it lives.
 ///
@@ -22,22 +24,88 @@ use crate::view::bytes_of;
 /// writer; further threads wait for their turn without holding the interpreter.
 #[pyclass(module = "backcast", name = "Writer", frozen)]
 pub(crate) struct Writer {
-    handle: Handle<CoreWriter>,
+    handle: Handle<Pen>,
     schema: Schema,
     columns: WantedColumns,
     lanes: Vec<u32>,
     mode: AutoresetMode,
+    /// The dtype of what an append returns.
+    index: Py<PyArrayDescr>,
 }
 
+/// What one thread at a time uses.
+#[derive(Debug)]
+struct Pen {
+    writer: CoreWriter,
+    shortcut: Option<Shortcut>,
+}
+
+/// An append of more bytes is copied with the interpreter released, which costs as much as copying
+/// a tenth of them.
+const WORTH_RELEASING: usize = 32 << 10;
+
 impl Writer {
-    pub(crate) fn new(ring: &str, writer: CoreWriter) -> Self {
-        Self {
+    pub(crate) fn new(py: Python<'_>, ring: &str, writer: CoreWriter) -> PyResult<Self> {
+        Ok(Self {
             schema: Schema(writer.schema().clone()),
             columns: WantedColumns::of(writer.schema()),
             lanes: writer.lanes().to_vec(),
             mode: writer.autoreset_mode(),
-            handle: Handle::new(format!("the writer of {ring}"), writer),
+            index: descr(py, DType::I64)?.unbind(),
+            handle: Handle::new(
+                format!("the writer of {ring}"),
+                Pen { shortcut: Shortcut::of(py, writer.schema())?, writer },
+            ),
+        })
+    }
+
+    /// The append that a call most likely is. `None`: nothing was appended, look more closely.
+    #[inline]
+    fn append_at_once<'py>(
+        &self,
+        call: Call<'_, 'py>,
+    ) -> Option<Result<Bound<'py, PyAny>, Failure>> {
+        let (py, lanes) = (call.py(), self.lanes.len());
+        // Made before the writer is taken: it is the interpreter's to run code when it allocates.
+        let mut indices = FreshArray::for_filling(py, self.index.bind(py), &[lanes]).ok()?;
+        let places = indices.bytes_mut();
+        let appended = self.handle.try_with(|Pen { writer, shortcut }| {
+            shortcut.as_mut()?.with_step(call, lanes, |step| {
+                let mut append = || match writer.append_until(step, &mut || true) {
+                    Ok(rows) => {
+                        for (place, row) in places.chunks_exact_mut(size_of::<i64>()).zip(rows) {
+                            place.copy_from_slice(&row.0.to_ne_bytes());
+                        }
+                        Ok(writer.has_stalled())
+                    }
+                    // Errors are large, and moving one about costs as much as moving the result.
+                    Err(error) => Err(Box::new(error)),
+                };
+                let bytes: usize = step.columns.iter().map(|rows| rows.len()).sum();
+                if bytes > WORTH_RELEASING { py.detach(append) } else { append() }
+            })
+        })??;
+        match appended {
+            Ok(false) => {}
+            Ok(true) => {
+                if let Err(failure) = self.complain(py) {
+                    return Some(Err(failure));
+                }
+            }
+            // Whoever has to wait for a lease does so on the long way, with the interpreter released.
+            Err(error) if matches!(*error, AppendError::Interrupted { .. }) => return None,
+            Err(error) => return Some(Err((*error).into())),
         }
+        Some(Ok(indices.into_array().into_any()))
+    }
+
+    /// Warns of the lease that made an append wait or drop rows, if there is news of one.
+    fn complain(&self, py: Python<'_>) -> Result<(), Failure> {
+        let stall = py.detach(|| self.handle.with(|pen| Ok(pen.writer.take_stall())))?;
+        if let Some(stall) = stall {
+            warn(py, &complaint(&stall))?;
+        }
+        Ok(())
     }
 
     /// One boolean per lane.
@@ -151,18 +219,18 @@ impl Writer {
             signal.is_some()
         };
         let appended = py.detach(|| {
-            self.handle.with(|writer| {
+            self.handle.with(|Pen { writer, .. }| {
                 let index = writer.append_until(&step, &mut interrupted)?;
                 let index: Vec<i64> = index.iter().map(|row| row.0).collect();
-                Ok((index, writer.take_stall()))
+                Ok((index, writer.has_stalled()))
             })
         });
         if let Some(raised) = signal {
             return Err(raised.into());
         }
-        let (index, stall) = appended?;
-        if let Some(stall) = stall {
-            warn(py, &complaint(&stall))?;
+        let (index, stalled) = appended?;
+        if stalled {
+            self.complain(py)?;
         }
         Ok(PyArray1::from_slice(py, &index))
     }
@@ -207,7 +275,7 @@ impl Writer {
             Some(given) => self.flags("lanes", Some(given))?,
             None => vec![true; self.lanes.len()],
         };
-        py.detach(|| self.handle.with(|writer| Ok(writer.restart(&chosen)?)))
+        py.detach(|| self.handle.with(|pen| Ok(pen.writer.restart(&chosen)?)))
     }
 
     /// The columns of the ring.
@@ -234,13 +302,13 @@ impl Writer {
     /// Rows that this writer has published, FINAL ones included.
     #[getter]
     fn rows_written(&self, py: Python<'_>) -> Result<u64, Failure> {
-        py.detach(|| self.handle.with(|writer| Ok(writer.rows_written())))
+        py.detach(|| self.handle.with(|pen| Ok(pen.writer.rows_written())))
     }
 
     /// Rows that were dropped because a lease was in the way, as the ring's ``lane_policy`` says.
     #[getter]
     fn rows_dropped(&self, py: Python<'_>) -> Result<u64, Failure> {
-        py.detach(|| self.handle.with(|writer| Ok(writer.rows_dropped())))
+        py.detach(|| self.handle.with(|pen| Ok(pen.writer.rows_dropped())))
     }
 
     /// Release the lanes. Closing again does nothing.
@@ -259,7 +327,7 @@ impl Writer {
 
     fn __repr__(&self) -> String {
         let state =
-            self.handle.describe(|writer| format!("{} rows written", writer.rows_written()));
+            self.handle.describe(|pen| format!("{} rows written", pen.writer.rows_written()));
         format!(
             "<backcast.Writer: {}, lane{} {}, autoreset_mode '{}', {state}>",
             self.handle.label(),
@@ -278,6 +346,33 @@ impl Writer {
                 self.handle.label()
             ),
         ))
+    }
+}
+
+/// `Writer.append` as the interpreter calls it.
+pub(crate) struct Append;
+
+impl FastMethod for Append {
+    type Class = Writer;
+    const NAME: &'static str = "append";
+
+    fn call<'py>(writer: &Writer, call: Call<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+        if let Some(done) = writer.append_at_once(call) {
+            return Ok(done?);
+        }
+        let (extra, named) = call.unpack()?;
+        let take = |name: &str| -> PyResult<Option<Bound<'py, PyAny>>> {
+            let value = named.get_item(name)?;
+            if value.is_some() {
+                named.del_item(name)?;
+            }
+            Ok(value.filter(|value| !value.is_none()))
+        };
+        let ends = [take("terminated")?, take("truncated")?, take("final_obs")?];
+        let [terminated, truncated, final_obs] = ends.each_ref().map(Option::as_ref);
+        let indices =
+            writer.append(call.py(), &extra, terminated, truncated, final_obs, Some(&named))?;
+        Ok(indices.into_any())
     }
 }
 

@@ -1,0 +1,154 @@
+"""Values of an append are stored alike however they are given.
+
+Arrays and numbers that need no conversion take a shortcut; lists never do, so what a list stores is
+what everything else is compared with.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import backcast as bc
+import numpy as np
+import pytest
+
+DTYPES = ("bool", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8")
+FORMS: dict[str, Callable[[np.generic], object]] = {
+    "scalar": lambda value: value,
+    "python": lambda value: value.item(),
+    "0-d": np.asarray,
+    "lane": lambda value: np.asarray([value]),
+    "strided": lambda value: np.asarray([value, value])[::2],
+    "readonly": lambda value: np.broadcast_to(np.asarray(value), (1,)),
+    "subclass": lambda value: np.asarray([value]).view(Labelled),
+    "swapped": lambda value: np.asarray([value]).astype(value.dtype.newbyteorder()),
+}
+
+
+class Labelled(np.ndarray):
+    """An array that is more than an array."""
+
+
+def values(dtype: str) -> list[np.generic]:
+    """Extremes of a dtype, and something in between."""
+    kind = np.dtype(dtype)
+    if kind.kind == "b":
+        return [np.bool_(False), np.bool_(True)]
+    if kind.kind in "iu":
+        limits = np.iinfo(kind)
+        return [kind.type(number) for number in (limits.min, 1, limits.max)]
+    largest = np.finfo(kind).max
+    return [kind.type(number) for number in (-largest, 0.1, largest, np.inf, np.nan)]
+
+
+def stored(schema: Mapping[str, Any], **given: object) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """The row that an append makes, and the index that it returns."""
+    with bc.ReplayBuffer.create(None, schema, capacity=8) as buf, buf.writer() as writer:
+        index = writer.append(**given, terminated=False, truncated=False)
+        return buf.rows(0, 0, 1), index
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_form_of_a_number_is_stored_as_a_list_of_it_is(dtype: str, form: str) -> None:
+    for value in values(dtype):
+        given = FORMS[form](value)
+        row, index = stored({"x": dtype}, x=given)
+        as_list, _ = stored({"x": dtype}, x=np.asarray([value]).tolist())
+        assert row["x"].tobytes() == as_list["x"].tobytes(), (value, given)
+        assert row["x"].dtype == np.dtype(dtype)
+        assert index.tolist() == [0]
+        assert index.dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    ("dtype", "given"),
+    [("i4", 1 << 31), ("u1", 256), ("u1", -1), ("i4", 1.5), ("bool", 1), ("f4", "x"), ("f4", None)],
+)
+def test_a_number_that_does_not_fit_is_refused(dtype: str, given: object) -> None:
+    with pytest.raises(bc.AppendError, match="column `x`"):
+        stored({"x": dtype}, x=given)
+
+
+def test_a_float_beyond_the_column_warns_as_numpy_does() -> None:
+    with pytest.warns(RuntimeWarning, match="overflow"):
+        row, _ = stored({"x": "f4"}, x=1e300)
+    assert np.isinf(row["x"]).all()
+
+
+@pytest.mark.parametrize("flag", [True, np.True_, np.array(True), np.array([True]), [True]])
+def test_an_end_is_seen_in_every_form_of_a_boolean(flag: Any) -> None:
+    with bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=8) as buf, buf.writer() as writer:
+        for terminated, truncated in ((False, flag), (False, False), (flag, False)):
+            writer.append(obs=1.0, terminated=terminated, truncated=truncated)
+        flags = buf.rows(0, 0, 3)["flags"]
+        assert flags.tolist() == [2, 4, 1]  # truncated, FINAL, terminated
+
+
+def test_lines_with_other_keywords_in_another_order_take_turns() -> None:
+    schema = {"obs": ("f4", (2,)), "reward": "f4", "action": "i4"}
+    obs = np.array([1, 2], np.float32)
+    with bc.ReplayBuffer.create(None, schema, capacity=64) as buf, buf.writer() as writer:
+        by_dict: dict[str, Any] = {
+            "truncated": False,
+            "obs": obs,
+            "action": 3,
+            "reward": 4.0,
+            "terminated": False,
+        }
+        for _ in range(4):
+            writer.append(obs=obs, reward=4.0, action=3, terminated=False, truncated=False)
+            writer.append(truncated=False, terminated=False, action=3, reward=4.0, obs=obs)
+            writer.append(**by_dict)
+            writer.append(
+                obs=obs, reward=4.0, action=3, terminated=False, truncated=False, final_obs=None
+            )
+        rows = buf.rows(0, 0, 16)
+        assert rows["obs"].tolist() == [[1.0, 2.0]] * 16
+        assert rows["reward"].tolist() == [4.0] * 16
+        assert rows["action"].tolist() == [3] * 16
+
+
+def test_the_shortcut_leaves_alone_what_it_does_not_know() -> None:
+    many = {f"x{i}": "f4" for i in range(20)}
+    row, _ = stored(many, **{name: float(i) for i, name in enumerate(many)})
+    assert [float(row[name][0]) for name in many] == [float(i) for i in range(20)]
+    nested, _ = stored({"obs/a": "f4", "obs/b": ("f4", (2,))}, obs={"a": 1.0, "b": [2.0, 3.0]})
+    assert (nested["obs"]["a"].tolist(), nested["obs"]["b"].tolist()) == ([1.0], [[2.0, 3.0]])
+
+
+def test_lanes_are_written_each_from_its_own_row() -> None:
+    obs = np.arange(15, dtype=np.float32).reshape(5, 3)
+    quiet = np.zeros(5, bool)
+    with bc.ReplayBuffer.create(None, {"obs": ("f4", (3,))}, capacity=40, lanes=5) as buf:
+        writer = buf.writer(lanes=5)
+        for t in range(3):
+            index = writer.append(obs=obs + t, terminated=quiet, truncated=quiet)
+            assert (index & ((1 << 48) - 1)).tolist() == [t] * 5
+            assert (index >> 48).tolist() == list(range(5))
+        for lane in range(5):
+            rows = buf.rows(lane, 0, 3)["obs"]
+            assert rows.tolist() == [(obs[lane] + t).tolist() for t in range(3)]
+        with pytest.raises(bc.AppendError, match="shape"):
+            writer.append(obs=obs[:4], terminated=quiet, truncated=quiet)
+        with pytest.raises(bc.AppendError, match="shape"):
+            writer.append(obs=obs, terminated=quiet[:4], truncated=quiet)
+
+
+def test_a_large_append_is_copied_with_the_interpreter_released() -> None:
+    frames = np.random.default_rng(0).integers(0, 256, (16, 84, 84), dtype=np.uint8)
+    quiet = np.zeros(16, bool)
+    with bc.ReplayBuffer.create(None, {"obs": ("u1", (84, 84))}, capacity=64, lanes=16) as buf:
+        writer = buf.writer(lanes=16)
+        writer.append(obs=frames, terminated=quiet, truncated=quiet)
+        for lane in range(16):
+            assert (buf.rows(lane, 0, 1)["obs"][0] == frames[lane]).all()
+
+
+def test_the_method_keeps_its_signature_and_documentation() -> None:
+    signature = inspect.signature(bc.Writer.append)
+    assert list(signature.parameters) == ["self", "terminated", "truncated", "final_obs", "columns"]
+    assert "Append one row to every lane" in (bc.Writer.append.__doc__ or "")
+    buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=8)
+    with buf, buf.writer() as writer, pytest.raises(TypeError, match="append"):
+        writer.append(1.0, terminated=False, truncated=False)  # type: ignore[misc]
