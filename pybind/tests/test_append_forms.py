@@ -11,6 +11,7 @@ from typing import Any
 import backcast as bc
 import numpy as np
 import pytest
+from numpy.typing import ArrayLike
 
 DTYPES = ("bool", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8")
 FORMS: dict[str, Callable[[np.generic], object]] = {
@@ -77,7 +78,7 @@ def test_a_float_beyond_the_column_warns_as_numpy_does() -> None:
 
 
 @pytest.mark.parametrize("flag", [True, np.True_, np.array(True), np.array([True]), [True]])
-def test_an_end_is_seen_in_every_form_of_a_boolean(flag: Any) -> None:
+def test_an_end_is_seen_in_every_form_of_a_boolean(flag: ArrayLike) -> None:
     with bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=8) as buf, buf.writer() as writer:
         for terminated, truncated in ((False, flag), (False, False), (flag, False)):
             writer.append(obs=1.0, terminated=terminated, truncated=truncated)
