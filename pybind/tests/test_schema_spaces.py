@@ -182,5 +182,5 @@ def test_a_column_is_not_described_twice() -> None:
 
 def test_without_gymnasium_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gymnasium", None)
-    with pytest.raises(bc.SchemaError, match="pip install gymnasium"):
+    with pytest.raises(bc.MissingExtraError, match=r"pip install 'backcast\[gymnasium\]'"):
         bc.Schema.from_spaces(spaces.Discrete(2), spaces.Discrete(2))

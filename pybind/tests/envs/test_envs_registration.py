@@ -30,13 +30,10 @@ def test_importing_backcast_alone_does_not_import_gymnasium() -> None:
     assert seen.strip() == "False"
 
 
-@pytest.mark.parametrize(
-    "code", ["import backcast.envs", "import backcast; backcast.Schema.from_spaces(0, 0)"]
-)
-def test_without_gymnasium_it_says_what_to_install(code: str) -> None:
+def test_without_gymnasium_it_says_what_to_install() -> None:
     code = (
         "import sys; sys.modules['gymnasium'] = None\n"
-        f"try: {code}\n"
+        "try: import backcast.envs\n"
         "except ImportError as error: print(type(error).__name__, error)"
     )
     said = run(code)
