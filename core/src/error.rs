@@ -532,6 +532,14 @@ pub enum SampleError {
         /// Type and shape that this sampler draws.
         expected: String,
     },
+    /// More or fewer indices than the memory has items.
+    #[error("{got} indices for memory of {expected} items; give as many indices as it has items")]
+    WrongIndexCount {
+        /// Indices given.
+        got: usize,
+        /// Items of the memory.
+        expected: usize,
+    },
     /// Too many batches to be drawn ahead.
     #[error("prefetch is {asked}, the limit is {limit} batches ahead; ask for fewer")]
     BadPrefetch {

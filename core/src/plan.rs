@@ -224,8 +224,8 @@ impl BatchPlan {
         for key in keys {
             let (expected, got) = (describe(self, key), describe(other, key));
             if expected != got {
-                let or_none = |text: Option<String>| text.unwrap_or_else(|| "no such key".into());
-                let (expected, got) = (or_none(expected), or_none(got));
+                let expected = expected.unwrap_or_else(|| "none".to_owned());
+                let got = got.unwrap_or_else(|| "missing".to_owned());
                 return SampleError::OtherPlan { key: key.to_owned(), got, expected };
             }
         }

@@ -242,7 +242,8 @@ impl Sampler {
         let plan = self.own_plan(plan)?;
         check_arenas(&plan, arenas)?;
         if index.len() != plan.batch() {
-            return Err(SampleError::BadBatchSize { asked: index.len(), limit: plan.batch() });
+            let (got, expected) = (index.len(), plan.batch());
+            return Err(SampleError::WrongIndexCount { got, expected });
         }
         self.spans.refresh(&self.ring);
         for (position, index) in index.iter().copied().enumerate() {

@@ -135,7 +135,7 @@ fn checked<'py>(
         return Ok(array);
     }
     refuse(format!(
-        "out[{key:?}] is {} {}; this sampler draws {dtype} {}, give an array of that",
+        "out[{key:?}] is {} {}, this sampler draws {dtype} {}; give an array of that",
         array.dtype(),
         Tuple(array.shape()),
         Tuple(arena.shape())

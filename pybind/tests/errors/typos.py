@@ -28,9 +28,10 @@ This page is printed by a test that types all of it, so it is what you will see.
 
 SETTING = """
 The examples share a ring `pong` of two lanes with 40 rows in the first, a writer `w` of one lane, a
-writer `two` of two lanes, an empty ring `empty`, a lease `rows` of 10 rows, a panel of 10 days, an
-environment `env` of two portfolios on it, just reset, and its `collector` into a ring that has a
-column `value`.
+writer `two` of two lanes, an empty ring `empty`, a lease `rows` of 10 rows, a `sampler` of `pong`
+and a `batch` of 8 that it drew, a sampler `busy` whose iterator is open, a closed iterator `left`,
+a panel of 10 days, an environment `env` of two portfolios on it, just reset, and its `collector`
+into a ring that has a column `value`.
 
 ```python
 import backcast as bc
@@ -135,6 +136,33 @@ TYPED: dict[str, list[str]] = {
         "pong.wait(50, timeout_ms=100)",
         "closed.sample(32)",
     ],
+    "Returns and whole windows": [
+        "pong.sampler(n_step=3)",
+        "pong.sampler(gamma=0.99)",
+        "pong.sampler(n_step=3, gamma=99)",
+        "pong.sampler(n_step=0, gamma=0.99)",
+        'pong.sampler(n_step="3", gamma=0.99)',
+        "pong.sampler(n_step=40, gamma=0.99)",
+        "pong.sampler(n_step=3, gamma=0.99)",
+        'pong.sampler(boundary="drop")',
+        'pong.sampler(history=3, boundary="reject").gather([1])',
+    ],
+    "Batches ahead, and memory of your own": [
+        "sampler.batches(8, prefetch=-1)",
+        "sampler.batches(8, prefetch=5_000)",
+        "sampler.batches(8, ahead=2)",
+        "sampler.batches(8, limit=2.5)",
+        "busy.sample(8)",
+        "next(left)",
+        "sampler.sample(9, out=batch)",
+        "pong.sampler(history=3).sample(8, out=batch)",
+        "sampler.sample(8, out=[])",
+        'sampler.sample(8, out={"action": [0] * 8})',
+        'sampler.sample(8, out={"action": np.empty(8)})',
+        'sampler.sample(8, out={"action": np.empty(16, "i4")[::2]})',
+        'sampler.sample(8, out={"acton": np.empty(8, "i4")})',
+        'pong.sampler(history=3).sample(8, out={"action": np.empty((8, 3), "i4")})',
+    ],
     "Leases": [
         "pong.lease(0, 0)",
         "pong.lease(2, 0, 5)",
@@ -214,6 +242,15 @@ def environments(panel: Any, hold: Any) -> dict[str, object]:  # noqa: ANN401
     }
 
 
+def samplers(pong: bc.ReplayBuffer, hold: Any) -> dict[str, object]:  # noqa: ANN401
+    """Make what the page says of samplers: one that is free, and one that draws ahead."""
+    sampler, busy = hold(pong.sampler(seed=7)), hold(pong.sampler(seed=7))
+    left = sampler.batches(8)
+    left.close()
+    hold(busy.batches(8))
+    return {"sampler": sampler, "busy": busy, "batch": sampler.sample(8), "left": left}
+
+
 class Newcomer:
     """Types things, and keeps what is printed."""
 
@@ -253,6 +290,7 @@ class Newcomer:
             "panel": hold(bc.Panel.from_csv("prices.csv", macro=["VIX"])),
         }
         self.names |= environments(self.names["panel"], hold)
+        self.names |= samplers(pong, hold)
         self.same_everywhere = {
             str(next(place.glob("backcast-*"))): "/dev/shm/backcast-1000",
             str(os.getpid()): "4711",

@@ -64,7 +64,7 @@ def test_keys_taken_out_of_a_batch_come_back_when_it_is_filled() -> None:
 MISFITS = [
     ({}, 16, r"`obs/x` of the batch to fill is f4 \[16, 3\], this sampler draws f4 \[8, 3\]"),
     ({"history": 2}, 8, r"`obs/x` of the batch to fill is f4 \[8, 2, 3\], overlapping others"),
-    ({"n_step": 2, "gamma": 1.0}, 8, "`n_reward` .* draws no such key"),
+    ({"n_step": 2, "gamma": 1.0}, 8, "`n_reward` .* draws none"),
 ]
 
 
@@ -133,7 +133,7 @@ def _read_only() -> NDArray[Any]:
 
 
 WRONG: list[tuple[Any, str]] = [
-    ({"obs": {"x": np.zeros((8, 3), np.float64)}}, r"is float64 \(8, 3\); .* draws float32 \(8, 3"),
+    ({"obs": {"x": np.zeros((8, 3), np.float64)}}, r"is float64 \(8, 3\), .* draws float32 \(8, 3"),
     ({"obs": {"x": np.zeros((8, 4), np.float32)}}, r"is float32 \(8, 4\)"),
     ({"obs": {"x": np.zeros((8, 6), np.float32)[:, ::2]}}, "not C-contiguous"),
     ({"obs": {"x": _read_only()}}, "is read-only"),

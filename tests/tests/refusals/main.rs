@@ -4,6 +4,7 @@
 //! its own and a line in [`every_refusal`].
 
 mod append;
+mod batches;
 mod create;
 mod env;
 mod lease;
@@ -57,9 +58,9 @@ fn refusal<T, E: Debug + Display>(outcome: Result<T, E>) -> Option<Refusal> {
 }
 
 fn every_refusal() -> impl Iterator<Item = &'static Row> {
-    [schema::ROWS, create::ROWS, append::ROWS, sample::ROWS, lease::ROWS, panel::ROWS, env::ROWS]
-        .into_iter()
-        .flatten()
+    let sampling = [sample::ROWS, batches::ROWS, lease::ROWS];
+    let others = [schema::ROWS, create::ROWS, append::ROWS, panel::ROWS, env::ROWS];
+    others.into_iter().chain(sampling).flatten()
 }
 
 /// What is wrong with an answer, if anything.

@@ -55,7 +55,7 @@ fn a_batch_of_other_windows_is_refused_with_the_key_that_differs() {
     assert!(shorter.contains("draws f8 [64, 8], overlapping"), "{shorter}");
     let more = refuse(options.n_step(3).gamma(0.9));
     assert!(more.contains("`n_reward` of the batch to fill is f8 [64]"), "{more}");
-    assert!(more.contains("draws no such key"), "{more}");
+    assert!(more.contains("draws none"), "{more}");
     let copied = refuse(options.copy(true));
     assert!(
         copied.contains("is f8 [64, 8], this sampler draws f8 [64, 8], overlapping"),

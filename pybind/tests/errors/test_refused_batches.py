@@ -1,0 +1,87 @@
+"""Memory that cannot be filled, and iterators that cannot be made or asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import backcast as bc
+import numpy as np
+from numpy.typing import NDArray
+from refusal import Row, check, table, world_at
+
+
+def row(case: str, do: Callable[[Any], object], error: type[bc.BackcastError], *words: str) -> Row:
+    """Ask the sampler something that its types would not allow either."""
+    return Row(case, lambda world: do(world.sampler), error, words)
+
+
+def into(case: str, out: Any, *words: str) -> Row:  # noqa: ANN401 - anything is tried
+    """Give it memory for two transitions."""
+    return row(case, lambda s: s.sample(2, out=out), bc.SampleError, *words)
+
+
+def other(**settings: Any) -> bc.Batch:  # noqa: ANN401
+    """Draw a batch of two from a ring of its own."""
+    buf = bc.ReplayBuffer.create(None, {"obs": {"x": ("f4", (3,))}}, capacity=50)
+    with buf.writer() as writer:
+        for t in range(9):
+            writer.append(obs={"x": [t] * 3}, terminated=False, truncated=False)
+    return buf.sampler(seed=1, **settings).sample(2)
+
+
+def read_only() -> NDArray[np.uint8]:
+    """Make an array that nobody may write to."""
+    array = np.zeros(2, "u1")
+    array.flags.writeable = False
+    return array
+
+
+SHARED = np.zeros(6, "i8")
+
+
+@table(
+    [
+        into("another schema", other(), "'obs/y'", "is missing", "i4 [2]", "equal settings"),
+        into("windows", other(history=3), "'obs/x'", "f4 [2, 3, 3]", "f4 [2, 3]", "equal settings"),
+        into("another dtype", {"action": np.zeros(2)}, "out['action'] is float64", "uint8", "give"),
+        into("another shape", {"action": np.zeros((2, 1), "u1")}, "(2, 1)", "(2,)", "give"),
+        into("a list", {"action": [0, 0]}, "out['action'] is a list", "NumPy array"),
+        into("every other", {"action": np.zeros(4, "u1")[::2]}, "not C-contiguous", "np.asc"),
+        into("read-only", {"action": read_only()}, "read-only", "can be written"),
+        into("twice", {"index": SHARED[:2], "age": SHARED[1:3]}, "shares memory", "its own"),
+        into("a slip", {"acton": np.zeros(2, "u1")}, "'acton'", "leave it out", "action"),
+        into("a slip below", {"obs": {"z": np.zeros(2)}}, "'obs/z'", "leave it out", "obs/x"),
+        into("no dict below", {"obs": np.zeros((2, 3), "f4")}, "out['obs']", "give a dict"),
+        row(
+            "no dict", lambda s: s.sample(2, out=[]), bc.ArgumentTypeError, "out is", "give a Batch"
+        ),
+        row("too many ahead", lambda s: s.batches(2, 1025), bc.SampleError, "1025", "0 to 1024"),
+        row("less than none", lambda s: s.batches(2, prefetch=-1), bc.SampleError, "-1", "0 to"),
+        row("a third", lambda s: s.batches(2, 2, 9), bc.ArgumentTypeError, "limit", "by name"),
+        row("half", lambda s: s.batches(2, 0.5), bc.ArgumentTypeError, "0.5, a float", "prefetch"),
+        row("nothing ahead", lambda s: s.batches(0), bc.SampleError, "batch_size is 0", "from 1"),
+        row("no size", lambda s: s.batches(), bc.ArgumentTypeError, "batch_size is missing"),
+        row("limit", lambda s: s.batches(2, limit=-1), bc.SampleError, "limit is -1", "from 0"),
+        row("reuse", lambda s: s.batches(2, reuse=3), bc.ArgumentTypeError, "reuse", "True or"),
+        row("called", lambda s: bc.Batches(s), bc.ArgumentTypeError, "buf.sampler(", "batches("),
+        Row(
+            "gather of fewer",
+            lambda w: w.sampler.gather([100], out=w.kept[-1]),
+            bc.SampleError,
+            ("'obs/x'", "f4 [2, 3]", "f4 [1, 3]", "equal settings"),
+            lambda w: w.kept.append(w.sampler.sample(2)),
+        ),
+        Row(
+            "a cut window",
+            lambda w: w.kept[-1].gather([70]),
+            bc.SampleError,
+            ("index[0]", "row 70", "boundary='reject'"),
+            lambda w: w.keep(w.pong.sampler(seed=1, history=3, boundary="reject")),
+        ),
+    ]
+)
+def test_batches_that_cannot_be_drawn(place: Path, tmp_path: Path, row: Row) -> None:
+    with world_at(place, tmp_path) as world:
+        check(world, row)
