@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use backcast_core::{Base, Capacity, Exist, LanePolicy, Ring, RingOptions};
+use backcast_core::{
+    Base, Capacity, Exist, LanePolicy, MAX_LANES, MAX_READER_SLOTS, Ring, RingOptions,
+};
 
 use crate::columns::{self, ColumnSpec};
 use crate::console::Console;
@@ -40,7 +42,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ROWS|BYTES")]
     capacity: Capacity,
     /// Single-writer lanes: one per environment.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole(MAX_LANES))]
     lanes: u32,
     /// When the name is taken: error, attach or replace.
     #[arg(long, value_name = "WHAT", default_value = "error")]
@@ -53,10 +55,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "WHAT", default_value = "block")]
     lane_policy: LanePolicy,
     /// Longest that a writer waits for a lease, in seconds [default: 1]. Only with block.
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     lease_timeout: Option<f64>,
     /// Samplers and handles with leases that there is room for at a time, over all processes.
-    #[arg(long, value_name = "N", default_value_t = 64)]
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = whole(MAX_READER_SLOTS))]
     reader_slots: u32,
 }
 
@@ -89,11 +91,24 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
     Ok(Exit::Done)
 }
 
+/// Reads a number from 1 to `most`, with or without `_` between its digits.
+fn whole(most: u32) -> impl Fn(&str) -> Result<u32, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let number = text.replace('_', "").parse().ok();
+        number
+            .filter(|number| (1..=most).contains(number))
+            .ok_or_else(|| format!("not within 1 to {most}; give a whole number that is"))
+    }
+}
+
 fn policy(args: &Args) -> Result<LanePolicy, CliError> {
     let Some(seconds) = args.lease_timeout else { return Ok(args.lane_policy) };
-    let blocks = matches!(args.lane_policy, LanePolicy::Block(_));
+    let policy = args.lane_policy;
     match Duration::try_from_secs_f64(seconds) {
-        Ok(timeout) if blocks => Ok(LanePolicy::Block(timeout)),
-        _ => Err(CliError::BadLeaseTimeout { seconds, policy: args.lane_policy }),
+        Ok(timeout) if timeout <= LanePolicy::MAX_TIMEOUT => match policy {
+            LanePolicy::Block(_) => Ok(LanePolicy::Block(timeout)),
+            _ => Err(CliError::NeverWaits { seconds, policy }),
+        },
+        _ => Err(CliError::BadLeaseTimeout { seconds }),
     }
 }

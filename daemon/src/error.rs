@@ -28,11 +28,23 @@ impl Exit {
 /// Everything that stops a command.
 #[derive(Debug, Error)]
 pub(crate) enum CliError {
+    #[error("--lease-timeout is {seconds}; give seconds from 0 to {}", LanePolicy::MAX_TIMEOUT.as_secs())]
+    BadLeaseTimeout { seconds: f64 },
     #[error(
-        "--lease-timeout {seconds} does not go with --lane-policy {policy}; give seconds from 0 to \
-         3600, and --lane-policy block"
+        "--lease-timeout is {seconds}, but --lane-policy {policy} never waits; leave one of them out"
     )]
-    BadLeaseTimeout { seconds: f64, policy: LanePolicy },
+    NeverWaits { seconds: f64, policy: LanePolicy },
+    // Two of the core's errors, with the remedies that can be typed here.
+    #[error(
+        "a {kind} named `{name}` already exists ({state}); give --exist attach to join it, \
+         --exist replace to start over, or run `backcast rm {name}` first"
+    )]
+    Taken { kind: Kind, name: String, state: &'static str },
+    #[error(
+        "the {kind} named `{name}` differs from what was asked: {what}; ask for the same, choose \
+         another name, or give --exist replace"
+    )]
+    Different { kind: Kind, name: String, what: String },
     #[error("{what} `{name}` does not exist in {}{}", dir.display(), hint(suggestion.as_deref()))]
     NotFound { what: &'static str, name: String, dir: PathBuf, suggestion: Option<String> },
     #[error("`{name}` names a ring and a panel; say which with --kind ring or --kind panel")]
@@ -63,7 +75,7 @@ pub(crate) enum CliError {
     #[error(transparent)]
     Schema(#[from] SchemaError),
     #[error(transparent)]
-    Ring(#[from] RingError),
+    Ring(RingError),
     #[error(transparent)]
     Segment(#[from] SegmentError),
     #[error(transparent)]
@@ -87,6 +99,7 @@ impl CliError {
             Self::NotFound { .. } => Exit::NoSuchObject,
             Self::Ambiguous { .. }
             | Self::BadLeaseTimeout { .. }
+            | Self::NeverWaits { .. }
             | Self::NoDirectory { .. }
             | Self::Column(_)
             | Self::SchemaFile(_)
@@ -96,11 +109,27 @@ impl CliError {
             Self::Ring(error) => of_ring(error),
             Self::Segment(error) => of_segment(error),
             Self::Panel(error) => of_panel(error),
-            Self::Held { .. }
+            Self::Taken { .. }
+            | Self::Different { .. }
+            | Self::Held { .. }
             | Self::Orphaned { .. }
             | Self::Replaced { .. }
             | Self::Damaged { .. }
             | Self::Output(_) => Exit::FoundProblems,
+        }
+    }
+}
+
+impl From<RingError> for CliError {
+    fn from(error: RingError) -> Self {
+        match error {
+            RingError::Segment(SegmentError::AlreadyExists { kind, name, state }) => {
+                Self::Taken { kind, name, state }
+            }
+            RingError::Segment(SegmentError::Different { kind, name, what }) => {
+                Self::Different { kind, name, what }
+            }
+            error => Self::Ring(error),
         }
     }
 }

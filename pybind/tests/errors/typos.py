@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 import textwrap
 from contextlib import ExitStack
 from pathlib import Path
@@ -242,6 +244,28 @@ def environments(panel: Any, hold: Any) -> dict[str, object]:  # noqa: ANN401
     }
 
 
+COMMANDS = [
+    "lss",
+    "stat pnog",
+    "stat zebra",
+    "rm pong",
+    "create pong --column x:f4 --capacity 1_000",
+    "create a --column x --capacity 1_000",
+    "create a --column x:f5 --capacity 1_000",
+    "create a --column x:f4 --capacity 8gigs",
+    "create a --column x:f4 --capcity 1_000",
+    "create a --column x:f4 --capacity 1_000 --lanes 100_000",
+    "create a --column x:f4 --capacity 1_000 --lane-policy wait",
+    "create a --column x:f4 --capacity 1_000 --lease-timeout -1",
+    "create a --column x:f4 --capacity 20TiB",
+    "panel stat pirces.csv",
+    "--dir nowhere ls",
+    "demo --kil",
+    "demo --seconds 0",
+]
+"""What newcomers type in a shell, after `backcast`; exit statuses are shown as a shell would."""
+
+
 def samplers(pong: bc.ReplayBuffer, hold: Any) -> dict[str, object]:  # noqa: ANN401
     """Make what the page says of samplers: one that is free, and one that draws ahead."""
     sampler, busy = hold(pong.sampler(seed=7)), hold(pong.sampler(seed=7))
@@ -304,11 +328,33 @@ class Newcomer:
             said = f"backcast.{type(error).__name__}: {error}"
         else:
             raise AssertionError(f"{code} was done: {answer!r}")
+        return f">>> {code}\n{self.everywhere(said)}"
+
+    def runs(self, command: str) -> str:
+        """Type a command; give it and what it answers."""
+        # As the console script does, in a terminal of 100 columns.
+        ran = subprocess.run(
+            [sys.executable, "-m", "backcast", *command.split()],
+            capture_output=True,
+            text=True,
+            env=os.environ | {"COLUMNS": "100"},
+            check=False,
+        )
+        assert ran.returncode in {1, 2, 3}, f"{command} was done: {ran.stdout}"
+        assert not ran.stdout
+        # Python's own usage text differs from version to version.
+        told = ran.stderr[ran.stderr.index("error:") :].removeprefix("error: ")
+        lines = [self.everywhere(line) for line in f"error: {told}".splitlines() if line.strip()]
+        return "\n".join([f"$ backcast {command}", *lines, "$ echo $?", str(ran.returncode)])
+
+    def everywhere(self, said: str) -> str:
+        """What is said on any machine, wrapped."""
         for here, everywhere in self.same_everywhere.items():
             said = said.replace(here, everywhere)
         said = re.sub(r"\d+ available \(.*?\)", "16777216000 available (the file system)", said)
         said = re.sub(r"\.building-\w+", ".building-0123456789abcdef", said)
-        return f">>> {code}\n" + textwrap.fill(
+        said = re.sub(r"pid \d+ \([^)]*\)", "pid 4711 (python)", said)
+        return textwrap.fill(
             said, 96, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
         )
 
@@ -332,4 +378,6 @@ def page(place: Path, files: Path) -> str:
         for heading, typed in TYPED.items():
             said = "\n\n".join(map(newcomer.types, typed))
             text += f"\n## {heading}\n\n```text\n{said}\n```\n"
+        said = "\n\n".join(map(newcomer.runs, COMMANDS))
+        text += f"\n## In a shell\n\n```text\n{said}\n```\n"
     return text

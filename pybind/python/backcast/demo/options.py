@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,9 +51,13 @@ def _whole(low: int, high: int) -> Callable[[str], int]:
         try:
             value = int(text.replace("_", ""))
         except ValueError:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is not a whole number; give {low} to {high}"
+            ) from None
         if not low <= value <= high:
-            raise argparse.ArgumentTypeError(f"{value} is not within {low} .. {high}")
+            raise argparse.ArgumentTypeError(
+                f"{value} is not within {low} .. {high}; give one that is"
+            )
         return value
 
     return parse
@@ -62,23 +67,27 @@ def _seconds(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds") from None
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of seconds; give 1 to 86400"
+        ) from None
     if not (math.isfinite(value) and 1.0 <= value <= 86_400.0):
-        raise argparse.ArgumentTypeError(f"{text} is not within 1 .. 86400 seconds")
+        raise argparse.ArgumentTypeError(
+            f"{text} is not within 1 .. 86400 seconds; give one that is"
+        )
     return value
 
 
 def _existing_file(text: str) -> Path:
     path = Path(text)
     if not path.is_file():
-        raise argparse.ArgumentTypeError(f"no file {text!r}")
+        raise argparse.ArgumentTypeError(f"no file {text!r}; give the path of a CSV of prices")
     return path
 
 
 def _folder(text: str) -> Path:
     path = Path(text)
     if path.exists() and not path.is_dir():
-        raise argparse.ArgumentTypeError(f"{text!r} is a file, not a folder")
+        raise argparse.ArgumentTypeError(f"{text!r} is a file, not a folder; give a folder")
     return path
 
 
@@ -121,7 +130,12 @@ def _parser() -> argparse.ArgumentParser:
 def parse(argv: Sequence[str] | None = None) -> Options:
     """Read the command line; exits with status 2 and a reason when it makes no sense."""
     parser = _parser()
-    given = parser.parse_args(argv)
+    given, unknown = parser.parse_known_args(argv)
+    if unknown:
+        known = [option for action in parser._actions for option in action.option_strings]
+        near = difflib.get_close_matches(unknown[0].partition("=")[0], known, 1)
+        hint = f"did you mean {near[0]}?" if near else "`backcast demo --help` lists them"
+        parser.error(f"there is no option {unknown[0]!r}; {hint}")
     macro = tuple(name for name in given.macro.split(",") if name)
     if macro and given.panel is None:
         parser.error("--macro names tickers of a file of yours: give --panel FILE.csv too")
