@@ -65,7 +65,7 @@ impl<T> Handle<T> {
             Some(value) => work(value),
             None => Err(Failure::new(
                 Kind::Closed,
-                format!("{} is closed; attach or open it again", self.label),
+                format!("{} is closed; make, attach or open it again", self.label),
             )),
         }
     }

@@ -44,7 +44,7 @@ def test_spaces_shapes_dtypes_and_names(panel: bc.Panel) -> None:
     env.close()
     env.close()
     assert env.closed
-    with pytest.raises(bc.ClosedError, match="portfolio"):
+    with pytest.raises(bc.ClosedError, match="portfolio environment is closed; make"):
         env.step(np.zeros((5, 2)))
 
 
