@@ -201,7 +201,7 @@ def test_a_closed_handle_says_so_and_closes_again(scene: Scene, name: str) -> No
     handle.close()
     handle.close()
     for what, use in kind.uses.items():
-        with pytest.raises(bc.ClosedError, match="is closed; (make|call) "):
+        with pytest.raises(bc.ClosedError, match=r"is closed; (make|call)\b"):
             pytest.fail(f"{what} of a closed {name}: {use(handle)}")
 
 
