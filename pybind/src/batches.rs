@@ -120,11 +120,6 @@ impl Batches {
         Ok(Self { ahead, draws: Arc::clone(draws), cycle, ended: AtomicBool::new(false) })
     }
 
-    fn closed(&self) -> Failure {
-        let label = self.ahead.label();
-        Failure::new(Kind::Closed, format!("{label} is closed; call `batches` again for another"))
-    }
-
     /// Stops the thread and gives the sampler back.
     fn finish(&self, py: Python<'_>) {
         if let Some(ahead) = py.detach(|| self.ahead.take()) {
@@ -155,7 +150,6 @@ impl Batches {
                 // Closed by its end, which another thread may have come to.
                 // ORDERING: relaxed; set before the handle was closed, whose lock orders the two.
                 Err(_) if self.ended.load(Ordering::Relaxed) => return Ok(None),
-                Err(_) if self.ahead.is_closed() => return Err(self.closed()),
                 looked => looked?,
             };
             match looked {

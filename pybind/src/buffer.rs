@@ -59,7 +59,7 @@ impl ReplayBuffer {
             path: ring.path().map(ToOwned::to_owned),
             schema: Schema(ring.schema().clone()),
             draws: Mutex::default(),
-            ring: Handle::new(label(name.as_deref()), ring),
+            ring: Handle::new(label(name.as_deref()), "attach or create it again", ring),
             name,
         }
     }

@@ -291,7 +291,7 @@ impl PortfolioBatch {
             indicators: env.indicators().to_vec(),
             mode: env.options().autoreset_mode,
             form,
-            env: Handle::new("the portfolio environment".to_owned(), env),
+            env: Handle::new("the portfolio environment".to_owned(), "make it anew", env),
         }
     }
 

@@ -36,12 +36,14 @@ pub(crate) struct Handle<T> {
     value: Mutex<Option<T>>,
     /// What to call it in errors: "ring pong".
     label: String,
+    /// How to have another one, for errors about a closed one.
+    again: &'static str,
     forks: u64,
 }
 
 impl<T> Handle<T> {
-    pub(crate) fn new(label: String, value: T) -> Self {
-        Self { value: Mutex::new(Some(value)), label, forks: forks() }
+    pub(crate) fn new(label: String, again: &'static str, value: T) -> Self {
+        Self { value: Mutex::new(Some(value)), label, again, forks: forks() }
     }
 
     /// Run `work` on the value, alone. To be called detached where `work` copies or waits, so that
@@ -63,10 +65,9 @@ impl<T> Handle<T> {
         let mut value = self.value.lock().unwrap_or_else(PoisonError::into_inner);
         match value.as_mut() {
             Some(value) => work(value),
-            None => Err(Failure::new(
-                Kind::Closed,
-                format!("{} is closed; make, attach or open it again", self.label),
-            )),
+            None => {
+                Err(Failure::new(Kind::Closed, format!("{} is closed; {}", self.label, self.again)))
+            }
         }
     }
 

@@ -66,7 +66,7 @@ impl Lease {
             lane,
             start: range.start,
             length: lease.len(),
-            hold: Handle::new(label, Arc::new(lease)),
+            hold: Handle::new(label, "call `lease` again for another", Arc::new(lease)),
         }
     }
 
@@ -78,7 +78,7 @@ impl Lease {
         window: Option<usize>,
     ) -> Result<Bound<'py, PyDict>, Failure> {
         let lease = self.hold.with(|lease| Ok(Arc::clone(lease)))?;
-        let hold = LeaseHold(Handle::new(self.hold.label().to_owned(), Arc::clone(&lease)));
+        let hold = LeaseHold(Handle::new(self.hold.label().to_owned(), "", Arc::clone(&lease)));
         let hold = Bound::new(py, hold)?.into_any();
         let dict = PyDict::new(py);
         for (at, column) in self.columns.iter().enumerate() {

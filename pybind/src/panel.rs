@@ -52,7 +52,7 @@ impl Panel {
         let label = name
             .as_ref()
             .map_or_else(|| "a private panel".to_owned(), |name| format!("panel '{name}'"));
-        Self { data: Handle::new(label, panel), name, path }
+        Self { data: Handle::new(label, "attach or load it again", panel), name, path }
     }
 
     /// The panel, for as long as the caller needs it.

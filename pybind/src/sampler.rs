@@ -99,7 +99,14 @@ impl Draws {
     ) -> Result<Self, Failure> {
         let sampler = ring.sampler(windows.options(seed))?;
         let seed = sampler.seed();
-        Ok(Self { place: Handle::new(label, Place::Here(Box::new(sampler))), seed })
+        Ok(Self {
+            place: Handle::new(
+                label,
+                "call `sampler` again for another",
+                Place::Here(Box::new(sampler)),
+            ),
+            seed,
+        })
     }
 
     pub(crate) fn label(&self) -> &str {
@@ -202,7 +209,8 @@ impl Draws {
                 return Err(self.lent());
             };
             let label = format!("the iterator of {}", self.label());
-            let ahead = Arc::new(Handle::new(label, make(*sampler)?));
+            let ahead =
+                Arc::new(Handle::new(label, "call `batches` again for another", make(*sampler)?));
             *place = Place::Ahead(Arc::downgrade(&ahead));
             Ok(ahead)
         })

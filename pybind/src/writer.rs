@@ -54,6 +54,7 @@ impl Writer {
             index: descr(py, DType::I64)?.unbind(),
             handle: Handle::new(
                 format!("the writer of {ring}"),
+                "call `writer` again for another",
                 Pen { shortcut: Shortcut::of(py, writer.schema())?, writer },
             ),
         })

@@ -41,6 +41,8 @@ class Kind:
     """A pattern of its ``repr``, without the class: name, sizes, fill."""
     uses: dict[str, Callable[[Any], object]]
     """Everything that needs what it stands for."""
+    once_closed: str
+    """The remedy for one that was closed."""
     unless_pickled: str | None = None
     """The remedy for those that cannot be pickled or copied."""
 
@@ -67,6 +69,7 @@ KINDS: dict[str, Kind] = {
             "writer": lambda b: b.writer(),
             "copy": copy.copy,
         },
+        "attach or create it again",
     ),
     "Writer": Kind(
         lambda buf, panel: buf.writer(),
@@ -77,6 +80,7 @@ KINDS: dict[str, Kind] = {
             "rows_written": lambda w: w.rows_written,
             "rows_dropped": lambda w: w.rows_dropped,
         },
+        "call `writer` again for another",
         "pickle the ReplayBuffer and make a writer from it",
     ),
     "Sampler": Kind(
@@ -90,12 +94,14 @@ KINDS: dict[str, Kind] = {
             "sampled": lambda s: s.sampled,
             "batches": lambda s: s.batches(2).close(),
         },
+        "call `sampler` again for another",
         "pickle the ReplayBuffer and make a sampler of the same seed from it",
     ),
     "Batches": Kind(
         lambda buf, panel: buf.sampler(seed=8).batches(4),
         r"the iterator of the sampler of ring 'walk', \d+ transitions drawn",
         {"next": next},
+        "call `batches` again for another",
         "pickle the ReplayBuffer instead",
     ),
     "Lease": Kind(
@@ -106,6 +112,7 @@ KINDS: dict[str, Kind] = {
             "windows": lambda r: r.windows(5),
             "stalls": lambda r: r.stalls,
         },
+        "call `lease` again for another",
         "copy the arrays, or lease the rows again in the other process",
     ),
     "Panel": Kind(
@@ -121,6 +128,7 @@ KINDS: dict[str, Kind] = {
             "describe": lambda p: p.describe(),
             "copy": copy.copy,
         },
+        "attach or load it again",
     ),
 }
 
@@ -133,11 +141,13 @@ KINDS |= {
         lambda buf, panel: envs.PortfolioVectorEnv(panel, 3),
         r"3 portfolios of 2 tickers, autoreset_mode 'next_step', days 0 to 7",
         ENV_USES,
+        "make it anew",
     ),
     "envs.PortfolioEnv": Kind(
         lambda buf, panel: envs.PortfolioEnv(panel, tickers=["AAA"], days=(2, 8)),
         r"1 portfolio of 1 ticker, autoreset_mode 'disabled', days 2 to 7",
         ENV_USES,
+        "make it anew",
     ),
 }
 
@@ -201,7 +211,7 @@ def test_a_closed_handle_says_so_and_closes_again(scene: Scene, name: str) -> No
     handle.close()
     handle.close()
     for what, use in kind.uses.items():
-        with pytest.raises(bc.ClosedError, match=r"is closed; (make|call)\b"):
+        with pytest.raises(bc.ClosedError, match=f"is closed; {kind.once_closed}$"):
             pytest.fail(f"{what} of a closed {name}: {use(handle)}")
 
 
