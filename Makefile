@@ -16,6 +16,7 @@ PY_SOURCES := pybind examples tests benches docs
 DIST := out/dist
 AGAIN := $(CURDIR)/out/wheel-check
 EPOCH := SOURCE_DATE_EPOCH=315532800
+BENCH := $(abspath $(PY))
 # Warnings are errors, unknown references too.
 SPHINX := $(VENV)/bin/sphinx-build --nitpicky --fail-on-warning --keep-going --quiet \
   --doctree-dir out/.doctrees
@@ -27,7 +28,7 @@ export PYO3_PYTHON := $(abspath $(PY))
 export CARGO_HOME ?= $(HOME)/.cargo
 export VIRTUAL_ENV := $(abspath $(VENV))
 
-.PHONY: help demo test fuzz bench docs errors-page docs-links lint wheel sdist wheel-check clean
+.PHONY: help demo test fuzz bench bench-rust docs errors-page docs-links lint wheel sdist wheel-check clean
 .PHONY: lock notices notices-check tools native lint-rust lint-python test-rust test-python
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
@@ -48,7 +49,13 @@ fuzz: tools ## Mutated CSV and Parquet files, FUZZ_SECONDS each: load right, or 
 	BACKCAST_FUZZ_SECONDS=$(FUZZ_SECONDS) cargo test --release -p backcast-tests --locked \
 	  --test load_fuzz -- --nocapture --test-threads=1
 
-bench: tools ## Criterion benchmarks of the data path
+bench: $(STAMP)/bench native ## Against memcpy, NumPy and peers: half an hour on a quiet machine
+	rm -rf benches/results/latest.jsonl target/criterion
+	cargo bench -p backcast-benches --locked
+	cd benches/python && $(BENCH) criterion.py && $(BENCH) -m replay && $(BENCH) -m replay --thread \
+	  && $(BENCH) -m replay.two_processes && $(BENCH) import_time.py && $(BENCH) report.py
+
+bench-rust: tools ## The Rust part alone, nothing kept: a filter in ARGS
 	cargo bench -p backcast-benches --locked $(if $(ARGS),-- $(ARGS))
 
 # The same bytes from any folder, user and day: folders are cut out of the native module, dates are
@@ -124,6 +131,11 @@ $(STAMP)/dev: requirements/dev.txt $(STAMP)/demo
 	@$(PIP) -r requirements/dev.txt
 	@touch $@
 
+$(STAMP)/bench: requirements/bench.txt $(STAMP)/demo
+	@echo "Installing what is compared with (requirements/bench.txt)"
+	@$(PIP) -r requirements/bench.txt
+	@touch $@
+
 $(STAMP)/docs: requirements/docs.txt $(STAMP)/dev
 	@echo "Installing what the documentation needs (requirements/docs.txt)"
 	@$(PIP) -r requirements/docs.txt
@@ -163,6 +175,8 @@ lock: $(STAMP)/venv
 	  --fork-strategy fewest --generate-hashes --no-header -c demo.txt dev.in -o dev.txt
 	cd requirements && ../$(VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
 	  --fork-strategy fewest --generate-hashes --no-header -c dev.txt docs.in -o docs.txt
+	cd requirements && ../$(VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+	  --fork-strategy fewest --generate-hashes --no-header -c dev.txt bench.in -o bench.txt
 
 # For maintainers, after a change of Cargo.lock: the licences of what is linked into the wheel.
 notices: tools

@@ -1,0 +1,102 @@
+"""Measure replay buffers against each other, in one process.
+
+PYTHONPATH=benches/python python -m replay [--rounds 7] [--seconds 0.2] [--only TEXT] [--thread]
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import results
+
+from . import contenders
+from .rounds import take_turns
+from .workloads import BATCH, CAPACITY, MANY, Transition, observations, transitions
+
+
+def transitions_of_w1() -> Iterator[tuple[str, int, dict[str, Callable[[], object]]]]:
+    """Metric, units per call, and a call for each contender that has it."""
+    many = transitions(512, (MANY,))
+    single = itertools.cycle(transitions(4_096))
+    several = itertools.cycle(many)
+    classes: list[Any] = [contenders.Backcast, contenders.NumPy]
+    if results.version("cpprb"):
+        classes.append(contenders.Cpprb)
+    buffers = [make(many) for make in classes]
+    steps = {
+        "append 1 row": (1, "append", single),
+        f"append {MANY} rows, {MANY} environments": (MANY, "append_many", several),
+    }
+    for metric, (units, method, source) in steps.items():
+        stores = {buffer.name: getattr(buffer, method) for buffer in buffers}
+        yield metric, units, {name: fed(store, source) for name, store in stores.items()}
+    for metric, method in [("fresh arrays", "sample"), ("into the same arrays", "sample_again")]:
+        have = [buffer for buffer in buffers if hasattr(buffer, method)]
+        calls = {buffer.name: getattr(buffer, method) for buffer in have}
+        yield f"sample {BATCH}, {metric}", BATCH, calls
+    for buffer in buffers:
+        buffer.close()
+
+
+def fed(store: Callable[[Transition], object], steps: Iterator[Transition]) -> Callable[[], object]:
+    """Make a call of no arguments that stores the next step."""
+    return lambda: store(next(steps))
+
+
+def windows_of_w3() -> Iterator[tuple[str, int, dict[str, Callable[[], object]]]]:
+    """Metric, units per call and calls, for windows."""
+    obs = observations(0, CAPACITY)
+    buffers: list[Any] = [contenders.BackcastWindows(obs), contenders.NumPyWindows(obs)]
+    for metric, method in [("fresh arrays", "sample"), ("into the same arrays", "sample_again")]:
+        yield f"sample {BATCH}, {metric}", BATCH, {b.name: getattr(b, method) for b in buffers}
+    for buffer in buffers:
+        buffer.close()
+
+
+def measure(options: argparse.Namespace) -> None:
+    """Run, print and keep."""
+    workloads = {"w1 transitions": transitions_of_w1, "w3 windows": windows_of_w3}
+    for workload, metrics in workloads.items():
+        if options.only not in workload:
+            continue
+        for metric, units, calls in metrics():
+            rates = take_turns(calls, units, options.rounds, options.seconds)
+            entries = results.lines(
+                workload,
+                metric,
+                "rows/s",
+                [(rate.contender, rate.rates) for rate in rates],
+                thread="side" if options.thread else "main",
+            )
+            results.table(entries)
+            if not options.quick:
+                results.append(entries)
+
+
+def main() -> None:
+    """Read the options and measure."""
+    parser = argparse.ArgumentParser(prog="python -m replay", description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=7, help="rounds, at least 7 (default 7)")
+    parser.add_argument("--seconds", type=float, default=0.2, help="of one contender in one round")
+    parser.add_argument("--only", default="", help="workloads whose name contains this text")
+    parser.add_argument("--thread", action="store_true", help="measure in a side thread")
+    parser.add_argument("--quick", action="store_true", help="3 short rounds, nothing kept")
+    options = parser.parse_args()
+    if options.quick:
+        options.rounds, options.seconds = 3, 0.05
+    elif options.rounds < 7:
+        parser.error(f"--rounds is {options.rounds}, the limit is 7; medians of fewer mean little")
+    if options.thread:
+        thread = threading.Thread(target=measure, args=(options,))
+        thread.start()
+        thread.join()
+    else:
+        measure(options)
+
+
+if __name__ == "__main__":
+    main()

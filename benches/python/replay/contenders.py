@@ -1,0 +1,249 @@
+"""The buffers that are measured, each behind the same few methods.
+
+A method that a contender lacks is not measured. What a call returns is a whole batch of arrays,
+ready when it returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import backcast as bc
+import numpy as np
+
+from .workloads import (
+    ACTION,
+    BATCH,
+    CAPACITY,
+    EPISODE,
+    FUTURE,
+    HISTORY,
+    MANY,
+    OBS,
+    STEP_OBS,
+    Transition,
+)
+
+Batch = Mapping[str, Any]
+
+
+class Backcast:
+    """A named ring in shared memory; one lane, and for large appends `MANY` lanes."""
+
+    name = "backcast"
+    schema: Final = {"obs": ("f4", (OBS,)), "action": ("f4", (ACTION,)), "reward": "f4"}
+
+    def __init__(self, steps: list[Transition]) -> None:
+        """Fill a ring of `MANY` lanes, then make one of a single lane beside it."""
+        self.one = bc.ReplayBuffer.create(
+            "bench-w1-one", self.schema, capacity=CAPACITY // 4, exist="replace"
+        )
+        self.many = bc.ReplayBuffer.create(
+            "bench-w1-many", self.schema, capacity=CAPACITY, lanes=MANY, exist="replace"
+        )
+        self.writer = self.one.writer()
+        self.writers = self.many.writer(lanes=MANY)
+        quiet, ends = np.zeros(MANY, bool), np.ones(MANY, bool)
+        for t in range(CAPACITY // MANY):
+            s = steps[t % len(steps)]
+            end = ends if t % EPISODE == EPISODE - 1 else quiet
+            self.writers.append(
+                obs=s.obs, action=s.action, reward=s.reward, terminated=quiet, truncated=end
+            )
+        self.sampler = self.many.sampler(seed=0)
+        self.out = self.sampler.sample(BATCH)
+
+    def append(self, step: Transition) -> object:
+        """Store one transition."""
+        return self.writer.append(
+            obs=step.obs,
+            action=step.action,
+            reward=step.reward,
+            terminated=step.done,
+            truncated=False,
+        )
+
+    def append_many(self, steps: Transition) -> object:
+        """Store `MANY` transitions of as many environments."""
+        return self.writers.append(
+            obs=steps.obs,
+            action=steps.action,
+            reward=steps.reward,
+            terminated=steps.done,
+            truncated=steps.done,
+        )
+
+    def sample(self) -> Batch:
+        """Draw `BATCH` transitions into arrays that are the caller's to keep."""
+        return self.sampler.sample(BATCH)
+
+    def sample_again(self) -> Batch:
+        """Draw into the arrays of the batch before."""
+        return self.sampler.sample(BATCH, out=self.out)
+
+    def close(self) -> None:
+        """Give the memory back."""
+        for closable in (self.writer, self.writers, self.one, self.many):
+            closable.close()
+
+
+class NumPy:
+    """What one writes by hand: private columns, a cursor, fancy indexing."""
+
+    name = "NumPy ring"
+
+    def __init__(self, steps: list[Transition]) -> None:
+        """Fill all rows, so that every page is there."""
+        flat = [np.concatenate([column] * (CAPACITY // len(column))) for column in stacked(steps)]
+        names = Transition._fields
+        self.columns = {
+            name: np.resize(column, (CAPACITY, *column.shape[1:]))
+            for name, column in zip(names, flat, strict=True)
+        }
+        self.at = 0
+        self.draws = np.random.default_rng(0)
+        self.out = {
+            name: np.empty((BATCH, *column.shape[1:]), column.dtype)
+            for name, column in self.columns.items()
+        }
+
+    def append(self, step: Transition) -> object:
+        """Store one transition."""
+        at, columns = self.at, self.columns
+        columns["obs"][at] = step.obs
+        columns["action"][at] = step.action
+        columns["reward"][at] = step.reward
+        columns["next_obs"][at] = step.next_obs
+        columns["done"][at] = step.done
+        self.at = (at + 1) % CAPACITY
+        return None
+
+    def append_many(self, steps: Transition) -> object:
+        """Store `MANY` transitions of as many environments."""
+        at, end = self.at, self.at + MANY
+        if end > CAPACITY:
+            at, end = 0, MANY
+        for name, rows in zip(Transition._fields, steps, strict=True):
+            self.columns[name][at:end] = rows
+        self.at = end % CAPACITY
+        return None
+
+    def sample(self) -> Batch:
+        """Draw `BATCH` transitions into arrays that are the caller's to keep."""
+        index = self.draws.integers(0, CAPACITY, BATCH)
+        return {name: column[index] for name, column in self.columns.items()}
+
+    def sample_again(self) -> Batch:
+        """Draw into the arrays of the batch before."""
+        index = self.draws.integers(0, CAPACITY, BATCH)
+        for name, column in self.columns.items():
+            np.take(column, index, axis=0, out=self.out[name], mode="clip")
+        return self.out
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self.columns.clear()
+
+
+class Cpprb:
+    """cpprb's ReplayBuffer, if it is installed."""
+
+    name = "cpprb"
+
+    def __init__(self, steps: list[Transition]) -> None:
+        """Fill it."""
+        import cpprb  # type: ignore[import-not-found,import-untyped,unused-ignore]
+
+        columns: dict[str, dict[str, Any]] = {
+            "obs": {"shape": OBS},
+            "action": {"shape": ACTION},
+            "reward": {},
+            "next_obs": {"shape": OBS},
+            "done": {"dtype": bool},
+        }
+        self.buffer = cpprb.ReplayBuffer(CAPACITY, columns)
+        for t in range(CAPACITY // MANY):
+            self.append_many(steps[t % len(steps)])
+
+    def append(self, step: Transition) -> object:
+        """Store one transition."""
+        return self.buffer.add(**step._asdict())
+
+    append_many = append
+
+    def sample(self) -> Batch:
+        """Draw `BATCH` transitions into arrays that are the caller's to keep."""
+        batch: Batch = self.buffer.sample(BATCH)
+        return batch
+
+    def close(self) -> None:
+        """Give the memory back."""
+        del self.buffer
+
+
+def stacked(steps: list[Transition]) -> list[np.ndarray]:
+    """Columns of all environments' steps, one row after the other."""
+    return [np.concatenate(column) for column in zip(*steps, strict=True)]
+
+
+class BackcastWindows:
+    """w3 in a named ring of one lane."""
+
+    name = "backcast"
+
+    def __init__(self, obs: np.ndarray) -> None:
+        """Store episodes of `EPISODE` steps."""
+        self.buf = bc.ReplayBuffer.create(
+            "bench-w3", {"obs": ("f4", (STEP_OBS,))}, capacity=len(obs), exist="replace"
+        )
+        with self.buf.writer(autoreset_mode="same_step") as writer:
+            for t, row in enumerate(obs):
+                ends = t % EPISODE == EPISODE - 1
+                final = row if ends else None
+                writer.append(obs=row, terminated=False, truncated=ends, final_obs=final)
+        self.sampler = self.buf.sampler(seed=0, history=HISTORY, future=FUTURE, boundary="reject")
+        self.out = self.sampler.sample(BATCH)
+
+    def sample(self) -> object:
+        """Draw `BATCH` windows into arrays that are the caller's to keep."""
+        return self.sampler.sample(BATCH)
+
+    def sample_again(self) -> object:
+        """Draw into the arrays of the batch before."""
+        return self.sampler.sample(BATCH, out=self.out)
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self.buf.close()
+
+
+class NumPyWindows:
+    """w3 in one array; the window's rows by fancy indexing, or by `np.take` into `out`."""
+
+    name = "NumPy ring"
+
+    def __init__(self, obs: np.ndarray) -> None:
+        """Keep the observations."""
+        self.obs = obs
+        self.draws = np.random.default_rng(0)
+        self.steps = np.arange(HISTORY + FUTURE)
+        self.out = np.empty((BATCH, HISTORY + FUTURE, STEP_OBS), np.float32)
+
+    def starts(self) -> np.ndarray:
+        """First rows of windows that lie whole in an episode."""
+        episode = self.draws.integers(0, len(self.obs) // EPISODE, BATCH) * EPISODE
+        return episode + self.draws.integers(0, EPISODE - HISTORY - FUTURE + 1, BATCH)
+
+    def sample(self) -> object:
+        """Draw `BATCH` windows into arrays that are the caller's to keep."""
+        return self.obs[self.starts()[:, None] + self.steps]
+
+    def sample_again(self) -> object:
+        """Draw into the arrays of the batch before."""
+        index = self.starts()[:, None] + self.steps
+        return np.take(self.obs, index, axis=0, out=self.out, mode="clip")
+
+    def close(self) -> None:
+        """Give the memory back."""
+        del self.obs

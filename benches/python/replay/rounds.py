@@ -1,0 +1,48 @@
+"""Contenders take turns, A B C A B C, so that a busy moment of the machine meets all of them."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+CALIBRATION_S = 0.05
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Units per second of one contender: a figure per round."""
+
+    contender: str
+    rates: list[float]
+
+    @property
+    def median(self) -> float:
+        """The figure to quote."""
+        return statistics.median(self.rates)
+
+
+def take_turns(
+    calls: Mapping[str, Callable[[], object]], units: int, rounds: int, seconds: float
+) -> list[Rate]:
+    """Measure every call in `rounds` rounds of about `seconds` each; a call does `units` units."""
+    repeats = {name: repeats_of(call, seconds) for name, call in calls.items()}
+    rates: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(rounds):
+        for name, call in calls.items():
+            repeat = range(repeats[name])
+            start = time.perf_counter()
+            for _ in repeat:
+                call()
+            rates[name].append(len(repeat) * units / (time.perf_counter() - start))
+    return [Rate(name, of) for name, of in rates.items()]
+
+
+def repeats_of(call: Callable[[], object], seconds: float) -> int:
+    """How often a call fits into `seconds`."""
+    done, start = 0, time.perf_counter()
+    while (passed := time.perf_counter() - start) < CALIBRATION_S:
+        call()
+        done += 1
+    return max(1, int(done * seconds / passed))

@@ -1,0 +1,50 @@
+"""What is stored and drawn: the same rows for every contender.
+
+w1: a million transitions of a continuous-control task: 84 floats of observation, 6 of action, a
+reward. w3: windows of 20 + 5 steps out of a million observations of 32 floats.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+OBS: Final = 84
+ACTION: Final = 6
+CAPACITY: Final = 1_000_000
+EPISODE: Final = 1_000
+"""Steps of every episode."""
+BATCH: Final = 256
+MANY: Final = 64
+"""Rows of a large append."""
+STEP_OBS: Final = 32
+HISTORY: Final = 20
+FUTURE: Final = 5
+
+
+class Transition(NamedTuple):
+    """A step, or with a leading axis several. Peers store next_obs, which Backcast need not."""
+
+    obs: npt.NDArray[np.float32]
+    action: npt.NDArray[np.float32]
+    reward: npt.NDArray[np.float32]
+    next_obs: npt.NDArray[np.float32]
+    done: npt.NDArray[np.bool_]
+
+
+def transitions(count: int, shape: tuple[int, ...] = (), seed: int = 0) -> list[Transition]:
+    """`count` steps in a row, each of `shape`; obs[..., 0] numbers them, next_obs follows."""
+    draws = np.random.default_rng(seed)
+    obs = draws.standard_normal((count + 1, *shape, OBS), np.float32)
+    obs[..., 0] = np.arange(count + 1).reshape(-1, *([1] * len(shape)))
+    action = draws.standard_normal((count, *shape, ACTION), np.float32)
+    reward = draws.standard_normal((count, *shape), np.float32)
+    done = np.zeros((count, *shape), bool)
+    return [Transition(obs[i], action[i], reward[i], obs[i + 1], done[i]) for i in range(count)]
+
+
+def observations(first: int, count: int) -> npt.NDArray[np.float32]:
+    """Observations of w3; obs[0] numbers them."""
+    obs = np.random.default_rng(first).standard_normal((count, STEP_OBS), np.float32)
+    obs[:, 0] = np.arange(first, first + count)
+    return obs
