@@ -8,6 +8,8 @@
 PYTHON ?= python3
 ARGS ?=
 FUZZ_SECONDS ?= 60
+STORM_KILLS ?= 50000
+HUNT_WINDOWS ?= 100000000
 VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.stamp
@@ -28,7 +30,7 @@ export PYO3_PYTHON := $(abspath $(PY))
 export CARGO_HOME ?= $(HOME)/.cargo
 export VIRTUAL_ENV := $(abspath $(VENV))
 
-.PHONY: help demo test fuzz bench bench-rust docs errors-page docs-links lint wheel sdist wheel-check clean
+.PHONY: help demo test fuzz storm bench bench-rust docs errors-page docs-links lint wheel sdist wheel-check clean
 .PHONY: lock notices notices-check tools native lint-rust lint-python test-rust test-python
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
@@ -48,6 +50,11 @@ lint: lint-rust lint-python ## Formatting, lints and types alone
 fuzz: tools ## Mutated CSV and Parquet files, FUZZ_SECONDS each: load right, or say what is wrong
 	BACKCAST_FUZZ_SECONDS=$(FUZZ_SECONDS) cargo test --release -p backcast-tests --locked \
 	  --test load_fuzz -- --nocapture --test-threads=1
+
+# Each storm prints what it hit, and fails if it never hit what it was made for.
+storm: tools ## Kill writers and readers STORM_KILLS times each, and look for torn windows: hours
+	BACKCAST_STORM_KILLS=$(STORM_KILLS) BACKCAST_HUNT_WINDOWS=$(HUNT_WINDOWS) \
+	  cargo test --release -p backcast-tests --locked --test storm --test lease_storm --test torn_hunt -- --nocapture
 
 bench: $(STAMP)/bench native ## Against memcpy, NumPy and peers: half an hour on a quiet machine
 	rm -rf benches/results/latest.jsonl target/criterion
