@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use backcast_core::{LanePolicy, MAX_LANES, MAX_READER_SLOTS, Ring, RingOptions, WriterOptions};
+use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};
 
@@ -818,6 +819,19 @@ impl ReplayBuffer {
             )
         });
         format!("<backcast.ReplayBuffer: {}, {state}>", self.ring.label())
+    }
+
+    /// Asked for what a buffer has not: the names that rows are appended by elsewhere.
+    #[expect(clippy::unused_self, reason = "what Python calls")]
+    fn __getattr__(&self, name: &str) -> PyResult<()> {
+        let hint = match name {
+            "append" | "add" | "extend" | "push" | "put" | "insert" | "store" => {
+                "; rows are appended by a writer: `with buf.writer() as w: w.append(...)`"
+            }
+            _ => "",
+        };
+        let message = format!("'ReplayBuffer' object has no attribute '{name}'{hint}");
+        Err(PyAttributeError::new_err(message))
     }
 
     /// Another handle on the same ring.

@@ -12,6 +12,8 @@
 (256, 84, 84)
 """
 
+from typing import TYPE_CHECKING
+
 from backcast._batch import Batch
 from backcast._errors import (
     AppendError,
@@ -87,3 +89,16 @@ __all__ = [
     "list",
     "remove",
 ]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Import a part of the package when it is first asked for."""
+        if name not in {"envs", "plot"}:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        return import_module(f"{__name__}.{name}")
+
+
+del TYPE_CHECKING

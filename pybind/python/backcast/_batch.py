@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from backcast._errors import ColumnError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,6 +27,18 @@ class Batch(dict[str, Any]):
     def __reduce__(self) -> tuple[type[Batch], tuple[dict[str, Any]]]:
         """Pickle and copy the arrays alone."""
         return type(self), (dict(self),)
+
+    def __missing__(self, key: object) -> NoReturn:
+        """Name what there is; also a ``KeyError``."""
+        raise ColumnError(f"the batch has no column `{key}`; it has {', '.join(self)}")
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Say how columns are read."""
+            hint = f'; write batch["{name}"]' if name in self else ""
+            message = f"{type(self).__name__!r} object has no attribute {name!r}{hint}"
+            raise AttributeError(message, name=name, obj=self)
 
     @property
     def index(self) -> NDArray[np.int64]:
