@@ -6,13 +6,16 @@ use backcast_core::{
 };
 
 /// Transitions up to and including the drawn one.
-pub const HISTORY: usize = 5;
+const HISTORY: u32 = 5;
 /// Transitions after it.
-pub const FUTURE: usize = 2;
+const FUTURE: u32 = 2;
 /// Transitions of a return.
-pub const N_STEP: usize = 3;
+const N_STEP: u32 = 3;
+/// Places of the two windows.
+const PAST: usize = HISTORY as usize;
+const AHEAD: usize = FUTURE as usize;
 /// With it, sums of a few small whole rewards are exact in an `f32`.
-const GAMMA: f64 = 0.5;
+const GAMMA: f32 = 0.5;
 
 /// A row's step columns.
 pub type Words = [u64; 2];
@@ -29,9 +32,8 @@ pub fn schema() -> Result<Schema, SchemaError> {
 /// Windows, futures and returns, every array in memory of its own.
 #[must_use]
 pub fn options(seed: u64) -> SamplerOptions {
-    let (history, future, n_step) = (5, 2, 3);
-    let options = SamplerOptions::seeded(seed).history(history).future(future).copy(true);
-    options.n_step(n_step).gamma(GAMMA)
+    let options = SamplerOptions::seeded(seed).history(HISTORY).future(FUTURE).copy(true);
+    options.n_step(N_STEP).gamma(GAMMA.into())
 }
 
 /// The observation: no two rows share it.
@@ -164,23 +166,24 @@ impl<'a> Arrays<'a> {
         let t = seq % length(lane);
         let left = length(lane) - 1 - t;
         // What there is of the past ends with the drawn row, of the future begins after it.
-        let (past, future) = (self.past.count::<HISTORY>(b), self.future.count::<FUTURE>(b));
+        let (past, future) = (self.past.count::<PAST>(b), self.future.count::<AHEAD>(b));
         let fits = left > 0 && 1 <= past && past <= t + 1 && future < left;
         // Of rows before the lane's first one nothing is there.
-        let oldest = (seq + 1).wrapping_sub(HISTORY as u64);
-        let whole = self.past.check::<HISTORY>(b, lane, oldest, HISTORY as u64 - past, past)
-            && self.future.check::<FUTURE>(b, lane, seq + 1, 0, future);
+        let oldest = (seq + 1).wrapping_sub(u64::from(HISTORY));
+        let whole = self.past.check::<PAST>(b, lane, oldest, u64::from(HISTORY) - past, past)
+            && self.future.check::<AHEAD>(b, lane, seq + 1, 0, future);
         (fits && whole && self.returns(b, lane, seq, left)).then_some(past + future + 1)
     }
 
     /// Whether the return is that of as many transitions as its next observation says.
     fn returns(&self, b: usize, lane: u32, seq: u64, left: u64) -> bool {
-        let run = (1..=left.min(N_STEP as u64)).find(|k| obs(lane, seq + k) == self.n_next_obs[b]);
+        let run =
+            (1..=left.min(u64::from(N_STEP))).find(|k| obs(lane, seq + k) == self.n_next_obs[b]);
         let Some(run) = run else { return false };
         let (mut sum, mut discount) = (0.0, 1.0);
         for k in 0..run {
             sum += discount * reward(lane, seq + k);
-            discount *= 0.5;
+            discount *= GAMMA;
         }
         let discount = if ends(lane, seq + run - 1).0 { 0.0 } else { discount };
         [self.n_reward[b], self.n_discount[b]].map(f32::to_bits)
@@ -189,7 +192,7 @@ impl<'a> Arrays<'a> {
 
     fn show(&self, b: usize) -> String {
         let returns = (self.n_reward[b], self.n_discount[b], self.n_next_obs[b]);
-        let (past, future) = (self.past.show::<HISTORY>(b), self.future.show::<FUTURE>(b));
+        let (past, future) = (self.past.show::<PAST>(b), self.future.show::<AHEAD>(b));
         format!("past {past}, future {future}, return {returns:?}")
     }
 }
