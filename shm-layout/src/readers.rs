@@ -187,7 +187,7 @@ impl Readers {
         })
     }
 
-    /// Makes a slot its new holder's: counters at zero, no pins.
+    /// Makes a slot its new holder's, whose pins are gone already: counters at zero.
     pub(crate) fn sign(&self, slot: u32, now_unix_ns: u64) {
         let Some(words) = self.slot(slot) else { return };
         words.generation.store(words.generation.load(Relaxed).wrapping_add(1), Relaxed);
@@ -197,7 +197,6 @@ impl Readers {
         for counter in [sampled_rows, sampled_batches, lapped, leases, stalls] {
             counter.store(0, Relaxed);
         }
-        self.clear_pins(slot);
     }
 
     /// Rung by writers after they published.

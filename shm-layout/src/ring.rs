@@ -13,6 +13,7 @@ use crate::name::{Base, Exist, Kind};
 use crate::object::{Object, unix_ns};
 use crate::origin::boot_id_hash;
 use crate::policy::LanePolicy;
+use crate::protocol::slot::{self, Slots};
 use crate::readers::{LanePins, ReaderRecord, Readers, ReadersHeader, SharedBell};
 use crate::superblock::{
     ENDIAN_TAG, LAYOUT_VERSION, LINE_BYTES, MAGIC, SUPERBLOCK_BYTES, Superblock,
@@ -318,16 +319,8 @@ impl RingStore {
     }
 
     /// Takes away the pins of a slot whose holder has died. `true`: there was nobody to ask.
-    ///
-    /// Whoever claims the slot needs the same lock, so nobody's pins are taken but the dead one's;
-    /// a reaper that dies leaves the slot to the next one.
     pub fn reap_reader(&self, slot: u32) -> Result<bool, SegmentError> {
-        if self.reader_held(slot) {
-            return Ok(false);
-        }
-        let Some(_claim) = self.claim(READER_LOCKS + u64::from(slot))? else { return Ok(false) };
-        self.readers.clear_pins(slot);
-        Ok(true)
+        slot::reap(&ReaderSlots(self), slot)
     }
 
     /// Notes at a reader's slot that one of its leases made a writer wait, drop or fail.
@@ -352,12 +345,7 @@ impl RingStore {
     /// Claims a free reader slot; `None` when all are taken, or when the ring has lost its name.
     pub fn claim_reader(self: &Arc<Self>) -> Result<Option<ClaimedReader>, SegmentError> {
         for slot in 0..self.spec.reader_slots {
-            let byte = READER_LOCKS + u64::from(slot);
-            // Probing is cheap and opens no file.
-            if self.held(byte) {
-                continue;
-            }
-            let claim = match self.claim(byte) {
+            let claim = match slot::claim(&ReaderSlots(self), slot) {
                 // Without a name nobody can look at the slots either.
                 Err(SegmentError::Unlinked { .. }) => return Ok(None),
                 claim => claim?,
@@ -399,6 +387,26 @@ impl RingStore {
             Place::Named { locks, .. } => locks.held_elsewhere(byte).unwrap_or(false),
             Place::Heap(locks) => locks.held(byte),
         }
+    }
+}
+
+/// The ring's reader slots, as the protocol speaks of them.
+struct ReaderSlots<'a>(&'a RingStore);
+
+impl Slots for ReaderSlots<'_> {
+    type Claim = Claim;
+    type Error = SegmentError;
+
+    fn is_held(&self, slot: u32) -> bool {
+        self.0.reader_held(slot)
+    }
+
+    fn try_claim(&self, slot: u32) -> Result<Option<Claim>, SegmentError> {
+        self.0.claim(READER_LOCKS + u64::from(slot))
+    }
+
+    fn clear_pins(&self, slot: u32) {
+        self.0.readers.clear_pins(slot);
     }
 }
 
