@@ -384,7 +384,8 @@ impl Sampler {
         let mut all = Starts::new(0, 0);
         all.refresh(&self.ring, &self.spans);
         let longest = all.longest();
-        if longest == 0 {
+        // Where windows are not wanted whole, what this finds was published just now.
+        if longest == 0 || self.options.boundary != Boundary::Reject {
             return SampleError::Empty { rows: self.spans.published() };
         }
         let (history, future) = (self.options.history.unwrap_or(1), self.options.future);
@@ -406,6 +407,10 @@ impl Sampler {
         else {
             return Outcome::NoTransition;
         };
+        // The index was made of earlier ranges; it holds no other rows unless a peer lied.
+        if !range.contains(&seq) {
+            return Outcome::Lapped;
+        }
         self.marks.read(memory, range, seq, self.reach);
         if !self.marks.seqs_match() {
             return Outcome::Lapped;
@@ -556,6 +561,36 @@ mod tests {
                 indexed += u32::from(free.indexed);
             }
             assert_eq!(indexed, if boundary == Boundary::Reject { 20 } else { 0 });
+        }
+    }
+
+    #[test]
+    fn a_head_that_goes_down_empties_the_index() {
+        use std::os::unix::fs::FileExt;
+        let dir = tempfile::tempdir().unwrap();
+        let schema = Schema::builder().column("obs", DType::F32, &[]).build().unwrap();
+        let options = RingOptions::with_capacity(600).base(crate::Base::at(dir.path()));
+        let ring = Ring::create("liar", &schema, options).unwrap();
+        let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+        // No window fits into the first episodes, so those that remain are drawn from the index.
+        for step in 0..500 {
+            let mut columns = StepColumns::of(&schema).with("obs", &[1.0_f32]).unwrap();
+            let ends = [step < 100];
+            let step = columns.step(&ends, &[false]);
+            writer.append(&step.unwrap()).unwrap();
+        }
+        let options = SamplerOptions::seeded(1).history(3).boundary(Boundary::Reject);
+        let mut sampler = ring.sampler(options).unwrap();
+        sampler.indexed = true;
+        sampler.sample(16).unwrap();
+        let lane = ring.path().unwrap().join("lane-0000.dat");
+        let file = std::fs::File::options().write(true).open(lane).unwrap();
+        let head = std::mem::offset_of!(backcast_layout::LaneHeader, head) as u64;
+        for rows in [90_u64, 40, 0] {
+            file.write_all_at(&rows.to_ne_bytes(), head).unwrap();
+            sampler.indexed = true;
+            let drawn = sampler.sample(64).map(|batch| batch.index());
+            assert!(drawn.is_err(), "{rows} rows hold no window: {drawn:?}");
         }
     }
 

@@ -162,7 +162,9 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn scan(&mut self, starts: &mut LaneStarts, range: &Range<u64>) {
-        if starts.scanned < range.start {
+        // Behind the oldest row after a lap; beyond the newest only where a head went down, which no
+        // writer of ours does: what was looked at is of no row then.
+        if starts.scanned < range.start || starts.scanned > range.end {
             starts.restart(range.start);
         }
         // A row's successor says whether a transition starts at the row.
