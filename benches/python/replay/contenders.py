@@ -35,7 +35,7 @@ class Backcast:
     schema: Final = {"obs": ("f4", (OBS,)), "action": ("f4", (ACTION,)), "reward": "f4"}
 
     def __init__(self, steps: list[Transition]) -> None:
-        """Fill a ring of `MANY` lanes, then make one of a single lane beside it."""
+        """Fill a ring of `MANY` lanes, and one of a single lane: no page is touched first when timed."""
         self.one = bc.ReplayBuffer.create(
             "bench-w1-one", self.schema, capacity=CAPACITY // 4, exist="replace"
         )
@@ -51,6 +51,8 @@ class Backcast:
             self.writers.append(
                 obs=s.obs, action=s.action, reward=s.reward, terminated=quiet, truncated=end
             )
+        for t in range(self.one.capacity + 1):
+            self.append(Transition(*(column[0] for column in steps[t % len(steps)])))
         self.sampler = self.many.sampler(seed=0)
         self.out = self.sampler.sample(BATCH)
 
