@@ -45,6 +45,16 @@ impl<'py> FreshArray<'py> {
         Ok(Self(array.cast_into()?))
     }
 
+    /// An array made here before that nobody refers to any more. `Err` gives back one that somebody
+    /// does.
+    pub(crate) fn again(
+        array: Bound<'py, PyUntypedArray>,
+    ) -> Result<Self, Bound<'py, PyUntypedArray>> {
+        // SAFETY: the object is alive: `array` refers to it.
+        let references = unsafe { pyo3::ffi::Py_REFCNT(array.as_ptr()) };
+        if references == 1 { Ok(Self(array)) } else { Err(array) }
+    }
+
     /// Every byte, in C order.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         let len = self.0.len() * self.0.dtype().itemsize();
@@ -52,8 +62,9 @@ impl<'py> FreshArray<'py> {
             return &mut [];
         }
         // SAFETY:
-        // - Alone: `for_filling` made the array and only `into_array`, which consumes `self`, gives
-        //   it away, so until then no Python code and no other view can reach its memory. The
+        // - Alone: `for_filling` made the array, or `again` holds the only reference to it (views
+        //   would hold another), and only `into_array`, which consumes `self`, gives it away, so
+        //   until then no Python code and no other view can reach its memory. The
         //   `&mut self` keeps a second slice from existing.
         // - In bounds: `PyArray_Empty` allocated `len` C-contiguous bytes, which live as long as
         //   the array, which `self` holds for the returned borrow.

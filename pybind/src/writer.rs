@@ -1,7 +1,9 @@
 //! `backcast.Writer`: appends rows to lanes that it alone writes.
 
+use std::sync::Mutex;
+
 use backcast_core::{AppendError, AutoresetMode, DType, Stall, Step, Writer as CoreWriter};
-use numpy::{PyArray1, PyArrayDescr};
+use numpy::{PyArray1, PyArrayDescr, PyUntypedArray};
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};
 
@@ -31,6 +33,8 @@ pub(crate) struct Writer {
     mode: AutoresetMode,
     /// The dtype of what an append returns.
     index: Py<PyArrayDescr>,
+    /// What the last append returned: memory for the next one, if nobody kept it.
+    spare: Mutex<Option<Py<PyUntypedArray>>>,
 }
 
 /// What one thread at a time uses.
@@ -52,6 +56,7 @@ impl Writer {
             lanes: writer.lanes().to_vec(),
             mode: writer.autoreset_mode(),
             index: descr(py, DType::I64)?.unbind(),
+            spare: Mutex::new(None),
             handle: Handle::new(
                 format!("the writer of {ring}"),
                 "call `writer` again for another",
@@ -68,7 +73,11 @@ impl Writer {
     ) -> Option<Result<Bound<'py, PyAny>, Failure>> {
         let (py, lanes) = (call.py(), self.lanes.len());
         // Made before the writer is taken: it is the interpreter's to run code when it allocates.
-        let mut indices = FreshArray::for_filling(py, self.index.bind(py), &[lanes]).ok()?;
+        let spare = self.spare.try_lock().ok()?.take();
+        let mut indices = match spare.map(|spare| FreshArray::again(spare.into_bound(py))) {
+            Some(Ok(indices)) => indices,
+            _ => FreshArray::for_filling(py, self.index.bind(py), &[lanes]).ok()?,
+        };
         let places = indices.bytes_mut();
         let appended = self.handle.try_with(|Pen { writer, shortcut }| {
             shortcut.as_mut()?.with_step(call, lanes, |step| {
@@ -97,7 +106,11 @@ impl Writer {
             Err(error) if matches!(*error, AppendError::Interrupted { .. }) => return None,
             Err(error) => return Some(Err((*error).into())),
         }
-        Some(Ok(indices.into_array().into_any()))
+        let indices = indices.into_array();
+        if let Ok(mut spare) = self.spare.try_lock() {
+            *spare = Some(indices.clone().unbind());
+        }
+        Some(Ok(indices.into_any()))
     }
 
     /// Warns of the lease that made an append wait or drop rows, if there is news of one.

@@ -146,6 +146,17 @@ def test_a_large_append_is_copied_with_the_interpreter_released() -> None:
             assert (buf.rows(lane, 0, 1)["obs"][0] == frames[lane]).all()
 
 
+def test_indices_that_somebody_keeps_do_not_change() -> None:
+    with bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=64) as buf, buf.writer() as writer:
+        kept = [writer.append(obs=1.0, terminated=False, truncated=False) for _ in range(5)]
+        views = [
+            writer.append(obs=1.0, terminated=False, truncated=False)[:1].view() for _ in range(5)
+        ]
+        for _ in range(5):
+            writer.append(obs=1.0, terminated=False, truncated=False)
+        assert [int(index[0]) for index in kept + views] == list(range(10))
+
+
 def test_the_method_keeps_its_signature_and_documentation() -> None:
     signature = inspect.signature(bc.Writer.append)
     assert list(signature.parameters) == ["self", "terminated", "truncated", "final_obs", "columns"]

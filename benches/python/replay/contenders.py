@@ -35,7 +35,7 @@ class Backcast:
     schema: Final = {"obs": ("f4", (OBS,)), "action": ("f4", (ACTION,)), "reward": "f4"}
 
     def __init__(self, steps: list[Transition]) -> None:
-        """Fill a ring of `MANY` lanes, and one of a single lane: no page is touched first when timed."""
+        """Fill a ring of `MANY` lanes and one of a single lane: no page is new when it is timed."""
         self.one = bc.ReplayBuffer.create(
             "bench-w1-one", self.schema, capacity=CAPACITY // 4, exist="replace"
         )
