@@ -1,0 +1,33 @@
+"""The page of benchmarks tells what the latest results say."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+KEYS = {
+    "workload", "metric", "unit", "contender", "median", "min", "max", "runs", "ratio", "thread",
+    "commit", "cpu", "cores", "kernel", "load", "versions", "command",
+}  # fmt: skip
+
+
+def test_the_page_has_the_figures_of_the_latest_results() -> None:
+    report = ROOT / "benches" / "python" / "report.py"
+    done = subprocess.run(
+        [sys.executable, report, "--check"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_result_says_what_it_was_measured_with() -> None:
+    latest = ROOT / "benches" / "results" / "latest.jsonl"
+    results = [json.loads(line) for line in latest.read_text().splitlines()]
+    assert results
+    for result in results:
+        assert result.keys() - {"torn"} == KEYS
+        assert result["runs"] >= 7
+        assert result["min"] <= result["median"] <= result["max"]
+        assert 0 < result["ratio"] <= 1
+    torn = {result["contender"]: result["torn"] for result in results if "torn" in result}
+    assert torn["backcast"] == 0
