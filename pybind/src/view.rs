@@ -45,14 +45,23 @@ impl<'py> FreshArray<'py> {
         Ok(Self(array.cast_into()?))
     }
 
-    /// An array made here before that nobody refers to any more. `Err` gives back one that somebody
-    /// does.
+    /// An array made here before, for filling once more: if nobody else refers to it, and if whoever
+    /// had it left its dtype, shape and flags as they were.
     pub(crate) fn again(
         array: Bound<'py, PyUntypedArray>,
-    ) -> Result<Self, Bound<'py, PyUntypedArray>> {
-        // SAFETY: the object is alive: `array` refers to it.
-        let references = unsafe { pyo3::ffi::Py_REFCNT(array.as_ptr()) };
-        if references == 1 { Ok(Self(array)) } else { Err(array) }
+        dtype: &Bound<'py, PyArrayDescr>,
+        shape: &[usize],
+    ) -> Option<Self> {
+        // SAFETY: the array is alive and the interpreter attached: `array` is bound to it.
+        let (references, flags) = unsafe {
+            let fields = _PyArray_GET_ITEM_DATA(array.as_array_ptr());
+            (pyo3::ffi::Py_REFCNT(array.as_ptr()), (*fields).flags)
+        };
+        let as_made = array.dtype().is(dtype)
+            && array.shape() == shape
+            && array.is_c_contiguous()
+            && flags & NPY_ARRAY_WRITEABLE != 0;
+        (references == 1 && as_made).then_some(Self(array))
     }
 
     /// Every byte, in C order.

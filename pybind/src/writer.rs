@@ -44,8 +44,7 @@ struct Pen {
     shortcut: Option<Shortcut>,
 }
 
-/// An append of more bytes is copied with the interpreter released, which costs as much as copying
-/// a tenth of them.
+/// An append of more bytes is copied with the interpreter released. Fewer take a few microseconds.
 const WORTH_RELEASING: usize = 32 << 10;
 
 impl Writer {
@@ -73,10 +72,12 @@ impl Writer {
     ) -> Option<Result<Bound<'py, PyAny>, Failure>> {
         let (py, lanes) = (call.py(), self.lanes.len());
         // Made before the writer is taken: it is the interpreter's to run code when it allocates.
+        let (dtype, shape) = (self.index.bind(py), [lanes]);
         let spare = self.spare.try_lock().ok()?.take();
-        let mut indices = match spare.map(|spare| FreshArray::again(spare.into_bound(py))) {
-            Some(Ok(indices)) => indices,
-            _ => FreshArray::for_filling(py, self.index.bind(py), &[lanes]).ok()?,
+        let again = spare.and_then(|spare| FreshArray::again(spare.into_bound(py), dtype, &shape));
+        let mut indices = match again {
+            Some(indices) => indices,
+            None => FreshArray::for_filling(py, dtype, &shape).ok()?,
         };
         let places = indices.bytes_mut();
         let appended = self.handle.try_with(|Pen { writer, shortcut }| {
@@ -154,8 +155,8 @@ impl Writer {
     /// Append one row to every lane of this writer.
     ///
     /// Everything is checked before anything is written: after an error the ring is as it was. The
-    /// values are copied once, from their arrays into the ring, with the interpreter released; do
-    /// not write to the arrays from another thread meanwhile. An array that has the column's
+    /// values are copied once, from their arrays into the ring, with the interpreter released when
+    /// there are many; do not write to the arrays from another thread meanwhile. An array that has the column's
     /// dtype and is C-contiguous is read where it lies; others are converted first, as NumPy's
     /// ``casting="same_kind"`` allows (``f8`` to ``f4``, integers to floats), and between integer
     /// dtypes where every value fits.

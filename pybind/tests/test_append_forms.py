@@ -157,6 +157,29 @@ def test_indices_that_somebody_keeps_do_not_change() -> None:
         assert [int(index[0]) for index in kept + views] == list(range(10))
 
 
+def test_indices_that_were_changed_before_they_were_dropped_are_not_used_again() -> None:
+    quiet = np.zeros(2, bool)
+    obs = np.zeros(2, np.float32)
+    with bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=64, lanes=2) as buf:
+        writer = buf.writer(lanes=2)
+        changes: list[Callable[[Any], object]] = [
+            lambda index: setattr(index, "shape", (2, 1)),
+            lambda index: setattr(index, "dtype", np.int32),
+            lambda index: index.setflags(write=False),
+            lambda index: index.resize((1,), refcheck=False),
+        ]
+        for t, change in enumerate(changes):
+            index = writer.append(obs=obs, terminated=quiet, truncated=quiet)
+            assert (index.shape, index.dtype, index.flags.writeable) == ((2,), np.int64, True)
+            assert index.tolist() == [2 * t, 2 * t + (1 << 48)]
+            change(index)
+            del index
+            after = writer.append(obs=obs, terminated=quiet, truncated=quiet)
+            assert (after.shape, after.dtype, after.flags.writeable) == ((2,), np.int64, True)
+            assert after.tolist() == [2 * t + 1, 2 * t + 1 + (1 << 48)]
+            del after
+
+
 def test_the_method_keeps_its_signature_and_documentation() -> None:
     signature = inspect.signature(bc.Writer.append)
     assert list(signature.parameters) == ["self", "terminated", "truncated", "final_obs", "columns"]

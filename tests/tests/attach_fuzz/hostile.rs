@@ -11,12 +11,13 @@ use std::thread;
 
 use backcast_core::{Base, Ring, SamplerOptions};
 use backcast_layout::{LaneHeader, RingStore};
+use backcast_tests::limits::watch;
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
 
 use crate::damage::odd_number;
 use crate::use_ring::{append, draw, read_rows, use_ring};
-use crate::{Tally, cases, make_ring, schema, tmpfs, watch};
+use crate::{Tally, cases, make_ring, schema, tmpfs};
 
 /// Stops the peer when the test ends, also by a panic.
 struct Stop<'a>(&'a AtomicBool);

@@ -11,29 +11,21 @@ use std::error::Error;
 use std::fs;
 use std::mem::offset_of;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread;
-use std::time::Duration;
 
 use backcast_core::{
     Base, DType, Kind, Ring, RingError, RingOptions, Schema, SchemaError, SegmentError,
     StepColumns, WriterOptions,
 };
 use backcast_layout::ColumnRecord;
+use backcast_tests::limits::{MEMORY_LIMIT_BYTES, limit_memory, watch};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tempfile::TempDir;
 
 use crate::damage::{
     Files, change_record, damage_any, damage_lane, damage_repaired, put_files, read_files,
 };
-
-/// A case that takes so long will never end.
-const WATCHDOG: Duration = Duration::from_secs(120);
-/// Private memory of this process: the objects have less than a MiB.
-const MEMORY_LIMIT_BYTES: u64 = 1 << 30;
 
 /// How often each outcome was seen.
 pub(crate) type Tally = BTreeMap<String, u64>;
@@ -45,31 +37,6 @@ pub(crate) fn cases(default: u64) -> u64 {
 
 pub(crate) fn tmpfs() -> TempDir {
     TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).expect("a directory of our own")
-}
-
-/// Ends the process with the case's name when a case does not end; nothing else can.
-pub(crate) fn watch() -> Sender<String> {
-    let (sender, receiver) = channel::<String>();
-    thread::spawn(move || {
-        let mut case = String::new();
-        loop {
-            match receiver.recv_timeout(WATCHDOG) {
-                Ok(next) => case = next,
-                Err(RecvTimeoutError::Disconnected) => return,
-                Err(RecvTimeoutError::Timeout) => {
-                    eprintln!("no end of case: {case}");
-                    std::process::abort();
-                }
-            }
-        }
-    });
-    sender
-}
-
-/// From here on a large allocation fails, which ends the process.
-pub(crate) fn limit_memory() {
-    let limit = Rlimit { current: Some(MEMORY_LIMIT_BYTES), ..getrlimit(Resource::Data) };
-    setrlimit(Resource::Data, limit).expect("a limit can be lowered");
 }
 
 pub(crate) fn schema() -> Result<Schema, SchemaError> {

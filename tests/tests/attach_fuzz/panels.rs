@@ -8,11 +8,12 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use backcast_core::{Base, Exist, Kind, SealedSegment, SegmentError};
 use backcast_market::{Panel, PanelData, PanelError, PanelOptions};
+use backcast_tests::limits::{limit_memory, watch};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::damage::{damage_any, odd_number, put_files, read_files};
-use crate::{Tally, cases, limit_memory, make_ring, schema, segment_kind, tmpfs, watch};
+use crate::{Tally, cases, make_ring, schema, segment_kind, tmpfs};
 
 const CSV: &str = "\
 date,tic,open,high,low,close,volume,rsi

@@ -15,20 +15,14 @@ use std::{
     env, fs,
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
-    sync::mpsc::{RecvTimeoutError, Sender, channel},
-    thread,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
 use backcast_market::{NanPolicy, PanelData, PanelError, PanelOptions};
+use backcast_tests::limits::{limit_memory, watch};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tempfile::TempDir;
 
-/// A case that takes so long will never end.
-const WATCHDOG: Duration = Duration::from_secs(120);
-/// Private memory of this process: the files have some KiB.
-const MEMORY_LIMIT_BYTES: u64 = 1 << 30;
 const DEFAULT_CASES: u64 = 4_000;
 
 /// A file of one case.
@@ -126,31 +120,6 @@ fn options(dice: &mut StdRng) -> PanelOptions {
         1 => options.columns([("rsi", "")]),
         _ => options,
     }
-}
-
-/// Ends the process with the case's name when a case does not end; nothing else can.
-fn watch() -> Sender<String> {
-    let (sender, receiver) = channel::<String>();
-    thread::spawn(move || {
-        let mut case = String::new();
-        loop {
-            match receiver.recv_timeout(WATCHDOG) {
-                Ok(next) => case = next,
-                Err(RecvTimeoutError::Disconnected) => return,
-                Err(RecvTimeoutError::Timeout) => {
-                    eprintln!("no end of case: {case}");
-                    std::process::abort();
-                }
-            }
-        }
-    });
-    sender
-}
-
-/// From here on a large allocation fails, which ends the process.
-fn limit_memory() {
-    let limit = Rlimit { current: Some(MEMORY_LIMIT_BYTES), ..getrlimit(Resource::Data) };
-    setrlimit(Resource::Data, limit).expect("a limit can be lowered");
 }
 
 #[test]
