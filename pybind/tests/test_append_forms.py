@@ -168,14 +168,15 @@ def test_indices_that_were_changed_before_they_were_dropped_are_not_used_again()
             lambda index: index.setflags(write=False),
             lambda index: index.resize((1,), refcheck=False),
         ]
+        made = ((2,), np.dtype(np.int64), True)
         for t, change in enumerate(changes):
             index = writer.append(obs=obs, terminated=quiet, truncated=quiet)
-            assert (index.shape, index.dtype, index.flags.writeable) == ((2,), np.int64, True)
+            assert (index.shape, index.dtype, index.flags.writeable) == made
             assert index.tolist() == [2 * t, 2 * t + (1 << 48)]
             change(index)
             del index
             after = writer.append(obs=obs, terminated=quiet, truncated=quiet)
-            assert (after.shape, after.dtype, after.flags.writeable) == ((2,), np.int64, True)
+            assert (after.shape, after.dtype, after.flags.writeable) == made
             assert after.tolist() == [2 * t + 1, 2 * t + 1 + (1 << 48)]
             del after
 
