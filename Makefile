@@ -10,6 +10,10 @@ ARGS ?=
 FUZZ_SECONDS ?= 60
 STORM_KILLS ?= 50000
 HUNT_WINDOWS ?= 100000000
+FUZZ_TARGETS := attach hostile panel_csv panel_parquet
+FUZZ_FLAGS := --cfg fuzzing -Zsanitizer=address -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+  -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+  -Cllvm-args=-sanitizer-coverage-trace-compares
 ELSEWHERE := aarch64-apple-darwin aarch64-unknown-linux-gnu
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -31,7 +35,7 @@ export PYO3_PYTHON := $(abspath $(PY))
 export CARGO_HOME ?= $(HOME)/.cargo
 export VIRTUAL_ENV := $(abspath $(VENV))
 
-.PHONY: help demo test fuzz storm bench bench-rust docs errors-page docs-links lint wheel sdist wheel-check clean
+.PHONY: help demo test fuzz fuzz-lib storm bench bench-rust docs errors-page docs-links lint wheel sdist wheel-check clean
 .PHONY: lock notices notices-check tools native lint-rust lint-elsewhere lint-python test-rust test-python
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
@@ -51,6 +55,17 @@ lint: lint-rust lint-python ## Formatting, lints and types alone
 fuzz: tools ## Mutated CSV and Parquet files, FUZZ_SECONDS each: load right, or say what is wrong
 	BACKCAST_FUZZ_SECONDS=$(FUZZ_SECONDS) cargo test --release -p backcast-tests --locked \
 	  --test load_fuzz -- --nocapture --test-threads=1
+
+# libFuzzer, which comes with a crate, wants a nightly compiler and a C++ compiler. Inputs that were
+# worth keeping stay in out/fuzz, one that fails is written there too.
+fuzz-lib: tools ## Coverage-guided: damaged rings, hostile peers, CSV, Parquet: FUZZ_SECONDS each
+	@rustc +nightly --version >/dev/null 2>&1 || { \
+	  echo "no nightly compiler found: rustup toolchain install nightly" >&2; exit 1; }
+	mkdir -p $(addprefix out/fuzz/,$(FUZZ_TARGETS))
+	cd fuzz && RUSTFLAGS="$(FUZZ_FLAGS)" cargo +nightly build --release --locked --target host-tuple --target-dir ../target/fuzz
+	for target in $(FUZZ_TARGETS); do target/fuzz/*/release/$$target -max_total_time=$(FUZZ_SECONDS) \
+	  -max_len=16384 -len_control=0 -timeout=60 -rss_limit_mb=2048 -malloc_limit_mb=512 \
+	  -artifact_prefix=out/fuzz/$$target- -print_final_stats=1 out/fuzz/$$target || exit; done
 
 # Each storm prints what it hit, and fails if it never hit what it was made for.
 storm: tools ## Kill writers and readers STORM_KILLS times each, and look for torn windows: hours
@@ -113,6 +128,7 @@ clean: ## Remove what the other targets made
 
 lint-rust: $(STAMP)/venv
 	cargo fmt --all --check
+	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 

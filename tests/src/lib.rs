@@ -1,6 +1,7 @@
 //! What the whole-system tests and their child processes share.
 
 pub mod certified;
+pub mod fuzz;
 pub mod limits;
 pub mod pages;
 pub mod peer;

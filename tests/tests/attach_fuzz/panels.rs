@@ -8,12 +8,14 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use backcast_core::{Base, Exist, Kind, SealedSegment, SegmentError};
 use backcast_market::{Panel, PanelData, PanelError, PanelOptions};
+use backcast_tests::fuzz::Tally;
+use backcast_tests::fuzz::dice::Dice;
+use backcast_tests::fuzz::files::{damage_any, odd_number, put_files, read_files};
+use backcast_tests::fuzz::rings::{make_ring, schema, segment_kind, tmpfs};
 use backcast_tests::limits::{limit_memory, watch};
-use rand::rngs::StdRng;
-use rand::{RngExt, SeedableRng};
+use rand::RngExt;
 
-use crate::damage::{damage_any, odd_number, put_files, read_files};
-use crate::{Tally, cases, make_ring, schema, segment_kind, tmpfs};
+use crate::cases;
 
 const CSV: &str = "\
 date,tic,open,high,low,close,volume,rsi
@@ -40,7 +42,7 @@ fn damaged_panels_are_refused_with_a_typed_error_or_work() -> Result<(), Box<dyn
     let progress = watch();
     let mut tally = Tally::new();
     for case in 0..cases(10_000) / 4 {
-        let mut dice = StdRng::seed_from_u64(case);
+        let mut dice = Dice::seeded(case);
         let victim = base.path().join("victim.panel");
         put_files(&victim, &healthy)?;
         let what = if dice.random() {
@@ -68,7 +70,7 @@ fn damaged_panels_are_refused_with_a_typed_error_or_work() -> Result<(), Box<dyn
 }
 
 /// Damage behind a right checksum: fields of the header, or the description.
-fn damage_repaired(path: &Path, dice: &mut StdRng) -> std::io::Result<String> {
+fn damage_repaired(path: &Path, dice: &mut Dice) -> std::io::Result<String> {
     // Offsets of the header's fields as docs/layout.md has them.
     const VERSION: usize = 8;
     const META_BYTES: usize = 16;
@@ -144,7 +146,7 @@ fn damage_repaired(path: &Path, dice: &mut StdRng) -> std::io::Result<String> {
     Ok(format!("{what}, checksums repaired"))
 }
 
-fn attach(base: &Base, dice: &mut StdRng) -> Vec<String> {
+fn attach(base: &Base, dice: &mut Dice) -> Vec<String> {
     let segment = match SealedSegment::attach(base, Kind::Panel, "victim") {
         Ok(segment) => {
             read_words(&segment, dice);
@@ -170,12 +172,12 @@ fn attach(base: &Base, dice: &mut StdRng) -> Vec<String> {
     vec![format!("segment: {segment}"), format!("panel: {panel}")]
 }
 
-fn read_words(segment: &SealedSegment, dice: &mut StdRng) {
+fn read_words(segment: &SealedSegment, dice: &mut Dice) {
     let data = segment.data_bytes();
     let all = segment.words64(0, data / 8).expect("the data it says it has");
     assert!(all.iter().fold(0, |sum: u64, word| sum ^ word.load(Relaxed)) != 1);
     for _ in 0..4 {
-        let number = |dice: &mut StdRng| usize::try_from(odd_number(dice)).unwrap_or(usize::MAX);
+        let number = |dice: &mut Dice| usize::try_from(odd_number(dice)).unwrap_or(usize::MAX);
         let (offset, count) = (number(dice), number(dice));
         let fits = |size| count.checked_mul(size)?.checked_add(offset).filter(|end| *end <= data);
         let refused = |found: Option<&SegmentError>| {
@@ -188,7 +190,7 @@ fn read_words(segment: &SealedSegment, dice: &mut StdRng) {
     }
 }
 
-fn use_panel(panel: &Panel, dice: &mut StdRng) {
+fn use_panel(panel: &Panel, dice: &mut Dice) {
     let (tickers, days) = (panel.tickers().len(), panel.days());
     assert_eq!(panel.values().len(), tickers * days * panel.columns().len());
     for ticker in 0..=tickers {

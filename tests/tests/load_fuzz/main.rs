@@ -5,33 +5,24 @@
 //! `BACKCAST_FUZZ_SECONDS` bounds it, `BACKCAST_FUZZ_SEED` is the first case (the clock decides when it
 //! is not set), and `BACKCAST_FUZZ_CASES` changes the number of cases.
 
-mod bytes;
-mod csv_files;
-mod outcome;
-mod parquet_files;
-
 use std::{
     collections::BTreeMap,
     env, fs,
     panic::{AssertUnwindSafe, catch_unwind},
-    path::Path,
     time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
-use backcast_market::{NanPolicy, PanelData, PanelError, PanelOptions};
+use backcast_tests::fuzz::{
+    csv_files,
+    dice::Dice,
+    outcome,
+    panel_files::{Case, Load, csv, judge, parquet},
+    parquet_files,
+};
 use backcast_tests::limits::{limit_memory, watch};
-use rand::{RngExt, SeedableRng, rngs::StdRng};
 use tempfile::TempDir;
 
 const DEFAULT_CASES: u64 = 4_000;
-
-/// A file of one case.
-struct Case {
-    bytes: Vec<u8>,
-    options: PanelOptions,
-    /// What was done to it, in words; empty for a good file.
-    mutations: Vec<String>,
-}
 
 /// How far to go.
 struct Budget {
@@ -56,12 +47,7 @@ impl Budget {
     }
 }
 
-fn fuzz(
-    format: &str,
-    make: fn(&mut StdRng) -> Case,
-    load: fn(&Path, &PanelOptions) -> Result<PanelData, PanelError>,
-    expected: &[&str],
-) {
+fn fuzz(format: &str, make: fn(&mut Dice) -> Case, load: Load, expected: &[&str]) {
     let budget = Budget::from_env();
     let dir = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).expect("a directory");
     let (file, note) = (dir.path().join(format!("prices.{format}")), dir.path().join("case.txt"));
@@ -75,17 +61,14 @@ fn fuzz(
         && budget.seconds.is_none_or(|seconds| begin.elapsed().as_secs() < seconds)
     {
         let seed = budget.first.wrapping_add(cases);
-        let mut dice = StdRng::seed_from_u64(seed);
+        let mut dice = Dice::seeded(seed);
         let case = make(&mut dice);
         let label = format!("{format} case {seed}: {}", case.mutations.join(", "));
         // Both stay where they are when the process is ended for the memory it asks for.
         fs::write(&file, &case.bytes).expect("a file of ours");
         fs::write(&note, &label).expect("a file of ours");
         progress.send(label.clone()).expect("a watchdog");
-        let outcome = catch_unwind(AssertUnwindSafe(|| match load(&file, &case.options) {
-            Ok(data) => outcome::used(&data.into_heap()),
-            Err(error) => outcome::refused(&error),
-        }));
+        let outcome = catch_unwind(AssertUnwindSafe(|| judge(load, &file, &case.options)));
         let outcome = outcome.unwrap_or_else(|_| panic!("{label}: panicked"));
         let kind = outcome.unwrap_or_else(|problem| panic!("{label}: {problem}"));
         assert!(!case.mutations.is_empty() || kind == outcome::LOADED, "{label}: {kind}");
@@ -105,29 +88,12 @@ fn fuzz(
     }
 }
 
-/// What a caller may ask for.
-fn options(dice: &mut StdRng) -> PanelOptions {
-    let mut options = PanelOptions::default();
-    if dice.random_ratio(1, 3) {
-        options = options.nan(NanPolicy::Mask);
-    }
-    if dice.random_ratio(1, 4) {
-        let absent = dice.random_ratio(1, 16);
-        options = options.macro_tickers([if absent { "T9" } else { "T0" }]);
-    }
-    match dice.random_range(0..12) {
-        0 => options.columns([("rsi", "close")]),
-        1 => options.columns([("rsi", "")]),
-        _ => options,
-    }
-}
-
 #[test]
 fn mutated_csv_files_load_or_say_what_is_wrong_and_where() {
     fuzz(
         "csv",
         csv_files::case,
-        |path, options| PanelData::from_csv(path, options),
+        csv,
         &[
             "loaded",
             "BadDate",
@@ -153,7 +119,7 @@ fn mutated_parquet_files_load_or_say_what_is_wrong_and_where() {
     fuzz(
         "parquet",
         parquet_files::case,
-        |path, options| PanelData::from_parquet(path, options),
+        parquet,
         &[
             "loaded",
             "BadDate",

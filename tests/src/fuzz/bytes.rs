@@ -1,6 +1,8 @@
 //! Mutations that know nothing of a format: flips, cuts, splices, repetitions, odd bytes.
 
-use rand::{Rng, RngExt, rngs::StdRng, seq::IndexedRandom};
+use rand::{Rng, RngExt, seq::IndexedRandom};
+
+use super::dice::Dice;
 
 /// Bytes that mean something to some parser.
 const ODD: &[&[u8]] = &[
@@ -21,13 +23,13 @@ const ODD: &[&[u8]] = &[
 ];
 
 /// Change some bytes, most often within `focus`, and say what was done.
-pub(crate) fn mutate(
+pub fn mutate(
     bytes: &mut Vec<u8>,
     other: &[u8],
     focus: std::ops::Range<usize>,
-    dice: &mut StdRng,
+    dice: &mut Dice,
 ) -> String {
-    let place = |bytes: &[u8], dice: &mut StdRng| {
+    let place = |bytes: &[u8], dice: &mut Dice| {
         let near = focus.start < focus.end.min(bytes.len()) && dice.random_ratio(2, 3);
         let range =
             if near { focus.start..focus.end.min(bytes.len()) } else { 0..bytes.len().max(1) };

@@ -14,16 +14,24 @@ use parquet::{
     basic::{Compression, Encoding, GzipLevel, ZstdLevel},
     file::properties::{WriterProperties, WriterVersion},
 };
-use rand::{RngExt, rngs::StdRng, seq::IndexedRandom};
+use rand::{RngExt, seq::IndexedRandom};
 
-use crate::{Case, bytes, options};
+use super::{
+    bytes,
+    dice::Dice,
+    panel_files::{Case, options},
+};
 
 type Columns = Vec<(String, ArrayRef)>;
 
 /// 2024-01-01.
 const FIRST_DAY: i32 = 19_723;
 
-pub(crate) fn case(dice: &mut StdRng) -> Case {
+/// A file with up to two edits of its columns and some of its bytes.
+///
+/// # Panics
+/// Never: it is written in memory.
+pub fn case(dice: &mut Dice) -> Case {
     let mut mutations = Vec::new();
     let mut columns = columns(dice);
     let options = if dice.random_ratio(1, 8) { PanelOptions::default() } else { options(dice) };
@@ -62,7 +70,7 @@ fn footer(bytes: &[u8]) -> usize {
 }
 
 /// Give a number, a count or a length in a header or the footer another value, and nothing else.
-fn number(bytes: &mut Vec<u8>, dice: &mut StdRng) -> String {
+fn number(bytes: &mut Vec<u8>, dice: &mut Dice) -> String {
     let from = footer(bytes);
     let (begin, end) = if dice.random() { (4, from) } else { (from, bytes.len()) };
     // What looks like the beginning of a Thrift field: an i32, an i64, a text, or a long list.
@@ -110,7 +118,7 @@ fn number(bytes: &mut Vec<u8>, dice: &mut StdRng) -> String {
 }
 
 /// Pages, footer or the last bytes.
-fn focus(bytes: &[u8], dice: &mut StdRng) -> std::ops::Range<usize> {
+fn focus(bytes: &[u8], dice: &mut Dice) -> std::ops::Range<usize> {
     let end = bytes.len();
     let footer = footer(bytes);
     match dice.random_range(0..8) {
@@ -132,11 +140,11 @@ fn codec(bytes: &mut [u8]) {
 }
 
 /// Columns that are a panel, in one of the types that each may have.
-fn columns(dice: &mut StdRng) -> Columns {
+fn columns(dice: &mut Dice) -> Columns {
     let (tickers, days) = (dice.random_range(1..4), dice.random_range(1..40));
     let keys: Vec<(i32, i32)> =
         (0..days).flat_map(|day| (0..tickers).map(move |ticker| (day, ticker))).collect();
-    let texts = |text: fn((i32, i32)) -> String, dice: &mut StdRng| -> ArrayRef {
+    let texts = |text: fn((i32, i32)) -> String, dice: &mut Dice| -> ArrayRef {
         let texts = keys.iter().map(|key| Some(text(*key)));
         match dice.random_range(0..4) {
             0 => Arc::new(texts.collect::<StringArray>()),
@@ -192,7 +200,7 @@ fn columns(dice: &mut StdRng) -> Columns {
     columns
 }
 
-fn edit(columns: &mut Columns, dice: &mut StdRng) -> String {
+fn edit(columns: &mut Columns, dice: &mut Dice) -> String {
     let at = dice.random_range(0..columns.len());
     let rows = columns[at].1.len();
     let bad = dice.random_range(0..rows.max(1));
@@ -280,7 +288,7 @@ fn nested(column: &ArrayRef, levels: usize) -> ArrayRef {
     })
 }
 
-fn write(columns: &Columns, dice: &mut StdRng) -> Vec<u8> {
+fn write(columns: &Columns, dice: &mut Dice) -> Vec<u8> {
     let fields: Vec<Field> = columns
         .iter()
         .map(|(name, column)| Field::new(name, column.data_type().clone(), true))

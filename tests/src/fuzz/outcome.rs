@@ -2,10 +2,11 @@
 
 use backcast_market::{LoadError, Panel, PanelError};
 
-pub(crate) const LOADED: &str = "loaded";
+/// What [`used`] says.
+pub const LOADED: &str = "loaded";
 
 /// Uses a panel in every way that a reader of files may affect.
-pub(crate) fn used(panel: &Panel) -> Result<String, String> {
+pub fn used(panel: &Panel) -> Result<String, String> {
     let summary = panel.describe();
     let sizes = (panel.tickers().len(), panel.days(), panel.columns().len());
     if sizes.0 == 0 || sizes.1 == 0 || summary.rows == 0 {
@@ -27,7 +28,7 @@ pub(crate) fn used(panel: &Panel) -> Result<String, String> {
 }
 
 /// The kind of a refusal, whose message must say where.
-pub(crate) fn refused(error: &PanelError) -> Result<String, String> {
+pub fn refused(error: &PanelError) -> Result<String, String> {
     use LoadError as E;
     let message = error.to_string();
     let PanelError::Load { path: Some(path), problem } = error else {

@@ -12,22 +12,23 @@ use backcast_layout::{
     Base, ColumnRecord, Geometry, LANE_MAGIC, LaneHeader, LaneIdentity, READERS_MAGIC, RingStore,
     SUPERBLOCK_BYTES, Superblock, page_size,
 };
-use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, RngExt};
 
+use super::dice::Dice;
+
 /// The files of one object, by name.
-pub(crate) type Files = BTreeMap<String, Vec<u8>>;
+pub type Files = BTreeMap<String, Vec<u8>>;
 
 /// Numbers at which arithmetic goes wrong.
-pub(crate) fn odd_number(dice: &mut StdRng) -> u64 {
+pub fn odd_number(dice: &mut Dice) -> u64 {
     let power = 1_u64 << dice.random_range(0..64);
     let near = [power, power - 1, power + 1, power.wrapping_neg(), u64::MAX, u64::MAX - 4096, 0];
     if dice.random_ratio(1, 4) { dice.random() } else { *near.choose(dice).unwrap_or(&0) }
 }
 
 /// Reads what a healthy object is made of.
-pub(crate) fn read_files(dir: &Path) -> io::Result<Files> {
+pub fn read_files(dir: &Path) -> io::Result<Files> {
     let read = |entry: io::Result<fs::DirEntry>| {
         let entry = entry?;
         Ok((entry.file_name().to_string_lossy().into_owned(), fs::read(entry.path())?))
@@ -36,7 +37,7 @@ pub(crate) fn read_files(dir: &Path) -> io::Result<Files> {
 }
 
 /// Puts files down as their creator would; whatever was there before is gone.
-pub(crate) fn put_files(dir: &Path, files: &Files) -> io::Result<()> {
+pub fn put_files(dir: &Path, files: &Files) -> io::Result<()> {
     clear(dir)?;
     DirBuilder::new().mode(0o700).create(dir)?;
     for (name, bytes) in files {
@@ -57,11 +58,11 @@ fn clear(path: &Path) -> io::Result<()> {
 }
 
 /// Damage that any file can suffer. Returns what was done.
-pub(crate) fn damage_any(
+pub fn damage_any(
     dir: &Path,
     file: &str,
     strangers: &[&Files],
-    dice: &mut StdRng,
+    dice: &mut Dice,
 ) -> io::Result<String> {
     let path = dir.join(file);
     let len = fs::metadata(&path)?.len();
@@ -155,7 +156,7 @@ pub(crate) fn damage_any(
 
 /// Damage inside `ring.ctl` whose checksums are right again, with the other files made to agree, so
 /// that the checks behind the checksums have to find it.
-pub(crate) fn damage_repaired(dir: &Path, dice: &mut StdRng) -> io::Result<String> {
+pub fn damage_repaired(dir: &Path, dice: &mut Dice) -> io::Result<String> {
     let path = dir.join("ring.ctl");
     let mut ctl = fs::read(&path)?;
     let what = match dice.random_range(0..6) {
@@ -227,7 +228,7 @@ pub(crate) fn damage_repaired(dir: &Path, dice: &mut StdRng) -> io::Result<Strin
 }
 
 /// Changes one byte of a column's record and makes every checksum right again.
-pub(crate) fn change_record(dir: &Path, column: usize, byte: usize) -> io::Result<()> {
+pub fn change_record(dir: &Path, column: usize, byte: usize) -> io::Result<()> {
     let path = dir.join("ring.ctl");
     let mut ctl = fs::read(&path)?;
     ctl[4096 + 128 * column + byte] ^= 1;
@@ -236,7 +237,7 @@ pub(crate) fn change_record(dir: &Path, column: usize, byte: usize) -> io::Resul
     agree(dir, &ctl)
 }
 
-fn set_field(ctl: &mut [u8], at: usize, fields: &[(usize, usize)], dice: &mut StdRng) -> String {
+fn set_field(ctl: &mut [u8], at: usize, fields: &[(usize, usize)], dice: &mut Dice) -> String {
     let (offset, size) = *fields.choose(dice).unwrap_or(&(8, 4));
     let value = odd_number(dice);
     ctl[at + offset..at + offset + size].copy_from_slice(&value.to_le_bytes()[..size]);
@@ -245,7 +246,7 @@ fn set_field(ctl: &mut [u8], at: usize, fields: &[(usize, usize)], dice: &mut St
 
 /// A ring that agrees with itself in every number and is larger than its files can be, up to more
 /// than an address space.
-fn grow(dir: &Path, ctl: &mut [u8], dice: &mut StdRng) -> Result<String, String> {
+fn grow(dir: &Path, ctl: &mut [u8], dice: &mut Dice) -> Result<String, String> {
     let base = Base::at(dir.parent().and_then(Path::parent).unwrap_or(dir));
     let name = dir.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let mut spec = RingStore::attach(&base, &name).map_err(|e| e.to_string())?.spec().clone();
@@ -326,9 +327,23 @@ fn agree(dir: &Path, ctl: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
+/// Puts bytes over the beginning of a file. With `repair`, the checksums in `ring.ctl` are made right
+/// and the other files agree with it.
+pub fn overlay(dir: &Path, file: &str, bytes: &[u8], repair: bool) -> io::Result<()> {
+    let path = dir.join(file);
+    let mut content = fs::read(&path)?;
+    let end = bytes.len().min(content.len());
+    content[..end].copy_from_slice(&bytes[..end]);
+    if repair && file == "ring.ctl" {
+        self::repair(&mut content);
+        agree(dir, &content)?;
+    }
+    fs::write(&path, content)
+}
+
 /// Live counters and rows that no writer of ours left: nothing to refuse at attach, everything to
 /// survive afterwards.
-pub(crate) fn damage_lane(dir: &Path, lane: u32, dice: &mut StdRng) -> io::Result<String> {
+pub fn damage_lane(dir: &Path, lane: u32, dice: &mut Dice) -> io::Result<String> {
     let path = dir.join(format!("lane-{lane:04}.dat"));
     let mut bytes = fs::read(&path)?;
     let counters = [

@@ -5,16 +5,32 @@ use backcast_core::{
     SegmentError, StepColumns, WaitError, WriterError, WriterOptions,
 };
 use rand::RngExt;
-use rand::rngs::StdRng;
 use std::time::Duration;
 
-use crate::Tally;
+use super::Tally;
+use super::dice::Dice;
 
 /// Rows read at a time: what a user asks for is the user's memory.
 const SOME_ROWS: u64 = 64;
 
+/// Uses a ring in one of its ways, most often the quick ones.
+///
+/// # Panics
+/// As [`use_ring`].
+pub fn use_once(turn: u64, ring: &Ring, sampler: &mut Sampler, dice: &mut Dice, tally: &mut Tally) {
+    match turn % 16 {
+        0 => use_ring(ring, dice, tally),
+        1..=3 => append(ring, tally),
+        4..=8 => read_rows(ring, tally),
+        _ => draw(sampler, dice, tally),
+    }
+}
+
 /// Uses a ring in every way. Numbers may be wrong; what is returned is well formed.
-pub(crate) fn use_ring(ring: &Ring, dice: &mut StdRng, tally: &mut Tally) {
+///
+/// # Panics
+/// On an answer that a ring has no reason to give, whatever its bytes.
+pub fn use_ring(ring: &Ring, dice: &mut Dice, tally: &mut Tally) {
     look(ring);
     read_rows(ring, tally);
     sample(ring, dice, tally);
@@ -44,7 +60,8 @@ fn look(ring: &Ring) {
     assert!(!format!("{stats:?}").is_empty());
 }
 
-pub(crate) fn read_rows(ring: &Ring, tally: &mut Tally) {
+/// Reads the oldest and the newest rows of every lane.
+fn read_rows(ring: &Ring, tally: &mut Tally) {
     for lane in 0..ring.lanes() {
         let span = ring.lane_span(lane).expect("the ring has the lane");
         let from = span.end.saturating_sub(SOME_ROWS).max(span.start);
@@ -66,7 +83,7 @@ pub(crate) fn read_rows(ring: &Ring, tally: &mut Tally) {
     }
 }
 
-fn sample(ring: &Ring, dice: &mut StdRng, tally: &mut Tally) {
+fn sample(ring: &Ring, dice: &mut Dice, tally: &mut Tally) {
     let mut options = SamplerOptions::seeded(dice.random()).copy(dice.random());
     if dice.random() {
         options = options.history(dice.random_range(1..8));
@@ -79,7 +96,7 @@ fn sample(ring: &Ring, dice: &mut StdRng, tally: &mut Tally) {
 }
 
 /// Draws a batch, then gathers its indices and others.
-pub(crate) fn draw(sampler: &mut Sampler, dice: &mut StdRng, tally: &mut Tally) {
+fn draw(sampler: &mut Sampler, dice: &mut Dice, tally: &mut Tally) {
     let batch = match sampler.sample(8) {
         Ok(batch) => batch,
         Err(SampleError::Empty { .. }) => return count(tally, "sample", "Empty"),
@@ -127,7 +144,7 @@ fn check(batch: &Batch, sampler: &Sampler) {
 }
 
 /// Adopts the lanes and appends, as a successor would.
-pub(crate) fn append(ring: &Ring, tally: &mut Tally) {
+fn append(ring: &Ring, tally: &mut Tally) {
     let mut writer = match ring.writer(WriterOptions::lanes(ring.lanes())) {
         Ok(writer) => writer,
         Err(WriterError::Damaged { .. }) => return count(tally, "writer", "Damaged"),

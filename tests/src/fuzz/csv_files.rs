@@ -2,9 +2,13 @@
 
 use backcast_market::PanelOptions;
 use csv::{Terminator, WriterBuilder};
-use rand::{RngExt, rngs::StdRng, seq::IndexedRandom};
+use rand::{RngExt, seq::IndexedRandom};
 
-use crate::{Case, bytes, options};
+use super::{
+    bytes,
+    dice::Dice,
+    panel_files::{Case, options},
+};
 
 /// What people and programs write into cells.
 const CELLS: &[&str] = &[
@@ -63,7 +67,11 @@ const NAMES: &[&str] = &[
     "volume\n",
 ];
 
-pub(crate) fn case(dice: &mut StdRng) -> Case {
+/// A file with up to two edits of its cells and some of its bytes.
+///
+/// # Panics
+/// Never: it is written in memory.
+pub fn case(dice: &mut Dice) -> Case {
     let mut mutations = Vec::new();
     let mut records = records(dice);
     let options = if dice.random_ratio(1, 8) { PanelOptions::default() } else { options(dice) };
@@ -92,7 +100,7 @@ pub(crate) fn case(dice: &mut StdRng) -> Case {
 }
 
 /// A header and rows that are a panel.
-fn records(dice: &mut StdRng) -> Vec<Vec<String>> {
+fn records(dice: &mut Dice) -> Vec<Vec<String>> {
     let names = ["date", "tic", "open", "high", "low", "close", "volume", "rsi"];
     let mut records = vec![names.map(str::to_owned).to_vec()];
     let (tickers, days) = (dice.random_range(1..4), dice.random_range(1..8));
@@ -116,7 +124,7 @@ fn records(dice: &mut StdRng) -> Vec<Vec<String>> {
     records
 }
 
-fn edit(records: &mut Vec<Vec<String>>, dice: &mut StdRng) -> String {
+fn edit(records: &mut Vec<Vec<String>>, dice: &mut Dice) -> String {
     let row = dice.random_range(0..records.len());
     let column = dice.random_range(0..records[0].len().max(1));
     match dice.random_range(0..12) {
@@ -159,7 +167,7 @@ fn edit(records: &mut Vec<Vec<String>>, dice: &mut StdRng) -> String {
     }
 }
 
-fn write(records: &[Vec<String>], dice: &mut StdRng) -> Vec<u8> {
+fn write(records: &[Vec<String>], dice: &mut Dice) -> Vec<u8> {
     let terminator = if dice.random() { Terminator::CRLF } else { Terminator::Any(b'\n') };
     let mut writer =
         WriterBuilder::new().flexible(true).terminator(terminator).from_writer(Vec::new());

@@ -1,0 +1,14 @@
+//! A Parquet file of any bytes: it loads as a panel that can be used, or is refused with a place.
+
+#![no_main]
+
+use backcast_fuzz::{load_panel, mutate_panel};
+use backcast_tests::fuzz::panel_files::parquet;
+use backcast_tests::fuzz::parquet_files::case;
+use libfuzzer_sys::{fuzz_mutator, fuzz_target};
+
+fuzz_target!(|data: &[u8]| load_panel(data, parquet));
+
+fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
+    mutate_panel(data, size, max_size, seed, case)
+});

@@ -1,0 +1,110 @@
+//! A hostile peer: it writes into the files of a ring that others use.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::mem::offset_of;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+
+use backcast_core::{Base, Ring, SegmentError};
+use backcast_layout::{LaneHeader, RingStore};
+use rand::{Rng, RngExt};
+
+use super::dice::Dice;
+use super::files::odd_number;
+
+/// The open files of a ring of two lanes, each written as a plain file.
+#[derive(Debug)]
+pub struct Noise {
+    lanes: [File; 2],
+    readers: File,
+    /// Offset and length of every column, in bytes.
+    columns: Vec<(u64, u64)>,
+}
+
+impl Noise {
+    /// Opens the files of a named ring with at least two lanes.
+    ///
+    /// # Panics
+    /// If the ring has no name, or its files cannot be opened.
+    pub fn against(ring: &Ring, base: &Base, name: &str) -> Result<Self, SegmentError> {
+        let store = RingStore::attach(base, name)?;
+        let columns = store.geometry().places.iter().map(|place| (place.offset, place.length));
+        let dir = ring.path().expect("a named ring");
+        let open =
+            |name| OpenOptions::new().write(true).open(dir.join(name)).expect("a file of ours");
+        Ok(Self {
+            lanes: [open("lane-0000.dat"), open("lane-0001.dat")],
+            readers: open("ring.rdr"),
+            columns: columns.collect(),
+        })
+    }
+
+    /// Writes in a thread of its own while `work` runs; its result, and how often was written.
+    ///
+    /// # Panics
+    /// If the files cannot be written.
+    pub fn beside<T>(&self, mut dice: Dice, work: impl FnOnce() -> T) -> (T, u64) {
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let peer = scope.spawn(|| {
+                let mut writes = 0;
+                while !stop.load(Relaxed) {
+                    self.write(&mut dice).expect("a file of ours can be written");
+                    writes += 1;
+                }
+                writes
+            });
+            let done = {
+                let _stop = Stop(&stop);
+                work()
+            };
+            (done, peer.join().expect("the peer does not panic"))
+        })
+    }
+
+    /// Writes once. Mostly numbers that look right, so that more than the first check is reached.
+    pub fn write(&self, dice: &mut Dice) -> io::Result<()> {
+        let lane = &self.lanes[dice.random_range(0..2_usize)];
+        let (reserved, head) =
+            (offset_of!(LaneHeader, reserved) as u64, offset_of!(LaneHeader, head) as u64);
+        let mut noise = [0; 64];
+        match dice.random_range(0..10) {
+            0 => {
+                let counter = if dice.random() { reserved } else { head };
+                lane.write_all_at(&odd_number(dice).to_le_bytes(), counter)
+            }
+            1..=5 => {
+                let rows = dice.random_range(20_u64..60);
+                lane.write_all_at(&rows.to_le_bytes(), head)?;
+                lane.write_all_at(&(rows + rows % 9).to_le_bytes(), reserved)
+            }
+            6..=8 => {
+                // Every column but the row numbers: their noise is refused at once.
+                let (offset, length) = self.columns[dice.random_range(1..self.columns.len())];
+                dice.fill_bytes(&mut noise);
+                let at = offset + dice.random_range(0..length.min(2_000) - 64);
+                lane.write_all_at(&noise, at)
+            }
+            _ => {
+                dice.fill_bytes(&mut noise);
+                let row = dice.random_range(0..2_000);
+                if dice.random_ratio(1, 200) {
+                    lane.write_all_at(&noise[..8], self.columns[0].0 + 8 * row)
+                } else {
+                    self.readers.write_all_at(&noise, 128 + row / 8)
+                }
+            }
+        }
+    }
+}
+
+/// Stops the peer when the work ends, also by a panic.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}

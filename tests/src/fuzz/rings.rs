@@ -1,0 +1,181 @@
+//! Rings to be damaged, the ways to damage one, and what may become of those who attach it.
+
+use std::error::Error;
+use std::fs;
+use std::path::PathBuf;
+
+use backcast_core::{
+    Base, DType, Kind, Ring, RingError, RingOptions, Schema, SchemaError, SegmentError,
+    StepColumns, WriterOptions,
+};
+use rand::RngExt;
+use rand::seq::IndexedRandom;
+use tempfile::TempDir;
+
+use super::Tally;
+use super::dice::Dice;
+use super::files::{
+    Files, damage_any, damage_lane, damage_repaired, overlay, put_files, read_files,
+};
+use super::use_ring::use_ring;
+
+/// A directory of our own, in memory if there is such a thing.
+///
+/// # Panics
+/// If none can be made.
+#[must_use]
+pub fn tmpfs() -> TempDir {
+    TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).expect("a directory of our own")
+}
+
+/// Four columns, one of which accepts only two of its byte's values.
+pub fn schema() -> Result<Schema, SchemaError> {
+    Schema::builder()
+        .column("obs", DType::F32, &[2])
+        .column("alive", DType::Bool, &[])
+        .column("action", DType::I32, &[])
+        .column("reward", DType::F32, &[])
+        .build()
+}
+
+/// A persistent ring of two lanes with some rows, so that nobody has to hold it.
+pub fn make_ring(base: &Base, name: &str, schema: &Schema) -> Result<Ring, Box<dyn Error>> {
+    let options = RingOptions::with_capacity(2_000).lanes(2).reader_slots(4).persistent(true);
+    let ring = Ring::create(name, schema, options.base(base.clone()))?;
+    let mut writer = ring.writer(WriterOptions::lanes(2))?;
+    for t in 0..40_i16 {
+        let x = f32::from(t);
+        let ends = [t % 7 == 0, t % 11 == 0];
+        let (obs, alive) = ([x, 1.0, -x, 2.0], [true, false]);
+        let (action, reward) = ([t.into(), 1], [x, x]);
+        let mut columns = StepColumns::of(schema)
+            .with("obs", &obs)?
+            .with("alive", &alive)?
+            .with::<i32>("action", &action)?
+            .with("reward", &reward)?;
+        writer.append(&columns.step(&ends, &[false, false])?)?;
+    }
+    drop(writer);
+    Ok(ring)
+}
+
+/// A ring of other columns.
+fn make_other(base: &Base) -> Result<(), Box<dyn Error>> {
+    let schema = Schema::builder().column("obs", DType::F64, &[3]).build()?;
+    let options = RingOptions::with_capacity(500).reader_slots(9).persistent(true);
+    Ring::create("other", &schema, options.base(base.clone()))?;
+    Ok(())
+}
+
+/// A healthy ring called `victim`, kept as bytes, and two others whose files may take the place of
+/// its own.
+#[derive(Debug)]
+pub struct Victim {
+    base: Base,
+    healthy: Files,
+    strangers: [Files; 2],
+}
+
+impl Victim {
+    /// Makes the three rings in a base of their own.
+    pub fn make(base: Base) -> Result<Self, Box<dyn Error>> {
+        make_ring(&base, "victim", &schema()?)?;
+        make_ring(&base, "twin", &schema()?)?;
+        make_other(&base)?;
+        let files = |name: &str| read_files(&base.path().join(name));
+        let (healthy, strangers) =
+            (files("victim.ring")?, [files("twin.ring")?, files("other.ring")?]);
+        Ok(Self { base, healthy, strangers })
+    }
+
+    /// What the healthy ring is made of.
+    #[must_use]
+    pub fn healthy(&self) -> &Files {
+        &self.healthy
+    }
+
+    fn put(&self) -> std::io::Result<PathBuf> {
+        let dir = self.base.path().join("victim.ring");
+        put_files(&dir, &self.healthy)?;
+        Ok(dir)
+    }
+
+    /// Puts the healthy ring down and damages it. Returns what was done, in words.
+    pub fn damage(&self, dice: &mut Dice) -> std::io::Result<String> {
+        let dir = self.put()?;
+        let strangers = [&self.strangers[0], &self.strangers[1]];
+        let names: Vec<&String> =
+            self.healthy.keys().filter(|name| *name != "persistent").collect();
+        let lane = |n| format!("lane-{n:04}.dat");
+        Ok(match dice.random_range(0..20) {
+            0..=7 => {
+                let file = names.choose(dice).map_or("ring.ctl", |name| name);
+                damage_any(&dir, file, &strangers, dice)?
+            }
+            8 => {
+                let first = damage_any(&dir, "ring.ctl", &strangers, dice)?;
+                // The first damage may have moved the directory away.
+                let second = damage_any(&dir, "ring.rdr", &strangers, dice);
+                format!("{first}, {}", second.unwrap_or_default())
+            }
+            9 => {
+                fs::rename(dir.join(lane(0)), dir.join("aside"))?;
+                fs::rename(dir.join(lane(1)), dir.join(lane(0)))?;
+                fs::rename(dir.join("aside"), dir.join(lane(1)))?;
+                "lanes swapped".to_owned()
+            }
+            10 if dice.random() => {
+                fs::remove_dir_all(&dir)?;
+                "the directory is missing".to_owned()
+            }
+            10..=13 => format!("{}, {}", damage_lane(&dir, 0, dice)?, damage_lane(&dir, 1, dice)?),
+            _ => damage_repaired(&dir, dice)?,
+        })
+    }
+
+    /// Puts the ring down with a file that begins with these bytes, checksums made right if asked.
+    pub fn overlay(&self, file: &str, bytes: &[u8], repair: bool) -> std::io::Result<()> {
+        overlay(&self.put()?, file, bytes, repair)
+    }
+
+    /// Attaches the ring and uses it in every way; the variant of what stopped it, or "works".
+    ///
+    /// # Panics
+    /// On whatever attaching a damaged ring has no reason to say.
+    pub fn attach(&self, dice: &mut Dice, tally: &mut Tally) -> String {
+        // What people use to look at damaged objects has to survive them too.
+        if dice.random_ratio(1, 8) {
+            let listed = backcast_core::list(&self.base).expect("a listing of damaged objects");
+            assert!(listed.iter().all(|object| object.kind == Kind::Ring));
+        }
+        let ring = match Ring::attach_in(&self.base, "victim") {
+            Ok(ring) => ring,
+            Err(RingError::Segment(error)) => return format!("attach: {}", segment_kind(&error)),
+            Err(error @ RingError::Schema(_)) => {
+                assert!(!error.to_string().is_empty());
+                return "attach: Schema".to_owned();
+            }
+            Err(error) => panic!("{error}"),
+        };
+        use_ring(&ring, dice, tally);
+        "attach: works".to_owned()
+    }
+}
+
+/// The variant's name; its message names the object.
+///
+/// # Panics
+/// If it does not, or attaching has no reason to say so.
+#[must_use]
+pub fn segment_kind(error: &SegmentError) -> &'static str {
+    let text = error.to_string();
+    assert!(text.contains("victim"), "which object? {text}");
+    match error {
+        SegmentError::NotFound { .. } => "NotFound",
+        SegmentError::Permission { .. } => "Permission",
+        SegmentError::Corrupt { .. } => "Corrupt",
+        SegmentError::WrongVersion { .. } => "WrongVersion",
+        SegmentError::Io { .. } => "Io",
+        other => panic!("attach has no reason to say {other:?}"),
+    }
+}
