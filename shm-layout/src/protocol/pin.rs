@@ -3,7 +3,7 @@
 //! A pin is one word per lane and reader slot. It freezes every row from its start on: the writer
 //! may go on until it would need the slot of the first frozen row.
 //!
-//! 1. The reader stores its pin (relaxed), then [`Fence::Pinned`], then
+//! 1. The reader stores its pin (release), then [`Fence::Pinned`], then
 //!    re-reads `reserved`. If the writer has announced the slot of the first row, the pin is taken
 //!    back and the lease refused.
 //! 2. The writer stores `reserved` (relaxed), then
@@ -13,7 +13,8 @@
 //! one is seen by the other side: either the writer finds the pin and stops before the slot, or the
 //! reader finds the announcement and gives up. Letting go is a release store, which the writer's
 //! acquire load pairs with: its later stores come after the reader's last look, so the reader may
-//! use plain loads.
+//! use plain loads. The slot's next pin is a release store for the same reason: a writer may find it
+//! without having seen the letting go before it.
 
 use std::sync::atomic::Ordering;
 
@@ -64,7 +65,9 @@ pub fn freeze<L: Words, P: Pins>(
     if before.is_some_and(|held| held <= start) {
         return Ok(());
     }
-    pins.store(slot, start + 1, Ordering::Relaxed);
+    // ORDERING: release, for the leases that the slot had before: a writer may find this pin without
+    // having seen the thaw before it, and must still store after the last load of those leases.
+    pins.store(slot, start + 1, Ordering::Release);
     lane.fence(Fence::Pinned);
     // ORDERING: relaxed; the fence above orders it after the pin.
     let reserved = lane.load_reserved(Ordering::Relaxed);

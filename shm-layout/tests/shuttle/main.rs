@@ -1,0 +1,94 @@
+//! The models of `loom_*.rs`, larger: several readers, writers, laps and deaths, under schedules and
+//! reorderings drawn at random instead of all of them; and the same mutants, each of which must be
+//! caught.
+//!
+//! `BACKCAST_SCHEDULES` says how many schedules a model is run under.
+
+mod bells;
+mod lane;
+mod machine;
+mod pins;
+mod publish;
+mod slots;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+use shuttle::{Config, FailurePersistence, Runner};
+
+/// Schedules of a model, unless the environment says otherwise.
+const SCHEDULES: usize = 20_000;
+/// Schedules within which a mutant must be caught.
+const MUTANT_SCHEDULES: usize = 50_000;
+
+/// What happened over all schedules of a model, by name: one that never does what it was made for
+/// proves nothing.
+#[derive(Clone)]
+pub(crate) struct Seen(Arc<Vec<(&'static str, AtomicU64)>>);
+
+impl Seen {
+    fn new(names: &[&'static str]) -> Self {
+        Self(Arc::new(names.iter().map(|name| (*name, AtomicU64::new(0))).collect()))
+    }
+
+    /// Counts one of the names up.
+    pub(crate) fn count(&self, name: &str) {
+        let (_, counter) = self.0.iter().find(|(of, _)| *of == name).expect("a name of the model");
+        counter.fetch_add(1, Relaxed);
+    }
+}
+
+fn run<S: Scheduler + 'static>(scheduler: S, model: impl Fn() + Send + Sync + 'static) -> bool {
+    let mut config = Config::new();
+    config.failure_persistence = FailurePersistence::None;
+    config.stack_size = 1 << 17;
+    // That its atomics are sequentially consistent, which ours are not.
+    config.silence_warnings = true;
+    catch_unwind(AssertUnwindSafe(|| Runner::new(scheduler, config).run(model))).is_ok()
+}
+
+/// Half of the schedules choose the next thread evenly, half by priorities that change three times
+/// (Burckhardt and others: "A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs",
+/// ASPLOS 2010).
+fn schedules(count: usize, seed: u64, model: impl Fn() + Send + Sync + Clone + 'static) -> bool {
+    let evenly = RandomScheduler::new_from_seed(seed, count.div_ceil(2));
+    let by_priority = PctScheduler::new_from_seed(seed, 3, count / 2);
+    run(evenly, model.clone()) && run(by_priority, model)
+}
+
+/// Runs a model that must hold; each of the names must have been counted.
+pub(crate) fn holds(
+    model: &str,
+    names: &[&'static str],
+    body: impl Fn(&Seen) + Send + Sync + Clone + 'static,
+) {
+    let count = std::env::var("BACKCAST_SCHEDULES")
+        .map_or(SCHEDULES, |count| count.parse().expect("BACKCAST_SCHEDULES is a number"));
+    let seen = Seen::new(names);
+    let counters = seen.clone();
+    let passed = schedules(count, 1, move || body(&counters));
+    println!("{model}: {count} schedules, {:?}", seen.0);
+    assert!(passed, "{model} failed");
+    for (name, counter) in seen.0.iter() {
+        assert!(counter.load(Relaxed) > 0, "{model} never saw {name}");
+    }
+}
+
+/// Runs a model with a mutant, until it is caught.
+pub(crate) fn dies(
+    model: &str,
+    names: &[&'static str],
+    body: impl Fn(&Seen) + Send + Sync + Clone + 'static,
+) {
+    let seen = Seen::new(names);
+    let executions = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&executions);
+    let passed = schedules(MUTANT_SCHEDULES, 2, move || {
+        counter.fetch_add(1, Relaxed);
+        body(&seen);
+    });
+    println!("{model}: caught after {} schedules", executions.load(Relaxed));
+    assert!(!passed, "{model} was not caught");
+}
