@@ -37,6 +37,7 @@
 #![forbid(unsafe_code)]
 
 mod assemble;
+mod atomic_file;
 mod blocks;
 mod chunk;
 mod csv_load;
@@ -49,6 +50,8 @@ mod meta;
 mod options;
 mod panel;
 mod parquet_file;
+mod tokenizer;
+mod tokenizer_file;
 mod windows;
 
 pub use assemble::PanelData;
@@ -57,6 +60,8 @@ pub use error::{PanelError, WindowError};
 pub use load_error::{ColumnRole, FileFormat, FilePart, LoadError, NumberProblem, Place};
 pub use options::{NanPolicy, PanelOptions, ParseNanPolicyError};
 pub use panel::{CASH, Panel, PanelRow, PanelRows, PriceColumn};
+pub use tokenizer::{TickerTokenizer, TokenError, UNK, UnknownTicker, Vocabulary};
+pub use tokenizer_file::TokenFileError;
 pub use windows::WindowPlan;
 
 /// The name that [`PanelOptions`] had when CSV was the only format.

@@ -33,6 +33,7 @@ mod sampler;
 mod schema;
 mod shortcut;
 mod stats;
+mod tokenizer;
 mod view;
 mod writer;
 
@@ -59,6 +60,8 @@ mod _native {
     use super::sampler::Sampler;
     #[pymodule_export]
     use super::schema::Schema;
+    #[pymodule_export]
+    use super::tokenizer::{_restore_tokenizer, TickerTokenizer};
     #[pymodule_export]
     use super::writer::Writer;
 

@@ -1,0 +1,83 @@
+//! Files that are there whole or not at all.
+
+use std::{
+    fs::{File, OpenOptions, remove_file, rename},
+    io::{self, BufWriter, Write},
+    path::{Path, PathBuf},
+    process,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+/// Write a file by `write`, so that `path` holds the old content or all of the new one, whatever
+/// happens meanwhile: written beside it, forced to disk, then renamed into place.
+pub(crate) fn write_atomically<E: From<io::Error>>(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,
+) -> Result<(), E> {
+    let beside = beside(path)?;
+    let written = write_new(&beside, write).and_then(|()| Ok(rename(&beside, path)?));
+    if written.is_err() {
+        // The error of the write is the one to tell.
+        let _ = remove_file(&beside);
+        return written;
+    }
+    // The name is on disk when the directory is. A file system that has no such thing says so.
+    if let Ok(folder) = File::open(folder_of(path)) {
+        let _ = folder.sync_all();
+    }
+    Ok(())
+}
+
+fn write_new<E: From<io::Error>>(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,
+) -> Result<(), E> {
+    let file = OpenOptions::new().write(true).create_new(true).open(path)?;
+    let mut writer = BufWriter::with_capacity(1 << 18, file);
+    write(&mut writer)?;
+    writer.flush()?;
+    Ok(writer.get_ref().sync_all()?)
+}
+
+/// A name of this call's own in the same directory, where a rename is one step.
+fn beside(path: &Path) -> io::Result<PathBuf> {
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
+    let mut name = name.to_owned();
+    name.push(format!(".{}.{}.tmp", process::id(), CALLS.fetch_add(1, Relaxed)));
+    Ok(folder_of(path).join(name))
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_write_that_fails_leaves_the_old_file_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("kept");
+        write_atomically::<io::Error>(&path, |file| file.write_all(b"old")).unwrap();
+        let broken = write_atomically::<io::Error>(&path, |file| {
+            file.write_all(b"half of the new")?;
+            Err(io::ErrorKind::StorageFull.into())
+        });
+        assert_eq!(broken.unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        write_atomically::<io::Error>(&path, |file| file.write_all(b"new")).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+    }
+
+    #[test]
+    fn a_directory_is_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        write_atomically::<io::Error>(folder.path(), |_| Ok(())).unwrap_err();
+        write_atomically::<io::Error>(Path::new("/"), |_| Ok(())).unwrap_err();
+    }
+}

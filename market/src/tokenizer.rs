@@ -1,0 +1,367 @@
+//! Names of tickers as small integers that stay the same: what an embedding is indexed by.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+};
+
+use thiserror::Error;
+
+use crate::panel::CASH;
+
+/// The name of the token of all tickers that a frozen tokenizer does not know.
+pub const UNK: &str = "<UNK>";
+
+/// What a frozen tokenizer makes of a name that it does not know.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UnknownTicker {
+    /// An error that names it.
+    #[default]
+    Error,
+    /// The token of [`UNK`], which freezing adds after all others.
+    Unk,
+}
+
+/// Encoding or decoding failed; the vocabulary is as it was.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TokenError {
+    /// A name that is new to a frozen tokenizer.
+    #[error(
+        "ticker {name:?} is not among the {known} that this frozen tokenizer knows{}; unfreeze it, or \
+         make it with unknown \"unk\"",
+        near.as_ref().map_or_else(String::new, |near| format!(", did you mean {near:?}?"))
+    )]
+    UnknownName {
+        /// The name.
+        name: String,
+        /// Tickers known.
+        known: usize,
+        /// A name that may have been meant.
+        near: Option<String>,
+    },
+    /// A token that no name has.
+    #[error("token {token} has no name; this tokenizer has tokens 0 (<CASH>) to {last}")]
+    UnknownToken {
+        /// The token.
+        token: i64,
+        /// The largest one.
+        last: u32,
+    },
+    /// A name that no ticker has.
+    #[error("ticker {position} has an empty name; leave it out")]
+    EmptyName {
+        /// Position among the names given.
+        position: usize,
+    },
+    /// The same name twice where a list must name each once.
+    #[error("ticker {name:?} is named twice, or is one of the reserved; name each once")]
+    Repeated {
+        /// The name.
+        name: String,
+    },
+    /// More names than tokens.
+    #[error("a vocabulary holds {limit} names at most; use several tokenizers")]
+    Full {
+        /// The most.
+        limit: usize,
+    },
+}
+
+/// Most names in one vocabulary: tokens are int32.
+const MOST: usize = i32::MAX as usize;
+
+/// A vocabulary of tickers, shared by threads. Token 0 is [`CASH`]; tickers have 1 and up in the order in
+/// which they were first met, and keep them for ever.
+///
+/// ```
+/// use backcast_market::{TickerTokenizer, UnknownTicker};
+/// let tokenizer = TickerTokenizer::new(UnknownTicker::Error);
+/// assert_eq!(tokenizer.encode(&["AAPL", "MSFT", "AAPL", "<CASH>"])?, [1, 2, 1, 0]);
+/// tokenizer.freeze();
+/// assert!(tokenizer.encode(&["TSLA"]).is_err());
+/// assert_eq!(tokenizer.decode(&[0, 2])?, ["<CASH>", "MSFT"]);
+/// # Ok::<(), backcast_market::TokenError>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct TickerTokenizer(RwLock<Vocabulary>);
+
+/// Everything that a tokenizer is; equal ones encode alike.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Vocabulary {
+    /// The name of token `i + 1` at `i`.
+    names: Vec<Arc<str>>,
+    tokens: HashMap<Arc<str>, u32>,
+    frozen: bool,
+    unknown: UnknownTicker,
+}
+
+impl Vocabulary {
+    /// A vocabulary of these names, in order, the first of which has token 1.
+    pub fn of<I>(names: I, frozen: bool, unknown: UnknownTicker) -> Result<Self, TokenError>
+    where
+        I: IntoIterator<Item: AsRef<str>>,
+    {
+        let mut made = Self { unknown, ..Self::default() };
+        for (position, name) in names.into_iter().enumerate() {
+            let name = name.as_ref();
+            if name.is_empty() {
+                return Err(TokenError::EmptyName { position });
+            }
+            if made.find(name).is_some() {
+                return Err(TokenError::Repeated { name: name.to_owned() });
+            }
+            made.add(name)?;
+        }
+        if frozen {
+            made.freeze();
+        }
+        Ok(made)
+    }
+
+    /// The names in the order of their tokens, from token 1 on.
+    #[must_use]
+    pub fn names(&self) -> &[Arc<str>] {
+        &self.names
+    }
+
+    /// Whether new names are refused.
+    #[must_use]
+    pub fn is_frozen(&self) -> bool {
+        self.frozen
+    }
+
+    /// What a frozen one makes of new names.
+    #[must_use]
+    pub fn unknown(&self) -> UnknownTicker {
+        self.unknown
+    }
+
+    fn find(&self, name: &str) -> Option<u32> {
+        if name == CASH { Some(0) } else { self.tokens.get(name).copied() }
+    }
+
+    /// The token of a name that is new to a frozen vocabulary.
+    fn of_unknown(&self, name: &str) -> Result<u32, TokenError> {
+        let unk = (self.unknown == UnknownTicker::Unk).then(|| self.find(UNK)).flatten();
+        unk.ok_or_else(|| {
+            let edits = |known: &Arc<str>| strsim::damerau_levenshtein(known, name);
+            let near = self.names.iter().map(|known| (edits(known), known)).min();
+            let near = near.filter(|(edits, known)| *edits <= 2.min(known.len() / 2));
+            let near = near.map(|(_, known)| known.to_string());
+            TokenError::UnknownName { name: name.to_owned(), known: self.names.len(), near }
+        })
+    }
+
+    fn add(&mut self, name: &str) -> Result<u32, TokenError> {
+        let token = u32::try_from(self.names.len() + 1)
+            .ok()
+            .filter(|_| self.names.len() < MOST)
+            .ok_or(TokenError::Full { limit: MOST })?;
+        let name: Arc<str> = name.into();
+        self.names.push(Arc::clone(&name));
+        self.tokens.insert(name, token);
+        Ok(token)
+    }
+
+    fn freeze(&mut self) {
+        if self.unknown == UnknownTicker::Unk && self.find(UNK).is_none() {
+            // One more than `MOST` names can only fail to be made, and then stay unknown.
+            let _ = self.add(UNK);
+        }
+        self.frozen = true;
+    }
+}
+
+impl TickerTokenizer {
+    /// An empty one that grows.
+    #[must_use]
+    pub fn new(unknown: UnknownTicker) -> Self {
+        Self::from(Vocabulary { unknown, ..Vocabulary::default() })
+    }
+
+    /// Tokens of names; new names are added, unless it is frozen. O(1) each; one lock for all.
+    ///
+    /// On an error nothing was added.
+    pub fn encode(&self, names: &[impl AsRef<str>]) -> Result<Vec<i32>, TokenError> {
+        if let Some(position) = names.iter().position(|name| name.as_ref().is_empty()) {
+            return Err(TokenError::EmptyName { position });
+        }
+        let (mut tokens, complete) = self.encode_known(names)?;
+        if !complete {
+            // Another thread may have added some meanwhile, or frozen it.
+            let mut vocabulary = self.write();
+            if vocabulary.frozen {
+                drop(vocabulary);
+                return self.encode_known(names).map(|(tokens, _)| tokens);
+            }
+            tokens.clear();
+            for name in names {
+                let token = match vocabulary.find(name.as_ref()) {
+                    Some(token) => token,
+                    None => vocabulary.add(name.as_ref())?,
+                };
+                tokens.push(token.cast_signed());
+            }
+        }
+        Ok(tokens)
+    }
+
+    /// The tokens up to the first name that has to be added, and whether those are all.
+    fn encode_known(&self, names: &[impl AsRef<str>]) -> Result<(Vec<i32>, bool), TokenError> {
+        let vocabulary = self.read();
+        let mut tokens = Vec::with_capacity(names.len());
+        for name in names {
+            let token = match vocabulary.find(name.as_ref()) {
+                Some(token) => token,
+                None if vocabulary.frozen => vocabulary.of_unknown(name.as_ref())?,
+                None => return Ok((tokens, false)),
+            };
+            tokens.push(token.cast_signed());
+        }
+        Ok((tokens, true))
+    }
+
+    /// Names of tokens.
+    pub fn decode(&self, tokens: &[i64]) -> Result<Vec<Arc<str>>, TokenError> {
+        let vocabulary = self.read();
+        let cash: Arc<str> = CASH.into();
+        let name = |&token: &i64| {
+            let at = usize::try_from(token).ok();
+            let name = match at {
+                Some(0) => Some(&cash),
+                Some(at) => vocabulary.names.get(at - 1),
+                None => None,
+            };
+            let last = u32::try_from(vocabulary.names.len()).unwrap_or(u32::MAX);
+            name.cloned().ok_or(TokenError::UnknownToken { token, last })
+        };
+        tokens.iter().map(name).collect()
+    }
+
+    /// Tokens, that of [`CASH`] included: rows of an embedding.
+    #[must_use]
+    pub fn vocab_size(&self) -> usize {
+        self.read().names.len() + 1
+    }
+
+    /// The token of a name that it knows. Never adds one.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<u32> {
+        self.read().find(name)
+    }
+
+    /// From now on, names are not added.
+    pub fn freeze(&self) {
+        self.write().freeze();
+    }
+
+    /// From now on, names are added again.
+    pub fn unfreeze(&self) {
+        self.write().frozen = false;
+    }
+
+    /// A copy of everything it is.
+    #[must_use]
+    pub fn vocabulary(&self) -> Vocabulary {
+        self.read().clone()
+    }
+
+    /// Becomes another one, at once for all threads.
+    pub fn replace(&self, vocabulary: Vocabulary) {
+        *self.write() = vocabulary;
+    }
+
+    // A panic of ours never happens between two changes that belong together.
+    fn read(&self) -> RwLockReadGuard<'_, Vocabulary> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Vocabulary> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl From<Vocabulary> for TickerTokenizer {
+    fn from(vocabulary: Vocabulary) -> Self {
+        Self(RwLock::new(vocabulary))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_given_in_order_and_kept() {
+        let tokenizer = TickerTokenizer::default();
+        assert_eq!(tokenizer.vocab_size(), 1);
+        assert_eq!(tokenizer.encode(&["B", "A", "B", CASH]).unwrap(), [1, 2, 1, 0]);
+        assert_eq!(tokenizer.encode(&["C", "A"]).unwrap(), [3, 2]);
+        assert_eq!(tokenizer.vocab_size(), 4);
+        assert_eq!(tokenizer.find("D"), None);
+    }
+
+    #[test]
+    fn a_refused_batch_adds_nothing() {
+        let tokenizer = TickerTokenizer::default();
+        assert_eq!(tokenizer.encode(&["A", "", "B"]), Err(TokenError::EmptyName { position: 1 }));
+        assert_eq!(tokenizer.vocab_size(), 1);
+        tokenizer.encode(&["AAPL"]).unwrap();
+        tokenizer.freeze();
+        let error = tokenizer.encode(&["AAPL", "APPL"]).unwrap_err().to_string();
+        assert!(error.contains("\"APPL\"") && error.contains("mean \"AAPL\"?"), "{error}");
+        assert_eq!(tokenizer.vocab_size(), 2);
+    }
+
+    #[test]
+    fn a_frozen_one_with_unk_knows_every_name_and_stays_as_large_as_it_is() {
+        let tokenizer = TickerTokenizer::new(UnknownTicker::Unk);
+        assert_eq!(tokenizer.encode(&["A", "B"]).unwrap(), [1, 2]);
+        tokenizer.freeze();
+        assert_eq!(tokenizer.vocab_size(), 4);
+        assert_eq!(tokenizer.encode(&["Z", "A", "Y", CASH]).unwrap(), [3, 1, 3, 0]);
+        assert_eq!(&*tokenizer.decode(&[3]).unwrap()[0], UNK);
+        tokenizer.unfreeze();
+        assert_eq!(tokenizer.encode(&["Z"]).unwrap(), [4]);
+    }
+
+    #[test]
+    fn threads_that_grow_it_at_once_agree() {
+        let tokenizer = TickerTokenizer::default();
+        let names: Vec<String> = (0..500).map(|n| format!("T{n}")).collect();
+        let encoded: Vec<Vec<i32>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8)
+                .map(|thread| {
+                    let (tokenizer, mut mine) = (&tokenizer, names.clone());
+                    mine.rotate_left(thread * 61);
+                    scope.spawn(move || {
+                        for name in &mine {
+                            tokenizer.encode(&[name]).unwrap();
+                        }
+                    })
+                })
+                .collect();
+            for thread in threads {
+                thread.join().unwrap();
+            }
+            (0..8).map(|_| tokenizer.encode(&names).unwrap()).collect()
+        });
+        let mut sorted = encoded[0].clone();
+        sorted.sort_unstable();
+        assert!(sorted.into_iter().eq(1..=500), "every name has one token of its own");
+        assert!(encoded.iter().all(|tokens| *tokens == encoded[0]));
+    }
+
+    #[test]
+    fn tokens_that_no_name_has_are_refused_with_the_last_one() {
+        let tokenizer = TickerTokenizer::default();
+        tokenizer.encode(&["A"]).unwrap();
+        for token in [-1, 2, i64::MAX, i64::MIN] {
+            assert_eq!(
+                tokenizer.decode(&[0, token]),
+                Err(TokenError::UnknownToken { token, last: 1 })
+            );
+        }
+    }
+}

@@ -1,0 +1,432 @@
+//! `backcast.finrl.TickerTokenizer`: names of tickers as integers, for embeddings.
+
+use std::path::PathBuf;
+
+use backcast_core::DType;
+use backcast_market::{
+    TickerTokenizer as CoreTokenizer, TokenError, TokenFileError, UnknownTicker, Vocabulary,
+};
+use numpy::prelude::*;
+use numpy::{PyArray1, PyArrayDyn};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PySequence, PyString, PyTuple};
+
+use crate::coerce::{Target, array_of};
+use crate::error::{Failure, Kind, bad_argument};
+use crate::given::{Given, class, method, needed, refuse_strangers, shown};
+
+/// Tickers as small integers that stay the same, and back.
+///
+/// 0 is ``<CASH>``; tickers have 1 and up in the order in which they were first encoded. May be used
+/// by many threads at once; pickles and copies with everything it knows.
+///
+/// Parameters
+/// ----------
+/// tickers : sequence of str
+///     Known from the start: the first has token 1.
+/// frozen : bool
+///     Add no further ones.
+/// unknown : {"error", "unk"}
+///     What a frozen tokenizer makes of a name that it does not know: an error, or the token of
+///     ``<UNK>``, which freezing adds after all others.
+///
+/// Raises
+/// ------
+/// ArgumentError
+///     If a ticker is named twice, is empty or reserved.
+///
+/// Examples
+/// --------
+/// >>> from backcast.finrl import TickerTokenizer
+/// >>> tokenizer = TickerTokenizer()
+/// >>> tokenizer.encode_batch([["AAPL", "MSFT"], ["MSFT", "<CASH>"]])
+/// array([[1, 2],
+///        [2, 0]], dtype=int32)
+/// >>> tokenizer.decode(2), tokenizer.vocab_size
+/// ('MSFT', 3)
+#[pyclass(module = "backcast.finrl", name = "TickerTokenizer", frozen)]
+pub(crate) struct TickerTokenizer(CoreTokenizer);
+
+const NAME: &str = "the name of a ticker, such as \"AAPL\"";
+const NAMES: &str = "names of tickers in a list, a list of lists or an array";
+
+#[pymethods]
+impl TickerTokenizer {
+    #[new]
+    #[pyo3(signature = (
+        tickers=None, *extra, frozen=false.into(), unknown="error".into(), **others
+    ))]
+    #[pyo3(text_signature = "(tickers=(), *, frozen=False, unknown='error')")]
+    fn new<'py>(
+        tickers: Option<&Bound<'py, PyAny>>,
+        extra: &Bound<'py, PyTuple>,
+        frozen: Given<bool>,
+        unknown: Given<String>,
+        others: Option<&Bound<'py, PyDict>>,
+    ) -> Result<Self, Failure> {
+        refuse_strangers(extra, others, class::<Self>)?;
+        let names = match tickers {
+            None => Vec::new(),
+            Some(tickers) => tickers.extract::<Vec<String>>().map_err(|_| {
+                let wanted = "a sequence of names, such as [\"AAPL\", \"MSFT\"]";
+                let message = format!("tickers is {}; give {wanted}", shown(tickers));
+                Failure::new(Kind::ArgumentType, message)
+            })?,
+        };
+        let frozen = frozen.get("frozen", "True or False")?;
+        let unknown = unknown_of(unknown)?;
+        Ok(Self(CoreTokenizer::from(Vocabulary::of(names, frozen, unknown)?)))
+    }
+
+    /// The token of a ticker; a new one gets the next, unless the tokenizer is frozen.
+    ///
+    /// Parameters
+    /// ----------
+    /// tic : str
+    ///     Its name, or ``"<CASH>"``.
+    ///
+    /// Returns
+    /// -------
+    /// int
+    ///     0 for ``<CASH>``, else 1 or more.
+    ///
+    /// Raises
+    /// ------
+    /// ArgumentError
+    ///     If the name is empty, or new to a frozen tokenizer.
+    #[pyo3(signature = (tic=Given::Missing, *extra, **unknown))]
+    #[pyo3(text_signature = "($self, tic)")]
+    fn encode<'py>(
+        &self,
+        tic: Given<String>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<i32, Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("encode"))?;
+        let name = tic.get("tic", NAME)?;
+        Ok(self.0.encode(&[name])?.first().copied().unwrap_or_default())
+    }
+
+    /// The tokens of many tickers, as :meth:`encode`; on an error none is added.
+    ///
+    /// Parameters
+    /// ----------
+    /// tics : sequence of str, sequence of sequences, or array of str
+    ///     Names, in any number of axes.
+    ///
+    /// Returns
+    /// -------
+    /// ndarray of int32
+    ///     In the shape of the names.
+    ///
+    /// Raises
+    /// ------
+    /// ArgumentError
+    ///     If a name is empty, or new to a frozen tokenizer, or the lists are of unequal length.
+    #[pyo3(signature = (tics=None, *extra, **unknown))]
+    #[pyo3(text_signature = "($self, tics)")]
+    fn encode_batch<'py>(
+        &self,
+        py: Python<'py>,
+        tics: Option<&Bound<'py, PyAny>>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<Bound<'py, PyArrayDyn<i32>>, Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("encode_batch"))?;
+        let mut nested = Nested::default();
+        nested.read(needed(tics, "tics", NAMES)?, 0)?;
+        let tokens = self.0.encode(&nested.names)?;
+        Ok(PyArray1::from_vec(py, tokens).reshape(nested.shape)?)
+    }
+
+    /// The ticker of a token.
+    ///
+    /// Parameters
+    /// ----------
+    /// token_id : int
+    ///     As from :meth:`encode`.
+    ///
+    /// Returns
+    /// -------
+    /// str
+    ///     ``"<CASH>"`` for 0.
+    ///
+    /// Raises
+    /// ------
+    /// ArgumentError
+    ///     If no ticker has the token.
+    #[pyo3(signature = (token_id=Given::Missing, *extra, **unknown))]
+    #[pyo3(text_signature = "($self, token_id)")]
+    fn decode<'py>(
+        &self,
+        token_id: Given<i128>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<String, Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("decode"))?;
+        let token = token_id.get("token_id", "a whole number, as encode returned it")?;
+        let token = i64::try_from(token).unwrap_or(i64::MAX);
+        Ok(self.0.decode(&[token])?.concat())
+    }
+
+    /// The tickers of many tokens.
+    ///
+    /// Parameters
+    /// ----------
+    /// token_ids : array_like of int
+    ///     As from :meth:`encode_batch`, in any number of axes.
+    ///
+    /// Returns
+    /// -------
+    /// list
+    ///     Of str, nested as the tokens' axes are.
+    ///
+    /// Raises
+    /// ------
+    /// ArgumentError
+    ///     If no ticker has one of the tokens.
+    #[pyo3(signature = (token_ids=None, *extra, **unknown))]
+    #[pyo3(text_signature = "($self, token_ids)")]
+    fn decode_batch<'py>(
+        &self,
+        py: Python<'py>,
+        token_ids: Option<&Bound<'py, PyAny>>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<Bound<'py, PyAny>, Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("decode_batch"))?;
+        let given = needed(token_ids, "token_ids", "an array of tokens")?;
+        let target = Target { what: "token_ids", kind: Kind::Argument, dtype: DType::I64 };
+        let array = array_of(given, target)?;
+        let array = array.cast::<PyArrayDyn<i64>>().map_err(PyErr::from)?.readonly();
+        let tokens = array.as_slice().map_err(|error| Failure::new(Kind::Argument, error))?;
+        let names = self.0.decode(tokens)?;
+        let names: Vec<_> = names.iter().map(|name| PyString::new(py, name).into_any()).collect();
+        Ok(nest(py, &names, array.shape())?)
+    }
+
+    /// Save as a JSON file, which is replaced at once or not at all.
+    ///
+    /// Parameters
+    /// ----------
+    /// path : path
+    ///     The file.
+    ///
+    /// Raises
+    /// ------
+    /// StorageError
+    ///     If it cannot be written.
+    #[pyo3(signature = (path=Given::Missing, *extra, **unknown))]
+    #[pyo3(text_signature = "($self, path)")]
+    fn save<'py>(
+        &self,
+        py: Python<'py>,
+        path: Given<PathBuf>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<(), Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("save"))?;
+        let path = path.get("path", "the path of a file")?;
+        Ok(py.detach(|| self.0.save(path))?)
+    }
+
+    /// Become what was saved, with its settings. A file that is cut or changed is refused.
+    ///
+    /// Parameters
+    /// ----------
+    /// path : path
+    ///     What :meth:`save` wrote.
+    ///
+    /// Raises
+    /// ------
+    /// StorageError
+    ///     If it cannot be read.
+    /// CorruptError
+    ///     If it is not what was saved; the tokenizer stays as it was.
+    #[pyo3(signature = (path=Given::Missing, *extra, **unknown))]
+    #[pyo3(text_signature = "($self, path)")]
+    fn load<'py>(
+        &self,
+        py: Python<'py>,
+        path: Given<PathBuf>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<(), Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("load"))?;
+        let path = path.get("path", "the path of a file")?;
+        Ok(py.detach(|| self.0.load(path))?)
+    }
+
+    /// Add no further tickers: new names are an error or ``<UNK>``, as `unknown` says.
+    fn freeze(&self) {
+        self.0.freeze();
+    }
+
+    /// Add new tickers again.
+    fn unfreeze(&self) {
+        self.0.unfreeze();
+    }
+
+    /// Whether new tickers are refused.
+    #[getter]
+    fn frozen(&self) -> bool {
+        self.0.vocabulary().is_frozen()
+    }
+
+    /// What a frozen tokenizer makes of new names, ``"error"`` or ``"unk"``.
+    #[getter]
+    fn unknown(&self) -> &'static str {
+        match self.0.vocabulary().unknown() {
+            UnknownTicker::Error => "error",
+            UnknownTicker::Unk => "unk",
+        }
+    }
+
+    /// Tokens that there are, ``<CASH>`` included: the rows of an embedding.
+    #[getter]
+    fn vocab_size(&self) -> usize {
+        self.0.vocab_size()
+    }
+
+    /// The tickers in the order of their tokens, from token 1 on.
+    #[getter]
+    fn tickers(&self) -> Vec<String> {
+        self.0.vocabulary().names().iter().map(ToString::to_string).collect()
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.vocab_size()
+    }
+
+    fn __contains__(&self, tic: &Bound<'_, PyAny>) -> bool {
+        tic.extract::<String>().is_ok_and(|name| self.0.find(&name).is_some())
+    }
+
+    fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
+        let other = other.cast::<Self>();
+        other.is_ok_and(|other| other.get().0.vocabulary() == self.0.vocabulary())
+    }
+
+    fn __repr__(&self) -> String {
+        let vocabulary = self.0.vocabulary();
+        let state = if vocabulary.is_frozen() { "frozen" } else { "growing" };
+        format!(
+            "<backcast.finrl.TickerTokenizer: {} tickers, {state}, unknown '{}'>",
+            vocabulary.names().len(),
+            self.unknown()
+        )
+    }
+
+    fn __copy__(&self) -> Self {
+        Self(CoreTokenizer::from(self.0.vocabulary()))
+    }
+
+    fn __deepcopy__(&self, _memo: &Bound<'_, PyAny>) -> Self {
+        self.__copy__()
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (String,))> {
+        let restore = py.import("backcast._native")?.getattr("_restore_tokenizer")?;
+        Ok((restore, (self.0.to_json(),)))
+    }
+}
+
+/// What pickles of a tokenizer call.
+#[pyfunction]
+pub(crate) fn _restore_tokenizer(json: &str) -> Result<TickerTokenizer, Failure> {
+    let made = CoreTokenizer::from_json(json);
+    made.map(TickerTokenizer).map_err(|problem| Failure::new(Kind::Corrupt, problem))
+}
+
+fn unknown_of(given: Given<String>) -> Result<UnknownTicker, Failure> {
+    const CHOICE: &str = "\"error\" or \"unk\"";
+    match given.get("unknown", CHOICE)?.as_str() {
+        "error" => Ok(UnknownTicker::Error),
+        "unk" => Ok(UnknownTicker::Unk),
+        other => Err(bad_argument(format!("unknown is '{other}'; give {CHOICE}"))),
+    }
+}
+
+/// Names in lists of lists, all of one length per axis.
+#[derive(Default)]
+struct Nested {
+    names: Vec<String>,
+    shape: Vec<usize>,
+    /// How many axes there are, once the first name was met.
+    axes: Option<usize>,
+}
+
+impl Nested {
+    fn read(&mut self, value: &Bound<'_, PyAny>, axis: usize) -> Result<(), Failure> {
+        let refuse = |wanted: &str| {
+            let message = format!("tics is {}; give {wanted}", shown(value));
+            Err(Failure::new(Kind::ArgumentType, message))
+        };
+        if let Ok(name) = value.cast::<PyString>() {
+            if axis == 0 {
+                return refuse("a list of names, or call encode");
+            }
+            if *self.axes.get_or_insert(axis) != axis {
+                return refuse("lists that are all nested alike");
+            }
+            self.names.push(name.to_string());
+            return Ok(());
+        }
+        // Arrays of NumPy and columns of pandas become lists.
+        let listed = match value.getattr_opt("tolist")? {
+            Some(tolist) => tolist.call0()?,
+            None => value.clone(),
+        };
+        let Ok(parts) = listed.cast::<PySequence>() else { return refuse(NAMES) };
+        let parts = parts.to_list()?;
+        if self.axes.is_some_and(|axes| axis >= axes) {
+            return refuse("lists that are all nested alike");
+        }
+        match self.shape.get(axis) {
+            None => self.shape.push(parts.len()),
+            Some(len) if *len == parts.len() => {}
+            Some(len) => {
+                let message = format!(
+                    "tics has lists of {len} and of {} names; give lists of one length",
+                    parts.len()
+                );
+                return Err(bad_argument(message));
+            }
+        }
+        parts.iter().try_for_each(|part| self.read(&part, axis + 1))
+    }
+}
+
+/// Values in nested lists of this shape.
+fn nest<'py>(
+    py: Python<'py>,
+    values: &[Bound<'py, PyAny>],
+    shape: &[usize],
+) -> PyResult<Bound<'py, PyAny>> {
+    match shape {
+        [] => Ok(values.first().map_or_else(|| py.None().into_bound(py), Clone::clone)),
+        [_] => Ok(PyList::new(py, values)?.into_any()),
+        [0, ..] => Ok(PyList::empty(py).into_any()),
+        [parts, rest @ ..] => {
+            let each = values.len() / parts;
+            let lists = (0..*parts).map(|at| nest(py, &values[at * each..(at + 1) * each], rest));
+            Ok(PyList::new(py, lists.collect::<PyResult<Vec<_>>>()?)?.into_any())
+        }
+    }
+}
+
+impl From<TokenError> for Failure {
+    fn from(error: TokenError) -> Self {
+        Self::new(Kind::Argument, error)
+    }
+}
+
+impl From<TokenFileError> for Failure {
+    fn from(error: TokenFileError) -> Self {
+        let kind = match &error {
+            TokenFileError::Damaged { .. } => Kind::Corrupt,
+            _ => Kind::Storage,
+        };
+        Self::new(kind, error)
+    }
+}

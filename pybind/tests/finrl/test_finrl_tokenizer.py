@@ -1,0 +1,165 @@
+"""TickerTokenizer: tokens, nested batches, frozen ones, threads, files, pickles, refusals."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+import threading
+from pathlib import Path
+from typing import Any
+
+import backcast as bc
+import backcast.finrl as ff
+import numpy as np
+import pytest
+
+
+def test_cash_is_0_and_tickers_count_from_1_in_the_order_they_are_met() -> None:
+    tokenizer = ff.TickerTokenizer()
+    assert tokenizer.encode("<CASH>") == 0
+    assert [tokenizer.encode(tic) for tic in ("MSFT", "AAPL", "MSFT")] == [1, 2, 1]
+    assert [tokenizer.decode(token) for token in (0, 1, 2)] == ["<CASH>", "MSFT", "AAPL"]
+    assert tokenizer.vocab_size == len(tokenizer) == 3
+    assert tokenizer.tickers == ["MSFT", "AAPL"]
+    assert "AAPL" in tokenizer
+    assert "TSLA" not in tokenizer
+
+
+@pytest.mark.parametrize(
+    ("tics", "tokens"),
+    [
+        (["A", "B", "A"], [1, 2, 1]),
+        ([["A", "B"], ["C", "<CASH>"]], [[1, 2], [3, 0]]),
+        (np.array([["A"], ["B"]]), [[1], [2]]),
+        (np.array(["A", "B"], object), [1, 2]),
+        ((("A",), ("B",)), [[1], [2]]),
+        ([[["A", "B"]]], [[[1, 2]]]),
+        ([], []),
+    ],
+    ids=["list", "lists", "array", "objects", "tuples", "three axes", "nothing"],
+)
+def test_batches_keep_their_shape(tics: Any, tokens: Any) -> None:  # noqa: ANN401
+    tokenizer = ff.TickerTokenizer()
+    encoded = tokenizer.encode_batch(tics)
+    assert encoded.dtype == np.int32
+    np.testing.assert_array_equal(encoded, tokens)
+    assert encoded.shape == np.shape(tokens)
+    decoded = tokenizer.decode_batch(encoded)
+    assert isinstance(decoded, list)
+    assert decoded == np.asarray(tics).tolist()
+
+
+def test_a_frozen_tokenizer_refuses_new_names_or_says_unk() -> None:
+    strict = ff.TickerTokenizer(["AAPL", "MSFT"], frozen=True)
+    with pytest.raises(bc.ArgumentError, match=r'"APPL" is not among .* did you mean "AAPL"\?'):
+        strict.encode("APPL")
+    with pytest.raises(bc.ArgumentError):
+        strict.encode_batch([["AAPL", "TSLA"]])
+    assert strict.vocab_size == 3
+    strict.unfreeze()
+    assert strict.encode("TSLA") == 3
+
+    lenient = ff.TickerTokenizer(["AAPL"], frozen=True, unknown="unk")
+    assert lenient.encode_batch(["TSLA", "AAPL", "NVDA"]).tolist() == [2, 1, 2]
+    assert lenient.decode(2) == "<UNK>"
+    assert lenient.vocab_size == 3
+    assert lenient.frozen
+    assert lenient.unknown == "unk"
+
+
+def test_a_refused_batch_adds_nothing() -> None:
+    tokenizer = ff.TickerTokenizer()
+    bad: list[Any] = [["A", ""], [["A", "B"], ["C"]], [["A"], "B"], ["A", 3], "AAPL", 7, None]
+    for tics in bad:
+        with pytest.raises(bc.ArgumentError, match="; "):
+            tokenizer.encode_batch(tics)
+    assert tokenizer.vocab_size == 1
+
+
+@pytest.mark.parametrize("token", [-1, 2, 2**40, -(2**63)])
+def test_tokens_without_a_ticker_are_refused(token: int) -> None:
+    tokenizer = ff.TickerTokenizer(["A"])
+    with pytest.raises(bc.ArgumentError, match=rf"token {token} has no name; .* to 1$"):
+        tokenizer.decode(token)
+    with pytest.raises(bc.ArgumentError, match=rf"token {token} "):
+        tokenizer.decode_batch([[0, token]])
+
+
+def test_a_file_brings_back_everything(tmp_path: Path) -> None:
+    path = tmp_path / "tickers.json"
+    saved = ff.TickerTokenizer(["BRK.B", "株"], frozen=True, unknown="unk")
+    saved.save(path)
+    assert json.loads(path.read_text(encoding="utf-8"))["tickers"] == ["BRK.B", "株", "<UNK>"]
+    loaded = ff.TickerTokenizer(["forgotten"])
+    loaded.load(path)
+    assert loaded == saved
+    assert loaded.encode("new") == 3
+    assert sorted(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed", "another kind", "not JSON", "empty"])
+def test_a_damaged_file_is_refused_and_the_tokenizer_kept(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "tickers.json"
+    ff.TickerTokenizer(["AAPL", "MSFT"]).save(path)
+    text = path.read_text()
+    path.write_text(
+        {
+            "cut": text[:-20],
+            "changed": text.replace("AAPL", "AAPM"),
+            "another kind": json.dumps({"vocab": {"AAPL": 1}}),
+            "not JSON": "AAPL,MSFT",
+            "empty": "",
+        }[damage]
+    )
+    kept = ff.TickerTokenizer(["KEPT"])
+    with pytest.raises(bc.CorruptError, match="is no tokenizer: "):
+        kept.load(path)
+    assert kept.tickers == ["KEPT"]
+    with pytest.raises(bc.StorageError, match="cannot read"):
+        kept.load(tmp_path / "nothing")
+    with pytest.raises(bc.StorageError, match="cannot write"):
+        kept.save(tmp_path / "no" / "folder")
+
+
+def test_threads_that_encode_at_once_agree() -> None:
+    tokenizer = ff.TickerTokenizer()
+    names = [f"T{n}" for n in range(300)]
+    found: list[list[int]] = []
+
+    def encode(turn: int) -> None:
+        mine = names[turn:] + names[:turn]
+        tokens = dict(zip(mine, [tokenizer.encode(name) for name in mine], strict=True))
+        found.append([tokens[name] for name in names])
+
+    threads = [threading.Thread(target=encode, args=(turn * 37,)) for turn in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found[0]) == list(range(1, 301))
+    assert all(tokens == found[0] for tokens in found)
+
+
+def test_pickles_and_copies_are_equal_and_their_own() -> None:
+    tokenizer = ff.TickerTokenizer(["A"], unknown="unk")
+    for again in (pickle.loads(pickle.dumps(tokenizer)), copy.copy(tokenizer)):
+        assert again == tokenizer
+        again.encode("B")
+        assert again != tokenizer
+    assert repr(tokenizer) == (
+        "<backcast.finrl.TickerTokenizer: 1 tickers, growing, unknown 'unk'>"
+    )
+
+
+def test_what_no_vocabulary_can_be_is_refused() -> None:
+    with pytest.raises(bc.ArgumentError, match='"A" is named twice'):
+        ff.TickerTokenizer(["A", "A"])
+    with pytest.raises(bc.ArgumentError, match='"<CASH>"'):
+        ff.TickerTokenizer(["<CASH>"])
+    with pytest.raises(bc.ArgumentError, match="unknown is 'ignore'; give"):
+        ff.TickerTokenizer(unknown="ignore")  # type: ignore[arg-type]
+    with pytest.raises(bc.ArgumentError, match=r"did you mean `frozen`\?"):
+        ff.TickerTokenizer(froze=True)  # type: ignore[call-arg]
+    with pytest.raises(bc.ArgumentError, match=r"did you mean `tic`\?"):
+        ff.TickerTokenizer().encode(ticc="A")  # type: ignore[call-arg]
