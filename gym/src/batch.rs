@@ -3,8 +3,12 @@
 use backcast_market::PriceColumn;
 
 use crate::{
-    account::{Account, Orders},
-    observation::{Observation, zeros},
+    account::{Account, Day, Orders, Tally},
+    metrics::Sums,
+    observation::{Observation, Shape, zeros},
+    record::{Fill, Record},
+    rules::StopLossDay,
+    stream::Stream,
     world::WorldView,
 };
 
@@ -33,40 +37,70 @@ pub(crate) struct Batch {
     /// Value at the close of the current day, `[N]`: where the next reward begins.
     pub(crate) value_at_close: Vec<f64>,
     pub(crate) phase: Vec<Phase>,
-    /// Steps of the episode so far, `[N]`.
-    steps: Vec<u32>,
+    /// What the last step did, `[N]`.
+    pub(crate) tallies: Vec<Tally>,
+    /// Of the running episodes, `[N]`.
+    pub(crate) sums: Vec<Sums>,
+    /// Orders executed in the last step of all, in order; empty unless they are recorded.
+    pub(crate) fills: Vec<Fill>,
+    /// `[N]`, or empty.
+    pub(crate) records: Vec<Record>,
     /// The last close known of each ticker, `[N, T]`: the fill price, and the value in a gap.
     closes: Vec<f64>,
     orders: Orders,
 }
 
+/// One sub-environment in a call: which, its tickers, and its random numbers.
+pub(crate) struct Turn<'a> {
+    pub(crate) env: usize,
+    pub(crate) tickers: &'a [usize],
+    pub(crate) stream: &'a mut Stream,
+}
+
 impl Batch {
     /// `None` where memory does not suffice.
-    pub(crate) fn new(n: usize, tickers: usize, indicators: usize) -> Option<Self> {
+    pub(crate) fn new(n: usize, shape: Shape, record: bool) -> Option<Self> {
         Some(Self {
-            obs: Observation::zeros(n, tickers, indicators)?,
+            obs: Observation::zeros(n, shape)?,
             rewards: zeros(n)?,
             terminated: zeros(n)?,
             truncated: zeros(n)?,
             value_at_close: zeros(n)?,
             phase: zeros(n)?,
-            steps: zeros(n)?,
-            closes: zeros(n.checked_mul(tickers)?)?,
-            orders: Orders::with_capacity(tickers),
+            tallies: zeros(n)?,
+            sums: zeros(n)?,
+            fills: Vec::new(),
+            records: zeros(if record { n } else { 0 })?,
+            closes: zeros(n.checked_mul(shape.tickers)?)?,
+            orders: Orders::with_capacity(shape.tickers),
         })
     }
 
-    /// Begin an episode: all cash, nothing held.
-    pub(crate) fn begin(&mut self, world: &WorldView<'_>, env: usize, day: usize) {
-        let tickers = world.tickers.len();
-        let mine = env * tickers..(env + 1) * tickers;
-        self.obs.cash[env] = world.initial_amount;
+    /// Begin an episode: cash, and nothing held but what the settings give.
+    pub(crate) fn begin(&mut self, world: &WorldView<'_>, turn: &mut Turn<'_>, day: usize) {
+        let (env, tickers) = (turn.env, turn.tickers);
+        let mine = env * tickers.len()..(env + 1) * tickers.len();
+        self.obs.cash[env] = world.rules.initial_amount;
         self.obs.shares[mine.clone()].fill(0);
         self.obs.avg_buy_price[mine.clone()].fill(0.0);
-        self.closes[mine].fill(0.0);
-        self.steps[env] = 0;
+        self.closes[mine.clone()].fill(0.0);
+        self.tallies[env] = Tally::default();
         self.phase[env] = Phase::Running;
-        self.arrive(world, env, day);
+        self.wake(world, turn, day);
+        if !world.rules.initial_shares.is_empty() {
+            for (at, &ticker) in mine.zip(tickers) {
+                self.obs.shares[at] = world.rules.initial_shares[ticker];
+                let held = self.obs.shares[at] > 0;
+                self.obs.avg_buy_price[at] = if held { self.obs.open[at] } else { 0.0 };
+            }
+        }
+        self.value(world, turn);
+        self.sums[env] = Sums::begin(self.value_at_close[env]);
+        if let Some(record) = self.records.get_mut(env) {
+            std::mem::swap(&mut record.running, &mut record.before);
+            record.running.begin(tickers);
+        }
+        self.log(turn);
     }
 
     /// Reward and flags of a sub-environment that was reset.
@@ -76,69 +110,133 @@ impl Batch {
         self.truncated[env] = false;
     }
 
-    /// One day of one running portfolio: trade at today's close, sleep, wake up at tomorrow's open.
+    /// One day of one running portfolio: trade today, sleep, wake up at tomorrow's open.
     pub(crate) fn step<A: Copy + Into<f64>>(
         &mut self,
         world: &WorldView<'_>,
-        env: usize,
+        turn: &mut Turn<'_>,
         actions: &[A],
     ) {
-        let tickers = world.tickers.len();
-        let mine = env * tickers..(env + 1) * tickers;
-        let shares = &mut self.obs.shares[mine.clone()];
-        self.orders.collect(actions, world.costs, &self.obs.open[mine.clone()], shares);
-        let mut account = Account {
-            cash: &mut self.obs.cash[env],
-            shares,
-            avg_buy_price: &mut self.obs.avg_buy_price[mine.clone()],
-        };
-        self.orders.fill(&mut account, &self.closes[mine], world.costs);
-
+        let (env, rules) = (turn.env, world.rules);
+        let first_fill = self.fills.len();
+        let mine = env * turn.tickers.len()..(env + 1) * turn.tickers.len();
         // Days were checked to fit when the episode began and end before the panel does.
-        let day = usize::try_from(self.obs.day[env]).unwrap_or_default() + 1;
+        let day = usize::try_from(self.obs.day[env]).unwrap_or_default();
+        self.tallies[env] = Tally::default();
+        let (open, shares) = (&self.obs.open[mine.clone()], &self.obs.shares[mine]);
+        self.orders.collect(actions, rules.hmax, open, shares);
+        if rules.tradable.is_some() {
+            self.orders.retain(|ticker| rules.tradable(turn.tickers[ticker], day));
+        }
+        let stop = rules.stop_loss_tolerance > 0.0;
+        self.trade(world, turn, day, |orders, account, open| {
+            orders.fill(account);
+            if stop && rules.stop_loss_day == StopLossDay::Same {
+                account.stop_losses(open);
+            }
+        });
+
+        let day = day + 1;
+        self.wake(world, turn, day);
+        if stop && rules.stop_loss_day == StopLossDay::Next {
+            self.trade(world, turn, day, |_, account, open| account.stop_losses(open));
+        }
         let begin = self.value_at_close[env];
-        self.arrive(world, env, day);
+        self.value(world, turn);
         let end = self.value_at_close[env];
-        self.steps[env] += 1;
+        self.sums[env].arrive(end);
         self.rewards[env] = if begin > 0.0 && end > 0.0 { (end / begin).ln() } else { 0.0 };
-        self.terminated[env] = end <= world.failure_threshold;
-        self.truncated[env] = day >= world.last_day || self.steps[env] >= world.max_episode_steps;
+        self.terminated[env] = end <= rules.failure_threshold;
+        let enough = self.sums[env].length >= rules.max_episode_steps;
+        self.truncated[env] = day >= world.last_day || enough;
         if self.terminated[env] || self.truncated[env] {
             self.phase[env] = Phase::Ended;
         }
+        self.log(turn);
+        if let Some(record) = self.records.get_mut(env) {
+            record.running.note(&self.fills[first_fill..]);
+        }
+    }
+
+    /// Let `deal` trade on `day`, at its prices.
+    fn trade(
+        &mut self,
+        world: &WorldView<'_>,
+        turn: &mut Turn<'_>,
+        day: usize,
+        deal: impl FnOnce(&Orders, &mut Account<'_>, &[f64]),
+    ) {
+        let env = turn.env;
+        let mine = env * turn.tickers.len()..(env + 1) * turn.tickers.len();
+        let mut account = Account {
+            env,
+            cash: &mut self.obs.cash[env],
+            shares: &mut self.obs.shares[mine.clone()],
+            avg_buy_price: &mut self.obs.avg_buy_price[mine.clone()],
+            sums: &mut self.sums[env],
+            tally: &mut self.tallies[env],
+            stream: turn.stream,
+            fills: (!self.records.is_empty()).then_some(&mut self.fills),
+            today: Day {
+                rows: world.rows,
+                day,
+                tickers: turn.tickers,
+                closes: &self.closes[mine.clone()],
+                rules: world.rules,
+            },
+        };
+        deal(&self.orders, &mut account, &self.obs.open[mine]);
     }
 
     /// Show the morning of `day`, and note its close for the reward and the next fill.
-    fn arrive(&mut self, world: &WorldView<'_>, env: usize, day: usize) {
-        let tickers = world.tickers.len();
-        let mine = env * tickers..(env + 1) * tickers;
-        let (mut morning, mut evening) = (0.0, 0.0);
-        let held = &self.obs.shares[mine.clone()];
-        let buffers = self.obs.open[mine.clone()].iter_mut().zip(&mut self.closes[mine]);
-        for (((open, close), &held), &ticker) in buffers.zip(held).zip(world.tickers) {
+    fn wake(&mut self, world: &WorldView<'_>, turn: &Turn<'_>, day: usize) {
+        let (env, tickers) = (turn.env, turn.tickers);
+        let mine = env * tickers.len()..(env + 1) * tickers.len();
+        let buffers = self.obs.open[mine.clone()].iter_mut().zip(&mut self.closes[mine.clone()]);
+        for ((open, close), &ticker) in buffers.zip(tickers) {
             let row = world.rows.row(ticker, day);
-            let held = f64::from(held);
             *open = row.value(OPEN);
-            // `close` still holds the last one known: what a ticker without a row is worth.
-            morning += held * if *open > 0.0 { *open } else { *close };
+            // Otherwise `close` still holds the last one known: what a ticker without a row is worth.
             if *open > 0.0 {
                 *close = row.value(CLOSE);
             }
-            evening += held * *close;
         }
-        self.obs.total_asset[env] = self.obs.cash[env] + morning;
-        self.value_at_close[env] = self.obs.cash[env] + evening;
-
         // Panels hold at most i32::MAX days, and no episode starts before day `indicator_lag`.
         self.obs.day[env] = i32::try_from(day).unwrap_or(i32::MAX);
-        let width = world.indicators;
-        let from = day - world.indicator_lag;
-        let indicators =
-            &mut self.obs.indicators[env * tickers * width..(env + 1) * tickers * width];
-        if width > 0 {
-            for (out, &ticker) in indicators.chunks_exact_mut(width).zip(world.tickers) {
-                world.rows.row(ticker, from).copy_indicators(out);
+        let (macros, from) = (world.macros, day - world.indicator_lag);
+        world.copy_indicators(tickers, from, &mut self.obs.indicators, env);
+        if !macros.is_empty() {
+            let opens = &mut self.obs.macro_open[env * macros.len()..(env + 1) * macros.len()];
+            for (open, &ticker) in opens.iter_mut().zip(macros) {
+                *open = world.rows.row(ticker, day).value(OPEN);
             }
+            world.copy_indicators(macros, from, &mut self.obs.macro_indicators, env);
+        }
+    }
+
+    /// Value a portfolio in the morning and in the evening of its day.
+    fn value(&mut self, world: &WorldView<'_>, turn: &Turn<'_>) {
+        let env = turn.env;
+        let mine = env * turn.tickers.len()..(env + 1) * turn.tickers.len();
+        let (mut morning, mut evening) = (0.0, 0.0);
+        let prices = self.obs.open[mine.clone()].iter().zip(&self.closes[mine.clone()]);
+        for ((&open, &close), &held) in prices.zip(&self.obs.shares[mine]) {
+            let held = f64::from(held);
+            morning += held * if open > 0.0 { open } else { close };
+            evening += held * close;
+        }
+        let cash = self.obs.cash[env];
+        self.value_at_close[env] = cash + evening;
+        self.obs.total_asset[env] =
+            cash + if world.rules.valued_at_close { evening } else { morning };
+    }
+
+    fn log(&mut self, turn: &Turn<'_>) {
+        let (env, tickers) = (turn.env, turn.tickers.len());
+        if let Some(record) = self.records.get_mut(env) {
+            let shares = &self.obs.shares[env * tickers..(env + 1) * tickers];
+            let (day, cash) = (self.obs.day[env], self.obs.cash[env]);
+            record.running.arrive(day, cash, shares, self.value_at_close[env]);
         }
     }
 }

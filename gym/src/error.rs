@@ -68,6 +68,52 @@ pub enum EnvError {
         /// Where it stands again.
         second: usize,
     },
+    /// More tickers asked for than there are.
+    #[error(
+        "`num_tickers` is {asked}, but there are {available} to choose from, macro tickers left out; ask for at \
+         most {available}, or 0 for all"
+    )]
+    TooManyTickers {
+        /// Tickers asked for.
+        asked: usize,
+        /// Tickers there are.
+        available: usize,
+    },
+    /// Portfolios of different sizes.
+    #[error(
+        "environment {env} has {found} tickers, but those before it have {expected}; give every \
+         environment as many"
+    )]
+    UnequalTickers {
+        /// The sub-environment.
+        env: usize,
+        /// Its tickers.
+        found: usize,
+        /// Tickers of those before.
+        expected: usize,
+    },
+    /// A ticker to be shown as macro that is traded.
+    #[error(
+        "ticker {ticker:?} is no macro ticker of this panel; name it as one where the panel is loaded"
+    )]
+    NotMacro {
+        /// The name.
+        ticker: String,
+    },
+    /// An indicator that the panel does not have.
+    #[error("indicator {indicator:?} is not in the panel; name some of {}", known.join(", "))]
+    UnknownIndicator {
+        /// The name.
+        indicator: String,
+        /// The panel's indicators.
+        known: Vec<String>,
+    },
+    /// An indicator named twice.
+    #[error("indicator {indicator:?} is named twice; keep one")]
+    DuplicateIndicator {
+        /// The name.
+        indicator: String,
+    },
     /// A range of days that holds no step.
     #[error(
         "`days` is {start}..{end}, but must lie within 0..{panel_days} and hold at least two days, one \
@@ -129,6 +175,21 @@ pub enum EnvError {
         /// `indicator_lag`.
         indicator_lag: usize,
     },
+    /// A start shifted beyond the days on which episodes may start.
+    #[error(
+        "`shifted_start` is {shift}, but episodes of environment {env} start on days {first} to {last} \
+         where all its tickers are listed, and none of those is left; shift by less"
+    )]
+    ShiftTooLarge {
+        /// The sub-environment.
+        env: usize,
+        /// Days asked for.
+        shift: usize,
+        /// First day to start on.
+        first: usize,
+        /// Last day to start on.
+        last: usize,
+    },
     /// A slice of the wrong length.
     #[error("`{what}` holds {found} elements, but must hold {expected}")]
     BadLength {
@@ -160,6 +221,16 @@ pub enum EnvError {
     NotReset {
         /// The sub-environment.
         env: usize,
+    },
+    /// A step beyond the last day, without autoreset.
+    #[error(
+        "environment {env} is on day {day}, the last one there is; reset it before the next step"
+    )]
+    OutOfDays {
+        /// The sub-environment.
+        env: usize,
+        /// The day.
+        day: i32,
     },
     /// A step after the end of an episode without autoreset.
     #[error(

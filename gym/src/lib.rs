@@ -29,14 +29,22 @@
 mod account;
 mod batch;
 mod error;
+mod metrics;
 mod observation;
 mod options;
 mod portfolio;
+mod record;
+mod rules;
+mod starts;
 mod stream;
+mod twister;
 mod world;
 
 pub use backcast_core::AutoresetMode;
 pub use error::EnvError;
+pub use metrics::EpisodeMetrics;
 pub use observation::Observation;
 pub use options::{PortfolioOptions, ResetSeed};
 pub use portfolio::PortfolioVectorEnv;
+pub use record::{EpisodeHistory, Fill};
+pub use rules::{Bidding, Generator, ParseRuleError, StopLossDay, StopLossPrice, Valuation};

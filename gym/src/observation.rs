@@ -2,9 +2,27 @@
 
 use crate::error::EnvError;
 
-/// Observations of `N` environments with `T` tickers and `K` indicators, C order.
+/// What the observation of one environment has of everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub(crate) tickers: usize,
+    pub(crate) indicators: usize,
+    pub(crate) macros: usize,
+}
+
+impl Shape {
+    /// Numbers in it.
+    pub(crate) fn width(self) -> usize {
+        let per_ticker = self.tickers.saturating_mul(self.indicators.saturating_add(3));
+        let per_macro = self.macros.saturating_mul(self.indicators.saturating_add(1));
+        per_ticker.saturating_add(per_macro).saturating_add(3)
+    }
+}
+
+/// Observations of `N` environments with `T` tickers, `M` macro tickers and `K` indicators, C order.
 ///
-/// Safe by construction: of day `d` it holds the open and nothing else.
+/// Safe by construction, unless settings ask for something else: of day `d` it holds the open and nothing
+/// else.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observation {
     /// Day of the panel, `[N]`.
@@ -15,23 +33,23 @@ pub struct Observation {
     pub shares: Vec<i32>,
     /// Average price paid per share held, fee included, `[N, T]`; 0 without shares.
     pub avg_buy_price: Vec<f64>,
-    /// Cash plus holdings valued at the open of `day` (a ticker without a row: at its last close), `[N]`.
+    /// Cash plus holdings valued at the open of `day` (a ticker without a row: at its last close), `[N]`; at
+    /// the close where the settings say so.
     pub total_asset: Vec<f64>,
     /// Open of `day`, `[N, T]`; 0 where the ticker has no row and cannot be traded that day.
     pub open: Vec<f64>,
-    /// Indicators of `day - indicator_lag`, `[N, T, K]`, in the panel's order; 0 without a row.
+    /// Indicators of `day - indicator_lag`, `[N, T, K]`; 0 without a row.
     pub indicators: Vec<f64>,
+    /// Open of `day` of the macro tickers shown, `[N, M]`; 0 without a row.
+    pub macro_open: Vec<f64>,
+    /// Their indicators, `[N, M, K]`, as old as the others.
+    pub macro_indicators: Vec<f64>,
 }
 
 impl Observation {
-    /// Numbers in the observation of one environment.
-    pub(crate) fn width(tickers: usize, indicators: usize) -> usize {
-        tickers.saturating_mul(indicators.saturating_add(3)).saturating_add(3)
-    }
-
     /// Zeros for `n` environments; `None` where memory does not suffice.
-    pub(crate) fn zeros(n: usize, tickers: usize, indicators: usize) -> Option<Self> {
-        let per_ticker = n.checked_mul(tickers)?;
+    pub(crate) fn zeros(n: usize, shape: Shape) -> Option<Self> {
+        let (per_ticker, per_macro) = (n.checked_mul(shape.tickers)?, n.checked_mul(shape.macros)?);
         Some(Self {
             day: zeros(n)?,
             cash: zeros(n)?,
@@ -39,7 +57,9 @@ impl Observation {
             avg_buy_price: zeros(per_ticker)?,
             total_asset: zeros(n)?,
             open: zeros(per_ticker)?,
-            indicators: zeros(per_ticker.checked_mul(indicators)?)?,
+            indicators: zeros(per_ticker.checked_mul(shape.indicators)?)?,
+            macro_open: zeros(per_macro)?,
+            macro_indicators: zeros(per_macro.checked_mul(shape.indicators)?)?,
         })
     }
 
@@ -49,12 +69,14 @@ impl Observation {
         self.day.len()
     }
 
-    /// Numbers in the flat observation of one environment, `T * (3 + K) + 3`.
+    /// Numbers in the flat observation of one environment, `T * (3 + K) + M * (1 + K) + 3`.
     #[must_use]
     pub fn flat_width(&self) -> usize {
         let numbers = 3 * self.num_envs()
             + self.avg_buy_price.len()
             + self.indicators.len()
+            + self.macro_indicators.len()
+            + self.macro_open.len()
             + self.open.len()
             + self.shares.len();
         numbers.checked_div(self.num_envs()).unwrap_or_default()
@@ -75,6 +97,8 @@ impl Observation {
             let rest = singles(rest, &[self.cash[env]]);
             let rest = singles(rest, &[f64::from(self.day[env])]);
             let rest = singles(rest, of_env(&self.indicators, env, envs));
+            let rest = singles(rest, of_env(&self.macro_indicators, env, envs));
+            let rest = singles(rest, of_env(&self.macro_open, env, envs));
             let rest = singles(rest, of_env(&self.open, env, envs));
             let (shares, rest) = rest.split_at_mut(self.shares.len() / envs);
             for (single, &held) in shares.iter_mut().zip(of_env(&self.shares, env, envs)) {
@@ -97,6 +121,8 @@ impl Observation {
             total_asset: of_env(&self.total_asset, env, envs).to_vec(),
             open: of_env(&self.open, env, envs).to_vec(),
             indicators: of_env(&self.indicators, env, envs).to_vec(),
+            macro_open: of_env(&self.macro_open, env, envs).to_vec(),
+            macro_indicators: of_env(&self.macro_indicators, env, envs).to_vec(),
         })
     }
 
@@ -110,6 +136,8 @@ impl Observation {
         copy_row(&mut self.total_asset, &from.total_asset, env, envs);
         copy_row(&mut self.open, &from.open, env, envs);
         copy_row(&mut self.indicators, &from.indicators, env, envs);
+        copy_row(&mut self.macro_open, &from.macro_open, env, envs);
+        copy_row(&mut self.macro_indicators, &from.macro_indicators, env, envs);
     }
 }
 

@@ -4,12 +4,14 @@ use backcast_core::AutoresetMode;
 use backcast_market::Panel;
 
 use crate::{
-    batch::{Batch, Phase},
+    batch::{Batch, Phase, Turn},
     error::EnvError,
+    metrics::EpisodeMetrics,
     observation::{Observation, zeros},
     options::{PortfolioOptions, ResetSeed},
-    stream::Stream,
-    world::World,
+    record::{EpisodeHistory, Fill},
+    stream::{Stream, spread},
+    world::{World, check_length, positions},
 };
 
 /// Numbers in all observations of one step: a gibibyte of them.
@@ -19,9 +21,10 @@ const MOST_NUMBERS: usize = (1 << 30) / size_of::<f64>();
 ///
 /// # One step on day `d`
 ///
-/// 1. Orders of `trunc(action * hmax)` shares are filled at the close of `d`: sells first, largest first,
-///    then buys, largest first, ties in ticker order; a buy is cut to the cash. A ticker without a row on
-///    `d` is not traded.
+/// 1. Orders of `trunc(action * hmax)` shares are filled on `d`, at the close unless [`Bidding`](crate::Bidding) says
+///    otherwise: sells first, largest first, then buys, largest first, ties in ticker order; a buy is cut
+///    to the cash. A ticker without a row on `d` is not traded. Then stop losses sell what has fallen too far
+///    (or on the next day: [`StopLossDay`](crate::StopLossDay)).
 /// 2. The day advances. Reward: `ln` of the value at the close of `d + 1` over that at the close of `d`
 ///    before trading. A holding without a row is valued at its last close.
 /// 3. Terminated: that value is at or below `failure_threshold`. Truncated: `d + 1` is the last day, or
@@ -40,7 +43,8 @@ const MOST_NUMBERS: usize = (1 << 30) / size_of::<f64>();
 ///
 /// A start day is drawn uniformly from the days between the latest first listing of the tickers (and
 /// `indicator_lag` more; macro tickers count too) and four fifths of the range less one, where every
-/// ticker is listed. Draws of sub-environment `i` depend on its own seed alone.
+/// ticker is listed, and has been on each of the `history_length` days before if there are such days. Tickers
+/// that are drawn may have no common day: then any day will do, and what is not listed is not traded. Draws of sub-environment `i` depend on its own seed alone.
 ///
 /// A step allocates nothing; its cost is one pass over `N * T` tickers and their indicators.
 #[derive(Clone, Debug)]
@@ -48,9 +52,23 @@ pub struct PortfolioVectorEnv {
     world: World,
     batch: Batch,
     streams: Vec<Stream>,
+    /// Positions in the panel, `[N, T]`.
+    tickers: Vec<usize>,
+    /// Which draw their tickers at the start of every episode, `[N]`.
+    draws: Vec<bool>,
     final_obs: Observation,
     ended: Vec<bool>,
+    /// Of the episodes that ended in the last step, `[N]`.
+    metrics: Vec<EpisodeMetrics>,
     tokens: Vec<i32>,
+}
+
+/// Where an episode begins.
+#[derive(Clone, Copy)]
+enum Start {
+    On(usize),
+    /// On a drawn day, but not on the first so many.
+    Drawn(usize),
 }
 
 impl PortfolioVectorEnv {
@@ -59,28 +77,80 @@ impl PortfolioVectorEnv {
     /// There may be as many as show a gibibyte of numbers at a step, `T * (3 + K) + 3` each with `K`
     /// indicators: 403,000 with 30 tickers and 8 indicators.
     pub fn new(panel: Panel, num_envs: usize, options: PortfolioOptions) -> Result<Self, EnvError> {
-        let world = World::new(panel, options)?;
-        let (tickers, indicators) = (world.tickers.len(), world.panel.indicators().len());
+        let world = World::new(panel, options, &[])?;
+        let draws = world.draws_tickers();
+        Self::with_world(world, num_envs, |_| (None, draws))
+    }
+
+    /// One portfolio for each list of tickers, in the order of its actions; all lists are of one length,
+    /// but those that are empty: they are filled from `options`, drawn anew for every episode.
+    pub fn with_tickers(
+        panel: Panel,
+        each: &[Vec<String>],
+        options: PortfolioOptions,
+    ) -> Result<Self, EnvError> {
+        let each: Vec<Vec<usize>> =
+            each.iter().map(|names| positions(&panel, names)).collect::<Result<_, _>>()?;
+        let lengths = each.iter().map(Vec::len).enumerate();
+        let mut lengths = lengths.filter(|&(_, len)| len > 0);
+        if let Some((_, expected)) = lengths.next()
+            && let Some((env, found)) = lengths.find(|&(_, found)| found != expected)
+        {
+            return Err(EnvError::UnequalTickers { env, found, expected });
+        }
+        let world = World::new(panel, options, &each)?;
+        let draws = world.draws_tickers();
+        Self::with_world(world, each.len(), |env| match &each[env][..] {
+            [] => (None, draws),
+            tickers => (Some(tickers), false),
+        })
+    }
+
+    fn with_world<'a>(
+        world: World,
+        num_envs: usize,
+        of: impl Fn(usize) -> (Option<&'a [usize]>, bool),
+    ) -> Result<Self, EnvError> {
+        let shape = world.shape();
         // Final observations have a buffer only where they are needed.
         let finals =
             usize::from(world.options.autoreset_mode == AutoresetMode::SameStep) * num_envs;
-        let limit = MOST_NUMBERS / Observation::width(tickers, indicators);
+        let limit = MOST_NUMBERS / shape.width();
         let buffers = (1..=limit)
             .contains(&num_envs)
             .then(|| {
-                let batch = Batch::new(num_envs, tickers, indicators)?;
-                Some((batch, Observation::zeros(finals, tickers, indicators)?, zeros(num_envs)?))
+                let batch = Batch::new(num_envs, shape, world.options.record)?;
+                let per_ticker = num_envs.checked_mul(shape.tickers)?;
+                let (tickers, tokens) = (zeros(per_ticker)?, zeros(per_ticker)?);
+                let rest = (zeros(num_envs)?, zeros(num_envs)?);
+                Some((batch, Observation::zeros(finals, shape)?, tickers, tokens, rest))
             })
             .flatten();
-        let Some((batch, final_obs, ended)) = buffers else {
+        let Some((batch, final_obs, tickers, tokens, (ended, metrics))) = buffers else {
+            let (tickers, indicators) = (shape.tickers, shape.indicators);
             return Err(EnvError::BadNumEnvs { num_envs, limit, tickers, indicators });
         };
+        let generator = world.options.generator;
         let seed: u64 = rand::random();
-        let streams = (0..num_envs as u64).map(|env| Stream::new(seed.wrapping_add(env))).collect();
-        let token =
-            |name: &String| world.panel.token(name).and_then(|token| i32::try_from(token).ok());
-        let tokens = world.names.iter().filter_map(token).collect();
-        Ok(Self { world, batch, streams, final_obs, ended, tokens })
+        let streams =
+            (0..num_envs as u64).map(|env| Stream::new(generator, spread(seed, env))).collect();
+        let draws = (0..num_envs).map(|env| of(env).1).collect();
+        let mut made =
+            Self { world, batch, streams, tickers, draws, final_obs, ended, metrics, tokens };
+        for env in 0..num_envs {
+            let chosen = of(env).0.unwrap_or(made.world.first_tickers());
+            made.tickers[env * shape.tickers..(env + 1) * shape.tickers].copy_from_slice(chosen);
+            made.note_tokens(env);
+        }
+        Ok(made)
+    }
+
+    fn note_tokens(&mut self, env: usize) {
+        let mine = env * self.n_tickers()..(env + 1) * self.n_tickers();
+        for (token, &ticker) in self.tokens[mine.clone()].iter_mut().zip(&self.tickers[mine]) {
+            // Panels hold at most i32::MAX tickers.
+            *token = i32::try_from(ticker + 1).unwrap_or(i32::MAX);
+        }
     }
 
     /// Begin new episodes.
@@ -89,7 +159,7 @@ impl PortfolioVectorEnv {
     /// - `mask` `[N]`: which sub-environments to reset, at least one; `None`: all. The others keep their
     ///   state, their observation and their stream.
     /// - `start_day` `[N]`: begin there instead of on a drawn day; read where `mask` is true. The day
-    ///   may lie beyond four fifths of the range. No random number is used up.
+    ///   may lie beyond four fifths of the range. No random number is used up for it.
     pub fn reset(
         &mut self,
         seed: ResetSeed<'_>,
@@ -97,40 +167,90 @@ impl PortfolioVectorEnv {
         start_day: Option<&[usize]>,
     ) -> Result<(), EnvError> {
         let num_envs = self.num_envs();
-        check_length("mask", num_envs, mask.map(<[bool]>::len))?;
         check_length("start_day", num_envs, start_day.map(<[usize]>::len))?;
+        self.check_reset(seed, mask)?;
+        if let Some(days) = start_day {
+            for env in (0..num_envs).filter(|&env| mask.is_none_or(|mask| mask[env])) {
+                let known = (!self.draws[env]).then(|| self.tickers_at(env));
+                self.world.check_start(env, days[env], known)?;
+            }
+        }
+        self.begin_anew(seed, mask, |env| {
+            start_day.map_or(Start::Drawn(0), |days| Start::On(days[env]))
+        });
+        Ok(())
+    }
+
+    /// Begin new episodes on days drawn from those allowed but the first `shift`.
+    pub fn reset_shifted(
+        &mut self,
+        seed: ResetSeed<'_>,
+        mask: Option<&[bool]>,
+        shift: usize,
+    ) -> Result<(), EnvError> {
+        self.check_reset(seed, mask)?;
+        for env in 0..self.num_envs() {
+            // Tickers that are about to be drawn start where they can.
+            if shift > 0 && !self.draws[env] && mask.is_none_or(|mask| mask[env]) {
+                self.world.check_shift(env, shift, self.tickers_at(env))?;
+            }
+        }
+        self.begin_anew(seed, mask, |_| Start::Drawn(shift));
+        Ok(())
+    }
+
+    fn check_reset(&self, seed: ResetSeed<'_>, mask: Option<&[bool]>) -> Result<(), EnvError> {
+        let num_envs = self.num_envs();
+        check_length("mask", num_envs, mask.map(<[bool]>::len))?;
         if let ResetSeed::Each(seeds) = seed {
             check_length("seed", num_envs, Some(seeds.len()))?;
         }
-        let selected = |env: usize| mask.is_none_or(|mask| mask[env]);
-        if !(0..num_envs).any(selected) {
+        if !(0..num_envs).any(|env| mask.is_none_or(|mask| mask[env])) {
             return Err(EnvError::EmptyMask { num_envs });
         }
-        if let Some(days) = start_day {
-            for env in (0..num_envs).filter(|&env| selected(env)) {
-                self.world.check_start(env, days[env])?;
-            }
-        }
+        Ok(())
+    }
 
-        let view = self.world.view();
-        for env in (0..num_envs).filter(|&env| selected(env)) {
+    fn begin_anew(
+        &mut self,
+        seed: ResetSeed<'_>,
+        mask: Option<&[bool]>,
+        start: impl Fn(usize) -> Start,
+    ) {
+        self.batch.fills.clear();
+        for env in (0..self.num_envs()).filter(|&env| mask.is_none_or(|mask| mask[env])) {
             let seed = match seed {
                 ResetSeed::Keep => None,
                 ResetSeed::One(seed) => Some(seed.wrapping_add(env as u64)),
+                ResetSeed::Spread(seed) => Some(spread(seed, env as u64)),
                 ResetSeed::Each(seeds) => seeds[env],
             };
             if let Some(seed) = seed {
-                self.streams[env] = Stream::new(seed);
+                self.streams[env] = Stream::new(self.world.options.generator, seed);
             }
-            let day = match start_day {
-                Some(days) => days[env],
-                None => self.world.draw_start(&mut self.streams[env]),
-            };
-            self.batch.begin(&view, env, day);
+            self.begin(env, start(env));
             self.batch.clear_outcome(env);
             self.ended[env] = false;
         }
-        Ok(())
+    }
+
+    /// Begin an episode.
+    fn begin(&mut self, env: usize, start: Start) {
+        let count = self.n_tickers();
+        let tickers = &mut self.tickers[env * count..(env + 1) * count];
+        let stream = &mut self.streams[env];
+        if self.draws[env] {
+            self.world.draw_tickers(stream, tickers);
+        }
+        let day = match start {
+            Start::On(day) => day,
+            Start::Drawn(shift) => self.world.draw_start(tickers, shift, stream),
+        };
+        let mut turn = Turn { env, tickers, stream };
+        self.batch.begin(&self.world.view(), &mut turn, day);
+        if self.draws[env] {
+            self.note_tokens(env);
+        }
     }
 
     /// Step all sub-environments. `actions`: `[N, T]` in `[-1, 1]`, f32 or f64.
@@ -139,23 +259,25 @@ impl PortfolioVectorEnv {
     /// reset are not looked at.
     pub fn step<A: Copy + Into<f64>>(&mut self, actions: &[A]) -> Result<(), EnvError> {
         self.check_step(actions)?;
-        let view = self.world.view();
-        let same_step = self.world.options.autoreset_mode == AutoresetMode::SameStep;
-        let per_env = actions.chunks_exact(view.tickers.len());
-        for (env, actions) in per_env.enumerate() {
-            if self.batch.phase[env] == Phase::Ended {
-                let day = self.world.draw_start(&mut self.streams[env]);
-                self.batch.begin(&view, env, day);
+        let (mode, count) = (self.world.options.autoreset_mode, self.n_tickers());
+        self.batch.fills.clear();
+        for (env, actions) in actions.chunks_exact(count).enumerate() {
+            if self.batch.phase[env] == Phase::Ended && mode != AutoresetMode::Disabled {
+                self.begin(env, Start::Drawn(0));
                 self.batch.clear_outcome(env);
                 self.ended[env] = false;
                 continue;
             }
-            self.batch.step(&view, env, actions);
-            self.ended[env] = self.batch.phase[env] == Phase::Ended;
-            if same_step && self.ended[env] {
-                self.final_obs.copy_env(&self.batch.obs, env);
-                let day = self.world.draw_start(&mut self.streams[env]);
-                self.batch.begin(&view, env, day);
+            let tickers = &self.tickers[env * count..(env + 1) * count];
+            let mut turn = Turn { env, tickers, stream: &mut self.streams[env] };
+            self.batch.step(&self.world.view(), &mut turn, actions);
+            self.ended[env] = self.batch.terminated[env] || self.batch.truncated[env];
+            if self.ended[env] {
+                self.metrics[env] = self.batch.sums[env].metrics();
+                if mode == AutoresetMode::SameStep {
+                    self.final_obs.copy_env(&self.batch.obs, env);
+                    self.begin(env, Start::Drawn(0));
+                }
             }
         }
         Ok(())
@@ -165,21 +287,34 @@ impl PortfolioVectorEnv {
         let tickers = self.n_tickers();
         check_length("actions", self.num_envs() * tickers, Some(actions.len()))?;
         let disabled = self.world.options.autoreset_mode == AutoresetMode::Disabled;
+        let play_on = self.world.options.play_on;
+        let last_day = i32::try_from(self.world.last_day()).unwrap_or(i32::MAX);
         for (env, actions) in actions.chunks_exact(tickers).enumerate() {
             match self.batch.phase[env] {
                 Phase::New => return Err(EnvError::NotReset { env }),
-                Phase::Ended if disabled => return Err(EnvError::Finished { env }),
+                Phase::Ended if disabled && !play_on => return Err(EnvError::Finished { env }),
+                Phase::Ended if disabled => {
+                    let day = self.batch.obs.day[env];
+                    if day >= last_day {
+                        return Err(EnvError::OutOfDays { env, day });
+                    }
+                }
                 Phase::Ended => continue,
                 Phase::Running => {}
             }
             // NaN lies in no range.
             let outside = |&action: &A| !(-1.0..=1.0).contains(&action.into());
-            if let Some(ticker) = actions.iter().position(outside) {
-                let (ticker, value) = (self.world.names[ticker].clone(), actions[ticker].into());
-                return Err(EnvError::BadAction { env, ticker, value });
+            if let Some(at) = actions.iter().position(outside) {
+                let ticker = self.world.panel.tickers()[self.tickers_at(env)[at]].clone();
+                return Err(EnvError::BadAction { env, ticker, value: actions[at].into() });
             }
         }
         Ok(())
+    }
+
+    fn tickers_at(&self, env: usize) -> &[usize] {
+        let count = self.n_tickers();
+        &self.tickers[env * count..(env + 1) * count]
     }
 
     /// The observation after the last reset or step.
@@ -234,28 +369,87 @@ impl PortfolioVectorEnv {
         self.streams.len()
     }
 
-    /// Tickers traded, `T`.
+    /// Tickers traded by each, `T`.
     #[must_use]
     pub fn n_tickers(&self) -> usize {
-        self.world.tickers.len()
+        self.world.n_tickers
     }
 
-    /// Tickers traded, in action order.
+    /// Tickers that one sub-environment trades in its running episode, in action order.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such sub-environment, like any slice.
+    pub fn tickers(&self, env: usize) -> impl Iterator<Item = &str> {
+        self.tickers_at(env).iter().map(|&ticker| self.world.panel.tickers()[ticker].as_str())
+    }
+
+    /// Do they differ between sub-environments or episodes?
     #[must_use]
-    pub fn tickers(&self) -> &[String] {
-        &self.world.names
+    pub fn tickers_vary(&self) -> bool {
+        let count = self.n_tickers();
+        self.draws.contains(&true)
+            || self.tickers.chunks_exact(count).any(|other| *other != self.tickers[..count])
     }
 
-    /// Their tokens in the panel, `[T]`.
+    /// Tokens in the panel of the tickers traded, `[N, T]`.
     #[must_use]
     pub fn tokens(&self) -> &[i32] {
         &self.tokens
     }
 
-    /// Indicators shown, `K`, in the panel's order.
+    /// Macro tickers shown, `M`.
+    pub fn macro_tickers(&self) -> impl Iterator<Item = &str> {
+        self.world.macros.iter().map(|&ticker| self.world.panel.tickers()[ticker].as_str())
+    }
+
+    /// Indicators shown, `K`, in the order of the observation.
     #[must_use]
     pub fn indicators(&self) -> &[String] {
-        self.world.panel.indicators()
+        &self.world.indicators
+    }
+
+    /// What the episodes that ended in the last step came to, `[N]`.
+    ///
+    /// Only the rows where [`ended`](Self::ended) is true mean anything.
+    #[must_use]
+    pub fn metrics(&self) -> &[EpisodeMetrics] {
+        &self.metrics
+    }
+
+    /// What the running episode of a sub-environment has come to so far.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such sub-environment, like any slice.
+    #[must_use]
+    pub fn metrics_so_far(&self, env: usize) -> EpisodeMetrics {
+        self.batch.sums[env].metrics()
+    }
+
+    /// Shares that a sub-environment bought and sold in its last step, and the cash that stop losses raised.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such sub-environment, like any slice.
+    #[must_use]
+    pub fn traded(&self, env: usize) -> (i64, f64) {
+        let tally = self.batch.tallies[env];
+        (tally.shares_traded, tally.loss_cut_amount)
+    }
+
+    /// Orders executed in the last step, in order; empty unless [`PortfolioOptions::record`] is set.
+    #[must_use]
+    pub fn fills(&self) -> &[Fill] {
+        &self.batch.fills
+    }
+
+    /// The running episode of a sub-environment, day by day, or the one before it; `None` unless
+    /// [`PortfolioOptions::record`] is set.
+    #[must_use]
+    pub fn history(&self, env: usize, before: bool) -> Option<&EpisodeHistory> {
+        let record = self.batch.records.get(env)?;
+        Some(if before { &record.before } else { &record.running })
     }
 
     /// The settings.
@@ -268,12 +462,5 @@ impl PortfolioVectorEnv {
     #[must_use]
     pub fn panel(&self) -> &Panel {
         &self.world.panel
-    }
-}
-
-fn check_length(what: &'static str, expected: usize, found: Option<usize>) -> Result<(), EnvError> {
-    match found {
-        Some(found) if found != expected => Err(EnvError::BadLength { what, expected, found }),
-        _ => Ok(()),
     }
 }

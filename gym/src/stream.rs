@@ -1,20 +1,70 @@
-//! Random numbers of one sub-environment: counter-based, ours, and the same in every version.
+//! Random numbers of one sub-environment: the same in every version, whatever the others draw.
 //!
-//! Steele, Lea and Flood, *Fast splittable pseudorandom number generators* (OOPSLA 2014), figure 17
-//! (`SplitMix64`): draw `k` of a seed is a hash of `mix(seed) + k * GAMMA`. The seed is hashed first, so that
-//! the neighbouring seeds of neighbouring environments start far apart. Integers below a bound:
-//! Lemire, *Fast random integer generation in an interval* (2019), exactly uniform.
+//! The default is counter-based: Steele, Lea and Flood, *Fast splittable pseudorandom number generators*
+//! (OOPSLA 2014), figure 17 (`SplitMix64`): draw `k` of a seed is a hash of `mix(seed) + k * GAMMA`. The seed
+//! is hashed first, so that neighbouring seeds start far apart. Integers below a bound: Lemire, *Fast random
+//! integer generation in an interval* (2019), exactly uniform. The other generator is [`Twister`].
+
+use crate::{rules::Generator, twister::Twister};
 
 const GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
+/// An odd number far from `GAMMA`: steps from the stream of one environment to that of the next.
+const ENV_GAMMA: u64 = 0xD1B5_4A32_D192_ED03;
 
 /// A position in the stream of one seed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Stream {
-    state: u64,
+pub(crate) enum Stream {
+    Split(SplitMix),
+    Twister(Box<Twister>),
 }
 
 impl Stream {
-    pub(crate) fn new(seed: u64) -> Self {
+    pub(crate) fn new(generator: Generator, seed: u64) -> Self {
+        match generator {
+            Generator::SplitMix64 => Self::Split(SplitMix::new(seed)),
+            // The low half, as the environments that we compare with cut their seeds.
+            #[expect(clippy::cast_possible_truncation, reason = "32 bits of seed")]
+            Generator::Mt19937 => Self::Twister(Box::new(Twister::new(seed as u32))),
+        }
+    }
+
+    /// Uniform in `0..bound`; 0 for a bound of 0.
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        match self {
+            Self::Split(split) => split.below(bound),
+            Self::Twister(twister) => {
+                u32::try_from(bound).map_or(0, |bound| twister.below(bound).into())
+            }
+        }
+    }
+
+    /// Uniform in `[low, high)`; `low` where that is empty.
+    pub(crate) fn real(&mut self, low: f64, high: f64) -> f64 {
+        let unit = match self {
+            Self::Split(split) => split.unit(),
+            Self::Twister(twister) => twister.unit(),
+        };
+        unit * (high - low) + low
+    }
+}
+
+/// The seed of environment `env` among those that share one seed: `seed` itself for the first, and for the
+/// others a hash that no arithmetic on seeds leads to, so that neighbouring seeds share no stream.
+pub(crate) fn spread(seed: u64, env: u64) -> u64 {
+    if env == 0 {
+        seed
+    } else {
+        mix(mix(seed.wrapping_add(GAMMA)) ^ mix(env.wrapping_mul(ENV_GAMMA)))
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SplitMix {
+    state: u64,
+}
+
+impl SplitMix {
+    fn new(seed: u64) -> Self {
         Self { state: mix(seed.wrapping_add(GAMMA)) }
     }
 
@@ -23,8 +73,7 @@ impl Stream {
         mix(self.state)
     }
 
-    /// Uniform in `0..bound`; 0 for a bound of 0.
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+    fn below(&mut self, bound: u64) -> u64 {
         // Products whose low half is below this would favour small numbers.
         let threshold = bound.wrapping_neg().checked_rem(bound).unwrap_or(0);
         loop {
@@ -36,6 +85,13 @@ impl Stream {
             }
         }
     }
+
+    /// 53 random bits in `[0, 1)`.
+    fn unit(&mut self) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "53 bits are exact")]
+        let bits = (self.next() >> 11) as f64;
+        bits / (1_u64 << 53) as f64
+    }
 }
 
 fn mix(mut z: u64) -> u64 {
@@ -46,12 +102,14 @@ fn mix(mut z: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     #[test]
     fn the_generator_is_splitmix64() {
         // The first draws of the published code for seed 1234567.
-        let mut stream = Stream { state: 1_234_567 };
+        let mut stream = SplitMix { state: 1_234_567 };
         assert_eq!(
             [stream.next(), stream.next(), stream.next()],
             [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]
@@ -60,16 +118,41 @@ mod tests {
 
     #[test]
     fn draws_below_a_bound_are_uniform_and_repeatable() {
-        let mut counts = [0_u32; 7];
-        for seed in 0..70_000 {
-            let draw = Stream::new(seed).below(7);
-            assert_eq!(Stream::new(seed).below(7), draw);
-            counts[usize::try_from(draw).unwrap()] += 1;
+        for generator in [Generator::SplitMix64, Generator::Mt19937] {
+            let mut counts = [0_u32; 7];
+            for seed in 0..70_000 {
+                let draw = Stream::new(generator, seed).below(7);
+                assert_eq!(Stream::new(generator, seed).below(7), draw);
+                counts[usize::try_from(draw).unwrap()] += 1;
+            }
+            // 10,000 each; five standard deviations are 463.
+            assert!(counts.iter().all(|count| count.abs_diff(10_000) < 463), "{counts:?}");
         }
-        // 10,000 each; five standard deviations are 463.
-        assert!(counts.iter().all(|count| count.abs_diff(10_000) < 463), "{counts:?}");
-        let mut stream = Stream::new(1);
+        let mut stream = SplitMix::new(1);
         assert_eq!((stream.below(0), stream.below(1)), (0, 0));
         assert!(stream.below(u64::MAX) < u64::MAX);
+    }
+
+    #[test]
+    fn real_numbers_fill_their_interval() {
+        for generator in [Generator::SplitMix64, Generator::Mt19937] {
+            let mut stream = Stream::new(generator, 3);
+            let draws: Vec<f64> = (0..10_000).map(|_| stream.real(2.0, 5.0)).collect();
+            assert!(draws.iter().all(|draw| (2.0..5.0).contains(draw)));
+            let mean = draws.iter().sum::<f64>() / 10_000.0;
+            assert!((mean - 3.5).abs() < 0.05, "{mean}");
+            assert!((stream.real(4.0, 4.0) - 4.0).abs() < f64::EPSILON);
+        }
+    }
+
+    #[test]
+    fn no_two_environments_of_neighbouring_seeds_share_a_stream() {
+        let mut seen = HashSet::new();
+        for seed in 0..500 {
+            for env in 0..64 {
+                assert!(seen.insert(spread(seed, env)), "seed {seed}, environment {env}");
+            }
+            assert_eq!(spread(seed, 0), seed);
+        }
     }
 }

@@ -1,163 +1,410 @@
-//! The market an environment lives on: its tickers, its days, and where episodes may start.
+//! The market an environment lives on: its tickers, its days, its rules, and where episodes may start.
 
-use backcast_market::{Panel, PanelRows};
+use backcast_market::{Panel, PanelRows, PriceColumn};
 
-use crate::{account::Costs, error::EnvError, options::PortfolioOptions, stream::Stream};
+use crate::{
+    error::EnvError,
+    observation::Shape,
+    options::PortfolioOptions,
+    rules::{Bidding, StopLossDay, StopLossPrice},
+    starts::Starts,
+    stream::Stream,
+};
 
 /// Everything that the sub-environments share and no step changes.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
     pub(crate) panel: Panel,
     pub(crate) options: PortfolioOptions,
-    /// Positions in the panel, in action order.
-    pub(crate) tickers: Vec<usize>,
-    pub(crate) names: Vec<String>,
+    pub(crate) rules: Rules,
+    /// Positions in the panel of what can be drawn, in action order.
+    pool: Vec<usize>,
+    /// Tickers of each portfolio, `T`.
+    pub(crate) n_tickers: usize,
+    /// Macro tickers shown.
+    pub(crate) macros: Vec<usize>,
+    /// Panel columns of the indicators shown.
+    columns: Vec<usize>,
+    /// Are these all of them, in the panel's order?
+    all_columns: bool,
+    pub(crate) indicators: Vec<String>,
     /// First day and one past the last.
     days: (usize, usize),
-    /// Days on which a drawn episode may start, ascending; not empty.
-    starts: Vec<usize>,
+    starts: Starts,
+}
+
+/// The settings in the form that a step needs; what differs by ticker is indexed by its position in the panel.
+#[derive(Clone, Debug)]
+pub(crate) struct Rules {
+    pub(crate) initial_amount: f64,
+    /// Empty: none.
+    pub(crate) initial_shares: Vec<i32>,
+    pub(crate) failure_threshold: f64,
+    /// Shares per action of 1.
+    pub(crate) hmax: f64,
+    /// Fees as fractions.
+    pub(crate) costs: Vec<Sides>,
+    pub(crate) fixed_fee: f64,
+    /// Factors on prices.
+    pub(crate) slippage: Sides,
+    pub(crate) bidding: Bidding,
+    pub(crate) stop_loss_tolerance: f64,
+    pub(crate) stop_loss_price: StopLossPrice,
+    pub(crate) stop_loss_day: StopLossDay,
+    /// `[T, D]`.
+    pub(crate) tradable: Option<(Vec<bool>, usize)>,
+    pub(crate) max_episode_steps: u32,
+    pub(crate) valued_at_close: bool,
+}
+
+/// One number for purchases, one for sales.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sides {
+    pub(crate) buy: f64,
+    pub(crate) sell: f64,
+}
+
+impl Rules {
+    /// The same for each of `tickers` tickers.
+    pub(crate) fn uniform(options: &PortfolioOptions, tickers: usize) -> Self {
+        let slip = options.slippage_bps / 10_000.0;
+        Self {
+            initial_amount: options.initial_amount,
+            initial_shares: Vec::new(),
+            failure_threshold: options.failure_threshold,
+            hmax: f64::from(options.hmax),
+            costs: vec![Sides { buy: options.buy_cost_pct, sell: options.sell_cost_pct }; tickers],
+            fixed_fee: options.fixed_fee,
+            slippage: Sides { buy: 1.0 + slip, sell: 1.0 - slip },
+            bidding: options.bidding,
+            stop_loss_tolerance: options.stop_loss_tolerance,
+            stop_loss_price: options.stop_loss_calculation,
+            stop_loss_day: options.stop_loss_day,
+            tradable: None,
+            max_episode_steps: options.max_episode_steps.unwrap_or(u32::MAX),
+            valued_at_close: options.valued_at_close(),
+        }
+    }
+
+    fn new(panel: &Panel, options: &PortfolioOptions) -> Result<Self, EnvError> {
+        let (tickers, days) = (panel.tickers().len(), panel.days());
+        let mut rules = Self::uniform(options, tickers);
+        for (name, &(buy, sell)) in &options.ticker_costs {
+            rules.costs[traded(panel, name)?] = Sides { buy, sell };
+        }
+        if !options.initial_shares.is_empty() {
+            rules.initial_shares = vec![0; tickers];
+        }
+        for (name, &shares) in &options.initial_shares {
+            let ticker = traded(panel, name)?;
+            rules.initial_shares[ticker] =
+                i32::try_from(shares).map_err(|_| EnvError::BadOption {
+                    option: "initial_shares",
+                    value: f64::from(shares),
+                    rule: "at most 2147483647 shares of a ticker",
+                })?;
+        }
+        if let Some(tradable) = &options.tradable {
+            check_length("tradable", tickers * days, Some(tradable.len()))?;
+            rules.tradable = Some((tradable.clone(), days));
+        }
+        Ok(rules)
+    }
+
+    pub(crate) fn tradable(&self, ticker: usize, day: usize) -> bool {
+        self.tradable.as_ref().is_none_or(|(tradable, days)| tradable[ticker * days + day])
+    }
 }
 
 /// A world opened for one call.
 #[derive(Clone, Copy)]
 pub(crate) struct WorldView<'a> {
     pub(crate) rows: PanelRows<'a>,
-    pub(crate) tickers: &'a [usize],
-    pub(crate) indicators: usize,
+    pub(crate) rules: &'a Rules,
+    pub(crate) macros: &'a [usize],
+    columns: &'a [usize],
+    all_columns: bool,
     pub(crate) indicator_lag: usize,
     pub(crate) last_day: usize,
-    pub(crate) costs: Costs,
-    pub(crate) initial_amount: f64,
-    pub(crate) failure_threshold: f64,
-    pub(crate) max_episode_steps: u32,
+}
+
+impl WorldView<'_> {
+    /// Write the indicators of `day` to the part of `out` that is environment `env`'s.
+    pub(crate) fn copy_indicators(
+        self,
+        tickers: &[usize],
+        day: usize,
+        out: &mut [f64],
+        env: usize,
+    ) {
+        let width = self.columns.len();
+        if width == 0 {
+            return;
+        }
+        let out = &mut out[env * tickers.len() * width..(env + 1) * tickers.len() * width];
+        for (out, &ticker) in out.chunks_exact_mut(width).zip(tickers) {
+            let row = self.rows.row(ticker, day);
+            if self.all_columns {
+                row.copy_indicators(out);
+            } else {
+                for (out, &column) in out.iter_mut().zip(self.columns) {
+                    *out = row.value(column);
+                }
+            }
+        }
+    }
 }
 
 impl World {
-    pub(crate) fn new(panel: Panel, options: PortfolioOptions) -> Result<Self, EnvError> {
+    /// `each`: tickers of single portfolios, whose number is not known to the options.
+    pub(crate) fn new(
+        panel: Panel,
+        options: PortfolioOptions,
+        each: &[Vec<usize>],
+    ) -> Result<Self, EnvError> {
         options.check()?;
-        let tickers = choose_tickers(&panel, options.tickers.as_deref())?;
-        let names = tickers.iter().map(|&ticker| panel.tickers()[ticker].clone()).collect();
+        let mut pool = choose_tickers(&panel, options.tickers.as_deref())?;
+        let n_tickers = each.iter().map(Vec::len).find(|&len| len > 0);
+        let n_tickers = match (n_tickers, options.num_tickers) {
+            (Some(len), _) => len,
+            (None, 0) => pool.len(),
+            (None, asked) => asked,
+        };
+        if each.iter().all(Vec::is_empty) && !options.shuffle_tickers {
+            pool.truncate(n_tickers);
+        }
+        if each.is_empty() || each.iter().any(Vec::is_empty) {
+            check_pool(&pool, n_tickers)?;
+        }
+        let (columns, indicators) = choose_indicators(&panel, options.indicators.as_deref())?;
+        let all_columns = columns.iter().copied().eq(PriceColumn::ALL.len()..panel.columns().len());
+        let macros = choose_macros(&panel, &options.macro_tickers)?;
         let panel_days = panel.days();
         let (start, end) = options.days.unwrap_or((0, panel_days));
         if end > panel_days || end.saturating_sub(start) < 2 {
             return Err(EnvError::BadDays { start, end, panel_days });
         }
-        let mut world =
-            Self { panel, options, tickers, names, days: (start, end), starts: Vec::new() };
-        world.starts = world.find_starts()?;
+        let mut used: Vec<usize> = each.iter().flatten().chain(&pool).copied().collect();
+        used.sort_unstable();
+        used.dedup();
+        let (lag, history) = (options.indicator_lag, options.history_length);
+        let starts = Starts::new(&panel, &used, start..end, lag, history);
+        let rules = Rules::new(&panel, &options)?;
+        let world = Self {
+            panel,
+            options,
+            rules,
+            pool,
+            n_tickers,
+            macros,
+            columns,
+            all_columns,
+            indicators,
+            days: (start, end),
+            starts,
+        };
+        for tickers in each.iter().filter(|tickers| !tickers.is_empty()) {
+            world.check_starts(tickers)?;
+        }
+        if each.is_empty() && !world.draws_tickers() {
+            world.check_starts(&world.pool)?;
+        }
         Ok(world)
     }
 
-    /// The days from `low` to `high` on which every ticker is listed.
-    ///
-    /// `low`: the latest first day of the tickers (and `indicator_lag` more) and of the panel's macro
-    /// tickers, which windows around the day will show. `high`: four fifths of the range, less one.
-    fn find_starts(&self) -> Result<Vec<usize>, EnvError> {
-        let lag = self.options.indicator_lag;
-        let (start, end) = self.days;
-        let mut latest = (self.tickers[0], 0);
-        let macros = (0..self.panel.tickers().len()).filter(|&ticker| self.panel.is_macro(ticker));
-        for ticker in self.tickers.iter().copied().chain(macros) {
-            // A ticker has at least one row; a panel that says otherwise leaves no day to start.
-            let listed = self.panel.first_day(ticker).unwrap_or(self.panel.days());
-            let history = if self.panel.is_macro(ticker) { 0 } else { lag };
-            if listed.saturating_add(history) > latest.1 {
-                latest = (ticker, listed.saturating_add(history));
-            }
-        }
-        let low = latest.1.max(start);
-        let high = start + (end - start) * 4 / 5 - 1;
-        let starts: Vec<usize> = (low..=high).filter(|&day| self.unlisted(day).is_none()).collect();
-        if starts.is_empty() {
-            return Err(EnvError::NoStartDay {
-                low,
-                high,
-                indicator_lag: lag,
-                latest: self.panel.tickers()[latest.0].clone(),
-                listed: self.panel.first_day(latest.0).unwrap_or(self.panel.days()),
-            });
-        }
-        Ok(starts)
+    /// Do portfolios without tickers of their own draw them?
+    pub(crate) fn draws_tickers(&self) -> bool {
+        self.pool.len() > self.n_tickers
     }
 
-    /// A ticker and a day that an episode from `day` would miss. `day` is at least `indicator_lag`.
-    fn unlisted(&self, day: usize) -> Option<(usize, usize)> {
-        let needed = [day, day - self.options.indicator_lag];
-        self.tickers.iter().enumerate().find_map(|(position, &ticker)| {
-            let missing = needed.into_iter().find(|&day| !self.panel.listed(ticker, day));
-            missing.map(|day| (position, day))
+    /// The first tickers of the pool: those of a portfolio that does not draw.
+    pub(crate) fn first_tickers(&self) -> &[usize] {
+        self.pool.get(..self.n_tickers).unwrap_or_default()
+    }
+
+    /// Draw which tickers to trade; they keep the pool's order. Selection sampling: Knuth, *The Art of
+    /// Computer Programming* 2, algorithm S.
+    pub(crate) fn draw_tickers(&self, stream: &mut Stream, out: &mut [usize]) {
+        let mut wanted = out.len();
+        for (at, &ticker) in self.pool.iter().enumerate() {
+            if stream.below((self.pool.len() - at) as u64) < wanted as u64 {
+                let position = out.len() - wanted;
+                out[position] = ticker;
+                wanted -= 1;
+                if wanted == 0 {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn check_starts(&self, tickers: &[usize]) -> Result<(), EnvError> {
+        if self.starts.any(tickers, 0) {
+            return Ok(());
+        }
+        let (low, latest) = self.starts.low(tickers);
+        Err(EnvError::NoStartDay {
+            low,
+            high: self.starts.high(),
+            indicator_lag: self.options.indicator_lag,
+            latest: self.panel.tickers()[latest].clone(),
+            listed: self.panel.first_day(latest).unwrap_or(self.panel.days()),
         })
     }
 
     /// Can the caller start environment `env` on `day`? Later than a drawn start is allowed, as long as
-    /// one step remains.
-    pub(crate) fn check_start(&self, env: usize, day: usize) -> Result<(), EnvError> {
+    /// one step remains. Tickers that are about to be drawn may be missing that day.
+    pub(crate) fn check_start(
+        &self,
+        env: usize,
+        day: usize,
+        tickers: Option<&[usize]>,
+    ) -> Result<(), EnvError> {
         let indicator_lag = self.options.indicator_lag;
         let (first, last) = (self.days.0.max(indicator_lag), self.days.1 - 2);
         if !(first..=last).contains(&day) {
             return Err(EnvError::BadStartDay { env, day, first, last });
         }
-        match self.unlisted(day) {
-            None => Ok(()),
-            Some((position, missing)) => Err(EnvError::StartNotListed {
-                env,
-                day,
-                ticker: self.names[position].clone(),
-                missing,
-                indicator_lag,
-            }),
+        let needed = [day, day - indicator_lag];
+        for &ticker in tickers.unwrap_or_default() {
+            if let Some(missing) = needed.into_iter().find(|&day| !self.panel.listed(ticker, day)) {
+                let ticker = self.panel.tickers()[ticker].clone();
+                return Err(EnvError::StartNotListed { env, day, ticker, missing, indicator_lag });
+            }
         }
+        Ok(())
     }
 
-    /// A start day from an environment's own stream: uniform over those allowed.
-    pub(crate) fn draw_start(&self, stream: &mut Stream) -> usize {
-        let draw = stream.below(self.starts.len() as u64);
-        usize::try_from(draw).map_or(self.starts[0], |draw| self.starts[draw])
+    /// A start day from an environment's own stream.
+    pub(crate) fn draw_start(&self, tickers: &[usize], shift: usize, stream: &mut Stream) -> usize {
+        self.starts.draw(tickers, shift, stream)
+    }
+
+    /// Is there a start day for environment `env`, `shift` days later than the first or more?
+    pub(crate) fn check_shift(
+        &self,
+        env: usize,
+        shift: usize,
+        tickers: &[usize],
+    ) -> Result<(), EnvError> {
+        if self.starts.any(tickers, shift) {
+            return Ok(());
+        }
+        let (first, last) = (self.starts.low(tickers).0, self.starts.high());
+        Err(EnvError::ShiftTooLarge { env, shift, first, last })
+    }
+
+    pub(crate) fn shape(&self) -> Shape {
+        Shape { tickers: self.n_tickers, indicators: self.columns.len(), macros: self.macros.len() }
     }
 
     pub(crate) fn view(&self) -> WorldView<'_> {
-        let options = &self.options;
         WorldView {
             rows: self.panel.rows(),
-            tickers: &self.tickers,
-            indicators: self.panel.indicators().len(),
-            indicator_lag: options.indicator_lag,
+            rules: &self.rules,
+            macros: &self.macros,
+            columns: &self.columns,
+            all_columns: self.all_columns,
+            indicator_lag: self.options.indicator_lag,
             last_day: self.days.1 - 1,
-            costs: Costs {
-                hmax: f64::from(options.hmax),
-                buy_factor: 1.0 + options.buy_cost_pct,
-                sell_factor: 1.0 - options.sell_cost_pct,
-            },
-            initial_amount: options.initial_amount,
-            failure_threshold: options.failure_threshold,
-            max_episode_steps: options.max_episode_steps.unwrap_or(u32::MAX),
         }
+    }
+
+    pub(crate) fn last_day(&self) -> usize {
+        self.days.1 - 1
     }
 }
 
-fn choose_tickers(panel: &Panel, names: Option<&[String]>) -> Result<Vec<usize>, EnvError> {
+/// The position of a ticker that may be traded.
+fn traded(panel: &Panel, name: &str) -> Result<usize, EnvError> {
     let all = panel.tickers();
-    let mut chosen: Vec<usize> = Vec::new();
-    let Some(names) = names else {
-        chosen.extend((0..all.len()).filter(|&ticker| !panel.is_macro(ticker)));
-        return if chosen.is_empty() { Err(EnvError::NoTickers) } else { Ok(chosen) };
+    let Ok(ticker) = all.binary_search_by(|known| known.as_str().cmp(name)) else {
+        return Err(EnvError::UnknownTicker {
+            ticker: name.to_owned(),
+            count: all.len(),
+            first: all[0].clone(),
+            last: all[all.len() - 1].clone(),
+        });
     };
+    if panel.is_macro(ticker) {
+        return Err(EnvError::MacroTicker { ticker: name.to_owned() });
+    }
+    Ok(ticker)
+}
+
+/// The positions of tickers that may be traded, each named once.
+pub(crate) fn positions(panel: &Panel, names: &[String]) -> Result<Vec<usize>, EnvError> {
+    let mut chosen: Vec<usize> = Vec::new();
     for (second, name) in names.iter().enumerate() {
-        let Ok(ticker) = all.binary_search(name) else {
-            return Err(EnvError::UnknownTicker {
-                ticker: name.clone(),
-                count: all.len(),
-                first: all[0].clone(),
-                last: all[all.len() - 1].clone(),
-            });
-        };
-        if panel.is_macro(ticker) {
-            return Err(EnvError::MacroTicker { ticker: name.clone() });
-        }
+        let ticker = traded(panel, name)?;
         if let Some(first) = chosen.iter().position(|&other| other == ticker) {
             return Err(EnvError::DuplicateTicker { ticker: name.clone(), first, second });
         }
         chosen.push(ticker);
     }
+    Ok(chosen)
+}
+
+fn choose_tickers(panel: &Panel, names: Option<&[String]>) -> Result<Vec<usize>, EnvError> {
+    let chosen = match names {
+        Some(names) => positions(panel, names)?,
+        None => (0..panel.tickers().len()).filter(|&ticker| !panel.is_macro(ticker)).collect(),
+    };
     if chosen.is_empty() { Err(EnvError::NoTickers) } else { Ok(chosen) }
+}
+
+fn check_pool(pool: &[usize], asked: usize) -> Result<(), EnvError> {
+    let available = pool.len();
+    if asked > available { Err(EnvError::TooManyTickers { asked, available }) } else { Ok(()) }
+}
+
+fn choose_macros(panel: &Panel, names: &[String]) -> Result<Vec<usize>, EnvError> {
+    let mut chosen: Vec<usize> = Vec::new();
+    for (second, name) in names.iter().enumerate() {
+        let ticker = match traded(panel, name) {
+            Err(EnvError::MacroTicker { .. }) => panel.token(name).unwrap_or(1) as usize - 1,
+            Err(error) => return Err(error),
+            Ok(_) => return Err(EnvError::NotMacro { ticker: name.clone() }),
+        };
+        if let Some(first) = chosen.iter().position(|&other| other == ticker) {
+            return Err(EnvError::DuplicateTicker { ticker: name.clone(), first, second });
+        }
+        chosen.push(ticker);
+    }
+    Ok(chosen)
+}
+
+fn choose_indicators(
+    panel: &Panel,
+    names: Option<&[String]>,
+) -> Result<(Vec<usize>, Vec<String>), EnvError> {
+    let all = panel.indicators();
+    let Some(names) = names else {
+        let columns = PriceColumn::ALL.len()..panel.columns().len();
+        return Ok((columns.collect(), all.to_vec()));
+    };
+    let mut columns: Vec<usize> = Vec::new();
+    for name in names {
+        let Some(at) = all.iter().position(|known| known == name) else {
+            let (indicator, known) = (name.clone(), all.to_vec());
+            return Err(EnvError::UnknownIndicator { indicator, known });
+        };
+        let column = PriceColumn::ALL.len() + at;
+        if columns.contains(&column) {
+            return Err(EnvError::DuplicateIndicator { indicator: name.clone() });
+        }
+        columns.push(column);
+    }
+    Ok((columns, names.to_vec()))
+}
+
+pub(crate) fn check_length(
+    what: &'static str,
+    expected: usize,
+    found: Option<usize>,
+) -> Result<(), EnvError> {
+    match found {
+        Some(found) if found != expected => Err(EnvError::BadLength { what, expected, found }),
+        _ => Ok(()),
+    }
 }

@@ -1,0 +1,144 @@
+//! What an episode came to, from sums that are kept while it runs.
+
+/// Trading days of a year, for annualised figures.
+const DAYS_A_YEAR: f64 = 252.0;
+
+/// What an episode came to. Values are at the close.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct EpisodeMetrics {
+    /// Final value over first value, less one.
+    pub total_return: f64,
+    /// Mean of the daily returns over their standard deviation (of a sample), times the root of 252; 0 where
+    /// they do not vary. Sharpe, *The Sharpe Ratio* (1994), with a riskless return of zero.
+    pub sharpe: f64,
+    /// The same over the root of the mean squared loss, gains counting as 0; 0 without a loss. Sortino and
+    /// van der Meer, *Downside risk* (1991), with a target of zero.
+    pub sortino: f64,
+    /// Largest fall from an earlier peak, as a fraction of that peak; at least 0.
+    pub max_drawdown: f64,
+    /// Value of everything bought and sold, over the first value.
+    pub turnover: f64,
+    /// Fees and slippage paid, in cash.
+    pub costs: f64,
+    /// Orders executed, stop losses included.
+    pub trades: u32,
+    /// Stop losses executed.
+    pub stop_losses: u32,
+    /// Value at the end.
+    pub final_value: f64,
+    /// Steps.
+    pub length: u32,
+}
+
+/// The sums of one running episode.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sums {
+    first: f64,
+    last: f64,
+    peak: f64,
+    drawdown: f64,
+    returns: f64,
+    squares: f64,
+    squared_losses: f64,
+    pub(crate) length: u32,
+    pub(crate) traded: f64,
+    pub(crate) costs: f64,
+    pub(crate) orders: u32,
+    pub(crate) stop_losses: u32,
+}
+
+impl Sums {
+    pub(crate) fn begin(value: f64) -> Self {
+        Self { first: value, last: value, peak: value, ..Self::default() }
+    }
+
+    /// One more day, ending at `value`.
+    pub(crate) fn arrive(&mut self, value: f64) {
+        let gain = if self.last > 0.0 { value / self.last - 1.0 } else { 0.0 };
+        self.returns += gain;
+        self.squares += gain * gain;
+        self.squared_losses += gain.min(0.0).powi(2);
+        self.last = value;
+        self.length += 1;
+        self.peak = self.peak.max(value);
+        if self.peak > 0.0 {
+            self.drawdown = self.drawdown.max(1.0 - value / self.peak);
+        }
+    }
+
+    pub(crate) fn metrics(&self) -> EpisodeMetrics {
+        let days = f64::from(self.length.max(1));
+        let mean = self.returns / days;
+        // Of what cannot vary, rounding may leave something that is not there.
+        let spread = (self.squares - days * mean * mean).max(0.0);
+        let deviation = if self.length > 1 && spread > 1e-12 * self.squares {
+            (spread / (days - 1.0)).sqrt()
+        } else {
+            0.0
+        };
+        let ratio = |of: f64| if of > 0.0 { mean / of * DAYS_A_YEAR.sqrt() } else { 0.0 };
+        let of_first = |value: f64| if self.first > 0.0 { value / self.first } else { 0.0 };
+        EpisodeMetrics {
+            total_return: of_first(self.last) - 1.0,
+            sharpe: ratio(deviation),
+            sortino: ratio((self.squared_losses / days).sqrt()),
+            max_drawdown: self.drawdown,
+            turnover: of_first(self.traded),
+            costs: self.costs,
+            trades: self.orders,
+            stop_losses: self.stop_losses,
+            final_value: self.last,
+            length: self.length,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::Sums;
+
+    fn near(found: f64, expected: f64) -> bool {
+        (found - expected).abs() <= 1e-6 * expected.abs().max(1.0)
+    }
+
+    proptest! {
+        /// The model keeps every value and computes the textbook formulas.
+        #[test]
+        fn metrics_agree_with_their_definitions(values in prop::collection::vec(1_000.0..100_000.0_f64, 3..60)) {
+            let mut sums = Sums::begin(values[0]);
+            values[1..].iter().for_each(|&value| sums.arrive(value));
+            let metrics = sums.metrics();
+
+            let returns: Vec<f64> = values.windows(2).map(|pair| pair[1] / pair[0] - 1.0).collect();
+            let days = f64::from(u32::try_from(returns.len()).unwrap());
+            let mean = returns.iter().sum::<f64>() / days;
+            let variance = returns.iter().map(|r| (r - mean).powi(2)).sum::<f64>() / (days - 1.0);
+            prop_assert!(near(metrics.sharpe, mean / variance.sqrt() * 252.0_f64.sqrt()));
+            let losses = returns.iter().map(|r| r.min(0.0).powi(2)).sum::<f64>() / days;
+            let sortino = if losses > 0.0 { mean / losses.sqrt() * 252.0_f64.sqrt() } else { 0.0 };
+            prop_assert!(near(metrics.sortino, sortino));
+            let drawdown = (0..values.len()).map(|at| {
+                let peak = values[..=at].iter().fold(0.0_f64, |peak, &value| peak.max(value));
+                1.0 - values[at] / peak
+            }).fold(0.0, f64::max);
+            prop_assert!(near(metrics.max_drawdown, drawdown));
+            prop_assert!(near(metrics.total_return, values[values.len() - 1] / values[0] - 1.0));
+            prop_assert_eq!(metrics.final_value.to_bits(), values[values.len() - 1].to_bits());
+            prop_assert_eq!(metrics.length as usize, returns.len());
+        }
+    }
+
+    #[test]
+    fn an_episode_without_a_change_or_without_a_step_has_no_ratios() {
+        let mut sums = Sums::begin(30_000.0);
+        assert_eq!(sums.metrics().sharpe.to_bits(), 0);
+        for _ in 0..50 {
+            sums.arrive(30_000.0);
+        }
+        let metrics = sums.metrics();
+        assert_eq!((metrics.sharpe.to_bits(), metrics.sortino.to_bits()), (0, 0));
+        assert_eq!((metrics.total_return.to_bits(), metrics.length), (0, 50));
+    }
+}
