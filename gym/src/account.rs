@@ -89,7 +89,7 @@ impl Orders {
 
 /// The market of one day, as far as fills look at it.
 #[derive(Clone, Copy)]
-pub(crate) struct Day<'a> {
+pub(crate) struct Market<'a> {
     pub(crate) rows: PanelRows<'a>,
     pub(crate) day: usize,
     /// Positions in the panel, `[T]`.
@@ -99,7 +99,7 @@ pub(crate) struct Day<'a> {
     pub(crate) rules: &'a Rules,
 }
 
-impl Day<'_> {
+impl Market<'_> {
     fn row(&self, ticker: usize) -> PanelRow<'_> {
         self.rows.row(self.tickers[ticker], self.day)
     }
@@ -124,7 +124,7 @@ pub(crate) struct Account<'a> {
     pub(crate) tally: &'a mut Tally,
     pub(crate) stream: &'a mut Stream,
     pub(crate) fills: Option<&'a mut Vec<Fill>>,
-    pub(crate) today: Day<'a>,
+    pub(crate) today: Market<'a>,
 }
 
 #[derive(Clone, Copy)]
@@ -278,7 +278,7 @@ mod tests {
         let tickers: Vec<usize> = (0..prices.len()).collect();
         let rules = rules(hmax, prices.len());
         let today =
-            Day { rows: panel.rows(), day: 0, tickers: &tickers, closes: prices, rules: &rules };
+            Market { rows: panel.rows(), day: 0, tickers: &tickers, closes: prices, rules: &rules };
         let mut account = Account {
             env: 0,
             cash: &mut cash,

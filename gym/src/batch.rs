@@ -3,7 +3,7 @@
 use backcast_market::PriceColumn;
 
 use crate::{
-    account::{Account, Day, Orders, Tally},
+    account::{Account, Market, Orders, Tally},
     metrics::Sums,
     observation::{Observation, Shape, zeros},
     record::{Fill, Record},
@@ -177,7 +177,7 @@ impl Batch {
             tally: &mut self.tallies[env],
             stream: turn.stream,
             fills: (!self.records.is_empty()).then_some(&mut self.fills),
-            today: Day {
+            today: Market {
                 rows: world.rows,
                 day,
                 tickers: turn.tickers,

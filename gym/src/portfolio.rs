@@ -253,6 +253,25 @@ impl PortfolioVectorEnv {
         }
     }
 
+    /// Let something else happen after the next ends. What has ended already begins anew at the next step,
+    /// unless the mode is `Disabled`.
+    pub fn set_autoreset_mode(&mut self, mode: AutoresetMode) -> Result<(), EnvError> {
+        let shape = self.world.shape();
+        let num_envs = self.num_envs();
+        if mode == AutoresetMode::SameStep && self.final_obs.num_envs() == 0 {
+            let (tickers, indicators) = (shape.tickers, shape.indicators);
+            let limit = num_envs - 1;
+            self.final_obs = Observation::zeros(num_envs, shape).ok_or(EnvError::BadNumEnvs {
+                num_envs,
+                limit,
+                tickers,
+                indicators,
+            })?;
+        }
+        self.world.options.autoreset_mode = mode;
+        Ok(())
+    }
+
     /// Step all sub-environments. `actions`: `[N, T]` in `[-1, 1]`, f32 or f64.
     ///
     /// All actions are checked before anything happens; those of a sub-environment that is about to be

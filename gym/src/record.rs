@@ -43,7 +43,11 @@ impl EpisodeHistory {
 
     pub(crate) fn begin(&mut self, tickers: &[usize]) {
         let Self { tickers: mine, day, cash, shares, value, fills } = self;
-        (day.clear(), cash.clear(), shares.clear(), value.clear(), fills.clear());
+        day.clear();
+        cash.clear();
+        shares.clear();
+        value.clear();
+        fills.clear();
         mine.clear();
         mine.extend_from_slice(tickers);
     }

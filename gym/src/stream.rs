@@ -88,9 +88,10 @@ impl SplitMix {
 
     /// 53 random bits in `[0, 1)`.
     fn unit(&mut self) -> f64 {
+        const STEPS: f64 = 9_007_199_254_740_992.0; // 2 to the 53rd
         #[expect(clippy::cast_precision_loss, reason = "53 bits are exact")]
         let bits = (self.next() >> 11) as f64;
-        bits / (1_u64 << 53) as f64
+        bits / STEPS
     }
 }
 

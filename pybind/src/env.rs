@@ -1,17 +1,20 @@
 //! `backcast._native.PortfolioBatch`: the Rust environment behind the classes of `backcast.envs`.
 
 use backcast_core::{AutoresetMode, DType};
-use backcast_gym::{Observation, PortfolioOptions, PortfolioVectorEnv as CoreEnv, ResetSeed};
+use backcast_gym::{EpisodeMetrics, Fill, Observation, PortfolioVectorEnv as CoreEnv, ResetSeed};
 use numpy::prelude::*;
 use numpy::{Element, PyArray1, PyArrayDyn, PyUntypedArray};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict};
 
-use crate::coerce::{Target, Tuple, array_of, autoreset_mode_of, count, count_in};
+use crate::coerce::{Target, Tuple, array_of, autoreset_mode_of, count};
+use crate::env_rows::rows_of;
+use crate::env_settings::{names_of, options_of};
 use crate::error::{Failure, Kind};
-use crate::given::{Given, shown};
+use crate::given::Given;
 use crate::handle::Handle;
+use crate::metrics;
 use crate::observed::{Form, Slots};
 use crate::panel::Panel;
 use crate::reset::{self, Seed, Start};
@@ -32,8 +35,11 @@ use crate::reset::{self, Seed, Start};
 ///     Observations are one float32 array ``[N, T * (3 + K) + 3]`` instead of a dict of arrays.
 /// reuse : bool
 ///     Write every observation to the same arrays.
-/// **settings
-///     As in :class:`backcast.envs.PortfolioVectorEnv`.
+/// settings : dict
+///     As in :class:`backcast.envs.PortfolioVectorEnv` and :class:`backcast.finrl.VecFastFinRL`, by
+///     name.
+/// tickers_of : sequence of sequences of str
+///     The tickers of each portfolio; an empty one draws them. None: those of the settings for all.
 ///
 /// Raises
 /// ------
@@ -47,7 +53,6 @@ pub(crate) struct PortfolioBatch {
     tickers: Vec<String>,
     tokens: Vec<i32>,
     indicators: Vec<String>,
-    mode: AutoresetMode,
     form: Form,
 }
 
@@ -56,9 +61,14 @@ struct Outcome {
     rewards: Vec<f64>,
     terminated: Vec<bool>,
     truncated: Vec<bool>,
+    /// When an episode ended: what each that did came to.
+    ends: Option<Vec<Option<EpisodeMetrics>>>,
     /// In same-step mode, when an episode ended: the last observation of each that did.
     finals: Option<Vec<Option<Observation>>>,
 }
+
+/// Portfolio, ticker, price, fee, shares, sold by a stop loss.
+type FillRow = (usize, String, f64, f64, i32, bool);
 
 type Step<'py> = (
     Bound<'py, PyAny>,
@@ -71,56 +81,35 @@ type Step<'py> = (
 #[pymethods]
 impl PortfolioBatch {
     #[new]
-    #[pyo3(signature = (
-        panel, num_envs, *, initial_amount=30_000.0.into(), failure_threshold=25_000.0.into(),
-        hmax=15_i64.into(), buy_cost_pct=0.01.into(), sell_cost_pct=0.01.into(), tickers=None, days=None,
-        indicator_lag=1_i64.into(), autoreset_mode="next_step".into(), max_episode_steps=None,
-        flat=false, reuse=false
-    ))]
-    #[pyo3(text_signature = "(panel, num_envs, *, initial_amount=30000.0, \
-                             failure_threshold=25000.0, hmax=15, buy_cost_pct=0.01, \
-                             sell_cost_pct=0.01, tickers=None, days=None, indicator_lag=1, \
-                             autoreset_mode='next_step', max_episode_steps=None, flat=False, \
-                             reuse=False)")]
-    #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
+    #[pyo3(signature = (panel, num_envs, settings, *, tickers_of=None, flat=false, reuse=false))]
     fn new(
         py: Python<'_>,
         panel: &Bound<'_, Panel>,
         num_envs: Option<Given<i128>>,
-        initial_amount: Given<f64>,
-        failure_threshold: Given<f64>,
-        hmax: Given<i128>,
-        buy_cost_pct: Given<f64>,
-        sell_cost_pct: Given<f64>,
-        tickers: Option<&Bound<'_, PyAny>>,
-        days: Option<&Bound<'_, PyAny>>,
-        indicator_lag: Given<i128>,
-        autoreset_mode: Given<String>,
-        max_episode_steps: Option<Given<i128>>,
+        settings: &Bound<'_, PyDict>,
+        tickers_of: Option<Vec<Bound<'_, PyAny>>>,
         flat: bool,
         reuse: bool,
     ) -> Result<Self, Failure> {
-        let number = |asked: Given<i128>, what, at_least| count(asked, what, at_least, Kind::Env);
-        let fraction = "a fraction in [0, 1); one percent is 0.01";
-        let options = PortfolioOptions {
-            initial_amount: initial_amount.get("initial_amount", "an amount above 0")?,
-            failure_threshold: failure_threshold.get("failure_threshold", "an amount")?,
-            hmax: count_in(hmax, "hmax", 1..=i32::MAX.unsigned_abs(), Kind::Env)?,
-            buy_cost_pct: buy_cost_pct.get("buy_cost_pct", fraction)?,
-            sell_cost_pct: sell_cost_pct.get("sell_cost_pct", fraction)?,
-            tickers: tickers.map(tickers_of).transpose()?,
-            days: days.map(days_of).transpose()?,
-            indicator_lag: number(indicator_lag, "indicator_lag", 0)? as usize,
-            autoreset_mode: autoreset_mode_of(autoreset_mode, Kind::Env)?,
-            max_episode_steps: max_episode_steps
-                .map(|steps| number(steps, "max_episode_steps", 1))
-                .transpose()?,
-        };
-        let num_envs = num_envs
-            .map(|envs| number(envs, "num_envs", 1).map(|envs| envs as usize))
-            .transpose()?;
         let panel = panel.get().get()?;
-        let env = py.detach(|| CoreEnv::new(panel, num_envs.unwrap_or(1), options))?;
+        let options = options_of(settings, (panel.tickers().len(), panel.days()))?;
+        let num_envs = num_envs
+            .map(|envs| count(envs, "num_envs", 1, Kind::Env).map(|envs| envs as usize))
+            .transpose()?;
+        let each = tickers_of
+            .map(|each| {
+                each.iter()
+                    .map(|names| names_of(names, "tickers", "[\"AAPL\", \"MSFT\"]"))
+                    .collect()
+            })
+            .transpose()?;
+        let env = py.detach(|| match each {
+            Some(each) => {
+                let each: Vec<Vec<String>> = each;
+                CoreEnv::with_tickers(panel, &each, options)
+            }
+            None => CoreEnv::new(panel, num_envs.unwrap_or(1), options),
+        })?;
         let form = Form::new(num_envs, env.obs(), flat, reuse);
         Ok(Self::around(env, num_envs, form))
     }
@@ -135,6 +124,10 @@ impl PortfolioBatch {
     /// options : dict, optional
     ///     ``"start_day"``: an int or int array ``[N]``, where to begin instead of on a drawn day.
     ///     ``"reset_mask"``: bool array ``[N]``, which portfolios to reset; the others stay.
+    /// spread : bool
+    ///     An int seeds portfolio i with stream i of that seed instead.
+    /// shifted_start : int
+    ///     Days at the beginning on which no episode is to start.
     ///
     /// Returns
     /// -------
@@ -146,12 +139,14 @@ impl PortfolioBatch {
     /// EnvError
     /// TypeError
     ///     If ``reset_mask`` is no array of booleans.
-    #[pyo3(signature = (*, seed=None, options=None))]
+    #[pyo3(signature = (*, seed=None, options=None, spread=false, shifted_start=0))]
     fn reset<'py>(
         &self,
         py: Python<'py>,
         seed: Option<&Bound<'py, PyAny>>,
         options: Option<&Bound<'py, PyAny>>,
+        spread: bool,
+        shifted_start: usize,
     ) -> Result<(Bound<'py, PyAny>, Bound<'py, PyDict>), Failure> {
         let seed = seed.map(|seed| reset::seed_of(seed, self.num_envs)).transpose()?;
         let Start { day, mask } = match options {
@@ -162,10 +157,14 @@ impl PortfolioBatch {
             self.env.with(|env| {
                 let seed = match &seed {
                     None => ResetSeed::Keep,
+                    Some(Seed::One(seed)) if spread => ResetSeed::Spread(*seed),
                     Some(Seed::One(seed)) => ResetSeed::One(*seed),
                     Some(Seed::Each(seeds)) => ResetSeed::Each(seeds),
                 };
-                env.reset(seed, mask.as_deref(), day.as_deref())?;
+                match day {
+                    Some(days) => env.reset(seed, mask.as_deref(), Some(&days))?,
+                    None => env.reset_shifted(seed, mask.as_deref(), shifted_start)?,
+                }
                 slots.fill(env.obs())
             })
         })?;
@@ -185,7 +184,7 @@ impl PortfolioBatch {
     /// (dict or ndarray, ndarray, ndarray, ndarray, dict)
     ///     Observation, rewards float64 ``[N]``, terminations and truncations bool ``[N]``, infos.
     ///     In same-step mode, when an episode ended, infos hold ``final_obs`` (object array of None
-    ///     or the last observation), ``final_info`` (empty) and their masks.
+    ///     or the last observation), ``final_info`` and their masks; in every mode ``metrics``.
     ///
     /// Raises
     /// ------
@@ -203,8 +202,13 @@ impl PortfolioBatch {
         let (obs, outcome) =
             if single { self.act::<f32>(actions) } else { self.act::<f64>(actions) }?;
         let infos = PyDict::new(py);
-        if let Some(finals) = outcome.finals {
-            self.add_finals(&infos, &finals)?;
+        if let Some(ends) = outcome.ends {
+            metrics::add(&infos, &ends, self.num_envs.is_some())?;
+            if let Some(finals) = outcome.finals {
+                let last = PyDict::new(py);
+                metrics::add(&last, &ends, true)?;
+                self.add_finals(&infos, &finals, last)?;
+            }
         }
         let Outcome { rewards, terminated, truncated, .. } = outcome;
         if let (None, [reward], [terminated], [truncated]) =
@@ -229,10 +233,31 @@ impl PortfolioBatch {
         self.num_envs
     }
 
-    /// The tickers traded, in the order of actions.
+    /// The tickers traded, in the order of actions; of the first portfolio, where they differ.
     #[getter]
     fn tickers(&self) -> Vec<String> {
         self.tickers.clone()
+    }
+
+    /// The tickers that each portfolio trades now.
+    #[getter]
+    fn tickers_of(&self) -> Result<Vec<Vec<String>>, Failure> {
+        self.env.with(|env| {
+            let of = |at| env.tickers(at).map(str::to_owned).collect();
+            Ok((0..env.num_envs()).map(of).collect())
+        })
+    }
+
+    /// Do they differ between portfolios or episodes?
+    #[getter]
+    fn tickers_vary(&self) -> Result<bool, Failure> {
+        self.env.with(|env| Ok(env.tickers_vary()))
+    }
+
+    /// The macro tickers shown.
+    #[getter]
+    fn macro_tickers(&self) -> Result<Vec<String>, Failure> {
+        self.env.with(|env| Ok(env.macro_tickers().map(str::to_owned).collect()))
     }
 
     /// The indicators shown, ``K`` of them.
@@ -241,16 +266,108 @@ impl PortfolioBatch {
         self.indicators.clone()
     }
 
-    /// The tickers' tokens in the panel, int32 ``[T]``.
+    /// The tickers' tokens in the panel, int32 ``[T]``; of the first portfolio, where they differ.
     #[getter]
     fn tokens<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i32>> {
         PyArray1::from_slice(py, &self.tokens)
     }
 
+    /// The tokens of each portfolio's tickers now, int32 ``[N, T]``.
+    #[getter]
+    fn tokens_of<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Failure> {
+        let tokens = self.env.with(|env| Ok(env.tokens().to_vec()))?;
+        let shape = [self.num_envs.unwrap_or(1), self.tickers.len()];
+        Ok(PyArray1::from_vec(py, tokens).reshape(shape)?.into_any())
+    }
+
     /// What happens after an episode has ended.
     #[getter]
-    fn autoreset_mode(&self) -> String {
-        self.mode.to_string()
+    fn autoreset_mode(&self) -> Result<String, Failure> {
+        self.env.with(|env| Ok(env.options().autoreset_mode.to_string()))
+    }
+
+    /// Let something else happen after the next ends.
+    fn set_autoreset_mode(&self, mode: Given<String>) -> Result<(), Failure> {
+        let mode = autoreset_mode_of(mode, Kind::Env)?;
+        self.env.with(|env| Ok(env.set_autoreset_mode(mode)?))
+    }
+
+    /// What each portfolio did: ``num_stop_loss`` and ``episode_orders`` int32 ``[N]`` of the
+    /// episode, ``n_trades`` int64 ``[N]`` (shares) and ``loss_cut_amount`` float64 ``[N]`` of the
+    /// last step.
+    fn counts<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>, Failure> {
+        let (mut stops, mut orders, mut traded, mut cut) = (vec![], vec![], vec![], vec![]);
+        self.env.with(|env| {
+            for at in 0..env.num_envs() {
+                let (metrics, (shares, cash)) = (env.metrics_so_far(at), env.traded(at));
+                stops.push(i32::try_from(metrics.stop_losses).unwrap_or(i32::MAX));
+                orders.push(i32::try_from(metrics.trades).unwrap_or(i32::MAX));
+                traded.push(shares);
+                cut.push(cash);
+            }
+            Ok(())
+        })?;
+        let counts = PyDict::new(py);
+        counts.set_item("num_stop_loss", PyArray1::from_vec(py, stops))?;
+        counts.set_item("episode_orders", PyArray1::from_vec(py, orders))?;
+        counts.set_item("n_trades", PyArray1::from_vec(py, traded))?;
+        counts.set_item("loss_cut_amount", PyArray1::from_vec(py, cut))?;
+        Ok(counts)
+    }
+
+    /// Portfolios valued at the close of their day, float64 ``[N]``.
+    #[getter]
+    fn total_asset_at_close<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Failure> {
+        let values = self.env.with(|env| Ok(env.total_asset_at_close().to_vec()))?;
+        Ok(PyArray1::from_vec(py, values).into_any())
+    }
+
+    /// The panel's numbers of some tickers on days from `first` on.
+    ///
+    /// Parameters
+    /// ----------
+    /// tickers : sequence of str
+    ///     Names as in the panel.
+    /// first : int
+    ///     The first day; may lie before the panel's.
+    /// count : int
+    ///     How many days; they may reach beyond the panel's last.
+    ///
+    /// Returns
+    /// -------
+    /// (ndarray, ndarray)
+    ///     float64 ``[t, count, C]``, zero where there is no row, and which there are, bool
+    ///     ``[t, count]``.
+    ///
+    /// Raises
+    /// ------
+    /// EnvError
+    ///     If the panel has no such ticker, or nobody has that much memory.
+    fn rows<'py>(
+        &self,
+        py: Python<'py>,
+        tickers: &Bound<'py, PyAny>,
+        first: i64,
+        count: usize,
+    ) -> Result<(Bound<'py, PyAny>, Bound<'py, PyAny>), Failure> {
+        let tickers = names_of(tickers, "tickers", "[\"AAPL\", \"MSFT\"]")?;
+        let (values, listed, columns) =
+            self.env.with(|env| rows_of(env.panel(), &tickers, first, count))?;
+        let values = PyArray1::from_vec(py, values).reshape([tickers.len(), count, columns])?;
+        let listed = PyArray1::from_vec(py, listed).reshape([tickers.len(), count])?;
+        Ok((values.into_any(), listed.into_any()))
+    }
+
+    /// The orders executed in the last step, in order, where they are recorded: portfolio, ticker,
+    /// price, fee, shares (negative: sold), sold by a stop loss?
+    fn fills(&self) -> Result<Vec<FillRow>, Failure> {
+        self.env.with(|env| {
+            let row = |fill: &Fill| {
+                let ticker = env.tickers(fill.env).nth(fill.ticker).unwrap_or_default().to_owned();
+                (fill.env, ticker, fill.price, fill.fee, fill.quantity, fill.is_stop_loss)
+            };
+            Ok(env.fills().iter().map(row).collect())
+        })
     }
 
     /// Let go of the panel. Closing again does nothing.
@@ -276,9 +393,10 @@ impl PortfolioBatch {
         let tickers = plural(self.tickers.len(), "ticker");
         let state = self.env.describe(|env| {
             let (first, end) = env.options().days.unwrap_or((0, env.panel().days()));
-            format!("days {first} to {}", end.saturating_sub(1))
+            let mode = env.options().autoreset_mode;
+            format!("autoreset_mode '{mode}', days {first} to {}", end.saturating_sub(1))
         });
-        format!("{portfolios} of {tickers}, autoreset_mode '{}', {state}", self.mode)
+        format!("{portfolios} of {tickers}, {state}")
     }
 }
 
@@ -286,10 +404,9 @@ impl PortfolioBatch {
     fn around(env: CoreEnv, num_envs: Option<usize>, form: Form) -> Self {
         Self {
             num_envs,
-            tickers: env.tickers().to_vec(),
-            tokens: env.tokens().to_vec(),
+            tickers: env.tickers(0).map(str::to_owned).collect(),
+            tokens: env.tokens()[..env.n_tickers()].to_vec(),
             indicators: env.indicators().to_vec(),
-            mode: env.options().autoreset_mode,
             form,
             env: Handle::new("the portfolio environment".to_owned(), "make it anew", env),
         }
@@ -330,23 +447,27 @@ impl PortfolioBatch {
             env.step(actions)?;
             slots.fill(env.obs())?;
             let ended = env.ended();
-            let same_step = self.mode == AutoresetMode::SameStep && ended.contains(&true);
+            let any = ended.contains(&true);
+            let same_step = env.options().autoreset_mode == AutoresetMode::SameStep && any;
             let last =
                 |(at, &ended): (usize, &bool)| ended.then(|| env.final_obs().row(at)).flatten();
+            let came_to = |(at, &ended): (usize, &bool)| ended.then(|| env.metrics()[at]);
             Ok(Outcome {
                 rewards: env.rewards().to_vec(),
                 terminated: env.terminated().to_vec(),
                 truncated: env.truncated().to_vec(),
+                ends: any.then(|| ended.iter().enumerate().map(came_to).collect()),
                 finals: same_step.then(|| ended.iter().enumerate().map(last).collect()),
             })
         })
     }
 
-    /// As Gymnasium's own vector environments do: objects, masks, and infos without an entry.
+    /// As Gymnasium's own vector environments do: objects, masks, and the infos of the last steps.
     fn add_finals(
         &self,
         infos: &Bound<'_, PyDict>,
         finals: &[Option<Observation>],
+        last: Bound<'_, PyDict>,
     ) -> Result<(), Failure> {
         let py = infos.py();
         let rows = finals
@@ -359,26 +480,8 @@ impl PortfolioBatch {
         let ended = || PyArray1::from_iter(py, finals.iter().map(Option::is_some));
         infos.set_item("final_obs", PyArray1::from_vec(py, rows))?;
         infos.set_item("_final_obs", ended())?;
-        infos.set_item("final_info", PyDict::new(py))?;
+        infos.set_item("final_info", last)?;
         infos.set_item("_final_info", ended())?;
         Ok(())
     }
-}
-
-/// Names of tickers; a lone name is a slip.
-fn tickers_of(given: &Bound<'_, PyAny>) -> Result<Vec<String>, Failure> {
-    given.extract().map_err(|_| {
-        let wanted = "a sequence of names, [\"AAPL\", \"MSFT\"]";
-        Failure::new(Kind::ArgumentType, format!("tickers is {}; give {wanted}", shown(given)))
-    })
-}
-
-/// The first day and one past the last.
-fn days_of(given: &Bound<'_, PyAny>) -> Result<(usize, usize), Failure> {
-    let (start, end): (i64, i64) = given.extract().map_err(|_| {
-        let wanted = "two whole numbers, the first day and one past the last";
-        Failure::new(Kind::ArgumentType, format!("days is {}; give {wanted}", shown(given)))
-    })?;
-    let day = |asked: i64| count(asked, "a day of days", 0, Kind::Env).map(|day| day as usize);
-    Ok((day(start)?, day(end)?))
 }

@@ -18,14 +18,18 @@ enum Axes {
     One,
     Tickers,
     Indicators,
+    Macros,
+    MacroIndicators,
 }
 
 /// The fields of a dict, sorted by name as Gymnasium sorts them.
-const FIELDS: [(&str, DType, Axes); 7] = [
+const FIELDS: [(&str, DType, Axes); 9] = [
     ("avg_buy_price", DType::F64, Axes::Tickers),
     ("cash", DType::F64, Axes::One),
     ("day", DType::I32, Axes::One),
     ("indicators", DType::F64, Axes::Indicators),
+    ("macro_indicators", DType::F64, Axes::MacroIndicators),
+    ("macro_open", DType::F64, Axes::Macros),
     ("open", DType::F64, Axes::Tickers),
     ("shares", DType::I32, Axes::Tickers),
     ("total_asset", DType::F64, Axes::One),
@@ -38,6 +42,8 @@ fn bytes(obs: &Observation) -> [&[u8]; FIELDS.len()] {
         bytemuck::cast_slice(&obs.cash),
         bytemuck::cast_slice(&obs.day),
         bytemuck::cast_slice(&obs.indicators),
+        bytemuck::cast_slice(&obs.macro_indicators),
+        bytemuck::cast_slice(&obs.macro_open),
         bytemuck::cast_slice(&obs.open),
         bytemuck::cast_slice(&obs.shares),
         bytemuck::cast_slice(&obs.total_asset),
@@ -50,6 +56,7 @@ pub(crate) struct Form {
     envs: Option<usize>,
     tickers: usize,
     indicators: usize,
+    macros: usize,
     /// Numbers of a flat observation; `None` for dicts.
     flat: Option<usize>,
     /// Arrays to write to again and again; `None` where every call gets fresh ones.
@@ -65,6 +72,7 @@ impl Form {
             envs,
             tickers,
             indicators: indicators.unwrap_or_default(),
+            macros: obs.macro_open.len() / envs_or_one,
             flat: flat.then(|| obs.flat_width()),
             reused: reuse.then(PyOnceLock::new),
         }
@@ -143,11 +151,14 @@ impl Form {
                 Axes::One => array(dtype, &[]),
                 Axes::Tickers => array(dtype, &[self.tickers]),
                 Axes::Indicators => array(dtype, &[self.tickers, self.indicators]),
+                Axes::Macros => array(dtype, &[self.macros]),
+                Axes::MacroIndicators => array(dtype, &[self.macros, self.indicators]),
             })
             .collect()
     }
 
-    /// The flat array, or a dict. A panel without indicators has no such field: no space has it.
+    /// The flat array, or a dict. A panel without indicators, or an environment without macro tickers, has
+    /// no such field: no space has it.
     fn collect<'py>(
         &self,
         py: Python<'py>,
@@ -160,7 +171,13 @@ impl Form {
         }
         let dict = PyDict::new(py);
         for ((name, _, axes), array) in FIELDS.into_iter().zip(arrays) {
-            if self.indicators > 0 || !matches!(axes, Axes::Indicators) {
+            let there = match axes {
+                Axes::One | Axes::Tickers => true,
+                Axes::Indicators => self.indicators > 0,
+                Axes::Macros => self.macros > 0,
+                Axes::MacroIndicators => self.macros > 0 && self.indicators > 0,
+            };
+            if there {
                 dict.set_item(name, array)?;
             }
         }

@@ -94,7 +94,7 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
         """Import a part of the package when it is first asked for."""
-        if name not in {"envs", "plot"}:
+        if name not in {"envs", "finrl", "plot"}:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module
 

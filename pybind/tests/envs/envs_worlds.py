@@ -37,6 +37,12 @@ def same(one: Any, other: Any) -> bool:  # noqa: ANN401
     return type(one) is type(other) and bool(one == other)
 
 
+def but_metrics(result: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Leave the metrics out of a result's infos, where Gymnasium has its own place for infos."""
+    *rest, infos = result
+    return (*rest, {key: value for key, value in infos.items() if key.lstrip("_") != "metrics"})
+
+
 def row_of(batch: Any, at: int) -> Any:  # noqa: ANN401
     """Take one environment's observation out of that of many."""
     if isinstance(batch, dict):

@@ -42,11 +42,14 @@ def test_it_is_a_row_of_the_vector_environment_bit_for_bit(panel: bc.Panel, form
         for at, row in enumerate(rows):
             assert same(row_of(here, at), row)
         actions = batch.action_space.sample()
-        here, rewards, terminated, truncated, _ = batch.step(actions)
+        here, rewards, terminated, truncated, infos = batch.step(actions)
         for at, env in enumerate(singles):
             row, *outcome, info = env.step(actions[at])
             assert same(outcome, [rewards[at].item(), terminated[at].item(), truncated[at].item()])
-            assert info == {}
+            assert list(info) == (["metrics"] if terminated[at] or truncated[at] else [])
+            for name, value in info.get("metrics", {}).items():
+                assert infos["metrics"][name][at] == value
+                assert infos["metrics"][f"_{name}"][at]
             rows[at] = row
         ended = terminated | truncated
         if ended.any():

@@ -13,11 +13,17 @@ from backcast import EnvError
 from backcast._native import PortfolioBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import ArrayLike
 
     from backcast import Panel
 
 ObsForm = Literal["dict", "flat"]
+Bidding = Literal["default", "uniform", "adv_uniform"]
+StopLossPrice = Literal["close", "low"]
+StopLossDay = Literal["same", "next"]
+Valuation = Literal["open", "close"]
 Env = TypeVar("Env")
 
 # Every number of a panel fits float32, so these bounds are true, and finite ones keep Gymnasium's
@@ -34,9 +40,22 @@ class Settings(TypedDict):
     hmax: int
     buy_cost_pct: float
     sell_cost_pct: float
+    ticker_costs: Mapping[str, tuple[float, float]] | None
+    fixed_fee: float
+    slippage_bps: float
+    bidding: Bidding
+    stop_loss_tolerance: float
+    stop_loss_calculation: StopLossPrice
+    stop_loss_day: StopLossDay
     tickers: Sequence[str] | None
+    tradable: ArrayLike | None
+    initial_shares: Mapping[str, int] | None
+    indicators: Sequence[str] | None
+    macro_tickers: Sequence[str]
     days: tuple[int, int] | None
     indicator_lag: int
+    valuation: Valuation | None
+    history_length: int
     max_episode_steps: int | None
 
 
@@ -57,14 +76,8 @@ def portfolios(
         raise EnvError(
             f"render_mode is {render_mode!r}; there is nothing to see here, so leave it None"
         )
-    return PortfolioBatch(
-        panel,
-        num_envs,
-        autoreset_mode=word_of(mode),
-        flat=obs == "flat",
-        reuse=reuse,
-        **settings,
-    )
+    given = {**settings, "autoreset_mode": word_of(mode)}
+    return PortfolioBatch(panel, num_envs, given, flat=obs == "flat", reuse=reuse)
 
 
 def mode_of(mode: str | AutoresetMode) -> AutoresetMode:
@@ -104,6 +117,13 @@ def observation_space(batch: PortfolioBatch, obs: ObsForm) -> spaces.Space[Any]:
     if indicators > 0:
         shape = (tickers, indicators)
         parts["indicators"] = spaces.Box(-_LARGEST, _LARGEST, shape, np.float64)
+    macros = len(batch.macro_tickers)
+    if macros > 0:
+        # An index may be anything, a spread even negative.
+        parts["macro_open"] = spaces.Box(-_LARGEST, _LARGEST, (macros,), np.float64)
+    if macros > 0 and indicators > 0:
+        shape = (macros, indicators)
+        parts["macro_indicators"] = spaces.Box(-_LARGEST, _LARGEST, shape, np.float64)
     nested = spaces.Dict(parts)
     if obs == "dict":
         return nested

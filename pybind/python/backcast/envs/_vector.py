@@ -11,10 +11,14 @@ from gymnasium.vector.utils import batch_space
 
 from backcast import ArgumentTypeError
 from backcast._calls import explained
-from backcast.envs._market import PanelLike, open_panel
+from backcast._market import PanelLike, open_panel
 from backcast.envs._portfolio import (
+    Bidding,
     ObsForm,
     Settings,
+    StopLossDay,
+    StopLossPrice,
+    Valuation,
     action_space,
     deep_copy,
     mode_of,
@@ -65,12 +69,43 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
         Shares traded by an action of 1.
     buy_cost_pct, sell_cost_pct : float, default 0.01
         Fees as fractions of the value traded; 0.01 is one percent.
+    ticker_costs : mapping of str to (float, float), optional
+        Other fees of single tickers, ``{"AAA": (buy, sell)}``.
+    fixed_fee : float, default 0
+        Fee of every executed order, in cash, besides the fraction.
+    slippage_bps : float, default 0
+        Hundredths of a percent by which purchases cost more, and sales bring less, than the price.
+    bidding : {"default", "uniform", "adv_uniform"}
+        Orders are filled at the close; at a price drawn between low and high; or at one drawn to
+        the trader's disadvantage, for sales from low to the lesser of open and close, for purchases
+        from the greater of them to high.
+    stop_loss_tolerance : float, default 0
+        A holding is sold when its price falls below this fraction of the average price paid, fees
+        included; 0: never.
+    stop_loss_calculation : {"close", "low"}
+        Which price that is. The sale is filled as others are.
+    stop_loss_day : {"same", "next"}
+        Look at it right after the orders of a day, or on the next day before it is observed, which
+        is look-ahead: cash and shares then tell what its close did.
     tickers : sequence of str, optional
         What to trade, in the order of actions; all but macro tickers when left out. ``T`` of them.
+    tradable : array_like of bool, shape (tickers, days) or (tickers,), optional
+        Which of the panel's tickers, macro ones included, can be traded, on which of its days.
+    initial_shares : mapping of str to int, optional
+        Shares held at the start of an episode; their average price is the open of that day.
+    indicators : sequence of str, optional
+        Which to show, in this order; all of the panel's when left out. ``K`` of them.
+    macro_tickers : sequence of str, optional
+        Macro tickers of the panel whose opens and indicators are shown, ``M`` of them.
     days : (int, int), optional
         Days of the panel to live on, half open; all when left out.
     indicator_lag : int, default 1
         Days by which the indicators are older than the open. 0 is look-ahead.
+    valuation : {"open", "close"}, optional
+        At which price of its day an observation's ``total_asset`` values holdings: the open, unless
+        `indicator_lag` is 0. The close is look-ahead.
+    history_length : int, default 0
+        Days with a row of every ticker before the first of an episode, where the data allow it.
     panel_options : mapping, optional
         Keywords for opening `panel`, such as ``{"macro": ["SP500"]}`` for a file or
         ``{"dir": ...}`` for a name.
@@ -90,7 +125,12 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
     observation has ``day`` int32 ``[N]``, ``cash`` float64 ``[N]``, ``shares`` int32 ``[N, T]``,
     ``avg_buy_price`` float64 ``[N, T]``, ``total_asset`` float64 ``[N]`` (valued at the open),
     ``open`` float64 ``[N, T]`` (0 where not listed) and, where the panel has indicators,
-    ``indicators`` float64 ``[N, T, K]``. Flat: float32 ``[N, T * (3 + K) + 3]``.
+    ``indicators`` float64 ``[N, T, K]``; with macro tickers ``macro_open`` float64 ``[N, M]`` and
+    ``macro_indicators`` float64 ``[N, M, K]``. Flat: float32 ``[N, T(3 + K) + M(1 + K) + 3]``.
+
+    In the step that ends an episode infos hold ``metrics``, what it came to, with masks:
+    ``return``, ``sharpe`` and ``sortino`` (annualised), ``max_drawdown``, ``turnover``, ``costs``,
+    ``trades``, ``stop_losses``, ``final_value`` and ``length``, all at the close.
 
     Steps run in the calling thread with the interpreter released. Pickles by its arguments: the
     copy has to be reset. ``copy.deepcopy`` keeps the state, streams included.
@@ -122,9 +162,22 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
         hmax: int = 15,
         buy_cost_pct: float = 0.01,
         sell_cost_pct: float = 0.01,
+        ticker_costs: Mapping[str, tuple[float, float]] | None = None,
+        fixed_fee: float = 0.0,
+        slippage_bps: float = 0.0,
+        bidding: Bidding = "default",
+        stop_loss_tolerance: float = 0.0,
+        stop_loss_calculation: StopLossPrice = "close",
+        stop_loss_day: StopLossDay = "same",
         tickers: Sequence[str] | None = None,
+        tradable: ArrayLike | None = None,
+        initial_shares: Mapping[str, int] | None = None,
+        indicators: Sequence[str] | None = None,
+        macro_tickers: Sequence[str] = (),
         days: tuple[int, int] | None = None,
         indicator_lag: int = 1,
+        valuation: Valuation | None = None,
+        history_length: int = 0,
         panel_options: Mapping[str, Any] | None = None,
         render_mode: str | None = None,
     ) -> None:
@@ -134,9 +187,22 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
             hmax=hmax,
             buy_cost_pct=buy_cost_pct,
             sell_cost_pct=sell_cost_pct,
+            ticker_costs=ticker_costs,
+            fixed_fee=fixed_fee,
+            slippage_bps=slippage_bps,
+            bidding=bidding,
+            stop_loss_tolerance=stop_loss_tolerance,
+            stop_loss_calculation=stop_loss_calculation,
+            stop_loss_day=stop_loss_day,
             tickers=tickers,
+            tradable=tradable,
+            initial_shares=initial_shares,
+            indicators=indicators,
+            macro_tickers=macro_tickers,
             days=days,
             indicator_lag=indicator_lag,
+            valuation=valuation,
+            history_length=history_length,
             max_episode_steps=max_episode_steps,
         )
         if not isinstance(copy, bool):
@@ -228,8 +294,8 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
         -------
         (dict or ndarray, ndarray, ndarray, ndarray, dict)
             Observations, rewards float64 ``[N]``, terminations and truncations bool ``[N]``, infos.
-            In same-step mode, when an episode ended, infos hold ``final_obs`` (an object array of
-            None or the last observation), ``final_info`` and their masks.
+            When an episode ended, infos hold ``metrics``, and in same-step mode ``final_obs`` (an
+            object array of None or the last observation), ``final_info`` and their masks.
 
         Raises
         ------

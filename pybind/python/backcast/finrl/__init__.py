@@ -1,11 +1,18 @@
-"""The classes of FinRL's and FastFinRL's users, over shared memory.
+"""FastFinRL's classes over shared memory: change the import, keep the program.
 
 >>> import backcast.finrl as ff
+>>> env = ff.VecFastFinRL("prices.csv", n_envs=4, return_format="vec")  # doctest: +SKIP
+>>> state = env.reset(seed=42)  # doctest: +SKIP
 >>> tokenizer = ff.TickerTokenizer()
 >>> tokenizer.encode("AAPL"), tokenizer.encode("MSFT"), tokenizer.decode(0)
 (1, 2, '<CASH>')
+
+Names, arguments, keys and shapes are the ones that programs written for it know; what differs, and
+why, is said where it does. Environments of Gymnasium's contract are in :mod:`backcast.envs`.
 """
 
 from backcast._native import TickerTokenizer
+from backcast.finrl._single_env import FastFinRL
+from backcast.finrl._vec_env import VecFastFinRL
 
-__all__ = ["TickerTokenizer"]
+__all__ = ["FastFinRL", "TickerTokenizer", "VecFastFinRL"]

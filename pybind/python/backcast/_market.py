@@ -40,11 +40,17 @@ def open_panel(panel: PanelLike, options: Mapping[str, Any] | None = None) -> Pa
             "a CSV or Parquet file"
         )
     text = os.fspath(panel)
-    ending = Path(text).suffix.lower()
-    if isinstance(panel, str) and ending not in _FILES and os.sep not in text:
+    if not is_file(panel):
         return Panel.attach(text, **options)
-    load = Panel.from_parquet if ending in _PARQUET else Panel.from_csv
+    load = Panel.from_parquet if Path(text).suffix.lower() in _PARQUET else Panel.from_csv
     return load(text, **options)
+
+
+def is_file(panel: PanelLike) -> bool:
+    """Tell whether this is a file to load, by its ending or because it is a path."""
+    if isinstance(panel, str):
+        return Path(panel).suffix.lower() in _FILES or os.sep in panel
+    return isinstance(panel, os.PathLike)
 
 
 def _here(panel: Panel) -> Panel:

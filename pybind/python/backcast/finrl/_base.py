@@ -1,0 +1,338 @@
+"""What both environments answer about their market, their settings and the windows around days."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+import numpy as np
+
+from backcast import ArgumentTypeError, EnvError
+from backcast._calls import explained
+from backcast._native import PortfolioBatch
+from backcast.finrl._rules import columns_of, format_of, market_of, names_of
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from backcast import Panel
+    from backcast._market import PanelLike
+    from backcast.finrl._rules import ReturnFormat, State
+
+OHLCV = ("open", "high", "low", "close", "volume")
+
+
+class FinRLEnv:
+    """The market of :class:`FastFinRL` and :class:`VecFastFinRL`, and their settings."""
+
+    _batch: PortfolioBatch | None
+
+    def __init__(
+        self,
+        source: PanelLike,
+        settings: dict[str, Any],
+        tech_indicator_list: Sequence[str],
+        macro_tickers: Sequence[str],
+        return_format: ReturnFormat,
+        panel_options: Mapping[str, Any] | None,
+    ) -> None:
+        indicators = names_of("tech_indicator_list", tech_indicator_list)
+        self._macro = names_of("macro_tickers", macro_tickers)
+        self._format: Literal["vec", "json"] = format_of(return_format)
+        self._panel = market_of(source, self._macro, panel_options)
+        self._settings = settings | {
+            "indicators": indicators or None,
+            "macro_tickers": self._macro,
+        }
+        # Made and thrown away: settings are refused here, not at the first reset.
+        probe = PortfolioBatch(self._panel, 1, self._settings)
+        self._indicators = probe.indicators
+        self._columns = columns_of(self._indicators, self._panel.columns)
+        self._rows = probe.rows
+        self._lag = int(settings["indicator_lag"])
+
+    @property
+    def panel(self) -> Panel:
+        """The market; other processes can have the same one by its name."""
+        return self._panel
+
+    @property
+    def initial_amount(self) -> float:
+        """Cash at the start of an episode."""
+        return float(self._settings["initial_amount"])
+
+    @property
+    def failure_threshold(self) -> float:
+        """The value at which an episode is terminated."""
+        return float(self._settings["failure_threshold"])
+
+    @property
+    def hmax(self) -> int:
+        """Shares traded by an action of 1."""
+        return int(self._settings["hmax"])
+
+    @property
+    def buy_cost_pct(self) -> float:
+        """Fee of a purchase, as a fraction of its value."""
+        return float(self._settings["buy_cost_pct"])
+
+    @property
+    def sell_cost_pct(self) -> float:
+        """Fee of a sale, as a fraction of its value."""
+        return float(self._settings["sell_cost_pct"])
+
+    @property
+    def stop_loss_tolerance(self) -> float:
+        """The fraction of the average price paid below which a holding is sold."""
+        return float(self._settings["stop_loss_tolerance"])
+
+    @property
+    def stop_loss_calculation(self) -> str:
+        """The price that a stop loss looks at."""
+        return str(self._settings["stop_loss_calculation"])
+
+    @property
+    def bidding(self) -> str:
+        """How prices of orders are found."""
+        return str(self._settings["bidding"])
+
+    def get_return_format(self) -> Literal["vec", "json"]:
+        """Say in which form states are returned.
+
+        Returns
+        -------
+        str
+        """
+        return self._format
+
+    @explained
+    def set_return_format(self, format: ReturnFormat) -> None:
+        """Return states in another form from now on.
+
+        Parameters
+        ----------
+        format : {"vec", "json"}
+            Arrays, or nested dicts and lists.
+
+        Raises
+        ------
+        EnvError
+            If it is neither.
+        """
+        self._format = format_of(format)
+
+    def get_all_tickers(self) -> list[str]:
+        """Name every ticker of the market, macro tickers included, sorted.
+
+        Returns
+        -------
+        list of str
+        """
+        return list(self._panel.tickers)
+
+    def get_macro_tickers(self) -> list[str]:
+        """Name the macro tickers, in the order they are shown in.
+
+        Returns
+        -------
+        list of str
+        """
+        return list(self._macro)
+
+    def get_indicator_names(self) -> list[str]:
+        """Name the indicators, in the one order that they have everywhere.
+
+        Returns
+        -------
+        list of str
+            In the order of ``tech_indicator_list``, else of the file.
+        """
+        return list(self._indicators)
+
+    def n_indicators(self) -> int:
+        """Count the indicators.
+
+        Returns
+        -------
+        int
+            ``K``.
+        """
+        return len(self._indicators)
+
+    def n_macro(self) -> int:
+        """Count the macro tickers.
+
+        Returns
+        -------
+        int
+            ``M``.
+        """
+        return len(self._macro)
+
+    def get_max_day(self) -> int:
+        """Count the days of the market.
+
+        Returns
+        -------
+        int
+            ``D``; days are numbered from 0 to ``D - 1``.
+        """
+        return self._panel.n_days
+
+    @explained
+    def get_raw_value(self, ticker: str, day: int, column: str) -> float:
+        """Look one number up.
+
+        Parameters
+        ----------
+        ticker : str
+            Any ticker of the market.
+        day : int
+            From 0.
+        column : str
+            ``open``, ``high``, ``low``, ``close``, ``volume`` or an indicator.
+
+        Returns
+        -------
+        float
+
+        Raises
+        ------
+        EnvError
+            If there is no such ticker, column or day, or no row of that ticker on that day.
+        """
+        columns = list(self._panel.columns)
+        if column not in columns:
+            raise EnvError(f"column is {column!r}; give one of {', '.join(columns)}")
+        day = self._day(day)
+        values, listed = self._rows([ticker], day, 1)
+        if not listed[0, 0]:
+            raise EnvError(
+                f'"{ticker}" has no row on day {day}; choose a day on which it is listed'
+            )
+        return float(values[0, 0, columns.index(column)])
+
+    @overload
+    def get_market_window_numpy(
+        self, ticker_list: Sequence[str], day: int, h: int, future: int = 0
+    ) -> State: ...
+    @overload
+    def get_market_window_numpy(
+        self,
+        ticker_list: ArrayLike,
+        day: Sequence[Sequence[str]],
+        h: int,
+        future: int = 0,
+    ) -> list[State]: ...
+    @explained
+    def get_market_window_numpy(
+        self,
+        ticker_list: Any,
+        day: Any,
+        h: int,
+        future: int = 0,
+    ) -> State | list[State]:
+        """Cut the days around a day out of the market.
+
+        Parameters
+        ----------
+        ticker_list : sequence of str
+            Whose days. Or the days of several windows, int ``[N]``, with `day` the tickers of each:
+            the answer is a list then.
+        day : int
+            The day in the middle, from 0 to ``D - 1``.
+        h : int
+            Days before it.
+        future : int, default 0
+            Days after it.
+
+        Returns
+        -------
+        dict or list of dict
+            By ticker: ``past_ohlcv`` float64 ``[h, 5]``, ``past_indicators`` float64 ``[h, K]``,
+            ``past_mask`` and ``past_days`` int32 ``[h]`` of day-h to day-1; ``current_open``,
+            ``current_indicators`` float64 ``[K]``, ``current_mask`` and ``current_day``;
+            ``future_*`` of day+1 to day+future. Without a row: zeros, mask 0, day -1. Then
+            ``indicator_names``, ``h`` and ``future``.
+
+        Raises
+        ------
+        EnvError
+            If there is no such ticker or day.
+
+        Notes
+        -----
+        The current indicators are as old as those of observations: ``indicator_lag`` days.
+        """
+        h, future = _length(h, "h"), _length(future, "future")
+        if isinstance(ticker_list, Sequence) and all(isinstance(t, str) for t in ticker_list):
+            return self._window(names_of("ticker_list", ticker_list), self._day(day), h, future)
+        days = np.asarray(ticker_list)
+        if days.ndim != 1 or days.dtype.kind not in "iu":
+            raise ArgumentTypeError(
+                f"ticker_list is {ticker_list!r}; give names, or the days of several windows"
+            )
+        if isinstance(day, str) or len(day) != len(days):
+            raise EnvError(f"got {len(days)} days; give as many lists of tickers")
+        return [
+            self._window(names_of("a list of tickers", tickers), self._day(of), h, future)
+            for of, tickers in zip(days.tolist(), day, strict=True)
+        ]
+
+    def _window(self, tickers: list[str], day: int, h: int, future: int) -> State:
+        names = list(dict.fromkeys(tickers))
+        values, listed = self._rows(names, day - h, h + 1 + future)
+        shown, shown_listed = self._rows(names, day - self._lag, 1)
+        days = np.arange(day - h, day + future + 1, dtype=np.int32)
+        window: State = {}
+        for at, name in enumerate(names):
+            rows, there = values[at], listed[at]
+            mask = there.astype(np.int32)
+            where = np.where(there, days, np.int32(-1))
+            window[name] = {
+                **_part("past", rows[:h], mask[:h], where[:h], self._columns),
+                "current_open": float(rows[h, 0]),
+                "current_indicators": shown[at, 0, self._columns] * shown_listed[at, 0],
+                "current_mask": int(mask[h]),
+                "current_day": int(where[h]),
+                **_part("future", rows[h + 1 :], mask[h + 1 :], where[h + 1 :], self._columns),
+            }
+        window["indicator_names"] = list(self._indicators)
+        window["h"], window["future"] = h, future
+        return window
+
+    def _day(self, day: Any) -> int:  # noqa: ANN401
+        try:
+            number = operator.index(day)
+        except TypeError:
+            raise ArgumentTypeError(f"day is {day!r}; give a whole number") from None
+        last = self._panel.n_days - 1
+        if not 0 <= number <= last:
+            raise EnvError(f"day is {number}; give one from 0 to {last}")
+        return number
+
+
+def _part(
+    name: str,
+    rows: NDArray[np.float64],
+    mask: NDArray[np.int32],
+    days: NDArray[np.int32],
+    columns: NDArray[np.intp],
+) -> State:
+    return {
+        f"{name}_ohlcv": rows[:, : len(OHLCV)].copy(),
+        f"{name}_indicators": rows[:, columns],
+        f"{name}_mask": mask.copy(),
+        f"{name}_days": days.copy(),
+    }
+
+
+def _length(value: Any, what: str) -> int:  # noqa: ANN401
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise ArgumentTypeError(f"{what} is {value!r}; give a number of days") from None
+    if number < 0:
+        raise EnvError(f"{what} is {number}; give a number of days, from 0 up")
+    return number

@@ -1,0 +1,374 @@
+"""One portfolio, with the calls and states of FastFinRL's single class."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from backcast import EnvError
+from backcast._calls import explained
+from backcast._native import PortfolioBatch
+from backcast.finrl._base import FinRLEnv
+from backcast.finrl._rules import names_of, seed_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from backcast._market import PanelLike
+    from backcast.finrl._rules import ReturnFormat, State
+
+
+class FastFinRL(FinRLEnv):
+    """One portfolio over a market; with equal settings, seeds and actions a row of the other class.
+
+    Parameters
+    ----------
+    csv_path : path, str or Panel
+        A CSV or Parquet file, the name of a shared panel, or an open :class:`backcast.Panel`.
+    initial_amount : float, default 30000
+        Cash at the start of an episode.
+    failure_threshold : float, default 25000
+        An episode is done when the portfolio, valued at the close, falls to this or below.
+    hmax : int, default 15
+        Shares traded by an action of 1.
+    buy_cost_pct, sell_cost_pct : float, default 0.01
+        Fees as fractions of the value traded.
+    stop_loss_tolerance : float, default 0.8
+        A holding is sold when its price falls below this fraction of the average price paid.
+    bidding : {"default", "uniform", "adv_uniform"}
+        Orders are filled at the close, at a price drawn between low and high, or at one drawn to
+        the trader's disadvantage.
+    stop_loss_calculation : {"close", "low"}
+        The price that a stop loss looks at.
+    initial_seed : int, default 0
+        Where random numbers begin, when the first reset is not given a seed; -1: anywhere.
+    tech_indicator_list : sequence of str, optional
+        Indicators to show, in this order; all of the file when empty, in the order of the file.
+    macro_tickers : sequence of str, optional
+        Tickers that are shown in this order and never traded.
+    return_format : {"json", "vec"}
+        States as nested dicts, or as a dict of arrays.
+    num_tickers : int, default 0
+        Tickers to trade when a reset names none; 0: all but macro tickers. The first by name.
+    shuffle_tickers : bool, default False
+        Draw them instead, in every episode anew, whatever a reset names.
+    stop_loss_day : {"same", "next"}
+        Look at stop losses right after the orders of a day, as FastFinRL's single class does, or
+        on the next day before it is observed, which is look-ahead.
+    indicator_lag : int, default 1
+        Days by which indicators are older than the open. 0, as in FastFinRL, is look-ahead.
+    valuation : {"open", "close"}, optional
+        At which price ``total_asset`` values holdings: the open, unless `indicator_lag` is 0.
+    history_length : int, default 0
+        Days with a row of every ticker before the first of an episode, where the data allow it.
+    days : (int, int), optional
+        Days to live on, half open; all when left out.
+    max_episode_steps : int, optional
+        Steps after which an episode is done.
+    ticker_costs : mapping of str to (float, float), optional
+        Other fees of single tickers, ``{"AAA": (buy, sell)}``.
+    fixed_fee, slippage_bps : float, default 0
+        Cash per order, and basis points on every price.
+    tradable : array_like of bool, shape (tickers, days) or (tickers,), optional
+        Which of the panel's tickers can be traded, on which of its days.
+    initial_shares : mapping of str to int, optional
+        Shares held at the start of an episode.
+    generator : {"splitmix64", "mt19937"}
+        Where random numbers come from; the latter draws as FastFinRL does.
+    panel_options : mapping, optional
+        Keywords for opening `csv_path`: ``{"nan": "mask"}``, say.
+
+    Raises
+    ------
+    EnvError
+        If a setting is out of its range, or the market cannot serve it.
+    ArgumentError, NotFoundError, PanelError
+        If the market cannot be opened.
+
+    Notes
+    -----
+    A state in the form ``json``: ``day``, ``day_idx``, ``date``, ``done``, ``terminal``, ``seed``
+    (after a reset) and ``reward``; ``portfolio`` with ``cash``, ``total_asset`` and ``holdings``
+    ``{ticker: {"shares", "avg_buy_price"}}``; ``market`` and ``macro``
+    ``{ticker: {"open", "indicators"}}``; ``info`` with ``loss_cut_amount``, ``n_trades`` and
+    ``num_stop_loss``; ``debug`` ``{ticker: {"fill_price", "cost", "quantity"}}`` of the last fill of
+    each. In the form ``vec``: the keys of the other class without its leading axis, and ``date``
+    and ``seed``. Everything is in the order of the tickers that the reset named, actions too.
+
+    Examples
+    --------
+    >>> import backcast.finrl as ff
+    >>> env = ff.FastFinRL("data.csv")  # doctest: +SKIP
+    >>> state = env.reset(["AAPL", "MSFT"], seed=42)  # doctest: +SKIP
+    >>> while not state["done"]:  # doctest: +SKIP
+    ...     state = env.step([0.5, -0.3])
+    """
+
+    @explained
+    def __init__(
+        self,
+        csv_path: PanelLike,
+        initial_amount: float = 30_000.0,
+        failure_threshold: float = 25_000.0,
+        hmax: int = 15,
+        buy_cost_pct: float = 0.01,
+        sell_cost_pct: float = 0.01,
+        stop_loss_tolerance: float = 0.8,
+        bidding: str = "default",
+        stop_loss_calculation: str = "close",
+        initial_seed: int = 0,
+        tech_indicator_list: Sequence[str] = (),
+        macro_tickers: Sequence[str] = (),
+        return_format: ReturnFormat = "json",
+        num_tickers: int = 0,
+        shuffle_tickers: bool = False,
+        *,
+        stop_loss_day: str = "same",
+        indicator_lag: int = 1,
+        valuation: str | None = None,
+        history_length: int = 0,
+        days: tuple[int, int] | None = None,
+        max_episode_steps: int | None = None,
+        ticker_costs: Mapping[str, tuple[float, float]] | None = None,
+        fixed_fee: float = 0.0,
+        slippage_bps: float = 0.0,
+        tradable: ArrayLike | None = None,
+        initial_shares: Mapping[str, int] | None = None,
+        generator: str = "splitmix64",
+        panel_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        settings = {
+            "initial_amount": initial_amount,
+            "failure_threshold": failure_threshold,
+            "hmax": hmax,
+            "buy_cost_pct": buy_cost_pct,
+            "sell_cost_pct": sell_cost_pct,
+            "stop_loss_tolerance": stop_loss_tolerance,
+            "bidding": bidding,
+            "stop_loss_calculation": stop_loss_calculation,
+            "num_tickers": num_tickers,
+            "shuffle_tickers": shuffle_tickers,
+            "stop_loss_day": stop_loss_day,
+            "indicator_lag": indicator_lag,
+            "valuation": valuation,
+            "history_length": history_length,
+            "days": days,
+            "max_episode_steps": max_episode_steps,
+            "ticker_costs": ticker_costs,
+            "fixed_fee": fixed_fee,
+            "slippage_bps": slippage_bps,
+            "tradable": tradable,
+            "initial_shares": initial_shares,
+            "generator": generator,
+            "autoreset_mode": "disabled",
+            "play_on": True,
+            "record": True,
+        }
+        self._seed = seed_of(initial_seed, "initial_seed")
+        self._draws = bool(shuffle_tickers) and num_tickers > 0
+        super().__init__(
+            csv_path, settings, tech_indicator_list, macro_tickers, return_format, panel_options
+        )
+        self._adopt(PortfolioBatch(self._panel, None, self._settings))
+
+    def __repr__(self) -> str:
+        """Show sizes, mode, days and state."""
+        return f"<backcast.finrl.FastFinRL: {self._batch}>"
+
+    @explained
+    def reset(
+        self,
+        ticker_list: Sequence[str] | None = None,
+        seed: int | None = None,
+        shifted_start: int = 0,
+        *,
+        options: Mapping[str, Any] | None = None,
+    ) -> State:
+        """Begin a new episode.
+
+        Parameters
+        ----------
+        ticker_list : sequence of str, optional
+            What to trade, in the order of actions; what was traded before when left out.
+        seed : int, optional
+            Where random numbers begin; -1: anywhere; None: they go on.
+        shifted_start : int, default 0
+            Days at the beginning of the market on which the episode is not to start.
+        options : mapping, optional
+            ``"start_day"``: an int, where to begin instead of on a drawn day.
+
+        Returns
+        -------
+        dict
+            The state.
+
+        Raises
+        ------
+        EnvError
+            If a ticker, seed or day cannot be; nothing has changed then.
+        """
+        batch = self._batch
+        assert batch is not None
+        if ticker_list is not None and not self._draws:
+            names = names_of("ticker_list", ticker_list)
+            if not names:
+                raise EnvError("ticker_list is empty; name at least one ticker, or leave it out")
+            if names != batch.tickers:
+                batch = PortfolioBatch(self._panel, None, self._settings, tickers_of=[names])
+        given = seed_of(seed)
+        if given is None:
+            given = self._seed
+        shift = shifted_start
+        chosen = None if options is None else dict(options)
+        obs, _ = batch.reset(seed=given, options=chosen, shifted_start=shift)
+        self._seed = None
+        if batch is not self._batch:
+            self._adopt(batch)
+        self._tickers = batch.tickers_of[0]
+        return self._show(obs, {"seed": given}, 0.0, False, False)
+
+    def step(self, actions: ArrayLike) -> State:
+        """Trade one day.
+
+        Parameters
+        ----------
+        actions : array_like of float, shape (T,)
+            From -1 (sell ``hmax`` shares) to 1 (buy as many), in the order of the tickers.
+
+        Returns
+        -------
+        dict
+            The state.
+
+        Raises
+        ------
+        EnvError
+            If an action is no number from -1 to 1, there was no reset, or this is the last day.
+            Nothing has changed then.
+        """
+        assert self._batch is not None
+        obs, reward, terminated, truncated, infos = self._batch.step(actions)
+        return self._show(obs, infos, reward, terminated, truncated)
+
+    def n_tickers(self) -> int:
+        """Count the tickers traded, also before the first reset.
+
+        Returns
+        -------
+        int
+            ``T``.
+        """
+        return len(self._tickers)
+
+    def get_tickers(self) -> list[str]:
+        """Name the tickers traded.
+
+        Returns
+        -------
+        list of str
+            In the order of actions.
+        """
+        return list(self._tickers)
+
+    @property
+    def tokens(self) -> NDArray[np.int32]:
+        """The tickers' tokens in the panel, ``[T]``: what ``Panel.windows`` takes."""
+        assert self._batch is not None
+        return np.array(self._batch.tokens_of[0])
+
+    def get_state(self) -> State:
+        """Show the last state again.
+
+        Returns
+        -------
+        dict
+
+        Raises
+        ------
+        EnvError
+            Before the first reset.
+        """
+        if self._shown is None:
+            raise EnvError("there is no state yet; call reset first")
+        return self._in_form(*self._shown)
+
+    def _adopt(self, batch: PortfolioBatch) -> None:
+        """Make a new portfolio ours."""
+        self._batch: PortfolioBatch = batch
+        self._tickers = batch.tickers_of[0]
+        self._shown: tuple[dict[str, NDArray[Any]], State] | None = None
+
+    def _show(
+        self,
+        obs: dict[str, NDArray[Any]],
+        extra: dict[str, Any],
+        reward: float,
+        terminated: bool,
+        truncated: bool,
+    ) -> State:
+        counts = {key: values[0].item() for key, values in self._batch.counts().items()}
+        day = int(obs["day"])
+        outcome: State = {
+            "day": day,
+            "day_idx": day,
+            "date": self._panel.dates[day],
+            "done": terminated or truncated,
+            "terminal": truncated,
+            "terminated": terminated,
+            "truncated": truncated,
+            "reward": reward,
+            **extra,
+            "info": counts,
+            "debug": {
+                ticker: {"fill_price": price, "cost": fee, "quantity": shares}
+                for _, ticker, price, fee, shares, _ in self._batch.fills()
+            },
+        }
+        self._shown = (obs, outcome)
+        return self._in_form(obs, outcome)
+
+    def _in_form(self, obs: dict[str, NDArray[Any]], outcome: State) -> State:
+        if self._format == "vec":
+            scalars = {"cash": float(obs["cash"]), "total_asset": float(obs["total_asset"])}
+            state = {**obs, **scalars, **outcome, "tickers": list(self._tickers)}
+            if self._macro:
+                state["macro_tickers"] = list(self._macro)
+            return state | {"indicator_names": list(self._indicators)}
+        none = np.zeros((max(len(self._tickers), len(self._macro)), 0))
+        state = {
+            **outcome,
+            "portfolio": {
+                "cash": float(obs["cash"]),
+                "total_asset": float(obs["total_asset"]),
+                "holdings": {
+                    ticker: {"shares": shares, "avg_buy_price": price}
+                    for ticker, shares, price in zip(
+                        self._tickers,
+                        obs["shares"].tolist(),
+                        obs["avg_buy_price"].tolist(),
+                        strict=True,
+                    )
+                },
+            },
+            "market": self._market(self._tickers, obs["open"], obs.get("indicators", none)),
+        }
+        if self._macro:
+            shown = obs.get("macro_indicators", none)
+            state["macro"] = self._market(self._macro, obs["macro_open"], shown)
+        return state
+
+    def _market(
+        self, tickers: list[str], opens: NDArray[Any], indicators: NDArray[Any]
+    ) -> dict[str, dict[str, Any]]:
+        return {
+            ticker: {
+                "open": price,
+                "indicators": dict(zip(self._indicators, shown, strict=True)),
+            }
+            for ticker, price, shown in zip(
+                tickers, opens.tolist(), indicators.tolist(), strict=False
+            )
+        }

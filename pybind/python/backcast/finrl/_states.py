@@ -1,0 +1,69 @@
+"""States in the two forms that programs know: one dict of arrays, or a list of dicts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from backcast.finrl._rules import State
+
+# What a list of dicts has of the whole batch and not of each portfolio.
+_OF_ALL = ("n_envs", "n_tickers", "n_indicators", "n_macro", "metrics")
+
+
+def state_of(
+    obs: dict[str, NDArray[Any]],
+    outcome: tuple[NDArray[Any], ...],
+    tickers: list[list[str]],
+    counts: dict[str, NDArray[Any]],
+    fixed: dict[str, Any],
+) -> State:
+    """Put a state together of the observation's arrays and the environment's lists."""
+    reward, terminated, truncated = outcome
+    return {
+        **obs,
+        "reward": reward,
+        "done": terminated | truncated,
+        "terminal": truncated,
+        "terminated": terminated,
+        "truncated": truncated,
+        "tickers": tickers,
+        **counts,
+        **fixed,
+    }
+
+
+def rows_of(state: State) -> list[State]:
+    """Take a state apart, one dict per portfolio; single numbers become Python's."""
+    count = len(state["day"])
+    return [row_of(state, at) for at in range(count)]
+
+
+def row_of(state: State, at: int) -> State:
+    """Take one portfolio's part out of a state."""
+    row: State = {}
+    for key, value in state.items():
+        if key in _OF_ALL:
+            continue
+        if key in ("indicator_names", "macro_tickers"):
+            row[key] = list(value)
+        elif key == "tickers":
+            row[key] = list(value[at])
+        elif key == "final_obs":
+            if state["done"][at]:
+                row[key] = row_of(value, at)
+        else:
+            row[key] = _part(value[at])
+    metrics = state.get("metrics", {})
+    if metrics and state["done"][at]:
+        row["metrics"] = {
+            key: values[at].item() for key, values in metrics.items() if not key.startswith("_")
+        }
+    return row
+
+
+def _part(value: NDArray[Any] | np.generic) -> Any:  # noqa: ANN401
+    return value.copy() if value.ndim > 0 else value.item()

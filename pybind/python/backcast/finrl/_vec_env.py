@@ -1,0 +1,466 @@
+"""Many portfolios stepped together, with the calls and states of FastFinRL's vectorised class."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from backcast import ArgumentTypeError, EnvError
+from backcast._calls import explained
+from backcast._native import PortfolioBatch
+from backcast.finrl._base import FinRLEnv
+from backcast.finrl._rules import names_of, seed_of, seeds_of
+from backcast.finrl._states import rows_of, state_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from backcast._market import PanelLike
+    from backcast.finrl._rules import ReturnFormat, State
+
+
+class VecFastFinRL(FinRLEnv):
+    """Many portfolios over one market, each with tickers, a day and random numbers of its own.
+
+    Parameters
+    ----------
+    csv_path : path, str or Panel
+        A CSV or Parquet file, the name of a shared panel, or an open :class:`backcast.Panel`.
+    n_envs : int
+        Portfolios, ``N``.
+    initial_amount : float, default 30000
+        Cash at the start of an episode.
+    failure_threshold : float, default 25000
+        An episode is done when the portfolio, valued at the close, falls to this or below.
+    hmax : int, default 15
+        Shares traded by an action of 1.
+    buy_cost_pct, sell_cost_pct : float, default 0.01
+        Fees as fractions of the value traded.
+    stop_loss_tolerance : float, default 0.8
+        A holding is sold when its price falls below this fraction of the average price paid.
+    bidding : {"default", "uniform", "adv_uniform"}
+        Orders are filled at the close, at a price drawn between low and high, or at one drawn to
+        the trader's disadvantage.
+    stop_loss_calculation : {"close", "low"}
+        The price that a stop loss looks at.
+    initial_seed : int, default 0
+        Where random numbers begin, when the first reset is not given a seed; -1: anywhere.
+    tech_indicator_list : sequence of str, optional
+        Indicators to show, in this order; all of the file when empty, in the order of the file.
+    macro_tickers : sequence of str, optional
+        Tickers that are shown in this order and never traded. Of an open panel they must have been
+        named when it was loaded.
+    auto_reset : bool, default True
+        Begin anew by itself when an episode is done.
+    return_format : {"json", "vec"}
+        States as a list of dicts, or as one dict of arrays.
+    num_tickers : int, default 0
+        Tickers that each portfolio trades; 0: all but macro tickers. The first ones by name.
+    shuffle_tickers : bool, default False
+        Draw them instead, for every portfolio and every episode anew.
+    stop_loss_day : {"same", "next"}
+        Look at stop losses right after the orders of a day, or on the next day before it is
+        observed, as FastFinRL's vectorised class does, which is look-ahead.
+    indicator_lag : int, default 1
+        Days by which indicators are older than the open. 0, as in FastFinRL, is look-ahead.
+    valuation : {"open", "close"}, optional
+        At which price ``total_asset`` values holdings: the open, unless `indicator_lag` is 0.
+    history_length : int, default 0
+        Days with a row of every ticker before the first of an episode, where the data allow it.
+    days : (int, int), optional
+        Days to live on, half open; all when left out.
+    max_episode_steps : int, optional
+        Steps after which an episode is done.
+    ticker_costs : mapping of str to (float, float), optional
+        Other fees of single tickers, ``{"AAA": (buy, sell)}``.
+    fixed_fee, slippage_bps : float, default 0
+        Cash per order, and basis points on every price.
+    tradable : array_like of bool, shape (tickers, days) or (tickers,), optional
+        Which of the panel's tickers can be traded, on which of its days.
+    initial_shares : mapping of str to int, optional
+        Shares held at the start of an episode.
+    generator : {"splitmix64", "mt19937"}
+        Where random numbers come from; the latter draws as FastFinRL does, equal seeds given.
+    panel_options : mapping, optional
+        Keywords for opening `csv_path`: ``{"nan": "mask"}``, say.
+
+    Raises
+    ------
+    EnvError
+        If a setting is out of its range, or the market cannot serve it.
+    ArgumentError, NotFoundError, PanelError
+        If the market cannot be opened.
+
+    Notes
+    -----
+    A state in the form ``vec`` is a dict of new arrays: ``day`` int32 ``[N]``; ``cash``,
+    ``total_asset``, ``reward`` float64 ``[N]``; ``done``, ``terminal`` bool ``[N]``; ``shares``
+    int32 ``[N, T]``; ``avg_buy_price``, ``open`` float64 ``[N, T]``; ``indicators`` float64
+    ``[N, T, K]``; with macro tickers ``macro_open`` ``[N, M]`` and ``macro_indicators``
+    ``[N, M, K]``; ``tickers`` ``[N][T]``, ``indicator_names``, ``n_envs``, ``n_tickers``,
+    ``n_indicators``, ``n_macro``. Here also ``terminated`` and ``truncated`` (``terminal`` is the
+    latter), ``macro_tickers``, and the counts ``num_stop_loss``, ``episode_orders``, ``n_trades``
+    and ``loss_cut_amount``. The form ``json`` is a list of dicts of the same, one per portfolio.
+
+    Differences from FastFinRL, besides the look-ahead: in the step that ends an episode ``reward``,
+    ``done`` and ``terminal`` are those of the end; with `auto_reset` the rest is the first state of
+    the next episode, and ``final_obs`` has every portfolio's state as it was before the resets, to
+    store as next state; ``metrics`` has what the episodes came to. A ticker without a row has an
+    open of 0, is not traded, and is worth its last close. Actions out of range are refused. Random
+    numbers of a portfolio depend on the seed and its position alone. An episode that is done may be
+    stepped on without `auto_reset`, up to the last day.
+
+    Examples
+    --------
+    >>> import backcast.finrl as ff
+    >>> env = ff.VecFastFinRL("data.csv", n_envs=4, return_format="vec")  # doctest: +SKIP
+    >>> state = env.reset(seed=42)  # doctest: +SKIP
+    >>> state = env.step(np.zeros((4, env.n_tickers())))  # doctest: +SKIP
+    """
+
+    @explained
+    def __init__(
+        self,
+        csv_path: PanelLike,
+        n_envs: int,
+        initial_amount: float = 30_000.0,
+        failure_threshold: float = 25_000.0,
+        hmax: int = 15,
+        buy_cost_pct: float = 0.01,
+        sell_cost_pct: float = 0.01,
+        stop_loss_tolerance: float = 0.8,
+        bidding: str = "default",
+        stop_loss_calculation: str = "close",
+        initial_seed: int = 0,
+        tech_indicator_list: Sequence[str] = (),
+        macro_tickers: Sequence[str] = (),
+        auto_reset: bool = True,
+        return_format: ReturnFormat = "json",
+        num_tickers: int = 0,
+        shuffle_tickers: bool = False,
+        *,
+        stop_loss_day: str = "same",
+        indicator_lag: int = 1,
+        valuation: str | None = None,
+        history_length: int = 0,
+        days: tuple[int, int] | None = None,
+        max_episode_steps: int | None = None,
+        ticker_costs: Mapping[str, tuple[float, float]] | None = None,
+        fixed_fee: float = 0.0,
+        slippage_bps: float = 0.0,
+        tradable: ArrayLike | None = None,
+        initial_shares: Mapping[str, int] | None = None,
+        generator: str = "splitmix64",
+        panel_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        settings = {
+            "initial_amount": initial_amount,
+            "failure_threshold": failure_threshold,
+            "hmax": hmax,
+            "buy_cost_pct": buy_cost_pct,
+            "sell_cost_pct": sell_cost_pct,
+            "stop_loss_tolerance": stop_loss_tolerance,
+            "bidding": bidding,
+            "stop_loss_calculation": stop_loss_calculation,
+            "num_tickers": num_tickers,
+            "shuffle_tickers": shuffle_tickers,
+            "stop_loss_day": stop_loss_day,
+            "indicator_lag": indicator_lag,
+            "valuation": valuation,
+            "history_length": history_length,
+            "days": days,
+            "max_episode_steps": max_episode_steps,
+            "ticker_costs": ticker_costs,
+            "fixed_fee": fixed_fee,
+            "slippage_bps": slippage_bps,
+            "tradable": tradable,
+            "initial_shares": initial_shares,
+            "generator": generator,
+            "play_on": True,
+        }
+        self._seed = seed_of(initial_seed, "initial_seed")
+        self._auto_reset = _flag(auto_reset)
+        super().__init__(
+            csv_path, settings, tech_indicator_list, macro_tickers, return_format, panel_options
+        )
+        self._adopt(PortfolioBatch(self._panel, n_envs, self._settings | self._mode()))
+
+    def __repr__(self) -> str:
+        """Show sizes, mode, days and state."""
+        return f"<backcast.finrl.VecFastFinRL: {self._batch}>"
+
+    @explained
+    def reset(
+        self,
+        tickers_list: Sequence[Sequence[str]] | None = None,
+        seeds: ArrayLike | None = None,
+        seed: int | None = None,
+        *,
+        tickers: Sequence[Sequence[str]] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> Any:  # noqa: ANN401 - a dict or a list of dicts
+        """Begin new episodes in all portfolios.
+
+        Parameters
+        ----------
+        tickers_list : sequence of sequences of str, optional
+            The tickers of each portfolio, all as many, in the order of its actions: there are as
+            many portfolios then as lists. An empty one is drawn anew in every episode.
+        seeds : array_like of int, shape (N,), optional
+            A seed for each portfolio.
+        seed : int, optional
+            One for all: portfolio i has stream i of it. -1: a random one. Without any seed the
+            streams go on, the first time from ``initial_seed``.
+        tickers : sequence of sequences of str, optional
+            Another name of `tickers_list`.
+        options : mapping, optional
+            ``"start_day"``: an int or int array ``[N]``, where to begin instead of on a drawn day.
+
+        Returns
+        -------
+        dict or list of dict
+            The state.
+
+        Raises
+        ------
+        EnvError
+            If a ticker, seed or day cannot be; nothing has changed then.
+        """
+        if tickers is not None and tickers_list is not None:
+            raise ArgumentTypeError("reset() got `tickers_list` and `tickers`; keep one of them")
+        if seed is not None and seeds is not None:
+            raise ArgumentTypeError("reset() got `seed` and `seeds`; keep one of them")
+        chosen = tickers_list if tickers is None else tickers
+        batch = self._batch
+        if chosen is not None:
+            if isinstance(chosen, str) or any(isinstance(names, str) for names in chosen):
+                raise ArgumentTypeError(
+                    f'tickers_list is {chosen!r}; give a list for each portfolio, [["AAPL"]]'
+                )
+            each = [names_of("tickers_list", names) for names in chosen]
+            settings = self._settings | self._mode()
+            batch = PortfolioBatch(self._panel, len(each), settings, tickers_of=each)
+        assert batch is not None
+        given: int | list[int | None] | None
+        if seeds is not None:
+            given = seeds_of(seeds, batch.num_envs or 1)
+        else:
+            given = seed_of(seed)
+            if given is None:
+                given = self._seed
+        obs, _ = batch.reset(seed=given, options=_options(options), spread=True)
+        self._seed = None
+        if batch is not self._batch:
+            self._adopt(batch)
+        return self._show(obs, None)
+
+    @explained
+    def reset_indices(self, indices: Sequence[int], seeds: ArrayLike | None = None) -> Any:  # noqa: ANN401
+        """Begin new episodes in some portfolios; the others stay where they are.
+
+        Parameters
+        ----------
+        indices : sequence of int
+            Which portfolios.
+        seeds : array_like of int, optional
+            A seed for each of them; their streams go on without.
+
+        Returns
+        -------
+        dict or list of dict
+            The state of all.
+
+        Raises
+        ------
+        EnvError
+            If there is no such portfolio, or the others were never reset.
+        """
+        batch = self._batch
+        assert batch is not None
+        count = self.num_envs()
+        listed = [_index(at, count) for at in indices]
+        mask = np.zeros(count, bool)
+        mask[listed] = True
+        each: list[int | None] = [None] * count
+        for at, seed in zip(listed, seeds_of(seeds, len(listed)), strict=True):
+            each[at] = seed
+        if self._last is None:
+            raise EnvError("no portfolio was reset yet; call reset first, for all of them")
+        obs, _ = batch.reset(seed=each, options={"reset_mask": mask})
+        outcome = self._last
+        kept = tuple(np.where(mask, np.zeros_like(part), part) for part in outcome)
+        return self._show(obs, kept)
+
+    def step(self, actions: ArrayLike) -> Any:  # noqa: ANN401 - a dict or a list of dicts
+        """Trade one day in every portfolio.
+
+        Parameters
+        ----------
+        actions : array_like of float, shape (N, T)
+            From -1 (sell ``hmax`` shares) to 1 (buy as many).
+
+        Returns
+        -------
+        dict or list of dict
+            The state.
+
+        Raises
+        ------
+        EnvError
+            If an action is no number from -1 to 1, a portfolio was never reset, or stands on the
+            last day. Nothing has changed then.
+        """
+        assert self._batch is not None
+        obs, rewards, terminated, truncated, infos = self._batch.step(actions)
+        return self._show(obs, (rewards, terminated, truncated), infos)
+
+    def set_auto_reset(self, enabled: bool) -> None:
+        """Begin anew by itself when an episode is done, or not.
+
+        Parameters
+        ----------
+        enabled : bool
+            What is done already begins anew with the next step.
+
+        Raises
+        ------
+        ArgumentTypeError
+            If it is no bool.
+        """
+        self._auto_reset = _flag(enabled)
+        assert self._batch is not None
+        self._batch.set_autoreset_mode("same_step" if self._auto_reset else "disabled")
+
+    def auto_reset(self) -> bool:
+        """Say whether episodes that are done begin anew by themselves.
+
+        Returns
+        -------
+        bool
+        """
+        return self._auto_reset
+
+    def num_envs(self) -> int:
+        """Count the portfolios.
+
+        Returns
+        -------
+        int
+            ``N``.
+        """
+        assert self._batch is not None
+        return self._batch.num_envs or 1
+
+    def n_tickers(self) -> int:
+        """Count the tickers that each portfolio trades, also before the first reset.
+
+        Returns
+        -------
+        int
+            ``T``.
+        """
+        assert self._batch is not None
+        return len(self._batch.tickers)
+
+    def get_tickers(self) -> list[list[str]]:
+        """Name the tickers that each portfolio trades.
+
+        Returns
+        -------
+        list of list of str
+            ``[N][T]``, in the order of actions.
+        """
+        return [list(names) for names in self._tickers]
+
+    @property
+    def tokens(self) -> NDArray[np.int32]:
+        """The tickers' tokens in the panel, ``[N, T]``: what ``Panel.windows`` takes."""
+        assert self._batch is not None
+        return self._batch.tokens_of
+
+    def get_state(self) -> Any:  # noqa: ANN401 - a dict or a list of dicts
+        """Show the last state again.
+
+        Returns
+        -------
+        dict or list of dict
+
+        Raises
+        ------
+        EnvError
+            Before the first reset.
+        """
+        if self._shown is None:
+            raise EnvError("there is no state yet; call reset first")
+        return self._in_form(self._shown)
+
+    def _mode(self) -> dict[str, Any]:
+        return {"autoreset_mode": "same_step" if self._auto_reset else "disabled"}
+
+    def _adopt(self, batch: PortfolioBatch) -> None:
+        """Make a new batch of portfolios ours."""
+        self._batch: PortfolioBatch = batch
+        self._tickers = batch.tickers_of
+        self._vary = batch.tickers_vary
+        self._last: tuple[NDArray[Any], ...] | None = None
+        self._shown: State | None = None
+        self._fixed = {
+            "indicator_names": list(self._indicators),
+            "n_envs": batch.num_envs or 1,
+            "n_tickers": len(batch.tickers),
+            "n_indicators": len(self._indicators),
+            "n_macro": len(self._macro),
+            "macro_tickers": list(self._macro),
+        }
+
+    def _show(
+        self,
+        obs: dict[str, NDArray[Any]],
+        outcome: tuple[NDArray[Any], ...] | None,
+        infos: dict[str, Any] | None = None,
+    ) -> Any:  # noqa: ANN401
+        before = self._tickers
+        if self._vary and (outcome is None or infos is None or "final_obs" in infos):
+            self._tickers = self._batch.tickers_of
+        if outcome is None:
+            count = self.num_envs()
+            outcome = (np.zeros(count), np.zeros(count, bool), np.zeros(count, bool))
+        self._last = outcome
+        state = state_of(obs, outcome, self._tickers, self._batch.counts(), self._fixed)
+        if infos:
+            state["metrics"] = infos["metrics"]
+            if "final_obs" in infos:
+                arrived = {key: values.copy() for key, values in obs.items()}
+                for at in np.flatnonzero(infos["_final_obs"]):
+                    for key, values in infos["final_obs"][at].items():
+                        arrived[key][at] = values
+                state["final_obs"] = arrived | {"tickers": before}
+        self._shown = state
+        return self._in_form(state)
+
+    def _in_form(self, state: State) -> Any:  # noqa: ANN401
+        return state if self._format == "vec" else rows_of(state)
+
+
+def _flag(value: Any) -> bool:  # noqa: ANN401
+    if not isinstance(value, bool | np.bool_):
+        raise ArgumentTypeError(f"auto_reset is {value!r}; give True or False")
+    return bool(value)
+
+
+def _index(value: Any, count: int) -> int:  # noqa: ANN401
+    try:
+        at = operator.index(value)
+    except TypeError:
+        raise ArgumentTypeError(f"indices holds {value!r}; give whole numbers") from None
+    if not 0 <= at < count:
+        raise EnvError(f"indices holds {at}; give numbers from 0 to {count - 1}")
+    return at
+
+
+def _options(options: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    return None if options is None else dict(options)

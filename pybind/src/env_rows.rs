@@ -1,0 +1,58 @@
+//! Rows of a panel in double precision, for windows that are compared with money.
+
+use backcast_gym::EnvError;
+use backcast_market::Panel;
+
+use crate::error::{Failure, Kind};
+
+/// Values `[t, count, C]`, which rows there are `[t, count]`, and the number of columns.
+pub(crate) fn rows_of(
+    panel: &Panel,
+    tickers: &[String],
+    first: i64,
+    count: usize,
+) -> Result<(Vec<f64>, Vec<bool>, usize), Failure> {
+    let columns = panel.columns().len();
+    let too_large = || {
+        let days = panel.days();
+        Failure::new(
+            Kind::Env,
+            format!("a window of {count} days is too large; give at most {days}"),
+        )
+    };
+    // A window may reach beyond the panel, but one of many times its length is a slip.
+    if count > panel.days().saturating_mul(4).saturating_add(4_096) {
+        return Err(too_large());
+    }
+    let cells = tickers.len().checked_mul(count).ok_or_else(too_large)?;
+    let mut values = vec![0.0; cells.checked_mul(columns).ok_or_else(too_large)?];
+    let mut listed = vec![false; cells];
+    for (at, name) in tickers.iter().enumerate() {
+        let token = panel.token(name).filter(|&token| token > 0).ok_or_else(|| {
+            let known = panel.tickers();
+            Failure::from(EnvError::UnknownTicker {
+                ticker: name.clone(),
+                count: known.len(),
+                first: known[0].clone(),
+                last: known[known.len() - 1].clone(),
+            })
+        })?;
+        let ticker = token as usize - 1;
+        for step in 0..count {
+            let day = i64::try_from(step).ok().and_then(|step| first.checked_add(step));
+            let Some(day) = day.and_then(|day| usize::try_from(day).ok()) else { continue };
+            if !panel.listed(ticker, day) {
+                continue;
+            }
+            let cell = at * count + step;
+            listed[cell] = true;
+            let row = panel.rows().row(ticker, day);
+            for (column, value) in
+                values[cell * columns..(cell + 1) * columns].iter_mut().enumerate()
+            {
+                *value = row.value(column);
+            }
+        }
+    }
+    Ok((values, listed, columns))
+}

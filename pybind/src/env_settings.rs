@@ -1,0 +1,175 @@
+//! The settings of portfolio environments, as Python's classes hand them over: a dict by name.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use backcast_core::DType;
+use backcast_gym::{ParseRuleError, PortfolioOptions};
+use numpy::prelude::*;
+use pyo3::prelude::*;
+use pyo3::types::{PyAny, PyDict, PyString};
+
+use crate::coerce::{Target, Tuple, array_of, autoreset_mode_of, count, count_in};
+use crate::error::{Failure, Kind};
+use crate::given::{Argument, Given, shown};
+use crate::view::bytes_of;
+
+/// Read the settings; what is not among them keeps its default. `panel`: tickers and days.
+pub(crate) fn options_of(
+    settings: &Bound<'_, PyDict>,
+    panel: (usize, usize),
+) -> Result<PortfolioOptions, Failure> {
+    let given = Settings(settings);
+    let default = PortfolioOptions::default();
+    let fraction = "a fraction in [0, 1); one percent is 0.01";
+    Ok(PortfolioOptions {
+        initial_amount: given
+            .get("initial_amount", "an amount above 0")?
+            .unwrap_or(default.initial_amount),
+        failure_threshold: given
+            .get("failure_threshold", "an amount")?
+            .unwrap_or(default.failure_threshold),
+        hmax: given
+            .named("hmax")?
+            .map(|asked| count_in(asked, "hmax", 1..=i32::MAX.unsigned_abs(), Kind::Env))
+            .transpose()?
+            .unwrap_or(default.hmax),
+        buy_cost_pct: given.get("buy_cost_pct", fraction)?.unwrap_or(default.buy_cost_pct),
+        sell_cost_pct: given.get("sell_cost_pct", fraction)?.unwrap_or(default.sell_cost_pct),
+        ticker_costs: given
+            .by_ticker("ticker_costs", "the fees (buy, sell) by ticker, {\"AAPL\": (0.01, 0.01)}")?
+            .unwrap_or_default(),
+        fixed_fee: given.get("fixed_fee", "an amount per order")?.unwrap_or_default(),
+        slippage_bps: given
+            .get("slippage_bps", "basis points; one percent is 100")?
+            .unwrap_or_default(),
+        bidding: given.word("bidding")?,
+        stop_loss_tolerance: given
+            .get("stop_loss_tolerance", "a fraction of the price paid, 0.8; 0 never sells")?
+            .unwrap_or_default(),
+        stop_loss_calculation: given.word("stop_loss_calculation")?,
+        stop_loss_day: given.word("stop_loss_day")?,
+        tickers: given.names("tickers", "[\"AAPL\", \"MSFT\"]")?,
+        num_tickers: given.count("num_tickers")?,
+        shuffle_tickers: given.get("shuffle_tickers", "True or False")?.unwrap_or_default(),
+        tradable: given.one("tradable")?.map(|mask| tradable_of(&mask, panel)).transpose()?,
+        initial_shares: given
+            .by_ticker("initial_shares", "shares by ticker, {\"AAPL\": 10}")?
+            .unwrap_or_default(),
+        indicators: given.names("indicators", "[\"macd\", \"rsi\"]")?,
+        macro_tickers: given.names("macro_tickers", "[\"VIX\"]")?.unwrap_or_default(),
+        days: given.one("days")?.map(|days| days_of(&days)).transpose()?,
+        indicator_lag: match given.one("indicator_lag")? {
+            Some(_) => given.count("indicator_lag")?,
+            None => default.indicator_lag,
+        },
+        valuation: given.one("valuation")?.map(|_| given.word("valuation")).transpose()?,
+        history_length: given.count("history_length")?,
+        autoreset_mode: given
+            .named("autoreset_mode")?
+            .map(|mode| autoreset_mode_of(mode, Kind::Env))
+            .transpose()?
+            .unwrap_or(default.autoreset_mode),
+        play_on: given.get("play_on", "True or False")?.unwrap_or_default(),
+        max_episode_steps: given
+            .named("max_episode_steps")?
+            .map(|steps| count(steps, "max_episode_steps", 1, Kind::Env))
+            .transpose()?,
+        generator: given.word("generator")?,
+        record: given.get("record", "True or False")?.unwrap_or_default(),
+    })
+}
+
+struct Settings<'a, 'py>(&'a Bound<'py, PyDict>);
+
+impl<'py> Settings<'_, 'py> {
+    /// A setting that is there and is not None.
+    fn one(&self, name: &str) -> Result<Option<Bound<'py, PyAny>>, Failure> {
+        Ok(self.0.get_item(name)?.filter(|value| !value.is_none()))
+    }
+
+    fn named<T: Argument>(&self, name: &str) -> Result<Option<Given<T>>, Failure> {
+        Ok(self.one(name)?.map(|value| value.extract().unwrap_or_else(|never| match never {})))
+    }
+
+    fn get<T: Argument>(&self, name: &str, wanted: &str) -> Result<Option<T>, Failure> {
+        self.named::<T>(name)?.map(|given| given.get(name, wanted)).transpose()
+    }
+
+    fn count(&self, name: &str) -> Result<usize, Failure> {
+        let given = self.named::<i128>(name)?;
+        Ok(given.map_or(Ok(0), |asked| count(asked, name, 0, Kind::Env))? as usize)
+    }
+
+    fn word<T: Default + FromStr<Err = ParseRuleError>>(&self, name: &str) -> Result<T, Failure> {
+        let Some(word) = self.get::<String>(name, "one of its words, a string")? else {
+            return Ok(T::default());
+        };
+        word.parse().map_err(|error| Failure::new(Kind::Env, error))
+    }
+
+    /// Names; a lone one is a slip.
+    fn names(&self, name: &str, example: &str) -> Result<Option<Vec<String>>, Failure> {
+        self.one(name)?.map(|given| names_of(&given, name, example)).transpose()
+    }
+
+    fn by_ticker<V>(&self, name: &str, wanted: &str) -> Result<Option<BTreeMap<String, V>>, Failure>
+    where
+        V: for<'a> FromPyObject<'a, 'py>,
+    {
+        let Some(given) = self.one(name)? else { return Ok(None) };
+        given.extract().map(Some).map_err(|_| {
+            Failure::new(Kind::ArgumentType, format!("{name} is {}; give {wanted}", shown(&given)))
+        })
+    }
+}
+
+/// A sequence of names.
+pub(crate) fn names_of(
+    given: &Bound<'_, PyAny>,
+    what: &str,
+    example: &str,
+) -> Result<Vec<String>, Failure> {
+    let refused = || {
+        let wanted = format!("a sequence of names, {example}");
+        Failure::new(Kind::ArgumentType, format!("{what} is {}; give {wanted}", shown(given)))
+    };
+    if given.is_instance_of::<PyString>() {
+        return Err(refused());
+    }
+    given.extract().map_err(|_| refused())
+}
+
+/// The first day and one past the last.
+fn days_of(given: &Bound<'_, PyAny>) -> Result<(usize, usize), Failure> {
+    let (start, end): (i64, i64) = given.extract().map_err(|_| {
+        let wanted = "two whole numbers, the first day and one past the last";
+        Failure::new(Kind::ArgumentType, format!("days is {}; give {wanted}", shown(given)))
+    })?;
+    let day = |asked: i64| count(asked, "a day of days", 0, Kind::Env).map(|day| day as usize);
+    Ok((day(start)?, day(end)?))
+}
+
+/// Booleans `[T, D]` over the panel, or `[T]` for all days.
+fn tradable_of(
+    given: &Bound<'_, PyAny>,
+    (tickers, days): (usize, usize),
+) -> Result<Vec<bool>, Failure> {
+    let target = Target { what: "tradable", kind: Kind::Env, dtype: DType::Bool };
+    let array = array_of(given, target)?;
+    let flags = bytes_of(&array).unwrap_or_default().iter().map(|&byte| byte != 0);
+    match *array.shape() {
+        [rows, columns] if (rows, columns) == (tickers, days) => Ok(flags.collect()),
+        [rows] if rows == tickers => {
+            Ok(flags.flat_map(|flag| std::iter::repeat_n(flag, days)).collect())
+        }
+        _ => {
+            let (got, all, one) =
+                (Tuple(array.shape()), Tuple(&[tickers, days]), Tuple(&[tickers]));
+            let message = format!(
+                "tradable: got shape {got}; give {all}, one per ticker and day of the panel, or {one}"
+            );
+            Err(Failure::new(Kind::Env, message))
+        }
+    }
+}

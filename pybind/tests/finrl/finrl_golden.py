@@ -1,0 +1,58 @@
+"""The recorded trajectories, and environments set up as they were recorded."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import backcast.finrl as ff
+import numpy as np
+
+GOLDEN = Path(__file__).parents[3] / "tests" / "golden"
+CASES = ["s1_basic", "s2_gaps", "s3_crash", "s4_cash"]
+AS_RECORDED: dict[str, Any] = {"indicator_lag": 0, "generator": "mt19937"}
+"""What the recorded environment does and ours do only when they are told to."""
+
+
+@cache
+def golden(case: str) -> dict[str, Any]:
+    """Read a case."""
+    return json.loads((GOLDEN / f"{case}.json").read_text())  # type: ignore[no-any-return]
+
+
+def trajectories(kind: str) -> list[tuple[str, str]]:
+    """Name all trajectories of a kind, with their cases."""
+    return [
+        (case, trajectory["id"])
+        for case in CASES
+        for trajectory in golden(case)["trajectories"]
+        if trajectory["kind"] == kind
+    ]
+
+
+def trajectory_of(case: str, name: str) -> dict[str, Any]:
+    """Find a trajectory."""
+    return next(found for found in golden(case)["trajectories"] if found["id"] == name)
+
+
+def vec_env(case: str, trajectory: dict[str, Any], **changes: Any) -> ff.VecFastFinRL:  # noqa: ANN401
+    """Set the vectorised class up."""
+    settings = AS_RECORDED | {"stop_loss_day": "next", "return_format": "vec"}
+    settings |= {"n_envs": 1, "auto_reset": False} | trajectory["config"] | changes
+    return ff.VecFastFinRL(GOLDEN / f"{case}.csv", **settings)
+
+
+def single_env(case: str, trajectory: dict[str, Any], **changes: Any) -> ff.FastFinRL:  # noqa: ANN401
+    """Set the single class up."""
+    settings = AS_RECORDED | {"stop_loss_day": "same"} | trajectory["config"] | changes
+    return ff.FastFinRL(GOLDEN / f"{case}.csv", **settings)
+
+
+def near(found: Any, expected: Any, what: str = "") -> None:  # noqa: ANN401
+    """Compare to 1e-12, relative but for rewards around zero."""
+    tight = {"rtol": 1e-12, "atol": 1e-12 if what == "reward" else 0.0}
+    np.testing.assert_allclose(
+        np.asarray(found, float), np.asarray(expected, float), **tight, err_msg=what
+    )
