@@ -52,7 +52,7 @@ def single_env(case: str, trajectory: dict[str, Any], **changes: Any) -> ff.Fast
 
 def near(found: Any, expected: Any, what: str = "") -> None:  # noqa: ANN401
     """Compare to 1e-12, relative but for rewards around zero."""
-    tight = {"rtol": 1e-12, "atol": 1e-12 if what == "reward" else 0.0}
+    floor = 1e-12 if what == "reward" else 0.0
     np.testing.assert_allclose(
-        np.asarray(found, float), np.asarray(expected, float), **tight, err_msg=what
+        np.asarray(found, float), np.asarray(expected, float), rtol=1e-12, atol=floor, err_msg=what
     )

@@ -48,8 +48,8 @@ def test_a_recorded_trajectory_of_many_is_reproduced(case: str, name: str) -> No
         state = env.step(np.array(actions))
         assert state["done"].tolist() == after["done"][step]
         rows = {key: values[step] for key, values in after.items()}
-        ended = np.flatnonzero(rows["done"]) if recorded["auto_reset"] else []
-        if len(ended):
+        ended = np.flatnonzero(rows["done"])
+        if recorded["auto_reset"] and ended.size:
             # There, the next episode begins with the next seed, and its first state is shown.
             seeds[ended] += 1
             state = env.reset_indices(ended, seeds[ended]) | {"reward": rows["reward"]}

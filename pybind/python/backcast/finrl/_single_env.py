@@ -94,8 +94,8 @@ class FastFinRL(FinRLEnv):
     (after a reset) and ``reward``; ``portfolio`` with ``cash``, ``total_asset`` and ``holdings``
     ``{ticker: {"shares", "avg_buy_price"}}``; ``market`` and ``macro``
     ``{ticker: {"open", "indicators"}}``; ``info`` with ``loss_cut_amount``, ``n_trades`` and
-    ``num_stop_loss``; ``debug`` ``{ticker: {"fill_price", "cost", "quantity"}}`` of the last fill of
-    each. In the form ``vec``: the keys of the other class without its leading axis, and ``date``
+    ``num_stop_loss``; ``debug`` ``{ticker: {"fill_price", "cost", "quantity"}}`` of the last fill
+    of each. In the form ``vec``: the keys of the other class without its leading axis, ``date``
     and ``seed``. Everything is in the order of the tickers that the reset named, actions too.
 
     Examples

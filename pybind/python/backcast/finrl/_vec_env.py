@@ -15,7 +15,7 @@ from backcast.finrl._rules import names_of, seed_of, seeds_of
 from backcast.finrl._states import rows_of, state_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -259,12 +259,12 @@ class VecFastFinRL(FinRLEnv):
         return self._show(obs, None)
 
     @explained
-    def reset_indices(self, indices: Sequence[int], seeds: ArrayLike | None = None) -> Any:  # noqa: ANN401
+    def reset_indices(self, indices: Iterable[int], seeds: ArrayLike | None = None) -> Any:  # noqa: ANN401
         """Begin new episodes in some portfolios; the others stay where they are.
 
         Parameters
         ----------
-        indices : sequence of int
+        indices : iterable of int
             Which portfolios.
         seeds : array_like of int, optional
             A seed for each of them; their streams go on without.
