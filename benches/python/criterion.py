@@ -1,6 +1,7 @@
-"""Take what criterion measured into the results of this run.
+"""Take what `cargo bench` measured into the results of this run.
 
-python benches/python/criterion.py [FOLDER], after `cargo bench`; FOLDER is target/criterion.
+python benches/python/criterion.py [FOLDER], afterwards; FOLDER is target, where criterion leaves a
+folder per benchmark and the others a line per contender in measured.jsonl.
 """
 
 from __future__ import annotations
@@ -28,19 +29,30 @@ def groups(root: Path) -> dict[str, dict[str, list[float]]]:
     return found
 
 
-def main(root: Path) -> None:
+def measured(file: Path) -> dict[tuple[str, str], dict[str, list[float]]]:
+    """Collect the runs of each contender by metric and unit, where no time per iteration."""
+    found: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
+        entry = json.loads(line)
+        contenders = found.setdefault((entry["metric"], entry["unit"]), {})
+        contenders[entry["contender"]] = entry["runs"]
+    return found
+
+
+def main(target: Path) -> None:
     """Read, print and keep."""
-    found = groups(root)
+    timed = {(group, "ns"): of for group, of in groups(target / "criterion").items()}
+    found = timed | measured(target / "measured.jsonl")
     if not found:
-        sys.exit(f"{root} holds no benchmark; run `cargo bench -p backcast-benches` first")
+        sys.exit(f"{target} holds no benchmark; run `cargo bench -p backcast-benches` first")
     entries = [
         entry
-        for group, contenders in found.items()
-        for entry in results.lines("rust", group, "ns", contenders.items(), "main")
+        for (metric, unit), contenders in found.items()
+        for entry in results.lines("rust", metric, unit, contenders.items(), "main")
     ]
     results.table(entries)
     results.append(entries)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else results.ROOT / "target" / "criterion")
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else results.ROOT / "target")

@@ -46,6 +46,8 @@ def tables(entries: list[dict[str, Any]]) -> Iterator[str]:
         for entry in of:
             cells = [f"{entry['metric']}, {entry['unit']}", entry["contender"]]
             cells += [figure(entry, key) for key in ("median", "min", "max")]
+            if "p99" in entry:
+                cells[-1] += f", p99 {figure(entry, 'p99')}"
             yield f"| {' | '.join(cells)} | {entry['ratio']:.2f} |\n"
 
 

@@ -11,8 +11,10 @@ import sys
 from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Final, TextIO
 
+MANY: Final = 500
+"""Runs from which on a 99th percentile says something."""
 ROOT = Path(__file__).resolve().parents[2]
 LATEST = ROOT / "benches" / "results" / "latest.jsonl"
 
@@ -77,6 +79,7 @@ def lines(
             "median": median,
             "min": min(runs),
             "max": max(runs),
+            **({"p99": statistics.quantiles(runs, n=100)[98]} if len(runs) >= MANY else {}),
             "runs": len(runs),
             "ratio": median / best if larger else best / median,
             "thread": thread,

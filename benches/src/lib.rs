@@ -1,22 +1,34 @@
-//! What the benchmarks share: the schema of the peers' workload and rings filled with it.
+//! What the benchmarks share: records of the sizes that are measured, rings filled with them, and the
+//! same bytes in private memory for the baselines.
 
-use backcast_core::{Base, DType, Ring, RingOptions, Schema, StepColumns, WriterOptions};
+pub mod c_gather;
+pub mod measured;
+pub mod record;
 
-/// Observation width of the workload, in floats.
-pub const OBS: usize = 84;
+use std::time::Duration;
 
-/// A transition of a continuous-control task: 84 floats of observation, 8 of action, reward.
+use backcast_core::{Base, Ring, RingOptions, StepColumns, WriterOptions};
+use criterion::Criterion;
+use record::Record;
+
+/// Criterion with rounds short enough for all suites to take a few minutes.
+#[must_use]
+pub fn criterion() -> Criterion {
+    Criterion::default()
+        .warm_up_time(Duration::from_millis(200))
+        .measurement_time(Duration::from_secs(1))
+        .sample_size(30)
+}
+
+/// A directory in memory for the rings of one benchmark.
 ///
 /// # Panics
-/// Never: the schema is valid.
+/// If `/dev/shm` has no room for one.
 #[must_use]
-pub fn schema() -> Schema {
-    Schema::builder()
-        .column("obs", DType::F32, &[84])
-        .column("action", DType::F32, &[8])
-        .column("reward", DType::F32, &[])
-        .build()
-        .expect("a valid schema")
+pub fn base() -> (tempfile::TempDir, Base) {
+    let dir = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
+    let base = Base::at(dir.path());
+    (dir, base)
 }
 
 /// A named ring in memory, filled to the brim and once around, with episodes of 200 steps.
@@ -24,23 +36,30 @@ pub fn schema() -> Schema {
 /// # Panics
 /// If `/dev/shm` has no room.
 #[must_use]
-pub fn filled(base: &Base, name: &str, capacity: u64, lanes: u32) -> Ring {
+pub fn filled(base: &Base, name: &str, record: Record, capacity: u64, lanes: u32) -> Ring {
     let options = RingOptions::with_capacity(capacity).lanes(lanes).base(base.clone());
-    let ring = Ring::create(name, &schema(), options).expect("room for the ring");
+    let ring = Ring::create(name, &record.schema(), options).expect("room for the ring");
+    fill(&ring, record);
+    ring
+}
+
+/// Writes every slot of a ring, and an eighth of them again.
+///
+/// # Panics
+/// If a lane is taken.
+pub fn fill(ring: &Ring, record: Record) {
+    let lanes = ring.lanes();
     let mut writer = ring.writer(WriterOptions::lanes(lanes)).expect("free lanes");
-    let n = lanes as usize;
-    let (obs, action, reward) = (vec![0.5_f32; n * OBS], vec![0.25_f32; n * 8], vec![1_f32; n]);
-    let (quiet, ends) = (vec![false; n], vec![true; n]);
-    let per_lane = capacity.div_ceil(u64::from(lanes)) + capacity / u64::from(lanes) / 8;
-    for t in 0..per_lane {
+    let rows = record.rows(lanes as usize);
+    let (quiet, ends) = (vec![false; lanes as usize], vec![true; lanes as usize]);
+    for t in 0..ring.slots() + ring.slots() / 8 {
         let mut columns = StepColumns::of(ring.schema())
-            .with("obs", &obs)
-            .and_then(|c| c.with("action", &action))
-            .and_then(|c| c.with("reward", &reward))
+            .with("obs", &rows.obs)
+            .and_then(|c| c.with("action", &rows.action))
+            .and_then(|c| c.with("reward", &rows.reward))
             .expect("columns of the schema");
         let truncated = if t % 200 == 199 { &ends } else { &quiet };
         let step = columns.step(&quiet, truncated).expect("every column");
         writer.append(&step).expect("a step of the schema");
     }
-    ring
 }

@@ -1,0 +1,60 @@
+//! Publishing against `memcpy` of the same columns, in one run: three sizes of records, one lane to 64,
+//! rings of 1 MiB to 2 GiB.
+
+use std::hint::black_box;
+
+use backcast_benches::record::{Copies, LARGE, MEDIUM, Record, SMALL};
+use backcast_benches::{base, criterion};
+use backcast_core::{Ring, RingOptions, Step, WriterOptions};
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+
+/// Bytes of most rings here: more than the last cache level holds.
+const BYTES: u64 = 160 << 20;
+
+fn against_memcpy(c: &mut Criterion, group: &str, record: Record, bytes: u64, lanes: u32) {
+    let (_dir, base) = base();
+    let rows = bytes / record.bytes() as u64;
+    let options = RingOptions::with_capacity(rows).lanes(lanes).base(base.clone());
+    let ring = Ring::create("publish", &record.schema(), options).expect("room for the ring");
+    let mut writer = ring.writer(WriterOptions::lanes(lanes)).expect("free lanes");
+    let rows = record.rows(lanes as usize);
+    let columns = rows.columns();
+    let never = vec![false; lanes as usize];
+    let step = Step { columns: &columns, terminated: &never, truncated: &never, final_obs: None };
+    // Once around, so that no page is new to this process.
+    for _ in 0..ring.slots() {
+        writer.append(&step).expect("a step of the schema");
+    }
+    let mut copies = Copies::like(&base, "publish").expect("the ring is there");
+
+    let mut group = c.benchmark_group(group);
+    group.throughput(Throughput::Elements(lanes.into()));
+    group.bench_function("backcast", |b| b.iter(|| writer.append(black_box(&step)).is_ok()));
+    group.bench_function("memcpy of its columns", |b| b.iter(|| copies.append()));
+    group.finish();
+    assert_eq!(ring.stats().rows_published, writer.rows_written());
+}
+
+fn sizes(c: &mut Criterion) {
+    for record in [SMALL, MEDIUM, LARGE] {
+        let group = format!("publish one row of {} B", record.bytes());
+        against_memcpy(c, &group, record, BYTES, 1);
+    }
+}
+
+fn lanes(c: &mut Criterion) {
+    for lanes in [8, 64] {
+        let group = format!("publish one row of 396 B into each of {lanes} lanes");
+        against_memcpy(c, &group, MEDIUM, BYTES, lanes);
+    }
+}
+
+fn capacities(c: &mut Criterion) {
+    for (name, bytes) in [("1 MiB", 1 << 20), ("2 GiB", 2 << 30)] {
+        let group = format!("publish one row of 396 B into a ring of {name}");
+        against_memcpy(c, &group, MEDIUM, bytes, 1);
+    }
+}
+
+criterion_group!(name = benches; config = criterion(); targets = sizes, lanes, capacities);
+criterion_main!(benches);
