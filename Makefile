@@ -9,6 +9,7 @@ PYTHON ?= python3
 ARGS ?=
 FUZZ_SECONDS ?= 60
 STORM_KILLS ?= 50000
+SOAK_SECONDS ?= 600
 HUNT_WINDOWS ?= 100000000
 FUZZ_TARGETS := attach hostile panel_csv panel_parquet
 FUZZ_FLAGS := --cfg fuzzing -Zsanitizer=address -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
@@ -35,7 +36,7 @@ export PYO3_PYTHON := $(abspath $(PY))
 export CARGO_HOME ?= $(HOME)/.cargo
 export VIRTUAL_ENV := $(abspath $(VENV))
 
-.PHONY: help demo test fuzz fuzz-lib storm bench bench-rust docs errors-page docs-links lint wheel sdist wheel-check clean
+.PHONY: help demo test fuzz fuzz-lib storm soak bench bench-rust docs errors-page docs-links lint wheel sdist wheel-check clean
 .PHONY: lock notices notices-check tools native lint-rust lint-elsewhere lint-python test-rust test-python
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
@@ -72,8 +73,12 @@ storm: tools ## Kill writers and readers STORM_KILLS times each, and look for to
 	BACKCAST_STORM_KILLS=$(STORM_KILLS) BACKCAST_HUNT_WINDOWS=$(HUNT_WINDOWS) \
 	  cargo test --release -p backcast-tests --locked --test storm --test lease_storm --test torn_hunt -- --nocapture
 
+# Fails if the memory, open files or mappings of processes that live grow beside others that are killed.
+soak: tools ## Kill and restart writers, learners, leaseholders for SOAK_SECONDS: nothing may grow
+	BACKCAST_SOAK_SECONDS=$(SOAK_SECONDS) cargo test --release -p backcast-tests --locked --test soak -- --nocapture
+
 bench: $(STAMP)/bench native ## Against memcpy, NumPy and peers: half an hour on a quiet machine
-	rm -rf benches/results/latest.jsonl target/criterion
+	rm -rf benches/results/latest.jsonl target/criterion target/measured.jsonl
 	cargo bench -p backcast-benches --locked
 	cd benches/python && $(BENCH) criterion.py && $(BENCH) -m replay && $(BENCH) -m replay --thread \
 	  && $(BENCH) -m replay.two_processes && $(BENCH) import_time.py && $(BENCH) report.py
