@@ -1,0 +1,264 @@
+//! What trading costs, what may be traded, and what an episode begins with.
+
+mod market;
+
+use std::collections::BTreeMap;
+
+use backcast_gym::{
+    AutoresetMode, Bidding, EnvError, PortfolioOptions, PortfolioVectorEnv, ResetSeed,
+    StopLossPrice,
+};
+use market::{Market, actions};
+use proptest::prelude::*;
+
+fn near(found: f64, expected: f64) -> bool {
+    (found - expected).abs() <= 1e-9 * expected.abs().max(1.0)
+}
+
+/// Two tickers at 100 and at 10 every day.
+fn steady(days: usize) -> Market {
+    Market::random(1, 2, days).flat(0, &vec![100.0; days]).flat(1, &vec![10.0; days])
+}
+
+fn begun(market: &Market, options: PortfolioOptions) -> PortfolioVectorEnv {
+    let options =
+        PortfolioOptions { hmax: 100, autoreset_mode: AutoresetMode::Disabled, ..options };
+    let mut env = PortfolioVectorEnv::new(market.panel(), 1, options).unwrap();
+    env.reset(ResetSeed::One(1), None, Some(&[2])).unwrap();
+    env
+}
+
+#[test]
+fn fees_are_those_of_the_ticker() {
+    let ticker_costs = BTreeMap::from([("T01".to_owned(), (0.05, 0.5))]);
+    let mut env = begun(&steady(20), PortfolioOptions { ticker_costs, ..Default::default() });
+    env.step(&[1.0, 1.0]).unwrap();
+    assert!(near(env.obs().cash[0], 30_000.0 - 100.0 * 101.0 - 100.0 * 10.5));
+    assert!(near(env.obs().avg_buy_price[1], 10.5));
+    env.step(&[-1.0, -1.0]).unwrap();
+    assert!(near(env.obs().cash[0], 30_000.0 - 100.0 - 50.0 - 100.0 - 500.0));
+    assert!(near(env.metrics_so_far(0).costs, 750.0));
+}
+
+#[test]
+fn a_fixed_fee_is_paid_per_order_and_counts_in_what_cash_pays_for() {
+    let options = PortfolioOptions {
+        fixed_fee: 7.0,
+        buy_cost_pct: 0.0,
+        sell_cost_pct: 0.0,
+        ..Default::default()
+    };
+    let mut env = begun(&steady(20), options.clone());
+    env.step(&[0.5, 1.0]).unwrap();
+    assert!(near(env.obs().cash[0], 30_000.0 - 5_000.0 - 1_000.0 - 14.0));
+    assert!(near(env.obs().avg_buy_price[0], (5_000.0 + 7.0) / 50.0));
+    env.step(&[-0.5, 0.0]).unwrap();
+    assert!(near(env.obs().cash[0], 30_000.0 - 1_000.0 - 21.0));
+
+    let poor =
+        PortfolioOptions { initial_amount: 206.0, failure_threshold: 0.0, ..options.clone() };
+    let mut env = begun(&steady(20), poor);
+    env.step(&[1.0, 0.0]).unwrap();
+    assert_eq!(env.obs().shares, [1, 0], "two and the fee would be 207");
+
+    // A sale that brings less than its fee, with nothing to pay the rest from, is not executed.
+    let options = PortfolioOptions {
+        initial_amount: 107.0,
+        failure_threshold: -1e9,
+        fixed_fee: 7.0,
+        sell_cost_pct: 0.99,
+        buy_cost_pct: 0.0,
+        ..Default::default()
+    };
+    let mut env = begun(&steady(20), options);
+    env.step(&[1.0, 0.0]).unwrap();
+    assert_eq!((env.obs().shares[0], env.obs().cash[0].to_bits()), (1, 0));
+    env.step(&[-1.0, 0.0]).unwrap();
+    assert_eq!((env.obs().shares[0], env.obs().cash[0].to_bits()), (1, 0));
+}
+
+#[test]
+fn slippage_moves_every_price_against_the_trader() {
+    let options = PortfolioOptions {
+        slippage_bps: 50.0,
+        buy_cost_pct: 0.0,
+        sell_cost_pct: 0.0,
+        record: true,
+        ..Default::default()
+    };
+    let mut env = begun(&steady(20), options);
+    env.step(&[1.0, 0.0]).unwrap();
+    assert!(near(env.obs().cash[0], 30_000.0 - 100.0 * 100.5));
+    assert!(near(env.fills()[0].price, 100.5));
+    env.step(&[-1.0, 0.0]).unwrap();
+    assert!(near(env.obs().cash[0], 30_000.0 - 100.0));
+    assert!(near(env.metrics_so_far(0).costs, 100.0));
+    assert!(near(env.metrics_so_far(0).turnover, (10_050.0 + 9_950.0) / 30_000.0));
+}
+
+#[test]
+fn what_is_not_tradable_is_neither_bought_nor_sold_nor_stopped() {
+    let market = steady(20).flat(1, &[[10.0; 8].as_slice(), &[1.0; 12]].concat());
+    // The second ticker can be traded on day 2 and from day 12 on.
+    let tradable: Vec<bool> = (0..40).map(|at| at < 20 || at == 22 || at >= 32).collect();
+    let options = PortfolioOptions {
+        tradable: Some(tradable),
+        stop_loss_tolerance: 0.8,
+        failure_threshold: 0.0,
+        ..Default::default()
+    };
+    let mut env = begun(&market, options);
+    env.step(&[0.1, 1.0]).unwrap();
+    for _ in 3..12 {
+        assert_eq!(env.obs().shares[1], 100);
+        env.step(&[0.0, -1.0]).unwrap();
+    }
+    assert_eq!((env.obs().day[0], env.obs().shares[1]), (12, 100));
+    env.step(&[0.0, 0.0]).unwrap();
+    assert_eq!((env.obs().shares[1], env.metrics_so_far(0).stop_losses), (0, 1));
+    assert!(env.traded(0).1 > 0.0);
+}
+
+#[test]
+fn an_episode_begins_with_the_shares_given_at_the_open() {
+    let market = Market::random(5, 3, 30);
+    let initial_shares = BTreeMap::from([("T02".to_owned(), 40)]);
+    let mut env = begun(&market, PortfolioOptions { initial_shares, ..Default::default() });
+    let open = env.obs().open[2];
+    assert_eq!(env.obs().shares, [0, 0, 40]);
+    assert_eq!(env.obs().avg_buy_price[2].to_bits(), open.to_bits());
+    assert!(near(env.obs().total_asset[0], 30_000.0 + 40.0 * open));
+    let value = env.total_asset_at_close()[0];
+    env.step(&[0.0, 0.0, 0.0]).unwrap();
+    assert!(near(env.metrics_so_far(0).total_return, env.total_asset_at_close()[0] / value - 1.0));
+    env.reset(ResetSeed::Keep, None, Some(&[4])).unwrap();
+    assert_eq!(env.obs().shares, [0, 0, 40]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    /// Whatever the rules, cash never falls below zero, money is accounted for, and the batch is its members.
+    #[test]
+    fn cash_is_never_negative_and_every_fill_lies_in_its_range(
+        seed in 0..1_000_u64,
+        bidding in prop::sample::select(Bidding::ALL.to_vec()),
+        stop_loss_calculation in prop::sample::select(StopLossPrice::ALL.to_vec()),
+        tolerance in prop_oneof![Just(0.0), 0.9..1.0_f64],
+        fee in prop_oneof![Just(0.0), 0.0..50.0_f64],
+        slippage in prop_oneof![Just(0.0), 0.0..100.0_f64],
+        draws in any::<bool>(),
+    ) {
+        let market = Market::random(seed, 5, 50).without(2, [11, 12, 30]);
+        let options = PortfolioOptions {
+            initial_amount: 5_000.0,
+            failure_threshold: 0.0,
+            bidding,
+            stop_loss_tolerance: tolerance,
+            stop_loss_calculation,
+            fixed_fee: fee,
+            slippage_bps: slippage,
+            num_tickers: 3,
+            shuffle_tickers: draws,
+            hmax: 30,
+            record: true,
+            ..Default::default()
+        };
+        let panel = market.panel();
+        let mut env = PortfolioVectorEnv::new(panel.clone(), 3, options).unwrap();
+        env.reset(ResetSeed::Spread(seed), None, None).unwrap();
+        let mut costs = [0.0; 3];
+        for step in 0..45 {
+            let days = env.obs().day.clone();
+            let tickers: Vec<Vec<String>> =
+                (0..3).map(|at| env.tickers(at).map(str::to_owned).collect()).collect();
+            env.step(&actions(seed ^ step, 9)).unwrap();
+            for fill in env.fills() {
+                let ticker = panel.tickers().binary_search(&tickers[fill.env][fill.ticker]).unwrap();
+                let day = usize::try_from(days[fill.env]).unwrap();
+                let [high, low, close] = [1, 2, 3].map(|column| panel.value(ticker, day, column).unwrap());
+                let slip = 1.0 + slippage / 10_000.0 * f64::from(fill.quantity.signum());
+                let price = fill.price / slip;
+                if bidding == Bidding::Default {
+                    prop_assert!(near(price, close));
+                }
+                prop_assert!((low - 1e-9..=high + 1e-9).contains(&price));
+                costs[fill.env] += fill.fee;
+            }
+            for at in 0..3 {
+                prop_assert!(env.obs().cash[at] >= 0.0);
+                if env.ended()[at] {
+                    prop_assert!(env.metrics()[at].costs >= costs[at] - 1e-6);
+                    costs[at] = 0.0;
+                }
+            }
+        }
+    }
+
+    /// The stream of a sub-environment is its own: the number of others changes nothing.
+    #[test]
+    fn drawn_tickers_days_and_prices_are_equal_under_any_number_of_environments(
+        seed in any::<u64>(),
+        few in 1..5_usize,
+    ) {
+        let panel = Market::random(seed % 100, 6, 40).panel();
+        let options = PortfolioOptions {
+            bidding: Bidding::AdvUniform,
+            num_tickers: 2,
+            shuffle_tickers: true,
+            max_episode_steps: Some(4),
+            hmax: 50,
+            ..Default::default()
+        };
+        let make = |n| PortfolioVectorEnv::new(panel.clone(), n, options.clone()).unwrap();
+        let (mut many, mut few_envs) = (make(6), make(few));
+        many.reset(ResetSeed::Spread(seed), None, None).unwrap();
+        few_envs.reset(ResetSeed::Spread(seed), None, None).unwrap();
+        for step in 0..15 {
+            for at in 0..few {
+                prop_assert_eq!(many.obs().row(at), few_envs.obs().row(at));
+                prop_assert!(many.tickers(at).eq(few_envs.tickers(at)));
+            }
+            let today = actions(seed ^ step, 12);
+            many.step(&today).unwrap();
+            few_envs.step(&today[..few * 2]).unwrap();
+        }
+    }
+}
+
+#[test]
+fn drawn_tickers_are_uniform_and_keep_their_order() {
+    let market = Market::random(2, 4, 40);
+    let options = PortfolioOptions { num_tickers: 2, shuffle_tickers: true, ..Default::default() };
+    let mut env = PortfolioVectorEnv::new(market.panel(), 6_000, options).unwrap();
+    env.reset(ResetSeed::Spread(3), None, None).unwrap();
+    let mut counts = BTreeMap::<(String, String), u32>::new();
+    for at in 0..6_000 {
+        let names: Vec<String> = env.tickers(at).map(str::to_owned).collect();
+        assert!(names[0] < names[1]);
+        let tokens: Vec<i32> = names
+            .iter()
+            .map(|name| i32::try_from(env.panel().token(name).unwrap()).unwrap())
+            .collect();
+        assert_eq!(env.tokens()[at * 2..at * 2 + 2], tokens);
+        *counts.entry((names[0].clone(), names[1].clone())).or_default() += 1;
+    }
+    assert_eq!(counts.len(), 6);
+    // 1,000 each; five standard deviations are 144.
+    assert!(counts.values().all(|count| count.abs_diff(1_000) < 144), "{counts:?}");
+}
+
+#[test]
+fn tickers_that_never_meet_start_anywhere_and_are_traded_where_they_are_listed() {
+    let market = Market::random(2, 2, 60).without(0, 20..60).without(1, 0..50);
+    let alone = PortfolioOptions { num_tickers: 1, shuffle_tickers: true, ..Default::default() };
+    let mut env = PortfolioVectorEnv::new(market.panel(), 40, alone).unwrap();
+    env.reset(ResetSeed::Spread(1), None, None).unwrap();
+    for at in 0..40 {
+        let first = env.tickers(at).next().unwrap() == "T00";
+        let day = env.obs().day[at];
+        assert!(if first { (1..20).contains(&day) } else { (1..48).contains(&day) }, "{day}");
+    }
+    let refused = PortfolioVectorEnv::new(market.panel(), 1, PortfolioOptions::default());
+    assert!(matches!(refused, Err(EnvError::NoStartDay { .. })));
+}

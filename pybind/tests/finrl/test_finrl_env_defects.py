@@ -1,0 +1,499 @@
+"""Defects of the environments whose calls these classes have, each with a test that it would fail.
+
+The numbers are those of the project's list; 16 to 19, 26 and 27 also have tests beside the buffers.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import backcast as bc
+import backcast.finrl as ff
+import numpy as np
+import pytest
+from finrl_market import COLUMNS, constant, market
+
+BUY = np.ones
+ENDS = [100.0] * 6 + [40.0] * 14
+"""A crash on day 6."""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Write an ordinary market."""
+    return market(tickers=["AAA", "BBB", "CCC", "VIX"]).write(tmp_path / "market.csv")
+
+
+def vec(source: Any, n_envs: int = 2, **settings: Any) -> ff.VecFastFinRL:  # noqa: ANN401
+    """Make the vectorised class with states as arrays."""
+    return ff.VecFastFinRL(source, n_envs, **({"return_format": "vec"} | settings))
+
+
+def test_defect_01_auto_reset_keeps_the_last_reward_flag_and_observation(tmp_path: Path) -> None:
+    path = constant({"AAA": ENDS, "BBB": ENDS}).write(tmp_path / "crash.csv")
+    settings: dict[str, Any] = {"hmax": 200, "stop_loss_tolerance": 0.0}
+    resets, plays = vec(path, **settings), vec(path, auto_reset=False, **settings)
+    start = {"start_day": np.array([4, 1])}
+    for env in (resets, plays):
+        env.reset(seed=1, options=start)
+        env.step(BUY((2, 2)))
+    here, there = resets.step(BUY((2, 2))), plays.step(BUY((2, 2)))
+    assert here["done"].tolist() == here["terminated"].tolist() == [True, False]
+    np.testing.assert_array_equal(here["reward"], there["reward"])
+    assert here["reward"][0] < -0.5, "the crash is felt"
+    assert (here["cash"][0], here["shares"][0].tolist()) == (30_000.0, [0, 0]), "begun anew"
+    for key, values in here["final_obs"].items():
+        np.testing.assert_array_equal(values, there[key], err_msg=key)
+    assert here["final_obs"]["day"].tolist() == [6, 3]
+    # What ends with the data, and not with the portfolio, is to be told apart: it bootstraps.
+    resets.reset(options={"start_day": [18, 1]})
+    last = resets.step(np.zeros((2, 2)))
+    assert (last["terminal"].tolist(), last["terminated"].tolist()) == (
+        [True, False],
+        [False, False],
+    )
+
+
+def test_defect_02_the_failure_threshold_is_the_one_asked_for(path: Path) -> None:
+    env = vec(path, initial_amount=20_000, failure_threshold=5_000)
+    env.reset(seed=1, options={"start_day": 1})
+    assert not env.step(np.zeros((2, 4)))["done"].any()
+    strict = vec(path, failure_threshold=29_999, hmax=100)
+    strict.reset(seed=1, options={"start_day": 1})
+    assert strict.step(BUY((2, 4)))["done"].all(), "the fees alone are too much"
+    with pytest.raises(bc.EnvError, match="every episode ends at once"):
+        vec(path, initial_amount=20_000)
+
+
+def test_defect_03_auto_reset_can_be_switched_off_in_the_constructor(path: Path) -> None:
+    env = vec(path, auto_reset=False, max_episode_steps=1)
+    assert env.auto_reset() is False
+    env.reset(seed=1, options={"start_day": 3})
+    assert env.step(BUY((2, 4)))["day"].tolist() == [4, 4]
+    state = env.step(BUY((2, 4)))
+    assert (state["day"].tolist(), state["done"].all()) == ([5, 5], True)
+    env.set_auto_reset(True)
+    env.reset(options={"start_day": 3})
+    state = env.step(BUY((2, 4)))
+    assert state["done"].all()
+    assert (state["cash"] == 30_000).all()
+
+
+def test_defect_04_missing_rows_are_masked_and_never_another_row(tmp_path: Path) -> None:
+    gaps = [("BBB", 10), ("BBB", 11)]
+    path = market(gaps=gaps).write(tmp_path / "gaps.csv")
+    env = vec(path, num_tickers=2, hmax=50, auto_reset=False)
+    env.reset(seed=1, options={"start_day": 9})
+    bought = env.step(BUY((2, 2)))
+    shares, value = bought["shares"].copy(), bought["avg_buy_price"].copy()
+    assert (shares > 0).all()
+    assert bought["open"][:, 1].tolist() == [0, 0]
+    held = env.step(-BUY((2, 2)))
+    assert held["shares"].tolist() == [[0, 50], [0, 50]], "nobody trades what is not listed"
+    assert held["avg_buy_price"][:, 1].tolist() == value[:, 1].tolist()
+    assert (held["total_asset"] > held["cash"]).all(), "it is worth its last close"
+    assert env.step(-BUY((2, 2)))["shares"].tolist() == [[0, 50], [0, 50]]
+    assert env.step(-BUY((2, 2)))["shares"].tolist() == [[0, 0], [0, 0]]
+    window = env.get_market_window_numpy(["AAA", "BBB"], 12, 3, 1)["BBB"]
+    assert window["past_mask"].tolist() == [1, 0, 0]
+    assert window["past_days"].tolist() == [9, -1, -1]
+    assert not window["past_ohlcv"][1:].any()
+    with pytest.raises(bc.EnvError, match="no row on day 10"):
+        env.get_raw_value("BBB", 10, "close")
+
+
+def test_defect_05_tickers_listed_late_can_be_traded(tmp_path: Path) -> None:
+    path = market(late={"CCC": 12}).write(tmp_path / "late.csv")
+    env = vec(path, 50)
+    days = env.reset(seed=1)["day"]
+    assert (days.min(), days.max()) == (13, 31), "listed, with the indicators of the day before"
+    early = vec(path, 50)
+    assert early.reset([["AAA", "BBB"]] * 50, seed=1)["day"].min() < 12
+    with pytest.raises(bc.EnvError, match='"CCC" has no row on day 5'):
+        env.reset(options={"start_day": 5})
+
+
+def test_defect_05_episodes_start_after_days_of_history_where_there_are_such(
+    tmp_path: Path,
+) -> None:
+    path = market(60, late={"CCC": 4}, gaps=[("AAA", 20)]).write(tmp_path / "late.csv")
+    env = vec(path, 400, history_length=10)
+    days = set(env.reset(seed=1)["day"].tolist())
+    assert days == {*range(14, 20), *range(31, 48)}
+    long = vec(path, 50, history_length=59)
+    assert long.reset(seed=1)["day"].min() >= 5, "what cannot be had is not waited for"
+
+
+def test_defect_06_names_and_values_of_indicators_are_in_one_order(path: Path) -> None:
+    for asked, names in [([], ["zeta", "alpha"]), (["alpha", "zeta"], ["alpha", "zeta"])]:
+        env = vec(path, 1, tech_indicator_list=asked)
+        state = env.reset(seed=1, options={"start_day": 5})
+        assert env.get_indicator_names() == state["indicator_names"] == names
+        window = env.get_market_window_numpy(["AAA"], 7, 3)
+        assert window["indicator_names"] == names
+        for at, name in enumerate(names):
+            yesterday = env.get_raw_value("AAA", 4, name)
+            assert state["indicators"][0, 0, at] == yesterday
+            assert window["AAA"]["past_indicators"][0, at] == yesterday
+    with pytest.raises(bc.EnvError, match='"alpha" is named twice'):
+        vec(path, tech_indicator_list=["alpha", "alpha"])
+
+
+def test_defect_07_seeds_give_every_environment_a_stream_of_its_own(path: Path) -> None:
+    def days(seed: int, n_envs: int = 40, **settings: Any) -> list[int]:  # noqa: ANN401
+        found: list[int] = vec(path, n_envs, **settings).reset(seed=seed)["day"].tolist()
+        return found
+
+    assert len(set(days(0))) > 10, "seed 0 is a seed like any other"
+    assert days(42)[1] != days(84)[0] or days(42)[3] != days(84)[1]
+    assert days(42)[:39] != days(43)[1:]
+    assert days(7, 5) == days(7)[:5], "whatever the number of environments"
+    assert days(2**63) != days(0), "large seeds do not wrap around"
+    assert vec(path, 40, initial_seed=7).reset()["day"].tolist() == days(7)
+    env = vec(path, 40, initial_seed=7)
+    first, second = env.reset()["day"].tolist(), env.reset()["day"].tolist()
+    assert second not in (first, days(8))
+
+
+def test_defect_08_tickers_are_drawn_for_every_environment_and_episode(path: Path) -> None:
+    settings = {"num_tickers": 2, "shuffle_tickers": True, "macro_tickers": ["VIX"]}
+    env = vec(path, 30, max_episode_steps=1, **settings)
+    assert env.n_tickers() == 2
+    state = env.reset(seed=5)
+    first = [list(names) for names in state["tickers"]]
+    assert {tuple(names) for names in first} == {("AAA", "BBB"), ("AAA", "CCC"), ("BBB", "CCC")}
+    after = env.step(np.zeros((30, 2)))
+    assert after["final_obs"]["tickers"] == first
+    assert after["tickers"] != first, "the next episode has others"
+    assert env.get_tickers() == after["tickers"]
+    for names, opens, day in zip(after["tickers"], after["open"], after["day"], strict=True):
+        assert [env.get_raw_value(name, int(day), "open") for name in names] == opens.tolist()
+    assert env.reset(seed=5)["tickers"] == first, "the seed decides"
+    assert env.reset(seed=6)["tickers"] != first
+
+
+def test_defect_09_macro_tickers_are_never_traded(path: Path) -> None:
+    env = vec(path, macro_tickers=["VIX"])
+    assert env.n_tickers() == 3
+    assert env.get_tickers() == [["AAA", "BBB", "CCC"]] * 2
+    state = env.reset(seed=1)
+    assert state["macro_open"].shape == (2, 1)
+    assert (state["macro_tickers"], state["n_macro"]) == (["VIX"], 1)
+    assert vec(path, num_tickers=3, macro_tickers=["AAA"]).get_tickers()[0] == [
+        *["BBB", "CCC", "VIX"]
+    ]
+    with pytest.raises(bc.EnvError, match="never traded"):
+        env.reset([["AAA", "VIX"]] * 2)
+    with pytest.raises(bc.EnvError, match="ask for at most 3"):
+        vec(path, num_tickers=4, macro_tickers=["VIX"])
+
+
+@pytest.mark.parametrize("day", ["same", "next"])
+@pytest.mark.parametrize("price", ["close", "low"])
+@pytest.mark.parametrize("bidding", ["default", "adv_uniform"])
+def test_defect_10_both_classes_stop_losses_on_the_same_day(
+    path: Path, day: str, price: str, bidding: str
+) -> None:
+    settings: dict[str, Any] = {
+        "stop_loss_day": day,
+        "stop_loss_calculation": price,
+        "stop_loss_tolerance": 0.995,
+        "bidding": bidding,
+        "return_format": "vec",
+    }
+    many, one = (
+        ff.VecFastFinRL(path, 2, auto_reset=False, **settings),
+        ff.FastFinRL(path, **settings),
+    )
+    draw = np.random.default_rng(2)
+    here, there = many.reset(seed=3), one.reset(["AAA", "BBB", "CCC", "VIX"], seed=3)
+    while not here["terminal"][0]:
+        actions = draw.uniform(-1, 1, (2, 4))
+        try:
+            here = many.step(actions)
+        except bc.EnvError:
+            break  # The other one has reached the last day.
+        there = one.step(actions[0])
+        for key in ("day", "cash", "total_asset", "reward", "done", "shares", "avg_buy_price"):
+            np.testing.assert_array_equal(here[key][0], there[key], err_msg=key)
+    assert here["num_stop_loss"][0] > 0
+    defaults = [
+        inspect.signature(made).parameters["stop_loss_day"].default
+        for made in (ff.VecFastFinRL, ff.FastFinRL)
+    ]
+    assert defaults == ["same", "same"]
+
+
+def test_defect_11_states_and_actions_are_in_the_order_of_the_caller(path: Path) -> None:
+    tickers = ["CCC", "AAA", "BBB"]
+    for form in ("vec", "json"):
+        env = ff.FastFinRL(path, return_format=form, hmax=10)
+        state = env.reset(tickers, seed=1)
+        for _ in range(2):
+            state = env.step([1.0, 0.5, 0.0])
+        if form == "vec":
+            assert (state["tickers"], state["shares"].tolist()) == (tickers, [20, 10, 0])
+            opens = dict(zip(tickers, state["open"], strict=True))
+        else:
+            shares = {name: held["shares"] for name, held in state["portfolio"]["holdings"].items()}
+            assert list(shares.items()) == [("CCC", 20), ("AAA", 10), ("BBB", 0)]
+            opens = {name: of["open"] for name, of in state["market"].items()}
+        for name in tickers:
+            assert opens[name] == env.get_raw_value(name, state["day"], "open")
+        assert env.reset(seed=2)["day"] >= 0, "without a list the tickers stay"
+        assert env.get_tickers() == tickers
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1.0001, -7.0])
+def test_defect_12_actions_that_are_no_fractions_are_refused_with_the_environment(
+    path: Path, value: float
+) -> None:
+    env = vec(path, 3)
+    env.reset(seed=1)
+    before = env.step(np.full((3, 4), 0.5))
+    actions = np.zeros((3, 4))
+    actions[2, 1] = value
+    with pytest.raises(bc.EnvError, match=r'environment 2 for "BBB" is .*must lie in \[-1, 1\]'):
+        env.step(actions)
+    after = env.get_state()
+    assert all(np.array_equal(before[key], after[key]) for key in ("day", "cash", "shares"))
+    single = ff.FastFinRL(path)
+    single.reset(["AAA"], seed=1)
+    with pytest.raises(bc.EnvError, match="environment 0"):
+        single.step([value])
+
+
+def test_defect_12_equal_orders_are_in_ticker_order_however_many(tmp_path: Path) -> None:
+    names = [f"T{at:02}" for at in range(40)]
+    path = constant({name: [10.0] * 12 for name in names}).write(tmp_path / "many.csv")
+    env = vec(path, 1, initial_amount=10_100, failure_threshold=0, hmax=50)
+    env.reset(seed=1)
+    assert env.step(BUY((1, 40)))["shares"][0].tolist() == [50] * 20 + [0] * 20
+
+
+def test_defect_13_a_state_holds_nothing_that_tells_the_price_of_the_next_fill(
+    tmp_path: Path,
+) -> None:
+    original = market()
+    changed = market()
+    day = 15
+    for rows in changed.rows.values():
+        rows[day, 1] *= 1.5
+        rows[day, 3] *= 1.4
+        rows[day, 5:] += 9
+    states = []
+    for name, of in [("one.csv", original), ("two.csv", changed)]:
+        env = vec(of.write(tmp_path / name), auto_reset=False)
+        env.reset(seed=1, options={"start_day": day - 4})
+        for _ in range(4):
+            state = env.step(np.full((2, 3), 0.7))
+        states.append(state)
+        states.append(env.step(np.full((2, 3), 0.7)))
+    assert states[0]["day"].tolist() == [day, day]
+    for key in ("cash", "shares", "avg_buy_price", "total_asset", "open", "indicators"):
+        np.testing.assert_array_equal(states[0][key], states[2][key], err_msg=key)
+    assert (states[1]["indicators"] != states[3]["indicators"]).any()
+    assert (states[1]["cash"] != states[3]["cash"]).all()
+
+
+def test_defect_14_empty_cells_of_a_csv_are_never_numbers(tmp_path: Path) -> None:
+    rows = ["date,tic,open,high,low,close,volume,x"]
+    rows += [f"2020-01-{day:02},AAA,{day},9,1,{day},100,{day}" for day in range(1, 9)]
+    cut = rows.copy()
+    cut[4] = "2020-01-04,AAA,4,9,1,,100,4"
+    trailing = rows.copy()
+    trailing[4] = "2020-01-04,AAA,4,9,1,4,100,"
+    short = rows.copy()
+    short[4] = "2020-01-04,AAA,4,9,1,4,100"
+    path = tmp_path / "holes.csv"
+    for lines, column in [(cut, "close"), (trailing, "x"), (short, "")]:
+        path.write_text("\n".join(lines) + "\n")
+        with pytest.raises(bc.PanelError, match=rf"line 5.*{column}"):
+            vec(path)
+    others = [line.replace("AAA", "BBB") for line in rows[1:]]
+    path.write_text("\n".join(trailing + others) + "\n")
+    env = vec(path, panel_options={"nan": "mask"})
+    assert env.get_market_window_numpy(["AAA"], 5, 3)["AAA"]["past_mask"].tolist() == [1, 0, 1]
+    assert env.get_raw_value("AAA", 4, "x") == 5, "later rows stay where they are"
+    path.write_text("\n".join(rows).replace("2020-01-", "2020-1-") + "\n")
+    with pytest.raises(bc.PanelError, match="date"):
+        vec(path)
+
+
+def test_defect_15_parquet_of_any_type_is_read_right_or_refused(tmp_path: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    days = 8
+    table = {
+        "date": arrow.array(
+            [f"2020-01-{day:02}" for day in range(1, days + 1)], arrow.large_string()
+        ),
+        "tic": arrow.array(["AAA"] * days).dictionary_encode(),
+        **{name: arrow.array(range(1, days + 1), arrow.int32()) for name in COLUMNS},
+    }
+    path = tmp_path / "market.parquet"
+    parquet.write_table(arrow.table(table), path)
+    env = vec(path)
+    assert (env.get_all_tickers(), env.get_max_day()) == (["AAA"], days)
+    assert env.get_raw_value("AAA", 2, "close") == 3
+    with_null = [1, 2, None, 4, 5, 6, 7, 8]
+    table["close"] = arrow.array(with_null, arrow.float64())
+    parquet.write_table(arrow.table(table), path)
+    with pytest.raises(bc.PanelError, match="close"):
+        vec(path)
+
+
+def test_defect_16_calls_out_of_order_are_errors(path: Path) -> None:
+    many, one = vec(path), ff.FastFinRL(path)
+    for call in (many.get_state, one.get_state):
+        with pytest.raises(bc.EnvError, match="call reset first"):
+            call()
+    with pytest.raises(bc.EnvError, match="call reset first"):
+        many.reset_indices([0])
+    for step in (lambda: many.step(np.zeros((2, 4))), lambda: one.step(np.zeros(4))):
+        with pytest.raises(bc.EnvError, match="never reset; call reset before step"):
+            step()
+    one.reset(["AAA", "BBB"], seed=1)
+    for wrong in ([0.0], [0.0, 0.0, 0.0], [[0.0, 0.0]]):
+        with pytest.raises(bc.EnvError, match="shape"):
+            one.step(wrong)
+    while not one.get_state()["terminal"]:
+        one.step([0.1, 0.1])
+    with pytest.raises(bc.EnvError, match="on day 39, the last one"):
+        one.step([0.1, 0.1])
+
+
+def test_defect_16_a_batch_is_refused_whole_when_one_of_it_cannot_step(path: Path) -> None:
+    env = vec(path, auto_reset=False)
+    env.reset(seed=1, options={"start_day": np.array([38, 5])})
+    env.step(np.zeros((2, 4)))
+    for _ in range(2):
+        with pytest.raises(bc.EnvError, match="environment 0 is on day 39"):
+            env.step(np.zeros((2, 4)))
+    assert env.get_state()["day"].tolist() == [39, 6]
+    assert env.reset_indices([0], [4])["day"][1] == 6
+    assert env.step(np.zeros((2, 4)))["day"][1] == 7
+
+
+def test_defect_20_what_is_documented_is_what_there_is(path: Path) -> None:
+    env = vec(path, 2)
+    by_name = env.reset(tickers=[["AAA"], ["BBB"]], seed=3)
+    assert by_name["tickers"] == [["AAA"], ["BBB"]]
+    by_position = env.reset([["AAA"], ["BBB"], ["CCC"]], np.array([1, 2, 3]))
+    assert (by_position["n_envs"], env.num_envs(), len(by_position["day"])) == (3, 3, 3)
+    random = {tuple(vec(path, 20).reset(seed=-1)["day"].tolist()) for _ in range(4)}
+    assert len(random) > 1, "-1 is random"
+    with pytest.raises(bc.EnvError, match='stop_loss_calculation is "open"; write "close" or'):
+        vec(path, stop_loss_calculation="open")
+    with pytest.raises(bc.EnvError, match='bidding is "worst"; write "default" or'):
+        vec(path, bidding="worst")
+    with pytest.raises(bc.EnvError, match="return_format"):
+        vec(path, return_format="jason")
+    with pytest.raises(bc.EnvError, match="num_envs is 0"):
+        vec(path, 0)
+    assert env.get_state().keys() == by_position.keys(), "it is implemented"
+    json = ff.VecFastFinRL(path, 2).reset(seed=1)
+    assert isinstance(json, list), "the documented default form"
+    assert json[1].keys() >= {"day", "cash", "shares", "open", "indicators", "tickers", "reward"}
+
+
+def test_defect_22_there_are_truncation_final_observations_and_metrics(path: Path) -> None:
+    env = vec(path, max_episode_steps=3, hmax=100)
+    env.reset(seed=1, options={"start_day": 5})
+    for _ in range(3):
+        state = env.step(np.full((2, 4), 0.5))
+    assert state["truncated"].all()
+    assert not state["terminated"].any()
+    assert state["final_obs"]["day"].tolist() == [8, 8]
+    assert state["metrics"]["length"].tolist() == [3, 3]
+    assert (state["metrics"]["costs"] > 0).all()
+
+
+class Waiting:
+    """A thread that runs a moment after it is told to, if the interpreter lets it."""
+
+    def __init__(self) -> None:
+        self.gate, self.ran = threading.Lock(), False
+        self.gate.acquire()
+        self.thread = threading.Thread(target=self.run)
+        self.thread.start()
+
+    def run(self) -> None:
+        with self.gate:
+            self.ran = True
+
+
+@pytest.fixture
+def unwilling() -> Iterator[None]:
+    """Let threads run only where the interpreter is released."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1_000.0)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("unwilling")
+@pytest.mark.parametrize("what", ["load", "step", "reset"])
+def test_defect_23_other_threads_run_during_long_calls(path: Path, what: str) -> None:
+    env = vec(path, 3_000)
+    env.reset(seed=1)
+    actions = np.zeros((3_000, 4))
+    calls: dict[str, Callable[[], object]] = {
+        "load": lambda: bc.Panel.from_csv(path),
+        "step": lambda: env.step(actions),
+        "reset": lambda: env.reset(seed=2),
+    }
+    other = Waiting()
+    other.gate.release()
+    for _ in range(500):
+        if other.ran:
+            break
+        calls[what]()
+    ran = other.ran
+    other.thread.join()
+    assert ran
+
+
+def test_defect_24_a_step_costs_less_than_looking_its_numbers_up(tmp_path: Path) -> None:
+    names = [f"T{at:02}" for at in range(30)]
+    env = vec(market(60, names).write(tmp_path / "wide.csv"), 16)
+    env.reset(seed=1)
+    actions = np.zeros((16, 30))
+    table = {
+        (name, day, column): float(day)
+        for name in names
+        for day in range(60)
+        for column in ("open", "close", "zeta", "alpha")
+    }
+
+    def look_up() -> None:
+        for env_day in range(16):
+            for name in names:
+                for column in ("open", "close", "zeta", "alpha"):
+                    assert table[name, env_day, column] == env_day
+
+    def best(call: Callable[[], object]) -> float:
+        times = []
+        for _ in range(30):
+            begin = time.perf_counter()
+            call()
+            times.append(time.perf_counter() - begin)
+        return min(times)
+
+    assert best(lambda: env.step(actions)) < best(look_up)
+
+
+def test_defect_25_names_are_made_once_and_arrays_are_new(path: Path) -> None:
+    env = vec(path)
+    first = env.reset(seed=1, options={"start_day": 5})
+    second = env.step(BUY((2, 4)))
+    for one, other in zip(first["tickers"][1], second["tickers"][1], strict=True):
+        assert one is other
+    for key, values in first.items():
+        if isinstance(values, np.ndarray):
+            assert not np.shares_memory(values, second[key]), key

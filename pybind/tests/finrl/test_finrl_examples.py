@@ -1,0 +1,51 @@
+"""Programs as the seeds' pages have them, the environments' part, with the import changed alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from finrl_market import market
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in a folder with the file that the pages speak of."""
+    market(120, ["AAPL", "GOOGL", "MSFT", "QQQ", "SPY", "VIX"]).write(tmp_path / "data.csv")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_vectorised_environment_of_the_page_of_the_buffer() -> None:
+    import backcast.finrl as ff
+
+    env = ff.VecFastFinRL("data.csv", n_envs=4, return_format="vec", macro_tickers=["SPY", "QQQ"])
+    assert env.n_tickers() == 4, "known before the first reset"
+    state = env.reset(seed=42)
+    ends = 0
+    for _ in range(1000):
+        actions = np.random.uniform(-1, 1, (4, env.n_tickers(), 2))  # noqa: NPY002
+        next_state = env.step(actions[..., 0])  # env uses first dim
+        assert next_state["reward"].shape == next_state["done"].shape == (4,)
+        ends += next_state["done"].sum()
+        state = next_state
+    assert ends > 10
+    assert state["tickers"] == [["AAPL", "GOOGL", "MSFT", "VIX"]] * 4
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_quick_start_of_the_single_environment() -> None:
+    from backcast.finrl import FastFinRL
+
+    env = FastFinRL("data.csv")
+    state = env.reset(["AAPL", "MSFT", "GOOGL"], seed=42)
+    steps = 0
+    while not state["done"] and not state["terminal"]:
+        state = env.step([0.5, -0.3, 0.0])
+        steps += 1
+        assert isinstance(state["reward"], float)
+        assert state["portfolio"]["total_asset"] > 0
+    assert steps > 5
+    assert state["market"]["AAPL"]["indicators"].keys() == {"zeta", "alpha"}
