@@ -185,11 +185,11 @@ proptest! {
                 prop_assert!((low - 1e-9..=high + 1e-9).contains(&price));
                 costs[fill.env] += fill.fee;
             }
-            for at in 0..3 {
+            for (at, cost) in costs.iter_mut().enumerate() {
                 prop_assert!(env.obs().cash[at] >= 0.0);
                 if env.ended()[at] {
-                    prop_assert!(env.metrics()[at].costs >= costs[at] - 1e-6);
-                    costs[at] = 0.0;
+                    prop_assert!(env.metrics()[at].costs >= *cost - 1e-6);
+                    *cost = 0.0;
                 }
             }
         }

@@ -14,7 +14,7 @@ from typing import Any
 import backcast as bc
 import griffe
 import pytest
-from backcast import envs
+from backcast import envs, finrl
 
 STUB = Path(bc.__file__).with_name("_native.pyi")
 SECTIONS = {"Parameters", "Returns", "Yields", "Raises", "Warns", "Notes", "Examples", "Attributes"}
@@ -24,6 +24,14 @@ CANNOT_FAIL = {
     "copy": "of a dict",
     "keys": "names, also of what is closed",
     "cli.main": "gives exit statuses",
+    **dict.fromkeys(
+        [
+            *["auto_reset", "num_envs", "n_tickers", "n_indicators", "n_macro", "get_tickers"],
+            *["get_all_tickers", "get_macro_tickers", "get_indicator_names", "get_max_day"],
+            "get_return_format",
+        ],
+        "says what is known",
+    ),
 }
 
 
@@ -31,6 +39,9 @@ def public() -> Iterator[tuple[str, Any]]:
     """Give every public thing, and the members of its classes."""
     parts = [(name, getattr(bc, name)) for name in bc.__all__ if name != "__version__"]
     parts += [(f"envs.{name}", getattr(envs, name)) for name in envs.__all__]
+    parts += [(f"finrl.{made.__name__}", made) for made in (finrl.FastFinRL, finrl.VecFastFinRL)]
+    shared = vars(finrl.FastFinRL.__base__)
+    parts += [(f"finrl.{name}", shared[name]) for name in shared if not name.startswith("_")]
     for name, thing in parts:
         yield name, thing
         if inspect.isclass(thing) and not issubclass(thing, Exception):

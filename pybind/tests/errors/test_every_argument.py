@@ -12,7 +12,7 @@ from typing import Any
 import backcast as bc
 import numpy as np
 import pytest
-from backcast import cli, envs, plot
+from backcast import cli, envs, finrl, plot
 from refusal import prices
 
 FLAGS = {"terminated": False, "truncated": False}
@@ -20,9 +20,12 @@ COLUMNS = {"obs": ("f4", (3,)), "reward": "f4"}
 
 PUBLIC = [(bc, name) for name in bc.__all__ if name != "__version__"]
 PUBLIC += [(envs, name) for name in envs.__all__] + [(plot, name) for name in plot.__all__]
+PUBLIC += [(finrl, name) for name in ("FastFinRL", "VecFastFinRL")]
 PUBLIC += [(cli, "main")]
 
-CALLED = {"Schema", "PortfolioVectorEnv", "PortfolioEnv", "Collector"}
+CALLED = {
+    *["Schema", "PortfolioVectorEnv", "PortfolioEnv", "Collector", "FastFinRL", "VecFastFinRL"],
+}
 """Classes whose objects are made by calling them; the others say what to call instead."""
 
 ANYTHING = {
@@ -33,6 +36,8 @@ ANYTHING = {
 
 NOT_EXPLAINED = {
     "PortfolioVectorEnv.step": "one frame more would be felt in each step of the environment",
+    "FastFinRL.step": "one frame more would be felt in each step of the environment",
+    "VecFastFinRL.step": "one frame more would be felt in each step of the environment",
     "PortfolioEnv.step": "one frame more would be felt in each step of the environment",
     "main": "is what the console script calls",
 }
@@ -100,6 +105,12 @@ def good(name: str, made: dict[str, Any]) -> dict[str, Any]:
         "PortfolioVectorEnv.step": {"actions": np.zeros((2, 1))},
         "PortfolioEnv": {"panel": panel},
         "PortfolioEnv.step": {"action": np.zeros(1)},
+        "FastFinRL": {"csv_path": panel},
+        "FastFinRL.step": {"actions": np.zeros(1)},
+        "VecFastFinRL": {"csv_path": panel, "n_envs": 2},
+        "VecFastFinRL.reset_indices": {"indices": [0]},
+        "VecFastFinRL.step": {"actions": np.zeros((2, 1))},
+        "VecFastFinRL.set_auto_reset": {"enabled": True},
         "Collector": {"env": made["PortfolioEnv"], "writer": made["Writer"]},
         "Collector.step": {"actions": np.zeros((2, 1))},
         "Collector.run": {"policy": lambda obs: np.zeros((2, 1)), "steps": 1},
@@ -139,6 +150,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
         vector.reset(seed=1)
         schema = bc.Schema.from_spaces(vector.single_observation_space, vector.single_action_space)
         steps = hold(bc.ReplayBuffer.create(None, schema, capacity=100, lanes=2))
+        fast, many = finrl.FastFinRL(panel), finrl.VecFastFinRL(panel, 2)
+        fast.reset(seed=1)
+        many.reset(seed=1)
         collector = envs.Collector(vector, hold(steps.writer(2)))
         collector.reset(seed=1)
         sampler = hold(buf.sampler(seed=1))
@@ -153,6 +167,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
             "PortfolioEnv": single,
             "PortfolioVectorEnv": vector,
             "Collector": collector,
+            "FastFinRL": fast,
+            "VecFastFinRL": many,
             "batch": buf.sample(4, history=4),
             "csv": files / "prices.csv",
         }
@@ -168,7 +184,9 @@ def test_a_misspelt_argument_is_named_with_the_one_that_was_meant(
     made: dict[str, Any], name: str, parameter: str
 ) -> None:
     arguments = good(name, made)
+    known = inspect.signature(CALLABLES[name].found).parameters
     typo = parameter[:-1] if len(parameter) > 4 else f"{parameter}x"
+    typo = f"{parameter}s" if typo in known else typo
     arguments[typo] = arguments.pop(parameter, None)
     if name in NOT_EXPLAINED:
         with pytest.raises(TypeError, match=typo):

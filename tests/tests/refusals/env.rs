@@ -57,6 +57,80 @@ pub(crate) const ROWS: &[Row] = &[
         &["\"VIX\"", "leave it out"],
     ),
     row(
+        "other fees in percent",
+        |s| made(s, 1, |o| o.ticker_costs = [("AAA".to_owned(), (1.5, 0.0))].into()),
+        "BadOption",
+        &["`ticker_costs` is 1.5", "one percent is 0.01"],
+    ),
+    row(
+        "fees of a ticker of another panel",
+        |s| made(s, 1, |o| o.ticker_costs = [("AAB".to_owned(), (0.5, 0.0))].into()),
+        "UnknownTicker",
+        &["\"AAB\"", "2 tickers"],
+    ),
+    row(
+        "a fee that pays",
+        |s| made(s, 1, |o| o.fixed_fee = -1.0),
+        "BadOption",
+        &["`fixed_fee` is -1", "at least 0"],
+    ),
+    row(
+        "slippage of everything",
+        |s| made(s, 1, |o| o.slippage_bps = 10_000.0),
+        "BadOption",
+        &["`slippage_bps` is 10000", "one percent is 100"],
+    ),
+    row(
+        "a stop loss in percent",
+        |s| made(s, 1, |o| o.stop_loss_tolerance = 80.0),
+        "BadOption",
+        &["`stop_loss_tolerance` is 80", "[0, 1]"],
+    ),
+    row(
+        "more tickers than there are",
+        |s| made(s, 1, |o| o.num_tickers = 2),
+        "TooManyTickers",
+        &["`num_tickers` is 2", "at most 1"],
+    ),
+    row(
+        "tickers of unequal number",
+        |s| {
+            let each = [vec![], vec!["AAA".to_owned()], vec![]];
+            let panel = s.panel.clone();
+            let uneven = [vec!["AAA".to_owned()], vec!["AAA".to_owned(), "AAA".to_owned()]];
+            let fine =
+                PortfolioVectorEnv::with_tickers(panel.clone(), &each, PortfolioOptions::default());
+            assert!(fine.is_ok());
+            refusal(PortfolioVectorEnv::with_tickers(panel, &uneven, PortfolioOptions::default()))
+        },
+        "DuplicateTicker",
+        &["\"AAA\"", "keep one"],
+    ),
+    row(
+        "an ordinary ticker shown as macro",
+        |s| made(s, 1, |o| o.macro_tickers = vec!["AAA".to_owned()]),
+        "NotMacro",
+        &["\"AAA\"", "where the panel is loaded"],
+    ),
+    row(
+        "an indicator of another panel",
+        |s| made(s, 1, |o| o.indicators = Some(vec!["adx".to_owned()])),
+        "UnknownIndicator",
+        &["\"adx\"", "name some of"],
+    ),
+    row(
+        "a mask of another panel",
+        |s| made(s, 1, |o| o.tradable = Some(vec![true; 3])),
+        "BadLength",
+        &["`tradable` holds 3", "20"],
+    ),
+    row(
+        "a start beyond all starts",
+        |s| refusal(s.env.reset_shifted(ResetSeed::Keep, None, 50)),
+        "ShiftTooLarge",
+        &["`shifted_start` is 50", "shift by less"],
+    ),
+    row(
         "a mask of nobody",
         |s| reset(s, Some(&[false; 2]), None),
         "EmptyMask",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -11,7 +10,7 @@ import numpy as np
 from backcast import ArgumentTypeError, EnvError
 from backcast._calls import explained
 from backcast._native import PortfolioBatch
-from backcast.finrl._rules import columns_of, format_of, market_of, names_of
+from backcast.finrl._rules import columns_of, format_of, market_of, names_of, whole_of
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -303,11 +302,8 @@ class FinRLEnv:
         return window
 
     def _day(self, day: Any) -> int:  # noqa: ANN401
-        try:
-            number = operator.index(day)
-        except TypeError:
-            raise ArgumentTypeError(f"day is {day!r}; give a whole number") from None
         last = self._panel.n_days - 1
+        number = whole_of(day, "day", f"a whole number from 0 to {last}")
         if not 0 <= number <= last:
             raise EnvError(f"day is {number}; give one from 0 to {last}")
         return number
@@ -329,10 +325,7 @@ def _part(
 
 
 def _length(value: Any, what: str) -> int:  # noqa: ANN401
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise ArgumentTypeError(f"{what} is {value!r}; give a number of days") from None
+    number = whole_of(value, what, "a number of days, from 0 up")
     if number < 0:
         raise EnvError(f"{what} is {number}; give a number of days, from 0 up")
     return number

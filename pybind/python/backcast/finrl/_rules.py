@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+import operator
+import os
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from backcast import ArgumentTypeError, EnvError
+from backcast import ArgumentTypeError, EnvError, Panel
 from backcast._market import PanelLike, is_file, open_panel
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import NDArray
-
-    from backcast import Panel
 
 ReturnFormat: TypeAlias = Literal["vec", "vector", "json"]
 Tickers: TypeAlias = Sequence[str]
@@ -25,6 +23,15 @@ State: TypeAlias = dict[str, Any]
 
 def market_of(source: PanelLike, macro: Sequence[str], options: Mapping[str, Any] | None) -> Panel:
     """Open what an environment was given; a file learns here which of its tickers are macro."""
+    if options is not None and not isinstance(options, Mapping):
+        raise ArgumentTypeError(
+            f'panel_options is {options!r}; give a dict of keywords, {{"nan": "mask"}}'
+        )
+    if not isinstance(source, Panel | str | os.PathLike):
+        raise ArgumentTypeError(
+            f"csv_path is {source!r}; give the path of a CSV or Parquet file, a backcast.Panel, or "
+            "the name of a shared one"
+        )
     given = dict(options or {})
     if macro and is_file(source):
         given.setdefault("macro", list(macro))
@@ -76,6 +83,32 @@ def seeds_of(seeds: Any, count: int) -> list[int | None]:  # noqa: ANN401
     if len(listed) != count:
         raise EnvError(f"seeds has length {len(listed)}; give {count}, one per environment")
     return [seed_of(seed, f"seeds[{at}]") for at, seed in enumerate(listed)]
+
+
+def whole_of(value: Any, what: str, wanted: str) -> int:  # noqa: ANN401
+    """Read a whole number."""
+    if not isinstance(value, bool):
+        try:
+            return operator.index(value)
+        except TypeError:
+            pass
+    raise ArgumentTypeError(f"{what} is {value!r}; give {wanted}")
+
+
+def options_of(options: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Read the options of a reset, without touching the caller's dict."""
+    if options is None:
+        return None
+    if not isinstance(options, Mapping):
+        raise ArgumentTypeError(f'options is {options!r}; give a dict, {{"start_day": 5}}')
+    return dict(options)
+
+
+def flag_of(value: Any, what: str) -> bool:  # noqa: ANN401
+    """Read True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise ArgumentTypeError(f"{what} is {value!r}; give True or False")
+    return bool(value)
 
 
 def columns_of(names: Sequence[str], panel_columns: Sequence[str]) -> NDArray[np.intp]:

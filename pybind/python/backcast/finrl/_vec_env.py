@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import operator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,11 +11,18 @@ from backcast import ArgumentTypeError, EnvError
 from backcast._calls import explained
 from backcast._native import PortfolioBatch
 from backcast.finrl._base import FinRLEnv
-from backcast.finrl._rules import names_of, seed_of, seeds_of
+from backcast.finrl._rules import (
+    flag_of,
+    names_of,
+    options_of,
+    seed_of,
+    seeds_of,
+    whole_of,
+)
 from backcast.finrl._states import rows_of, state_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -183,10 +190,11 @@ class VecFastFinRL(FinRLEnv):
             "play_on": True,
         }
         self._seed = seed_of(initial_seed, "initial_seed")
-        self._auto_reset = _flag(auto_reset)
+        self._auto_reset = flag_of(auto_reset, "auto_reset")
         super().__init__(
             csv_path, settings, tech_indicator_list, macro_tickers, return_format, panel_options
         )
+        n_envs = whole_of(n_envs, "n_envs", "how many portfolios, a whole number from 1 up")
         self._adopt(PortfolioBatch(self._panel, n_envs, self._settings | self._mode()))
 
     def __repr__(self) -> str:
@@ -237,11 +245,13 @@ class VecFastFinRL(FinRLEnv):
         chosen = tickers_list if tickers is None else tickers
         batch = self._batch
         if chosen is not None:
-            if isinstance(chosen, str) or any(isinstance(names, str) for names in chosen):
+            what = "tickers_list" if tickers is None else "tickers"
+            lists = isinstance(chosen, Iterable) and not isinstance(chosen, str)
+            if not lists or any(isinstance(names, str) for names in chosen):
                 raise ArgumentTypeError(
-                    f'tickers_list is {chosen!r}; give a list for each portfolio, [["AAPL"]]'
+                    f'{what} is {chosen!r}; give a list for each portfolio, [["AAPL"]]'
                 )
-            each = [names_of("tickers_list", names) for names in chosen]
+            each = [names_of(what, names) for names in chosen]
             settings = self._settings | self._mode()
             batch = PortfolioBatch(self._panel, len(each), settings, tickers_of=each)
         assert batch is not None
@@ -252,7 +262,7 @@ class VecFastFinRL(FinRLEnv):
             given = seed_of(seed)
             if given is None:
                 given = self._seed
-        obs, _ = batch.reset(seed=given, options=_options(options), spread=True)
+        obs, _ = batch.reset(seed=given, options=options_of(options), spread=True)
         self._seed = None
         if batch is not self._batch:
             self._adopt(batch)
@@ -282,7 +292,12 @@ class VecFastFinRL(FinRLEnv):
         batch = self._batch
         assert batch is not None
         count = self.num_envs()
-        listed = [_index(at, count) for at in indices]
+        if not isinstance(indices, Iterable) or isinstance(indices, str):
+            raise ArgumentTypeError(f"indices is {indices!r}; give a list of whole numbers")
+        listed = [whole_of(at, "one of indices", "whole numbers") for at in indices]
+        for at in listed:
+            if not 0 <= at < count:
+                raise EnvError(f"indices holds {at}; give numbers from 0 to {count - 1}")
         mask = np.zeros(count, bool)
         mask[listed] = True
         each: list[int | None] = [None] * count
@@ -318,6 +333,7 @@ class VecFastFinRL(FinRLEnv):
         obs, rewards, terminated, truncated, infos = self._batch.step(actions)
         return self._show(obs, (rewards, terminated, truncated), infos)
 
+    @explained
     def set_auto_reset(self, enabled: bool) -> None:
         """Begin anew by itself when an episode is done, or not.
 
@@ -331,7 +347,7 @@ class VecFastFinRL(FinRLEnv):
         ArgumentTypeError
             If it is no bool.
         """
-        self._auto_reset = _flag(enabled)
+        self._auto_reset = flag_of(enabled, "enabled")
         assert self._batch is not None
         self._batch.set_autoreset_mode("same_step" if self._auto_reset else "disabled")
 
@@ -444,23 +460,3 @@ class VecFastFinRL(FinRLEnv):
 
     def _in_form(self, state: State) -> Any:  # noqa: ANN401
         return state if self._format == "vec" else rows_of(state)
-
-
-def _flag(value: Any) -> bool:  # noqa: ANN401
-    if not isinstance(value, bool | np.bool_):
-        raise ArgumentTypeError(f"auto_reset is {value!r}; give True or False")
-    return bool(value)
-
-
-def _index(value: Any, count: int) -> int:  # noqa: ANN401
-    try:
-        at = operator.index(value)
-    except TypeError:
-        raise ArgumentTypeError(f"indices holds {value!r}; give whole numbers") from None
-    if not 0 <= at < count:
-        raise EnvError(f"indices holds {at}; give numbers from 0 to {count - 1}")
-    return at
-
-
-def _options(options: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    return None if options is None else dict(options)
