@@ -26,23 +26,33 @@ pub fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
 }
 
 /// Draws for one sampler: `(seed; batch, item, attempt)` decides each of them.
-#[derive(Clone, Copy, Debug)]
+///
+/// One call of the generator serves two neighbouring items.
+#[derive(Clone, Debug)]
 pub(crate) struct Draws {
     seed: u64,
+    /// The generator's last counter and what it gave.
+    last: ([u32; 4], [u32; 4]),
 }
 
 impl Draws {
     pub(crate) fn seeded(seed: u64) -> Self {
-        Self { seed }
+        let zero = [0; 4];
+        Self { seed, last: (zero, philox4x32(zero, [low(seed), high(seed)])) }
     }
 
     /// Uniform in `0..bound`, or `None` when this attempt must be thrown away to stay exactly
     /// uniform (Lemire, "Fast random integer generation in an interval", ACM TOMACS 29, 2019).
-    pub(crate) fn below(self, bound: u64, batch: u64, item: u32, attempt: u32) -> Option<u64> {
-        let counter = [low(batch), high(batch), item, attempt];
-        let [a, b, ..] = philox4x32(counter, [low(self.seed), high(self.seed)]);
+    pub(crate) fn below(&mut self, bound: u64, batch: u64, item: u32, attempt: u32) -> Option<u64> {
+        let counter = [low(batch), high(batch), item / 2, attempt];
+        if self.last.0 != counter {
+            self.last = (counter, philox4x32(counter, [low(self.seed), high(self.seed)]));
+        }
+        let [a, b, c, d] = self.last.1;
+        let (a, b) = if item.is_multiple_of(2) { (a, b) } else { (c, d) };
         let product = (u128::from(a) << 32 | u128::from(b)) * u128::from(bound);
-        let fits = low64(product) >= bound.wrapping_neg() % bound;
+        // The remainder is below the bound: most draws need no division.
+        let fits = low64(product) >= bound || low64(product) >= bound.wrapping_neg() % bound;
         fits.then(|| low64(product >> 64))
     }
 }
@@ -82,7 +92,7 @@ mod tests {
 
     #[test]
     fn draws_are_uniform_and_below_their_bound() {
-        let draws = Draws::seeded(7);
+        let mut draws = Draws::seeded(7);
         let mut counts = [0_u32; 7];
         for item in 0..70_000 {
             let Some(value) = draws.below(7, 3, item, 0) else { continue };

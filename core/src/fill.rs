@@ -1,143 +1,191 @@
-//! One drawn window on its way into the arenas of a batch.
+//! A block's windows on their way into the arenas of a batch.
 
 use backcast_layout::protocol::Words;
-use backcast_layout::{DType, Lane};
+use backcast_layout::{Ahead, DType};
 
+use crate::block::{Block, Item};
 use crate::episode::TERMINATED;
 use crate::index::RowIndex;
-use crate::plan::{Fill, Source};
+use crate::plan::{BatchPlan, Fill, Source};
 use crate::reader::clean_bools;
-use crate::window::{Marks, Window};
+use crate::window::{Marks, Reach, Window};
 
 /// Bytes of rewards read at a time.
 const REWARDS: usize = 512;
 
-/// One item's window. Copies; what it copied is to be validated afterwards.
-pub(crate) struct Filler<'a> {
-    pub(crate) lane: &'a Lane,
-    pub(crate) number: u32,
-    pub(crate) head: u64,
-    pub(crate) marks: &'a Marks,
-    pub(crate) window: Window,
-    /// Of the window's first row, kept: a division per column costs as much as a small column.
-    pub(crate) slot: u64,
+/// Copies windows; what it copied is to be validated afterwards.
+#[derive(Clone, Copy)]
+pub(crate) struct Filler<'p> {
+    pub(crate) plan: &'p BatchPlan,
+    pub(crate) reach: Reach,
     /// Discount per transition of an n-step return.
     pub(crate) gamma: f64,
 }
 
 impl Filler<'_> {
-    /// Fills all places of one arena's item.
-    pub(crate) fn fill(&self, fill: &Fill, dtype: DType, place: &mut [u8]) {
-        match fill.source {
-            Source::NReward(column) => real(dtype, self.n_step(column, dtype).0, place),
-            Source::NDiscount(column) => real(dtype, self.n_step(column, dtype).1, place),
-            Source::NNext(column) => self.after_run(column, dtype, place),
-            Source::Column(column) if fill.repeat => self.repeat(fill, column, dtype, place),
-            _ => self.mask(fill, dtype, place),
+    /// Fills every arena's places of the block's items, and asks for the memory of the next
+    /// block's.
+    pub(crate) fn fill(&self, block: &Block<'_>, next: &[Item<'_>], arenas: &mut [&mut [u8]]) {
+        let plan = self.plan.fills().iter().zip(self.plan.arenas());
+        for ((fill, arena), buffer) in plan.zip(arenas) {
+            let (bytes, dtype) = (fill.rows * fill.width, arena.dtype());
+            let first = block.first() * bytes;
+            let Some(places) = buffer.get_mut(first..first + block.items().len() * bytes) else {
+                continue;
+            };
+            let places = places.chunks_exact_mut(bytes);
+            match fill.source {
+                Source::Column(column) if fill.repeat => {
+                    places.zip(block.items()).for_each(|(place, item)| {
+                        repeat(fill, column, item, place);
+                    });
+                }
+                Source::Column(column) => {
+                    for (i, (place, item)) in places.zip(block.items()).enumerate() {
+                        let next = self.ahead(fill, column, next.get(i));
+                        self.copy(fill, column, item, next, place);
+                    }
+                }
+                Source::NNext(column) => {
+                    for (i, (place, item)) in places.zip(block.items()).enumerate() {
+                        let next = self.ahead(fill, column, next.get(i));
+                        let slot = slot_after(item, item.window.back + item.window.run);
+                        item.lane.copy_out_asking(column, slot, 1, place, next);
+                    }
+                }
+                Source::Index => {
+                    for (place, Item { number, window, .. }) in places.zip(block.items()) {
+                        let index = RowIndex::new(*number, window.seq);
+                        place.copy_from_slice(&index.0.to_ne_bytes());
+                    }
+                }
+                Source::Age => {
+                    for (place, Item { head, window, .. }) in places.zip(block.items()) {
+                        place.copy_from_slice(&head.saturating_sub(window.seq + 1).to_ne_bytes());
+                    }
+                }
+                Source::Mask => {
+                    for (place, item) in places.zip(block.items()) {
+                        let (from, rows) = present(fill, item.window);
+                        part(fill, from, rows, place).fill(1);
+                    }
+                }
+                Source::Flag(flag) => {
+                    for (place, (item, marks)) in places.zip(block.marked()) {
+                        flags(fill, flag, item, marks, place);
+                    }
+                }
+                Source::NReward(column) => {
+                    for (place, (item, marks)) in places.zip(block.marked()) {
+                        real(dtype, self.n_step(column, dtype, item, marks).0, place);
+                    }
+                }
+                Source::NDiscount(column) => {
+                    for (place, (item, marks)) in places.zip(block.marked()) {
+                        real(dtype, self.n_step(column, dtype, item, marks).1, place);
+                    }
+                }
+            }
+            // A peer may have stored any byte, and what was there before is anybody's.
+            if matches!(fill.source, Source::Column(_) | Source::NNext(_)) {
+                let end = first + block.items().len() * bytes;
+                clean_bools(dtype, buffer.get_mut(first..end).unwrap_or_default());
+            }
         }
+    }
+
+    /// Asks for the memory of a block before anything is copied.
+    pub(crate) fn ask(&self, block: &Block<'_>) {
+        for fill in self.plan.fills() {
+            if let Source::Column(column) | Source::NNext(column) = fill.source {
+                for item in block.items() {
+                    self.ahead(fill, column, Some(item)).ask(fill.rows * fill.width);
+                }
+            }
+        }
+    }
+
+    /// Where the copy of a column will begin.
+    #[inline]
+    fn ahead(&self, fill: &Fill, column: usize, item: Option<&Item<'_>>) -> Ahead {
+        let Some(item) = item else { return Ahead::default() };
+        let first = match fill.source {
+            Source::NNext(_) => item.window.back + item.window.run,
+            _ => self.lead(fill).saturating_sub(self.reach.back - item.window.back),
+        };
+        item.lane.ahead(column, slot_after(item, first))
+    }
+
+    /// Rows from the first of a whole window to the first place of a fill.
+    #[inline]
+    fn lead(&self, fill: &Fill) -> u64 {
+        self.reach.back.saturating_add_signed(fill.first)
     }
 
     /// Fills the places that have a row and zeroes the others.
     #[inline]
-    fn mask(&self, fill: &Fill, dtype: DType, place: &mut [u8]) {
-        let Window { seq, back, ahead, .. } = self.window;
-        let last = fill.first + signed(fill.rows as u64) - 1;
-        let from = (fill.shift.0 - signed(back)).max(fill.first);
-        let to = (fill.shift.1 + signed(ahead)).min(last);
-        let rows = u64::try_from(to - from + 1).unwrap_or(0);
-        let filled = if rows == fill.rows as u64 { place } else { part(fill, from, rows, place) };
-        if rows == 0 {
-            return;
+    fn copy(&self, fill: &Fill, column: usize, item: &Item<'_>, next: Ahead, place: &mut [u8]) {
+        if item.whole {
+            let slot = slot_after(item, self.lead(fill));
+            return item.lane.copy_out_asking(column, slot, fill.rows as u64, place, next);
         }
-        let first = seq.wrapping_add_signed(from);
-        match fill.source {
-            Source::Column(column) => self.copy(column, dtype, first, rows, filled),
-            Source::Flag(flag) => {
-                for (byte, row) in filled.iter_mut().zip(first..) {
-                    let set = self.marks.flags(row).is_some_and(|flags| flags & flag != 0);
-                    *byte = u8::from(set);
-                }
-            }
-            Source::Mask => filled.fill(1),
-            Source::Index => {
-                filled.copy_from_slice(&RowIndex::new(self.number, seq).0.to_ne_bytes());
-            }
-            Source::Age => {
-                filled.copy_from_slice(&self.head.saturating_sub(seq + 1).to_ne_bytes());
-            }
-            Source::NReward(_) | Source::NDiscount(_) | Source::NNext(_) => {}
+        let (from, rows) = present(fill, item.window);
+        let filled = part(fill, from, rows, place);
+        if rows > 0 {
+            let slot = slot_after(item, item.window.back.saturating_add_signed(from));
+            item.lane.copy_out_asking(column, slot, rows, filled, next);
         }
-    }
-
-    /// Fills the places that have a row, and repeats the first and the last row beyond them. The
-    /// window's last row is the one after its last transition.
-    #[inline(never)]
-    fn repeat(&self, fill: &Fill, column: usize, dtype: DType, place: &mut [u8]) {
-        let (oldest, newest) = (-signed(self.window.back), signed(self.window.ahead) + 1);
-        let from = fill.first.clamp(oldest, newest);
-        let to = (fill.first + signed(fill.rows as u64) - 1).clamp(oldest, newest);
-        let before = usize::try_from(from - fill.first).unwrap_or(0) * fill.width;
-        let rows = u64::try_from(to - from + 1).unwrap_or(0);
-        let end = before + usize::try_from(rows).unwrap_or(0) * fill.width;
-        let first = self.window.seq.wrapping_add_signed(from);
-        let Some(filled) = place.get_mut(before..end) else { return };
-        self.copy(column, dtype, first, rows, filled);
-        let (ahead_of_it, rest) = place.split_at_mut(before);
-        let (filled, after_it) = rest.split_at_mut(end - before);
-        for copy in ahead_of_it.chunks_exact_mut(fill.width) {
-            copy.copy_from_slice(&filled[..fill.width]);
-        }
-        for copy in after_it.chunks_exact_mut(fill.width) {
-            copy.copy_from_slice(&filled[filled.len() - fill.width..]);
-        }
-    }
-
-    /// The row after the last transition of the n-step return.
-    #[inline(never)]
-    fn after_run(&self, column: usize, dtype: DType, place: &mut [u8]) {
-        self.copy(column, dtype, self.window.seq + self.window.run, 1, place);
-    }
-
-    /// Copies consecutive rows of a column.
-    #[inline]
-    fn copy(&self, column: usize, dtype: DType, first: u64, rows: u64, out: &mut [u8]) {
-        self.lane.copy_out(column, self.slot_of(first), rows, out);
-        clean_bools(dtype, out);
-    }
-
-    /// The slot of a row not before the window's first.
-    fn slot_of(&self, row: u64) -> u64 {
-        let slots = self.lane.slots();
-        let slot = self.slot + (row - self.window.first());
-        if slot < slots { slot } else { slot - slots }
     }
 
     /// Discounted sum of the rewards from the drawn row on, and the discount of what follows: zero
     /// where the last of them ended the episode for good.
-    #[inline(never)]
-    fn n_step(&self, column: usize, dtype: DType) -> (f64, f64) {
+    fn n_step(&self, column: usize, dtype: DType, item: &Item<'_>, marks: Marks<'_>) -> (f64, f64) {
         let (mut sum, mut discount) = (0.0, 1.0);
-        let (width, end) = (dtype.size(), self.window.seq + self.window.run);
+        let window = item.window;
+        let width = dtype.size();
         let mut memory = [0; REWARDS];
-        let mut row = self.window.seq;
-        while row < end {
-            let rows = (end - row).min((REWARDS / width) as u64);
+        let mut done = 0;
+        while done < window.run {
+            let rows = (window.run - done).min((REWARDS / width) as u64);
             let len = usize::try_from(rows).unwrap_or(0) * width;
             let rewards = &mut memory[..len];
-            self.lane.copy_out(column, self.slot_of(row), rows, rewards);
+            item.lane.copy_out(column, slot_after(item, window.back + done), rows, rewards);
             for reward in rewards.chunks_exact(width) {
                 sum += discount * to_f64(reward);
                 discount *= self.gamma;
             }
-            row += rows;
+            done += rows;
         }
-        let ended = self.marks.flags(end - 1).is_some_and(|flags| flags & TERMINATED != 0);
+        let last = window.seq + window.run - 1;
+        let ended = marks.flags(last).is_some_and(|flags| flags & TERMINATED != 0);
         (sum, if ended { 0.0 } else { discount })
     }
 }
 
+/// The slot so many rows after the window's first.
+#[inline]
+fn slot_after(item: &Item<'_>, rows: u64) -> u64 {
+    let slots = item.lane.slots();
+    let slot = item.slot + rows;
+    if slot < slots { slot } else { slot - slots }
+}
+
+/// The places of a fill that have a row: the first, relative to the drawn one, and how many.
+#[inline]
+fn present(fill: &Fill, window: Window) -> (i64, u64) {
+    let Window { back, ahead, .. } = window;
+    let last = fill.first + signed(fill.rows as u64) - 1;
+    let from = (fill.shift.0 - signed(back)).max(fill.first);
+    let to = (fill.shift.1 + signed(ahead)).min(last);
+    (from, u64::try_from(to - from + 1).unwrap_or(0))
+}
+
 /// The places that have a row, from an offset to the drawn one on; zeroes all others.
+#[inline]
 fn part<'a>(fill: &Fill, from: i64, rows: u64, place: &'a mut [u8]) -> &'a mut [u8] {
+    if rows == fill.rows as u64 {
+        return place;
+    }
     let before = usize::try_from(from - fill.first).unwrap_or(0).min(fill.rows) * fill.width;
     let (zeros, rest) = place.split_at_mut(before);
     zeros.fill(0);
@@ -145,6 +193,41 @@ fn part<'a>(fill: &Fill, from: i64, rows: u64, place: &'a mut [u8]) -> &'a mut [
     let (filled, zeros) = rest.split_at_mut(there.min(rest.len()));
     zeros.fill(0);
     filled
+}
+
+/// Fills the places of a flag: whether it is set at each row.
+#[inline]
+fn flags(fill: &Fill, flag: u32, item: &Item<'_>, marks: Marks<'_>, place: &mut [u8]) {
+    let (from, rows) = present(fill, item.window);
+    let first = item.window.seq.wrapping_add_signed(from);
+    let at = usize::try_from(first.saturating_sub(marks.first)).unwrap_or(usize::MAX);
+    let marks = marks.rows.get(at..).unwrap_or_default();
+    for (byte, mark) in part(fill, from, rows, place).iter_mut().zip(marks) {
+        *byte = u8::from(mark.flags & flag != 0);
+    }
+}
+
+/// Fills the places that have a row, and repeats the first and the last row beyond them. The
+/// window's last row is the one after its last transition.
+fn repeat(fill: &Fill, column: usize, item: &Item<'_>, place: &mut [u8]) {
+    let window = item.window;
+    let (oldest, newest) = (-signed(window.back), signed(window.ahead) + 1);
+    let from = fill.first.clamp(oldest, newest);
+    let to = (fill.first + signed(fill.rows as u64) - 1).clamp(oldest, newest);
+    let before = usize::try_from(from - fill.first).unwrap_or(0) * fill.width;
+    let rows = u64::try_from(to - from + 1).unwrap_or(0);
+    let end = before + usize::try_from(rows).unwrap_or(0) * fill.width;
+    let Some(filled) = place.get_mut(before..end) else { return };
+    let slot = slot_after(item, window.back.saturating_add_signed(from));
+    item.lane.copy_out(column, slot, rows, filled);
+    let (ahead_of_it, rest) = place.split_at_mut(before);
+    let (filled, after_it) = rest.split_at_mut(end - before);
+    for copy in ahead_of_it.chunks_exact_mut(fill.width) {
+        copy.copy_from_slice(&filled[..fill.width]);
+    }
+    for copy in after_it.chunks_exact_mut(fill.width) {
+        copy.copy_from_slice(&filled[filled.len() - fill.width..]);
+    }
 }
 
 /// A float of four or eight bytes.

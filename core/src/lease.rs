@@ -6,8 +6,9 @@ use backcast_layout::protocol::Words;
 use backcast_layout::{Column, Hold};
 
 use crate::error::LeaseError;
+use crate::mark::{MARKS, Mark, PARTS};
 use crate::ring::Ring;
-use crate::schema::SEQ;
+use crate::schema::USER;
 
 /// Consecutive rows of one lane, in place and frozen. Dropping it lets writers go on.
 ///
@@ -46,7 +47,7 @@ impl Ring {
             return Err(LeaseError::NotReadable { lane, from, to, oldest, head });
         }
         let slots = memory.slots();
-        if memory.address(SEQ, from % slots, asked).is_none() {
+        if memory.address(MARKS, from % slots, asked).is_none() {
             let split = from - from % slots + slots - 1;
             return Err(LeaseError::Wraps { lane, from, to, split });
         }
@@ -55,7 +56,7 @@ impl Ring {
         let hold = book.hold(lane, from)?;
         let lease = Lease { hold, ring: self.clone(), lane, range, stalls_before };
         for seq in [from, to - 1] {
-            let found = lease.seq_at(seq);
+            let found = Mark::read(lease.hold.memory(), seq).seq;
             if found != seq {
                 return Err(LeaseError::Damaged { lane, seq, found });
             }
@@ -89,29 +90,50 @@ impl Lease {
         self.ring.schema().all()
     }
 
-    /// Where a column's rows stand, one after the other, `len() * width` bytes; valid while the
-    /// lease lives. `None` for a number that no column has.
+    /// Where the first row of a column stands, and how many bytes later the next: the column's
+    /// width, except for the built-in ones, which stand together. Valid while the lease lives.
+    /// `None` for a number that no column has.
     ///
     /// Nobody who keeps the protocol writes there meanwhile. The other processes of the same user
     /// are trusted for that and for nothing else, so this is an address and not a slice.
     #[must_use]
-    pub fn address(&self, column: usize) -> Option<*const u8> {
-        let memory = self.hold.memory();
-        memory.address(column, self.range.start % memory.slots(), self.range.end - self.range.start)
+    pub fn address(&self, column: usize) -> Option<(*const u8, usize)> {
+        let Place { stored, offset, stride, .. } = self.stored(column)?;
+        let (memory, rows) = (self.hold.memory(), self.range.end - self.range.start);
+        let first = memory.address(stored, self.range.start % memory.slots(), rows)?;
+        Some((first.wrapping_add(offset), stride))
     }
 
     /// Copies one row of a column; `out` has the column's width. `false` for a row or column that
     /// is not there, or another width.
     #[must_use]
     pub fn copy_row(&self, column: usize, row: usize, out: &mut [u8]) -> bool {
-        let width = self.columns().get(column).map(Column::width);
-        if width != Some(out.len()) || row >= self.len() {
+        let Some(place) = self.stored(column).filter(|place| place.width == out.len()) else {
+            return false;
+        };
+        if row >= self.len() {
             return false;
         }
         let memory = self.hold.memory();
         let seq = self.range.start + row as u64;
-        memory.copy_out(column, seq % memory.slots(), 1, out);
+        if place.stored == MARKS {
+            let mark = Mark::read(memory, seq);
+            let part = &bytemuck::bytes_of(&mark)[place.offset..place.offset + place.width];
+            out.copy_from_slice(part);
+        } else {
+            memory.copy_out(place.stored, seq % memory.slots(), 1, out);
+        }
         true
+    }
+
+    /// Where a column that readers see is in the file.
+    fn stored(&self, column: usize) -> Option<Place> {
+        let width = self.columns().get(column)?.width();
+        if let Some(part) = PARTS.get(column) {
+            let (stored, offset, stride) = (MARKS, part.offset, size_of::<Mark>());
+            return Some(Place { stored, offset, stride, width });
+        }
+        Some(Place { stored: column - PARTS.len() + USER, offset: 0, stride: width, width })
     }
 
     /// Number of the reader slot that holds it.
@@ -132,11 +154,15 @@ impl Lease {
     pub fn ring(&self) -> &Ring {
         &self.ring
     }
+}
 
-    fn seq_at(&self, seq: u64) -> u64 {
-        let mut bytes = [0; 8];
-        let memory = self.hold.memory();
-        memory.copy_out(SEQ, seq % memory.slots(), 1, &mut bytes);
-        u64::from_ne_bytes(bytes)
-    }
+/// A column of a lease in its lane's file.
+struct Place {
+    /// Number of the file's column.
+    stored: usize,
+    /// Of the column's bytes in that column's row.
+    offset: usize,
+    /// From row to row.
+    stride: usize,
+    width: usize,
 }

@@ -34,6 +34,7 @@
 
 mod batch;
 mod batches;
+mod block;
 mod draw;
 mod element;
 mod episode;
@@ -41,6 +42,7 @@ mod error;
 mod fill;
 mod index;
 mod lease;
+mod mark;
 mod options;
 mod plan;
 mod pool;

@@ -80,6 +80,7 @@ pub struct RingOptions {
     pub(crate) base: Base,
     pub(crate) reader_slots: u32,
     pub(crate) policy: LanePolicy,
+    pub(crate) huge_pages: bool,
 }
 
 impl RingOptions {
@@ -94,6 +95,7 @@ impl RingOptions {
             base: Base::standard(),
             reader_slots: 64,
             policy: LanePolicy::default(),
+            huge_pages: true,
         }
     }
 
@@ -130,6 +132,15 @@ impl RingOptions {
     #[must_use]
     pub fn lane_policy(mut self, policy: LanePolicy) -> Self {
         self.policy = policy;
+        self
+    }
+
+    /// Whether the system is asked for huge pages, of which draws profit; it is unless this says
+    /// no. [`RingStats::bytes_huge`](crate::RingStats::bytes_huge) says how many it granted. Costs
+    /// about as much time as the first lap of the writers saves.
+    #[must_use]
+    pub fn huge_pages(mut self, ask: bool) -> Self {
+        self.huge_pages = ask;
         self
     }
 

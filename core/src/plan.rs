@@ -263,7 +263,7 @@ impl Builder {
 
     /// The n-step return: its sum, the discount of what follows, and what follows.
     fn n_step(&mut self, schema: &Schema, reward: usize) {
-        let dtype = schema.all().get(reward).map_or(DType::F32, Column::dtype);
+        let dtype = schema.stored().get(reward).map_or(DType::F32, Column::dtype);
         self.whole("n_reward", dtype, &[], Source::NReward(reward), None, 0, (0, 0));
         self.whole("n_discount", dtype, &[], Source::NDiscount(reward), None, 0, (0, 0));
         for (i, column) in schema.columns().iter().enumerate() {

@@ -7,8 +7,9 @@ use backcast_layout::{Column, Lane};
 
 use crate::element::Element;
 use crate::error::{BatchError, ReadError};
+use crate::mark::{Mark, PARTS, Part};
 use crate::ring::Ring;
-use crate::schema::{SEQ, Schema};
+use crate::schema::{Schema, USER};
 
 /// Consecutive rows of one lane, built-in columns included. A private copy.
 #[derive(Clone, Debug)]
@@ -83,18 +84,17 @@ impl Ring {
             return Err(ReadError::NotReadable { lane, from, to, oldest, head });
         }
         let (slot, count) = (from % memory.slots(), to - from);
-        let mut columns = Vec::with_capacity(self.schema().all().len());
-        for (at, column) in self.schema().all().iter().enumerate() {
-            let bytes = usize::try_from(count).unwrap_or(usize::MAX) * column.width();
-            let mut words = vec![0_u64; bytes.div_ceil(8)];
-            let buffer: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
-            if let Some(buffer) = buffer.get_mut(..bytes) {
+        let rows = usize::try_from(count).unwrap_or(usize::MAX);
+        let mut marks = vec![Mark::default(); rows];
+        Mark::read_into(&**memory, slot, &mut marks);
+        let mut columns: Vec<_> = PARTS.into_iter().map(|part| taken(&marks, part)).collect();
+        for (at, column) in (USER..).zip(self.schema().columns()) {
+            columns.push(words(rows * column.width(), |buffer| {
                 memory.copy_out(at, slot, count, buffer);
                 clean_bools(column.dtype(), buffer);
-            }
-            columns.push(words);
+            }));
         }
-        let expected = columns.get(SEQ).is_some_and(|seqs| seqs.iter().copied().eq(from..to));
+        let expected = marks.iter().map(|mark| mark.seq).eq(from..to);
         if !expected || !still_whole(&**memory, from) {
             return Err(ReadError::Lapped { lane, from, to });
         }
@@ -104,6 +104,25 @@ impl Ring {
     pub(crate) fn readable(&self, lane: &Lane) -> Range<u64> {
         backcast_layout::protocol::readable(lane, self.lane_capacity())
     }
+}
+
+/// One built-in column of some rows.
+fn taken(marks: &[Mark], part: Part) -> Vec<u64> {
+    let width = part.dtype.size();
+    words(marks.len() * width, |buffer| {
+        for (place, mark) in buffer.chunks_exact_mut(width).zip(marks) {
+            place.copy_from_slice(&bytemuck::bytes_of(mark)[part.offset..part.offset + width]);
+        }
+    })
+}
+
+/// So many bytes, aligned for every element type.
+fn words(bytes: usize, fill: impl FnOnce(&mut [u8])) -> Vec<u64> {
+    let mut words = vec![0_u64; bytes.div_ceil(8)];
+    if let Some(buffer) = bytemuck::cast_slice_mut(&mut words).get_mut(..bytes) {
+        fill(buffer);
+    }
+    words
 }
 
 /// A peer may have stored any byte; a `bool` has two values.

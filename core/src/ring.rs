@@ -8,10 +8,11 @@ use backcast_layout::protocol::{Pins, Words, still_whole};
 use backcast_layout::{Base, Geometry, Lane, LeaseBook, RingSpec, RingStore, SegmentError};
 
 use crate::error::{RingError, SampleError, WriterError};
+use crate::mark::Mark;
 use crate::options::{Capacity, RingOptions, WriterOptions};
 use crate::sampler::Sampler;
 use crate::sampler_options::SamplerOptions;
-use crate::schema::{EPISODE, Schema};
+use crate::schema::Schema;
 use crate::stats::{LaneStats, PinStats, ReaderStats, RingStats};
 use crate::writer::Writer;
 
@@ -169,8 +170,8 @@ impl Ring {
             if count == 0 {
                 return 0;
             }
-            let first = episode(lane, rows.start);
-            let last = episode(lane, rows.end - 1);
+            let first = Mark::read(lane, rows.start).episode;
+            let last = Mark::read(lane, rows.end - 1).episode;
             if still_whole(lane, rows.start) {
                 return count.saturating_sub(last.wrapping_sub(first));
             }
@@ -209,7 +210,11 @@ impl Ring {
                     reserved: lane.load_reserved(Relaxed),
                     rows: rows.end - rows.start,
                     transitions: self.transitions(lane),
-                    episodes: if written { episode(lane, rows.end - 1).wrapping_add(1) } else { 0 },
+                    episodes: if written {
+                        Mark::read(&**lane, rows.end - 1).episode.wrapping_add(1)
+                    } else {
+                        0
+                    },
                     generation: lane.generation(),
                     held: store.lane_held(number),
                     pid: (lane.generation() > 0).then(|| lane.pid()),
@@ -247,6 +252,7 @@ impl Ring {
             rows_published: lane_stats.iter().map(|l| l.head).sum(),
             bytes_asked: asked,
             bytes_allocated: store.geometry().total_bytes(spec.lanes),
+            bytes_huge: store.huge_bytes(),
             persistent: store.persistent(),
             row_bytes,
             created_unix_ns: store.created_unix_ns(),
@@ -259,20 +265,13 @@ impl Ring {
     }
 }
 
-/// The episode of a row, as it stands there.
-fn episode(lane: &Lane, seq: u64) -> u64 {
-    let mut bytes = [0; 8];
-    lane.copy_out(EPISODE, seq % lane.slots(), 1, &mut bytes);
-    u64::from_ne_bytes(bytes)
-}
-
 fn page_size() -> u64 {
     backcast_layout::page_size()
 }
 
 fn spec(schema: &Schema, options: &RingOptions, align: u64) -> Result<RingSpec, RingError> {
     let mut spec = RingSpec {
-        columns: schema.all().to_vec(),
+        columns: schema.stored().to_vec(),
         lanes: options.lanes,
         lane_capacity: 0,
         reserve_chunk: RESERVE_CHUNK,
@@ -280,6 +279,7 @@ fn spec(schema: &Schema, options: &RingOptions, align: u64) -> Result<RingSpec, 
         asked_rows: 0,
         asked_bytes: 0,
         policy: options.policy,
+        huge_pages: options.huge_pages,
     };
     match options.capacity {
         Capacity::Rows(rows) => {

@@ -1,22 +1,26 @@
 //! Uniform draws over the transitions of a ring, and the one gather that fills a batch.
 
+use std::mem;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use backcast_layout::protocol::{Words, still_whole};
-use backcast_layout::{ClaimedReader, DType, Role};
+use backcast_layout::{ClaimedReader, DType, Lane, Role};
 
 use crate::batch::{Batch, Memory};
 use crate::batches::{Batches, BatchesOptions};
+use crate::block::{Block, Item};
 use crate::draw::Draws;
 use crate::error::SampleError;
 use crate::fill::Filler;
 use crate::index::RowIndex;
+use crate::mark::{MARKS, Mark};
 use crate::plan::BatchPlan;
 use crate::pool::Pool;
 use crate::ring::Ring;
 use crate::sampler_options::{Boundary, SamplerOptions};
-use crate::schema::{Schema, USER};
+use crate::schema::Schema;
 use crate::spans::Spans;
 use crate::starts::Starts;
 use crate::window::{Marks, Reach, Window};
@@ -28,8 +32,9 @@ const MAX_ATTEMPTS: u32 = 10_000;
 const BLIND: u32 = 32;
 /// The index is kept up to date while the last batch needed more than so many draws an item.
 const FREQUENT: u64 = 3;
-/// Items whose memory is asked for ahead of their copy.
-const PREFETCH: usize = 8;
+/// Bytes of a window's marks that are asked for before they are looked at; the processor follows a
+/// longer read by itself.
+const MARK_BYTES: usize = 1024;
 /// A gather of one row is given up after the writer has lapped it so many times.
 const GATHER_ATTEMPTS: u32 = 64;
 /// Largest batch: items are counted in 32 bits.
@@ -48,14 +53,15 @@ pub struct Sampler {
     reach: Reach,
     /// Column number of `reward`, with n-step returns.
     reward: Option<usize>,
-    /// Rows of each column that a window may touch, for asking ahead.
-    touched: Vec<u64>,
     batches: u64,
     spans: Spans,
     starts: Starts,
     /// Whether `starts` is of the same moment as `spans`.
     indexed: bool,
-    marks: Marks,
+    /// By item number, modulo their count: two blocks ahead at most.
+    picks: Vec<Option<Pick>>,
+    /// Memory for the marks of two blocks.
+    scratch: [Vec<Mark>; 2],
     plan: Option<(Arc<BatchPlan>, Arc<Pool>)>,
     slot: Option<ClaimedReader>,
     counters: Arc<Counters>,
@@ -68,14 +74,39 @@ pub(crate) struct Counters {
     pub(crate) lapped: AtomicU64,
 }
 
-/// What became of one attempt to fill an item.
+/// What a look at a row found.
 #[derive(Clone, Copy)]
-enum Outcome {
-    Filled,
+enum Look {
+    /// A transition whose window is known.
+    Found,
     NoTransition,
     /// A transition, but its window is not whole, which the boundary asks for.
     Cut,
     Lapped,
+}
+
+/// Where the rows of a batch come from.
+#[derive(Clone, Copy)]
+enum Wanted<'a> {
+    /// The draws of the batch of this number.
+    Draws(u64),
+    Rows(&'a [i64]),
+}
+
+/// The first draw of an item that may fit.
+#[derive(Clone, Copy, Debug)]
+struct Pick {
+    attempt: u32,
+    lane: u32,
+    seq: u64,
+}
+
+/// A batch on its way: what does not change while it is made.
+#[derive(Clone, Copy)]
+struct Job<'a> {
+    wanted: Wanted<'a>,
+    lanes: &'a [Arc<Lane>],
+    filler: Filler<'a>,
 }
 
 impl Sampler {
@@ -98,15 +129,9 @@ impl Sampler {
         let reach = Reach { back: u64::from(history) - 1, ahead: future.into(), steps };
         let whole = boundary == Boundary::Reject;
         let starts = if whole { Starts::new(reach.back, reach.ahead) } else { Starts::new(0, 0) };
-        let touched = (0..ring.schema().all().len()).map(|column| {
-            let ahead =
-                if column < USER || Some(column) == reward { reach.far() } else { reach.ahead };
-            reach.back + ahead + 2
-        });
         Ok(Self {
             slot: ring.store().claim_reader()?,
             draws: Draws::seeded(options.seed),
-            touched: touched.collect(),
             ring: ring.clone(),
             options,
             reach,
@@ -115,7 +140,8 @@ impl Sampler {
             spans: Spans::default(),
             starts,
             indexed: false,
-            marks: Marks::default(),
+            picks: vec![None; 2 * Block::size(reach)],
+            scratch: Default::default(),
             plan: None,
             counters: Arc::default(),
         })
@@ -218,14 +244,7 @@ impl Sampler {
         check_arenas(&plan, arenas)?;
         let lapped_before = self.lapped();
         self.refresh();
-        let (batch, mut attempts) = (self.batches, 0);
-        (0..PREFETCH.min(plan.batch())).for_each(|item| self.prefetch(batch, item));
-        for item in 0..plan.batch() {
-            if item + PREFETCH < plan.batch() {
-                self.prefetch(batch, item + PREFETCH);
-            }
-            attempts += u64::from(self.draw_item(&plan, arenas, batch, item)?);
-        }
+        let attempts = self.fill(Wanted::Draws(self.batches), &plan, arenas)?;
         self.indexed = attempts > FREQUENT * plan.batch() as u64;
         self.batches += 1;
         self.count(plan.batch(), lapped_before);
@@ -245,25 +264,181 @@ impl Sampler {
             let (got, expected) = (index.len(), plan.batch());
             return Err(SampleError::WrongIndexCount { got, expected });
         }
+        let lapped_before = self.lapped();
         self.spans.refresh(&self.ring);
-        for (position, index) in index.iter().copied().enumerate() {
-            self.gather_item(&plan, arenas, position, index)?;
-        }
-        self.count(plan.batch(), self.lapped());
+        self.fill(Wanted::Rows(index), &plan, arenas)?;
+        self.count(plan.batch(), lapped_before);
         Ok(())
     }
 
-    fn gather_item(
+    /// Fills a batch, block by block. How many draws it took.
+    fn fill(
         &mut self,
+        wanted: Wanted<'_>,
         plan: &BatchPlan,
         arenas: &mut [&mut [u8]],
-        position: usize,
-        index: i64,
+    ) -> Result<u64, SampleError> {
+        let ring = self.ring.clone();
+        let (reach, size, batch) = (self.reach, Block::size(self.reach), plan.batch());
+        let filler = Filler { plan, reach, gamma: self.options.gamma.unwrap_or(0.0) };
+        let job = Job { wanted, lanes: ring.store().lanes(), filler };
+        let block = |number: usize| (number * size).min(batch)..((number + 1) * size).min(batch);
+        // Put back at the end: after an error they are made anew.
+        let scratch = mem::take(&mut self.scratch);
+        let [mut now, mut next] = scratch.map(|memory| Block::over(memory, size, reach));
+        let mut attempts = 0;
+        self.draw(job, block(0));
+        self.draw(job, block(1));
+        self.look_at(job, block(0), &mut now)?;
+        filler.ask(&now);
+        for number in 0..batch.div_ceil(size) {
+            self.draw(job, block(number + 2));
+            self.look_at(job, block(number + 1), &mut next)?;
+            filler.fill(&now, next.items(), arenas);
+            for (i, item) in now.items().iter().enumerate() {
+                let mut attempt = item.attempt;
+                if !is_whole(item) {
+                    attempt = self.fill_again(job, now.first() + i, attempt, arenas)?;
+                }
+                attempts += u64::from(attempt) + 1;
+            }
+            mem::swap(&mut now, &mut next);
+        }
+        self.scratch = [now, next].map(Block::into_memory);
+        Ok(attempts)
+    }
+
+    /// Draws an item anew until nobody overwrites it meanwhile; the draw that did.
+    #[cold]
+    fn fill_again(
+        &mut self,
+        job: Job<'_>,
+        item: usize,
+        mut attempt: u32,
+        arenas: &mut [&mut [u8]],
+    ) -> Result<u32, SampleError> {
+        let mut again = Block::over(Vec::new(), 1, self.reach);
+        loop {
+            self.note_lap(job.wanted);
+            again.begin(item);
+            self.look(job, item, attempt + 1, &mut again)?;
+            job.filler.fill(&again, &[], arenas);
+            let Some(found) = again.items().first() else { return Ok(attempt) };
+            attempt = found.attempt;
+            if is_whole(found) {
+                return Ok(attempt);
+            }
+        }
+    }
+
+    /// A writer came by: looks at what there is now.
+    fn note_lap(&mut self, wanted: Wanted<'_>) {
+        match wanted {
+            Wanted::Draws(_) => {
+                self.counters.lapped.fetch_add(1, Relaxed);
+                self.refresh();
+            }
+            // Perhaps only rows of the history are gone: with a shorter one it may do.
+            Wanted::Rows(_) => self.spans.refresh(&self.ring),
+        }
+    }
+
+    /// Draws some items for the first time, and asks for the memory of their marks.
+    fn draw(&mut self, job: Job<'_>, items: Range<usize>) {
+        let count = self.picks.len();
+        let bytes = (self.reach.most_rows() * size_of::<Mark>()).min(MARK_BYTES);
+        for item in items {
+            let pick = match job.wanted {
+                Wanted::Draws(batch) => self.first_pick(batch, item),
+                Wanted::Rows(index) => index.get(item).map(|index| {
+                    let index = RowIndex(*index);
+                    Pick { attempt: 0, lane: index.lane(), seq: index.seq() }
+                }),
+            };
+            self.picks[item % count] = pick;
+            let Some(Pick { lane, seq, .. }) = pick else { continue };
+            let Some(lane) = job.lanes.get(lane as usize) else { continue };
+            let first = seq.saturating_sub(self.reach.back);
+            lane.ahead(MARKS, first % lane.slots()).ask(bytes);
+        }
+    }
+
+    /// Looks at the first rows of some items that fit.
+    fn look_at<'a>(
+        &mut self,
+        job: Job<'a>,
+        items: Range<usize>,
+        block: &mut Block<'a>,
+    ) -> Result<(), SampleError> {
+        block.begin(items.start);
+        for item in items {
+            let drawn = self.picks[item % self.picks.len()];
+            if let Some(Pick { attempt, lane, seq }) = drawn
+                && matches!(self.look_at_row(job.lanes, lane, seq, attempt, block), Look::Found)
+            {
+                continue;
+            }
+            // Earlier attempts do not fit, as the index says.
+            self.look(job, item, drawn.map_or(0, |drawn| drawn.attempt), block)?;
+        }
+        Ok(())
+    }
+
+    /// Enters an item into a block: the first of its draws, from `attempt` on, that fits.
+    #[cold]
+    fn look<'a>(
+        &mut self,
+        job: Job<'a>,
+        item: usize,
+        attempt: u32,
+        block: &mut Block<'a>,
+    ) -> Result<(), SampleError> {
+        match job.wanted {
+            Wanted::Draws(batch) => self.look_for_draw(job.lanes, (batch, item), attempt, block),
+            Wanted::Rows(index) => {
+                let index = index.get(item).copied().unwrap_or(RowIndex::NONE.0);
+                self.look_for_row(job.lanes, (index, item), attempt, block)
+            }
+        }
+    }
+
+    fn look_for_draw<'a>(
+        &mut self,
+        lanes: &'a [Arc<Lane>],
+        (batch, item): (u64, usize),
+        first: u32,
+        block: &mut Block<'a>,
+    ) -> Result<(), SampleError> {
+        let number = u32::try_from(item).unwrap_or(u32::MAX);
+        for attempt in first..MAX_ATTEMPTS {
+            if attempt == BLIND && !self.indexed {
+                self.indexed = true;
+                self.starts.refresh(&self.ring, &self.spans);
+            }
+            if self.spans.total() == 0 || (attempt >= BLIND && self.starts.total() == 0) {
+                return Err(self.nothing());
+            }
+            let Some((lane, seq)) = self.pick(batch, number, attempt) else { continue };
+            match self.look_at_row(lanes, lane, seq, attempt, block) {
+                Look::Found => return Ok(()),
+                Look::NoTransition | Look::Cut => {}
+                Look::Lapped => self.note_lap(Wanted::Draws(batch)),
+            }
+        }
+        Err(SampleError::Outrun { attempts: MAX_ATTEMPTS })
+    }
+
+    fn look_for_row<'a>(
+        &mut self,
+        lanes: &'a [Arc<Lane>],
+        (index, position): (i64, usize),
+        first: u32,
+        block: &mut Block<'a>,
     ) -> Result<(), SampleError> {
         let (lane, seq) = (RowIndex(index).lane(), RowIndex(index).seq());
         let bad = |reason| SampleError::BadIndex { position, index, lane, seq, reason };
         let mut oldest = 0;
-        for _ in 0..GATHER_ATTEMPTS {
+        for attempt in first..GATHER_ATTEMPTS {
             let range = self.spans.range(lane).ok_or_else(|| bad("the ring has fewer lanes"))?;
             oldest = range.start;
             if seq >= range.end {
@@ -272,21 +447,20 @@ impl Sampler {
             if seq < range.start {
                 break;
             }
-            match self.fill_item(plan, arenas, position, lane, seq) {
-                Outcome::Filled => return Ok(()),
-                Outcome::NoTransition => {
+            match self.look_at_row(lanes, lane, seq, attempt, block) {
+                Look::Found => return Ok(()),
+                Look::NoTransition => {
                     return Err(bad(
                         "no transition starts there (a FINAL row, or the last before \
                                     a gap, or its successor is not published yet)",
                     ));
                 }
-                Outcome::Cut => {
+                Look::Cut => {
                     return Err(bad(
                         "its window does not lie whole in its episode, as boundary=\"reject\" asks",
                     ));
                 }
-                // Perhaps only rows of the history are gone: with a shorter one it may do.
-                Outcome::Lapped => self.spans.refresh(&self.ring),
+                Look::Lapped => self.note_lap(Wanted::Rows(&[])),
             }
         }
         Err(SampleError::Lapped { position, index, lane, seq, oldest })
@@ -310,7 +484,7 @@ impl Sampler {
     /// The lane and row of one attempt, if it fits. The index, once it is there, says at once what
     /// a look at the row would say.
     #[inline]
-    fn pick(&self, batch: u64, item: u32, attempt: u32) -> Option<(u32, u64)> {
+    fn pick(&mut self, batch: u64, item: u32, attempt: u32) -> Option<(u32, u64)> {
         let blind = attempt < BLIND;
         let total = if blind { self.spans.total() } else { self.starts.total() };
         if total == 0 {
@@ -325,58 +499,15 @@ impl Sampler {
         (!self.indexed || self.starts.contains(lane, seq)).then_some((lane, seq))
     }
 
-    /// Asks for the memory of an item's first draw, while others are still being copied: draws
-    /// are random, so every column of every item is a cache miss. The draw is made again, from
-    /// the same counter, when its turn comes.
-    fn prefetch(&self, batch: u64, item: usize) {
-        let Ok(number) = u32::try_from(item) else { return };
-        let attempts = if self.indexed { 0..BLIND + 1 } else { 0..1 };
-        let mut picks = attempts.map(|attempt| self.pick(batch, number, attempt));
-        let Some((number, seq)) = picks.find_map(|pick| pick) else { return };
-        let Some(lane) = self.ring.store().lane(number) else { return };
-        let first = seq.saturating_sub(self.reach.back);
-        let slot = first % lane.slots();
-        for (column, rows) in self.touched.iter().enumerate() {
-            lane.prefetch(column, slot, *rows);
-        }
-        if self.reach.steps > self.reach.ahead + 1 {
-            let after = (seq + self.reach.steps) % lane.slots();
-            for (column, user) in (USER..).zip(self.ring.schema().columns()) {
-                if user.role() == Role::Obs {
-                    lane.prefetch(column, after, 1);
-                }
-            }
-        }
-    }
-
-    /// Fills one item; how many draws it took.
-    fn draw_item(
-        &mut self,
-        plan: &BatchPlan,
-        arenas: &mut [&mut [u8]],
-        batch: u64,
-        item: usize,
-    ) -> Result<u32, SampleError> {
-        let number = u32::try_from(item).unwrap_or(u32::MAX);
-        for attempt in 0..MAX_ATTEMPTS {
-            if attempt == BLIND && !self.indexed {
-                self.indexed = true;
-                self.starts.refresh(&self.ring, &self.spans);
-            }
-            if self.spans.total() == 0 || (attempt >= BLIND && self.starts.total() == 0) {
-                return Err(self.nothing());
-            }
-            let Some((lane, seq)) = self.pick(batch, number, attempt) else { continue };
-            match self.fill_item(plan, arenas, item, lane, seq) {
-                Outcome::Filled => return Ok(attempt + 1),
-                Outcome::NoTransition | Outcome::Cut => {}
-                Outcome::Lapped => {
-                    self.counters.lapped.fetch_add(1, Relaxed);
-                    self.refresh();
-                }
-            }
-        }
-        Err(SampleError::Outrun { attempts: MAX_ATTEMPTS })
+    /// The first draw of an item that may fit. The index, where it is there, knows.
+    #[inline]
+    fn first_pick(&mut self, batch: u64, item: usize) -> Option<Pick> {
+        let number = u32::try_from(item).ok()?;
+        let mut attempts = if self.indexed { 0..BLIND + 1 } else { 0..1 };
+        attempts.find_map(|attempt| {
+            let (lane, seq) = self.pick(batch, number, attempt)?;
+            Some(Pick { attempt, lane, seq })
+        })
     }
 
     /// Why nothing can be drawn. O(rows).
@@ -393,56 +524,49 @@ impl Sampler {
         SampleError::NoWindow { history, future, needed, longest }
     }
 
-    /// Copies the window around a row into item `item`, if a transition starts there and nobody
-    /// overwrote it meanwhile.
-    fn fill_item(
-        &mut self,
-        plan: &BatchPlan,
-        arenas: &mut [&mut [u8]],
-        item: usize,
-        lane: u32,
+    /// Reads the marks around a row, and enters it into the block if a transition starts there.
+    #[inline]
+    fn look_at_row<'a>(
+        &self,
+        lanes: &'a [Arc<Lane>],
+        number: u32,
         seq: u64,
-    ) -> Outcome {
-        let (Some(memory), Some(range)) = (self.ring.store().lane(lane), self.spans.range(lane))
+        attempt: u32,
+        block: &mut Block<'a>,
+    ) -> Look {
+        let (Some(lane), Some(range)) = (lanes.get(number as usize), self.spans.range(number))
         else {
-            return Outcome::NoTransition;
+            return Look::NoTransition;
         };
+        let lane = &**lane;
         // The index was made of earlier ranges; it holds no other rows unless a peer lied.
         if !range.contains(&seq) {
-            return Outcome::Lapped;
+            return Look::Lapped;
         }
-        self.marks.read(memory, range, seq, self.reach);
-        if !self.marks.seqs_match() {
-            return Outcome::Lapped;
+        let rows = self.reach.rows(seq, range);
+        let (first, slot) = (rows.start, rows.start % lane.slots());
+        let room = block.room(usize::try_from(rows.end - first).unwrap_or(0));
+        Mark::read_into(lane, slot, room);
+        let marks = Marks { first, rows: room };
+        if !marks.seqs_match() {
+            return Look::Lapped;
         }
-        let window = match self.marks.window(seq, self.reach) {
+        let window = match marks.window(seq, self.reach) {
             Some(window) if self.suits(window) => window,
             refused => {
                 // What was read may be of newer rows.
                 let (outcome, from) = match refused {
-                    Some(_) => (Outcome::Cut, self.marks.first()),
-                    None => (Outcome::NoTransition, seq),
+                    Some(_) => (Look::Cut, first),
+                    None => (Look::NoTransition, seq),
                 };
-                return if still_whole(&**memory, from) { outcome } else { Outcome::Lapped };
+                return if still_whole(lane, from) { outcome } else { Look::Lapped };
             }
         };
-        let slot = window.first() % memory.slots();
-        let source = Filler {
-            lane: memory,
-            number: lane,
-            head: range.end,
-            marks: &self.marks,
-            window,
-            slot,
-            gamma: self.options.gamma.unwrap_or(0.0),
-        };
-        for ((fill, arena), buffer) in plan.fills().iter().zip(plan.arenas()).zip(arenas) {
-            let bytes = fill.rows * fill.width;
-            if let Some(place) = buffer.get_mut(item * bytes..(item + 1) * bytes) {
-                source.fill(fill, arena.dtype(), place);
-            }
-        }
-        if still_whole(&**memory, window.first()) { Outcome::Filled } else { Outcome::Lapped }
+        let slot = slot + (window.first() - first);
+        let slot = if slot < lane.slots() { slot } else { slot - lane.slots() };
+        let (whole, marks) = (window.is_whole(self.reach), (first, room.len()));
+        block.push(Item { lane, number, head: range.end, window, whole, slot, attempt, marks });
+        Look::Found
     }
 
     /// Whether the boundary lets this window be drawn.
@@ -489,10 +613,16 @@ impl Sampler {
     }
 }
 
+/// Whether what was copied of an item is what was there before anybody overwrote it.
+#[inline]
+fn is_whole(item: &Item<'_>) -> bool {
+    still_whole(item.lane, item.window.first())
+}
+
 /// The column that n-step returns sum.
 fn reward(schema: &Schema) -> Result<usize, SampleError> {
-    let place = schema.all().iter().position(|column| column.name() == "reward");
-    let Some((at, column)) = place.and_then(|at| Some((at, schema.all().get(at)?))) else {
+    let place = schema.stored().iter().position(|column| column.name() == "reward");
+    let Some((at, column)) = place.and_then(|at| Some((at, schema.stored().get(at)?))) else {
         return Err(SampleError::BadReward { found: format!("there is none among {schema}") });
     };
     let real = matches!(column.dtype(), DType::F32 | DType::F64);

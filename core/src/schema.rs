@@ -1,24 +1,18 @@
-//! The columns of a row: the user's, after four of ours.
+//! The columns of a row: the user's, after those of ours.
 
 use std::fmt;
 
 use backcast_layout::{Column, DType, Role};
 
 use crate::error::SchemaError;
+use crate::mark::{self, Mark, PARTS};
 
-/// Column number of `seq`, the row's own sequence number: a tripwire for lying peers.
-pub(crate) const SEQ: usize = 0;
-/// Column number of `episode`, counted per lane.
-pub(crate) const EPISODE: usize = 1;
-/// Column number of `t`, the step in the episode.
-pub(crate) const T: usize = 2;
-/// Column number of `flags`.
-pub(crate) const FLAGS: usize = 3;
-/// Column number of the user's first column.
-pub(crate) const USER: usize = 4;
+/// Number of the user's first column in a lane's file, after the marks.
+pub(crate) const USER: usize = 1;
 
 /// First parts of names that batches use themselves.
-const RESERVED: [&str; 14] = [
+const RESERVED: [&str; 15] = [
+    mark::NAME,
     "seq",
     "episode",
     "t",
@@ -35,10 +29,6 @@ const RESERVED: [&str; 14] = [
     "n_discount",
 ];
 
-fn built_in() -> [(&'static str, DType); USER] {
-    [("seq", DType::U64), ("episode", DType::U64), ("t", DType::U32), ("flags", DType::U32)]
-}
-
 /// What a row holds. Two schemas are equal when their columns are, in order.
 ///
 /// ```
@@ -54,7 +44,9 @@ fn built_in() -> [(&'static str, DType); USER] {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schema {
-    /// Built-in columns, then the user's.
+    /// The columns of the file: the marks, then the user's.
+    stored: Vec<Column>,
+    /// The columns that readers of rows see: the parts of the marks, then the user's.
     all: Vec<Column>,
 }
 
@@ -68,7 +60,7 @@ impl Schema {
     /// The user's columns, in order.
     #[must_use]
     pub fn columns(&self) -> &[Column] {
-        self.all.get(USER..).unwrap_or_default()
+        self.stored.get(USER..).unwrap_or_default()
     }
 
     /// A user's column by name.
@@ -80,22 +72,22 @@ impl Schema {
     /// Bytes of one row, built-in columns (24 bytes) included.
     #[must_use]
     pub fn row_bytes(&self) -> usize {
-        self.all.iter().map(Column::width).sum()
+        self.stored.iter().map(Column::width).sum()
     }
 
-    /// Built-in columns, then the user's: the order of the file.
+    /// The columns of a lane's file, in its order: the marks, then the user's.
+    pub(crate) fn stored(&self) -> &[Column] {
+        &self.stored
+    }
+
+    /// Built-in columns, then the user's.
     pub(crate) fn all(&self) -> &[Column] {
         &self.all
     }
 
     /// The schema that a segment says it has, checked like a user's.
     pub(crate) fn from_columns(columns: &[Column]) -> Result<Self, SchemaError> {
-        let ours = columns.get(..USER).is_some_and(|found| {
-            found.iter().zip(built_in()).all(|(column, (name, dtype))| {
-                column.name() == name && column.dtype() == dtype && column.shape().is_empty()
-            })
-        });
-        if !ours {
+        if columns.first() != Some(&Mark::column().map_err(SchemaError::Column)?) {
             return Err(SchemaError::NotOurs);
         }
         let user = columns.get(USER..).unwrap_or_default().to_vec();
@@ -137,10 +129,7 @@ impl SchemaBuilder {
 
     /// Checks the columns together.
     pub fn build(self) -> Result<Schema, SchemaError> {
-        let mut all = Vec::with_capacity(USER + self.columns.len());
-        for (name, dtype) in built_in() {
-            all.push(Column::new(name, dtype, &[], Role::Step).map_err(SchemaError::Column)?);
-        }
+        let mut stored = vec![Mark::column().map_err(SchemaError::Column)?];
         if self.columns.is_empty() {
             return Err(SchemaError::Empty);
         }
@@ -164,14 +153,18 @@ impl SchemaBuilder {
                     .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
             };
             if let Some(other) =
-                all.iter().map(Column::name).find(|o| inside(o, name) || inside(name, o))
+                stored.iter().map(Column::name).find(|o| inside(o, name) || inside(name, o))
             {
                 let (name, other) = (name.to_owned(), other.to_owned());
                 return Err(SchemaError::Conflict { name, other });
             }
-            all.push(column);
+            stored.push(column);
         }
-        Ok(Schema { all })
+        let built_in = PARTS.map(|part| Column::new(part.name, part.dtype, &[], Role::Step));
+        let built_in = built_in.into_iter().collect::<Result<Vec<_>, _>>();
+        let user = stored.iter().skip(USER).cloned();
+        let all = built_in.map_err(SchemaError::Column)?.into_iter().chain(user).collect();
+        Ok(Schema { stored, all })
     }
 }
 
@@ -192,14 +185,15 @@ mod tests {
         };
         assert!(build(&[]).contains("no column"));
         assert!(build(&["seq"]).contains("`seq`"));
+        assert!(build(&[mark::NAME]).contains(mark::NAME));
         assert!(build(&["future/reward"]).contains("`future/reward`"));
         assert!(build(&["next_obs"]).contains("`next_obs`"));
         assert!(build(&["a", "a"]).contains("`a`"));
         assert!(build(&["obs", "obs/x"]).contains("`obs/x`"));
         assert!(build(&["obs/x", "obs"]).contains("`obs/x`"));
-        let many: Vec<String> = (0..253).map(|i| format!("c{i}")).collect();
+        let many: Vec<String> = (0..256).map(|i| format!("c{i}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        assert!(build(&many).contains("252"));
+        assert!(build(&many).contains("255"));
     }
 
     #[test]
@@ -211,6 +205,6 @@ mod tests {
             .build()
             .unwrap();
         assert_eq!(schema.column("obs_raw").map(Column::role), Some(Role::Step));
-        assert_eq!(Schema::from_columns(schema.all()), Ok(schema));
+        assert_eq!(Schema::from_columns(schema.stored()), Ok(schema));
     }
 }

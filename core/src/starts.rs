@@ -11,8 +11,8 @@ use backcast_layout::Lane;
 use backcast_layout::protocol::{Words, readable, still_whole};
 
 use crate::episode::{FINAL, GAP};
+use crate::mark::Mark;
 use crate::ring::Ring;
-use crate::schema::{EPISODE, FLAGS};
 use crate::spans::Spans;
 
 /// Rows read at a time.
@@ -26,8 +26,7 @@ pub(crate) struct Starts {
     lanes: Vec<LaneStarts>,
     /// Starts in this lane and all before it.
     ends: Vec<u64>,
-    episodes: Vec<u64>,
-    flags: Vec<u32>,
+    marks: Vec<Mark>,
 }
 
 /// Neighbouring starts of one lane.
@@ -51,7 +50,7 @@ struct LaneStarts {
 impl Starts {
     pub(crate) fn new(back: u64, ahead: u64) -> Self {
         let (lanes, ends) = (Vec::new(), Vec::new());
-        Self { back, ahead, lanes, ends, episodes: Vec::new(), flags: Vec::new() }
+        Self { back, ahead, lanes, ends, marks: Vec::new() }
     }
 
     /// Reads the rows published since the last time and forgets those that are gone. O(those),
@@ -64,8 +63,7 @@ impl Starts {
         for ((starts, lane), range) in self.lanes.iter_mut().zip(lanes).zip(spans.ranges()) {
             let mut reader = Reader {
                 lane,
-                episodes: &mut self.episodes,
-                flags: &mut self.flags,
+                marks: &mut self.marks,
                 capacity: ring.lane_capacity(),
                 window: (self.back, self.ahead),
             };
@@ -154,8 +152,7 @@ impl LaneStarts {
 /// Reads the rows of one lane into its index.
 struct Reader<'a> {
     lane: &'a Lane,
-    episodes: &'a mut Vec<u64>,
-    flags: &'a mut Vec<u32>,
+    marks: &'a mut Vec<Mark>,
     capacity: u64,
     window: (u64, u64),
 }
@@ -184,28 +181,26 @@ impl Reader<'_> {
     fn read(&mut self, rows: Range<u64>) -> bool {
         let (slot, count) = (rows.start % self.lane.slots(), rows.end - rows.start);
         let len = usize::try_from(count).unwrap_or(0);
-        self.episodes.resize(len, 0);
-        self.flags.resize(len, 0);
-        self.lane.copy_out(EPISODE, slot, count, bytemuck::cast_slice_mut(self.episodes));
-        self.lane.copy_out(FLAGS, slot, count, bytemuck::cast_slice_mut(self.flags));
+        self.marks.resize(len, Mark::default());
+        Mark::read_into(self.lane, slot, self.marks);
         still_whole(self.lane, rows.start)
     }
 
     /// Enters the rows copied, but for the last.
     fn take(&mut self, starts: &mut LaneStarts) {
         let (back, ahead) = self.window;
-        for (episode, pair) in self.episodes.iter().zip(self.flags.windows(2)) {
-            let row = starts.scanned;
+        for pair in self.marks.windows(2) {
+            let (row, episode) = (starts.scanned, pair[0].episode);
             starts.scanned += 1;
-            if pair[0] & FINAL != 0 || pair[1] & GAP != 0 {
+            if pair[0].flags & FINAL != 0 || pair[1].flags & GAP != 0 {
                 starts.run = None;
                 continue;
             }
             let first = match starts.run {
-                Some((first, of)) if of == *episode => first,
+                Some((first, of)) if of == episode => first,
                 _ => row,
             };
-            starts.run = Some((first, *episode));
+            starts.run = Some((first, episode));
             if row - first >= back + ahead {
                 starts.push(row - ahead);
             }

@@ -28,6 +28,8 @@ pub struct RingStats {
     pub bytes_asked: u64,
     /// Bytes allocated.
     pub bytes_allocated: u64,
+    /// Of these, bytes on huge pages when the ring was made.
+    pub bytes_huge: u64,
     /// Stays when nobody holds it.
     pub persistent: bool,
     /// Bytes of a row, built-in columns included.

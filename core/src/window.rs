@@ -5,11 +5,8 @@
 
 use std::ops::Range;
 
-use backcast_layout::Lane;
-use backcast_layout::protocol::Words;
-
 use crate::episode::{FINAL, GAP};
-use crate::schema::{EPISODE, FLAGS, SEQ, T};
+use crate::mark::Mark;
 
 /// How far a window may reach from the drawn row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,17 +24,25 @@ impl Reach {
     pub(crate) fn far(&self) -> u64 {
         self.ahead.max(self.steps.saturating_sub(1))
     }
+
+    /// The readable rows that a window around `seq` may touch.
+    pub(crate) fn rows(&self, seq: u64, readable: &Range<u64>) -> Range<u64> {
+        let first = seq.saturating_sub(self.back).max(readable.start);
+        first..(seq + self.far() + 2).min(readable.end)
+    }
+
+    /// The most rows that [`rows`](Self::rows) names.
+    pub(crate) fn most_rows(&self) -> usize {
+        usize::try_from(self.back + self.far() + 2).unwrap_or(usize::MAX)
+    }
 }
 
-/// What the built-in columns say about the rows around a drawn one. Private copies; nothing is
-/// believed before the caller has validated the rows.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Marks {
-    first: u64,
-    seqs: Vec<u64>,
-    episodes: Vec<u64>,
-    flags: Vec<u32>,
-    t: u32,
+/// The marks of consecutive rows. Private copies; nothing is believed before the caller has
+/// validated the rows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Marks<'a> {
+    pub(crate) first: u64,
+    pub(crate) rows: &'a [Mark],
 }
 
 /// The part of a window that is there.
@@ -65,38 +70,23 @@ impl Window {
     }
 }
 
-impl Marks {
-    /// Copies the built-in columns of the rows that a window around `seq` may touch.
-    pub(crate) fn read(&mut self, lane: &Lane, readable: &Range<u64>, seq: u64, reach: Reach) {
-        self.first = seq.saturating_sub(reach.back).max(readable.start);
-        let end = (seq + reach.far() + 2).min(readable.end);
-        let rows = end - self.first;
-        let slot = self.first % lane.slots();
-        let len = usize::try_from(rows).unwrap_or(0);
-        self.seqs.resize(len, 0);
-        self.episodes.resize(len, 0);
-        self.flags.resize(len, 0);
-        lane.copy_out(SEQ, slot, rows, bytemuck::cast_slice_mut(&mut self.seqs));
-        lane.copy_out(EPISODE, slot, rows, bytemuck::cast_slice_mut(&mut self.episodes));
-        lane.copy_out(FLAGS, slot, rows, bytemuck::cast_slice_mut(&mut self.flags));
-        let mut t = [0; 4];
-        lane.copy_out(T, seq % lane.slots(), 1, &mut t);
-        self.t = u32::from_ne_bytes(t);
-    }
-
+impl Marks<'_> {
     /// The window around `seq`, or `None` when no transition starts there.
     pub(crate) fn window(&self, seq: u64, reach: Reach) -> Option<Window> {
-        if !self.starts_transition(seq) {
+        let at = usize::try_from(seq.checked_sub(self.first)?).ok()?;
+        let drawn = self.rows.get(at)?;
+        if !self.starts_transition(at) {
             return None;
         }
-        let back = reach.back.min(u64::from(self.t)).min(seq - self.first);
-        let episode = self.episode(seq)?;
+        let back = reach.back.min(u64::from(drawn.t)).min(at as u64);
+        let rows = self.rows.iter().enumerate().skip(at + 1);
         let after = (1..=reach.far())
-            .take_while(|j| {
-                self.episode(seq + j) == Some(episode) && self.starts_transition(seq + j)
+            .zip(rows)
+            .take_while(|(_, (at, row))| {
+                row.episode == drawn.episode && self.starts_transition(*at)
             })
             .last()
-            .unwrap_or(0);
+            .map_or(0, |(after, _)| after);
         let run = 1 + after.min(reach.steps.saturating_sub(1));
         Some(Window { seq, back, ahead: after.min(reach.ahead), run })
     }
@@ -104,29 +94,17 @@ impl Marks {
     /// Whether the copied rows say that they are the rows asked for: false for a lapped copy or a
     /// lying peer.
     pub(crate) fn seqs_match(&self) -> bool {
-        self.seqs.iter().copied().eq(self.first..self.first + self.seqs.len() as u64)
-    }
-
-    /// First row copied.
-    pub(crate) fn first(&self) -> u64 {
-        self.first
+        self.rows.iter().zip(self.first..).all(|(row, seq)| row.seq == seq)
     }
 
     /// Flags of a copied row.
     pub(crate) fn flags(&self, seq: u64) -> Option<u32> {
-        self.flags.get(self.at(seq)?).copied()
+        let at = usize::try_from(seq.checked_sub(self.first)?).ok()?;
+        self.rows.get(at).map(|row| row.flags)
     }
 
-    fn episode(&self, seq: u64) -> Option<u64> {
-        self.episodes.get(self.at(seq)?).copied()
-    }
-
-    fn at(&self, seq: u64) -> Option<usize> {
-        usize::try_from(seq.checked_sub(self.first)?).ok()
-    }
-
-    fn starts_transition(&self, seq: u64) -> bool {
-        let published = |row, without| self.flags(row).is_some_and(|flags| flags & without == 0);
-        published(seq, FINAL) && published(seq + 1, GAP)
+    fn starts_transition(&self, at: usize) -> bool {
+        matches!(self.rows.get(at..at + 2), Some([row, next])
+            if row.flags & FINAL == 0 && next.flags & GAP == 0)
     }
 }

@@ -2,15 +2,16 @@
 
 use std::mem;
 
-use backcast_layout::protocol::{LaneWriter, MAX_SEQ, Words, ring};
+use backcast_layout::protocol::{LaneWriter, MAX_SEQ, ring};
 use backcast_layout::{ClaimedLane, Column, Role};
 
 use crate::episode::{EpisodeClock, RowMarks, Rows};
 use crate::error::{AppendError, HeldLane, WriterError};
 use crate::index::RowIndex;
+use crate::mark::{MARKS, Mark};
 use crate::options::{AutoresetMode, WriterOptions};
 use crate::ring::Ring;
-use crate::schema::{EPISODE, FLAGS, SEQ, Schema, T, USER};
+use crate::schema::{Schema, USER};
 use crate::stall::{Met, Patience, Room, Stall, nap};
 use crate::step::Step;
 
@@ -97,7 +98,7 @@ impl Writer {
                 _ => WriterError::LanesTaken { asked, free, lanes: count, held },
             });
         }
-        let widest = ring.schema().all().iter().map(Column::width).max().unwrap_or(0);
+        let widest = ring.schema().columns().iter().map(Column::width).max().unwrap_or(0);
         Ok(Self {
             ring: ring.clone(),
             mode,
@@ -432,12 +433,7 @@ impl OwnLane {
         let memory = LaneWriter::adopt(lane, chunk)?;
         let clock = match memory.head() {
             0 => EpisodeClock::fresh(),
-            head => {
-                let lane = memory.lane();
-                let mut last = [0; 8];
-                lane.copy_out(EPISODE, (head - 1) % lane.slots(), 1, &mut last);
-                EpisodeClock::after(u64::from_ne_bytes(last))
-            }
+            head => EpisodeClock::after(Mark::read(memory.lane(), head - 1).episode),
         };
         Ok(Self { memory, clock, patience: Patience::default() })
     }
@@ -472,11 +468,9 @@ impl OwnLane {
 
     #[inline]
     fn write_marks(&self, ahead: u64, marks: RowMarks) {
-        let seq = self.memory.head() + ahead;
-        self.memory.write(SEQ, ahead, &seq.to_ne_bytes());
-        self.memory.write(EPISODE, ahead, &marks.episode.to_ne_bytes());
-        self.memory.write(T, ahead, &marks.t.to_ne_bytes());
-        self.memory.write(FLAGS, ahead, &marks.flags.to_ne_bytes());
+        let RowMarks { episode, t, flags } = marks;
+        let mark = Mark { seq: self.memory.head() + ahead, episode, t, flags };
+        self.memory.write(MARKS, ahead, bytemuck::bytes_of(&mark));
     }
 }
 

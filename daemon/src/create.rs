@@ -60,6 +60,9 @@ pub(crate) struct Args {
     /// Samplers and handles with leases that there is room for at a time, over all processes.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = whole(MAX_READER_SLOTS))]
     reader_slots: u32,
+    /// Do not ask the system for huge pages, which make draws faster.
+    #[arg(long)]
+    no_huge_pages: bool,
 }
 
 pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result<Exit, CliError> {
@@ -78,6 +81,7 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
         .persistent(true)
         .lane_policy(policy(args)?)
         .reader_slots(args.reader_slots)
+        .huge_pages(!args.no_huge_pages)
         .base(base.clone());
     let geometry = Geometry::from(&Ring::create(&args.name, &schema, options)?.stats());
     if console.json() {

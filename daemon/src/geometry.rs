@@ -22,6 +22,7 @@ pub(crate) struct Geometry {
     row_bytes: u64,
     asked_bytes: u64,
     allocated_bytes: u64,
+    huge_bytes: u64,
     lane_policy: &'static str,
     lease_timeout_s: f64,
     columns: Vec<ColumnRow>,
@@ -66,6 +67,7 @@ impl From<&RingStats> for Geometry {
             row_bytes: stats.row_bytes,
             asked_bytes: stats.bytes_asked,
             allocated_bytes: stats.bytes_allocated,
+            huge_bytes: stats.bytes_huge,
             lane_policy: stats.lane_policy.as_str(),
             lease_timeout_s: stats.lane_policy.timeout().as_secs_f64(),
             columns: stats.columns.iter().map(ColumnRow::from).collect(),
@@ -105,8 +107,9 @@ impl Geometry {
             fact(
                 "memory",
                 format!(
-                    "{} allocated, {} asked ({} slots per lane, {} a row)",
+                    "{} allocated, {} of it on huge pages, {} asked ({} slots per lane, {} a row)",
                     units::bytes(self.allocated_bytes),
+                    units::bytes(self.huge_bytes),
                     units::bytes(self.asked_bytes),
                     units::exact(self.lane_slots_rows),
                     units::bytes(self.row_bytes)

@@ -24,11 +24,11 @@ fn keys(object: &Value) -> String {
 }
 
 const GEOMETRY: &str = "allocated_bytes:number asked_bytes:number capacity_rows:number \
-    columns:array kind:string lane_capacity_rows:number lane_count:number lane_policy:string \
+    columns:array huge_bytes:number kind:string lane_capacity_rows:number lane_count:number lane_policy:string \
     lane_slots_rows:number lease_timeout_s:number \
     name:string path:string persistent:bool row_bytes:number";
 const RING: &str = "allocated_bytes:number asked_bytes:number capacity_rows:number \
-    columns:array created_unix_ns:number kind:string lane_capacity_rows:number lane_count:number \
+    columns:array created_unix_ns:number huge_bytes:number kind:string lane_capacity_rows:number lane_count:number \
     lane_policy:string lane_slots_rows:number lanes:array lease_timeout_s:number name:string \
     path:string persistent:bool pins:array readers:array \
     row_bytes:number rows:number rows_published:number state:string transitions:number";

@@ -140,6 +140,9 @@ impl ReplayBuffer {
     /// reader_slots : int, default 64
     ///     Samplers and handles with leases that the ring has room for at a time, over all
     ///     processes; 1 to 1024.
+    /// huge_pages : bool, default True
+    ///     Ask the system for huge pages, of which draws profit. ``stats()["bytes_huge"]`` says how
+    ///     many bytes it granted.
     /// dir : path, optional
     ///     Where it lives; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
     ///
@@ -177,11 +180,11 @@ impl ReplayBuffer {
     #[pyo3(signature = (
         name=Some(Given::Missing), schema=None, *extra, capacity=None, lanes=1_i64.into(),
         exist="error".into(), persistent=false.into(), lane_policy="block".into(),
-        lease_timeout=None, reader_slots=64_i64.into(), dir=None, **unknown
+        lease_timeout=None, reader_slots=64_i64.into(), huge_pages=true.into(), dir=None, **unknown
     ))]
     #[pyo3(text_signature = "(name, schema, *, capacity, lanes=1, exist='error', \
                              persistent=False, lane_policy='block', \
-                             lease_timeout=None, reader_slots=64, dir=None)")]
+                             lease_timeout=None, reader_slots=64, huge_pages=True, dir=None)")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn create<'py>(
         py: Python<'py>,
@@ -195,6 +198,7 @@ impl ReplayBuffer {
         lane_policy: Given<String>,
         lease_timeout: Option<Given<f64>>,
         reader_slots: Given<i128>,
+        huge_pages: Given<bool>,
         dir: Option<Given<PathBuf>>,
         unknown: Option<&Bound<'py, PyDict>>,
     ) -> Result<Self, Failure> {
@@ -213,6 +217,7 @@ impl ReplayBuffer {
                 1..=MAX_READER_SLOTS,
                 Kind::Argument,
             )?)
+            .huge_pages(huge_pages.get("huge_pages", "True or False")?)
             .base(place(dir)?);
         let ring = py.detach(|| match &name {
             Some(name) => Ring::create(name, &schema, options),

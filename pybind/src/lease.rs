@@ -82,15 +82,14 @@ impl Lease {
         let hold = Bound::new(py, hold)?.into_any();
         let dict = PyDict::new(py);
         for (at, column) in self.columns.iter().enumerate() {
-            let Some(address) = lease.address(at).filter(|_| wanted(column.name())) else {
+            let Some((address, row)) = lease.address(at).filter(|_| wanted(column.name())) else {
                 continue;
             };
-            let row = column.width();
             let mut axes = match window {
                 Some(window) => vec![(self.length + 1 - window, row), (window, row)],
                 None => vec![(self.length, row)],
             };
-            let mut stride = row;
+            let mut stride = column.width();
             for axis in column.shape().iter().map(|axis| *axis as usize) {
                 stride /= axis.max(1);
                 axes.push((axis, stride));

@@ -21,6 +21,7 @@ pub(crate) fn as_dict<'py>(py: Python<'py>, stats: &RingStats) -> PyResult<Bound
     dict.set_item("row_bytes", stats.row_bytes)?;
     dict.set_item("bytes_asked", stats.bytes_asked)?;
     dict.set_item("bytes_allocated", stats.bytes_allocated)?;
+    dict.set_item("bytes_huge", stats.bytes_huge)?;
     dict.set_item("lane_policy", stats.lane_policy.as_str())?;
     dict.set_item("lease_timeout_s", stats.lane_policy.timeout().as_secs_f64())?;
     let columns = PyDict::new(py);

@@ -38,6 +38,8 @@ pub struct RingSpec {
     pub asked_bytes: u64,
     /// What a writer does about a lease in its way.
     pub policy: LanePolicy,
+    /// Ask the system for huge pages.
+    pub huge_pages: bool,
 }
 
 /// Where a column stands in `lane-NNNN.dat`.
@@ -200,6 +202,7 @@ mod tests {
             asked_rows: 2 * lane_capacity,
             asked_bytes: 0,
             policy: LanePolicy::default(),
+            huge_pages: false,
         }
     }
 

@@ -35,6 +35,7 @@ mod policy;
 pub mod protocol;
 mod readers;
 mod ring;
+mod ring_files;
 mod sealed;
 mod superblock;
 mod sys;
@@ -62,7 +63,7 @@ pub use ring::{ClaimedReader, RingStore};
 pub use sealed::{SEALED_HEADER_BYTES, SEALED_MAGIC, SealedSegment};
 pub use superblock::{ENDIAN_TAG, LAYOUT_VERSION, LINE_BYTES, MAGIC, SUPERBLOCK_BYTES, Superblock};
 pub use sys::copy::Word;
-pub use sys::lane::{ClaimedLane, Lane};
+pub use sys::lane::{Ahead, ClaimedLane, Lane};
 pub use tables::{Field, tables};
 
 /// The page size of this machine, in bytes: what mapped columns must be multiples of.

@@ -1,32 +1,23 @@
-//! The files of a ring: made whole, attached only when every byte of their identity is right.
+//! A ring's memory: every lane, the readers' file, and who holds what.
 
-use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-use crate::column::{Column, ColumnRecord};
+use crate::column::Column;
 use crate::error::SegmentError;
 use crate::geometry::{Geometry, RingSpec};
-use crate::lane_header::LaneIdentity;
 use crate::name::{Base, Exist, Kind};
 use crate::object::{Object, unix_ns};
-use crate::origin::boot_id_hash;
 use crate::policy::LanePolicy;
 use crate::protocol::slot::{self, Slots};
-use crate::readers::{LanePins, ReaderRecord, Readers, ReadersHeader, SharedBell};
-use crate::superblock::{
-    ENDIAN_TAG, LAYOUT_VERSION, LINE_BYTES, MAGIC, SUPERBLOCK_BYTES, Superblock,
-};
+use crate::readers::{LanePins, ReaderRecord, Readers, SharedBell};
+use crate::ring_files::{self, CTL};
 use crate::sys::lane::{ClaimedLane, Lane};
 use crate::sys::lock::{Claim, HeapLocks, Hold, LockFile};
-use crate::sys::map::{Access, Mapping, page_size};
+use crate::sys::map::{Access, page_size};
 use crate::sys::wait::Ringing;
-use crate::sys::{file, space};
-use crate::tables::abi_fingerprint;
 
-const CTL: &str = "ring.ctl";
-const RDR: &str = "ring.rdr";
 /// The byte that the writer of lane 0 locks; lane L locks the L-th after it.
 const LANE_LOCKS: u64 = 4096;
 /// The byte that the holder of reader slot 0 locks.
@@ -38,6 +29,7 @@ pub struct RingStore {
     spec: RingSpec,
     geometry: Geometry,
     created_unix_ns: u64,
+    huge_bytes: u64,
     lanes: Vec<Arc<Lane>>,
     readers: Readers,
     /// How this process rings the bells; known once it has claimed a lane.
@@ -96,7 +88,7 @@ impl RingStore {
         let geometry = Geometry::of(spec, align)?;
         let (object, built) =
             Object::create(base, Kind::Ring, name, exist, persistent, |dir, path| {
-                make_files(dir, path, spec, &geometry)
+                ring_files::make(dir, path, spec, &geometry)
             })?;
         let store = Self::of(object)?;
         if !built {
@@ -121,11 +113,12 @@ impl RingStore {
         let place = Place::Heap(HeapLocks::default());
         let spec = spec.clone();
         let ringing = OnceLock::new();
-        Ok(Self { spec, geometry, created_unix_ns: unix_ns(), lanes, readers, ringing, place })
+        let created_unix_ns = unix_ns();
+        Ok(Self { spec, geometry, created_unix_ns, huge_bytes: 0, lanes, readers, ringing, place })
     }
 
     fn of(object: Object) -> Result<Self, SegmentError> {
-        let (superblock, columns) = read_ctl(&object)?;
+        let (superblock, columns) = ring_files::read_ctl(&object)?;
         let path = object.path().join(CTL);
         let (policy, timeout_ms) = (superblock.lane_policy, superblock.lease_timeout_ms);
         let policy = LanePolicy::from_words(policy, timeout_ms).ok_or_else(|| {
@@ -141,6 +134,7 @@ impl RingStore {
             asked_rows: superblock.asked_rows,
             asked_bytes: superblock.asked_bytes,
             policy,
+            huge_pages: superblock.huge_bytes > 0,
         };
         // Computed anew: what the file says about sizes must agree, and is not used.
         let geometry = Geometry::of(&spec, u64::from(superblock.map_align))
@@ -157,23 +151,31 @@ impl RingStore {
         let ring_uuid = superblock.ring_uuid;
         let schema_hash = superblock.schema_hash;
         // The records' own offsets, widths and padding: the same bytes that we would write.
-        if *blake3::hash(bytemuck::cast_slice(&records(&spec, &geometry))).as_bytes() != schema_hash
+        if *blake3::hash(bytemuck::cast_slice(&ring_files::records(&spec, &geometry))).as_bytes()
+            != schema_hash
         {
             let what = "its column records disagree with the sizes of its columns";
             return Err(SegmentError::corrupt(&path, what));
         }
-        let readers = map_readers(&object, &geometry, ring_uuid, &spec)?;
+        let readers = ring_files::map_readers(&object, &geometry, ring_uuid, &spec)?;
         let lanes = (0..spec.lanes)
             .map(|lane| {
-                map_lane(&object, &geometry, ring_uuid, &schema_hash, lane, Access::ReadOnly)
-                    .map(Arc::new)
+                ring_files::map_lane(
+                    &object,
+                    &geometry,
+                    ring_uuid,
+                    &schema_hash,
+                    lane,
+                    Access::ReadOnly,
+                )
+                .map(Arc::new)
             })
             .collect::<Result<_, _>>()?;
         let locks = object.lock_handle()?;
-        let created_unix_ns = superblock.created_unix_ns;
+        let (created_unix_ns, huge_bytes) = (superblock.created_unix_ns, superblock.huge_bytes);
         let place = Place::Named { object, ring_uuid, schema_hash, locks };
         let ringing = OnceLock::new();
-        Ok(Self { spec, geometry, created_unix_ns, lanes, readers, ringing, place })
+        Ok(Self { spec, geometry, created_unix_ns, huge_bytes, lanes, readers, ringing, place })
     }
 
     fn check_same(&self, name: &str, asked: &RingSpec) -> Result<(), SegmentError> {
@@ -239,6 +241,13 @@ impl RingStore {
         self.created_unix_ns
     }
 
+    /// Bytes of the lanes that were on huge pages when the ring was made. The system may have taken
+    /// some back since.
+    #[must_use]
+    pub fn huge_bytes(&self) -> u64 {
+        self.huge_bytes.min(self.geometry.total_bytes(self.spec.lanes))
+    }
+
     /// Name, unless it is on the heap.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
@@ -287,7 +296,8 @@ impl RingStore {
         let memory = match &self.place {
             Place::Named { object, ring_uuid, schema_hash, .. } => {
                 let access = Access::ReadWrite;
-                map_lane(object, &self.geometry, *ring_uuid, schema_hash, lane, access)?.into()
+                ring_files::map_lane(object, &self.geometry, *ring_uuid, schema_hash, lane, access)?
+                    .into()
             }
             Place::Heap(_) => match self.lane(lane) {
                 Some(lane) => Arc::clone(lane),
@@ -413,155 +423,4 @@ impl Slots for ReaderSlots<'_> {
 /// One process writes the word at a time, so a load and a store do.
 fn add(word: &AtomicU64, more: u64) {
     word.store(word.load(Relaxed).wrapping_add(more), Relaxed);
-}
-
-fn lane_file(lane: u32) -> String {
-    format!("lane-{lane:04}.dat")
-}
-
-/// The schema block.
-fn records(spec: &RingSpec, geometry: &Geometry) -> Vec<ColumnRecord> {
-    let places = spec.columns.iter().zip(&geometry.places);
-    places.map(|(column, place)| ColumnRecord::new(column, place.offset, place.length)).collect()
-}
-
-fn make_files(
-    dir: &OwnedFd,
-    path: &Path,
-    spec: &RingSpec,
-    geometry: &Geometry,
-) -> Result<(), SegmentError> {
-    use std::io::{Seek, SeekFrom, Write};
-    space::check_room(path, geometry.total_bytes(spec.lanes))?;
-    let records = records(spec, geometry);
-    let schema: &[u8] = bytemuck::cast_slice(&records);
-    let schema_hash = *blake3::hash(schema).as_bytes();
-    let ring_uuid: [u8; 16] = rand::random();
-    let (lane_policy, lease_timeout_ms) = spec.policy.to_words();
-    let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-    let superblock = Superblock {
-        magic: MAGIC,
-        layout_version: LAYOUT_VERSION,
-        endian_tag: ENDIAN_TAG,
-        abi_fingerprint: abi_fingerprint(),
-        ctl_bytes: geometry.ctl_bytes,
-        rdr_bytes: geometry.rdr_bytes,
-        lane_bytes: geometry.lane_bytes,
-        map_align: count(page_size()),
-        line_bytes: LINE_BYTES,
-        lane_count: spec.lanes,
-        column_count: count(spec.columns.len()),
-        slots: geometry.slots,
-        lane_capacity: spec.lane_capacity,
-        reserve_chunk: spec.reserve_chunk,
-        reader_slots: spec.reader_slots,
-        asked_rows: spec.asked_rows,
-        asked_bytes: spec.asked_bytes,
-        schema_offset: SUPERBLOCK_BYTES,
-        schema_hash,
-        ring_uuid,
-        created_unix_ns: unix_ns(),
-        boot_id_hash: boot_id_hash(),
-        lane_policy,
-        lease_timeout_ms,
-        unused: [0; 3908],
-        crc32: 0,
-    }
-    .sealed();
-    let make = |name: &str, bytes: u64, parts: &[&[u8]]| {
-        let mut made = file::make(dir, name, path)?;
-        space::pay(&mut made, &path.join(name), bytes)?;
-        made.seek(SeekFrom::Start(0))
-            .and_then(|_| parts.iter().try_for_each(|part| made.write_all(part)))
-            .map_err(SegmentError::io("write", &path.join(name)))
-    };
-    make(CTL, geometry.ctl_bytes, &[bytemuck::bytes_of(&superblock), schema])?;
-    let readers = ReadersHeader::new(ring_uuid, spec.reader_slots);
-    make(RDR, geometry.rdr_bytes, &[bytemuck::bytes_of(&readers)])?;
-    for lane in 0..spec.lanes {
-        let identity = LaneIdentity::new(ring_uuid, &schema_hash, lane, geometry.slots);
-        make(&lane_file(lane), geometry.lane_bytes, &[bytemuck::bytes_of(&identity)])?;
-    }
-    Ok(())
-}
-
-/// The superblock and the columns, from one private copy of `ring.ctl`.
-fn read_ctl(object: &Object) -> Result<(Superblock, Vec<Column>), SegmentError> {
-    let path = object.path().join(CTL);
-    let corrupt = |what: String| SegmentError::corrupt(&path, what);
-    let fd = object.file(CTL, Access::ReadOnly, None)?;
-    let len = rustix::fs::fstat(&fd).map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0));
-    let most = SUPERBLOCK_BYTES + 128 * crate::geometry::MAX_COLUMNS as u64 + (1 << 21);
-    if len < SUPERBLOCK_BYTES || len > most {
-        return Err(corrupt(format!("it has {len} bytes, not {SUPERBLOCK_BYTES} to {most}")));
-    }
-    let len = usize::try_from(len).map_err(|_| corrupt("it does not fit memory".into()))?;
-    let memory =
-        Mapping::file(fd.as_fd(), len, Access::ReadOnly).map_err(SegmentError::io("map", &path))?;
-    let superblock: Superblock = bytemuck::pod_read_unaligned(&memory.copy(0, 4096));
-    superblock.check_identity(&path)?;
-    let page = page_size() as u64;
-    let align = u64::from(superblock.map_align);
-    if !align.is_power_of_two() || align % page != 0 || align > 1 << 21 {
-        let why = format!("its parts are aligned to {align} bytes, pages here have {page}");
-        return Err(corrupt(why));
-    }
-    let count = superblock.column_count as usize;
-    if superblock.line_bytes != LINE_BYTES
-        || superblock.schema_offset != SUPERBLOCK_BYTES
-        || superblock.ctl_bytes != len as u64
-        || count == 0
-        || count > crate::geometry::MAX_COLUMNS
-        || 4096 + count * size_of::<ColumnRecord>() > len
-    {
-        return Err(corrupt("its superblock contradicts itself".into()));
-    }
-    let schema = memory.copy(4096, count * size_of::<ColumnRecord>());
-    if *blake3::hash(&schema).as_bytes() != superblock.schema_hash {
-        return Err(corrupt("its schema block does not have the hash in the superblock".into()));
-    }
-    let columns = schema
-        .chunks_exact(size_of::<ColumnRecord>())
-        .map(|bytes| bytemuck::pod_read_unaligned::<ColumnRecord>(bytes).column())
-        .collect::<Option<Vec<_>>>();
-    let columns = columns.ok_or_else(|| corrupt("a column record is not one of ours".into()))?;
-    Ok((superblock, columns))
-}
-
-fn map_readers(
-    object: &Object,
-    geometry: &Geometry,
-    ring_uuid: [u8; 16],
-    spec: &RingSpec,
-) -> Result<Readers, SegmentError> {
-    let path = object.path().join(RDR);
-    let fd = object.file(RDR, Access::ReadWrite, Some(geometry.rdr_bytes))?;
-    let len = usize::try_from(geometry.rdr_bytes).unwrap_or(usize::MAX);
-    let map = Mapping::file(fd.as_fd(), len, Access::ReadWrite)
-        .map_err(SegmentError::io("map", &path))?;
-    let found = map.copy(0, size_of::<ReadersHeader>());
-    if found != bytemuck::bytes_of(&ReadersHeader::new(ring_uuid, spec.reader_slots)) {
-        return Err(SegmentError::corrupt(&path, "its header is not that of this ring"));
-    }
-    Ok(Readers::new(map, spec.reader_slots, spec.lanes))
-}
-
-fn map_lane(
-    object: &Object,
-    geometry: &Geometry,
-    ring_uuid: [u8; 16],
-    schema_hash: &[u8; 32],
-    lane: u32,
-    access: Access,
-) -> Result<Lane, SegmentError> {
-    let name = lane_file(lane);
-    let path = object.path().join(&name);
-    let fd = object.file(&name, access, Some(geometry.lane_bytes))?;
-    let map = Lane::map(fd.as_fd(), geometry, access).map_err(SegmentError::io("map", &path))?;
-    let found = map.memory().copy(0, size_of::<LaneIdentity>());
-    let expected = LaneIdentity::new(ring_uuid, schema_hash, lane, geometry.slots);
-    if found != bytemuck::bytes_of(&expected) {
-        return Err(SegmentError::corrupt(&path, "its header is not that of this ring's lane"));
-    }
-    Ok(map)
 }

@@ -46,7 +46,7 @@ pub fn tables() -> Vec<Field> {
             magic, layout_version, endian_tag, abi_fingerprint, ctl_bytes, rdr_bytes, lane_bytes,
             map_align, line_bytes, lane_count, column_count, slots, lane_capacity, reserve_chunk,
             reader_slots, asked_rows, asked_bytes, schema_offset, schema_hash, ring_uuid,
-            created_unix_ns, boot_id_hash, lane_policy, lease_timeout_ms, unused, crc32,
+            created_unix_ns, boot_id_hash, lane_policy, lease_timeout_ms, huge_bytes, unused, crc32,
         }
         ColumnRecord {
             name, dtype, word, axes, role, shape, width_bytes, offset_bytes, length_bytes, unused,

@@ -5,10 +5,10 @@ use backcast_core::{DType, FINAL, GAP, Rows, Schema, SchemaError, TERMINATED, TR
 
 /// Words of `obs/pixels`: wide, so that a random moment is often in the middle of a row.
 pub const PIXELS: usize = 512;
-/// Column numbers in the file, after the four built-in ones.
-pub const LIFE_COLUMN: usize = 4;
+/// Column numbers in the file, after the marks.
+pub const LIFE_COLUMN: usize = 1;
 /// As [`LIFE_COLUMN`].
-pub const PIXELS_COLUMN: usize = 5;
+pub const PIXELS_COLUMN: usize = 2;
 
 /// The storm's columns: the writer's life, a wide array, and a checksum behind it.
 pub fn schema() -> Result<Schema, SchemaError> {

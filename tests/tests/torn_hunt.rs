@@ -26,11 +26,13 @@ const BATCH: usize = 64;
 /// A ring that brings no new row for so long has lost its writers.
 const WATCHDOG: Duration = Duration::from_secs(120);
 
-/// Column numbers, after the four built-in ones, of which `seq` is the first.
-const SEQ: usize = 0;
-const OBS: usize = 4;
-const WORDS: usize = 5;
-const REWARD: usize = 6;
+/// Column numbers in the file, of which the marks are the first: three words, `seq` in front.
+const MARKS: usize = 0;
+const OBS: usize = 1;
+const WORDS: usize = 2;
+const REWARD: usize = 3;
+/// How many more columns a lease has, which shows the marks as four.
+const MORE: usize = 3;
 
 /// Windows to be accepted, in each of the two hunts.
 fn goal() -> Result<u64, Box<dyn Error>> {
@@ -135,9 +137,9 @@ fn lease(ring: &Ring, round: u64, counts: &Counts) {
 
 fn leased_row(lease: &Lease, row: usize) -> (u64, [u64; 2], f32) {
     let (mut obs, mut words, mut reward) = ([0], [0; 2], [0.0]);
-    let read = lease.copy_row(OBS, row, bytemuck::cast_slice_mut(&mut obs))
-        && lease.copy_row(WORDS, row, bytemuck::cast_slice_mut(&mut words))
-        && lease.copy_row(REWARD, row, bytemuck::cast_slice_mut(&mut reward));
+    let read = lease.copy_row(OBS + MORE, row, bytemuck::cast_slice_mut(&mut obs))
+        && lease.copy_row(WORDS + MORE, row, bytemuck::cast_slice_mut(&mut words))
+        && lease.copy_row(REWARD + MORE, row, bytemuck::cast_slice_mut(&mut reward));
     assert!(read, "columns of the schema");
     (obs[0], words, reward[0])
 }
@@ -262,16 +264,16 @@ fn look(memory: &Lane, lane: u32, counts: &mut Control) {
     const ROWS: usize = 24;
     let Some(first) = memory.load_head(Relaxed).checked_sub(memory.slots()) else { return };
     let slot = first % memory.slots();
-    let (mut seqs, mut obs) = ([0_u64; ROWS], [0_u64; ROWS]);
+    let (mut marks, mut obs) = ([[0_u64; 3]; ROWS], [0_u64; ROWS]);
     let (mut words, mut rewards) = ([[0_u64; 2]; ROWS], [0_f32; ROWS]);
-    memory.copy_out(SEQ, slot, ROWS as u64, bytemuck::cast_slice_mut(&mut seqs));
+    memory.copy_out(MARKS, slot, ROWS as u64, bytemuck::cast_slice_mut(&mut marks));
     memory.copy_out(OBS, slot, ROWS as u64, bytemuck::cast_slice_mut(&mut obs));
     memory.copy_out(WORDS, slot, ROWS as u64, bytemuck::cast_slice_mut(&mut words));
     memory.copy_out(REWARD, slot, ROWS as u64, bytemuck::cast_slice_mut(&mut rewards));
     for (k, seq) in (0..ROWS).zip(first..) {
         let wrong = !is_row(lane, seq, (obs[k], words[k], rewards[k]));
         counts.wrong += u64::from(wrong);
-        counts.torn += u64::from(wrong && seqs[k] == seq);
+        counts.torn += u64::from(wrong && marks[k][0] == seq);
         if still_whole(memory, seq) {
             counts.accepted += 1;
             counts.accepted_wrong += u64::from(wrong);

@@ -97,6 +97,7 @@ class ReplayBuffer:
         lane_policy: _LanePolicy = "block",
         lease_timeout: float | None = None,
         reader_slots: int = 64,
+        huge_pages: bool = True,
         dir: _Path | None = None,
     ) -> ReplayBuffer: ...
     @staticmethod

@@ -84,6 +84,7 @@ MISSPELT = "did you mean 'capacity'?"
         create("text lanes", {"lanes": "4"}, bc.ArgumentTypeError, "'4', a str", "1 to 4096"),
         create("exist", {"exist": "maybe"}, bc.ArgumentError, "'maybe'", "'attach'"),
         create("exist in bool", {"exist": True}, bc.ArgumentTypeError, "True, a bool", "'attach'"),
+        create("huge", {"huge_pages": "no"}, bc.ArgumentTypeError, "huge_pages is 'no'", "True or"),
         create("persistent", {"persistent": "no"}, bc.ArgumentTypeError, "'no', a str", "True or"),
         create("dir", {"dir": 5}, bc.ArgumentTypeError, "dir is 5", "a path"),
         create("dir is a file", {"dir": __file__}, bc.StorageError, "test_refused_rings.py"),

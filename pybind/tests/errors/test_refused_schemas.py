@@ -50,7 +50,7 @@ def wrong(case: str, columns: Any, *words: str) -> Row:  # noqa: ANN401 - anythi
         row("name too long", {"x" * 49: "f4"}, "too long", "48 bytes"),
         row("too wide", {"x": ("f8", (2**31, 2**31))}, "2147483648", "1073741824", "split"),
         row("too many axes", {"x": ("f4", (1,) * 7)}, "7 axes", "6", "flatten"),
-        row("too many columns", dict.fromkeys(map(str, range(253)), "f4"), "253", "252", "merge"),
+        row("too many columns", dict.fromkeys(map(str, range(256)), "f4"), "256", "255", "merge"),
         wrong("a list", [("x", "f4")], "a list", "dict of columns"),
         wrong("a dtype alone", np.float32, "float32", "dict of columns"),
         wrong("nothing", None, "missing", "dict of columns"),

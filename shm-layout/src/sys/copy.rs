@@ -109,6 +109,12 @@ unsafe fn opaque(dst: *mut u8, src: *const u8, len: usize) {
             4 => one_move!("{reg:e}", "{reg:w}", "", dst, src),
             2 => one_move!("{reg:x}", "{reg:w}", "h", dst, src),
             1 => one_move!("{reg:l}", "{reg:w}", "b", dst, src),
+            // Words of their own: a call costs more than they do.
+            16 | 24 | 32 => {
+                for at in (0..len).step_by(8) {
+                    one_move!("{reg}", "{reg}", "", dst.add(at), src.add(at));
+                }
+            }
             _ => memcpy(dst, src, len),
         }
     }
@@ -185,6 +191,35 @@ pub(crate) unsafe fn copy_out(src: *mut u8, dst: &mut [u8], word: Word) {
         Word::W2 => word_loop!(AtomicU16, u16, load, src, dst),
         Word::W4 => word_loop!(AtomicU32, u32, load, src, dst),
         Word::W8 => word_loop!(AtomicU64, u64, load, src, dst),
+    }
+}
+
+/// As [`copy_out`], asking for the memory of another copy of as many bytes meanwhile, line by line:
+/// so many requests as fit between two lines cost nothing.
+///
+/// # Safety
+/// As [`copy_out`]; `next` may be any address.
+#[inline]
+pub(crate) unsafe fn copy_out_asking(src: *mut u8, dst: &mut [u8], word: Word, next: *const u8) {
+    /// Bytes copied between requests; a multiple of every word.
+    const STEP: usize = 512;
+    for (i, part) in dst.chunks_mut(STEP).enumerate() {
+        ask(next.wrapping_add(i * STEP), part.len());
+        // SAFETY: a part of what the caller says; it begins on a multiple of eight after `src`.
+        unsafe { copy_out(src.add(i * STEP), part, word) };
+    }
+}
+
+/// Asks the processor for the cache lines of `len` bytes. Any address will do.
+#[inline]
+pub(crate) fn ask(from: *const u8, len: usize) {
+    const LINE: usize = 64;
+    let first = from.addr() / LINE * LINE;
+    let mut line = from.wrapping_sub(from.addr() - first);
+    let lines = (from.addr() + len - first).div_ceil(LINE);
+    for _ in 0..lines {
+        super::prefetch(line);
+        line = line.wrapping_add(LINE);
     }
 }
 

@@ -16,16 +16,39 @@ use crate::protocol::{Fence, Words, WordsMut};
 /// A lane's memory as any process may look at it.
 #[derive(Debug)]
 pub struct Lane {
+    /// The file as it is: counters, and columns for copies, of which one over the end of the lane is
+    /// two. Mapped so that the kernel can use huge pages.
     memory: Mapping,
+    /// Every column twice, back to back, for leases, which are read where they are. None on the heap.
+    mirror: Option<Mapping>,
     columns: Box<[Placed]>,
     slots: u64,
-    /// Mapped columns continue into their own beginning; on the heap a wrap is two copies.
-    mirrored: bool,
+}
+
+/// Where a copy will begin. Known before it is made, so that its memory can be asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Ahead(*const u8);
+
+impl Ahead {
+    /// Asks the processor for the first `len` bytes. Reads nothing, changes nothing, never fails.
+    #[inline]
+    pub fn ask(self, len: usize) {
+        copy::ask(self.0, len);
+    }
+}
+
+impl Default for Ahead {
+    /// Nowhere.
+    fn default() -> Self {
+        Self(std::ptr::null())
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Placed {
     offset: usize,
+    /// In the mirror.
+    mirrored: usize,
     width: usize,
     word: Word,
 }
@@ -33,18 +56,21 @@ struct Placed {
 impl Lane {
     pub(crate) fn map(fd: BorrowedFd<'_>, geometry: &Geometry, access: Access) -> io::Result<Self> {
         let too_big = |_| io::Error::from(io::ErrorKind::OutOfMemory);
-        let header = usize::try_from(geometry.lane_header_bytes).map_err(too_big)?;
         let mut parts = Vec::with_capacity(geometry.places.len());
         let mut columns = Vec::with_capacity(geometry.places.len());
-        let mut at = header;
+        let mut mirrored = 0;
         for place in &geometry.places {
+            let offset = usize::try_from(place.offset).map_err(too_big)?;
             let len = usize::try_from(place.length).map_err(too_big)?;
-            parts.push((usize::try_from(place.offset).map_err(too_big)?, len));
-            columns.push(Placed { offset: at, width: place.width, word: place.word });
-            at += 2 * len;
+            parts.push((offset, len));
+            columns.push(Placed { offset, mirrored, width: place.width, word: place.word });
+            mirrored += 2 * len;
         }
-        let memory = Mapping::mirrored(fd, header, &parts, access)?;
-        Ok(Self { memory, columns: columns.into(), slots: geometry.slots, mirrored: true })
+        let len = usize::try_from(geometry.lane_bytes).map_err(too_big)?;
+        let memory = Mapping::aligned(fd, len, access)?;
+        // A lease is only ever read.
+        let mirror = Some(Mapping::mirrored(fd, &parts, Access::ReadOnly)?);
+        Ok(Self { memory, mirror, columns: columns.into(), slots: geometry.slots })
     }
 
     pub(crate) fn heap(geometry: &Geometry) -> io::Result<Self> {
@@ -55,10 +81,10 @@ impl Lane {
             .iter()
             .map(|place| {
                 let offset = usize::try_from(place.offset).map_err(too_big)?;
-                Ok(Placed { offset, width: place.width, word: place.word })
+                Ok(Placed { offset, mirrored: 0, width: place.width, word: place.word })
             })
             .collect::<io::Result<_>>()?;
-        Ok(Self { memory, columns, slots: geometry.slots, mirrored: false })
+        Ok(Self { memory, mirror: None, columns, slots: geometry.slots })
     }
 
     pub(crate) fn memory(&self) -> &Mapping {
@@ -96,14 +122,17 @@ impl Lane {
     /// only under a lease.
     #[must_use]
     pub fn address(&self, column: usize, slot: u64, rows: u64) -> Option<*const u8> {
-        let Placed { offset, width, .. } = self.columns.get(column).copied()?;
-        let contiguous = if self.mirrored { 2 * self.slots } else { self.slots };
+        let Placed { offset, mirrored, width, .. } = self.columns.get(column).copied()?;
+        let (memory, first, contiguous) = match &self.mirror {
+            Some(mirror) => (mirror, mirrored, 2 * self.slots),
+            None => (&self.memory, offset, self.slots),
+        };
         let end = slot.checked_add(rows)?;
         if slot >= self.slots || rows > self.slots || end > contiguous {
             return None;
         }
-        let at = usize::try_from(slot).ok()?.checked_mul(width)?.checked_add(offset)?;
-        Some(self.memory.base().wrapping_add(at).cast_const())
+        let at = usize::try_from(slot).ok()?.checked_mul(width)?.checked_add(first)?;
+        Some(memory.base().wrapping_add(at).cast_const())
     }
 
     #[inline]
@@ -113,20 +142,70 @@ impl Lane {
         self.memory.words64(offset, 1).and_then(<[_]>::first).unwrap_or(&NOTHING)
     }
 
-    /// Asks the processor for the first cache lines of `rows` rows of a column. Never fails, reads
-    /// nothing that can be seen; rows that do not exist are ignored.
+    /// Where rows of a column begin, for asking for them before they are read. Rows that do not
+    /// exist are nowhere, and asking for them does nothing.
     #[inline]
-    pub fn prefetch(&self, column: usize, slot: u64, rows: u64) {
-        /// More is left to the hardware's own prefetcher, which follows once a copy runs.
-        const MOST_LINES: usize = 12;
-        const LINE: usize = 64;
-        let Some(Placed { offset, width, .. }) = self.columns.get(column).copied() else { return };
-        let (Ok(slot), Ok(rows)) = (usize::try_from(slot), usize::try_from(rows)) else { return };
-        let first = offset.wrapping_add(slot.wrapping_mul(width)) / LINE * LINE;
-        let last = offset.wrapping_add(slot.wrapping_add(rows).wrapping_mul(width));
-        for line in (first..last).step_by(LINE).take(MOST_LINES) {
-            // The address need not be valid: a prefetch of any address is defined.
-            super::prefetch(self.memory.base().wrapping_add(line));
+    #[must_use]
+    pub fn ahead(&self, column: usize, slot: u64) -> Ahead {
+        let Some(Placed { offset, width, .. }) = self.columns.get(column).copied() else {
+            return Ahead::default();
+        };
+        #[expect(clippy::cast_possible_truncation, reason = "only ever asked for, never read")]
+        let at = (slot as usize).wrapping_mul(width).wrapping_add(offset);
+        Ahead(self.memory.base().wrapping_add(at))
+    }
+
+    /// As [`copy_out`](Words::copy_out), asking for as many bytes elsewhere meanwhile: those of the
+    /// next copy.
+    #[inline]
+    pub fn copy_out_asking(
+        &self,
+        column: usize,
+        slot: u64,
+        rows: u64,
+        out: &mut [u8],
+        next: Ahead,
+    ) {
+        if next.0.is_null() {
+            return self.copy_out(column, slot, rows, out);
+        }
+        self.copy_with(column, slot, rows, out, |from, out, word, at| {
+            // SAFETY: `copy_with` says so of what it hands over.
+            unsafe { copy::copy_out_asking(from, out, word, next.0.wrapping_add(at)) }
+        });
+    }
+
+    /// Copies rows of a column by `copy(from, out, word, at)`, once or, over the end of the lane,
+    /// twice: `from` is valid for reads of `out.len()` bytes and aligned to `word`, which divides
+    /// them; `at` is the first byte of `out` among all; every writer of the column copies as we do
+    /// (docs/layout.md, rule 2).
+    #[inline]
+    fn copy_with(
+        &self,
+        column: usize,
+        slot: u64,
+        rows: u64,
+        out: &mut [u8],
+        copy: impl Fn(*mut u8, &mut [u8], Word, usize),
+    ) {
+        let Placed { offset, width, word, .. } = self.placed(column);
+        assert!(slot < self.slots && rows <= self.slots, "{rows} rows at slot {slot}");
+        // In range: both are below `slots`, and `slots * width` fits the mapping.
+        #[expect(clippy::cast_possible_truncation, reason = "below slots, which fits in memory")]
+        let (slot, rows) = (slot as usize, rows as usize);
+        assert_eq!(out.len(), rows * width, "the buffer fits the rows exactly");
+        #[expect(clippy::cast_possible_truncation, reason = "the column is in memory")]
+        let slots = self.slots as usize;
+        // In bounds: `from + rows <= slots`, and the column has that many rows of `width` bytes from
+        // `offset` on. Aligned: columns begin on multiples of 8, and `word` divides `width`.
+        let place = |slot: usize| self.memory.base().wrapping_add(offset + slot * width);
+        if slot + rows <= slots {
+            copy(place(slot), out, word, 0);
+        } else {
+            let (end, beginning) = out.split_at_mut((slots - slot) * width);
+            let at = end.len();
+            copy(place(slot), end, word, 0);
+            copy(place(0), beginning, word, at);
         }
     }
 
@@ -159,29 +238,10 @@ impl Words for Lane {
 
     #[inline]
     fn copy_out(&self, column: usize, slot: u64, rows: u64, out: &mut [u8]) {
-        let Placed { offset, width, word } = self.placed(column);
-        assert!(slot < self.slots && rows <= self.slots, "{rows} rows at slot {slot}");
-        // In range: both are below `slots`, and `slots * width` fits the mapping.
-        #[expect(clippy::cast_possible_truncation, reason = "below slots, which fits in memory")]
-        let (slot, rows) = (slot as usize, rows as usize);
-        assert_eq!(out.len(), rows * width, "the buffer fits the rows exactly");
-        #[expect(clippy::cast_possible_truncation, reason = "the column is in memory")]
-        let slots = self.slots as usize;
-        let copy = |from: usize, out: &mut [u8]| {
-            // SAFETY:
-            // - In bounds: `from + rows <= slots` on the heap, `<= 2 * slots` in a mirror, and
-            //   the column has that many rows of `width` bytes from `offset` on.
-            // - Aligned: columns begin on multiples of 8, and `word` divides `width`.
-            // - Every writer of the column copies as we do (docs/layout.md, rule 2).
-            unsafe { copy::copy_out(self.memory.base().add(offset + from * width), out, word) }
-        };
-        if self.mirrored || slot + rows <= slots {
-            copy(slot, out);
-        } else {
-            let (end, beginning) = out.split_at_mut((slots - slot) * width);
-            copy(slot, end);
-            copy(0, beginning);
-        }
+        self.copy_with(column, slot, rows, out, |from, out, word, _| {
+            // SAFETY: `copy_with` says so of what it hands over.
+            unsafe { copy::copy_out(from, out, word) }
+        });
     }
 }
 
@@ -260,7 +320,7 @@ impl WordsMut for ClaimedLane {
 
     #[inline]
     fn copy_in(&self, column: usize, slot: u64, row: &[u8]) {
-        let Placed { offset, width, word } = self.lane.placed(column);
+        let Placed { offset, width, word, .. } = self.lane.placed(column);
         assert!(slot < self.lane.slots && row.len() == width, "{} bytes at slot {slot}", row.len());
         #[expect(clippy::cast_possible_truncation, reason = "below slots, which fits in memory")]
         let at = offset + slot as usize * width;

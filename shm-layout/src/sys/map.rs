@@ -7,6 +7,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
+/// Bytes of a huge page, where there are such.
+pub(crate) const HUGE_PAGE: usize = 2 << 20;
+
 /// Whether a mapping may be stored to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
@@ -57,25 +60,50 @@ impl Mapping {
         Self::owning(base, len, access)
     }
 
-    /// Maps `head` bytes of a file plainly, then each `(file_offset, len)` part twice, back to
-    /// back, so that a window may run over the end of a part into its beginning.
+    /// The same, beginning on a multiple of [`HUGE_PAGE`], so that huge pages of the file can be
+    /// mapped as such.
+    pub(crate) fn aligned(fd: BorrowedFd<'_>, len: usize, access: Access) -> io::Result<Self> {
+        let room = len.checked_add(HUGE_PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
+        let reservation = Self::reserved(room, access)?;
+        let before = reservation.base.as_ptr().addr().wrapping_neg() % HUGE_PAGE;
+        let base = reservation.base.as_ptr().wrapping_add(before);
+        let after = base.wrapping_add(len.next_multiple_of(page_size()));
+        let rest = room.next_multiple_of(page_size()) - before - len.next_multiple_of(page_size());
+        // SAFETY: MAP_FIXED replaces only pages inside `reservation`: `before` is less than
+        // `HUGE_PAGE`, and `room` is `len` and one more. The pages before and after are nobody's, and
+        // given back; what remains is owned by the `Mapping` made of it, the reservation no more.
+        unsafe {
+            mmap(base.cast(), len, access.prot(), MapFlags::SHARED | MapFlags::FIXED, fd, 0)?;
+            std::mem::forget(reservation);
+            if before > 0 {
+                let _ = munmap(base.wrapping_sub(before).cast(), before);
+            }
+            let _ = munmap(after.cast(), rest);
+        }
+        Self::owning(base.cast(), len, access)
+    }
+
+    fn reserved(len: usize, access: Access) -> io::Result<Self> {
+        // SAFETY: as in `file`; the range is inaccessible until something is mapped into it.
+        let base =
+            unsafe { mmap_anonymous(ptr::null_mut(), len, ProtFlags::empty(), MapFlags::PRIVATE)? };
+        Self::owning(base, len, access)
+    }
+
+    /// Maps each `(file_offset, len)` part of a file twice, back to back, so that a window may run
+    /// over the end of a part into its beginning.
     ///
     /// Offsets and lengths must be multiples of the page size (the kernel refuses others).
     pub(crate) fn mirrored(
         fd: BorrowedFd<'_>,
-        head: usize,
         parts: &[(usize, usize)],
         access: Access,
     ) -> io::Result<Self> {
         let total = parts
             .iter()
-            .try_fold(head, |sum, (_, len)| len.checked_mul(2).and_then(|l| sum.checked_add(l)))
+            .try_fold(0, |sum: usize, (_, len)| len.checked_mul(2).and_then(|l| sum.checked_add(l)))
             .ok_or(io::ErrorKind::OutOfMemory)?;
-        // SAFETY: as in `file`; the reservation is inaccessible until parts are mapped into it.
-        let base = unsafe {
-            mmap_anonymous(ptr::null_mut(), total, ProtFlags::empty(), MapFlags::PRIVATE)?
-        };
-        let reservation = Self::owning(base, total, access)?;
+        let reservation = Self::reserved(total, access)?;
         let mut at = 0;
         let mut place = |len: usize, offset: usize| -> io::Result<()> {
             let target = reservation.base.as_ptr().wrapping_add(at).cast();
@@ -88,7 +116,6 @@ impl Mapping {
             at += len;
             Ok(())
         };
-        place(head, 0)?;
         for &(offset, len) in parts {
             place(len, offset)?;
             place(len, offset)?;
@@ -185,12 +212,28 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         file.set_len((page * 3) as u64).unwrap();
         let parts = [(page, page), (2 * page, page)];
-        let map = Mapping::mirrored(file.as_fd(), page, &parts, Access::ReadWrite).unwrap();
-        assert_eq!(map.len(), 5 * page);
-        map.words64(page, 1).unwrap()[0].store(7, Relaxed);
-        map.words64(3 * page, 1).unwrap()[0].store(9, Relaxed);
-        assert_eq!(map.words64(2 * page, 1).unwrap()[0].load(Relaxed), 7);
-        assert_eq!(map.words64(4 * page, 1).unwrap()[0].load(Relaxed), 9);
+        let map = Mapping::mirrored(file.as_fd(), &parts, Access::ReadWrite).unwrap();
+        assert_eq!(map.len(), 4 * page);
+        map.words64(0, 1).unwrap()[0].store(7, Relaxed);
+        map.words64(2 * page, 1).unwrap()[0].store(9, Relaxed);
+        assert_eq!(map.words64(page, 1).unwrap()[0].load(Relaxed), 7);
+        assert_eq!(map.words64(3 * page, 1).unwrap()[0].load(Relaxed), 9);
+    }
+
+    #[test]
+    fn an_aligned_mapping_shows_the_file_and_gives_the_rest_back() {
+        let page = page_size();
+        let file = tempfile::tempfile().unwrap();
+        file.set_len((page * 3) as u64).unwrap();
+        for _ in 0..100 {
+            let map = Mapping::aligned(file.as_fd(), 3 * page, Access::ReadWrite).unwrap();
+            let plain = Mapping::file(file.as_fd(), 3 * page, Access::ReadOnly).unwrap();
+            assert_eq!((map.base().addr() % HUGE_PAGE, map.len()), (0, 3 * page));
+            map.words64(2 * page, 1).unwrap()[0].store(7, Relaxed);
+            assert_eq!(plain.words64(2 * page, 1).unwrap()[0].load(Relaxed), 7);
+        }
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+        assert!(maps.lines().count() < 100, "mappings are left over:\n{maps}");
     }
 
     #[test]

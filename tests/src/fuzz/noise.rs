@@ -14,6 +14,9 @@ use rand::{Rng, RngExt};
 use super::dice::Dice;
 use super::files::odd_number;
 
+/// Bytes of a row in the first column: its number, and then what else it says of itself.
+const MARK: u64 = 24;
+
 /// The open files of a ring of two lanes, each written as a plain file.
 #[derive(Debug)]
 pub struct Noise {
@@ -81,17 +84,24 @@ impl Noise {
                 lane.write_all_at(&(rows + rows % 9).to_le_bytes(), reserved)
             }
             6..=8 => {
-                // Every column but the row numbers: their noise is refused at once.
-                let (offset, length) = self.columns[dice.random_range(1..self.columns.len())];
+                // Everything but the row numbers: their noise is refused at once.
                 dice.fill_bytes(&mut noise);
-                let at = offset + dice.random_range(0..length.min(2_000) - 64);
-                lane.write_all_at(&noise, at)
+                let column = dice.random_range(0..self.columns.len());
+                let (offset, length) = self.columns[column];
+                if column == 0 {
+                    let row = dice.random_range(0..length.min(2_000) / MARK);
+                    lane.write_all_at(&noise[..16], offset + MARK * row + 8)
+                } else {
+                    let at = offset + dice.random_range(0..length.min(2_000) - 64);
+                    lane.write_all_at(&noise, at)
+                }
             }
             _ => {
                 dice.fill_bytes(&mut noise);
                 let row = dice.random_range(0..2_000);
                 if dice.random_ratio(1, 200) {
-                    lane.write_all_at(&noise[..8], self.columns[0].0 + 8 * row)
+                    let (offset, length) = self.columns[0];
+                    lane.write_all_at(&noise[..8], offset + MARK * (row % (length / MARK)))
                 } else {
                     self.readers.write_all_at(&noise, 128 + row / 8)
                 }

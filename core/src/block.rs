@@ -1,0 +1,100 @@
+//! Some items of a batch that are looked at, copied and validated together.
+//!
+//! Draws are random, so every column of every item is a cache miss. A batch is made in blocks, and
+//! while the rows of one are copied, column by column, those of the next are on their way into the
+//! cache.
+
+use backcast_layout::Lane;
+
+use crate::mark::Mark;
+use crate::window::{Marks, Reach, Window};
+
+/// Items of a block.
+const MOST: usize = 16;
+/// Rows whose marks a block may hold, unless one window has more.
+const MOST_ROWS: usize = 1024;
+
+/// A drawn row whose window is known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Item<'a> {
+    pub(crate) lane: &'a Lane,
+    /// Number of the lane.
+    pub(crate) number: u32,
+    /// Of the lane when the row was drawn.
+    pub(crate) head: u64,
+    pub(crate) window: Window,
+    /// Whether nothing of the window is missing.
+    pub(crate) whole: bool,
+    /// Of the window's first row, kept: a division per column costs as much as a small column.
+    pub(crate) slot: u64,
+    /// The draw that found it, counted from 0.
+    pub(crate) attempt: u32,
+    /// First row whose mark was copied, and how many were.
+    pub(crate) marks: (u64, usize),
+}
+
+/// Consecutive items of a batch, and the marks of their windows.
+#[derive(Debug)]
+pub(crate) struct Block<'a> {
+    first: usize,
+    items: Vec<Item<'a>>,
+    /// So many for each item.
+    stride: usize,
+    marks: Vec<Mark>,
+}
+
+impl<'a> Block<'a> {
+    /// Items of a block where windows reach so far.
+    pub(crate) fn size(reach: Reach) -> usize {
+        (MOST_ROWS / reach.most_rows()).clamp(1, MOST)
+    }
+
+    /// A block in memory that an earlier one had, if any.
+    pub(crate) fn over(mut marks: Vec<Mark>, items: usize, reach: Reach) -> Self {
+        let stride = reach.most_rows();
+        marks.resize(items * stride, Mark::default());
+        Self { first: 0, items: Vec::with_capacity(items), stride, marks }
+    }
+
+    /// The memory, for another block.
+    pub(crate) fn into_memory(self) -> Vec<Mark> {
+        self.marks
+    }
+
+    /// Empties it for the items of a batch from `first` on.
+    pub(crate) fn begin(&mut self, first: usize) {
+        self.first = first;
+        self.items.clear();
+    }
+
+    /// Where the marks of the next item go.
+    #[inline]
+    pub(crate) fn room(&mut self, rows: usize) -> &mut [Mark] {
+        let at = self.items.len() * self.stride;
+        &mut self.marks[at..at + rows]
+    }
+
+    /// Adds an item, whose marks are in their room.
+    #[inline]
+    pub(crate) fn push(&mut self, item: Item<'a>) {
+        self.items.push(item);
+    }
+
+    /// Number of the first item in the batch.
+    pub(crate) fn first(&self) -> usize {
+        self.first
+    }
+
+    pub(crate) fn items(&self) -> &[Item<'a>] {
+        &self.items
+    }
+
+    /// The items and their marks.
+    #[inline]
+    pub(crate) fn marked(&self) -> impl Iterator<Item = (&Item<'a>, Marks<'_>)> {
+        self.items.iter().zip(self.marks.chunks_exact(self.stride)).map(|(item, rows)| {
+            let (first, count) = item.marks;
+            (item, Marks { first, rows: rows.get(..count).unwrap_or(rows) })
+        })
+    }
+}
