@@ -207,14 +207,14 @@ pub fn damage_repaired(dir: &Path, dice: &mut Dice) -> io::Result<String> {
                 (offset_of!(ColumnRecord, length_bytes), 8),
                 (offset_of!(ColumnRecord, unused), 8),
             ];
-            let record = 4096 + 128 * dice.random_range(0..8);
+            let record = 4096 + 128 * dice.random_range(0..5);
             set_field(&mut ctl, record, &fields, dice)
         }
         4 => {
             let names =
                 ["seq", "next_obs", "obs", "obs/x", "", "a//b", "future/x", "épée", "reward"];
             let name = *names.choose(dice).unwrap_or(&"");
-            let record = 4096 + 128 * dice.random_range(0..8_usize);
+            let record = 4096 + 128 * dice.random_range(0..5_usize);
             ctl[record..record + 48].fill(0);
             ctl[record..record + name.len()].copy_from_slice(name.as_bytes());
             format!("column record at byte {record} named {name:?}")
