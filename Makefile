@@ -11,6 +11,8 @@ FUZZ_SECONDS ?= 60
 STORM_KILLS ?= 50000
 SOAK_SECONDS ?= 600
 HUNT_WINDOWS ?= 100000000
+ICEORYX2 := CRITERION_HOME=$(CURDIR)/target/criterion cargo bench --locked \
+  --manifest-path benches/iceoryx2/Cargo.toml --target-dir target/iceoryx2
 FUZZ_TARGETS := attach hostile panel_csv panel_parquet
 FUZZ_FLAGS := --cfg fuzzing -Zsanitizer=address -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
   -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
@@ -80,11 +82,13 @@ soak: tools ## Kill and restart writers, learners, leaseholders for SOAK_SECONDS
 bench: $(STAMP)/bench native ## Against memcpy, NumPy and peers: half an hour on a quiet machine
 	rm -rf benches/results/latest.jsonl target/criterion target/measured.jsonl
 	cargo bench -p backcast-benches --locked
+	$(ICEORYX2)
 	cd benches/python && $(BENCH) criterion.py && $(BENCH) -m replay && $(BENCH) -m replay --thread \
 	  && $(BENCH) -m replay.two_processes && $(BENCH) import_time.py && $(BENCH) report.py
 
 bench-rust: tools ## The Rust part alone, nothing kept: a filter in ARGS
 	cargo bench -p backcast-benches --locked $(if $(ARGS),-- $(ARGS))
+	$(ICEORYX2) $(if $(ARGS),-- $(ARGS))
 
 # The same bytes from any folder, user and day: folders are cut out of the native module, dates are
 # fixed. What may still differ between two machines is the compilers and the C library.
@@ -134,6 +138,7 @@ clean: ## Remove what the other targets made
 lint-rust: $(STAMP)/venv
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
+	cargo fmt --manifest-path benches/iceoryx2/Cargo.toml --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 

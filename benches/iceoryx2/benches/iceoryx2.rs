@@ -1,0 +1,90 @@
+//! Publishing a record against iceoryx2 and against `memcpy` of its columns, in one run.
+//!
+//! iceoryx2 hands each sample to its subscribers' queues; here one subscriber never takes any, and the
+//! oldest is replaced, as Backcast overwrites the oldest row. There are only as many samples as the queue
+//! holds, and they stay in the cache: as do the rows of a ring of 1 MiB, and not those of 160 MiB.
+
+use std::hint::black_box;
+
+use backcast_benches::record::{Copies, LARGE, Record, SMALL};
+use backcast_benches::{base, criterion};
+use backcast_core::{Ring, RingOptions, Step, WriterOptions};
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
+use iceoryx2::prelude::*;
+
+/// Samples that wait for the subscriber.
+const QUEUE: usize = 16;
+
+fn ours(group: &mut BenchmarkGroup<'_, WallTime>, record: Record, mebibytes: u64) {
+    let (_dir, base) = base();
+    let rows = (mebibytes << 20) / record.bytes() as u64;
+    let options = RingOptions::with_capacity(rows).base(base.clone());
+    let ring = Ring::create("publish", &record.schema(), options).expect("room for the ring");
+    let mut writer = ring.writer(WriterOptions::lanes(1)).expect("a free lane");
+    let rows = record.rows(1);
+    let columns = rows.columns();
+    let step =
+        Step { columns: &columns, terminated: &[false], truncated: &[false], final_obs: None };
+    // Once around, so that no page is new to this process.
+    for _ in 0..ring.slots() {
+        writer.append(&step).expect("a step of the schema");
+    }
+    let mut copies = Copies::like(&base, "publish").expect("the ring is there");
+    let contender = format!("backcast, ring of {mebibytes} MiB");
+    group.bench_function(contender, |b| b.iter(|| writer.append(black_box(&step)).is_ok()));
+    let contender = format!("memcpy of its columns, {mebibytes} MiB");
+    group.bench_function(contender, |b| b.iter(|| copies.append()));
+}
+
+fn theirs<const BYTES: usize>(group: &mut BenchmarkGroup<'_, WallTime>, subscribers: usize) {
+    let node = NodeBuilder::new().create::<ipc::Service>().expect("a node");
+    let name = format!("backcast-bench-{}", std::process::id());
+    let service = node
+        .service_builder(&name.as_str().try_into().expect("a short name"))
+        .publish_subscribe::<[u8; BYTES]>()
+        .subscriber_max_buffer_size(QUEUE)
+        .history_size(0)
+        .enable_safe_overflow(true)
+        .create()
+        .expect("a new service");
+    let subscribers: Vec<_> = (0..subscribers)
+        .map(|_| service.subscriber_builder().create().expect("a subscriber"))
+        .collect();
+    let publisher = service.publisher_builder().create().expect("a publisher");
+    let row = [1_u8; BYTES];
+    let contender = match subscribers.len() {
+        0 => "iceoryx2, nobody subscribes".to_owned(),
+        count => format!("iceoryx2, {count} subscriber"),
+    };
+    group.bench_function(contender, |b| {
+        b.iter(|| {
+            let mut sample = publisher.loan_uninit().expect("a free sample");
+            sample.payload_mut().write(*black_box(&row));
+            // SAFETY: all of the payload was written above.
+            unsafe { sample.assume_init() }.send().expect("a queue that overwrites")
+        });
+    });
+    for subscriber in subscribers {
+        let sample = subscriber.receive().expect("a subscriber").expect("what was published");
+        assert_eq!(*sample, row);
+    }
+}
+
+fn publish<const BYTES: usize>(c: &mut Criterion, record: Record) {
+    assert_eq!(BYTES, record.bytes());
+    let mut group = c.benchmark_group(format!("publish {BYTES} B, against iceoryx2"));
+    ours(&mut group, record, 1);
+    ours(&mut group, record, 160);
+    theirs::<BYTES>(&mut group, 1);
+    theirs::<BYTES>(&mut group, 0);
+    group.finish();
+}
+
+fn sizes(c: &mut Criterion) {
+    publish::<64>(c, SMALL);
+    publish::<700>(c, LARGE);
+}
+
+criterion_group!(name = benches; config = criterion(); targets = sizes);
+criterion_main!(benches);
