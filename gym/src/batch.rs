@@ -192,8 +192,23 @@ impl Batch {
     fn wake(&mut self, world: &WorldView<'_>, turn: &Turn<'_>, day: usize) {
         let (env, tickers) = (turn.env, turn.tickers);
         let mine = env * tickers.len()..(env + 1) * tickers.len();
-        let buffers = self.obs.open[mine.clone()].iter_mut().zip(&mut self.closes[mine.clone()]);
-        for ((open, close), &ticker) in buffers.zip(tickers) {
+        let opens = &mut self.obs.open[mine.clone()];
+        let closes = &mut self.closes[mine];
+        // Panels hold at most i32::MAX days, and no episode starts before day `indicator_lag`.
+        self.obs.day[env] = i32::try_from(day).unwrap_or(i32::MAX);
+        let (macros, from) = (world.macros, day - world.indicator_lag);
+        if let Some(table) = world.table {
+            let (today, before) = (table.day(day), table.day(from));
+            opens.copy_from_slice(today.open);
+            for ((close, &new), &open) in closes.iter_mut().zip(today.close).zip(today.open) {
+                *close = if open > 0.0 { new } else { *close };
+            }
+            copy_env(&mut self.obs.indicators, before.indicators, env);
+            copy_env(&mut self.obs.macro_open, today.macro_open, env);
+            copy_env(&mut self.obs.macro_indicators, before.macro_indicators, env);
+            return;
+        }
+        for ((open, close), &ticker) in opens.iter_mut().zip(closes).zip(tickers) {
             let row = world.rows.row(ticker, day);
             *open = row.value(OPEN);
             // Otherwise `close` still holds the last one known: what a ticker without a row is worth.
@@ -201,9 +216,6 @@ impl Batch {
                 *close = row.value(CLOSE);
             }
         }
-        // Panels hold at most i32::MAX days, and no episode starts before day `indicator_lag`.
-        self.obs.day[env] = i32::try_from(day).unwrap_or(i32::MAX);
-        let (macros, from) = (world.macros, day - world.indicator_lag);
         world.copy_indicators(tickers, from, &mut self.obs.indicators, env);
         if !macros.is_empty() {
             let opens = &mut self.obs.macro_open[env * macros.len()..(env + 1) * macros.len()];
@@ -239,4 +251,9 @@ impl Batch {
             record.running.arrive(day, cash, shares, self.value_at_close[env]);
         }
     }
+}
+
+/// Write one environment's part of a field.
+fn copy_env(field: &mut [f64], from: &[f64], env: usize) {
+    field[env * from.len()..(env + 1) * from.len()].copy_from_slice(from);
 }

@@ -37,6 +37,7 @@ mod record;
 mod rules;
 mod starts;
 mod stream;
+mod table;
 mod twister;
 mod world;
 

@@ -63,7 +63,11 @@ pub struct PortfolioOptions {
     /// At which price the observation's `total_asset` values holdings; `None`: the open, or the close
     /// where `indicator_lag` is 0 and the close is shown anyway.
     pub valuation: Option<Valuation>,
-    /// Episodes start, where the data allow it, after this many days on which every ticker has a row.
+    /// Days before the current one whose every column [`history_into`] writes; 0: none.
+    ///
+    /// [`history_into`]: crate::PortfolioVectorEnv::history_into
+    pub history: usize,
+    /// Episodes start, where the data allow it, after this many days (or `history`, if that is more) on which every ticker has a row.
     pub history_length: usize,
     /// What happens to a sub-environment after its episode has ended.
     pub autoreset_mode: AutoresetMode,
@@ -103,6 +107,7 @@ impl Default for PortfolioOptions {
             days: None,
             indicator_lag: 1,
             valuation: None,
+            history: 0,
             history_length: 0,
             autoreset_mode: AutoresetMode::NextStep,
             play_on: false,

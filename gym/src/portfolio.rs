@@ -14,6 +14,10 @@ use crate::{
     world::{World, check_length, positions},
 };
 
+/// Portfolios from which on the days of their tickers are laid out for them: fewer would not read the copy
+/// often enough, and processes with one each would all have one.
+const MANY: usize = 8;
+
 /// Numbers in all observations of one step: a gibibyte of them.
 const MOST_NUMBERS: usize = (1 << 30) / size_of::<f64>();
 
@@ -58,6 +62,8 @@ pub struct PortfolioVectorEnv {
     draws: Vec<bool>,
     final_obs: Observation,
     ended: Vec<bool>,
+    /// Which began an episode in the last reset or step, `[N]`.
+    began: Vec<bool>,
     /// Of the episodes that ended in the last step, `[N]`.
     metrics: Vec<EpisodeMetrics>,
     tokens: Vec<i32>,
@@ -122,11 +128,11 @@ impl PortfolioVectorEnv {
                 let batch = Batch::new(num_envs, shape, world.options.record)?;
                 let per_ticker = num_envs.checked_mul(shape.tickers)?;
                 let (tickers, tokens) = (zeros(per_ticker)?, zeros(per_ticker)?);
-                let rest = (zeros(num_envs)?, zeros(num_envs)?);
+                let rest = (zeros(num_envs)?, zeros(num_envs)?, zeros(num_envs)?);
                 Some((batch, Observation::zeros(finals, shape)?, tickers, tokens, rest))
             })
             .flatten();
-        let Some((batch, final_obs, tickers, tokens, (ended, metrics))) = buffers else {
+        let Some((batch, final_obs, tickers, tokens, (ended, began, metrics))) = buffers else {
             let (tickers, indicators) = (shape.tickers, shape.indicators);
             return Err(EnvError::BadNumEnvs { num_envs, limit, tickers, indicators });
         };
@@ -135,12 +141,25 @@ impl PortfolioVectorEnv {
         let streams =
             (0..num_envs as u64).map(|env| Stream::new(generator, spread(seed, env))).collect();
         let draws = (0..num_envs).map(|env| of(env).1).collect();
-        let mut made =
-            Self { world, batch, streams, tickers, draws, final_obs, ended, metrics, tokens };
+        let mut made = Self {
+            world,
+            batch,
+            streams,
+            tickers,
+            draws,
+            final_obs,
+            ended,
+            began,
+            metrics,
+            tokens,
+        };
         for env in 0..num_envs {
             let chosen = of(env).0.unwrap_or(made.world.first_tickers());
             made.tickers[env * shape.tickers..(env + 1) * shape.tickers].copy_from_slice(chosen);
             made.note_tokens(env);
+        }
+        if num_envs >= MANY && !made.tickers_vary() {
+            made.world.lay_out(&made.tickers[..shape.tickers]);
         }
         Ok(made)
     }
@@ -218,6 +237,7 @@ impl PortfolioVectorEnv {
         start: impl Fn(usize) -> Start,
     ) {
         self.batch.fills.clear();
+        self.began.fill(false);
         for env in (0..self.num_envs()).filter(|&env| mask.is_none_or(|mask| mask[env])) {
             let seed = match seed {
                 ResetSeed::Keep => None,
@@ -246,6 +266,7 @@ impl PortfolioVectorEnv {
             Start::On(day) => day,
             Start::Drawn(shift) => self.world.draw_start(tickers, shift, stream),
         };
+        self.began[env] = true;
         let mut turn = Turn { env, tickers, stream };
         self.batch.begin(&self.world.view(), &mut turn, day);
         if self.draws[env] {
@@ -280,6 +301,7 @@ impl PortfolioVectorEnv {
         self.check_step(actions)?;
         let (mode, count) = (self.world.options.autoreset_mode, self.n_tickers());
         self.batch.fills.clear();
+        self.began.fill(false);
         for (env, actions) in actions.chunks_exact(count).enumerate() {
             if self.batch.phase[env] == Phase::Ended && mode != AutoresetMode::Disabled {
                 self.begin(env, Start::Drawn(0));
@@ -321,7 +343,10 @@ impl PortfolioVectorEnv {
                 Phase::Ended => continue,
                 Phase::Running => {}
             }
-            // NaN lies in no range.
+            // NaN lies in no range. All are looked at, which needs no branch for each.
+            if actions.iter().fold(true, |fine, &action| fine & (action.into().abs() <= 1.0)) {
+                continue;
+            }
             let outside = |&action: &A| !(-1.0..=1.0).contains(&action.into());
             if let Some(at) = actions.iter().position(outside) {
                 let ticker = self.world.panel.tickers()[self.tickers_at(env)[at]].clone();
@@ -355,6 +380,46 @@ impl PortfolioVectorEnv {
     #[must_use]
     pub fn ended(&self) -> &[bool] {
         &self.ended
+    }
+
+    /// Which began an episode in the last reset or step, `[N]`.
+    #[must_use]
+    pub fn began(&self) -> &[bool] {
+        &self.began
+    }
+
+    /// What [`history_into`](Self::history_into) shows: `[H, X, C]`, with `H` days
+    /// ([`PortfolioOptions::history`]), the tickers traded and the macro tickers shown, and all columns of the
+    /// panel.
+    #[must_use]
+    pub fn history_shape(&self) -> [usize; 3] {
+        let shape = self.world.shape();
+        let columns = self.world.panel.columns().len();
+        [self.world.options.history, shape.tickers + shape.macros, columns]
+    }
+
+    /// Write the days before `day`, oldest first, of what sub-environment `env` trades and of the macro
+    /// tickers: `out` `[days, X, C]`, and which rows there are, `mask` `[days, X]`, 1 or 0. Zeros where there is
+    /// none.
+    ///
+    /// One copy where the batch has laid its days out, no allocation. Nothing is written when the two do not
+    /// fit one another.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such sub-environment or day, like any slice.
+    pub fn history_into(
+        &self,
+        env: usize,
+        day: usize,
+        out: &mut [f32],
+        mask: &mut [u8],
+    ) -> Result<(), EnvError> {
+        let [_, rows, columns] = self.history_shape();
+        check_length("mask", mask.len() / rows * rows, Some(mask.len()))?;
+        check_length("out", mask.len() * columns, Some(out.len()))?;
+        self.world.history_into(self.tickers_at(env), day, out, mask);
+        Ok(())
     }
 
     /// Log return from close to close of the last step, `[N]`.

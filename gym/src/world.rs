@@ -9,6 +9,7 @@ use crate::{
     rules::{Bidding, StopLossDay, StopLossPrice},
     starts::Starts,
     stream::Stream,
+    table::{DayTable, HistoryTable, copy_rows},
 };
 
 /// Everything that the sub-environments share and no step changes.
@@ -31,6 +32,9 @@ pub(crate) struct World {
     /// First day and one past the last.
     days: (usize, usize),
     starts: Starts,
+    /// Where all portfolios have the same tickers and there are many of them.
+    table: Option<DayTable>,
+    histories: Option<HistoryTable>,
 }
 
 /// The settings in the form that a step needs; what differs by ticker is indexed by its position in the panel.
@@ -126,6 +130,7 @@ pub(crate) struct WorldView<'a> {
     all_columns: bool,
     pub(crate) indicator_lag: usize,
     pub(crate) last_day: usize,
+    pub(crate) table: Option<&'a DayTable>,
 }
 
 impl WorldView<'_> {
@@ -187,7 +192,7 @@ impl World {
         let mut used: Vec<usize> = each.iter().flatten().chain(&pool).copied().collect();
         used.sort_unstable();
         used.dedup();
-        let (lag, history) = (options.indicator_lag, options.history_length);
+        let (lag, history) = (options.indicator_lag, options.history_length.max(options.history));
         let starts = Starts::new(&panel, &used, start..end, lag, history);
         let rules = Rules::new(&panel, &options)?;
         let world = Self {
@@ -202,6 +207,8 @@ impl World {
             indicators,
             days: (start, end),
             starts,
+            table: None,
+            histories: None,
         };
         for tickers in each.iter().filter(|tickers| !tickers.is_empty()) {
             world.check_starts(tickers)?;
@@ -307,6 +314,43 @@ impl World {
             all_columns: self.all_columns,
             indicator_lag: self.options.indicator_lag,
             last_day: self.days.1 - 1,
+            table: self.table.as_ref(),
+        }
+    }
+
+    /// Lay the days of `tickers` out for steps of many portfolios.
+    pub(crate) fn lay_out(&mut self, tickers: &[usize]) {
+        let first = self.days.0.saturating_sub(self.options.indicator_lag);
+        let days = first..self.days.1;
+        self.table = DayTable::new(&self.panel, tickers, &self.macros, &self.columns, days);
+        if self.options.history > 0 {
+            let shown: Vec<usize> = tickers.iter().chain(&self.macros).copied().collect();
+            self.histories = HistoryTable::new(&self.panel, &shown);
+        }
+    }
+
+    /// Write the `out.len() / (X * C)` days before `day`, zeros where the panel has none.
+    pub(crate) fn history_into(
+        &self,
+        tickers: &[usize],
+        day: usize,
+        out: &mut [f32],
+        mask: &mut [u8],
+    ) {
+        let rows = tickers.len() + self.macros.len();
+        let days = mask.len() / rows;
+        // Days before the panel's first.
+        let before = days.saturating_sub(day);
+        let columns = self.panel.columns().len();
+        out[..before * rows * columns].fill(0.0);
+        mask[..before * rows].fill(0);
+        let (out, mask) = (&mut out[before * rows * columns..], &mut mask[before * rows..]);
+        let days = day - (days - before)..day;
+        if let Some(table) = &self.histories {
+            table.copy(days, out, mask);
+        } else {
+            let shown = tickers.iter().chain(&self.macros).copied();
+            copy_rows(&self.panel, &shown, days, out, mask);
         }
     }
 

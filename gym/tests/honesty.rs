@@ -16,7 +16,7 @@ proptest! {
     #[test]
     fn a_batch_is_its_members_bit_for_bit(
         seed in any::<u64>(),
-        n in 1..6_usize,
+        n in 1..12_usize,
         mode in prop::sample::select(vec![
             AutoresetMode::NextStep, AutoresetMode::SameStep, AutoresetMode::Disabled,
         ]),

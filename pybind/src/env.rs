@@ -1,7 +1,7 @@
 //! `backcast._native.PortfolioBatch`: the Rust environment behind the classes of `backcast.envs`.
 
 use backcast_core::{AutoresetMode, DType};
-use backcast_gym::{EpisodeMetrics, Fill, Observation, PortfolioVectorEnv as CoreEnv, ResetSeed};
+use backcast_gym::{EpisodeMetrics, Fill, PortfolioVectorEnv as CoreEnv, ResetSeed};
 use numpy::prelude::*;
 use numpy::{Element, PyArray1, PyArrayDyn, PyUntypedArray};
 use pyo3::IntoPyObjectExt;
@@ -15,7 +15,7 @@ use crate::error::{Failure, Kind};
 use crate::given::Given;
 use crate::handle::Handle;
 use crate::metrics;
-use crate::observed::{Form, Slots};
+use crate::observed::{Form, Last, Slots};
 use crate::panel::Panel;
 use crate::reset::{self, Seed, Start};
 
@@ -64,7 +64,7 @@ struct Outcome {
     /// When an episode ended: what each that did came to.
     ends: Option<Vec<Option<EpisodeMetrics>>>,
     /// In same-step mode, when an episode ended: the last observation of each that did.
-    finals: Option<Vec<Option<Observation>>>,
+    finals: Option<Vec<Option<Last>>>,
 }
 
 /// Portfolio, ticker, price, fee, shares, sold by a stop loss.
@@ -110,7 +110,7 @@ impl PortfolioBatch {
             }
             None => CoreEnv::new(panel, num_envs.unwrap_or(1), options),
         })?;
-        let form = Form::new(num_envs, env.obs(), flat, reuse);
+        let form = Form::new(num_envs, &env, flat, reuse);
         Ok(Self::around(env, num_envs, form))
     }
 
@@ -165,7 +165,7 @@ impl PortfolioBatch {
                     Some(days) => env.reset(seed, mask.as_deref(), Some(&days))?,
                     None => env.reset_shifted(seed, mask.as_deref(), shifted_start)?,
                 }
-                slots.fill(env.obs())
+                slots.fill(env, false)
             })
         })?;
         Ok((obs, PyDict::new(py)))
@@ -270,6 +270,12 @@ impl PortfolioBatch {
     #[getter]
     fn tokens<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i32>> {
         PyArray1::from_slice(py, &self.tokens)
+    }
+
+    /// Days, tickers and columns of the histories shown.
+    #[getter]
+    fn history_shape(&self) -> Result<[usize; 3], Failure> {
+        self.env.with(|env| Ok(env.history_shape()))
     }
 
     /// The tokens of each portfolio's tickers now, int32 ``[N, T]``.
@@ -378,7 +384,7 @@ impl PortfolioBatch {
     /// A batch in the same state, random streams included, that goes its own way from here.
     fn __deepcopy__(&self, py: Python<'_>, _memo: &Bound<'_, PyAny>) -> Result<Self, Failure> {
         let env = py.detach(|| self.env.with(|env| Ok(env.clone())))?;
-        let form = Form::new(self.num_envs, env.obs(), self.form.is_flat(), self.form.reuses());
+        let form = Form::new(self.num_envs, &env, self.form.is_flat(), self.form.reuses());
         Ok(Self::around(env, self.num_envs, form))
     }
 
@@ -445,12 +451,15 @@ impl PortfolioBatch {
     ) -> Result<Outcome, Failure> {
         self.env.with(|env| {
             env.step(actions)?;
-            slots.fill(env.obs())?;
+            slots.fill(env, true)?;
             let ended = env.ended();
             let any = ended.contains(&true);
             let same_step = env.options().autoreset_mode == AutoresetMode::SameStep && any;
-            let last =
-                |(at, &ended): (usize, &bool)| ended.then(|| env.final_obs().row(at)).flatten();
+            let last = |(at, &ended): (usize, &bool)| {
+                let obs = ended.then(|| env.final_obs().row(at)).flatten()?;
+                let days = history_of(env, at, obs.day[0]);
+                Some(Last { obs, days })
+            };
             let came_to = |(at, &ended): (usize, &bool)| ended.then(|| env.metrics()[at]);
             Ok(Outcome {
                 rewards: env.rewards().to_vec(),
@@ -466,7 +475,7 @@ impl PortfolioBatch {
     fn add_finals(
         &self,
         infos: &Bound<'_, PyDict>,
-        finals: &[Option<Observation>],
+        finals: &[Option<Last>],
         last: Bound<'_, PyDict>,
     ) -> Result<(), Failure> {
         let py = infos.py();
@@ -484,4 +493,14 @@ impl PortfolioBatch {
         infos.set_item("_final_info", ended())?;
         Ok(())
     }
+}
+
+/// The days before the last one of an episode, if they are shown.
+fn history_of(env: &CoreEnv, at: usize, day: i32) -> Option<(Vec<f32>, Vec<u8>)> {
+    let [history, rows, columns] = env.history_shape();
+    let cells = history * rows;
+    let (mut out, mut mask) = (vec![0.0; cells * columns], vec![0; cells]);
+    let day = usize::try_from(day).ok().filter(|_| history > 0)?;
+    env.history_into(at, day, &mut out, &mut mask).ok()?;
+    Some((out, mask))
 }

@@ -64,6 +64,7 @@ pub(crate) fn options_of(
             None => default.indicator_lag,
         },
         valuation: given.one("valuation")?.map(|_| given.word("valuation")).transpose()?,
+        history: given.count("history")?,
         history_length: given.count("history_length")?,
         autoreset_mode: given
             .named("autoreset_mode")?

@@ -23,6 +23,7 @@ mod fastcall;
 mod final_obs;
 mod given;
 mod handle;
+mod histories;
 mod lease;
 mod metrics;
 mod observed;

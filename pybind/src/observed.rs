@@ -1,7 +1,7 @@
 //! Observations of the environment as NumPy arrays: a dict or one flat array, fresh or reused.
 
 use backcast_core::DType;
-use backcast_gym::{EnvError, Observation};
+use backcast_gym::{EnvError, Observation, PortfolioVectorEnv as CoreEnv};
 use numpy::prelude::*;
 use numpy::{Element, PyArrayDyn, PyReadwriteArrayDyn, PyUntypedArray};
 use pyo3::prelude::*;
@@ -10,6 +10,7 @@ use pyo3::types::PyDict;
 
 use crate::coerce::descr;
 use crate::error::{Failure, Kind};
+use crate::histories::{DaySlots, Days, Histories};
 use crate::view::FreshArray;
 
 /// What a field has per environment.
@@ -61,10 +62,13 @@ pub(crate) struct Form {
     flat: Option<usize>,
     /// Arrays to write to again and again; `None` where every call gets fresh ones.
     reused: Option<PyOnceLock<Vec<Py<PyUntypedArray>>>>,
+    /// `None` where no days before are shown.
+    histories: Option<Histories>,
 }
 
 impl Form {
-    pub(crate) fn new(envs: Option<usize>, obs: &Observation, flat: bool, reuse: bool) -> Self {
+    pub(crate) fn new(envs: Option<usize>, env: &CoreEnv, flat: bool, reuse: bool) -> Self {
+        let obs = env.obs();
         let envs_or_one = obs.num_envs().max(1);
         let tickers = obs.open.len() / envs_or_one;
         let indicators = (obs.indicators.len() / envs_or_one).checked_div(tickers);
@@ -75,6 +79,7 @@ impl Form {
             macros: obs.macro_open.len() / envs_or_one,
             flat: flat.then(|| obs.flat_width()),
             reused: reuse.then(PyOnceLock::new),
+            histories: Histories::new(envs, env.history_shape(), reuse),
         }
     }
 
@@ -95,42 +100,56 @@ impl Form {
         py: Python<'py>,
         work: impl FnOnce(Slots<'_>) -> Result<R, Failure> + Send,
     ) -> Result<(Bound<'py, PyAny>, R), Failure> {
-        let Some(reused) = &self.reused else {
-            return self.fresh(py, self.envs, work);
+        let mut histories = self
+            .histories
+            .as_ref()
+            .map(|histories| histories.allocate(py, self.envs))
+            .transpose()?;
+        let days = histories.as_mut().map(Days::slots).transpose()?;
+        let (arrays, answer) = match &self.reused {
+            None => {
+                let mut arrays = self.allocate(py, self.envs)?;
+                let fields = arrays.iter_mut().map(FreshArray::bytes_mut).collect();
+                let answer = py.detach(|| work(Slots { fields, days }))?;
+                (arrays.into_iter().map(FreshArray::into_array).collect::<Vec<_>>(), answer)
+            }
+            Some(reused) => {
+                let arrays = reused.get_or_try_init(py, || {
+                    let arrays = self.allocate(py, self.envs)?;
+                    let arrays = arrays.into_iter().map(|array| array.into_array().unbind());
+                    PyResult::Ok(arrays.collect())
+                })?;
+                let mut borrowed = arrays
+                    .iter()
+                    .map(|array| Borrowed::of(array.bind(py)))
+                    .collect::<Result<Vec<_>, _>>()?;
+                let fields =
+                    borrowed.iter_mut().map(Borrowed::bytes_mut).collect::<Result<_, _>>()?;
+                let answer = py.detach(|| work(Slots { fields, days }))?;
+                drop(borrowed);
+                (arrays.iter().map(|array| array.bind(py).clone()).collect(), answer)
+            }
         };
-        let arrays = reused.get_or_try_init(py, || {
-            let arrays = self.allocate(py, self.envs)?;
-            PyResult::Ok(arrays.into_iter().map(|array| array.into_array().unbind()).collect())
-        })?;
-        let mut borrowed = arrays
-            .iter()
-            .map(|array| Borrowed::of(array.bind(py)))
-            .collect::<Result<Vec<_>, _>>()?;
-        let slots = borrowed.iter_mut().map(Borrowed::bytes_mut).collect::<Result<_, _>>()?;
-        let answer = py.detach(|| work(Slots(slots)))?;
-        drop(borrowed);
-        Ok((self.collect(py, arrays.iter().map(|array| array.bind(py).clone()))?, answer))
+        let days = histories.map(Days::into_arrays).transpose()?;
+        Ok((self.collect(py, arrays, days)?, answer))
     }
 
-    /// The observation of a batch of one as arrays of its own, without the leading axis.
+    /// The observation of a batch of one as arrays of its own, without the leading axis; `last` has its
+    /// days before, if they are shown.
     pub(crate) fn row<'py>(
         &self,
         py: Python<'py>,
-        obs: &Observation,
+        last: &Last,
     ) -> Result<Bound<'py, PyAny>, Failure> {
-        Ok(self.fresh(py, None, |slots| slots.fill(obs))?.0)
-    }
-
-    fn fresh<'py, R: Send>(
-        &self,
-        py: Python<'py>,
-        envs: Option<usize>,
-        work: impl FnOnce(Slots<'_>) -> Result<R, Failure> + Send,
-    ) -> Result<(Bound<'py, PyAny>, R), Failure> {
-        let mut arrays = self.allocate(py, envs)?;
-        let slots = arrays.iter_mut().map(FreshArray::bytes_mut).collect();
-        let answer = py.detach(|| work(Slots(slots)))?;
-        Ok((self.collect(py, arrays.into_iter().map(FreshArray::into_array))?, answer))
+        let mut arrays = self.allocate(py, None)?;
+        let fields = arrays.iter_mut().map(FreshArray::bytes_mut).collect();
+        py.detach(|| Slots { fields, days: None }.fill_from(&last.obs))?;
+        let days = match (&self.histories, &last.days) {
+            (Some(histories), Some(days)) => Some(histories.arrays_of(py, days)?),
+            _ => None,
+        };
+        let arrays = arrays.into_iter().map(FreshArray::into_array).collect();
+        Ok(self.collect(py, arrays, days)?)
     }
 
     fn allocate<'py>(
@@ -157,20 +176,29 @@ impl Form {
             .collect()
     }
 
-    /// The flat array, or a dict. A panel without indicators, or an environment without macro tickers, has
-    /// no such field: no space has it.
+    /// The flat array, or a dict. A panel without indicators, or an environment without macro tickers or
+    /// history, has no such field: no space has it.
     fn collect<'py>(
         &self,
         py: Python<'py>,
-        mut arrays: impl Iterator<Item = Bound<'py, PyUntypedArray>>,
+        arrays: Vec<Bound<'py, PyUntypedArray>>,
+        days: Option<[Bound<'py, PyAny>; 2]>,
     ) -> PyResult<Bound<'py, PyAny>> {
         if self.flat.is_some()
-            && let Some(array) = arrays.next()
+            && let Some(array) = arrays.first()
         {
-            return Ok(array.into_any());
+            return Ok(array.clone().into_any());
         }
         let dict = PyDict::new(py);
+        let mut days = days;
         for ((name, _, axes), array) in FIELDS.into_iter().zip(arrays) {
+            // Sorted by name, as the spaces are.
+            if name > "history"
+                && let Some([history, mask]) = days.take()
+            {
+                dict.set_item("history", history)?;
+                dict.set_item("history_mask", mask)?;
+            }
             let there = match axes {
                 Axes::One | Axes::Tickers => true,
                 Axes::Indicators => self.indicators > 0,
@@ -185,17 +213,33 @@ impl Form {
     }
 }
 
-/// Memory of the arrays of one observation: one piece per field, or a single flat one.
-pub(crate) struct Slots<'a>(Vec<&'a mut [u8]>);
+/// The last observation of an episode, and the days before it.
+pub(crate) struct Last {
+    pub(crate) obs: Observation,
+    pub(crate) days: Option<(Vec<f32>, Vec<u8>)>,
+}
+
+/// Memory of the arrays of one observation: one piece per field or a single flat one, and the days before.
+pub(crate) struct Slots<'a> {
+    fields: Vec<&'a mut [u8]>,
+    days: Option<DaySlots<'a>>,
+}
 
 impl Slots<'_> {
-    pub(crate) fn fill(mut self, obs: &Observation) -> Result<(), Failure> {
-        if let [flat] = self.0.as_mut_slice() {
+    /// Write what the environment shows after a step, or after a reset.
+    pub(crate) fn fill(self, env: &CoreEnv, stepped: bool) -> Result<(), Failure> {
+        let Self { fields, days } = self;
+        Slots { fields, days: None }.fill_from(env.obs())?;
+        days.map_or(Ok(()), |days| days.fill(env, stepped))
+    }
+
+    fn fill_from(mut self, obs: &Observation) -> Result<(), Failure> {
+        if let [flat] = self.fields.as_mut_slice() {
             let flat = bytemuck::try_cast_slice_mut(flat)
                 .map_err(|error| Failure::new(Kind::Env, error))?;
             return Ok(obs.flatten_into(flat)?);
         }
-        for (slot, field) in self.0.iter_mut().zip(bytes(obs)) {
+        for (slot, field) in self.fields.iter_mut().zip(bytes(obs)) {
             if slot.len() != field.len() {
                 let (expected, found) = (field.len(), slot.len());
                 return Err(EnvError::BadLength { what: "out", expected, found }.into());

@@ -55,6 +55,7 @@ class Settings(TypedDict):
     days: tuple[int, int] | None
     indicator_lag: int
     valuation: Valuation | None
+    history: int
     history_length: int
     max_episode_steps: int | None
 
@@ -75,6 +76,11 @@ def portfolios(
     if render_mode is not None:
         raise EnvError(
             f"render_mode is {render_mode!r}; there is nothing to see here, so leave it None"
+        )
+    if obs == "flat" and settings["history"]:
+        raise EnvError(
+            f"history is {settings['history']}, but a flat observation has none; write "
+            'obs="dict", or leave it 0'
         )
     given = {**settings, "autoreset_mode": word_of(mode)}
     return PortfolioBatch(panel, num_envs, given, flat=obs == "flat", reuse=reuse)
@@ -118,6 +124,11 @@ def observation_space(batch: PortfolioBatch, obs: ObsForm) -> spaces.Space[Any]:
         shape = (tickers, indicators)
         parts["indicators"] = spaces.Box(-_LARGEST, _LARGEST, shape, np.float64)
     macros = len(batch.macro_tickers)
+    history, rows, columns = batch.history_shape
+    if history > 0:
+        shape = (rows, history, columns)
+        parts["history"] = spaces.Box(-_LARGEST, _LARGEST, shape, np.float32)
+        parts["history_mask"] = spaces.Box(0, 1, (rows, history), np.bool_)
     if macros > 0:
         # An index may be anything, a spread even negative.
         parts["macro_open"] = spaces.Box(-_LARGEST, _LARGEST, (macros,), np.float64)

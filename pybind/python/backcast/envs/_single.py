@@ -88,8 +88,11 @@ class PortfolioEnv(gym.Env[Any, Any]):
     valuation : {"open", "close"}, optional
         At which price of its day an observation's ``total_asset`` values holdings: the open, unless
         `indicator_lag` is 0. The close is look-ahead.
+    history : int, default 0
+        Days before the current one to show in dict observations, ``H``: every column of the panel.
     history_length : int, default 0
-        Days with a row of every ticker before the first of an episode, where the data allow it.
+        Days (at least `history`) with a row of every ticker before the first of an episode, where
+        the data allow it.
     panel_options : mapping, optional
         Keywords for opening `panel`, such as ``{"macro": ["SP500"]}`` for a file or
         ``{"dir": ...}`` for a name.
@@ -145,6 +148,7 @@ class PortfolioEnv(gym.Env[Any, Any]):
         days: tuple[int, int] | None = None,
         indicator_lag: int = 1,
         valuation: Valuation | None = None,
+        history: int = 0,
         history_length: int = 0,
         panel_options: Mapping[str, Any] | None = None,
         render_mode: str | None = None,
@@ -170,6 +174,7 @@ class PortfolioEnv(gym.Env[Any, Any]):
             days=days,
             indicator_lag=indicator_lag,
             valuation=valuation,
+            history=history,
             history_length=history_length,
             max_episode_steps=max_episode_steps,
         )

@@ -104,8 +104,11 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
     valuation : {"open", "close"}, optional
         At which price of its day an observation's ``total_asset`` values holdings: the open, unless
         `indicator_lag` is 0. The close is look-ahead.
+    history : int, default 0
+        Days before the current one to show in dict observations, ``H``: every column of the panel.
     history_length : int, default 0
-        Days with a row of every ticker before the first of an episode, where the data allow it.
+        Days (at least `history`) with a row of every ticker before the first of an episode, where
+        the data allow it.
     panel_options : mapping, optional
         Keywords for opening `panel`, such as ``{"macro": ["SP500"]}`` for a file or
         ``{"dir": ...}`` for a name.
@@ -127,6 +130,12 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
     ``open`` float64 ``[N, T]`` (0 where not listed) and, where the panel has indicators,
     ``indicators`` float64 ``[N, T, K]``; with macro tickers ``macro_open`` float64 ``[N, M]`` and
     ``macro_indicators`` float64 ``[N, M, K]``. Flat: float32 ``[N, T(3 + K) + M(1 + K) + 3]``.
+
+    With `history` there are ``history`` float32 ``[N, T + M, H, C]`` of day-H to day-1, oldest
+    first, macro tickers behind the others, columns as in the panel, and ``history_mask`` bool
+    ``[N, T + M, H]``; zeros where it is False. With ``copy=False`` they are views, not to be
+    written to, of an arena in which a step writes the newest day alone: one stays as it is for 64
+    steps.
 
     In the step that ends an episode infos hold ``metrics``, what it came to, with masks:
     ``return``, ``sharpe`` and ``sortino`` (annualised), ``max_drawdown``, ``turnover``, ``costs``,
@@ -177,6 +186,7 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
         days: tuple[int, int] | None = None,
         indicator_lag: int = 1,
         valuation: Valuation | None = None,
+        history: int = 0,
         history_length: int = 0,
         panel_options: Mapping[str, Any] | None = None,
         render_mode: str | None = None,
@@ -202,6 +212,7 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
             days=days,
             indicator_lag=indicator_lag,
             valuation=valuation,
+            history=history,
             history_length=history_length,
             max_episode_steps=max_episode_steps,
         )

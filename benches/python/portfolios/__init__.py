@@ -1,0 +1,1 @@
+"""Portfolio environments against NumPy and memcpy: `python -m portfolios`."""

@@ -1,0 +1,143 @@
+"""Days before the observation: what they hold, in every mode, fresh and as views of an arena."""
+
+from __future__ import annotations
+
+import copy
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import backcast as bc
+import gymnasium as gym
+import numpy as np
+import pytest
+from backcast.envs import PortfolioEnv, PortfolioVectorEnv
+from envs_worlds import MODES, row_of, same
+from gymnasium.utils.env_checker import check_env
+from gymnasium.vector import AutoresetMode
+
+DAYS = 150
+H = 6
+
+
+@pytest.fixture
+def market(tmp_path: Path) -> bc.Panel:
+    """Draw prices of three tickers and an index; one ticker lacks days."""
+    draw = np.random.default_rng(5)
+    lines = ["date,tic,open,high,low,close,volume,rsi,ema"]
+    for ticker in ["AAA", "BBB", "CCC", "IDX"]:
+        close = 50 * np.exp(np.cumsum(draw.normal(0, 0.02, DAYS)))
+        for day in range(DAYS):
+            if ticker == "BBB" and day in (3, 40, 41, 90):
+                continue
+            today = date(2020, 1, 1) + timedelta(days=day)
+            prices = f"{close[day]},{close[day] * 1.1},{close[day] * 0.9},{close[day]}"
+            lines.append(f"{today},{ticker},{prices},100,{draw.random()},{draw.random()}")
+    path = tmp_path / "market.csv"
+    path.write_text("\n".join(lines))
+    return bc.Panel.from_csv(path, macro=["IDX"])
+
+
+def expected(panel: bc.Panel, obs: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    """Cut the windows out of the panel."""
+    days = np.atleast_1d(obs["day"])
+    found = panel.windows(days, panel.tokens(names), H, 0)
+    return {"history": found["history"], "history_mask": found["history_mask"]}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("fresh", [True, False])
+@pytest.mark.parametrize("n", [2, 12])
+def test_it_is_the_panels_window_before_every_observation(
+    market: bc.Panel, mode: AutoresetMode, fresh: bool, n: int
+) -> None:
+    env = PortfolioVectorEnv(
+        market,
+        n,
+        history=H,
+        macro_tickers=["IDX"],
+        autoreset_mode=mode,
+        max_episode_steps=37,
+        copy=fresh,
+        failure_threshold=29_000,
+        hmax=300,
+    )
+    names = ["AAA", "BBB", "CCC", "IDX"]
+    starts = np.arange(n) * 7 % 90 + 1
+    obs, _ = env.reset(seed=3, options={"start_day": np.where(np.isin(starts, (3, 4)), 6, starts)})
+    draw = np.random.default_rng(1)
+    ends = 0
+    for _ in range(200):
+        assert obs["history"].shape == (n, 4, H, 7)
+        assert obs["history"].dtype == np.float32
+        assert obs["history_mask"].dtype == bool
+        assert obs in env.observation_space
+        wanted = expected(market, obs, names)
+        for key, values in wanted.items():
+            np.testing.assert_array_equal(obs[key], values, err_msg=key)
+        obs, _, terminated, truncated, infos = env.step(draw.uniform(-1, 1, (n, 3)))
+        ended = terminated | truncated
+        ends += ended.sum()
+        if "final_obs" in infos:
+            for at in np.flatnonzero(ended):
+                last = infos["final_obs"][at]
+                assert last in env.single_observation_space
+                for key, values in expected(market, last, names).items():
+                    np.testing.assert_array_equal(last[key], values[0], err_msg=key)
+        if mode is AutoresetMode.DISABLED and ended.any():
+            obs, _ = env.reset(options={"reset_mask": ended})
+    assert ends > n
+
+
+def test_a_view_of_the_arena_lasts_and_is_not_to_be_written_to(market: bc.Panel) -> None:
+    env = PortfolioVectorEnv(market, 3, history=H, copy=False)
+    obs, _ = env.reset(seed=1, options={"start_day": 10})
+    first = obs["history"]
+    kept = first.copy()
+    with pytest.raises(ValueError, match="read-only"):
+        first[...] = 0
+    for _ in range(64):
+        env.step(np.zeros((3, 3)))
+        assert np.array_equal(first, kept)
+    later = env.step(np.zeros((3, 3)))[0]["history"]
+    assert np.shares_memory(first, later), "then the arena begins at the front again"
+
+
+def test_fresh_histories_may_be_kept_and_written_to(market: bc.Panel) -> None:
+    env = PortfolioVectorEnv(market, 9, history=H)
+    obs, _ = env.reset(seed=1)
+    kept = copy.deepcopy(obs)
+    after = env.step(np.zeros((9, 3)))[0]
+    assert same(obs, kept)
+    assert not np.shares_memory(obs["history"], after["history"])
+    after["history"][...] = 0
+
+
+def test_the_single_environment_is_a_row_and_passes_gymnasiums_checker(market: bc.Panel) -> None:
+    many = PortfolioVectorEnv(market, 10, history=H, macro_tickers=["IDX"])
+    one = PortfolioEnv(market, history=H, macro_tickers=["IDX"])
+    here, there = many.reset(seed=4)[0], one.reset(seed=9)[0]
+    assert same({**row_of(here, 5), "history": None}, {**there, "history": None})
+    assert np.array_equal(here["history"][5], there["history"])
+    with pytest.warns(UserWarning, match="not having a spec"):
+        check_env(PortfolioEnv(market, history=H))
+
+
+def test_before_the_first_day_there_is_nothing(market: bc.Panel) -> None:
+    env = PortfolioVectorEnv(market, 9, history=H, indicator_lag=0)
+    obs, _ = env.reset(options={"start_day": 2})
+    assert obs["history_mask"].sum(axis=2).tolist() == [[2, 2, 2]] * 9
+    assert not obs["history"][:, :, : H - 2].any()
+    drawn = PortfolioVectorEnv(market, 400, history=H).reset(seed=1)[0]
+    assert drawn["history_mask"].all(), "drawn starts have all their days"
+
+
+def test_a_flat_observation_has_no_history(market: bc.Panel) -> None:
+    with pytest.raises(bc.EnvError, match=r'history is 6.*write obs="dict"'):
+        PortfolioVectorEnv(market, 2, history=H, obs="flat")
+
+
+def test_statistics_and_flattening_wrappers_work(market: bc.Panel) -> None:
+    env: Any = gym.wrappers.vector.FlattenObservation(PortfolioVectorEnv(market, 3, history=2))
+    obs, _ = env.reset(seed=1)
+    assert obs in env.observation_space
