@@ -48,6 +48,8 @@ pub(crate) struct Batch {
     /// The last close known of each ticker, `[N, T]`: the fill price, and the value in a gap.
     closes: Vec<f64>,
     orders: Orders,
+    /// Leave the indicators out of `obs`; they are in the table.
+    pub(crate) lean: bool,
 }
 
 /// One sub-environment in a call: which, its tickers, and its random numbers.
@@ -73,6 +75,7 @@ impl Batch {
             records: zeros(if record { n } else { 0 })?,
             closes: zeros(n.checked_mul(shape.tickers)?)?,
             orders: Orders::with_capacity(shape.tickers),
+            lean: false,
         })
     }
 
@@ -126,7 +129,7 @@ impl Batch {
         let (open, shares) = (&self.obs.open[mine.clone()], &self.obs.shares[mine]);
         self.orders.collect(actions, rules.hmax, open, shares);
         if rules.tradable.is_some() {
-            self.orders.retain(|ticker| rules.tradable(turn.tickers[ticker], day));
+            self.orders.retain(rules.hmax, |ticker| rules.tradable(turn.tickers[ticker], day));
         }
         let stop = rules.stop_loss_tolerance > 0.0;
         self.trade(world, turn, day, |orders, account, open| {
@@ -203,9 +206,11 @@ impl Batch {
             for ((close, &new), &open) in closes.iter_mut().zip(today.close).zip(today.open) {
                 *close = if open > 0.0 { new } else { *close };
             }
-            copy_env(&mut self.obs.indicators, before.indicators, env);
             copy_env(&mut self.obs.macro_open, today.macro_open, env);
-            copy_env(&mut self.obs.macro_indicators, before.macro_indicators, env);
+            if !self.lean {
+                copy_env(&mut self.obs.indicators, before.indicators, env);
+                copy_env(&mut self.obs.macro_indicators, before.macro_indicators, env);
+            }
             return;
         }
         for ((open, close), &ticker) in opens.iter_mut().zip(closes).zip(tickers) {

@@ -87,6 +87,18 @@ impl Observation {
     ///
     /// One pass, no allocation. Nothing is written when `out` has another length.
     pub fn flatten_into(&self, out: &mut [f32]) -> Result<(), EnvError> {
+        let envs = self.num_envs();
+        let shown =
+            |env| [&self.indicators, &self.macro_indicators].map(|of| of_env(of, env, envs));
+        self.flatten_with(out, shown)
+    }
+
+    /// The same with indicators from elsewhere.
+    pub(crate) fn flatten_with<'a>(
+        &self,
+        out: &mut [f32],
+        shown: impl Fn(usize) -> [&'a [f64]; 2],
+    ) -> Result<(), EnvError> {
         let (envs, width) = (self.num_envs(), self.flat_width());
         let expected = envs * width;
         if out.len() != expected {
@@ -96,8 +108,9 @@ impl Observation {
             let rest = singles(row, of_env(&self.avg_buy_price, env, envs));
             let rest = singles(rest, &[self.cash[env]]);
             let rest = singles(rest, &[f64::from(self.day[env])]);
-            let rest = singles(rest, of_env(&self.indicators, env, envs));
-            let rest = singles(rest, of_env(&self.macro_indicators, env, envs));
+            let [indicators, macro_indicators] = shown(env);
+            let rest = singles(rest, indicators);
+            let rest = singles(rest, macro_indicators);
             let rest = singles(rest, of_env(&self.macro_open, env, envs));
             let rest = singles(rest, of_env(&self.open, env, envs));
             let (shares, rest) = rest.split_at_mut(self.shares.len() / envs);
@@ -147,7 +160,7 @@ fn copy_row<V: Copy>(to: &mut [V], from: &[V], env: usize, envs: usize) {
 }
 
 /// One environment's part of a field.
-fn of_env<V>(field: &[V], env: usize, envs: usize) -> &[V] {
+pub(crate) fn of_env<V>(field: &[V], env: usize, envs: usize) -> &[V] {
     let width = field.len() / envs;
     &field[env * width..(env + 1) * width]
 }

@@ -7,7 +7,7 @@ use crate::{
     batch::{Batch, Phase, Turn},
     error::EnvError,
     metrics::EpisodeMetrics,
-    observation::{Observation, zeros},
+    observation::{Observation, of_env, zeros},
     options::{PortfolioOptions, ResetSeed},
     record::{EpisodeHistory, Fill},
     stream::{Stream, spread},
@@ -386,6 +386,54 @@ impl PortfolioVectorEnv {
     #[must_use]
     pub fn began(&self) -> &[bool] {
         &self.began
+    }
+
+    /// Leave the indicators out of [`obs`](Self::obs) and [`final_obs`](Self::final_obs), where the batch has
+    /// them elsewhere: for callers that take them from [`shown`](Self::shown) and spare a copy.
+    #[must_use]
+    pub fn lean(mut self) -> Self {
+        self.batch.lean = self.world.laid_out(self.world.last_day()).is_some();
+        self
+    }
+
+    /// The indicators that sub-environment `env` shows, `[T, K]`, and those of the macro tickers, `[M, K]`.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such sub-environment, like any slice, or it was never reset.
+    #[must_use]
+    pub fn shown(&self, env: usize) -> [&[f64]; 2] {
+        let Observation { indicators, macro_indicators, .. } = &self.batch.obs;
+        self.shown_on(self.batch.obs.day[env]).unwrap_or_else(|| {
+            [
+                of_env(indicators, env, self.num_envs()),
+                of_env(macro_indicators, env, self.num_envs()),
+            ]
+        })
+    }
+
+    /// The indicators shown on a day; `None` where there are none but in the observation, or before a reset.
+    fn shown_on(&self, day: i32) -> Option<[&[f64]; 2]> {
+        let lag = self.world.options.indicator_lag;
+        let day = usize::try_from(day).ok().filter(|&day| day >= lag)?;
+        self.batch.lean.then(|| self.world.laid_out(day)).flatten()
+    }
+
+    /// The last observation of an episode that ended in the last step, whole; `None` beyond the last
+    /// sub-environment, or where there are no [`final_obs`](Self::final_obs).
+    #[must_use]
+    pub fn final_row(&self, env: usize) -> Option<Observation> {
+        let mut row = self.final_obs.row(env)?;
+        if let Some([indicators, macros]) = self.shown_on(row.day[0]) {
+            row.indicators.copy_from_slice(indicators);
+            row.macro_indicators.copy_from_slice(macros);
+        }
+        Some(row)
+    }
+
+    /// As [`Observation::flatten_into`], of what is shown now.
+    pub fn flatten_into(&self, out: &mut [f32]) -> Result<(), EnvError> {
+        self.batch.obs.flatten_with(out, |env| self.shown(env))
     }
 
     /// What [`history_into`](Self::history_into) shows: `[H, X, C]`, with `H` days

@@ -329,6 +329,12 @@ impl World {
         }
     }
 
+    /// The indicators shown on `day`, those of the macro tickers too, where the days are laid out.
+    pub(crate) fn laid_out(&self, day: usize) -> Option<[&[f64]; 2]> {
+        let day = self.table.as_ref()?.day(day - self.options.indicator_lag);
+        Some([day.indicators, day.macro_indicators])
+    }
+
     /// Write the `out.len() / (X * C)` days before `day`, zeros where the panel has none.
     pub(crate) fn history_into(
         &self,

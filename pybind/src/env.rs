@@ -11,6 +11,7 @@ use pyo3::types::{PyAny, PyDict};
 use crate::coerce::{Target, Tuple, array_of, autoreset_mode_of, count};
 use crate::env_rows::rows_of;
 use crate::env_settings::{names_of, options_of};
+use crate::episode::Episode;
 use crate::error::{Failure, Kind};
 use crate::given::Given;
 use crate::handle::Handle;
@@ -110,6 +111,8 @@ impl PortfolioBatch {
             }
             None => CoreEnv::new(panel, num_envs.unwrap_or(1), options),
         })?;
+        // Arrays are filled from where the indicators are.
+        let env = env.lean();
         let form = Form::new(num_envs, &env, flat, reuse);
         Ok(Self::around(env, num_envs, form))
     }
@@ -328,6 +331,38 @@ impl PortfolioBatch {
         Ok(PyArray1::from_vec(py, values).into_any())
     }
 
+    /// An episode of a portfolio, day by day, where they are recorded.
+    ///
+    /// Parameters
+    /// ----------
+    /// i : int
+    ///     Which portfolio.
+    /// before : bool
+    ///     The episode before the running one.
+    ///
+    /// Returns
+    /// -------
+    /// dict
+    ///     As from :meth:`backcast.envs.PortfolioVectorEnv.history`.
+    ///
+    /// Raises
+    /// ------
+    /// EnvError
+    ///     If there is no such portfolio or episode, or nothing is recorded.
+    #[pyo3(signature = (i=0_i64.into(), before=false.into()))]
+    #[pyo3(text_signature = "($self, i=0, before=False)")]
+    fn history<'py>(
+        &self,
+        py: Python<'py>,
+        i: Given<i128>,
+        before: Given<bool>,
+    ) -> Result<Bound<'py, PyDict>, Failure> {
+        let at = count(i, "i", 0, Kind::Env)? as usize;
+        let before = before.get("before", "True or False")?;
+        let episode = py.detach(|| self.env.with(|env| Episode::of(env, at, before)))?;
+        Ok(episode.into_dict(py)?)
+    }
+
     /// The panel's numbers of some tickers on days from `first` on.
     ///
     /// Parameters
@@ -456,7 +491,7 @@ impl PortfolioBatch {
             let any = ended.contains(&true);
             let same_step = env.options().autoreset_mode == AutoresetMode::SameStep && any;
             let last = |(at, &ended): (usize, &bool)| {
-                let obs = ended.then(|| env.final_obs().row(at)).flatten()?;
+                let obs = ended.then(|| env.final_row(at)).flatten()?;
                 let days = history_of(env, at, obs.day[0]);
                 Some(Last { obs, days })
             };

@@ -18,6 +18,7 @@ mod columns;
 mod env;
 mod env_rows;
 mod env_settings;
+mod episode;
 mod error;
 mod fastcall;
 mod final_obs;

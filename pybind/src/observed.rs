@@ -227,27 +227,56 @@ pub(crate) struct Slots<'a> {
 
 impl Slots<'_> {
     /// Write what the environment shows after a step, or after a reset.
-    pub(crate) fn fill(self, env: &CoreEnv, stepped: bool) -> Result<(), Failure> {
-        let Self { fields, days } = self;
-        Slots { fields, days: None }.fill_from(env.obs())?;
-        days.map_or(Ok(()), |days| days.fill(env, stepped))
+    pub(crate) fn fill(mut self, env: &CoreEnv, stepped: bool) -> Result<(), Failure> {
+        if let [flat] = self.fields.as_mut_slice() {
+            env.flatten_into(cast_mut(flat)?)?;
+        } else {
+            for ((slot, field), (_, _, axes)) in
+                self.fields.iter_mut().zip(bytes(env.obs())).zip(FIELDS)
+            {
+                match axes {
+                    Axes::Indicators => copy_shown(slot, env, 0)?,
+                    Axes::MacroIndicators => copy_shown(slot, env, 1)?,
+                    _ => copy_field(slot, field)?,
+                }
+            }
+        }
+        self.days.map_or(Ok(()), |days| days.fill(env, stepped))
     }
 
     fn fill_from(mut self, obs: &Observation) -> Result<(), Failure> {
         if let [flat] = self.fields.as_mut_slice() {
-            let flat = bytemuck::try_cast_slice_mut(flat)
-                .map_err(|error| Failure::new(Kind::Env, error))?;
-            return Ok(obs.flatten_into(flat)?);
+            return Ok(obs.flatten_into(cast_mut(flat)?)?);
         }
         for (slot, field) in self.fields.iter_mut().zip(bytes(obs)) {
-            if slot.len() != field.len() {
-                let (expected, found) = (field.len(), slot.len());
-                return Err(EnvError::BadLength { what: "out", expected, found }.into());
-            }
-            slot.copy_from_slice(field);
+            copy_field(slot, field)?;
         }
         Ok(())
     }
+}
+
+fn cast_mut<V: bytemuck::AnyBitPattern + bytemuck::NoUninit>(
+    slot: &mut [u8],
+) -> Result<&mut [V], Failure> {
+    bytemuck::try_cast_slice_mut(slot).map_err(|error| Failure::new(Kind::Env, error))
+}
+
+fn copy_field(slot: &mut [u8], field: &[u8]) -> Result<(), Failure> {
+    if slot.len() != field.len() {
+        let (expected, found) = (field.len(), slot.len());
+        return Err(EnvError::BadLength { what: "out", expected, found }.into());
+    }
+    slot.copy_from_slice(field);
+    Ok(())
+}
+
+/// Copy what every environment shows: the first or the second kind of indicators.
+fn copy_shown(slot: &mut [u8], env: &CoreEnv, kind: usize) -> Result<(), Failure> {
+    let width = slot.len() / env.num_envs();
+    for (at, part) in slot.chunks_exact_mut(width.max(1)).enumerate() {
+        copy_field(part, bytemuck::cast_slice(env.shown(at)[kind]))?;
+    }
+    Ok(())
 }
 
 /// A reused array, borrowed from Python for one call.

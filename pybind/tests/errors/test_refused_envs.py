@@ -94,7 +94,7 @@ def ended(world: World) -> None:
         make(
             "mode", {"autoreset_mode": "next"}, bc.EnvError, "'next'", "'next_step'", "'disabled'"
         ),
-        make("render", {"render_mode": "human"}, bc.EnvError, "'human'", "leave it None"),
+        make("render", {"render_mode": "human"}, bc.EnvError, "'human'", "'rgb_array'"),
         make("a ticker alone", {"tickers": "AAA"}, bc.ArgumentTypeError, "'AAA', a str", "names"),
         make("ticker", {"tickers": ["AAB"]}, bc.EnvError, "'AAB'", "name some of those"),
         make("macro ticker", {"tickers": ["VIX"]}, bc.EnvError, "'VIX'", "leave it out"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
@@ -9,13 +10,13 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
-from backcast import EnvError
+from backcast import EnvError, MissingExtraError
 from backcast._native import PortfolioBatch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
     from backcast import Panel
 
@@ -58,6 +59,7 @@ class Settings(TypedDict):
     history: int
     history_length: int
     max_episode_steps: int | None
+    record: bool
 
 
 def portfolios(
@@ -73,17 +75,34 @@ def portfolios(
     """Make the Rust side of an environment."""
     if obs not in ("dict", "flat"):
         raise EnvError(f'obs is {obs!r}; write "dict" or "flat"')
-    if render_mode is not None:
-        raise EnvError(
-            f"render_mode is {render_mode!r}; there is nothing to see here, so leave it None"
-        )
+    if render_mode not in (None, "rgb_array"):
+        raise EnvError(f'render_mode is {render_mode!r}; write "rgb_array", or leave it None')
     if obs == "flat" and settings["history"]:
         raise EnvError(
             f"history is {settings['history']}, but a flat observation has none; write "
             'obs="dict", or leave it 0'
         )
-    given = {**settings, "autoreset_mode": word_of(mode)}
+    given: dict[str, Any] = {**settings, "autoreset_mode": word_of(mode)}
+    given["record"] = settings["record"] or render_mode is not None
     return PortfolioBatch(panel, num_envs, given, flat=obs == "flat", reuse=reuse)
+
+
+def picture(batch: PortfolioBatch, i: int) -> NDArray[np.uint8]:
+    """Draw the running episode of a portfolio, or the one before when it has only just begun."""
+    try:
+        from backcast.plot._episode import frame
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "matplotlib":
+            raise
+        raise MissingExtraError(
+            "environments draw with matplotlib, which is not installed; "
+            "run `pip install 'backcast[plot]'`"
+        ) from error
+    history = batch.history(i)
+    if len(history["day"]) == 1:
+        with contextlib.suppress(EnvError):
+            history = batch.history(i, before=True)
+    return frame(history, f"portfolio {i}")
 
 
 def mode_of(mode: str | AutoresetMode) -> AutoresetMode:
@@ -126,15 +145,15 @@ def observation_space(batch: PortfolioBatch, obs: ObsForm) -> spaces.Space[Any]:
     macros = len(batch.macro_tickers)
     history, rows, columns = batch.history_shape
     if history > 0:
-        shape = (rows, history, columns)
-        parts["history"] = spaces.Box(-_LARGEST, _LARGEST, shape, np.float32)
+        window = (rows, history, columns)
+        parts["history"] = spaces.Box(-_LARGEST, _LARGEST, window, np.float32)
         parts["history_mask"] = spaces.Box(0, 1, (rows, history), np.bool_)
     if macros > 0:
         # An index may be anything, a spread even negative.
         parts["macro_open"] = spaces.Box(-_LARGEST, _LARGEST, (macros,), np.float64)
     if macros > 0 and indicators > 0:
-        shape = (macros, indicators)
-        parts["macro_indicators"] = spaces.Box(-_LARGEST, _LARGEST, shape, np.float64)
+        width = (macros, indicators)
+        parts["macro_indicators"] = spaces.Box(-_LARGEST, _LARGEST, width, np.float64)
     nested = spaces.Dict(parts)
     if obs == "dict":
         return nested

@@ -20,6 +20,7 @@ from backcast.envs._portfolio import (
     action_space,
     deep_copy,
     observation_space,
+    picture,
     portfolios,
 )
 
@@ -96,8 +97,11 @@ class PortfolioEnv(gym.Env[Any, Any]):
     panel_options : mapping, optional
         Keywords for opening `panel`, such as ``{"macro": ["SP500"]}`` for a file or
         ``{"dir": ...}`` for a name.
-    render_mode : None
-        There is nothing to see.
+    record : bool, default False
+        Keep every step of an episode, and of the one before, for :meth:`history`.
+    render_mode : {"rgb_array"}, optional
+        What :meth:`render` draws: prices with trades, value against buying and holding, drawdown.
+        Needs matplotlib and records.
 
     Raises
     ------
@@ -119,7 +123,7 @@ class PortfolioEnv(gym.Env[Any, Any]):
     >>> obs, info = env.reset(seed=7)  # doctest: +SKIP
     """
 
-    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 4}  # noqa: RUF012
 
     @explained
     def __init__(
@@ -151,6 +155,7 @@ class PortfolioEnv(gym.Env[Any, Any]):
         history: int = 0,
         history_length: int = 0,
         panel_options: Mapping[str, Any] | None = None,
+        record: bool = False,
         render_mode: str | None = None,
     ) -> None:
         settings = Settings(
@@ -177,6 +182,7 @@ class PortfolioEnv(gym.Env[Any, Any]):
             history=history,
             history_length=history_length,
             max_episode_steps=max_episode_steps,
+            record=record,
         )
         self._batch = portfolios(
             open_panel(panel, panel_options),
@@ -190,7 +196,14 @@ class PortfolioEnv(gym.Env[Any, Any]):
         self.render_mode = render_mode
         self.observation_space = observation_space(self._batch, obs)
         self.action_space = action_space(self._batch)
-        self._rebuild = partial(type(self), panel, obs=obs, panel_options=panel_options, **settings)
+        self._rebuild = partial(
+            type(self),
+            panel,
+            obs=obs,
+            panel_options=panel_options,
+            render_mode=render_mode,
+            **settings,
+        )
 
     def __repr__(self) -> str:
         """Show sizes, mode, days and state."""
@@ -244,6 +257,48 @@ class PortfolioEnv(gym.Env[Any, Any]):
             then.
         """
         return self._batch.step(action)
+
+    @explained
+    def history(self, before: bool = False) -> dict[str, Any]:
+        """Give an episode day by day, where they are recorded.
+
+        Parameters
+        ----------
+        before : bool, default False
+            The episode before the running one.
+
+        Returns
+        -------
+        dict
+            ``day`` int32 ``[S + 1]`` of S steps, ``date`` and ``tickers`` lists, ``close`` float64
+            ``[S + 1, T]`` (NaN without a row); ``cash`` float64 ``[S + 1]`` and ``shares`` int32
+            ``[S + 1, T]`` when the day began, ``value`` float64 ``[S + 1]`` at its close before
+            its orders; ``bought`` and ``sold`` int32 ``[S, T]``, shares, and ``stopped`` bool
+            ``[S, T]``, of each step.
+
+        Raises
+        ------
+        EnvError
+            If there is no such episode, or nothing is recorded.
+        """
+        return self._batch.history(0, before)
+
+    def render(self) -> NDArray[np.uint8] | None:
+        """Draw the running episode, or the one before when it only began.
+
+        Returns
+        -------
+        ndarray
+            A picture, uint8 ``[480, 640, 3]``; None without a ``render_mode``.
+
+        Raises
+        ------
+        EnvError
+            Before the first reset.
+        MissingExtraError
+            If matplotlib is not installed.
+        """
+        return None if self.render_mode is None else picture(self._batch, 0)
 
     @property
     def tickers(self) -> list[str]:

@@ -23,6 +23,7 @@ from backcast.envs._portfolio import (
     deep_copy,
     mode_of,
     observation_space,
+    picture,
     portfolios,
 )
 
@@ -112,8 +113,11 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
     panel_options : mapping, optional
         Keywords for opening `panel`, such as ``{"macro": ["SP500"]}`` for a file or
         ``{"dir": ...}`` for a name.
-    render_mode : None
-        There is nothing to see.
+    record : bool, default False
+        Keep every step of an episode, and of the one before, for :meth:`history`.
+    render_mode : {"rgb_array"}, optional
+        What :meth:`render` draws: prices with trades, value against buying and holding, drawdown.
+        Needs matplotlib and records.
 
     Raises
     ------
@@ -152,7 +156,8 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
     """
 
     metadata: dict[str, Any] = {  # noqa: RUF012
-        "render_modes": [],
+        "render_modes": ["rgb_array"],
+        "render_fps": 4,
         "autoreset_mode": AutoresetMode.NEXT_STEP,
     }
 
@@ -189,6 +194,7 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
         history: int = 0,
         history_length: int = 0,
         panel_options: Mapping[str, Any] | None = None,
+        record: bool = False,
         render_mode: str | None = None,
     ) -> None:
         settings = Settings(
@@ -215,6 +221,7 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
             history=history,
             history_length=history_length,
             max_episode_steps=max_episode_steps,
+            record=record,
         )
         if not isinstance(copy, bool):
             raise ArgumentTypeError(
@@ -246,6 +253,7 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
             copy=copy,
             autoreset_mode=self.autoreset_mode,
             panel_options=panel_options,
+            render_mode=render_mode,
             **settings,
         )
 
@@ -315,6 +323,52 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
             has changed then.
         """
         return self._batch.step(actions)
+
+    @explained
+    def history(self, i: int, before: bool = False) -> dict[str, Any]:
+        """Give an episode of a portfolio day by day, where they are recorded.
+
+        Parameters
+        ----------
+        i : int
+            Which portfolio.
+        before : bool, default False
+            The episode before the running one.
+
+        Returns
+        -------
+        dict
+            ``day`` int32 ``[S + 1]`` of S steps, ``date`` and ``tickers`` lists, ``close`` float64
+            ``[S + 1, T]`` (NaN without a row); ``cash`` float64 ``[S + 1]`` and ``shares`` int32
+            ``[S + 1, T]`` when the day began, ``value`` float64 ``[S + 1]`` at its close before
+            its orders; ``bought`` and ``sold`` int32 ``[S, T]``, shares, and ``stopped`` bool
+            ``[S, T]``, of each step.
+
+        Raises
+        ------
+        EnvError
+            If there is no such portfolio or episode, or nothing is recorded.
+        """
+        return self._batch.history(i, before)
+
+    def render(self) -> tuple[NDArray[np.uint8], ...] | None:
+        """Draw the running episode of every portfolio, or the one before when it only began.
+
+        Returns
+        -------
+        tuple of ndarray
+            ``N`` pictures, uint8 ``[480, 640, 3]``; None without a ``render_mode``.
+
+        Raises
+        ------
+        EnvError
+            Before the first reset.
+        MissingExtraError
+            If matplotlib is not installed.
+        """
+        if self.render_mode is None:
+            return None
+        return tuple(picture(self._batch, at) for at in range(self.num_envs))
 
     @property
     def tickers(self) -> list[str]:

@@ -281,6 +281,28 @@ class FastFinRL(FinRLEnv):
         assert self._batch is not None
         return np.array(self._batch.tokens_of[0])
 
+    @explained
+    def history(self, before: bool = False) -> dict[str, Any]:
+        """Give an episode day by day.
+
+        Parameters
+        ----------
+        before : bool, default False
+            The episode before the running one.
+
+        Returns
+        -------
+        dict
+            As from :meth:`backcast.envs.PortfolioEnv.history`.
+
+        Raises
+        ------
+        EnvError
+            If there was no such episode.
+        """
+        assert self._batch is not None
+        return self._batch.history(0, before)
+
     def get_state(self) -> State:
         """Show the last state again.
 

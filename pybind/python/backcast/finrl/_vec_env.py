@@ -92,6 +92,8 @@ class VecFastFinRL(FinRLEnv):
         Shares held at the start of an episode.
     generator : {"splitmix64", "mt19937"}
         Where random numbers come from; the latter draws as FastFinRL does, equal seeds given.
+    record : bool, default False
+        Keep every step of an episode, and of the one before, for :meth:`history`.
     panel_options : mapping, optional
         Keywords for opening `csv_path`: ``{"nan": "mask"}``, say.
 
@@ -162,6 +164,7 @@ class VecFastFinRL(FinRLEnv):
         tradable: ArrayLike | None = None,
         initial_shares: Mapping[str, int] | None = None,
         generator: str = "splitmix64",
+        record: bool = False,
         panel_options: Mapping[str, Any] | None = None,
     ) -> None:
         settings = {
@@ -187,6 +190,7 @@ class VecFastFinRL(FinRLEnv):
             "tradable": tradable,
             "initial_shares": initial_shares,
             "generator": generator,
+            "record": flag_of(record, "record"),
             "play_on": True,
         }
         self._seed = seed_of(initial_seed, "initial_seed")
@@ -397,6 +401,30 @@ class VecFastFinRL(FinRLEnv):
         """The tickers' tokens in the panel, ``[N, T]``: what ``Panel.windows`` takes."""
         assert self._batch is not None
         return self._batch.tokens_of
+
+    @explained
+    def history(self, i: int, before: bool = False) -> dict[str, Any]:
+        """Give an episode of a portfolio day by day, where they are recorded.
+
+        Parameters
+        ----------
+        i : int
+            Which portfolio.
+        before : bool, default False
+            The episode before the running one.
+
+        Returns
+        -------
+        dict
+            As from :meth:`backcast.envs.PortfolioVectorEnv.history`.
+
+        Raises
+        ------
+        EnvError
+            If there is no such portfolio or episode, or nothing is recorded.
+        """
+        assert self._batch is not None
+        return self._batch.history(i, before)
 
     def get_state(self) -> Any:  # noqa: ANN401 - a dict or a list of dicts
         """Show the last state again.
