@@ -44,6 +44,7 @@ mod index;
 mod lease;
 mod mark;
 mod options;
+mod picked;
 mod plan;
 mod pool;
 mod reader;
@@ -79,6 +80,7 @@ pub use lease::Lease;
 pub use options::{
     AutoresetMode, BadAutoresetMode, BadCapacity, Capacity, RingOptions, WriterOptions,
 };
+pub use picked::Pick;
 pub use plan::{Arena, Axis, BatchPlan, View};
 pub use pool::Block;
 pub use reader::Rows;

@@ -64,6 +64,7 @@ pub use sealed::{SEALED_HEADER_BYTES, SEALED_MAGIC, SealedSegment};
 pub use superblock::{ENDIAN_TAG, LAYOUT_VERSION, LINE_BYTES, MAGIC, SUPERBLOCK_BYTES, Superblock};
 pub use sys::copy::Word;
 pub use sys::lane::{Ahead, ClaimedLane, Lane};
+pub use sys::words::copy_words;
 pub use tables::{Field, tables};
 
 /// The page size of this machine, in bytes: what mapped columns must be multiples of.

@@ -19,6 +19,7 @@ pub(crate) mod lock;
 pub(crate) mod map;
 pub(crate) mod space;
 pub(crate) mod wait;
+pub(crate) mod words;
 
 /// Hints that a cache line will be read soon. Any address will do.
 #[inline]
