@@ -116,6 +116,26 @@ pub(crate) fn copy_listed(words: &[AtomicU64], days: Range<usize>, out: &mut [bo
     }
 }
 
+/// Copy the marks of `out.len()` days from `first` on as numbers, 1 for a row. Whole years without a
+/// gap are the rule, so words that are all marks are not taken apart.
+pub(crate) fn copy_listed_bits(words: &[AtomicU64], first: usize, out: &mut [i32]) {
+    for (at, part) in out.chunks_mut(WORD_BITS).enumerate() {
+        let day = first + at * WORD_BITS;
+        let (word, shift) = (day / WORD_BITS, day % WORD_BITS);
+        let mut bits = words[word].load(Relaxed) >> shift;
+        if shift > 0 && shift + part.len() > WORD_BITS {
+            bits |= words[word + 1].load(Relaxed) << (WORD_BITS - shift);
+        }
+        if bits | !(u64::MAX >> (WORD_BITS - part.len())) == u64::MAX {
+            part.fill(1);
+            continue;
+        }
+        for (bit, mark) in part.iter_mut().enumerate() {
+            *mark = i32::from(bits >> bit & 1 == 1);
+        }
+    }
+}
+
 /// Mark `day` in one ticker's words.
 pub(crate) fn mark_listed(words: &mut [u64], day: usize) {
     words[day / WORD_BITS] |= 1 << (day % WORD_BITS);
@@ -153,6 +173,21 @@ mod tests {
                 let mut out = vec![false; end - start];
                 copy_listed(&words, start..end, &mut out);
                 assert!((start..end).map(marked).eq(out));
+                let mut bits = vec![7; end - start];
+                copy_listed_bits(&words, start, &mut bits);
+                assert!((start..end).map(|day| i32::from(marked(day))).eq(bits));
+            }
+        }
+    }
+
+    #[test]
+    fn words_full_of_marks_are_copied_whole() {
+        let words = [const { AtomicU64::new(u64::MAX) }; 3];
+        for start in 0..100 {
+            for end in start..=192 {
+                let mut bits = vec![7; end - start];
+                copy_listed_bits(&words, start, &mut bits);
+                assert_eq!(bits, vec![1; end - start]);
             }
         }
     }

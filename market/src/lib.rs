@@ -44,6 +44,7 @@ mod csv_load;
 mod date;
 mod describe;
 mod error;
+mod gather;
 mod header;
 mod load_error;
 mod meta;
@@ -52,16 +53,22 @@ mod panel;
 mod parquet_file;
 mod tokenizer;
 mod tokenizer_file;
+mod transitions;
 mod windows;
 
 pub use assemble::PanelData;
 pub use describe::{Coverage, PanelSummary};
 pub use error::{PanelError, WindowError};
+pub use gather::ExactRows;
 pub use load_error::{ColumnRole, FileFormat, FilePart, LoadError, NumberProblem, Place};
 pub use options::{NanPolicy, PanelOptions, ParseNanPolicyError};
 pub use panel::{CASH, Panel, PanelRow, PanelRows, PriceColumn};
 pub use tokenizer::{TickerTokenizer, TokenError, UNK, UnknownTicker, Vocabulary};
 pub use tokenizer_file::TokenFileError;
+pub use transitions::{
+    Layout, MarketPlan, Selection, Side, TransitionBatch, TransitionError, TransitionOptions,
+    TransitionRing, TransitionShape, Windows,
+};
 pub use windows::WindowPlan;
 
 /// The name that [`PanelOptions`] had when CSV was the only format.

@@ -1,0 +1,84 @@
+//! What may be added: every number is looked at before the first row is written.
+
+use super::{batch::TransitionBatch, columns::TransitionShape, error::TransitionError};
+use crate::panel::Panel;
+
+/// Refuse a batch that does not fit the ring or the panel.
+pub(crate) fn check(
+    batch: &TransitionBatch,
+    shape: &TransitionShape,
+    panel: &Panel,
+) -> Result<(), TransitionError> {
+    let n = batch.len();
+    let lengths = [
+        ("days", batch.days.len(), 2),
+        ("tokens", batch.tokens.len(), shape.tickers),
+        ("cash", batch.cash.len(), 2),
+        ("shares", batch.shares.len(), 2 * shape.tickers),
+        ("avg_buy_price", batch.avg_buy_prices.len(), 2 * shape.tickers),
+        ("actions", batch.actions.len(), shape.action_len()),
+        ("rewards", batch.rewards.len(), shape.objectives),
+        ("dones", batch.ends.len(), 2),
+    ];
+    for (what, got, width) in lengths {
+        let expected = n * width;
+        if got != expected {
+            return Err(TransitionError::WrongLength { what, got, expected, transitions: n });
+        }
+    }
+    check_days(&batch.days, panel)?;
+    check_tokens(&batch.tokens, shape.tickers, panel)?;
+    for (what, numbers, width) in [
+        ("cash", &batch.cash, 2),
+        ("avg_buy_price", &batch.avg_buy_prices, 2 * shape.tickers),
+        ("action", &batch.actions, shape.action_len()),
+        ("reward", &batch.rewards, shape.objectives),
+    ] {
+        if numbers.iter().all(|number| number.is_finite()) {
+            continue;
+        }
+        let at = numbers.iter().position(|number| !number.is_finite()).unwrap_or(0);
+        return Err(TransitionError::NotFinite { what, env: at / width, value: numbers[at] });
+    }
+    Ok(())
+}
+
+/// Days of states and next states within the panel.
+pub(crate) fn check_days(days: &[i32], panel: &Panel) -> Result<(), TransitionError> {
+    let last = panel.days() - 1;
+    let outside = |day: &i32| usize::try_from(*day).map_or(true, |day| day > last);
+    days.iter().position(outside).map_or(Ok(()), |at| {
+        let what = if at % 2 == 0 { "state" } else { "next state" };
+        Err(TransitionError::BadDay { what, env: at / 2, day: days[at], last })
+    })
+}
+
+/// Tokens of tickers of the panel.
+pub(crate) fn check_tokens(
+    tokens: &[u16],
+    tickers: usize,
+    panel: &Panel,
+) -> Result<(), TransitionError> {
+    let last = panel.tickers().len();
+    let mut before: &[u16] = &[];
+    let mut seen = Vec::new();
+    for (env, tokens) in tokens.chunks_exact(tickers.max(1)).enumerate() {
+        // Most portfolios hold what the one before holds.
+        if tokens == before {
+            continue;
+        }
+        before = tokens;
+        seen.clear();
+        seen.resize(last + 1, false);
+        for &token in tokens {
+            if token == 0 || usize::from(token) > last {
+                return Err(TransitionError::BadToken { env, token, last });
+            }
+            if std::mem::replace(&mut seen[usize::from(token)], true) {
+                let name = panel.ticker_of(token.into()).unwrap_or_default().to_owned();
+                return Err(TransitionError::TwiceTheTicker { env, name });
+            }
+        }
+    }
+    Ok(())
+}

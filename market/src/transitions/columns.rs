@@ -1,0 +1,144 @@
+//! The columns of a transition in the ring.
+
+use backcast_core::{Column, DType, Role, Schema};
+
+use super::error::TransitionError;
+
+/// Number of the transition since its lane began or was cleared; [`CLEARED`] for a mark.
+pub(crate) const POSITION: usize = 0;
+pub(crate) const ENV_ID: usize = 1;
+/// Of the state and the next state.
+pub(crate) const DAY: usize = 2;
+pub(crate) const TOKENS: usize = 3;
+/// Of the state and the next state, as are the two below.
+pub(crate) const CASH: usize = 4;
+pub(crate) const SHARES: usize = 5;
+pub(crate) const AVG_BUY_PRICE: usize = 6;
+pub(crate) const ACTION: usize = 7;
+pub(crate) const REWARD: usize = 8;
+/// Done and terminal.
+pub(crate) const ENDS: usize = 9;
+
+/// Stands as a position in the row that clears a lane.
+pub(crate) const CLEARED: u64 = u64::MAX;
+
+/// Most tickers in a panel whose tokens are stored: they take 16 bits.
+const MOST_TICKERS: usize = u16::MAX as usize;
+/// Most axes of an action.
+const MOST_AXES: usize = 6;
+
+/// How large the parts of a transition are. One of 10 tickers takes 278 bytes, ring's own 24 included.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TransitionShape {
+    /// Tickers of a portfolio, `T`.
+    pub tickers: usize,
+    /// Of one action.
+    pub action: Vec<usize>,
+    /// Rewards of one transition.
+    pub objectives: usize,
+}
+
+impl TransitionShape {
+    /// Numbers in one action.
+    #[must_use]
+    pub fn action_len(&self) -> usize {
+        self.action.iter().product()
+    }
+
+    /// The columns, or which of the sizes cannot be.
+    pub(crate) fn schema(&self, panel_tickers: usize) -> Result<Schema, TransitionError> {
+        let refuse = |what, value, limit| Err(TransitionError::BadShape { what, value, limit });
+        if panel_tickers > MOST_TICKERS {
+            return refuse("tickers of the panel", panel_tickers, MOST_TICKERS);
+        }
+        if self.tickers == 0 || self.tickers > panel_tickers {
+            return refuse("tickers of a portfolio", self.tickers, panel_tickers);
+        }
+        if self.objectives == 0 {
+            return refuse("rewards of a transition", 0, usize::from(u16::MAX));
+        }
+        if self.action.len() > MOST_AXES {
+            return refuse("axes of an action", self.action.len(), MOST_AXES);
+        }
+        let tickers = axis(self.tickers);
+        let action: Vec<u32> = self.action.iter().copied().map(axis).collect();
+        let columns: [(&str, DType, &[u32]); 10] = [
+            ("position", DType::U64, &[]),
+            ("env_id", DType::I32, &[]),
+            ("day", DType::I32, &[2]),
+            ("tokens", DType::U16, &[tickers]),
+            ("cash", DType::F32, &[2]),
+            ("shares", DType::I32, &[2, tickers]),
+            ("avg_buy_price", DType::F32, &[2, tickers]),
+            ("action", DType::F32, &action),
+            ("reward", DType::F32, &[axis(self.objectives)]),
+            ("ends", DType::Bool, &[2]),
+        ];
+        let builder =
+            columns.into_iter().fold(Schema::builder(), |builder, (name, dtype, shape)| {
+                builder.column_as(name, dtype, shape, Role::Step)
+            });
+        Ok(builder.build()?)
+    }
+
+    /// The sizes that a ring has; `None` for a ring of other columns.
+    pub(crate) fn of(schema: &Schema, panel_tickers: usize) -> Option<Self> {
+        let shape = |at: usize| {
+            let axes = schema.columns().get(at).map(Column::shape)?.iter();
+            axes.map(|axis| usize::try_from(*axis).ok()).collect::<Option<Vec<usize>>>()
+        };
+        let found = Self {
+            tickers: *shape(TOKENS)?.first()?,
+            action: shape(ACTION)?,
+            objectives: *shape(REWARD)?.first()?,
+        };
+        (found.schema(panel_tickers).ok()? == *schema).then_some(found)
+    }
+}
+
+/// An axis too long for a column is refused with the column, as the longest of all.
+fn axis(length: usize) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(tickers: usize, action: &[usize], objectives: usize) -> TransitionShape {
+        TransitionShape { tickers, action: action.to_vec(), objectives }
+    }
+
+    #[test]
+    fn a_transition_of_ten_tickers_takes_less_than_300_bytes() {
+        assert_eq!(shape(10, &[10], 1).schema(33).unwrap().row_bytes(), 278);
+    }
+
+    #[test]
+    fn sizes_are_found_again_in_the_columns() {
+        for shape in [shape(10, &[10, 2], 3), shape(1, &[], 1), shape(2, &[0], 1)] {
+            let Ok(schema) = shape.schema(10) else {
+                assert_eq!(shape.action, [0], "an action without numbers is no column");
+                continue;
+            };
+            assert_eq!(TransitionShape::of(&schema, 10), Some(shape));
+            assert_eq!(TransitionShape::of(&schema, 0), None);
+        }
+        let other = Schema::builder().column("obs", DType::F32, &[3]).build().unwrap();
+        assert_eq!(TransitionShape::of(&other, 10), None);
+    }
+
+    #[test]
+    fn sizes_that_cannot_be_are_refused_with_their_limit() {
+        for (shape, panel, what) in [
+            (shape(0, &[1], 1), 10, "tickers of a portfolio is 0"),
+            (shape(11, &[1], 1), 10, "tickers of a portfolio is 11"),
+            (shape(1, &[1], 0), 10, "rewards of a transition is 0"),
+            (shape(1, &[1; 7], 1), 10, "axes of an action is 7"),
+            (shape(1, &[1], 1), 65_536, "tickers of the panel is 65536"),
+        ] {
+            let message = shape.schema(panel).unwrap_err().to_string();
+            assert!(message.contains(what), "{message}");
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! What can go wrong with a ring of transitions.
+
+use std::{io, path::PathBuf};
+
+use backcast_core::{AppendError, ReadError, RingError, SchemaError, WriterError};
+use thiserror::Error;
+
+use crate::error::PanelError;
+
+/// A call on a ring of transitions failed; nothing was added, removed or drawn.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum TransitionError {
+    /// A size that a transition cannot have.
+    #[error("{what} is {value}; give from 1 to {limit}")]
+    BadShape {
+        /// What has the size.
+        what: &'static str,
+        /// The size.
+        value: usize,
+        /// The largest.
+        limit: usize,
+    },
+    /// A capacity that leaves no room.
+    #[error(
+        "capacity is {capacity} for {lanes} adding processes; give at least one transition for each"
+    )]
+    BadCapacity {
+        /// Transitions asked for.
+        capacity: u64,
+        /// Lanes asked for.
+        lanes: u32,
+    },
+    /// A part of a batch of the wrong length.
+    #[error("{what} holds {got} numbers for {transitions} transitions; give {expected}")]
+    WrongLength {
+        /// The part.
+        what: &'static str,
+        /// Its length.
+        got: usize,
+        /// What it should be.
+        expected: usize,
+        /// Transitions in the batch.
+        transitions: usize,
+    },
+    /// A day that the panel does not have.
+    #[error(
+        "{what} {env} is on day {day}, but the panel has days 0 to {last}; add states of its own"
+    )]
+    BadDay {
+        /// `state` or `next state`.
+        what: &'static str,
+        /// Position in the batch.
+        env: usize,
+        /// The day.
+        day: i32,
+        /// The panel's last.
+        last: usize,
+    },
+    /// A token that the panel does not have.
+    #[error(
+        "state {env} holds token {token}, but the panel has tickers 1 to {last}; take tokens from it"
+    )]
+    BadToken {
+        /// Position in the batch.
+        env: usize,
+        /// The token.
+        token: u16,
+        /// The panel's last.
+        last: usize,
+    },
+    /// A ticker named twice in one portfolio.
+    #[error("state {env} holds {name:?} twice; name each ticker once")]
+    TwiceTheTicker {
+        /// Position in the batch.
+        env: usize,
+        /// The ticker.
+        name: String,
+    },
+    /// A NaN or an infinity.
+    #[error("{what} of environment {env} is {value}; give finite numbers that float32 can hold")]
+    NotFinite {
+        /// The part.
+        what: &'static str,
+        /// Position in the batch.
+        env: usize,
+        /// What it is.
+        value: f32,
+    },
+    /// Nothing to draw from.
+    #[error("the buffer is empty; add transitions first")]
+    Empty,
+    /// A batch of nothing.
+    #[error("batch_size is 0; draw at least 1")]
+    NoBatch,
+    /// No such transition.
+    #[error("index {index} is outside the {size} transitions stored; give 0 to {}", size.saturating_sub(1))]
+    NoSuchIndex {
+        /// Asked for.
+        index: i64,
+        /// Stored.
+        size: u64,
+    },
+    /// Writers were faster, time and again.
+    #[error("rows were overwritten while they were read, {attempts} times; make the buffer larger")]
+    Lapped {
+        /// How often it was tried.
+        attempts: u32,
+    },
+    /// A window or batch that memory cannot hold.
+    #[error("{batch} samples x {tickers} tickers x {days} days cannot be addressed; ask for less")]
+    TooLarge {
+        /// Samples.
+        batch: usize,
+        /// Tickers, macro ones included.
+        tickers: usize,
+        /// Days of a window.
+        days: usize,
+    },
+    /// A row that none of us wrote.
+    #[error("row {seq} of lane {lane} is damaged: {what}; make the buffer anew")]
+    Damaged {
+        /// Lane.
+        lane: u32,
+        /// Sequence number.
+        seq: u64,
+        /// What does not fit.
+        what: &'static str,
+    },
+    /// A ring of something else.
+    #[error(
+        "ring {name:?} does not hold trading transitions ({what}); give the name of one that does"
+    )]
+    NotTransitions {
+        /// Its name.
+        name: String,
+        /// What does not fit.
+        what: String,
+    },
+    /// A panel that is not the one whose days and tokens are stored.
+    #[error(
+        "{what} belongs to the panel {expected}, not to this one, {found}; load the same data, or \
+         attach to it"
+    )]
+    OtherPanel {
+        /// Ring or file.
+        what: String,
+        /// Fingerprint there.
+        expected: String,
+        /// Fingerprint here.
+        found: String,
+    },
+    /// Lanes that other processes hold.
+    #[error(
+        "cannot {operation}: {lanes} lanes belong to other processes that live ({pids:?}); have \
+         them close theirs first"
+    )]
+    HeldByOthers {
+        /// What was asked for.
+        operation: &'static str,
+        /// How many.
+        lanes: usize,
+        /// Whose, as they say.
+        pids: Vec<u64>,
+    },
+    /// The system refused a file.
+    #[error("cannot {operation} {}: {source}; check the path and its folder", path.display())]
+    File {
+        /// `read` or `write`.
+        operation: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A file that is not what was saved.
+    #[error("{} is no saved buffer: {problem}; give a file that `save` wrote", path.display())]
+    BadFile {
+        /// The file.
+        path: PathBuf,
+        /// What does not fit.
+        problem: String,
+    },
+    /// A file of transitions that have no room in this buffer.
+    #[error("{} holds {what} of {found}, this buffer has {expected}; make one like it", path.display())]
+    OtherShape {
+        /// The file.
+        path: PathBuf,
+        /// What differs.
+        what: &'static str,
+        /// There.
+        found: String,
+        /// Here.
+        expected: String,
+    },
+    /// The ring refused.
+    #[error(transparent)]
+    Ring(#[from] RingError),
+    /// No lane to add to.
+    #[error(transparent)]
+    Writer(#[from] WriterError),
+    /// The ring refused a row.
+    #[error(transparent)]
+    Append(#[from] AppendError),
+    /// The ring refused to be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The panel cannot be had.
+    #[error(transparent)]
+    Panel(#[from] PanelError),
+}
+
+impl From<SchemaError> for TransitionError {
+    fn from(error: SchemaError) -> Self {
+        RingError::from(error).into()
+    }
+}

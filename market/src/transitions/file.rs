@@ -1,0 +1,216 @@
+//! Saving a ring of transitions to a file, and taking it back.
+//!
+//! | part | bytes |
+//! |---|---|
+//! | `89 42 4b 54 0d 0a 1a 0a` | 8 |
+//! | length of the description, u64 | 8 |
+//! | description, JSON: version, panel, sizes, draws, transitions of each lane | as it says |
+//! | of each lane, of each column, the numbers, oldest transition first | as it says |
+//! | BLAKE3 of all bytes before it | 32 |
+//!
+//! Numbers are little-endian. Nothing of a file is used before its hash was found right.
+
+use std::{
+    fs,
+    io::{self, Write},
+    path::Path,
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    batch::TransitionBatch, columns::TransitionShape, draw::Draws, error::TransitionError,
+    lanes::quota, ring::TransitionRing,
+};
+use crate::atomic_file::write_atomically;
+
+const MAGIC: [u8; 8] = *b"\x89BKT\r\n\x1a\n";
+const VERSION: u32 = 1;
+const HASH_BYTES: usize = blake3::OUT_LEN;
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Description {
+    version: u32,
+    /// Fingerprint of the panel whose days and tokens are stored.
+    panel: String,
+    capacity: u64,
+    tickers: usize,
+    action: Vec<usize>,
+    objectives: usize,
+    seed: u64,
+    batches: u64,
+    lanes: Vec<SavedLane>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SavedLane {
+    /// Of its first transition.
+    position: u64,
+    transitions: usize,
+}
+
+impl TransitionRing {
+    /// Save all transitions, and where the draws stand. The file is replaced at once or not at all.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), TransitionError> {
+        let path = path.as_ref();
+        let lanes = self.everything()?;
+        let description = Description {
+            version: VERSION,
+            panel: self.panel.fingerprint().to_owned(),
+            capacity: self.capacity,
+            tickers: self.shape.tickers,
+            action: self.shape.action.clone(),
+            objectives: self.shape.objectives,
+            seed: self.draws.seed,
+            batches: self.draws.batches,
+            lanes: lanes
+                .iter()
+                .map(|(position, batch)| SavedLane {
+                    position: *position,
+                    transitions: batch.len(),
+                })
+                .collect(),
+        };
+        // Strings, numbers and lists always have a JSON form.
+        let json = serde_json::to_vec(&description).unwrap_or_default();
+        let written = write_atomically(path, |file| -> io::Result<()> {
+            let mut hashed = Hashed { file, hasher: blake3::Hasher::new() };
+            hashed.put(&MAGIC)?;
+            hashed.put(&(json.len() as u64).to_le_bytes())?;
+            hashed.put(&json)?;
+            for (_, batch) in &lanes {
+                batch.columns().iter().try_for_each(|column| hashed.put(column))?;
+            }
+            let hash = hashed.hasher.finalize();
+            hashed.file.write_all(hash.as_bytes())
+        });
+        written.map_err(|source| TransitionError::File {
+            operation: "write",
+            path: path.to_owned(),
+            source,
+        })
+    }
+
+    /// Take what was saved in the place of what is stored, and draw on from where the saved one
+    /// stood. A file that is cut, changed, another kind's, of another panel or of other sizes is
+    /// refused, and all is kept as it was. A smaller buffer keeps the newest.
+    ///
+    /// Refused while other live processes hold lanes.
+    pub fn load(&mut self, path: impl AsRef<Path>) -> Result<(), TransitionError> {
+        let path = path.as_ref();
+        let bytes = fs::read(path).map_err(|source| TransitionError::File {
+            operation: "read",
+            path: path.to_owned(),
+            source,
+        })?;
+        let (description, columns) = parse(&bytes)
+            .map_err(|problem| TransitionError::BadFile { path: path.to_owned(), problem })?;
+        self.fits(&description, path)?;
+        let lanes = self.lanes_of(&description, columns).map_err(|problem| {
+            TransitionError::BadFile { path: path.to_owned(), problem: problem.to_owned() }
+        })?;
+        self.replace(&lanes)?;
+        self.draws = Draws { seed: description.seed, batches: description.batches };
+        Ok(())
+    }
+
+    fn fits(&self, saved: &Description, path: &Path) -> Result<(), TransitionError> {
+        if saved.panel != self.panel.fingerprint() {
+            return Err(TransitionError::OtherPanel {
+                what: path.display().to_string(),
+                expected: saved.panel.clone(),
+                found: self.panel.fingerprint().to_owned(),
+            });
+        }
+        let there = TransitionShape {
+            tickers: saved.tickers,
+            action: saved.action.clone(),
+            objectives: saved.objectives,
+        };
+        let other = |what, found, expected| {
+            Err(TransitionError::OtherShape { path: path.to_owned(), what, found, expected })
+        };
+        if there != self.shape {
+            return other("transitions", format!("{there:?}"), format!("{:?}", self.shape));
+        }
+        let (found, lanes) = (saved.lanes.len(), self.ring.lanes());
+        let alike = found == lanes as usize && saved.capacity == self.capacity;
+        if !alike && (found > 1 || lanes > 1) {
+            let of = |lanes: usize, capacity: u64| {
+                format!("{lanes} adding processes and capacity {capacity}")
+            };
+            return other("lanes", of(found, saved.capacity), of(lanes as usize, self.capacity));
+        }
+        Ok(())
+    }
+
+    /// The transitions of each lane; of more than have room the newest.
+    fn lanes_of(
+        &self,
+        saved: &Description,
+        mut columns: &[u8],
+    ) -> Result<Vec<(u64, TransitionBatch)>, &'static str> {
+        const SIZES: &str = "its transitions do not fit its size";
+        let row: usize =
+            TransitionBatch::zeros(1, &self.shape).columns().iter().map(|c| c.len()).sum();
+        let mut lanes = Vec::with_capacity(saved.lanes.len());
+        for (number, lane) in (0..).zip(&saved.lanes) {
+            let n = lane.transitions;
+            let room = quota(self.capacity, self.ring.lanes(), number);
+            let room = usize::try_from(room).unwrap_or(usize::MAX);
+            if n.checked_mul(row).is_none_or(|bytes| bytes > columns.len()) {
+                return Err(SIZES);
+            }
+            let dropped = n.saturating_sub(room);
+            let mut batch = TransitionBatch::zeros(n - dropped, &self.shape);
+            for (_, out) in batch.columns_mut() {
+                let width = if n == dropped { 0 } else { out.len() / (n - dropped) };
+                let (column, rest) = columns.split_at(n * width);
+                out.copy_from_slice(&column[dropped * width..]);
+                columns = rest;
+            }
+            // Positions count rows of 48 bits; what no buffer can have come to is no position.
+            let position = lane.position.checked_add(dropped as u64);
+            let position = position.filter(|position| *position < 1 << 62).ok_or(SIZES)?;
+            // A lane that is not full begins with its first transition.
+            lanes.push((if batch.len() < room { 0 } else { position }, batch));
+        }
+        if columns.is_empty() { Ok(lanes) } else { Err(SIZES) }
+    }
+}
+
+/// Description and columns of a file whose hash is right; or what is wrong with it.
+fn parse(bytes: &[u8]) -> Result<(Description, &[u8]), String> {
+    let body = bytes.len().saturating_sub(HASH_BYTES);
+    let (body, hash) = bytes.split_at(body);
+    let Some(after) = body.strip_prefix(&MAGIC) else {
+        return Err("it does not begin as one".to_owned());
+    };
+    if blake3::hash(body).as_bytes() != hash {
+        return Err("it is cut or changed: its checksum does not fit".to_owned());
+    }
+    let (length, after) = after.split_first_chunk().ok_or("it ends before its description")?;
+    let length = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);
+    let (json, columns) = after.split_at_checked(length).ok_or("it ends within its description")?;
+    let description: Description =
+        serde_json::from_slice(json).map_err(|error| format!("its description: {error}"))?;
+    if description.version != VERSION {
+        return Err(format!("version {}, where version {VERSION} is known", description.version));
+    }
+    Ok((description, columns))
+}
+
+/// Writes to a file and hashes what it wrote.
+struct Hashed<'a, W> {
+    file: &'a mut W,
+    hasher: blake3::Hasher,
+}
+
+impl<W: Write> Hashed<'_, W> {
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.hasher.update(bytes);
+        self.file.write_all(bytes)
+    }
+}

@@ -1,0 +1,65 @@
+//! Which panel a shared ring's days and tokens are of: a file beside the ring's own.
+
+use std::{fs, path::Path};
+
+use serde::{Deserialize, Serialize};
+
+use super::error::TransitionError;
+use crate::{atomic_file::write_atomically, panel::Panel};
+
+const FILE: &str = "transitions.json";
+const FORMAT: &str = "backcast-transitions";
+const VERSION: u32 = 1;
+/// Most bytes that are read.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// What whoever joins the ring has to know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Identity {
+    format: String,
+    version: u32,
+    /// The panel's, equal for equal panels.
+    pub(crate) fingerprint: String,
+    /// What it is attached by; `None` for one in private memory.
+    pub(crate) panel: Option<String>,
+    /// Transitions over all lanes.
+    pub(crate) capacity: u64,
+}
+
+impl Identity {
+    pub(crate) fn of(panel: &Panel, capacity: u64) -> Self {
+        Self {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            fingerprint: panel.fingerprint().to_owned(),
+            panel: panel.name().map(str::to_owned),
+            capacity,
+        }
+    }
+
+    /// Put it into the ring's directory, which goes with the ring.
+    pub(crate) fn write(&self, ring: &Path) -> Result<(), TransitionError> {
+        let path = ring.join(FILE);
+        // Strings and numbers always have a JSON form.
+        let json = serde_json::to_vec(self).unwrap_or_default();
+        write_atomically(&path, |file| std::io::Write::write_all(file, &json))
+            .map_err(|source| TransitionError::File { operation: "write", path, source })
+    }
+
+    pub(crate) fn read(ring: &Path, name: &str) -> Result<Self, TransitionError> {
+        let path = ring.join(FILE);
+        let not = |what: String| TransitionError::NotTransitions { name: name.to_owned(), what };
+        let bytes = fs::metadata(&path).map_err(|_| not(format!("it has no {FILE}")))?.len();
+        if bytes > MAX_BYTES {
+            return Err(not(format!("its {FILE} has {bytes} bytes")));
+        }
+        let json = fs::read(&path).map_err(|error| not(format!("{FILE}: {error}")))?;
+        let found: Self =
+            serde_json::from_slice(&json).map_err(|error| not(format!("{FILE}: {error}")))?;
+        if found.format != FORMAT || found.version != VERSION {
+            return Err(not(format!("{FILE}: {:?} version {}", found.format, found.version)));
+        }
+        Ok(found)
+    }
+}

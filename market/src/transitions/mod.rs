@@ -1,0 +1,25 @@
+//! Trading transitions in a shared ring: days, token ids and portfolios, never market data.
+//!
+//! - [`TransitionRing`]: made once, joined by name; adds, finds and draws transitions;
+//! - [`TransitionBatch`]: some of them, on the way in or out;
+//! - [`MarketPlan`]: the windows around the days of a drawn batch, filled from the panel.
+//!
+//! Each adding process has a lane of its own. Within a lane transitions follow the order in which
+//! they were added, and the oldest is overwritten first.
+
+mod batch;
+mod check;
+mod columns;
+mod draw;
+mod error;
+mod file;
+mod identity;
+mod lanes;
+mod plan;
+mod ring;
+
+pub use batch::TransitionBatch;
+pub use columns::TransitionShape;
+pub use error::TransitionError;
+pub use plan::{Layout, MarketPlan, Selection, Side, Windows};
+pub use ring::{TransitionOptions, TransitionRing};

@@ -1,0 +1,280 @@
+//! The windows around a batch's days: how much memory, where in it, and filling it.
+
+use std::ops::Range;
+
+use super::{batch::TransitionBatch, error::TransitionError, ring::TransitionRing};
+use crate::gather::{Cells, Job, Jobs, Market, Span};
+
+/// Fewer bytes than this are copied by the calling thread alone: starting another takes longer.
+const WORTH_THREADS: usize = 1 << 20;
+
+/// The order of a batch's windows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Layout {
+    /// `[S, B]`: for each ticker that occurs, then each macro ticker, all samples. Samples without
+    /// the ticker are zeros and masked.
+    #[default]
+    Ticker,
+    /// `[B, S]`: for each sample its own tickers, then the macro ones.
+    Batched,
+}
+
+/// State or next state of a transition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Side {
+    /// Before the action.
+    State = 0,
+    /// After it.
+    Next = 1,
+}
+
+/// What is shown of the market besides a sample's own tickers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// Macro tickers, as positions in [`Panel::tickers`](crate::Panel::tickers).
+    pub macros: Vec<u32>,
+    /// Columns of the panel that are shown, prices first; all of them when `None`.
+    pub columns: Option<Vec<usize>>,
+}
+
+/// Which windows are asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Windows {
+    /// Days before a sample's day, `H`.
+    pub history: usize,
+    /// Days after it, `F`.
+    pub future: usize,
+    /// Days before it that are to be there even so: lagged indicators look back.
+    pub lead: usize,
+    /// The order of windows.
+    pub layout: Layout,
+    /// State and next state in memory of their own, also where one copy could serve both.
+    pub apart: bool,
+}
+
+/// Memory of a batch's windows: one arena f32 `[.., .., W, C]` and mask i32 `[.., .., W]`, or two where
+/// state and next state lie apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MarketPlan {
+    windows: Windows,
+    batch: usize,
+    /// Tickers that lead the slots: of every sample, or that occur in the batch.
+    own: usize,
+    /// Layout by ticker: the tickers that occur, ascending.
+    unique: Vec<u32>,
+    macros: usize,
+    width: usize,
+    /// The next state's windows are the state's, a day later.
+    shared: bool,
+}
+
+impl MarketPlan {
+    /// Do both states' windows lie in one arena?
+    #[must_use]
+    pub fn shared(&self) -> bool {
+        self.shared
+    }
+
+    /// Arenas, and masks.
+    #[must_use]
+    pub fn arenas(&self) -> usize {
+        if self.shared { 1 } else { 2 }
+    }
+
+    /// Tickers that occur, ascending; empty in the batched layout.
+    #[must_use]
+    pub fn unique(&self) -> &[u32] {
+        &self.unique
+    }
+
+    /// Slots before those of the macro tickers.
+    #[must_use]
+    pub fn own(&self) -> usize {
+        self.own
+    }
+
+    /// What was asked for.
+    #[must_use]
+    pub fn windows(&self) -> Windows {
+        self.windows
+    }
+
+    /// `[S, B, W, C]` or `[B, S, W, C]`.
+    #[must_use]
+    pub fn arena_shape(&self) -> [usize; 4] {
+        let [a, b, days] = self.mask_shape();
+        [a, b, days, self.width]
+    }
+
+    /// `[S, B, W]` or `[B, S, W]`.
+    #[must_use]
+    pub fn mask_shape(&self) -> [usize; 3] {
+        let slots = self.own + self.macros;
+        match self.windows.layout {
+            Layout::Ticker => [slots, self.batch, self.span().days],
+            Layout::Batched => [self.batch, slots, self.span().days],
+        }
+    }
+
+    /// Arena and mask of a side, and the place of its own day along the window axis.
+    #[must_use]
+    pub fn day(&self, side: Side) -> (usize, usize) {
+        match (side, self.shared) {
+            (Side::State, _) => (0, self.lead()),
+            (Side::Next, true) => (0, self.lead() + 1),
+            (Side::Next, false) => (1, self.lead()),
+        }
+    }
+
+    /// Places of a side's history along the window axis.
+    #[must_use]
+    pub fn history(&self, side: Side) -> Range<usize> {
+        let (_, day) = self.day(side);
+        day - self.windows.history..day
+    }
+
+    /// Places of a side's future along the window axis.
+    #[must_use]
+    pub fn future(&self, side: Side) -> Range<usize> {
+        let (_, day) = self.day(side);
+        day + 1..day + 1 + self.windows.future
+    }
+
+    fn lead(&self) -> usize {
+        self.windows.history.max(self.windows.lead)
+    }
+
+    fn span(&self) -> Span {
+        let lead = self.lead();
+        Span { lead, days: lead + 1 + self.windows.future + usize::from(self.shared) }
+    }
+
+    fn cells(&self) -> Cells {
+        match self.windows.layout {
+            Layout::Ticker => Cells::SlotMajor,
+            Layout::Batched => Cells::SampleMajor,
+        }
+    }
+}
+
+impl TransitionRing {
+    /// What the windows around these transitions take.
+    pub fn plan(
+        &self,
+        batch: &TransitionBatch,
+        windows: Windows,
+        selection: &Selection,
+    ) -> Result<MarketPlan, TransitionError> {
+        let consecutive = |pair: &[i32; 2]| pair[1] == pair[0].wrapping_add(1);
+        let shared = !windows.apart && batch.days.as_chunks::<2>().0.iter().all(consecutive);
+        let unique = match windows.layout {
+            Layout::Ticker => self.unique(batch),
+            Layout::Batched => Vec::new(),
+        };
+        let own = match windows.layout {
+            Layout::Ticker => unique.len(),
+            Layout::Batched => self.shape.tickers,
+        };
+        let width = selection.columns.as_ref().map_or(self.panel.columns().len(), Vec::len);
+        let macros = selection.macros.len();
+        let lead = windows.history.max(windows.lead);
+        let days = lead.saturating_add(windows.future).saturating_add(2);
+        let cells = batch.len().saturating_mul(own + macros);
+        let bytes = [days, width, size_of::<f32>()]
+            .into_iter()
+            .try_fold(cells, usize::checked_mul)
+            .filter(|bytes| isize::try_from(*bytes).is_ok());
+        if bytes.is_none() || u32::try_from(cells).is_err() || u32::try_from(days).is_err() {
+            let (batch, tickers) = (batch.len(), own + macros);
+            return Err(TransitionError::TooLarge { batch, tickers, days });
+        }
+        Ok(MarketPlan { windows, batch: batch.len(), own, unique, macros, width, shared })
+    }
+
+    fn unique(&self, batch: &TransitionBatch) -> Vec<u32> {
+        let mut occurs = vec![false; self.panel.tickers().len()];
+        let mut last: &[u16] = &[];
+        for tokens in batch.tokens.chunks_exact(self.shape.tickers) {
+            if tokens == last {
+                continue;
+            }
+            last = tokens;
+            for token in tokens {
+                occurs[usize::from(*token) - 1] = true;
+            }
+        }
+        (0..).zip(occurs).filter_map(|(ticker, occurs)| occurs.then_some(ticker)).collect()
+    }
+
+    /// Fill the arenas and masks of a plan of this batch, each in the plan's shape. One copy per
+    /// (sample, ticker) where both states share an arena, else two.
+    ///
+    /// # Panics
+    /// If an arena is smaller than the plan says, like any slice.
+    pub fn fill(
+        &mut self,
+        plan: &MarketPlan,
+        batch: &TransitionBatch,
+        selection: &Selection,
+        arenas: &mut [(&mut [f32], &mut [i32])],
+    ) {
+        let span = plan.span();
+        let bytes: usize = arenas.iter().map(|(arena, _)| size_of_val(*arena)).sum();
+        let threads = if bytes < WORTH_THREADS { 1 } else { self.threads };
+        let mut jobs = std::mem::take(&mut self.jobs);
+        for (side, (arena, mask)) in arenas.iter_mut().enumerate() {
+            self.sort_jobs(&mut jobs, plan, batch, selection, side);
+            let market = Market::new(&self.panel, selection.columns.as_deref());
+            market.fill(&jobs, span, arena, mask, threads);
+        }
+        self.jobs = jobs;
+    }
+
+    /// The windows of one arena, in the order of their cells.
+    fn sort_jobs(
+        &self,
+        jobs: &mut Jobs,
+        plan: &MarketPlan,
+        batch: &TransitionBatch,
+        selection: &Selection,
+        side: usize,
+    ) {
+        let (tickers, slots) = (self.shape.tickers, plan.own + plan.macros);
+        let cell = |sample: usize, slot: usize| match plan.cells() {
+            Cells::SlotMajor => slot * plan.batch + sample,
+            Cells::SampleMajor => sample * slots + slot,
+        };
+        let job = |sample: usize, slot: usize, ticker: u32| Job {
+            ticker,
+            // Both were checked: cells fit 32 bits, and days are days of the panel.
+            cell: u32::try_from(cell(sample, slot)).unwrap_or_default(),
+            day: batch.days[sample * 2 + side].cast_unsigned(),
+        };
+        let own = batch.tokens.chunks_exact(tickers);
+        let ticker_of = |token: &u16| u32::from(*token) - 1;
+        let macros = selection.macros.iter().zip(plan.own..);
+        jobs.clear();
+        if plan.windows.layout == Layout::Batched {
+            for (sample, tokens) in own.enumerate() {
+                let own = tokens.iter().zip(0..).map(|(token, slot)| (ticker_of(token), slot));
+                let all = own.chain(macros.clone().map(|(ticker, slot)| (*ticker, slot)));
+                all.for_each(|(ticker, slot)| jobs.push(job(sample, slot, ticker)));
+            }
+            return;
+        }
+        let mut slot_of = vec![0; self.panel.tickers().len()];
+        for (slot, ticker) in plan.unique.iter().enumerate() {
+            slot_of[*ticker as usize] = slot;
+        }
+        for (sample, tokens) in own.enumerate() {
+            for ticker in tokens.iter().map(ticker_of) {
+                jobs.push(job(sample, slot_of[ticker as usize], ticker));
+            }
+        }
+        jobs.group(self.panel.tickers().len());
+        for (ticker, slot) in macros {
+            (0..plan.batch).for_each(|sample| jobs.push(job(sample, slot, *ticker)));
+        }
+    }
+}

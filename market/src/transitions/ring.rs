@@ -1,0 +1,329 @@
+//! A ring of transitions: made once, joined by name; adding, counting and clearing.
+
+use backcast_core::{
+    AutoresetMode, Base, Capacity, Exist, LanePolicy, Ring, RingOptions, Step, Writer, WriterError,
+    WriterOptions,
+};
+
+use super::{
+    batch::TransitionBatch,
+    check::check,
+    columns::{CLEARED, ENDS, TransitionShape},
+    draw::Draws,
+    error::TransitionError,
+    identity::Identity,
+    lanes::{LaneView, quota},
+};
+use crate::{gather::Jobs, panel::Panel};
+
+/// How a ring of transitions is made.
+#[derive(Clone, Debug)]
+pub struct TransitionOptions {
+    /// Transitions kept, over all lanes together. Exact.
+    pub capacity: u64,
+    /// Processes that add at once, each with a share of the capacity: `1..=4096`.
+    pub lanes: u32,
+    /// What other processes attach to; private to this process when `None`.
+    pub name: Option<String>,
+    /// What to do when the name is taken.
+    pub exist: Exist,
+    /// Keep the ring when nobody holds it.
+    pub persistent: bool,
+    /// Where it lives.
+    pub base: Base,
+    /// Of the draws.
+    pub seed: u64,
+    /// Threads that copy market windows, for batches that are worth it.
+    pub threads: usize,
+}
+
+impl TransitionOptions {
+    /// A private ring for one adding process.
+    #[must_use]
+    pub fn with_capacity(capacity: u64) -> Self {
+        Self {
+            capacity,
+            lanes: 1,
+            name: None,
+            exist: Exist::Error,
+            persistent: false,
+            base: Base::standard(),
+            seed: 42,
+            threads: 1,
+        }
+    }
+}
+
+/// Trading transitions over a panel.
+///
+/// Adding is one copy into this process's lane, which is claimed by the first `add`. Reading stops
+/// nobody. The panel is the one whose days and tokens are stored; windows are looked up in it.
+#[derive(Debug)]
+pub struct TransitionRing {
+    pub(crate) ring: Ring,
+    pub(crate) panel: Panel,
+    pub(crate) shape: TransitionShape,
+    pub(crate) capacity: u64,
+    pub(crate) draws: Draws,
+    pub(crate) threads: usize,
+    /// Memory of the last batch's windows to copy.
+    pub(crate) jobs: Jobs,
+    adder: Option<Adder>,
+}
+
+/// This process's lane, or for a moment all of them.
+#[derive(Debug)]
+struct Adder {
+    writer: Writer,
+    /// Of the next transition.
+    position: u64,
+}
+
+impl TransitionRing {
+    /// Make one. All its memory is allocated now.
+    pub fn create(
+        panel: Panel,
+        shape: TransitionShape,
+        options: TransitionOptions,
+    ) -> Result<Self, TransitionError> {
+        let TransitionOptions { capacity, lanes, name, exist, persistent, base, seed, threads } =
+            options;
+        let schema = shape.schema(panel.tickers().len())?;
+        if capacity < u64::from(lanes.max(1)) {
+            return Err(TransitionError::BadCapacity { capacity, lanes });
+        }
+        let made = RingOptions::with_capacity(Capacity::Rows(capacity))
+            .lanes(lanes)
+            .exist(exist)
+            .persistent(persistent)
+            .base(base.clone())
+            // Rows are copied out; nobody leases them.
+            .lane_policy(LanePolicy::Overwrite);
+        let ring = match &name {
+            None => Ring::heap(&schema, made)?,
+            Some(name) => {
+                let ring = Ring::create(name, &schema, made)?;
+                let identity = Identity::of(&panel, capacity);
+                let path = ring.path().map(ToOwned::to_owned).unwrap_or_default();
+                match Identity::read(&path, name) {
+                    // One that was there, joined by `Exist::Attach`.
+                    Ok(found) => same_panel(name, &found, &panel)?,
+                    Err(_) => identity.write(&path)?,
+                }
+                ring
+            }
+        };
+        Ok(Self::of(ring, panel, shape, capacity, seed, threads))
+    }
+
+    /// Join one by name. `panel`: the one it was made with, or `None` to attach to that by its
+    /// name.
+    pub fn attach(
+        base: &Base,
+        name: &str,
+        panel: Option<Panel>,
+        seed: u64,
+        threads: usize,
+    ) -> Result<Self, TransitionError> {
+        let ring = Ring::attach_in(base, name)?;
+        let path = ring.path().map(ToOwned::to_owned).unwrap_or_default();
+        let identity = Identity::read(&path, name)?;
+        let not = |what: &str| TransitionError::NotTransitions {
+            name: name.to_owned(),
+            what: what.to_owned(),
+        };
+        let panel = match (panel, &identity.panel) {
+            (Some(panel), _) => panel,
+            (None, Some(panel)) => Panel::attach_in(base, panel)?,
+            (None, None) => return Err(not("its panel has no name to attach by; give the panel")),
+        };
+        same_panel(name, &identity, &panel)?;
+        let shape = TransitionShape::of(ring.schema(), panel.tickers().len())
+            .ok_or_else(|| not("its columns are others"))?;
+        let lanes = u64::from(ring.lanes());
+        if identity.capacity < lanes || identity.capacity.div_ceil(lanes) != ring.lane_capacity() {
+            return Err(not("its capacity is another"));
+        }
+        Ok(Self::of(ring, panel, shape, identity.capacity, seed, threads))
+    }
+
+    fn of(
+        ring: Ring,
+        panel: Panel,
+        shape: TransitionShape,
+        capacity: u64,
+        seed: u64,
+        threads: usize,
+    ) -> Self {
+        let draws = Draws::seeded(seed);
+        Self { ring, panel, shape, capacity, draws, threads, jobs: Jobs::default(), adder: None }
+    }
+
+    /// Append transitions in order. One copy; on an error none was added.
+    pub fn add(&mut self, batch: &TransitionBatch) -> Result<(), TransitionError> {
+        check(batch, &self.shape, &self.panel)?;
+        if self.adder.is_none() {
+            self.adder = Some(self.claim()?);
+        }
+        let Some(adder) = &mut self.adder else { return Ok(()) };
+        adder.append(batch)
+    }
+
+    /// The first lane that is free.
+    fn claim(&self) -> Result<Adder, TransitionError> {
+        let writer = self.ring.writer(options(1))?;
+        let lane = writer.lanes().first().copied().unwrap_or_default();
+        let position = self.look(lane)?.next_position();
+        Ok(Adder { writer, position })
+    }
+
+    /// Transitions stored.
+    pub fn len(&self) -> Result<u64, TransitionError> {
+        Ok(self.views()?.iter().map(|view| view.count).sum())
+    }
+
+    /// Whether none is stored.
+    pub fn is_empty(&self) -> Result<bool, TransitionError> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Forget all transitions, in every process. Refused while other live processes hold lanes.
+    pub fn clear(&mut self) -> Result<(), TransitionError> {
+        let mut all = self.claim_all("clear the buffer")?;
+        let cleared = all.iter_mut().try_for_each(|adder| adder.clear(&self.shape));
+        self.adder = Some(all.swap_remove(0));
+        cleared
+    }
+
+    /// A writer for every lane, this process's first; or whose the others are.
+    fn claim_all(&mut self, operation: &'static str) -> Result<Vec<Adder>, TransitionError> {
+        let mut all = Vec::new();
+        if self.adder.is_none() {
+            self.adder = Some(self.claim()?);
+        }
+        for _ in 1..self.ring.lanes() {
+            match self.claim() {
+                Ok(adder) => all.push(adder),
+                Err(TransitionError::Writer(WriterError::LanesTaken { .. })) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        let taken = self.ring.lanes() as usize - all.len() - 1;
+        if taken > 0 {
+            let stats = self.ring.stats().lane_stats;
+            let mine = u64::from(std::process::id());
+            let pids = stats.iter().filter(|lane| lane.held).filter_map(|lane| lane.pid);
+            let mut pids: Vec<u64> = pids.filter(|pid| *pid != mine).collect();
+            pids.dedup();
+            return Err(TransitionError::HeldByOthers { operation, lanes: taken, pids });
+        }
+        all.splice(0..0, self.adder.take());
+        Ok(all)
+    }
+
+    /// Put rows lane by lane in the place of all that is stored: `(position of the first, rows)`
+    /// for each lane. Refused while other live processes hold lanes.
+    pub(crate) fn replace(
+        &mut self,
+        lanes: &[(u64, TransitionBatch)],
+    ) -> Result<(), TransitionError> {
+        for (_, batch) in lanes {
+            check(batch, &self.shape, &self.panel)?;
+        }
+        let mut all = self.claim_all("load a buffer")?;
+        all.sort_by_key(|adder| adder.writer.lanes().first().copied());
+        let replace = |(adder, (position, batch)): (&mut Adder, &(u64, TransitionBatch))| {
+            adder.clear(&self.shape)?;
+            adder.position = *position;
+            adder.append(batch)
+        };
+        let replaced = all.iter_mut().zip(lanes).try_for_each(replace);
+        self.adder = Some(all.swap_remove(0));
+        replaced
+    }
+
+    pub(crate) fn look(&self, lane: u32) -> Result<LaneView, TransitionError> {
+        LaneView::of(&self.ring, lane, quota(self.capacity, self.ring.lanes(), lane))
+    }
+
+    pub(crate) fn views(&self) -> Result<Vec<LaneView>, TransitionError> {
+        (0..self.ring.lanes()).map(|lane| self.look(lane)).collect()
+    }
+
+    /// Transitions kept at most.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// Sizes of the parts of a transition.
+    #[must_use]
+    pub fn shape(&self) -> &TransitionShape {
+        &self.shape
+    }
+
+    /// The panel whose days and tokens are stored.
+    #[must_use]
+    pub fn panel(&self) -> &Panel {
+        &self.panel
+    }
+
+    /// The ring below.
+    #[must_use]
+    pub fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
+    /// Let go of this process's lane, so that another process can have it.
+    pub fn release(&mut self) {
+        self.adder = None;
+    }
+}
+
+impl Adder {
+    /// Leave a mark after which the lane is empty.
+    fn clear(&mut self, shape: &TransitionShape) -> Result<(), TransitionError> {
+        self.position = CLEARED;
+        self.append(&TransitionBatch::zeros(1, shape))?;
+        self.position = 0;
+        Ok(())
+    }
+
+    fn append(&mut self, batch: &TransitionBatch) -> Result<(), TransitionError> {
+        let columns = batch.columns();
+        let n = batch.len();
+        for at in 0..n {
+            let position = self.position.to_ne_bytes();
+            let mut row: [&[u8]; ENDS + 1] = [&position; ENDS + 1];
+            for (place, column) in row[1..].iter_mut().zip(columns) {
+                let width = column.len() / n;
+                *place = &column[at * width..(at + 1) * width];
+            }
+            let ends = [false];
+            self.writer.append(&Step {
+                columns: &row,
+                terminated: &ends,
+                truncated: &ends,
+                final_obs: None,
+            })?;
+            self.position = self.position.wrapping_add(1);
+        }
+        Ok(())
+    }
+}
+
+/// Transitions are complete in themselves: no row waits for a final observation.
+fn options(lanes: u32) -> WriterOptions {
+    WriterOptions::lanes(lanes).autoreset(AutoresetMode::Disabled)
+}
+
+fn same_panel(name: &str, identity: &Identity, panel: &Panel) -> Result<(), TransitionError> {
+    if identity.fingerprint == panel.fingerprint() {
+        return Ok(());
+    }
+    Err(TransitionError::OtherPanel {
+        what: format!("ring {name:?}"),
+        expected: identity.fingerprint.clone(),
+        found: panel.fingerprint().to_owned(),
+    })
+}
