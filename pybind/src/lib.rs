@@ -26,6 +26,7 @@ mod given;
 mod handle;
 mod histories;
 mod lease;
+mod market_batch;
 mod metrics;
 mod observed;
 mod out;
@@ -37,8 +38,10 @@ mod rows;
 mod sampler;
 mod schema;
 mod shortcut;
+mod states;
 mod stats;
 mod tokenizer;
+mod transitions;
 mod view;
 mod writer;
 
@@ -67,6 +70,8 @@ mod _native {
     use super::schema::Schema;
     #[pymodule_export]
     use super::tokenizer::{_restore_tokenizer, TickerTokenizer};
+    #[pymodule_export]
+    use super::transitions::TransitionRing;
     #[pymodule_export]
     use super::writer::Writer;
 

@@ -46,13 +46,18 @@ pub(crate) struct Panel {
 }
 
 impl Panel {
-    fn of(panel: CorePanel) -> Self {
+    pub(crate) fn of(panel: CorePanel) -> Self {
         let name = panel.name().map(str::to_owned);
         let path = panel.path().map(ToOwned::to_owned);
         let label = name
             .as_ref()
             .map_or_else(|| "a private panel".to_owned(), |name| format!("panel '{name}'"));
         Self { data: Handle::new(label, "attach or load it again", panel), name, path }
+    }
+
+    /// Another handle on the same panel.
+    pub(crate) fn again(&self) -> Result<Self, Failure> {
+        Ok(Self::of(self.get()?))
     }
 
     /// The panel, for as long as the caller needs it.
@@ -77,7 +82,7 @@ impl Panel {
 
     /// Another handle on the same panel.
     fn __copy__(&self) -> Result<Self, Failure> {
-        Ok(Self::of(self.get()?))
+        self.again()
     }
 
     /// Another handle on the same panel: what is shared is not copied.

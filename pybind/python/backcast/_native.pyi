@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from backcast._batch import Batch
+from backcast.finrl._sample import Sample
 
 _Path: TypeAlias = str | os.PathLike[str]
 _Exist: TypeAlias = Literal["error", "attach", "replace"]
@@ -49,6 +50,7 @@ __all__ = [
     "Sampler",
     "Schema",
     "TickerTokenizer",
+    "TransitionRing",
     "Writer",
     "__version__",
     "_attach_buffer",
@@ -213,6 +215,92 @@ class TickerTokenizer:
     def __copy__(self) -> Self: ...
     def __deepcopy__(self, _memo: object) -> Self: ...
     def __reduce__(self) -> tuple[Any, tuple[str]]: ...
+
+@final
+class TransitionRing:
+    def __new__(
+        cls,
+        panel: Panel,
+        tickers: int,
+        action_shape: Sequence[int] | None = None,
+        n_objectives: int | None = None,
+        *,
+        capacity: int = 1_000_000,
+        seed: int = 42,
+        macro_tickers: Sequence[str] = (),
+        indicators: Sequence[str] | None = None,
+        indicator_lag: int = 1,
+        n_adders: int = 1,
+        threads: int = 1,
+        name: str | None = None,
+        exist: _Exist = "error",
+        persistent: bool = False,
+        dir: _Path | None = None,
+    ) -> Self: ...
+    @staticmethod
+    def attach(
+        name: str,
+        panel: Panel | None = None,
+        *,
+        seed: int = 42,
+        macro_tickers: Sequence[str] | None = None,
+        indicators: Sequence[str] | None = None,
+        indicator_lag: int = 1,
+        threads: int = 1,
+        dir: _Path | None = None,
+    ) -> TransitionRing: ...
+    def add(
+        self,
+        states: dict[str, Any],
+        actions: ArrayLike,
+        rewards: ArrayLike,
+        next_states: dict[str, Any],
+        dones: ArrayLike,
+    ) -> None: ...
+    def sample(
+        self,
+        batch_size: int,
+        history_length: int,
+        future_length: int,
+        layout: str,
+        copy: bool,
+        indices: ArrayLike | None,
+        out: Sample | None,
+    ) -> Sample: ...
+    def sample_indices(self, batch_size: int) -> builtins.list[int]: ...
+    def get(self, index: int) -> dict[str, Any]: ...
+    def rows(
+        self, tickers: Sequence[str], first: int, count: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int32]]: ...
+    def size(self) -> int: ...
+    def clear(self) -> None: ...
+    def save(self, path: _Path) -> None: ...
+    def load(self, path: _Path) -> None: ...
+    def release(self) -> None: ...
+    def unlink(self) -> None: ...
+    def close(self) -> None: ...
+    @property
+    def capacity(self) -> int: ...
+    @property
+    def transition_bytes(self) -> int: ...
+    @property
+    def action_shape(self) -> builtins.list[int]: ...
+    @property
+    def n_objectives(self) -> int: ...
+    @property
+    def n_tickers(self) -> int: ...
+    @property
+    def panel(self) -> Panel: ...
+    @property
+    def indicators(self) -> _Strings: ...
+    @property
+    def macro_tickers(self) -> _Strings: ...
+    @property
+    def indicator_lag(self) -> int: ...
+    @property
+    def name(self) -> str | None: ...
+    @property
+    def path(self) -> str | None: ...
 
 def _restore_tokenizer(json: str) -> TickerTokenizer: ...
 

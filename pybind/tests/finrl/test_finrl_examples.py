@@ -49,3 +49,49 @@ def test_the_quick_start_of_the_single_environment() -> None:
         assert state["portfolio"]["total_asset"] > 0
     assert steps > 5
     assert state["market"]["AAPL"]["indicators"].keys() == {"zeta", "alpha"}
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_program_of_the_page_of_the_buffer(capsys: pytest.CaptureFixture[str]) -> None:
+    import backcast.finrl as ff
+
+    # Create environment with macro tickers
+    env = ff.VecFastFinRL("data.csv", n_envs=4, return_format="vec", macro_tickers=["SPY", "QQQ"])
+
+    # Create buffer with custom action shape
+    buffer = ff.VecReplayBuffer(
+        env,
+        capacity=100000,
+        batch_size=256,
+        action_shape=(env.n_tickers(), 2),  # [n_tickers, 2] per action
+    )
+
+    # Collect experience
+    state = env.reset(seed=42)
+    for _ in range(1000):
+        actions = np.random.uniform(-1, 1, (4, env.n_tickers(), 2))  # noqa: NPY002
+        next_state = env.step(actions[..., 0])  # env uses first dim
+        buffer.add(state, actions, next_state["reward"], next_state, next_state["done"])
+        state = next_state
+
+    # Sample with history and future
+    s, action, reward, _s_next, done, mask, _mask_next = buffer.sample(
+        batch_size=128, history_length=20, future_length=5
+    )
+
+    # Access market data
+    print(s["AAPL"]["ohlcv"].shape)  # (128, 20, 5)
+    print(s["AAPL"]["future_ohlcv"].shape)  # (128, 5, 5)
+
+    # Access macro data
+    print(s["macro"]["SPY"]["ohlcv"].shape)  # (128, 20, 5)
+    print(s["macro"]["SPY"]["future_ohlcv"].shape)  # (128, 5, 5)
+
+    # Action is reshaped by action_shape
+    print(action.shape)  # (128, n_tickers, 2)
+
+    shapes = ["(128, 20, 5)", "(128, 5, 5)"] * 2 + ["(128, 4, 2)"]
+    assert capsys.readouterr().out.split("\n") == [*shapes, ""]
+    assert buffer.size() == 4_000
+    assert (reward.shape, done.shape) == ((128, 1), (128,))
+    assert mask["macro"]["QQQ"].shape == (128, 20)

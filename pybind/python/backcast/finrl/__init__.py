@@ -12,7 +12,16 @@ why, is said where it does. Environments of Gymnasium's contract are in :mod:`ba
 """
 
 from backcast._native import TickerTokenizer
+from backcast.finrl._replay import ReplayBuffer, VecReplayBuffer
 from backcast.finrl._single_env import FastFinRL
+from backcast.finrl._transition import VecStoredTransition
 from backcast.finrl._vec_env import VecFastFinRL
 
-__all__ = ["FastFinRL", "TickerTokenizer", "VecFastFinRL"]
+__all__ = [
+    "FastFinRL",
+    "ReplayBuffer",
+    "TickerTokenizer",
+    "VecFastFinRL",
+    "VecReplayBuffer",
+    "VecStoredTransition",
+]

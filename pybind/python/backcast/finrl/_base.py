@@ -96,6 +96,11 @@ class FinRLEnv:
         """How prices of orders are found."""
         return str(self._settings["bidding"])
 
+    @property
+    def indicator_lag(self) -> int:
+        """Days by which indicators are older than the open."""
+        return self._lag
+
     def get_return_format(self) -> Literal["vec", "json"]:
         """Say in which form states are returned.
 

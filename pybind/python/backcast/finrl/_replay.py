@@ -1,0 +1,652 @@
+"""Replay of trading transitions, stored in a ring and looked up in the market."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+
+from backcast import ArgumentTypeError, Panel, SampleError
+from backcast._calls import explained
+from backcast._native import TransitionRing
+from backcast.finrl._records import as_arrays
+from backcast.finrl._transition import VecStoredTransition
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import ArrayLike
+
+    from backcast.finrl._sample import Sample
+
+Layout = Literal["ticker", "batched"]
+
+_PARTS = frozenset(
+    [
+        *("portfolio", "tickers", "unique_tickers", "macro", "macro_tickers"),
+        *("indicator_names", "action_shape", "env_ids", "day", "tokens"),
+    ]
+)
+
+
+class VecReplayBuffer:
+    """Transitions of a vector of environments, with the market around them.
+
+    Stored are days, tickers and portfolios, in a ring that other processes can share; prices and
+    indicators are looked up in the environment's panel when a batch is drawn. In order of addition,
+    the oldest is overwritten first.
+
+    Parameters
+    ----------
+    env : VecFastFinRL
+        Whose states are added. Any object with ``panel``, ``n_tickers()``, ``get_macro_tickers()``
+        and ``get_indicator_names()`` will do.
+    capacity : int, default 1000000
+        Transitions kept. Their memory is taken at once.
+    batch_size : int, default 256
+        Transitions of a batch, unless ``sample`` says otherwise.
+    seed : int, default 42
+        Of the draws; -1: a random one.
+    action_shape : tuple of int, optional
+        Of one environment's action; ``(n_tickers,)`` when left out.
+    n_objectives : int, optional
+        Rewards of one transition; as many as the first ones have, when left out.
+    threads : int, default 1
+        Threads that copy market windows, where a batch is large enough for several.
+    name : str, optional
+        What other processes attach to; private to this one when left out.
+    n_adders : int, default 1
+        Processes that add at once, each to an equal share of the capacity.
+    exist : {"error", "attach", "replace"}
+        What to do when the name is taken.
+    persistent : bool
+        Keep the buffer when nobody holds it.
+    dir : path, optional
+        Where it lives; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
+
+    Raises
+    ------
+    ArgumentError, ExistsError, SpaceError
+        If a setting is out of its range, the name is taken, or there is no room.
+
+    Notes
+    -----
+    Numbers are stored as float32 and int32. A buffer may be used by several threads. With a name,
+    any process can :meth:`attach`, draw, and add where a place for an adder is left; the first
+    addition claims it, and the kernel frees it when the process ends.
+
+    Examples
+    --------
+    >>> import backcast.finrl as ff
+    >>> env = ff.VecFastFinRL("data.csv", n_envs=4, return_format="vec")  # doctest: +SKIP
+    >>> buffer = ff.VecReplayBuffer(env, capacity=100_000)  # doctest: +SKIP
+    >>> buffer.add(state, actions, after["reward"], after, after["done"])  # doctest: +SKIP
+    >>> s, action, reward, s_next, done, mask, mask_next = buffer.sample(128)  # doctest: +SKIP
+    """
+
+    @explained
+    def __init__(
+        self,
+        env: Any,  # noqa: ANN401
+        capacity: int = 1_000_000,
+        batch_size: int = 256,
+        seed: int = 42,
+        action_shape: tuple[int, ...] | None = None,
+        *,
+        n_objectives: int | None = None,
+        threads: int = 1,
+        name: str | None = None,
+        n_adders: int = 1,
+        exist: Literal["error", "attach", "replace"] = "error",
+        persistent: bool = False,
+        dir: str | os.PathLike[str] | None = None,
+    ) -> None:
+        panel, tickers, shown = _market_of(env)
+        ring = TransitionRing(
+            panel,
+            tickers,
+            action_shape,
+            n_objectives,
+            capacity=capacity,
+            seed=seed,
+            n_adders=n_adders,
+            threads=threads,
+            name=name,
+            exist=exist,
+            persistent=persistent,
+            dir=dir,
+            **shown,
+        )
+        self._around(ring, batch_size)
+
+    def _around(self, ring: TransitionRing, batch_size: int) -> None:
+        self._ring = ring
+        self._batch_size = _count(batch_size, "batch_size", 1)
+        self._sample = ring.sample
+        taken = sorted(_PARTS & {*ring.panel.tickers})
+        self._taken = taken[0] if taken else None
+
+    @classmethod
+    @explained
+    def attach(
+        cls,
+        name: str,
+        env: Any = None,  # noqa: ANN401
+        batch_size: int = 256,
+        seed: int = 42,
+        *,
+        threads: int = 1,
+        macro_tickers: Sequence[str] | None = None,
+        indicators: Sequence[str] | None = None,
+        indicator_lag: int = 1,
+        dir: str | os.PathLike[str] | None = None,
+    ) -> Self:
+        """Join the buffer of that name, made by any process.
+
+        Parameters
+        ----------
+        name : str
+            What it was made as.
+        env : environment or Panel, optional
+            The same market. The panel that the buffer was made on is attached to by its name when
+            left out.
+        batch_size : int, default 256
+            Transitions of a batch, unless ``sample`` says otherwise.
+        seed : int, default 42
+            Of this process's draws; -1: a random one.
+        threads : int, default 1
+            Threads that copy market windows.
+        macro_tickers : sequence of str, optional
+            Those to show; the environment's, or all that the panel has, when left out.
+        indicators : sequence of str, optional
+            Those to show; the environment's, or all that the panel has, when left out.
+        indicator_lag : int, default 1
+            Days by which current indicators are older than the open, without an environment.
+        dir : path, optional
+            Where it lives; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
+
+        Returns
+        -------
+        VecReplayBuffer
+
+        Raises
+        ------
+        NotFoundError
+            If there is none of that name.
+        CorruptError, PanelError
+            If it holds something else, or was made on another market.
+        """
+        shown: dict[str, Any] = {
+            "macro_tickers": None if macro_tickers is None else list(macro_tickers),
+            "indicators": None if indicators is None else list(indicators),
+            "indicator_lag": _count(indicator_lag, "indicator_lag", 0),
+        }
+        panel = env
+        if env is not None and not isinstance(env, Panel):
+            panel, _, of_env = _market_of(env)
+            shown = of_env | {key: value for key, value in shown.items() if value is not None}
+            shown["indicator_lag"] = of_env["indicator_lag"]
+        made = cls.__new__(cls)
+        ring = TransitionRing.attach(name, panel, seed=seed, threads=threads, dir=dir, **shown)
+        made._around(ring, batch_size)
+        return made
+
+    def add(
+        self,
+        states: Any,  # noqa: ANN401
+        actions: ArrayLike,
+        rewards: ArrayLike,
+        next_states: Any,  # noqa: ANN401
+        dones: ArrayLike,
+    ) -> None:
+        """Add one transition of every environment.
+
+        Parameters
+        ----------
+        states : dict or sequence
+            What the environments returned before: a dict of arrays, or a list of states, which are
+            dicts or have attributes.
+        actions : array_like, shape (N, *action_shape)
+            What was done.
+        rewards : array_like, shape (N,) or (N, n_objectives)
+            What came of it.
+        next_states : dict or sequence
+            What the environments returned then. Where it has ``final_obs``, the state in which an
+            episode ended, that one is stored and not the first of the next episode.
+        dones : array_like of bool, shape (N,)
+            Whose episode is over.
+
+        Raises
+        ------
+        AppendError
+            If shapes do not fit, a day or ticker is not the market's, or a number is not finite;
+            none was added then.
+        WriterError
+            If other processes hold all places for adders.
+        """
+        if not isinstance(states, dict):
+            states = as_arrays(states, "states")
+        if isinstance(next_states, dict):
+            final = next_states.get("final_obs")
+            if final is not None:
+                next_states = {"terminal": next_states.get("terminal", False), **final}
+        else:
+            next_states = as_arrays(next_states, "next_states", arrived=True)
+        self._ring.add(states, actions, rewards, next_states, dones)
+
+    def sample(
+        self,
+        batch_size: int | None = None,
+        history_length: int = 0,
+        future_length: int = 0,
+        *,
+        layout: Layout = "ticker",
+        copy: bool = False,
+        indices: ArrayLike | None = None,
+        out: Sample | None = None,
+    ) -> Sample:
+        """Draw transitions uniformly, with replacement, and look their market up.
+
+        Parameters
+        ----------
+        batch_size : int, optional
+            How many, ``B``; never more than are stored.
+        history_length : int, default 0
+            Days before a state's day, ``H``.
+        future_length : int, default 0
+            Days after it, ``F``.
+        layout : {"ticker", "batched"}
+            A dict of arrays ``[B, ...]`` for each ticker, or arrays ``[B, T, ...]`` over each
+            sample's own tickers.
+        copy : bool, default False
+            Give state and next state memory of their own. Where the next day is the day after,
+            they are views of one array otherwise, and read-only.
+        indices : array_like of int, optional
+            Take these transitions instead of drawing.
+        out : Sample, optional
+            What an earlier call returned: it is filled again and returned, where this batch has
+            the same parts. Its arrays change, also those that somebody kept.
+
+        Returns
+        -------
+        Sample
+            A tuple ``(s, action, reward, s_next, done, mask, mask_next)``, see Notes.
+
+        Raises
+        ------
+        SampleError
+            If the buffer is empty, an index is not stored, or `out` is in use.
+
+        Notes
+        -----
+        ``s`` and ``s_next`` have, for each ticker that occurs, a dict of ``ohlcv`` float32
+        ``[B, H, 5]``, ``indicators`` ``[B, H, K]``, ``open`` ``[B]`` of the day itself, and with a
+        future ``future_ohlcv`` ``[B, F, 5]``, ``future_indicators`` ``[B, F, K]``, ``future_mask``
+        int32 ``[B, F]``; ``macro``, the same for each macro ticker; ``portfolio`` with ``cash``
+        float32 ``[B]``, ``shares`` int32 ``[B, T]``, ``avg_buy_price`` float32 ``[B, T]``;
+        ``tickers`` ``[B][T]``, ``unique_tickers``, ``macro_tickers``, ``indicator_names``,
+        ``action_shape``, ``env_ids`` and ``day`` int32 ``[B]``, ``tokens`` uint16 ``[B, T]``.
+        ``action`` is float32 ``[B, *action_shape]``, ``reward`` float32 ``[B, n_objectives]``,
+        ``done`` bool ``[B]``.
+        ``mask`` has int32 ``[B, H]`` for each ticker, and those of macro tickers in ``macro``.
+
+        History is ``day-H .. day-1``, future ``day+1 .. day+F``. Zeros and a mask of 0 where a
+        ticker has no row, and where a sample does not trade the ticker. In the batched layout the
+        arrays of ``s`` are ``[B, T, ...]``, those of ``s["macro"]`` ``[B, M, ...]``, with
+        ``current_indicators`` ``[B, T, K]`` as old as those of observations; ``mask`` has
+        ``market`` ``[B, T, H]``, ``macro`` ``[B, M, H]`` and with a future ``future``.
+        """
+        if self._taken is not None and layout == "ticker":
+            raise SampleError(
+                f"a ticker of the market is called '{self._taken}', as a part of the batch is; "
+                "give layout='batched'"
+            )
+        if batch_size is None:
+            batch_size = self._batch_size
+        return self._sample(batch_size, history_length, future_length, layout, copy, indices, out)
+
+    @explained
+    def sample_indices(self, batch_size: int) -> list[int]:
+        """Draw indices uniformly, with replacement.
+
+        Parameters
+        ----------
+        batch_size : int
+            How many; never more than are stored.
+
+        Returns
+        -------
+        list of int
+            From 0 to ``size() - 1``.
+
+        Raises
+        ------
+        SampleError
+            If the buffer is empty.
+        """
+        return self._ring.sample_indices(batch_size)
+
+    @explained
+    def get(self, index: int) -> VecStoredTransition:
+        """Copy one transition out.
+
+        Parameters
+        ----------
+        index : int
+            Its slot, from 0 to ``size() - 1``. Where several processes add, slots are counted
+            adder after adder.
+
+        Returns
+        -------
+        VecStoredTransition
+
+        Raises
+        ------
+        SampleError
+            If it is not stored.
+        """
+        return VecStoredTransition(**self._ring.get(index))
+
+    @explained
+    def get_market_data(
+        self, index: int, h: int, future: int, next_state: bool = False
+    ) -> dict[str, Any]:
+        """Look the market around one transition up, in full precision.
+
+        Parameters
+        ----------
+        index : int
+            Its slot.
+        h : int
+            Days before.
+        future : int
+            Days after.
+        next_state : bool, default False
+            Around the day of the next state instead of the state's.
+
+        Returns
+        -------
+        dict
+            By ticker: ``past_ohlcv`` float64 ``[h, 5]``, ``past_indicators`` float64 ``[h, K]``,
+            ``past_mask`` and ``past_days`` int32 ``[h]``; ``current_open``,
+            ``current_indicators`` float64 ``[K]``, as old as those of observations,
+            ``current_mask`` and ``current_day``; ``future_*`` as ``past_*``. Then
+            ``indicator_names``, ``h`` and ``future``. Without a row: zeros, mask 0, day -1.
+
+        Raises
+        ------
+        SampleError
+            If the transition is not stored.
+        """
+        if not isinstance(next_state, bool | np.bool_):
+            raise ArgumentTypeError(f"next_state is {next_state!r}; give True or False")
+        before, after = _count(h, "h", 0), _count(future, "future", 0)
+        found = self.get(index)
+        day = found.next_state_day if next_state else found.state_day
+        first, lag = day - before, self._ring.indicator_lag
+        ohlcv, indicators, mask = self._ring.rows(found.tickers, first, before + 1 + after)
+        _, lagged, _ = self._ring.rows(found.tickers, day - lag, 1)
+        days = np.where(mask == 1, np.arange(first, day + after + 1), -1).astype(np.int32)
+        data: dict[str, Any] = {}
+        spans = {"past": slice(0, before), "future": slice(before + 1, None)}
+        for at, tic in enumerate(found.tickers):
+            data[tic] = {
+                "current_open": float(ohlcv[at, before, 0]),
+                "current_indicators": lagged[at, 0],
+                "current_mask": int(mask[at, before]),
+                "current_day": int(days[at, before]),
+            }
+            for name, span in spans.items():
+                data[tic] |= {
+                    f"{name}_ohlcv": ohlcv[at, span],
+                    f"{name}_indicators": indicators[at, span],
+                    f"{name}_mask": mask[at, span],
+                    f"{name}_days": days[at, span],
+                }
+        return data | {"indicator_names": self._ring.indicators, "h": before, "future": after}
+
+    def size(self) -> int:
+        """Count the transitions stored.
+
+        Returns
+        -------
+        int
+
+        Raises
+        ------
+        ClosedError
+            If the buffer was closed.
+        """
+        return self._ring.size()
+
+    def capacity(self) -> int:
+        """Say how many transitions are kept at most.
+
+        Returns
+        -------
+        int
+
+        Raises
+        ------
+        ClosedError
+            If the buffer was closed.
+        """
+        return self._ring.capacity
+
+    def clear(self) -> None:
+        """Forget all transitions, in every process.
+
+        Raises
+        ------
+        InUseError
+            If other live processes hold places for adders: each clears its own.
+        """
+        self._ring.clear()
+
+    @explained
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Save transitions and the state of the draws to a file, which is replaced at once.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+
+        Raises
+        ------
+        StorageError
+            If it cannot be written.
+        """
+        self._ring.save(path)
+
+    @explained
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Take what was saved in the place of what is stored; a smaller buffer keeps the newest.
+
+        Parameters
+        ----------
+        path : path
+            What :meth:`save` wrote.
+
+        Raises
+        ------
+        StorageError
+            If it cannot be read.
+        CorruptError
+            If it is cut, changed or something else.
+        PanelError, SchemaError
+            If its transitions are of another market, or of other sizes. In each case what was
+            stored stays.
+        """
+        self._ring.load(path)
+
+    def close(self) -> None:
+        """Let go of the buffer; a shared one stays for its other holders."""
+        self._ring.close()
+
+    def unlink(self) -> None:
+        """Remove a shared buffer's name; who has it open keeps it.
+
+        Raises
+        ------
+        ClosedError
+            If the buffer was closed.
+        """
+        self._ring.unlink()
+
+    @property
+    def action_shape(self) -> tuple[int, ...]:
+        """The shape of one environment's action."""
+        return tuple(self._ring.action_shape)
+
+    @property
+    def n_objectives(self) -> int:
+        """Rewards of one transition."""
+        return self._ring.n_objectives
+
+    @property
+    def batch_size(self) -> int:
+        """Transitions of a batch, unless ``sample`` says otherwise."""
+        return self._batch_size
+
+    @property
+    def transition_bytes(self) -> int:
+        """Memory of one transition."""
+        return self._ring.transition_bytes
+
+    @property
+    def panel(self) -> Panel:
+        """The market."""
+        return self._ring.panel
+
+    @property
+    def name(self) -> str | None:
+        """What other processes attach to."""
+        return self._ring.name
+
+    def __len__(self) -> int:
+        """Count the transitions stored."""
+        return self._ring.size()
+
+    def __enter__(self) -> Self:
+        """Close at the end of a ``with`` block."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Close."""
+        self.close()
+
+    def __repr__(self) -> str:
+        """Show name and fill."""
+        return f"<backcast.finrl.{type(self).__name__}: {self._ring}>"
+
+
+class ReplayBuffer(VecReplayBuffer):
+    """Transitions of one environment, with the market around them.
+
+    As :class:`VecReplayBuffer`, but that states, actions, rewards and flags have no leading axis.
+
+    Parameters
+    ----------
+    env : FastFinRL
+        Whose states are added.
+    capacity : int, default 1000000
+        Transitions kept. Their memory is taken at once.
+    batch_size : int, default 256
+        Transitions of a batch, unless ``sample`` says otherwise.
+    seed : int, default 42
+        Of the draws; -1: a random one.
+    action_shape : tuple of int, optional
+        Of an action; ``(n_tickers,)`` when left out.
+    **settings : object
+        As in :class:`VecReplayBuffer`.
+
+    Raises
+    ------
+    ArgumentError, ExistsError, SpaceError
+        If a setting is out of its range, the name is taken, or there is no room.
+    """
+
+    @explained
+    def __init__(
+        self,
+        env: Any,  # noqa: ANN401
+        capacity: int = 1_000_000,
+        batch_size: int = 256,
+        seed: int = 42,
+        action_shape: tuple[int, ...] | None = None,
+        **settings: Any,  # noqa: ANN401
+    ) -> None:
+        super().__init__(env, capacity, batch_size, seed, action_shape, **settings)
+
+    def add(
+        self,
+        state: Mapping[str, Any],
+        action: ArrayLike,
+        reward: ArrayLike,
+        next_state: Mapping[str, Any],
+        done: ArrayLike,
+    ) -> None:
+        """Add one transition.
+
+        Parameters
+        ----------
+        state : mapping
+            What the environment returned before, nested or flat.
+        action : array_like, shape action_shape
+            What was done.
+        reward : float or array_like, shape (n_objectives,)
+            What came of it.
+        next_state : mapping
+            What the environment returned then.
+        done : bool
+            Whether the episode is over.
+
+        Raises
+        ------
+        AppendError
+            If shapes do not fit, a day or ticker is not the market's, or a number is not finite; it
+            was not added then.
+        WriterError
+            If other processes hold all places for adders.
+        """
+        states = as_arrays([state], "state")
+        next_states = as_arrays([next_state], "next_state", arrived=True)
+        self._ring.add(
+            states,
+            np.asarray(action)[None],
+            np.asarray(reward, float)[None],
+            next_states,
+            np.asarray(done)[None],
+        )
+
+
+def _market_of(env: Any) -> tuple[Panel, int, dict[str, Any]]:  # noqa: ANN401
+    """Return the market of an environment, how many tickers it trades, and what it shows."""
+    try:
+        panel, tickers = env.panel, env.n_tickers()
+        shown = {
+            "macro_tickers": list(env.get_macro_tickers()),
+            "indicators": list(env.get_indicator_names()),
+            "indicator_lag": int(getattr(env, "indicator_lag", 1)),
+        }
+    except AttributeError as error:
+        raise ArgumentTypeError(
+            f"env is a {type(env).__name__} and has no {error.name}; give a FastFinRL or "
+            "VecFastFinRL"
+        ) from None
+    return panel, tickers, shown
+
+
+def _count(value: Any, what: str, least: int) -> int:  # noqa: ANN401
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise ArgumentTypeError(
+            f"{what} is {value!r}; give a whole number from {least} up"
+        ) from None
+    if number < least:
+        raise SampleError(f"{what} is {number}; give a whole number from {least} up")
+    return number

@@ -1,0 +1,19 @@
+"""What a buffer's ``sample`` returns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Sample(tuple[Any, ...]):
+    """The seven parts of a batch: ``(s, action, reward, s_next, done, mask, mask_next)``.
+
+    Unpack it, and give it to ``sample`` again as ``out`` to have it filled anew.
+    """
+
+    # What the batch lies in. Not copied and not pickled: those are plain tuples of arrays.
+    _memory: object
+
+    def __reduce__(self) -> tuple[type[tuple[Any, ...]], tuple[list[Any]]]:
+        """Pickle the parts alone."""
+        return tuple, (list(self),)

@@ -1,0 +1,49 @@
+"""One stored transition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass
+class VecStoredTransition:
+    """A transition as the buffer stores it: a copy, the caller's own.
+
+    Parameters
+    ----------
+    env_id : int
+        Which environment of the batch it was.
+    state_day, next_state_day : int
+        Days of the market.
+    tickers : list of str
+        Of the portfolio, ``T``.
+    state_cash, next_state_cash : float
+        Currency units.
+    state_shares, next_state_shares : list of int
+        Per ticker.
+    state_avg_buy_price, next_state_avg_buy_price : list of float
+        Per share with fees, 0 without shares.
+    action : list of float
+        Flat, in C order.
+    rewards : list of float
+        One per objective.
+    done : bool
+        The episode was over.
+    terminal : bool
+        It was over because the data ended.
+    """
+
+    env_id: int
+    state_day: int
+    next_state_day: int
+    tickers: list[str]
+    state_cash: float
+    next_state_cash: float
+    state_shares: list[int]
+    next_state_shares: list[int]
+    state_avg_buy_price: list[float]
+    next_state_avg_buy_price: list[float]
+    action: list[float]
+    rewards: list[float]
+    done: bool
+    terminal: bool

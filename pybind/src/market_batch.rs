@@ -1,0 +1,479 @@
+//! A batch of transitions and the market around them as NumPy arrays, in the layouts of `sample`.
+
+use std::sync::Mutex;
+
+use backcast_core::{DType, Memory};
+use backcast_market::{
+    Layout, MarketPlan, Panel, Selection, Side, TransitionBatch, TransitionRing, TransitionShape,
+};
+use numpy::PyUntypedArray;
+use numpy::prelude::*;
+use pyo3::exceptions::PyMemoryError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyAny, PyDict, PyList, PySlice, PyTuple, PyType};
+
+use crate::batch::not_lent;
+use crate::coerce::{Tuple, descr};
+use crate::error::{Failure, Kind};
+use crate::handle::Handle;
+use crate::view::{FreshArray, Lent};
+
+/// Open, high, low, close, volume.
+const PRICES: isize = 5;
+
+/// What names a batch's parts, besides what the transitions say.
+pub(crate) struct Names {
+    pub(crate) selection: Selection,
+    pub(crate) indicators: Vec<String>,
+    /// Of all tickers, as Python strings, in the panel's order.
+    pub(crate) tickers: Vec<Py<PyAny>>,
+}
+
+/// What a batch lies in, so that it can be filled again. In the order in which arrays are lent:
+/// arenas and masks, then the columns of the transitions.
+#[pyclass(module = "backcast._native", name = "MarketMemory", frozen)]
+pub(crate) struct MarketMemory {
+    plan: MarketPlan,
+    arrays: Vec<Py<PyUntypedArray>>,
+    /// Tokens of the `tickers` shown, and where they are shown.
+    tokens: Mutex<Vec<u16>>,
+    sides: Vec<Py<PyDict>>,
+    /// A batch of the other kind: whether both states share an arena may change from draw to
+    /// draw.
+    spare: Mutex<Option<Py<PyAny>>>,
+}
+
+/// Number of the first array that holds a column of the transitions.
+fn columns_at(plan: &MarketPlan) -> usize {
+    2 * plan.arenas()
+}
+
+/// Columns of the transitions that a batch shows, after arenas and masks: dtype and axes after `B`.
+fn columns(shape: &TransitionShape) -> [(&'static str, DType, Vec<usize>); 9] {
+    let tickers = shape.tickers;
+    [
+        ("env_ids", DType::I32, vec![]),
+        ("day", DType::I32, vec![2]),
+        ("cash", DType::F32, vec![2]),
+        ("shares", DType::I32, vec![2, tickers]),
+        ("avg_buy_price", DType::F32, vec![2, tickers]),
+        ("action", DType::F32, shape.action.clone()),
+        ("reward", DType::F32, vec![shape.objectives]),
+        ("ends", DType::Bool, vec![2]),
+        ("tokens", DType::U16, vec![tickers]),
+    ]
+}
+
+fn bytes_of_columns(batch: &TransitionBatch) -> [&[u8]; 9] {
+    [
+        bytemuck::cast_slice(&batch.env_ids),
+        bytemuck::cast_slice(&batch.days),
+        bytemuck::cast_slice(&batch.cash),
+        bytemuck::cast_slice(&batch.shares),
+        bytemuck::cast_slice(&batch.avg_buy_prices),
+        bytemuck::cast_slice(&batch.actions),
+        bytemuck::cast_slice(&batch.rewards),
+        &batch.ends,
+        bytemuck::cast_slice(&batch.tokens),
+    ]
+}
+
+fn sample_class(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
+    static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    CLASS.import(py, "backcast.finrl._sample", "Sample")
+}
+
+/// Fill arenas, masks and columns; `buffers` are those of [`MarketMemory`], in its order.
+fn fill(
+    ring: &mut TransitionRing,
+    plan: &MarketPlan,
+    batch: &TransitionBatch,
+    selection: &Selection,
+    mut buffers: Vec<&mut [u8]>,
+) {
+    let columns = buffers.split_off(columns_at(plan));
+    for (to, from) in columns.into_iter().zip(bytes_of_columns(batch)) {
+        to.copy_from_slice(from);
+    }
+    let mut arenas: Vec<(&mut [f32], &mut [i32])> = Vec::new();
+    let mut buffers = buffers.into_iter();
+    while let (Some(arena), Some(mask)) = (buffers.next(), buffers.next()) {
+        // NumPy's memory is aligned for every number.
+        arenas.push((bytemuck::cast_slice_mut(arena), bytemuck::cast_slice_mut(mask)));
+    }
+    ring.fill(plan, batch, selection, &mut arenas);
+}
+
+/// A new batch of these transitions.
+pub(crate) fn fresh<'py>(
+    py: Python<'py>,
+    ring: &Handle<TransitionRing>,
+    shape: &TransitionShape,
+    names: &Names,
+    plan: MarketPlan,
+    batch: &TransitionBatch,
+) -> Result<Bound<'py, PyAny>, Failure> {
+    let mut arrays = Vec::new();
+    for _ in 0..plan.arenas() {
+        arrays.push(room(py, DType::F32, &plan.arena_shape())?);
+        arrays.push(room(py, DType::I32, &plan.mask_shape())?);
+    }
+    for (_, dtype, axes) in columns(shape) {
+        let axes: Vec<usize> = std::iter::once(batch.len()).chain(axes).collect();
+        arrays.push(room(py, dtype, &axes)?);
+    }
+    let buffers = arrays.iter_mut().map(FreshArray::bytes_mut).collect();
+    py.detach(|| {
+        ring.with(|ring| {
+            fill(ring, &plan, batch, &names.selection, buffers);
+            Ok(())
+        })
+    })?;
+    let arrays: Vec<_> = arrays.into_iter().map(FreshArray::into_array).collect();
+    let shown = Shown::of(py, &plan, &arrays, shape)?;
+    let sample = shown.sample(py, &plan, names, batch, shape)?;
+    let memory = MarketMemory {
+        plan,
+        arrays: arrays.into_iter().map(Bound::unbind).collect(),
+        tokens: Mutex::new(batch.tokens.clone()),
+        sides: sample.sides,
+        spare: Mutex::new(None),
+    };
+    let made = sample_class(py)?.call1((sample.parts,))?;
+    made.setattr(intern!(py, "_memory"), Py::new(py, memory)?)?;
+    Ok(made)
+}
+
+/// A new array, or which one there is no memory for.
+fn room<'py>(py: Python<'py>, dtype: DType, shape: &[usize]) -> Result<FreshArray<'py>, Failure> {
+    FreshArray::for_filling(py, &descr(py, dtype)?, shape).map_err(|error| {
+        if !error.is_instance_of::<PyMemoryError>(py) {
+            return error.into();
+        }
+        let message = format!(
+            "there is no memory for an array {} of {}; ask for shorter windows or smaller batches",
+            Tuple(shape),
+            dtype.code()
+        );
+        Failure::new(Kind::Sample, message)
+    })
+}
+
+/// What a batch lies in; `None` for what `sample` did not make.
+pub(crate) fn memory_of<'py>(
+    out: &Bound<'py, PyAny>,
+) -> PyResult<Option<Bound<'py, MarketMemory>>> {
+    let py = out.py();
+    if !out.is_instance(sample_class(py)?)? {
+        return Ok(None);
+    }
+    let memory = out.getattr_opt(intern!(py, "_memory"))?;
+    Ok(memory.and_then(|memory| memory.cast_into().ok()))
+}
+
+impl MarketMemory {
+    pub(crate) fn fits(&self, plan: &MarketPlan) -> bool {
+        self.plan == *plan
+    }
+
+    /// A batch of the other kind, taken out.
+    pub(crate) fn take_spare(&self) -> Option<Py<PyAny>> {
+        self.spare.lock().ok()?.take()
+    }
+
+    pub(crate) fn keep_spare(&self, spare: Py<PyAny>) {
+        if let Ok(mut kept) = self.spare.lock() {
+            *kept = Some(spare);
+        }
+    }
+
+    /// Fill the batch again, with transitions whose plan [`fits`](Self::fits).
+    pub(crate) fn refill(
+        &self,
+        py: Python<'_>,
+        ring: &Handle<TransitionRing>,
+        names: &Names,
+        batch: &TransitionBatch,
+    ) -> Result<(), Failure> {
+        let lent: Vec<_> = self
+            .arrays
+            .iter()
+            .map(|array| {
+                let array = array.bind(py).clone();
+                let bytes = array.len() * array.dtype().itemsize();
+                (array, bytes)
+            })
+            .collect();
+        let mut lent = Lent::of(&lent).map_err(|(_, why)| not_lent("sample", why))?;
+        py.detach(|| {
+            ring.with(|ring| {
+                fill(ring, &self.plan, batch, &names.selection, lent.buffers());
+                Ok(())
+            })
+        })?;
+        drop(lent);
+        let Ok(mut shown) = self.tokens.lock() else { return Ok(()) };
+        if *shown != batch.tokens {
+            let tickers = ticker_lists(py, names, batch)?;
+            for side in &self.sides {
+                side.bind(py).set_item(intern!(py, "tickers"), &tickers)?;
+            }
+            shown.clone_from(&batch.tokens);
+        }
+        Ok(())
+    }
+}
+
+/// `[B][T]` names.
+fn ticker_lists<'py>(
+    py: Python<'py>,
+    names: &Names,
+    batch: &TransitionBatch,
+) -> PyResult<Bound<'py, PyList>> {
+    let width = batch.tokens.len().checked_div(batch.len()).unwrap_or(0).max(1);
+    let lists = batch.tokens.chunks_exact(width).map(|tokens| {
+        let name = |token: &u16| names.tickers.get(usize::from(*token) - 1);
+        PyList::new(py, tokens.iter().filter_map(name))
+    });
+    PyList::new(py, lists.collect::<PyResult<Vec<_>>>()?)
+}
+
+/// The arrays as the caller may see them.
+struct Shown<'py> {
+    /// Arena and mask of each side; read-only where the sides overlap.
+    arenas: Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>,
+    columns: Vec<Bound<'py, PyAny>>,
+}
+
+/// The seven parts, and the two states among them.
+struct Parts<'py> {
+    parts: Bound<'py, PyTuple>,
+    sides: Vec<Py<PyDict>>,
+}
+
+impl<'py> Shown<'py> {
+    fn of(
+        py: Python<'py>,
+        plan: &MarketPlan,
+        arrays: &[Bound<'py, PyUntypedArray>],
+        shape: &TransitionShape,
+    ) -> PyResult<Self> {
+        let (markets, columns) = arrays.split_at(columns_at(plan));
+        let view = |array: &Bound<'py, PyUntypedArray>| {
+            let array = array.as_any().call_method0(intern!(py, "view"))?;
+            if plan.shared() {
+                array.call_method1(intern!(py, "setflags"), (false,))?;
+            }
+            Ok::<_, PyErr>(array)
+        };
+        let arenas = markets
+            .as_chunks::<2>()
+            .0
+            .iter()
+            .map(|[arena, mask]| Ok((view(arena)?, view(mask)?)))
+            .collect::<PyResult<_>>()?;
+        debug_assert_eq!(columns.len(), self::columns(shape).len());
+        let columns = columns.iter().map(|column| column.as_any().clone()).collect();
+        Ok(Self { arenas, columns })
+    }
+
+    fn sample(
+        &self,
+        py: Python<'py>,
+        plan: &MarketPlan,
+        names: &Names,
+        batch: &TransitionBatch,
+        shape: &TransitionShape,
+    ) -> PyResult<Parts<'py>> {
+        let tickers = ticker_lists(py, names, batch)?;
+        let (mut states, mut masks) = (Vec::new(), Vec::new());
+        for side in [Side::State, Side::Next] {
+            let (state, mask) = (PyDict::new(py), PyDict::new(py));
+            match plan.windows().layout {
+                Layout::Ticker => self.by_ticker(py, plan, names, side, &state, &mask)?,
+                Layout::Batched => self.batched(py, plan, side, &state, &mask)?,
+            }
+            self.portfolio(py, side, &state)?;
+            state.set_item(intern!(py, "tickers"), &tickers)?;
+            let unique = plan.unique().iter().filter_map(|at| names.tickers.get(*at as usize));
+            if plan.windows().layout == Layout::Ticker {
+                state.set_item(intern!(py, "unique_tickers"), PyList::new(py, unique)?)?;
+            }
+            let macros = names.selection.macros.iter();
+            let macros = macros.filter_map(|at| names.tickers.get(*at as usize));
+            state.set_item(intern!(py, "macro_tickers"), PyList::new(py, macros)?)?;
+            state.set_item(intern!(py, "indicator_names"), &names.indicators)?;
+            state.set_item(intern!(py, "action_shape"), PyTuple::new(py, &shape.action)?)?;
+            state.set_item(intern!(py, "env_ids"), &self.columns[0])?;
+            state.set_item(intern!(py, "tokens"), &self.columns[8])?;
+            states.push(state);
+            masks.push(mask);
+        }
+        let [action, reward] = [&self.columns[5], &self.columns[6]];
+        let done = self.columns[7].get_item((PySlice::full(py), 0))?;
+        let parts = [
+            states[0].as_any(),
+            action,
+            reward,
+            states[1].as_any(),
+            &done,
+            masks[0].as_any(),
+            masks[1].as_any(),
+        ];
+        let parts = PyTuple::new(py, parts)?;
+        Ok(Parts { parts, sides: states.into_iter().map(Bound::unbind).collect() })
+    }
+
+    fn portfolio(&self, py: Python<'py>, side: Side, state: &Bound<'py, PyDict>) -> PyResult<()> {
+        let half =
+            |column: usize| self.columns[column].get_item((PySlice::full(py), side as usize));
+        let portfolio = PyDict::new(py);
+        portfolio.set_item(intern!(py, "cash"), half(2)?)?;
+        portfolio.set_item(intern!(py, "shares"), half(3)?)?;
+        portfolio.set_item(intern!(py, "avg_buy_price"), half(4)?)?;
+        state.set_item(intern!(py, "portfolio"), portfolio)?;
+        state.set_item(intern!(py, "day"), half(1)?)
+    }
+
+    /// The parts of a side's windows: prices, indicators and mask of history and future, the open.
+    fn windows(&self, py: Python<'py>, plan: &MarketPlan, side: Side) -> PyResult<Windows<'py>> {
+        let (arena, day) = plan.day(side);
+        let (arena, mask) = &self.arenas[arena];
+        let all = || PySlice::full(py);
+        let span = |range: std::ops::Range<usize>| {
+            Ok::<_, PyErr>(PySlice::new(
+                py,
+                isize::try_from(range.start)?,
+                isize::try_from(range.end)?,
+                1,
+            ))
+        };
+        let prices = || PySlice::new(py, 0, PRICES, 1);
+        let indicators = || PySlice::new(py, PRICES, isize::MAX, 1);
+        let part = |range: std::ops::Range<usize>| {
+            Ok::<_, PyErr>(Part {
+                ohlcv: arena.get_item((all(), all(), span(range.clone())?, prices()))?,
+                indicators: arena.get_item((all(), all(), span(range.clone())?, indicators()))?,
+                mask: mask.get_item((all(), all(), span(range)?))?,
+            })
+        };
+        Ok(Windows {
+            history: part(plan.history(side))?,
+            future: part(plan.future(side))?,
+            open: arena.get_item((all(), all(), day, 0))?,
+            shown: arena.get_item((all(), all(), day - plan.windows().lead, indicators()))?,
+        })
+    }
+
+    /// A dict for each ticker, `[B, ...]`.
+    fn by_ticker(
+        &self,
+        py: Python<'py>,
+        plan: &MarketPlan,
+        names: &Names,
+        side: Side,
+        state: &Bound<'py, PyDict>,
+        mask: &Bound<'py, PyDict>,
+    ) -> PyResult<()> {
+        let windows = self.windows(py, plan, side)?;
+        let add =
+            |slot: usize, ticker: u32, state: &Bound<'py, PyDict>, mask: &Bound<'py, PyDict>| {
+                let Some(name) = names.tickers.get(ticker as usize) else { return Ok(()) };
+                state.set_item(name, windows.dict(py, plan, slot)?)?;
+                mask.set_item(name, windows.history.mask.get_item(slot)?)
+            };
+        for (slot, ticker) in plan.unique().iter().enumerate() {
+            add(slot, *ticker, state, mask)?;
+        }
+        let (macro_state, macro_mask) = (PyDict::new(py), PyDict::new(py));
+        for (at, ticker) in names.selection.macros.iter().enumerate() {
+            add(plan.own() + at, *ticker, &macro_state, &macro_mask)?;
+        }
+        state.set_item(intern!(py, "macro"), macro_state)?;
+        mask.set_item(intern!(py, "macro"), macro_mask)
+    }
+
+    /// Arrays over samples and tickers, `[B, T, ...]`, and those of macro tickers, `[B, M, ...]`.
+    fn batched(
+        &self,
+        py: Python<'py>,
+        plan: &MarketPlan,
+        side: Side,
+        state: &Bound<'py, PyDict>,
+        mask: &Bound<'py, PyDict>,
+    ) -> PyResult<()> {
+        let windows = self.windows(py, plan, side)?;
+        let (end, future) = (isize::try_from(plan.own())?, PyDict::new(py));
+        let macro_state = PyDict::new(py);
+        let own = PySlice::new(py, 0, end, 1);
+        let others = PySlice::new(py, end, isize::MAX, 1);
+        for (slots, state, key) in [(&own, state, "market"), (&others, &macro_state, "macro")] {
+            let of = |array: &Bound<'py, PyAny>| array.get_item((PySlice::full(py), slots));
+            if plan.windows().history > 0 {
+                state.set_item(intern!(py, "ohlcv"), of(&windows.history.ohlcv)?)?;
+                state.set_item(intern!(py, "indicators"), of(&windows.history.indicators)?)?;
+                state.set_item(intern!(py, "mask"), of(&windows.history.mask)?)?;
+            }
+            state.set_item(intern!(py, "open"), of(&windows.open)?)?;
+            state.set_item(intern!(py, "current_indicators"), of(&windows.shown)?)?;
+            if plan.windows().future > 0 {
+                state.set_item(intern!(py, "future_ohlcv"), of(&windows.future.ohlcv)?)?;
+                state
+                    .set_item(intern!(py, "future_indicators"), of(&windows.future.indicators)?)?;
+                state.set_item(intern!(py, "future_mask"), of(&windows.future.mask)?)?;
+                future.set_item(key, of(&windows.future.mask)?)?;
+            }
+            mask.set_item(key, of(&windows.history.mask)?)?;
+        }
+        state.set_item(intern!(py, "macro"), macro_state)?;
+        if !future.is_empty() {
+            mask.set_item(intern!(py, "future"), future)?;
+        }
+        Ok(())
+    }
+}
+
+/// History or future of all slots and samples.
+struct Part<'py> {
+    ohlcv: Bound<'py, PyAny>,
+    indicators: Bound<'py, PyAny>,
+    mask: Bound<'py, PyAny>,
+}
+
+struct Windows<'py> {
+    history: Part<'py>,
+    future: Part<'py>,
+    open: Bound<'py, PyAny>,
+    /// Indicators as old as those of observations.
+    shown: Bound<'py, PyAny>,
+}
+
+impl<'py> Windows<'py> {
+    /// One slot of a slot-major arena.
+    fn dict(
+        &self,
+        py: Python<'py>,
+        plan: &MarketPlan,
+        slot: usize,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let dict = PyDict::new(py);
+        dict.set_item(intern!(py, "ohlcv"), self.history.ohlcv.get_item(slot)?)?;
+        dict.set_item(intern!(py, "indicators"), self.history.indicators.get_item(slot)?)?;
+        dict.set_item(intern!(py, "open"), self.open.get_item(slot)?)?;
+        if plan.windows().future > 0 {
+            dict.set_item(intern!(py, "future_ohlcv"), self.future.ohlcv.get_item(slot)?)?;
+            let indicators = self.future.indicators.get_item(slot)?;
+            dict.set_item(intern!(py, "future_indicators"), indicators)?;
+            dict.set_item(intern!(py, "future_mask"), self.future.mask.get_item(slot)?)?;
+        }
+        Ok(dict)
+    }
+}
+
+/// Python strings of a panel's tickers.
+pub(crate) fn ticker_names(py: Python<'_>, panel: &Panel) -> PyResult<Vec<Py<PyAny>>> {
+    let name = |name: &String| Ok(name.into_pyobject(py)?.into_any().unbind());
+    panel.tickers().iter().map(name).collect()
+}

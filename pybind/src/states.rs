@@ -1,0 +1,360 @@
+//! States as environments return them, read into transitions: dicts of arrays, leading axis envs.
+
+use std::collections::HashMap;
+
+use backcast_core::DType;
+use backcast_market::{Panel, TransitionBatch, TransitionShape};
+use numpy::PyUntypedArray;
+use numpy::prelude::*;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PySequence, PyString};
+
+use crate::coerce::{Target, Tuple, array_of};
+use crate::error::{Failure, Kind};
+use crate::given::{closest, shown};
+use crate::view::bytes_of;
+
+/// The arguments of `add`, checked and converted.
+pub(crate) struct Arguments<'a, 'py> {
+    pub(crate) states: &'a Bound<'py, PyDict>,
+    pub(crate) actions: &'a Bound<'py, PyAny>,
+    pub(crate) rewards: &'a Bound<'py, PyAny>,
+    pub(crate) next_states: &'a Bound<'py, PyDict>,
+    pub(crate) dones: &'a Bound<'py, PyAny>,
+}
+
+/// Numbers of an array, whatever their type, in C order.
+enum Numbers<'a> {
+    F64(&'a [f64]),
+    F32(&'a [f32]),
+    I64(&'a [i64]),
+    I32(&'a [i32]),
+    Bool(&'a [u8]),
+}
+
+/// An array and how errors speak of it.
+struct Field<'py> {
+    what: String,
+    array: Bound<'py, PyUntypedArray>,
+}
+
+impl<'py> Field<'py> {
+    /// An argument, or an entry of a state.
+    fn of(value: &Bound<'py, PyAny>, what: &str) -> Result<Self, Failure> {
+        if let Ok(array) = value.cast::<PyUntypedArray>()
+            && array.is_c_contiguous()
+            && native(array)
+        {
+            return Ok(Self { what: what.to_owned(), array: array.clone() });
+        }
+        // Of other kinds the nearest that loses nothing that float32 would keep.
+        let target = |dtype| Target { what, kind: Kind::Append, dtype };
+        let array = array_of(value, target(DType::Bool))
+            .or_else(|_| array_of(value, target(DType::I64)))
+            .or_else(|_| array_of(value, target(DType::F64)))?;
+        Ok(Self { what: what.to_owned(), array })
+    }
+
+    fn entry(
+        state: &Bound<'py, PyDict>,
+        key: &Bound<'py, PyString>,
+        which: &str,
+    ) -> Result<Self, Failure> {
+        let what = format!("{which}['{key}']");
+        match state.get_item(key)? {
+            Some(value) => Self::of(&value, &what),
+            None => Err(missing(state, &key.to_string(), which)),
+        }
+    }
+
+    fn numbers(&self) -> Result<Numbers<'_>, Failure> {
+        let dtype = self.array.dtype();
+        let bytes = bytes_of(&self.array);
+        let cast = |bytes| match (dtype.kind(), dtype.itemsize()) {
+            (b'f', 8) => bytemuck::try_cast_slice(bytes).map(Numbers::F64).ok(),
+            (b'f', 4) => bytemuck::try_cast_slice(bytes).map(Numbers::F32).ok(),
+            (b'i', 8) => bytemuck::try_cast_slice(bytes).map(Numbers::I64).ok(),
+            (b'i', 4) => bytemuck::try_cast_slice(bytes).map(Numbers::I32).ok(),
+            (b'b', 1) => Some(Numbers::Bool(bytes)),
+            _ => None,
+        };
+        bytes.and_then(cast).ok_or_else(|| {
+            let message = format!("{}: got unaligned {dtype} values; give a copy", self.what);
+            Failure::new(Kind::Append, message)
+        })
+    }
+
+    fn expect(&self, shape: &[usize], meaning: &str) -> Result<(), Failure> {
+        if self.array.shape() == shape {
+            return Ok(());
+        }
+        let (got, want) = (Tuple(self.array.shape()), Tuple(shape));
+        let message = format!("{}: got shape {got}; give {want}, {meaning}", self.what);
+        Err(Failure::new(Kind::Append, message))
+    }
+
+    /// Convert to `f32`, row `i` of `width` numbers to `out[i * step + at..]`.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_precision_loss,
+        reason = "rounding to f32 is what is stored"
+    )]
+    fn floats(&self, out: &mut [f32], width: usize, step: usize, at: usize) -> Result<(), Failure> {
+        match self.numbers()? {
+            Numbers::F64(from) => spread(from, out, width, step, at, |value| value as f32),
+            Numbers::F32(from) => spread(from, out, width, step, at, |value| value),
+            Numbers::I64(from) => spread(from, out, width, step, at, |value| value as f32),
+            Numbers::I32(from) => spread(from, out, width, step, at, |value| value as f32),
+            Numbers::Bool(from) => spread(from, out, width, step, at, f32::from),
+        }
+        Ok(())
+    }
+
+    /// The same to `i32`; whole numbers that fit.
+    fn wholes(&self, out: &mut [i32], width: usize, step: usize, at: usize) -> Result<(), Failure> {
+        let mut odd = None;
+        match self.numbers()? {
+            Numbers::I32(from) => spread(from, out, width, step, at, |value| value),
+            Numbers::I64(from) => spread(from, out, width, step, at, |value| {
+                i32::try_from(value).unwrap_or_else(|_| {
+                    odd = Some(value.to_string());
+                    0
+                })
+            }),
+            #[expect(clippy::cast_possible_truncation, reason = "compared with what it was")]
+            Numbers::F64(from) => spread(from, out, width, step, at, |value| {
+                let whole = value as i32;
+                if f64::from(whole).to_bits() != (value + 0.0).to_bits() {
+                    odd = Some(value.to_string());
+                }
+                whole
+            }),
+            Numbers::F32(_) | Numbers::Bool(_) => odd = Some("no whole number".to_owned()),
+        }
+        odd.map_or(Ok(()), |odd| {
+            let message = format!("{}: got {odd}; give whole numbers of 32 bits", self.what);
+            Err(Failure::new(Kind::Append, message))
+        })
+    }
+}
+
+/// An array of numbers that are read in place.
+fn native(array: &Bound<'_, PyUntypedArray>) -> bool {
+    let dtype = array.dtype();
+    let kind = dtype.kind();
+    dtype.is_native_byteorder() != Some(false)
+        && matches!((kind, dtype.itemsize()), (b'f' | b'i', 4 | 8) | (b'b', 1))
+}
+
+fn spread<A: Copy, B>(
+    from: &[A],
+    out: &mut [B],
+    width: usize,
+    step: usize,
+    at: usize,
+    mut convert: impl FnMut(A) -> B,
+) {
+    if width == 0 {
+        return;
+    }
+    for (row, place) in from.chunks_exact(width).zip(out.chunks_exact_mut(step)) {
+        for (value, to) in row.iter().zip(&mut place[at..at + width]) {
+            *to = convert(*value);
+        }
+    }
+}
+
+fn missing(state: &Bound<'_, PyDict>, key: &str, which: &str) -> Failure {
+    let keys: Vec<String> = state.keys().iter().filter_map(|known| known.extract().ok()).collect();
+    let hint = closest(key, keys.iter().map(String::as_str))
+        .map_or_else(String::new, |near| format!(" (it has '{near}')"));
+    Failure::new(
+        Kind::Append,
+        format!(
+            "{which} has no '{key}'{hint}; give states of an environment with return_format='vec'"
+        ),
+    )
+}
+
+/// How many rewards a transition has, and tickers a portfolio: of the first batch that is added.
+pub(crate) fn sizes_of(arguments: &Arguments<'_, '_>) -> Result<(usize, usize), Failure> {
+    let py = arguments.actions.py();
+    let shares = Field::entry(arguments.states, intern!(py, "shares"), "states")?;
+    let rewards = Field::of(arguments.rewards, "rewards")?;
+    let tickers = shares.array.shape().get(1).copied().unwrap_or(0);
+    let objectives = rewards.array.shape().get(1).copied().unwrap_or(1);
+    Ok((tickers, objectives))
+}
+
+/// Tokens of lists of names, remembered: the same names come step after step.
+#[derive(Default)]
+pub(crate) struct TickerLists {
+    /// A copy of the lists last seen, which nobody else can change, and their tokens.
+    last: Option<(Py<PyList>, Vec<u16>)>,
+    tokens: HashMap<String, u16>,
+}
+
+impl TickerLists {
+    pub(crate) fn new(panel: &Panel) -> Self {
+        let names = panel.tickers().iter().zip(1..).map(|(name, token)| (name.clone(), token));
+        Self { last: None, tokens: names.collect() }
+    }
+
+    /// Tokens of `tickers`, a list of lists, `[n, width]`.
+    fn read(
+        &mut self,
+        tickers: &Bound<'_, PyAny>,
+        n: usize,
+        width: usize,
+        out: &mut [u16],
+    ) -> Result<(), Failure> {
+        let py = tickers.py();
+        if let Some((last, tokens)) = &self.last
+            && tokens.len() == out.len()
+            && tickers.eq(last)?
+        {
+            out.copy_from_slice(tokens);
+            return Ok(());
+        }
+        let names: Vec<Vec<String>> = tickers.extract().map_err(|_| {
+            let shown = shown(tickers);
+            let message =
+                format!("states['tickers'] is {shown}; give a list of names per environment");
+            Failure::new(Kind::Append, message)
+        })?;
+        if let Some(odd) = names.iter().find(|names| names.len() != width)
+            && names.len() == n
+        {
+            let message = format!(
+                "states['tickers'] has a list of {} names; give {width}, one per column of shares",
+                odd.len()
+            );
+            return Err(Failure::new(Kind::Append, message));
+        }
+        if names.len() != n {
+            let message = format!(
+                "states['tickers'] has {} lists; give {n}, one per environment",
+                names.len()
+            );
+            return Err(Failure::new(Kind::Append, message));
+        }
+        for (name, token) in names.iter().flatten().zip(out.iter_mut()) {
+            *token = *self.tokens.get(name).ok_or_else(|| self.unknown(name))?;
+        }
+        // Of the same strings, which are then told apart by their addresses.
+        let lists = tickers.try_iter()?.map(|names| names?.cast::<PySequence>()?.to_list());
+        let lists = lists.collect::<PyResult<Vec<_>>>()?;
+        self.last = Some((PyList::new(py, lists)?.unbind(), out.to_vec()));
+        Ok(())
+    }
+
+    fn unknown(&self, name: &str) -> Failure {
+        let near = closest(name, self.tokens.keys().map(String::as_str));
+        let hint = near.map_or_else(String::new, |near| format!(" (it has '{near}')"));
+        Failure::new(
+            Kind::Append,
+            format!(
+                "states['tickers'] names '{name}', which the panel lacks{hint}; give states of an \
+                 environment on the buffer's panel"
+            ),
+        )
+    }
+}
+
+/// Read a batch; nothing of the ring is touched.
+pub(crate) fn read(
+    arguments: &Arguments<'_, '_>,
+    shape: &TransitionShape,
+    lists: &mut TickerLists,
+    batch: &mut TransitionBatch,
+) -> Result<(), Failure> {
+    let py = arguments.actions.py();
+    let width = shape.tickers;
+    let sides = [(arguments.states, "states"), (arguments.next_states, "next_states")];
+    let n = Field::entry(arguments.states, intern!(py, "day"), "states")?.array.len();
+    batch.resize(n, shape);
+    if let Some(ids) = arguments.states.get_item(intern!(py, "env_ids"))? {
+        let ids = Field::of(&ids, "states['env_ids']")?;
+        ids.expect(&[n], "one per environment")?;
+        ids.wholes(&mut batch.env_ids, 1, 1, 0)?;
+    } else {
+        for (at, env_id) in (0..).zip(&mut batch.env_ids) {
+            *env_id = at;
+        }
+    }
+    let each = [n, width];
+    for (side, (state, which)) in sides.into_iter().enumerate() {
+        let field = |key| Field::entry(state, key, which);
+        let day = field(intern!(py, "day"))?;
+        day.expect(&[n], "one per environment")?;
+        day.wholes(&mut batch.days, 1, 2, side)?;
+        let cash = field(intern!(py, "cash"))?;
+        cash.expect(&[n], "one per environment")?;
+        cash.floats(&mut batch.cash, 1, 2, side)?;
+        let shares = field(intern!(py, "shares"))?;
+        shares.expect(&each, "one per environment and ticker")?;
+        shares.wholes(&mut batch.shares, width, 2 * width, side * width)?;
+        let price = field(intern!(py, "avg_buy_price"))?;
+        price.expect(&each, "one per environment and ticker")?;
+        price.floats(&mut batch.avg_buy_prices, width, 2 * width, side * width)?;
+    }
+    if let Some(tokens) = arguments.states.get_item(intern!(py, "tokens"))? {
+        let tokens = Field::of(&tokens, "states['tokens']")?;
+        tokens.expect(&each, "one per environment and ticker")?;
+        let mut wide = vec![0; n * width];
+        tokens.wholes(&mut wide, width, width, 0)?;
+        for (token, wide) in batch.tokens.iter_mut().zip(wide) {
+            // What is no token is refused as 0 is.
+            *token = u16::try_from(wide).unwrap_or(0);
+        }
+    } else {
+        let Some(tickers) = arguments.states.get_item(intern!(py, "tickers"))? else {
+            return Err(missing(arguments.states, "tickers", "states"));
+        };
+        lists.read(&tickers, n, width, &mut batch.tokens)?;
+    }
+
+    let actions = Field::of(arguments.actions, "actions")?;
+    let expected: Vec<usize> = std::iter::once(n).chain(shape.action.iter().copied()).collect();
+    actions.expect(&expected, "the environments first, then action_shape")?;
+    let numbers = shape.action_len();
+    actions.floats(&mut batch.actions, numbers, numbers, 0)?;
+
+    let rewards = Field::of(arguments.rewards, "rewards")?;
+    if shape.objectives > 1 || rewards.array.ndim() != 1 {
+        rewards.expect(&[n, shape.objectives], "the environments first, then objectives")?;
+    } else {
+        rewards.expect(&[n], "one per environment")?;
+    }
+    rewards.floats(&mut batch.rewards, shape.objectives, shape.objectives, 0)?;
+
+    flags(arguments.dones, "dones", n, &mut batch.ends, 0)?;
+    match arguments.next_states.get_item(intern!(py, "terminal"))? {
+        Some(terminal) => flags(&terminal, "next_states['terminal']", n, &mut batch.ends, 1)?,
+        None => batch.ends.iter_mut().skip(1).step_by(2).for_each(|terminal| *terminal = 0),
+    }
+    Ok(())
+}
+
+/// Booleans, `[n]`; a trailing axis of one is what some buffers return.
+fn flags(
+    value: &Bound<'_, PyAny>,
+    what: &str,
+    n: usize,
+    out: &mut [u8],
+    at: usize,
+) -> Result<(), Failure> {
+    let target = Target { what, kind: Kind::Append, dtype: DType::Bool };
+    let array = array_of(value, target)?;
+    if array.shape() != [n] && array.shape() != [n, 1] {
+        let (got, want) = (Tuple(array.shape()), Tuple(&[n]));
+        let message = format!("{what}: got shape {got}; give {want}, one per environment");
+        return Err(Failure::new(Kind::Append, message));
+    }
+    let field = Field { what: what.to_owned(), array };
+    if let Numbers::Bool(from) = field.numbers()? {
+        spread(from, out, 1, 2, at, |flag| u8::from(flag != 0));
+    }
+    Ok(())
+}

@@ -1,0 +1,639 @@
+//! `backcast._native.TransitionRing`: the ring of transitions behind the buffers of
+//! `backcast.finrl`.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use backcast_market::{
+    Layout, PanelError, PriceColumn, Selection, TransitionBatch, TransitionError,
+    TransitionOptions, TransitionRing as CoreRing, TransitionShape, Windows,
+};
+use numpy::PyArray1;
+use numpy::prelude::*;
+use pyo3::prelude::*;
+use pyo3::types::{PyAny, PyDict, PyList};
+use pyo3::{IntoPyObjectExt, intern};
+
+use crate::coerce::{count, count_in, int64s};
+use crate::error::{Failure, Kind};
+use crate::given::{Given, closest, shown};
+use crate::handle::Handle;
+use crate::market_batch::{Names, fresh, memory_of, ticker_names};
+use crate::panel::Panel;
+use crate::place::{exist, name_of, place};
+use crate::states::{Arguments, TickerLists, read, sizes_of};
+
+/// Trading transitions in a ring: what the buffers of ``backcast.finrl`` hold.
+///
+/// Use :class:`backcast.finrl.VecReplayBuffer`, which describes arguments and results.
+///
+/// Parameters
+/// ----------
+/// panel : Panel
+///     The market of the states.
+/// tickers : int
+///     Of a portfolio, ``T``.
+/// action_shape : sequence of int, optional
+///     Of one action; ``(T,)`` when left out.
+/// n_objectives : int, optional
+///     Rewards of one transition; what the first ones have when left out.
+/// **settings
+///     As in :class:`backcast.finrl.VecReplayBuffer`.
+///
+/// Raises
+/// ------
+/// ArgumentError, ExistsError, SpaceError
+///     If a setting is out of its range, the name is taken, or there is no room.
+#[pyclass(module = "backcast._native", name = "TransitionRing", frozen)]
+pub(crate) struct TransitionRing {
+    ring: Handle<CoreRing>,
+    state: Mutex<State>,
+    panel: Panel,
+    names: Names,
+    /// Days by which the indicators of observations are older than the open.
+    lead: usize,
+    name: Option<String>,
+    path: Option<PathBuf>,
+}
+
+/// What changes from call to call besides the ring.
+struct State {
+    shape: TransitionShape,
+    /// The sizes may still become those of the first batch.
+    fresh: Option<Fresh>,
+    lists: TickerLists,
+    batch: TransitionBatch,
+}
+
+/// How a private ring that holds nothing yet is made anew, for transitions of other sizes.
+struct Fresh {
+    options: TransitionOptions,
+    /// The caller said them.
+    action: bool,
+    objectives: bool,
+}
+
+#[pymethods]
+impl TransitionRing {
+    #[new]
+    #[pyo3(signature = (
+        panel, tickers, action_shape=None, n_objectives=None, *, capacity=1_000_000_i64.into(),
+        seed=42_i64.into(), macro_tickers=Vec::new(), indicators=None, indicator_lag=1,
+        n_adders=1_i64.into(), threads=1_i64.into(), name=None, exist="error".into(),
+        persistent=false.into(), dir=None
+    ))]
+    #[pyo3(text_signature = "(panel, tickers, action_shape=None, n_objectives=None, *, \
+                             capacity=1000000, seed=42, macro_tickers=(), indicators=None, \
+                             indicator_lag=1, n_adders=1, threads=1, name=None, exist='error', \
+                             persistent=False, dir=None)")]
+    #[expect(
+        clippy::too_many_arguments,
+        clippy::needless_pass_by_value,
+        reason = "the keywords of the Python call"
+    )]
+    fn new(
+        py: Python<'_>,
+        panel: &Bound<'_, Panel>,
+        tickers: Given<i128>,
+        action_shape: Option<&Bound<'_, PyAny>>,
+        n_objectives: Option<Given<i128>>,
+        capacity: Given<i128>,
+        seed: Given<i128>,
+        macro_tickers: Vec<String>,
+        indicators: Option<Vec<String>>,
+        indicator_lag: usize,
+        n_adders: Given<i128>,
+        threads: Given<i128>,
+        name: Option<Given<String>>,
+        exist: Given<String>,
+        persistent: Given<bool>,
+        dir: Option<Given<PathBuf>>,
+    ) -> Result<Self, Failure> {
+        let tickers = count(tickers, "tickers", 1, Kind::Argument)? as usize;
+        let action = action_shape.map(action_shape_of).transpose()?;
+        let objectives = n_objectives
+            .map(|given| count_in(given, "n_objectives", 1..=65_535, Kind::Argument))
+            .transpose()?;
+        let name = name.map(name_of).transpose()?;
+        let options = TransitionOptions {
+            capacity: count(capacity, "capacity", 1, Kind::Argument)?.into(),
+            lanes: count_in(n_adders, "n_adders", 1..=4096, Kind::Argument)?,
+            name: name.clone(),
+            exist: self::exist(exist)?,
+            persistent: persistent.get("persistent", "True or False")?,
+            base: place(dir)?,
+            seed: seed_of(py, seed)?,
+            threads: threads_of(threads)?,
+        };
+        let core = panel.get().get()?;
+        let names = names(py, &core, &macro_tickers, indicators)?;
+        let shape = TransitionShape {
+            tickers,
+            action: action.clone().unwrap_or_else(|| vec![tickers]),
+            objectives: objectives.unwrap_or(1) as usize,
+        };
+        // What others attach to keeps the sizes that it was made with.
+        let fresh = name.is_none().then(|| Fresh {
+            options: options.clone(),
+            action: action.is_some(),
+            objectives: objectives.is_some(),
+        });
+        let (made, with) = (shape.clone(), core.clone());
+        let ring = py.detach(|| CoreRing::create(with, made, options))?;
+        Ok(Self::around(ring, panel.get().again()?, shape, fresh, names, indicator_lag))
+    }
+
+    /// Join one by name.
+    #[staticmethod]
+    #[pyo3(signature = (
+        name, panel=None, *, seed=42_i64.into(), macro_tickers=None, indicators=None,
+        indicator_lag=1, threads=1_i64.into(), dir=None
+    ))]
+    #[pyo3(text_signature = "(name, panel=None, *, seed=42, macro_tickers=None, indicators=None, \
+                             indicator_lag=1, threads=1, dir=None)")]
+    #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
+    fn attach(
+        py: Python<'_>,
+        name: Given<String>,
+        panel: Option<&Bound<'_, Panel>>,
+        seed: Given<i128>,
+        macro_tickers: Option<Vec<String>>,
+        indicators: Option<Vec<String>>,
+        indicator_lag: usize,
+        threads: Given<i128>,
+        dir: Option<Given<PathBuf>>,
+    ) -> Result<Self, Failure> {
+        let (name, base, seed) = (name_of(name)?, place(dir)?, seed_of(py, seed)?);
+        let threads = threads_of(threads)?;
+        let given = panel.map(|panel| panel.get().get()).transpose()?;
+        let ring = py.detach(|| CoreRing::attach(&base, &name, given, seed, threads))?;
+        let core = ring.panel().clone();
+        let macro_tickers = macro_tickers.unwrap_or_else(|| {
+            let tickers = core.tickers().iter().enumerate();
+            tickers.filter(|(at, _)| core.is_macro(*at)).map(|(_, name)| name.clone()).collect()
+        });
+        let names = names(py, &core, &macro_tickers, indicators)?;
+        let shape = ring.shape().clone();
+        Ok(Self::around(ring, Panel::of(core), shape, None, names, indicator_lag))
+    }
+
+    /// Add transitions; `states` and `next_states` are dicts of arrays, the environments first.
+    fn add<'py>(
+        &self,
+        states: &Bound<'py, PyDict>,
+        actions: &Bound<'py, PyAny>,
+        rewards: &Bound<'py, PyAny>,
+        next_states: &Bound<'py, PyDict>,
+        dones: &Bound<'py, PyAny>,
+    ) -> Result<(), Failure> {
+        let py = states.py();
+        let arguments = Arguments { states, actions, rewards, next_states, dones };
+        // The state is never held without the interpreter: who has it waits for nobody.
+        let mut batch = {
+            let mut state = self.state();
+            if state.fresh.is_some() {
+                self.fit(&mut state, &arguments)?;
+            }
+            let State { shape, lists, batch, .. } = &mut *state;
+            read(&arguments, shape, lists, batch)?;
+            std::mem::take(batch)
+        };
+        let added = match self.ring.try_with(|ring| ring.add(&batch)) {
+            Some(added) => added.map_err(Failure::from),
+            None => py.detach(|| self.ring.with(|ring| Ok(ring.add(&batch)?))),
+        };
+        let mut state = self.state();
+        std::mem::swap(&mut state.batch, &mut batch);
+        if added.is_ok() {
+            state.fresh = None;
+        }
+        added
+    }
+
+    /// Draw a batch, or get that of `indices`.
+    #[pyo3(signature = (batch_size, history_length, future_length, layout, copy, indices, out))]
+    #[expect(clippy::too_many_arguments, reason = "the arguments of the Python call")]
+    fn sample<'py>(
+        &self,
+        py: Python<'py>,
+        batch_size: Given<i128>,
+        history_length: Given<i128>,
+        future_length: Given<i128>,
+        layout: Given<String>,
+        copy: Given<bool>,
+        indices: Option<&Bound<'py, PyAny>>,
+        out: Option<&Bound<'py, PyAny>>,
+    ) -> Result<Bound<'py, PyAny>, Failure> {
+        let batch_size = count(batch_size, "batch_size", 1, Kind::Sample)? as usize;
+        let layout = layout_of(layout)?;
+        // By ticker, current indicators are not shown.
+        let lead = if layout == Layout::Batched { self.lead } else { 0 };
+        let windows = Windows {
+            history: count(history_length, "history_length", 0, Kind::Sample)? as usize,
+            future: count(future_length, "future_length", 0, Kind::Sample)? as usize,
+            lead,
+            layout,
+            apart: copy.get("copy", "True or False")?,
+        };
+        let indices = indices.map(|given| int64s(given, "indices", Kind::Sample)).transpose()?;
+        let mut memory = match out {
+            None => None,
+            Some(out) => {
+                Some(memory_of(out)?.map(|memory| (out.clone(), memory)).ok_or_else(|| {
+                    let wanted = "what sample returned before";
+                    Failure::new(
+                        Kind::ArgumentType,
+                        format!("out is {}; give {wanted}", shown(out)),
+                    )
+                })?)
+            }
+        };
+        let selection = &self.names.selection;
+        let (batch, plan) = py.detach(|| {
+            self.ring.with(|ring| {
+                let batch = if let Some(indices) = &indices {
+                    ring.get(indices)?
+                } else {
+                    let mut batch = TransitionBatch::default();
+                    ring.draw_into(batch_size, &mut batch)?;
+                    batch
+                };
+                let plan = ring.plan(&batch, windows, selection)?;
+                Ok((batch, plan))
+            })
+        })?;
+        // Of the two kinds of memory that a series of draws may need, the one that fits.
+        let mut other = None;
+        if let Some((out, held)) = &memory
+            && !held.get().fits(&plan)
+        {
+            other = Some(out.clone());
+            let spare = held.get().take_spare().map(|spare| spare.into_bound(py));
+            memory = match spare {
+                Some(spare) => memory_of(&spare)?.map(|memory| (spare, memory)),
+                None => None,
+            };
+            memory = memory.filter(|(_, memory)| memory.get().fits(&plan));
+        }
+        let sample = if let Some((out, memory)) = memory {
+            memory.get().refill(py, &self.ring, &self.names, &batch)?;
+            out
+        } else {
+            let shape = self.state().shape.clone();
+            fresh(py, &self.ring, &shape, &self.names, plan, &batch)?
+        };
+        if let Some(other) = other
+            && let Some(memory) = memory_of(&sample)?
+        {
+            memory.get().keep_spare(other.unbind());
+        }
+        Ok(sample)
+    }
+
+    /// Indices as `sample` would draw them.
+    fn sample_indices(&self, py: Python<'_>, batch_size: Given<i128>) -> Result<Vec<i64>, Failure> {
+        let batch_size = count(batch_size, "batch_size", 1, Kind::Sample)? as usize;
+        py.detach(|| self.ring.with(|ring| Ok(ring.draw_indices(batch_size)?)))
+    }
+
+    /// One transition, as keywords of `VecStoredTransition`.
+    fn get<'py>(&self, py: Python<'py>, index: Given<i128>) -> Result<Bound<'py, PyDict>, Failure> {
+        let index = index.get("index", "a whole number, as sample_indices returns")?;
+        let index = i64::try_from(index).unwrap_or(i64::MAX);
+        let batch = py.detach(|| self.ring.with(|ring| Ok(ring.get(&[index])?)))?;
+        let dict = PyDict::new(py);
+        let width = batch.tokens.len();
+        let halves = |all: &[i32]| (all[..width].to_vec(), all[width..].to_vec());
+        let (shares, next_shares) = halves(&batch.shares);
+        let names = batch.tokens.iter().map(|token| &self.names.tickers[usize::from(*token) - 1]);
+        dict.set_item("env_id", batch.env_ids[0])?;
+        dict.set_item("state_day", batch.days[0])?;
+        dict.set_item("next_state_day", batch.days[1])?;
+        dict.set_item("tickers", PyList::new(py, names)?)?;
+        dict.set_item("state_cash", batch.cash[0])?;
+        dict.set_item("next_state_cash", batch.cash[1])?;
+        dict.set_item("state_shares", shares)?;
+        dict.set_item("next_state_shares", next_shares)?;
+        dict.set_item("state_avg_buy_price", &batch.avg_buy_prices[..width])?;
+        dict.set_item("next_state_avg_buy_price", &batch.avg_buy_prices[width..])?;
+        dict.set_item("action", &batch.actions)?;
+        dict.set_item("rewards", &batch.rewards)?;
+        dict.set_item("done", batch.ends[0] != 0)?;
+        dict.set_item("terminal", batch.ends[1] != 0)?;
+        Ok(dict)
+    }
+
+    /// Numbers of tickers on `count` days from `first` on: float64 `[T, count, 5]` and
+    /// `[T, count, K]`, int32 `[T, count]`.
+    #[expect(clippy::needless_pass_by_value, reason = "an argument of the Python call")]
+    fn rows<'py>(
+        &self,
+        py: Python<'py>,
+        tickers: Vec<String>,
+        first: i64,
+        count: i64,
+    ) -> Result<Bound<'py, PyAny>, Failure> {
+        let panel = self.panel.get()?;
+        let all: Vec<usize> = (0..panel.columns().len()).collect();
+        let columns = self.names.selection.columns.as_deref().unwrap_or(&all);
+        let indicators = &columns[PriceColumn::ALL.len()..];
+        let (mut ohlcv, mut shown, mut mask) = (Vec::new(), Vec::new(), Vec::new());
+        for ticker in &tickers {
+            let ticker = position(&panel, ticker)?;
+            let rows =
+                panel.exact_rows(ticker as usize, first..first.saturating_add(count), indicators);
+            ohlcv.extend(rows.ohlcv);
+            shown.extend(rows.indicators);
+            mask.extend(rows.mask);
+        }
+        let (n, days) = (tickers.len(), usize::try_from(count).unwrap_or(0));
+        let ohlcv = PyArray1::from_vec(py, ohlcv).reshape([n, days, PriceColumn::ALL.len()])?;
+        let shown = PyArray1::from_vec(py, shown).reshape([n, days, indicators.len()])?;
+        let mask = PyArray1::from_vec(py, mask).reshape([n, days])?;
+        Ok((ohlcv, shown, mask).into_bound_py_any(py)?)
+    }
+
+    /// Transitions stored.
+    fn size(&self, py: Python<'_>) -> Result<u64, Failure> {
+        py.detach(|| self.ring.with(|ring| Ok(ring.len()?)))
+    }
+
+    /// Forget all transitions.
+    fn clear(&self, py: Python<'_>) -> Result<(), Failure> {
+        py.detach(|| self.ring.with(|ring| Ok(ring.clear()?)))
+    }
+
+    /// Save to a file.
+    fn save(&self, py: Python<'_>, path: Given<PathBuf>) -> Result<(), Failure> {
+        let path = path.get("path", "the path of a file")?;
+        py.detach(|| self.ring.with(|ring| Ok(ring.save(path)?)))
+    }
+
+    /// Take what was saved in the place of what is stored.
+    fn load(&self, py: Python<'_>, path: Given<PathBuf>) -> Result<(), Failure> {
+        let path = path.get("path", "the path of a file")?;
+        py.detach(|| self.ring.with(|ring| Ok(ring.load(path)?)))?;
+        self.state().fresh = None;
+        Ok(())
+    }
+
+    /// The lane goes to whoever asks for it next.
+    fn release(&self, py: Python<'_>) -> Result<(), Failure> {
+        py.detach(|| {
+            self.ring.with(|ring| {
+                ring.release();
+                Ok(())
+            })
+        })
+    }
+
+    /// Remove the name; who has it open keeps it.
+    fn unlink(&self, py: Python<'_>) -> Result<(), Failure> {
+        let unlink = |ring: &mut CoreRing| {
+            ring.ring().unlink().map_err(TransitionError::from)?;
+            Ok(())
+        };
+        py.detach(|| self.ring.with(unlink))
+    }
+
+    /// Transitions kept at most.
+    #[getter]
+    fn capacity(&self) -> Result<u64, Failure> {
+        self.ring.with(|ring| Ok(ring.capacity()))
+    }
+
+    /// Bytes of one transition.
+    #[getter]
+    fn transition_bytes(&self) -> Result<usize, Failure> {
+        self.ring.with(|ring| Ok(ring.ring().schema().row_bytes()))
+    }
+
+    /// Of one action.
+    #[getter]
+    fn action_shape(&self) -> Vec<usize> {
+        self.state().shape.action.clone()
+    }
+
+    /// Rewards of one transition.
+    #[getter]
+    fn n_objectives(&self) -> usize {
+        self.state().shape.objectives
+    }
+
+    /// Tickers of a portfolio.
+    #[getter]
+    fn n_tickers(&self) -> usize {
+        self.state().shape.tickers
+    }
+
+    /// The market.
+    #[getter]
+    fn panel(&self) -> Result<Panel, Failure> {
+        self.panel.again()
+    }
+
+    /// The indicators shown.
+    #[getter]
+    fn indicators(&self) -> Vec<String> {
+        self.names.indicators.clone()
+    }
+
+    /// The macro tickers shown.
+    #[getter]
+    fn macro_tickers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let macros = self.names.selection.macros.iter();
+        PyList::new(py, macros.map(|ticker| &self.names.tickers[*ticker as usize]))
+    }
+
+    /// Days by which the indicators of observations are older than the open.
+    #[getter]
+    fn indicator_lag(&self) -> usize {
+        self.lead
+    }
+
+    /// What other processes attach to.
+    #[getter]
+    fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// Its directory.
+    #[getter]
+    fn path(&self) -> Option<String> {
+        self.path.as_ref().map(|path| path.to_string_lossy().into_owned())
+    }
+
+    /// Let go of it.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.ring.close());
+    }
+
+    fn __str__(&self) -> String {
+        let state = self.ring.describe(|ring| match ring.len() {
+            Ok(size) => format!("{size}/{} transitions", ring.capacity()),
+            Err(error) => error.to_string(),
+        });
+        format!("{}, {state}", self.ring.label())
+    }
+}
+
+impl TransitionRing {
+    fn around(
+        ring: CoreRing,
+        panel: Panel,
+        shape: TransitionShape,
+        fresh: Option<Fresh>,
+        names: Names,
+        lead: usize,
+    ) -> Self {
+        let name = ring.ring().name().map(str::to_owned);
+        let path = ring.ring().path().map(ToOwned::to_owned);
+        let label = name
+            .as_ref()
+            .map_or_else(|| "a private buffer".to_owned(), |name| format!("buffer '{name}'"));
+        let lists = TickerLists::new(ring.panel());
+        let batch = TransitionBatch::default();
+        Self {
+            ring: Handle::new(label, "attach or make it again", ring),
+            state: Mutex::new(State { shape, fresh, lists, batch }),
+            panel,
+            names,
+            lead,
+            name,
+            path,
+        }
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Make a private ring that holds nothing anew where the first batch has other sizes.
+    fn fit(&self, state: &mut State, arguments: &Arguments<'_, '_>) -> Result<(), Failure> {
+        let Some(fresh) = &state.fresh else { return Ok(()) };
+        let (tickers, objectives) = sizes_of(arguments)?;
+        let wanted = TransitionShape {
+            tickers,
+            action: if fresh.action { state.shape.action.clone() } else { vec![tickers] },
+            objectives: if fresh.objectives { state.shape.objectives } else { objectives },
+        };
+        if wanted == state.shape {
+            return Ok(());
+        }
+        let (panel, options) = (self.panel.get()?, fresh.options.clone());
+        self.ring.with(|ring| {
+            *ring = CoreRing::create(panel, wanted.clone(), options)?;
+            Ok(())
+        })?;
+        state.shape = wanted;
+        Ok(())
+    }
+}
+
+fn position(panel: &backcast_market::Panel, name: &str) -> Result<u32, Failure> {
+    let token = panel.token(name).and_then(|token| token.checked_sub(1));
+    token.ok_or_else(|| {
+        let near = closest(name, panel.tickers().iter().map(String::as_str));
+        let hint = near.map_or_else(
+            || "tickers lists them".to_owned(),
+            |near| format!("did you mean '{near}'?"),
+        );
+        Failure::new(Kind::Panel, format!("the panel has no ticker '{name}'; {hint}"))
+    })
+}
+
+fn names(
+    py: Python<'_>,
+    panel: &backcast_market::Panel,
+    macro_tickers: &[String],
+    indicators: Option<Vec<String>>,
+) -> Result<Names, Failure> {
+    let macros = macro_tickers.iter().map(|name| position(panel, name));
+    let macros = macros.collect::<Result<Vec<_>, _>>()?;
+    let indicators = indicators.unwrap_or_else(|| panel.indicators().to_vec());
+    let columns = if indicators == panel.indicators() {
+        None
+    } else {
+        let mut columns: Vec<usize> = (0..PriceColumn::ALL.len()).collect();
+        for name in &indicators {
+            let at = panel.indicators().iter().position(|known| known == name);
+            let at = at.ok_or_else(|| {
+                let message = format!("the panel has no indicator '{name}'; indicators lists them");
+                Failure::new(Kind::Panel, message)
+            })?;
+            columns.push(PriceColumn::ALL.len() + at);
+        }
+        Some(columns)
+    };
+    let selection = Selection { macros, columns };
+    Ok(Names { selection, indicators, tickers: ticker_names(py, panel)? })
+}
+
+fn action_shape_of(given: &Bound<'_, PyAny>) -> Result<Vec<usize>, Failure> {
+    const WANTED: &str = "a tuple of numbers, such as (10, 2)";
+    let refuse = || {
+        let message = format!("action_shape is {}; give {WANTED}", shown(given));
+        Failure::new(Kind::ArgumentType, message)
+    };
+    let axes: Vec<i64> = match given.extract::<i64>() {
+        Ok(axis) => vec![axis],
+        Err(_) => given.extract().map_err(|_| refuse())?,
+    };
+    let axes = axes.into_iter().map(|axis| usize::try_from(axis).ok().filter(|axis| *axis > 0));
+    axes.collect::<Option<_>>().ok_or_else(refuse)
+}
+
+/// -1: a random one.
+fn seed_of(py: Python<'_>, given: Given<i128>) -> Result<u64, Failure> {
+    const WANTED: &str = "a whole number from 0 up, or -1 for a random one";
+    let seed = given.get("seed", WANTED)?;
+    if seed == -1 {
+        let random = py.import("secrets")?.call_method1(intern!(py, "randbits"), (64,))?;
+        return Ok(random.extract()?);
+    }
+    u64::try_from(seed)
+        .map_err(|_| Failure::new(Kind::Argument, format!("seed is {seed}; give {WANTED}")))
+}
+
+fn threads_of(given: Given<i128>) -> Result<usize, Failure> {
+    Ok(count_in(given, "threads", 1..=256, Kind::Argument)? as usize)
+}
+
+fn layout_of(given: Given<String>) -> Result<Layout, Failure> {
+    const CHOICE: &str = "\"ticker\" or \"batched\"";
+    match given.get("layout", CHOICE)?.as_str() {
+        "ticker" => Ok(Layout::Ticker),
+        "batched" => Ok(Layout::Batched),
+        other => {
+            let message = format!("layout is '{other}'; give {CHOICE}");
+            Err(Failure::new(Kind::Argument, message))
+        }
+    }
+}
+
+impl From<TransitionError> for Failure {
+    fn from(error: TransitionError) -> Self {
+        use TransitionError as E;
+        let kind = match error {
+            E::Ring(error) => return error.into(),
+            E::Writer(error) => return error.into(),
+            E::Append(error) => return error.into(),
+            E::Read(error) => return error.into(),
+            E::Panel(error) => return PanelError::into(error),
+            E::BadShape { .. } | E::BadCapacity { .. } => Kind::Argument,
+            E::WrongLength { .. }
+            | E::BadDay { .. }
+            | E::BadToken { .. }
+            | E::TwiceTheTicker { .. }
+            | E::NotFinite { .. } => Kind::Append,
+            E::Lapped { .. } => Kind::Lapped,
+            E::Damaged { .. } | E::NotTransitions { .. } | E::BadFile { .. } => Kind::Corrupt,
+            E::OtherPanel { .. } => Kind::Panel,
+            E::OtherShape { .. } => Kind::Schema,
+            E::HeldByOthers { .. } => Kind::InUse,
+            E::File { .. } => Kind::Storage,
+            _ => Kind::Sample,
+        };
+        Self::new(kind, error)
+    }
+}
