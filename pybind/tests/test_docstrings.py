@@ -24,6 +24,9 @@ CANNOT_FAIL = {
     "copy": "of a dict",
     "keys": "names, also of what is closed",
     "cli.main": "gives exit statuses",
+    "freeze": "sets a switch",
+    "unfreeze": "sets a switch",
+    "sample_actions": "draws numbers",
     **dict.fromkeys(
         [
             *["auto_reset", "num_envs", "n_tickers", "n_indicators", "n_macro", "get_tickers"],
@@ -42,6 +45,9 @@ def public() -> Iterator[tuple[str, Any]]:
     parts += [(f"finrl.{made.__name__}", made) for made in (finrl.FastFinRL, finrl.VecFastFinRL)]
     shared = vars(finrl.FastFinRL.__base__)
     parts += [(f"finrl.{name}", shared[name]) for name in shared if not name.startswith("_")]
+    buffers = (finrl.VecReplayBuffer, finrl.ReplayBuffer, finrl.VecStoredTransition)
+    parts += [(f"finrl.{made.__name__}", made) for made in (*buffers, finrl.VecFinRLWrapper)]
+    parts += [("TickerTokenizer", finrl.TickerTokenizer)]
     for name, thing in parts:
         yield name, thing
         if inspect.isclass(thing) and not issubclass(thing, Exception):

@@ -11,17 +11,37 @@ Names, arguments, keys and shapes are the ones that programs written for it know
 why, is said where it does. Environments of Gymnasium's contract are in :mod:`backcast.envs`.
 """
 
+from typing import TYPE_CHECKING
+
 from backcast._native import TickerTokenizer
 from backcast.finrl._replay import ReplayBuffer, VecReplayBuffer
 from backcast.finrl._single_env import FastFinRL
 from backcast.finrl._transition import VecStoredTransition
 from backcast.finrl._vec_env import VecFastFinRL
 
+if TYPE_CHECKING:
+    from backcast.finrl._wrapper import VecFinRLWrapper
+
 __all__ = [
     "FastFinRL",
     "ReplayBuffer",
     "TickerTokenizer",
     "VecFastFinRL",
+    "VecFinRLWrapper",
     "VecReplayBuffer",
     "VecStoredTransition",
 ]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Import what builds on Gymnasium when it is first asked for."""
+        if name != "VecFinRLWrapper":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from backcast import envs  # noqa: F401 - says what to install where Gymnasium is missing
+        from backcast.finrl._wrapper import VecFinRLWrapper
+
+        return VecFinRLWrapper
+
+
+del TYPE_CHECKING

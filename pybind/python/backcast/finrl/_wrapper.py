@@ -1,0 +1,541 @@
+"""FastFinRL's environments as Gymnasium's ``VectorEnv``, with a replay buffer of their own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from backcast import ArgumentTypeError, EnvError
+from backcast._calls import explained
+from backcast._native import PortfolioBatch, TickerTokenizer
+from backcast.envs._portfolio import mode_of, word_of
+from backcast.finrl._replay import VecReplayBuffer
+from backcast.finrl._vec_env import VecFastFinRL
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from backcast import Panel
+
+PRICES = 5
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+class History(dict[str, Any]):
+    """The days before, by kind of ticker. ``past`` is another name of ``market``."""
+
+    def __missing__(self, key: str) -> Any:  # noqa: ANN401
+        """Answer the name that a page uses for the tickers traded."""
+        if key == "past":
+            return self["market"]
+        raise KeyError(key)
+
+
+class VecFinRLWrapper(VectorEnv[Any, Any, Any]):
+    """Many portfolios as a Gymnasium ``VectorEnv`` that remembers what happens in it.
+
+    Parameters
+    ----------
+    path : path, str or Panel
+        A CSV or Parquet file, the name of a shared panel, or an open :class:`backcast.Panel`.
+    buffer_capacity : int
+        Transitions kept.
+    history_length : int, default 20
+        Days before, ``H``, in observations, and in batches unless they say otherwise.
+    auto_add : bool, default True
+        Add every step's transitions to the buffer.
+    batch_size : int, default 256
+        Transitions of a batch, unless ``sample_buffer`` says otherwise.
+    n_envs : int, default 4
+        Portfolios, ``N``.
+    initial_amount, failure_threshold : float
+        As in :class:`VecFastFinRL`.
+    hmax : int, default 15
+        Shares traded by an action of 1.
+    buy_cost_pct, sell_cost_pct : float, default 0.01
+        Fees as fractions of the value traded.
+    stop_loss_tolerance : float, default 0.8
+        A holding is sold below this fraction of the average price paid.
+    bidding : {"adv_uniform", "uniform", "default"}
+        As in :class:`VecFastFinRL`, where the default is another.
+    stop_loss_calculation : {"close", "low"}
+        The price that a stop loss looks at.
+    initial_seed : int, default 0
+        Where random numbers begin, when the first reset is not given a seed; -1: anywhere.
+    tech_indicator_list : sequence of str, optional
+        Indicators to show, in this order; all of the file when empty.
+    macro_tickers : sequence of str, optional
+        Tickers that are shown and never traded.
+    auto_reset : bool, default True
+        Begin anew in the step that ends an episode; False: never by itself.
+    num_tickers : int, default 0
+        Tickers that each portfolio trades, ``T``; 0: all but macro tickers.
+    shuffle_tickers : bool, default True
+        Draw them, for every portfolio and every episode anew.
+    autoreset_mode : AutoresetMode or {"next_step", "same_step", "disabled"}, optional
+        Says it in Gymnasium's words; in the place of `auto_reset`.
+    threads : int, default 1
+        Threads that copy the market windows of a batch.
+    buffer_seed : int, default 42
+        Of the buffer's draws.
+    **settings : object
+        Further settings of :class:`VecFastFinRL`: ``indicator_lag``, ``days``, ``fixed_fee``, ...
+
+    Raises
+    ------
+    EnvError
+        If a setting is out of its range, or the market cannot serve it.
+    ArgumentError, NotFoundError, PanelError
+        If the market cannot be opened.
+
+    Notes
+    -----
+    Actions are ``[N, T, 2]`` from -1 to 1. The first number is the part of ``hmax`` to buy or sell.
+    The second one is not looked at by the market, which fills orders at prices of its own and knows
+    no limits; it is stored, as the first is, for agents that have a use for it.
+
+    An observation has, in float32 and int32, ``portfolio`` with ``cash`` ``[N, 1]``, ``shares``
+    and ``avg_buy_price`` ``[N, T]``; ``market`` with ``open`` ``[N, T]`` and ``indicators``
+    ``[N, T, K]``; ``macro``, the same ``[N, M]``; ``tics`` ``[N, T]`` and ``macro_tics``
+    ``[N, M]``, tokens of ``tokenizer``; ``hist`` with ``market`` and ``macro``, each with
+    ``ohlcvs`` ``[N, T, H, 5]``, ``indicators`` ``[N, T, H, K]``, ``masks`` ``[N, T, H]`` and
+    ``tickers`` ``[N, T]``. ``hist["past"]`` answers as ``hist["market"]`` does.
+
+    Examples
+    --------
+    >>> import backcast.finrl as ff
+    >>> envs = ff.VecFinRLWrapper("data.csv", 100_000, num_tickers=10)  # doctest: +SKIP
+    >>> obs, info = envs.reset(seed=42)  # doctest: +SKIP
+    """
+
+    metadata: dict[str, Any] = {  # noqa: RUF012
+        "render_modes": [],
+        "autoreset_mode": AutoresetMode.SAME_STEP,
+    }
+
+    @explained
+    def __init__(
+        self,
+        path: Path | str | Panel,
+        buffer_capacity: int,
+        history_length: int = 20,
+        auto_add: bool = True,
+        batch_size: int = 256,
+        n_envs: int = 4,
+        initial_amount: float = 30_000.0,
+        failure_threshold: float = 25_000.0,
+        hmax: int = 15,
+        buy_cost_pct: float = 0.01,
+        sell_cost_pct: float = 0.01,
+        stop_loss_tolerance: float = 0.8,
+        bidding: str = "adv_uniform",
+        stop_loss_calculation: str = "close",
+        initial_seed: int = 0,
+        tech_indicator_list: Sequence[str] = (),
+        macro_tickers: Sequence[str] = (),
+        auto_reset: bool = True,
+        num_tickers: int = 0,
+        shuffle_tickers: bool = True,
+        *,
+        autoreset_mode: str | AutoresetMode | None = None,
+        threads: int = 1,
+        buffer_seed: int = 42,
+        **settings: Any,  # noqa: ANN401
+    ) -> None:
+        for what, flag in (("auto_add", auto_add), ("auto_reset", auto_reset)):
+            if not isinstance(flag, bool):
+                raise ArgumentTypeError(f"{what} is {flag!r}; give True or False")
+        if autoreset_mode is None:
+            autoreset_mode = "same_step" if auto_reset else "disabled"
+        self.autoreset_mode = mode_of(autoreset_mode)
+        self.env = VecFastFinRL(
+            path,
+            n_envs,
+            initial_amount=initial_amount,
+            failure_threshold=failure_threshold,
+            hmax=hmax,
+            buy_cost_pct=buy_cost_pct,
+            sell_cost_pct=sell_cost_pct,
+            stop_loss_tolerance=stop_loss_tolerance,
+            bidding=bidding,
+            stop_loss_calculation=stop_loss_calculation,
+            initial_seed=initial_seed,
+            tech_indicator_list=tech_indicator_list,
+            macro_tickers=macro_tickers,
+            num_tickers=num_tickers,
+            shuffle_tickers=shuffle_tickers,
+            return_format="vec",
+            **settings,
+        )
+        mode = {"autoreset_mode": word_of(self.autoreset_mode), "play_on": False}
+        self._batch = PortfolioBatch(self.env.panel, n_envs, self.env._settings | mode)
+        self._seed: int | None = initial_seed
+        self.num_envs = int(n_envs)
+        self.num_tickers = len(self._batch.tickers)
+        self.auto_add = auto_add
+        self.buffer = VecReplayBuffer(
+            self.env,
+            buffer_capacity,
+            batch_size,
+            buffer_seed,
+            (self.num_tickers, 2),
+            threads=threads,
+        )
+        self.history_length = _days(history_length, "history_length")
+        panel = self.env.panel
+        self.tokenizer = TickerTokenizer(panel.tickers)
+        self._windows = panel.windows
+        self._macro = np.tile(panel.tokens(self.env.get_macro_tickers()), (self.num_envs, 1))
+        columns = [panel.columns.index(name) for name in self.env.get_indicator_names()]
+        self._columns = np.array(columns, np.intp)
+        self._tokens = self._batch.tokens_of
+        self._last: dict[str, NDArray[Any]] | None = None
+        self._ended = np.zeros(self.num_envs, bool)
+        self.metadata = type(self).metadata | {"autoreset_mode": self.autoreset_mode}
+        self.single_observation_space = self._space(len(panel.tickers))
+        self.single_action_space = spaces.Box(-1.0, 1.0, (self.num_tickers, 2), np.float32)
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+
+    def __repr__(self) -> str:
+        """Show sizes, mode and fill."""
+        return f"<backcast.finrl.VecFinRLWrapper: {self._batch}, {self.buffer.size()} stored>"
+
+    @explained
+    def reset(
+        self,
+        *,
+        seed: int | Sequence[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Begin new episodes.
+
+        Parameters
+        ----------
+        seed : int or sequence of (int or None), optional
+            One for all, of which portfolio i has stream i, or one for each. The streams go on
+            without, the first time from ``initial_seed``.
+        options : dict, optional
+            ``"reset_mask"``: bool array ``[N]``, which portfolios to reset. ``"start_day"``: an int
+            or int array ``[N]``, where to begin.
+
+        Returns
+        -------
+        (dict, dict)
+            Observation and infos (empty).
+
+        Raises
+        ------
+        EnvError
+            If a seed, mask or day cannot be; nothing has changed then.
+        """
+        given = self._seed if seed is None and self._seed != -1 else seed
+        raw, infos = self._batch.reset(seed=given, options=options, spread=True)
+        self._seed = None
+        if isinstance(seed, int | np.integer):
+            super().reset(seed=int(seed))
+        mask = None if options is None else options.get("reset_mask")
+        self._ended = self._ended & ~(np.ones(self.num_envs, bool) if mask is None else mask)
+        self._last, self._tokens = raw, self._batch.tokens_of
+        return self._show(raw, self._tokens), infos
+
+    def step(
+        self, action: ArrayLike
+    ) -> tuple[
+        dict[str, Any], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]
+    ]:
+        """Trade one day in every portfolio.
+
+        Parameters
+        ----------
+        action : array_like of float, shape (N, T, 2)
+            From -1 to 1; the first number of each pair is the order.
+
+        Returns
+        -------
+        (dict, ndarray, ndarray, ndarray, dict)
+            Observation, rewards float64 ``[N]``, terminations and truncations bool ``[N]``, infos.
+            In same-step mode, when an episode ended, infos hold ``final_obs``.
+
+        Raises
+        ------
+        EnvError
+            If an action is no number from -1 to 1, or a portfolio has to be reset first. Nothing
+            has changed then.
+        """
+        actions = self._pairs(action)
+        before, tokens, begins = self._last, self._tokens, self._ended
+        raw, rewards, terminated, truncated, infos = self._batch.step(
+            np.ascontiguousarray(actions[..., 0])
+        )
+        ended = terminated | truncated
+        final = infos.get("final_obs")
+        if final is not None or begins.any():
+            self._tokens = self._batch.tokens_of
+        if self.auto_add and before is not None:
+            # In next-step mode, a step that begins an episode is no transition.
+            steps = ~begins if self.autoreset_mode is AutoresetMode.NEXT_STEP else None
+            arrived = raw if final is None else _with_final(raw, final)
+            self._add(before, tokens, actions, rewards, arrived, ended, truncated, steps)
+        if final is not None:
+            infos["final_obs"] = self._shown_final(_with_final(raw, final), tokens, final)
+        self._last = raw
+        self._ended = ended & (self.autoreset_mode is not AutoresetMode.SAME_STEP)
+        return self._show(raw, self._tokens), rewards, terminated, truncated, infos
+
+    def sample_actions(self) -> NDArray[np.float32]:
+        """Draw actions at random, from the stream that ``reset(seed=...)`` seeds.
+
+        Returns
+        -------
+        ndarray of float32, shape (N, T, 2)
+        """
+        shape = (self.num_envs, self.num_tickers, 2)
+        return self.np_random.uniform(-1, 1, shape).astype(np.float32)
+
+    @explained
+    def sample_buffer(
+        self,
+        batch_size: int | None = None,
+        history_length: int | None = None,
+        future_length: int | None = None,
+    ) -> tuple[Any, ...]:
+        """Draw transitions in the form of observations.
+
+        Parameters
+        ----------
+        batch_size : int, optional
+            How many, ``B``; never more than are stored.
+        history_length : int, optional
+            Days before, ``H``.
+        future_length : int, optional
+            Days after, ``F``; none when left out.
+
+        Returns
+        -------
+        tuple
+            ``(obs, action, reward, next_obs, done, mask, mask_next)``: observations as in
+            ``step`` with ``B`` for ``N`` and, with a future, ``future`` as ``hist``; actions
+            float32 ``[B, T, 2]``, rewards float32 ``[B]``, done bool ``[B]``; masks with
+            ``market`` ``[B, T, H]``, ``macro`` ``[B, M, H]`` and, with a future, ``future``.
+
+        Raises
+        ------
+        SampleError
+            If nothing is stored yet.
+        """
+        history = self.history_length if history_length is None else history_length
+        future = 0 if future_length is None else future_length
+        size = self.buffer.batch_size if batch_size is None else batch_size
+        s, action, reward, s_next, done, mask, mask_next = self.buffer.sample(
+            size, history, future, layout="batched"
+        )
+        obs, after = (self._from_sample(state) for state in (s, s_next))
+        return obs, action, reward[:, 0], after, done, mask, mask_next
+
+    def close_extras(self, **kwargs: Any) -> None:  # noqa: ANN401
+        """Let go of market and buffer, as a part of ``close``.
+
+        Parameters
+        ----------
+        **kwargs : object
+            What ``close`` was given; not used.
+        """
+        if "buffer" in vars(self):
+            self.buffer.close()
+            self._batch.close()
+
+    def _pairs(self, action: ArrayLike) -> NDArray[np.float64]:
+        try:
+            actions = np.asarray(action, np.float64)
+        except (TypeError, ValueError):
+            raise ArgumentTypeError("action is no array of numbers; give one (N, T, 2)") from None
+        expected = (self.num_envs, self.num_tickers, 2)
+        if actions.shape != expected:
+            raise EnvError(
+                f"action: got shape {actions.shape}; give {expected}, portfolios, tickers, pairs"
+            )
+        odd = ~np.isfinite(actions[..., 1]).all(axis=1)
+        if odd.any():
+            at = int(odd.argmax())
+            raise EnvError(f"action of environment {at} holds NaN or inf; give numbers in [-1, 1]")
+        return actions
+
+    def _add(
+        self,
+        before: Mapping[str, NDArray[Any]],
+        tokens: NDArray[np.int32],
+        actions: NDArray[np.float64],
+        rewards: NDArray[np.float64],
+        arrived: Mapping[str, NDArray[Any]],
+        ended: NDArray[np.bool_],
+        truncated: NDArray[np.bool_],
+        which: NDArray[np.bool_] | None,
+    ) -> None:
+        keys = ("day", "cash", "shares", "avg_buy_price")
+        at = np.arange(self.num_envs) if which is None else np.flatnonzero(which)
+        if not at.size:
+            return
+        states = {key: before[key][at] for key in keys}
+        states |= {"tokens": tokens[at], "env_ids": at}
+        after = {key: arrived[key][at] for key in keys} | {"terminal": truncated[at]}
+        self.buffer.add(states, actions[at], rewards[at], after, ended[at])
+
+    def _shown_final(
+        self,
+        raw: Mapping[str, NDArray[Any]],
+        tokens: NDArray[np.int32],
+        final: NDArray[np.object_],
+    ) -> NDArray[np.object_]:
+        shown = self._show(raw, tokens)
+        rows = np.full(len(final), None, object)
+        for at, last in enumerate(final):
+            if last is not None:
+                rows[at] = _row(shown, at)
+        return rows
+
+    def _show(self, raw: Mapping[str, NDArray[Any]], tokens: NDArray[np.int32]) -> dict[str, Any]:
+        """Put an observation together of the portfolios' numbers and the market before them."""
+        single = np.float32
+        count = self.num_tickers
+        both = np.concatenate([tokens, self._macro], axis=1)
+        windows = self._windows(raw["day"], both, self.history_length, 0)
+        history, mask = windows["history"], windows["history_mask"].astype(np.int32)
+        ohlcv, indicators = history[..., :PRICES], history[..., self._columns]
+        n, macro = self.num_envs, self._macro.shape[1]
+        shown = len(self._columns)
+        nothing = {"open": np.zeros((n, macro)), "indicators": np.zeros((n, macro, shown))}
+
+        def part(of: slice, tics: NDArray[np.int32]) -> dict[str, Any]:
+            return {
+                "ohlcvs": ohlcv[:, of],
+                "indicators": indicators[:, of],
+                "masks": mask[:, of],
+                "tickers": tics.copy(),
+            }
+
+        return {
+            "portfolio": {
+                "cash": raw["cash"].astype(single)[:, None],
+                "shares": raw["shares"].copy(),
+                "avg_buy_price": raw["avg_buy_price"].astype(single),
+            },
+            "market": {
+                "open": raw["open"].astype(single),
+                "indicators": raw.get("indicators", np.zeros((n, count, shown))).astype(single),
+            },
+            "macro": {
+                key: raw.get(f"macro_{key}", none).astype(single) for key, none in nothing.items()
+            },
+            "tics": tokens.copy(),
+            "macro_tics": self._macro.copy(),
+            "hist": History(
+                market=part(slice(0, count), tokens),
+                macro=part(slice(count, None), self._macro),
+            ),
+        }
+
+    def _from_sample(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Rearrange a side of a batch as observations are."""
+        tokens = state["tokens"].astype(np.int32)
+        size, macro = len(tokens), state["macro"]
+        macro_tics = np.tile(self._macro[0], (size, 1))
+
+        def part(of: dict[str, Any], tics: NDArray[np.int32], kind: str) -> dict[str, Any]:
+            days = {"ohlcvs": "ohlcv", "indicators": "indicators", "masks": "mask"}
+            return {
+                **{name: of[kind + key] for name, key in days.items() if kind + key in of},
+                "tickers": tics,
+            }
+
+        portfolio = state["portfolio"]
+        obs: dict[str, Any] = {
+            "portfolio": portfolio | {"cash": portfolio["cash"][:, None]},
+            "market": {"open": state["open"], "indicators": state["current_indicators"]},
+            "macro": {"open": macro["open"], "indicators": macro["current_indicators"]},
+            "tics": tokens,
+            "macro_tics": macro_tics,
+            "hist": History(market=part(state, tokens, ""), macro=part(macro, macro_tics, "")),
+        }
+        if "future_ohlcv" in state:
+            obs["future"] = {
+                "market": part(state, tokens, "future_"),
+                "macro": part(macro, macro_tics, "future_"),
+            }
+        return obs
+
+    def _space(self, known: int) -> spaces.Dict:
+        tickers, shown = self.num_tickers, len(self._columns)
+        macro, days = self._macro.shape[1], self.history_length
+
+        def floats(*shape: int, low: float = -_LARGEST) -> spaces.Box:
+            return spaces.Box(low, _LARGEST, shape, np.float32)
+
+        def tokens(count: int) -> spaces.Box:
+            return spaces.Box(0, known, (count,), np.int32)
+
+        def part(count: int) -> spaces.Dict:
+            return spaces.Dict(
+                {
+                    "ohlcvs": floats(count, days, PRICES),
+                    "indicators": floats(count, days, shown),
+                    "masks": spaces.Box(0, 1, (count, days), np.int32),
+                    "tickers": tokens(count),
+                }
+            )
+
+        def today(count: int) -> spaces.Dict:
+            return spaces.Dict({"open": floats(count), "indicators": floats(count, shown)})
+
+        shares = spaces.Box(0, np.iinfo(np.int32).max, (tickers,), np.int32)
+        return spaces.Dict(
+            {
+                "portfolio": spaces.Dict(
+                    {
+                        "cash": floats(1),
+                        "shares": shares,
+                        "avg_buy_price": floats(tickers, low=0.0),
+                    }
+                ),
+                "market": today(tickers),
+                "macro": today(macro),
+                "tics": tokens(tickers),
+                "macro_tics": tokens(macro),
+                "hist": spaces.Dict({"market": part(tickers), "macro": part(macro)}),
+            }
+        )
+
+
+def _with_final(
+    raw: Mapping[str, NDArray[Any]], final: NDArray[np.object_]
+) -> dict[str, NDArray[Any]]:
+    """Give the observations in which episodes ended, where they did."""
+    arrived = {key: values.copy() for key, values in raw.items()}
+    for at, last in enumerate(final):
+        if last is not None:
+            for key, values in last.items():
+                arrived[key][at] = values
+    return arrived
+
+
+def _row(obs: dict[str, Any], at: int) -> dict[str, Any]:
+    """Take one portfolio's part out of an observation."""
+    kind = History if isinstance(obs, History) else dict
+    return kind(
+        {key: _row(part, at) if isinstance(part, dict) else part[at] for key, part in obs.items()}
+    )
+
+
+def _days(value: Any, what: str) -> int:  # noqa: ANN401
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise ArgumentTypeError(f"{what} is {value!r}; give a number of days")
+    if value < 0:
+        raise EnvError(f"{what} is {value}; give a number of days, from 0 up")
+    return int(value)
