@@ -8,7 +8,8 @@ use backcast_layout::protocol::{Bell, BellFence, listen, ring};
 use shuttle::sync::atomic::Ordering;
 use shuttle::sync::{Condvar, Mutex};
 
-use crate::machine::{Machine, Word};
+use crate::lane::Machine;
+use crate::machine::{Weak, Word};
 use crate::{Seen, dies, holds};
 
 const PUBLISHERS: usize = 2;
@@ -29,7 +30,7 @@ enum Mutant {
 }
 
 struct Shared {
-    machine: Machine,
+    machine: Weak,
     seq: Word,
     listening: Word,
     /// What each publisher has published, by plain stores as those of heads.
@@ -120,7 +121,7 @@ fn sleep_until_everything(shared: &Shared) {
 }
 
 fn model(mutant: Mutant, seen: &Seen) {
-    let machine = Machine::new();
+    let machine = Weak::new();
     let word = || machine.word(0);
     let shared = Arc::new(Shared {
         seq: word(),

@@ -14,6 +14,8 @@ use shuttle::rand::{Rng, thread_rng};
 use shuttle::sync::atomic::{AtomicBool, Ordering};
 use shuttle::thread;
 
+use crate::lane;
+
 /// For each location, the number of the newest store known.
 #[derive(Clone, Default)]
 struct View(Vec<usize>);
@@ -103,21 +105,21 @@ fn me() -> usize {
 
 /// Memory that threads share.
 #[derive(Clone)]
-pub(crate) struct Machine {
+pub(crate) struct Weak {
     /// Never waited for: nothing in it lets another thread run.
     state: Arc<Mutex<State>>,
     /// Touched before each access: shuttle may let another thread run there.
     turn: Arc<AtomicBool>,
 }
 
-/// A word that is accessed atomically.
+/// As [`lane::Machine::Word`].
 #[derive(Clone)]
 pub(crate) struct Word {
-    machine: Machine,
+    machine: Weak,
     place: usize,
 }
 
-/// Plain memory of one word: two accesses that nothing orders, one of them a write, are an error.
+/// As [`lane::Machine::Cell`].
 pub(crate) struct Cell {
     word: Word,
     /// How often each thread has read it, as places of their own.
@@ -126,11 +128,11 @@ pub(crate) struct Cell {
 
 /// A thread that is waited for.
 pub(crate) struct Thread {
-    machine: Machine,
+    machine: Weak,
     handle: thread::JoinHandle<()>,
 }
 
-impl Machine {
+impl Weak {
     pub(crate) fn new() -> Self {
         Self { state: Arc::default(), turn: Arc::new(AtomicBool::new(false)) }
     }
@@ -141,17 +143,44 @@ impl Machine {
         Word { machine: self.clone(), place: state.places.len() - 1 }
     }
 
-    pub(crate) fn cell(&self, value: u64) -> Cell {
-        Cell { word: self.word(value), reads: Mutex::default() }
-    }
-
     fn with<T>(&self, access: impl FnOnce(&mut State, usize) -> T) -> T {
         self.turn.load(Ordering::Relaxed);
         let me = me();
         access(&mut self.state.lock().unwrap(), me)
     }
 
-    pub(crate) fn fence(&self, order: Ordering) {
+    pub(crate) fn spawn(&self, work: impl FnOnce() + Send + 'static) -> Thread {
+        let machine = self.clone();
+        let parent = self.with(|state, me| state.mind(me).seen.clone());
+        let handle = thread::spawn(move || {
+            machine.with(|state, me| state.mind(me).seen.join(&parent));
+            work();
+        });
+        Thread { machine: self.clone(), handle }
+    }
+}
+
+impl lane::Machine for Weak {
+    type Word = Word;
+    type Cell = Cell;
+
+    fn word(&self, value: u64) -> Word {
+        self.word(value)
+    }
+
+    fn cell(&self, value: u64) -> Cell {
+        Cell { word: self.word(value), reads: Mutex::default() }
+    }
+
+    fn load(word: &Word, order: Ordering) -> u64 {
+        word.load(order)
+    }
+
+    fn store(word: &Word, value: u64, order: Ordering) {
+        word.store(value, order);
+    }
+
+    fn fence(&self, order: Ordering) {
         self.with(|state, me| {
             let fenced = state.fenced.clone();
             let mind = state.mind(me);
@@ -170,14 +199,12 @@ impl Machine {
         });
     }
 
-    pub(crate) fn spawn(&self, work: impl FnOnce() + Send + 'static) -> Thread {
-        let machine = self.clone();
-        let parent = self.with(|state, me| state.mind(me).seen.clone());
-        let handle = thread::spawn(move || {
-            machine.with(|state, me| state.mind(me).seen.join(&parent));
-            work();
-        });
-        Thread { machine: self.clone(), handle }
+    fn read(cell: &Cell) -> u64 {
+        cell.read()
+    }
+
+    fn write(cell: &Cell, value: u64) {
+        cell.write(value);
     }
 }
 
@@ -233,7 +260,7 @@ impl Word {
 }
 
 impl Cell {
-    pub(crate) fn read(&self) -> u64 {
+    fn read(&self) -> u64 {
         let Word { machine, place } = &self.word;
         machine.with(|state, me| {
             let newest = state.newest(*place);
@@ -244,7 +271,7 @@ impl Cell {
         })
     }
 
-    pub(crate) fn write(&self, value: u64) {
+    fn write(&self, value: u64) {
         let Word { machine, place } = &self.word;
         machine.with(|state, me| {
             let seen = state.mind(me).seen.clone();

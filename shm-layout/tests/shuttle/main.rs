@@ -1,10 +1,12 @@
-//! The models of `loom_*.rs`, larger: several readers, writers, laps and deaths, under schedules and
+//! The models of `tests/loom`, larger: several readers, writers, laps and deaths, under schedules and
 //! reorderings drawn at random instead of all of them; and the same mutants, each of which must be
 //! caught.
 //!
 //! `BACKCAST_SCHEDULES` says how many schedules a model is run under.
 
 mod bells;
+#[path = "../model/lane.rs"]
+#[allow(dead_code, reason = "some of it is loom's")]
 mod lane;
 mod machine;
 mod pins;
@@ -40,13 +42,25 @@ impl Seen {
     }
 }
 
+/// What a model says when it is violated; any other panic is a mistake in the model.
+const VIOLATIONS: [&str; 4] = ["torn", "changed under its lease", "race", "deadlock"];
+
+/// Whether a model held under all schedules.
 fn run<S: Scheduler + 'static>(scheduler: S, model: impl Fn() + Send + Sync + 'static) -> bool {
     let mut config = Config::new();
     config.failure_persistence = FailurePersistence::None;
     config.stack_size = 1 << 17;
     // That its atomics are sequentially consistent, which ours are not.
     config.silence_warnings = true;
-    catch_unwind(AssertUnwindSafe(|| Runner::new(scheduler, config).run(model))).is_ok()
+    let outcome = catch_unwind(AssertUnwindSafe(|| Runner::new(scheduler, config).run(model)));
+    let Err(panic) = outcome else { return true };
+    let said = panic.downcast_ref::<String>().map(String::as_str);
+    let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("something else");
+    assert!(
+        VIOLATIONS.iter().any(|violation| said.contains(violation)),
+        "the model is wrong: {said}"
+    );
+    false
 }
 
 /// Half of the schedules choose the next thread evenly, half by priorities that change three times

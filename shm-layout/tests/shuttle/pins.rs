@@ -5,8 +5,8 @@ use backcast_layout::protocol::{LaneWriter, freeze, oldest, readable, thaw};
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread;
 
-use crate::lane::{Lane, Mutant, first_word, row};
-use crate::machine::Machine;
+use crate::lane::{Lane, Mutant};
+use crate::machine::Weak;
 use crate::{Seen, dies, holds};
 
 const SLOTS: u64 = 4;
@@ -26,8 +26,8 @@ enum Policy {
     Fail,
 }
 
-fn write(lane: &Lane, policy: Policy, seen: &Seen) {
-    let mut writer = LaneWriter::adopt(lane.clone(), 1).unwrap();
+fn write(lane: &Lane<Weak>, policy: Policy, seen: &Seen) {
+    let mut writer = LaneWriter::adopt(lane.for_writer(), 1).unwrap();
     for _ in 0..ROWS {
         let scan = |head| oldest(lane, head, SLOTS).map(|pin| pin.start);
         let early = (lane.mutant() == Mutant::ScanFirst).then(|| scan(writer.head()));
@@ -45,7 +45,7 @@ fn write(lane: &Lane, policy: Policy, seen: &Seen) {
             });
         }
         if free {
-            writer.write(0, 0, &row(writer.head()));
+            writer.write(0, 0, &lane.row(writer.head()));
             writer.publish(1);
             seen.count("written");
         } else if policy == Policy::Fail {
@@ -57,7 +57,7 @@ fn write(lane: &Lane, policy: Policy, seen: &Seen) {
 }
 
 /// Leases some of the readable rows, and more of them within the lease, and reads them by plain loads.
-fn lease(lane: &Lane, slot: u32, seen: &Seen) {
+fn lease(lane: &Lane<Weak>, slot: u32, seen: &Seen) {
     let rows = readable(lane, SLOTS);
     if rows.is_empty() {
         return;
@@ -72,18 +72,18 @@ fn lease(lane: &Lane, slot: u32, seen: &Seen) {
     let before = (lane.mutant() != Mutant::SecondLeaseMovesUp).then_some(start);
     freeze(lane, lane, slot, second, before).unwrap();
     for seq in start..rows.end {
-        assert_eq!(lane.plain_read(seq), first_word(seq), "row {seq} changed under its lease");
+        lane.read_in_place(seq);
     }
     thaw(lane, slot, Some(second));
     for seq in second..rows.end {
-        assert_eq!(lane.plain_read(seq), first_word(seq), "row {seq} changed under its lease");
+        lane.read_in_place(seq);
     }
     thaw(lane, slot, None);
 }
 
 fn model(mutant: Mutant, seen: &Seen) {
-    let machine = Machine::new();
-    let lane = Lane::of_cells(&machine, SLOTS, READERS as usize, 0, mutant);
+    let machine = Weak::new();
+    let lane = Lane::of_cells(&machine, SLOTS, (READERS as usize, 0), mutant);
     let policy = [Policy::Block, Policy::DropNew, Policy::Fail][thread_rng().gen_range(0..3)];
     let writer = {
         let (lane, seen) = (lane.clone(), seen.clone());

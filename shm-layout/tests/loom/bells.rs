@@ -1,7 +1,6 @@
 //! Models of bells: whoever sleeps until something is published wakes up, in every interleaving and
 //! reordering; and mutants, each of which must sleep for ever (loom calls that a deadlock).
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64 as Counter, Ordering::SeqCst};
 use std::time::Duration;
@@ -10,6 +9,8 @@ use backcast_layout::protocol::{Bell, BellFence, listen, ring};
 use loom::sync::Mutex;
 use loom::sync::atomic::{AtomicU32, Ordering, fence};
 use loom::thread::{self, Thread};
+
+use crate::holds;
 
 /// One thing done wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,39 +130,37 @@ fn model(publishers: u32, mutant: Mutant) -> (bool, Arc<Seen>) {
     // Two publishers and a sleeper have too many interleavings to see all; nearly all bugs need
     // fewer involuntary switches than this.
     builder.preemption_bound = (publishers > 1).then_some(3);
-    let passed = catch_unwind(AssertUnwindSafe(|| {
-        builder.check(move || {
-            counters.executions.fetch_add(1, SeqCst);
-            let word = || AtomicU32::new(0);
-            let shared = Arc::new(Shared {
-                seq: word(),
-                listening: word(),
-                published: word(),
-                queue: Mutex::new(None),
-                mutant,
-                seen: Arc::clone(&counters),
-            });
-            let threads: Vec<_> = (0..publishers)
-                .map(|_| {
-                    let shared = Arc::clone(&shared);
-                    thread::spawn(move || {
-                        if publishers == 1 {
-                            // A plain store, as the head's: nothing but the fences orders it.
-                            shared.published.store(1, Ordering::Release);
-                        } else {
-                            shared.published.fetch_add(1, Ordering::Release);
-                        }
-                        ring(&*shared);
-                    })
-                })
-                .collect();
-            sleep_until(&shared, publishers);
-            for thread in threads {
-                thread.join().unwrap();
-            }
+    let passed = holds(&builder, move || {
+        counters.executions.fetch_add(1, SeqCst);
+        let word = || AtomicU32::new(0);
+        let shared = Arc::new(Shared {
+            seq: word(),
+            listening: word(),
+            published: word(),
+            queue: Mutex::new(None),
+            mutant,
+            seen: Arc::clone(&counters),
         });
-    }));
-    (passed.is_ok(), seen)
+        let threads: Vec<_> = (0..publishers)
+            .map(|_| {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || {
+                    if publishers == 1 {
+                        // A plain store, as the head's: nothing but the fences orders it.
+                        shared.published.store(1, Ordering::Release);
+                    } else {
+                        shared.published.fetch_add(1, Ordering::Release);
+                    }
+                    ring(&*shared);
+                })
+            })
+            .collect();
+        sleep_until(&shared, publishers);
+        for thread in threads {
+            thread.join().unwrap();
+        }
+    });
+    (passed, seen)
 }
 
 fn passes(publishers: u32) {

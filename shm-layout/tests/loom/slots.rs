@@ -3,131 +3,41 @@
 //! caught.
 
 use std::convert::Infallible;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64 as Counter, Ordering::SeqCst};
 
-use backcast_layout::protocol::{
-    Fence, LaneWriter, Pins, Slots, Words, WordsMut, claim, freeze, oldest, readable, reap, thaw,
-};
-use loom::cell::UnsafeCell;
+use backcast_layout::protocol::{LaneWriter, Slots, claim, freeze, oldest, readable, reap, thaw};
 use loom::sync::Arc;
-use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::thread;
+
+use crate::lane::{self, Mutant};
+use crate::{Loom, holds};
 
 const ROWS: u64 = 2;
 /// Switches between the two threads that neither asked for, per execution. Every mutant is caught
 /// with fewer; without a bound the model takes a minute and finds nothing either.
 const PREEMPTIONS: usize = 5;
 
-/// One thing done wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mutant {
-    None,
-    /// The reaper takes pins away without the lock.
-    NoLock,
-    /// The reaper looks whether the lock is held, and takes pins away if it is not.
-    LookOnly,
-    /// The reaper takes pins away after it let go of the lock.
-    LockLetGoEarly,
-    /// The new holder clears the pins that it found after it made its own.
-    ClearedLate,
-}
-
 /// A lane of two rows, one reader slot and its lock, which a death has left free.
-struct Memory {
-    head: AtomicU64,
-    reserved: AtomicU64,
-    pin: AtomicU64,
-    held: AtomicBool,
-    /// Plain memory: loom fails a model in which an access to it races with another.
-    rows: [UnsafeCell<u64>; 2],
-}
-
 #[derive(Clone)]
-struct Shared(Arc<Memory>);
+struct Shared {
+    lane: lane::Lane<Loom>,
+    held: Arc<AtomicBool>,
+}
 
 struct Held(Shared);
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.0.0.held.store(false, Ordering::Release);
+        self.0.held.store(false, Ordering::Release);
     }
 }
 
 impl Shared {
     /// Rows 0 and 1 are published, and a dead reader's pin stands on row 0.
     fn new() -> Self {
-        let row = |value| UnsafeCell::new(value);
-        Self(Arc::new(Memory {
-            head: AtomicU64::new(ROWS),
-            reserved: AtomicU64::new(ROWS),
-            pin: AtomicU64::new(1),
-            held: AtomicBool::new(false),
-            rows: [row(1), row(2)],
-        }))
-    }
-
-    fn row(&self, slot: u64) -> &UnsafeCell<u64> {
-        &self.0.rows[usize::try_from(slot % ROWS).unwrap()]
-    }
-
-    fn plain_read(&self, seq: u64) -> u64 {
-        // SAFETY: what is under test; loom panics if the writer may be writing it.
-        #[expect(unsafe_code, reason = "loom's cell checks the access that real code does not")]
-        self.row(seq).with(|value| unsafe { *value })
-    }
-}
-
-impl Words for Shared {
-    fn load_head(&self, order: Ordering) -> u64 {
-        self.0.head.load(order)
-    }
-
-    fn load_reserved(&self, order: Ordering) -> u64 {
-        self.0.reserved.load(order)
-    }
-
-    fn fence(&self, at: Fence) {
-        fence(at.ordering());
-    }
-
-    fn slots(&self) -> u64 {
-        ROWS
-    }
-
-    fn copy_out(&self, _: usize, _: u64, _: u64, _: &mut [u8]) {
-        unreachable!("a lease does not copy");
-    }
-}
-
-impl WordsMut for Shared {
-    fn store_reserved(&self, value: u64, order: Ordering) {
-        self.0.reserved.store(value, order);
-    }
-
-    fn store_head(&self, value: u64, order: Ordering) {
-        self.0.head.store(value, order);
-    }
-
-    fn copy_in(&self, _: usize, slot: u64, row: &[u8]) {
-        let value = u64::from_ne_bytes(row.try_into().unwrap());
-        // SAFETY: what is under test, as in `plain_read`.
-        #[expect(unsafe_code, reason = "loom's cell checks the access that real code does not")]
-        self.row(slot).with_mut(|word| unsafe { *word = value });
-    }
-}
-
-impl Pins for Shared {
-    fn slots(&self) -> u32 {
-        1
-    }
-
-    fn load(&self, _: u32, order: Ordering) -> u64 {
-        self.0.pin.load(order)
-    }
-
-    fn store(&self, _: u32, pin: u64, order: Ordering) {
-        self.0.pin.store(pin, order);
+        let lane = lane::Lane::of_cells(&Loom, ROWS, (1, 1), Mutant::None);
+        Self { lane, held: Arc::new(AtomicBool::new(false)) }
     }
 }
 
@@ -136,17 +46,17 @@ impl Slots for Shared {
     type Error = Infallible;
 
     fn is_held(&self, _: u32) -> bool {
-        self.0.held.load(Ordering::Relaxed)
+        self.held.load(Ordering::Relaxed)
     }
 
     fn try_claim(&self, _: u32) -> Result<Option<Held>, Infallible> {
         // As the kernel's lock: taking it sees what was done before it was let go of.
-        let taken = self.0.held.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
+        let taken = self.held.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
         Ok(taken.is_ok().then(|| Held(self.clone())))
     }
 
     fn clear_pins(&self, slot: u32) {
-        thaw(self, slot, None);
+        thaw(&self.lane, slot, None);
     }
 }
 
@@ -163,7 +73,6 @@ struct Seen {
 /// What the writer does about a pin in its way.
 fn take_away(shared: &Shared, mutant: Mutant) -> bool {
     match mutant {
-        Mutant::None | Mutant::ClearedLate => reap(shared, 0).unwrap(),
         Mutant::NoLock => {
             shared.clear_pins(0);
             true
@@ -182,15 +91,16 @@ fn take_away(shared: &Shared, mutant: Mutant) -> bool {
             }
             claimed
         }
+        _ => reap(shared, 0).unwrap(),
     }
 }
 
 /// Appends rows 2 and 3, over rows 0 and 1, unless the holder of a pin in the way lives.
 fn append(shared: &Shared, mutant: Mutant, seen: &Seen) {
-    let mut writer = LaneWriter::adopt(shared.clone(), 1).unwrap();
+    let mut writer = LaneWriter::adopt(shared.lane.for_writer(), 1).unwrap();
     for _ in 0..2 {
         let head = writer.head();
-        let scan = || oldest(shared, head, ROWS).map(|pin| pin.start);
+        let scan = || oldest(&shared.lane, head, ROWS).map(|pin| pin.start);
         if writer.reserve(1) {
             writer.announced_to_pins();
             if !writer.settle(scan(), 1) {
@@ -201,7 +111,7 @@ fn append(shared: &Shared, mutant: Mutant, seen: &Seen) {
                 }
             }
         }
-        writer.write(0, 0, &(head + 1).to_ne_bytes());
+        writer.write(0, 0, &shared.lane.row(head));
         writer.publish(1);
         seen.written.fetch_add(1, SeqCst);
     }
@@ -212,8 +122,9 @@ fn lease(shared: &Shared, mutant: Mutant, seen: &Seen) {
     let late = mutant == Mutant::ClearedLate;
     let claimed = if late { shared.try_claim(0) } else { claim(shared, 0) };
     let Some(_claim) = claimed.unwrap() else { return };
-    let rows = readable(shared, ROWS);
-    let granted = !rows.is_empty() && freeze(shared, shared, 0, rows.start, None).is_ok();
+    let rows = readable(&shared.lane, ROWS);
+    let granted =
+        !rows.is_empty() && freeze(&shared.lane, &shared.lane, 0, rows.start, None).is_ok();
     if late {
         shared.clear_pins(0);
     }
@@ -223,27 +134,25 @@ fn lease(shared: &Shared, mutant: Mutant, seen: &Seen) {
     }
     seen.leased.fetch_add(1, SeqCst);
     for seq in rows {
-        assert_eq!(shared.plain_read(seq), seq + 1, "row {seq} changed under its lease");
+        shared.lane.read_in_place(seq);
     }
-    thaw(shared, 0, None);
+    thaw(&shared.lane, 0, None);
 }
 
 fn model(mutant: Mutant) -> (bool, std::sync::Arc<Seen>) {
     let seen = std::sync::Arc::new(Seen::default());
     let counters = std::sync::Arc::clone(&seen);
-    let passed = catch_unwind(AssertUnwindSafe(|| {
-        let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(PREEMPTIONS);
-        builder.check(move || {
-            counters.executions.fetch_add(1, SeqCst);
-            let shared = Shared::new();
-            let (theirs, also) = (shared.clone(), std::sync::Arc::clone(&counters));
-            let thread = thread::spawn(move || append(&theirs, mutant, &also));
-            lease(&shared, mutant, &counters);
-            thread.join().unwrap();
-        });
-    }));
-    (passed.is_ok(), seen)
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(PREEMPTIONS);
+    let passed = holds(&builder, move || {
+        counters.executions.fetch_add(1, SeqCst);
+        let shared = Shared::new();
+        let (theirs, also) = (shared.clone(), std::sync::Arc::clone(&counters));
+        let thread = thread::spawn(move || append(&theirs, mutant, &also));
+        lease(&shared, mutant, &counters);
+        thread.join().unwrap();
+    });
+    (passed, seen)
 }
 
 #[test]
