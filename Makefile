@@ -38,7 +38,7 @@ export PYO3_PYTHON := $(abspath $(PY))
 export CARGO_HOME ?= $(HOME)/.cargo
 export VIRTUAL_ENV := $(abspath $(VENV))
 
-.PHONY: help demo test fuzz fuzz-lib storm soak bench bench-rust docs errors-page docs-links lint wheel sdist wheel-check clean
+.PHONY: help demo test fuzz fuzz-lib storm soak cost bench bench-rust docs errors-page docs-links lint wheel sdist wheel-check clean
 .PHONY: lock notices notices-check tools native lint-rust lint-elsewhere lint-python test-rust test-python
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
@@ -66,6 +66,7 @@ fuzz-lib: tools ## Coverage-guided: damaged rings, hostile peers, CSV, Parquet: 
 	  echo "no nightly compiler found: rustup toolchain install nightly" >&2; exit 1; }
 	mkdir -p $(addprefix out/fuzz/,$(FUZZ_TARGETS))
 	cd fuzz && RUSTFLAGS="$(FUZZ_FLAGS)" cargo +nightly build --release --locked --target host-tuple --target-dir ../target/fuzz
+	export BACKCAST_TEST_SHM=$$(mktemp -d -p /dev/shm); trap 'rm -rf "$$BACKCAST_TEST_SHM"' EXIT; \
 	for target in $(FUZZ_TARGETS); do target/fuzz/*/release/$$target -max_total_time=$(FUZZ_SECONDS) \
 	  -max_len=16384 -len_control=0 -timeout=60 -rss_limit_mb=2048 -malloc_limit_mb=512 \
 	  -artifact_prefix=out/fuzz/$$target- -print_final_stats=1 out/fuzz/$$target || exit; done
@@ -74,6 +75,10 @@ fuzz-lib: tools ## Coverage-guided: damaged rings, hostile peers, CSV, Parquet: 
 storm: tools ## Kill writers and readers STORM_KILLS times each, and look for torn windows: hours
 	BACKCAST_STORM_KILLS=$(STORM_KILLS) BACKCAST_HUNT_WINDOWS=$(HUNT_WINDOWS) \
 	  cargo test --release -p backcast-tests --locked --test storm --test lease_storm --test torn_hunt -- --nocapture
+
+# One instruction at a time, on Linux: exact, whatever else the machine does.
+cost: tools ## Count the instructions of a sampled row: the same for any number of rows and lanes
+	cargo test --release -p backcast-tests --locked --test cost -- --ignored --nocapture
 
 # Fails if the memory, open files or mappings of processes that live grow beside others that are killed.
 soak: tools ## Kill and restart writers, learners, leaseholders for SOAK_SECONDS: nothing may grow

@@ -5,4 +5,5 @@ pub mod fuzz;
 pub mod limits;
 pub mod pages;
 pub mod peer;
+pub mod steps;
 pub mod storm;

@@ -22,8 +22,8 @@ use tempfile::TempDir;
 
 const LANES: u32 = 2;
 const NAME: &str = "soak";
-/// Between two looks at everybody.
-const LOOK: Duration = Duration::from_millis(50);
+/// How often everybody is looked at: as often in a long soak, so that what was seen takes no more memory.
+const LOOKS: u32 = 200;
 /// What resident memory may differ by between the beginning and the end: what an allocator keeps or
 /// gives back. Two pages lost with every kill are more, after the fewest kills that are accepted.
 const SLACK_KIB: u64 = 1_024;
@@ -217,7 +217,7 @@ fn nothing_grows_beside_processes_that_are_killed_and_born_again() -> Result<(),
         }
         processes[victim] = start(&dir, victims[victim]);
         if next_look <= Instant::now() {
-            next_look += LOOK;
+            next_look += Duration::from_secs(seconds) / LOOKS;
             for (_, watched) in &mut survivors {
                 watched.look()?;
             }

@@ -19,13 +19,15 @@ use super::files::{
 };
 use super::use_ring::use_ring;
 
-/// A directory of our own, in memory if there is such a thing.
+/// A directory of our own: in `BACKCAST_TEST_SHM`, or in memory if there is such a thing. A fuzzer ends
+/// without removing it.
 ///
 /// # Panics
 /// If none can be made.
 #[must_use]
 pub fn tmpfs() -> TempDir {
-    TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).expect("a directory of our own")
+    let place = std::env::var_os("BACKCAST_TEST_SHM").unwrap_or_else(|| "/dev/shm".into());
+    TempDir::new_in(place).or_else(|_| TempDir::new()).expect("a directory of our own")
 }
 
 /// Four columns, one of which accepts only two of its byte's values.

@@ -1,0 +1,58 @@
+//! What a sampled row costs does not grow with the ring: as many instructions out of ten thousand rows as
+//! out of millions, and out of one lane as out of sixty-four.
+//!
+//! For `make cost`, which counts in optimised code: each instruction is two switches between processes.
+#![cfg(target_os = "linux")]
+
+use std::error::Error;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use backcast_tests::steps::Traced;
+use rustix::process::Pid;
+use tempfile::TempDir;
+
+const BATCH: u64 = 256;
+const BATCHES: u64 = 2;
+/// How far each may lie from the middle between all, in thousandths of it.
+const OFF: u64 = 30;
+
+/// Instructions of a sampled row, in thousandths.
+fn cost(rows: u64, lanes: u32) -> Result<u64, Box<dyn Error>> {
+    let dir = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new())?;
+    let mut child = Command::new(env!("CARGO_BIN_EXE_cost_sampler"))
+        .arg(dir.path())
+        .args([rows, lanes.into(), BATCHES].map(|number| number.to_string()))
+        .stdin(Stdio::piped())
+        .spawn()?;
+    let traced = Traced::seize(Pid::from_child(&child))?;
+    child.stdin.take().ok_or("a pipe")?.write_all(b"go\n")?;
+    let steps = traced.count()?;
+    drop(traced);
+    assert!(child.wait()?.success(), "the sampler failed after its marks");
+    let cost = steps * 1_000 / (BATCHES * BATCH);
+    println!(
+        "{rows} rows, {lanes} lanes: {}.{} instructions a row",
+        cost / 1_000,
+        cost % 1_000 / 100
+    );
+    Ok(cost)
+}
+
+#[test]
+#[ignore = "minutes, and worth something in optimised code only: make cost"]
+fn a_sampled_row_costs_the_same_whatever_the_ring_holds() -> Result<(), Box<dyn Error>> {
+    let million = 1_000_000;
+    let rings = [(10_000, 1), (million, 1), (20 * million, 1), (million, 8), (million, 64)];
+    let costs: Vec<u64> =
+        rings.into_iter().map(|(rows, lanes)| cost(rows, lanes)).collect::<Result<_, _>>()?;
+    let (least, largest) = (costs.iter().min(), costs.iter().max());
+    let (Some(least), Some(largest)) = (least.copied(), largest.copied()) else {
+        return Err("nothing was counted".into());
+    };
+    assert!(least > 0);
+    let off = (largest - least) * 1_000 / (largest + least);
+    println!("within {}.{} % of the middle", off / 10, off % 10);
+    assert!(off <= OFF, "{costs:?} thousandths of instructions");
+    Ok(())
+}
