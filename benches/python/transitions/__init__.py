@@ -1,0 +1,1 @@
+"""Trading transitions against NumPy and memcpy: `python -m transitions`."""
