@@ -44,18 +44,18 @@ impl Ring {
             return Err(ReadError::NotReadable { lane, from, to, oldest, head });
         }
         let slots = memory.slots();
+        let rows_at: Vec<(usize, u64)> =
+            rows.iter().map(|(place, seq)| (*place, seq % slots)).collect();
         for Pick { column, out } in picks {
             let Some(kind) = self.schema().columns().get(*column) else { continue };
             let width = Column::width(kind);
             // Rows lie anywhere: what is waited for is memory, and several can be asked for at once.
-            let ask = |(_, seq): &(usize, u64)| {
-                memory.ahead(USER + *column, seq % slots).ask(width);
-            };
-            rows.iter().take(AHEAD).for_each(ask);
-            for (at, (place, seq)) in rows.iter().enumerate() {
-                rows.get(at + AHEAD).into_iter().for_each(ask);
+            let ask = |(_, slot): &(usize, u64)| memory.ahead(USER + *column, *slot).ask(width);
+            rows_at.iter().take(AHEAD).for_each(ask);
+            for (at, (place, slot)) in rows_at.iter().enumerate() {
+                rows_at.get(at + AHEAD).into_iter().for_each(ask);
                 let out = &mut out[place * width..(place + 1) * width];
-                memory.copy_out(USER + *column, seq % slots, 1, out);
+                memory.copy_out(USER + *column, *slot, 1, out);
             }
             clean_bools(kind.dtype(), out);
         }

@@ -12,7 +12,7 @@
 
 use std::{
     ops::Range,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, PoisonError, atomic::AtomicU64},
 };
 
 use backcast_layout::copy_words;
@@ -91,8 +91,9 @@ impl Jobs {
 /// What windows are copied from, and which columns.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Market<'a> {
-    panel: &'a Panel,
     geometry: Geometry,
+    singles: &'a [AtomicU64],
+    marks: &'a [AtomicU64],
     /// Columns of the panel that are copied, in order; all of them when `None`.
     columns: Option<&'a [usize]>,
 }
@@ -108,7 +109,8 @@ struct Slab<'a> {
 
 impl<'a> Market<'a> {
     pub(crate) fn new(panel: &'a Panel, columns: Option<&'a [usize]>) -> Self {
-        Self { panel, geometry: panel.geometry(), columns }
+        let (singles, marks) = (panel.singles(), panel.all_marks());
+        Self { geometry: panel.geometry(), singles, marks, columns }
     }
 
     /// Columns of a window, `C`.
@@ -205,7 +207,8 @@ impl<'a> Market<'a> {
         }
         let inside = &mut arena[from * width..to * width];
         self.copy(ticker, first_day, inside, scratch, next);
-        copy_listed_bits(self.panel.marks(ticker), first_day, &mut mask[from..to]);
+        let marks = &self.marks[ticker * self.geometry.listed_stride()..];
+        copy_listed_bits(marks, first_day, &mut mask[from..to]);
     }
 
     /// Rows of consecutive days. Missing ones are zeros in the panel, so the copy alone is right.
@@ -220,12 +223,12 @@ impl<'a> Market<'a> {
     ) {
         let at = self.geometry.row(ticker, day) * size_of::<f32>();
         let Some(columns) = self.columns else {
-            copy_words(self.panel.singles(), at, bytemuck::cast_slice_mut(out), next);
+            copy_words(self.singles, at, bytemuck::cast_slice_mut(out), next);
             return;
         };
         let all = self.geometry.columns;
         scratch.resize(out.len() / columns.len().max(1) * all, 0.0);
-        copy_words(self.panel.singles(), at, bytemuck::cast_slice_mut(scratch), next);
+        copy_words(self.singles, at, bytemuck::cast_slice_mut(scratch), next);
         for (to, from) in out.chunks_exact_mut(columns.len()).zip(scratch.chunks_exact(all)) {
             for (value, column) in to.iter_mut().zip(columns) {
                 *value = from[*column];
