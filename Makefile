@@ -11,7 +11,8 @@ FUZZ_SECONDS ?= 60
 STORM_KILLS ?= 50000
 SOAK_SECONDS ?= 600
 HUNT_WINDOWS ?= 100000000
-ICEORYX2 := CRITERION_HOME=$(CURDIR)/target/criterion cargo bench --locked \
+# Lock files of their own follow what our packages depend on, when it changes.
+ICEORYX2 := CRITERION_HOME=$(CURDIR)/target/criterion cargo bench \
   --manifest-path benches/iceoryx2/Cargo.toml --target-dir target/iceoryx2
 FUZZ_TARGETS := attach hostile panel_csv panel_parquet
 FUZZ_FLAGS := --cfg fuzzing -Zsanitizer=address -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
@@ -65,7 +66,7 @@ fuzz-lib: tools ## Coverage-guided: damaged rings, hostile peers, CSV, Parquet: 
 	@rustc +nightly --version >/dev/null 2>&1 || { \
 	  echo "no nightly compiler found: rustup toolchain install nightly" >&2; exit 1; }
 	mkdir -p $(addprefix out/fuzz/,$(FUZZ_TARGETS))
-	cd fuzz && RUSTFLAGS="$(FUZZ_FLAGS)" cargo +nightly build --release --locked --target host-tuple --target-dir ../target/fuzz
+	cd fuzz && RUSTFLAGS="$(FUZZ_FLAGS)" cargo +nightly build --release --target host-tuple --target-dir ../target/fuzz
 	export BACKCAST_TEST_SHM=$$(mktemp -d -p /dev/shm); trap 'rm -rf "$$BACKCAST_TEST_SHM"' EXIT; \
 	for target in $(FUZZ_TARGETS); do target/fuzz/*/release/$$target -max_total_time=$(FUZZ_SECONDS) \
 	  -max_len=16384 -len_control=0 -timeout=60 -rss_limit_mb=2048 -malloc_limit_mb=512 \
