@@ -20,16 +20,19 @@ COLUMNS = {"obs": ("f4", (3,)), "reward": "f4"}
 
 PUBLIC = [(bc, name) for name in bc.__all__ if name != "__version__"]
 PUBLIC += [(envs, name) for name in envs.__all__] + [(plot, name) for name in plot.__all__]
-PUBLIC += [(finrl, name) for name in ("FastFinRL", "VecFastFinRL")]
+PUBLIC += [(finrl, name) for name in ("FastFinRL", "VecFastFinRL", "VecReplayBuffer")]
+PUBLIC += [(finrl, name) for name in ("TickerTokenizer", "VecFinRLWrapper")]
 PUBLIC += [(cli, "main")]
 
 CALLED = {
     *["Schema", "PortfolioVectorEnv", "PortfolioEnv", "Collector", "FastFinRL", "VecFastFinRL"],
+    *["VecReplayBuffer", "TickerTokenizer", "VecFinRLWrapper"],
 }
 """Classes whose objects are made by calling them; the others say what to call instead."""
 
 ANYTHING = {
     "PortfolioVectorEnv.close_extras": "takes what Gymnasium's `close` was given",
+    "VecFinRLWrapper.close_extras": "takes what Gymnasium's `close` was given",
     "Writer.append final_obs": "is read only where a lane ended",
 }
 """Arguments that may be anything, or are tried elsewhere, and why."""
@@ -39,6 +42,9 @@ NOT_EXPLAINED = {
     "FastFinRL.step": "one frame more would be felt in each step of the environment",
     "VecFastFinRL.step": "one frame more would be felt in each step of the environment",
     "PortfolioEnv.step": "one frame more would be felt in each step of the environment",
+    "VecFinRLWrapper.step": "one frame more would be felt in each step of the environment",
+    "VecReplayBuffer.add": "one frame more would be felt in each addition",
+    "VecReplayBuffer.sample": "one frame more would be felt in each draw",
     "main": "is what the console script calls",
 }
 """Calls whose misspelt arguments Python itself refuses, and why."""
@@ -111,6 +117,22 @@ def good(name: str, made: dict[str, Any]) -> dict[str, Any]:
         "VecFastFinRL.reset_indices": {"indices": [0]},
         "VecFastFinRL.step": {"actions": np.zeros((2, 1))},
         "VecFastFinRL.set_auto_reset": {"enabled": True},
+        "VecReplayBuffer": {"env": made["VecFastFinRL"], "capacity": 50},
+        "VecReplayBuffer.attach": {"name": "moves"},
+        "VecReplayBuffer.add": dict(made["added"]),
+        "VecReplayBuffer.sample_indices": {"batch_size": 2},
+        "VecReplayBuffer.get": {"index": 0},
+        "VecReplayBuffer.get_market_data": {"index": 0, "h": 1, "future": 1},
+        "VecReplayBuffer.save": {"path": csv.with_name("saved")},
+        "VecReplayBuffer.load": {"path": csv.with_name("saved")},
+        "TickerTokenizer.encode": {"tic": "AAA"},
+        "TickerTokenizer.encode_batch": {"tics": ["AAA"]},
+        "TickerTokenizer.decode": {"token_id": 0},
+        "TickerTokenizer.decode_batch": {"token_ids": [0]},
+        "TickerTokenizer.save": {"path": csv.with_name("tickers")},
+        "TickerTokenizer.load": {"path": csv.with_name("tickers")},
+        "VecFinRLWrapper": {"path": panel, "buffer_capacity": 50},
+        "VecFinRLWrapper.step": {"action": np.zeros((4, 1, 2))},
         "Collector": {"env": made["PortfolioEnv"], "writer": made["Writer"]},
         "Collector.step": {"actions": np.zeros((2, 1))},
         "Collector.run": {"policy": lambda obs: np.zeros((2, 1)), "steps": 1},
@@ -153,6 +175,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
         fast, many = finrl.FastFinRL(panel), finrl.VecFastFinRL(panel, 2)
         fast.reset(seed=1)
         many.reset(seed=1)
+        moves = hold(finrl.VecReplayBuffer(many, 50, name="moves", n_adders=2))
+        added = {"states": many.get_state(), "actions": np.zeros((2, 1)), "rewards": [0.0, 0.0]}
+        added |= {"next_states": many.step(np.zeros((2, 1))), "dones": [False, False]}
+        moves.add(**added)
+        wrapper = finrl.VecFinRLWrapper(panel, 50, history_length=1)
+        wrapper.reset(seed=1)
+        wrapper.step(np.zeros((4, 1, 2)))
         collector = envs.Collector(vector, hold(steps.writer(2)))
         collector.reset(seed=1)
         sampler = hold(buf.sampler(seed=1))
@@ -169,6 +198,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
             "Collector": collector,
             "FastFinRL": fast,
             "VecFastFinRL": many,
+            "VecReplayBuffer": moves,
+            "TickerTokenizer": finrl.TickerTokenizer(["AAA"]),
+            "VecFinRLWrapper": wrapper,
+            "added": added,
             "batch": buf.sample(4, history=4),
             "csv": files / "prices.csv",
         }

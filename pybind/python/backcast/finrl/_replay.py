@@ -11,6 +11,7 @@ from backcast import ArgumentTypeError, Panel, SampleError
 from backcast._calls import explained
 from backcast._native import TransitionRing
 from backcast.finrl._records import as_arrays
+from backcast.finrl._rules import names_of
 from backcast.finrl._transition import VecStoredTransition
 
 if TYPE_CHECKING:
@@ -179,8 +180,10 @@ class VecReplayBuffer:
             If it holds something else, or was made on another market.
         """
         shown: dict[str, Any] = {
-            "macro_tickers": None if macro_tickers is None else list(macro_tickers),
-            "indicators": None if indicators is None else list(indicators),
+            "macro_tickers": names_of("macro_tickers", macro_tickers)
+            if macro_tickers is not None
+            else None,
+            "indicators": names_of("indicators", indicators) if indicators is not None else None,
             "indicator_lag": _count(indicator_lag, "indicator_lag", 0),
         }
         panel = env

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import inspect
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -149,6 +151,15 @@ class VecFinRLWrapper(VectorEnv[Any, Any, Any]):
         buffer_seed: int = 42,
         **settings: Any,  # noqa: ANN401
     ) -> None:
+        _refuse_strangers(settings)
+        for what, number, least in (
+            ("buffer_capacity", buffer_capacity, 1),
+            ("buffer_seed", buffer_seed, -1),
+        ):
+            if isinstance(number, bool) or not isinstance(number, int | np.integer):
+                raise ArgumentTypeError(
+                    f"{what} is {number!r}; give a whole number from {least} up"
+                )
         for what, flag in (("auto_add", auto_add), ("auto_reset", auto_reset)):
             if not isinstance(flag, bool):
                 raise ArgumentTypeError(f"{what} is {flag!r}; give True or False")
@@ -511,6 +522,20 @@ class VecFinRLWrapper(VectorEnv[Any, Any, Any]):
                 "hist": spaces.Dict({"market": part(tickers), "macro": part(macro)}),
             }
         )
+
+
+def _refuse_strangers(settings: Mapping[str, Any]) -> None:
+    """Refuse settings that the environments do not have, with the ones that were probably meant."""
+    theirs = inspect.signature(VecFastFinRL.__init__).parameters
+    mine = inspect.signature(VecFinRLWrapper.__init__).parameters
+    known = [name for name in {**mine, **theirs} if name not in ("self", "settings", "csv_path")]
+    for name in settings:
+        if name not in theirs or name in ("self", "csv_path", "return_format"):
+            near = difflib.get_close_matches(name, known, 1, 0.66)
+            hint = f"did you mean `{near[0]}`? It" if near else "it"
+            raise ArgumentTypeError(
+                f"VecFinRLWrapper() has no argument `{name}`; {hint} takes {', '.join(known)}"
+            )
 
 
 def _with_final(
