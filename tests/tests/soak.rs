@@ -2,7 +2,8 @@
 //! again beside ones that live, and nothing of the living grows: their memory, open files and mappings,
 //! and what lies in `/dev/shm`.
 //!
-//! `make soak SOAK_SECONDS=600` runs it for longer.
+//! `make soak SOAK_SECONDS=600` runs it for longer. What a process uses is read where Linux tells it.
+#![cfg(target_os = "linux")]
 
 use std::error::Error;
 use std::fs;
