@@ -6,6 +6,7 @@
 
 use backcast_layout::Lane;
 
+use crate::index::RowIndex;
 use crate::mark::Mark;
 use crate::window::{Marks, Reach, Window};
 
@@ -18,13 +19,16 @@ const MOST_ROWS: usize = 1024;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Item<'a> {
     pub(crate) lane: &'a Lane,
-    /// Number of the lane.
-    pub(crate) number: u32,
-    /// Of the lane when the row was drawn.
-    pub(crate) head: u64,
+    pub(crate) index: RowIndex,
+    /// Rows published after it when it was drawn.
+    pub(crate) age: u64,
+    /// Of the drawn row.
+    pub(crate) flags: u32,
     pub(crate) window: Window,
     /// Whether nothing of the window is missing.
     pub(crate) whole: bool,
+    /// Transitions that are missing in front.
+    pub(crate) missing: u64,
     /// Of the window's first row, kept: a division per column costs as much as a small column.
     pub(crate) slot: u64,
     /// The draw that found it, counted from 0.
@@ -41,6 +45,7 @@ pub(crate) struct Block<'a> {
     /// So many for each item.
     stride: usize,
     marks: Vec<Mark>,
+    whole: bool,
 }
 
 impl<'a> Block<'a> {
@@ -53,7 +58,7 @@ impl<'a> Block<'a> {
     pub(crate) fn over(mut marks: Vec<Mark>, items: usize, reach: Reach) -> Self {
         let stride = reach.most_rows();
         marks.resize(items * stride, Mark::default());
-        Self { first: 0, items: Vec::with_capacity(items), stride, marks }
+        Self { first: 0, items: Vec::with_capacity(items), stride, marks, whole: true }
     }
 
     /// The memory, for another block.
@@ -64,6 +69,7 @@ impl<'a> Block<'a> {
     /// Empties it for the items of a batch from `first` on.
     pub(crate) fn begin(&mut self, first: usize) {
         self.first = first;
+        self.whole = true;
         self.items.clear();
     }
 
@@ -77,7 +83,13 @@ impl<'a> Block<'a> {
     /// Adds an item, whose marks are in their room.
     #[inline]
     pub(crate) fn push(&mut self, item: Item<'a>) {
+        self.whole &= item.whole;
         self.items.push(item);
+    }
+
+    /// Whether every window is.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.whole
     }
 
     /// Number of the first item in the batch.

@@ -1,11 +1,10 @@
 //! A block's windows on their way into the arenas of a batch.
 
 use backcast_layout::protocol::Words;
-use backcast_layout::{Ahead, DType};
+use backcast_layout::{Ahead, DType, Start, gather};
 
 use crate::block::{Block, Item};
 use crate::episode::TERMINATED;
-use crate::index::RowIndex;
 use crate::plan::{BatchPlan, Fill, Source};
 use crate::reader::clean_bools;
 use crate::window::{Marks, Reach, Window};
@@ -30,44 +29,54 @@ impl Filler<'_> {
         for ((fill, arena), buffer) in plan.zip(arenas) {
             let (bytes, dtype) = (fill.rows * fill.width, arena.dtype());
             let first = block.first() * bytes;
-            let Some(places) = buffer.get_mut(first..first + block.items().len() * bytes) else {
+            let Some(here) = buffer.get_mut(first..first + block.items().len() * bytes) else {
                 continue;
             };
-            let places = places.chunks_exact_mut(bytes);
+            let places = here.chunks_exact_mut(bytes);
             match fill.source {
                 Source::Column(column) if fill.repeat => {
                     places.zip(block.items()).for_each(|(place, item)| {
                         repeat(fill, column, item, place);
                     });
                 }
+                Source::Column(column) if block.is_whole() => {
+                    let (lead, rows) = (self.lead(fill), fill.rows as u64);
+                    let starts = block.items().iter().map(|item| start(item, lead));
+                    let next = next.iter().map(|item| start(item, lead));
+                    gather(column, rows, starts, next, here, bytes);
+                }
                 Source::Column(column) => {
-                    for (i, (place, item)) in places.zip(block.items()).enumerate() {
-                        let next = self.ahead(fill, column, next.get(i));
-                        self.copy(fill, column, item, next, place);
+                    let (lead, mut next) = (self.lead(fill), next.iter());
+                    for (place, item) in places.zip(block.items()) {
+                        let next = next.next().map(|next| ahead(column, next, lead));
+                        copy(fill, column, item, lead, next.unwrap_or_default(), place);
                     }
                 }
                 Source::NNext(column) => {
-                    for (i, (place, item)) in places.zip(block.items()).enumerate() {
-                        let next = self.ahead(fill, column, next.get(i));
+                    for (place, item) in places.zip(block.items()) {
                         let slot = slot_after(item, item.window.back + item.window.run);
-                        item.lane.copy_out_asking(column, slot, 1, place, next);
+                        item.lane.copy_out(column, slot, 1, place);
                     }
                 }
                 Source::Index => {
-                    for (place, Item { number, window, .. }) in places.zip(block.items()) {
-                        let index = RowIndex::new(*number, window.seq);
-                        place.copy_from_slice(&index.0.to_ne_bytes());
+                    for (place, item) in words(places).zip(block.items()) {
+                        *place = item.index.0.to_ne_bytes();
                     }
                 }
                 Source::Age => {
-                    for (place, Item { head, window, .. }) in places.zip(block.items()) {
-                        place.copy_from_slice(&head.saturating_sub(window.seq + 1).to_ne_bytes());
+                    for (place, item) in words(places).zip(block.items()) {
+                        *place = item.age.to_ne_bytes();
                     }
                 }
                 Source::Mask => {
                     for (place, item) in places.zip(block.items()) {
                         let (from, rows) = present(fill, item.window);
                         part(fill, from, rows, place).fill(1);
+                    }
+                }
+                Source::Flag(flag) if fill.rows == 1 && fill.first == 0 => {
+                    for (place, item) in places.zip(block.items()) {
+                        place[0] = u8::from(item.flags & flag != 0);
                     }
                 }
                 Source::Flag(flag) => {
@@ -86,10 +95,9 @@ impl Filler<'_> {
                     }
                 }
             }
-            // A peer may have stored any byte, and what was there before is anybody's.
+            // A peer may have stored any byte.
             if matches!(fill.source, Source::Column(_) | Source::NNext(_)) {
-                let end = first + block.items().len() * bytes;
-                clean_bools(dtype, buffer.get_mut(first..end).unwrap_or_default());
+                clean_bools(dtype, here);
             }
         }
     }
@@ -97,44 +105,17 @@ impl Filler<'_> {
     /// Asks for the memory of a block before anything is copied.
     pub(crate) fn ask(&self, block: &Block<'_>) {
         for fill in self.plan.fills() {
-            if let Source::Column(column) | Source::NNext(column) = fill.source {
-                for item in block.items() {
-                    self.ahead(fill, column, Some(item)).ask(fill.rows * fill.width);
-                }
+            let Source::Column(column) = fill.source else { continue };
+            let lead = self.lead(fill);
+            for item in block.items() {
+                ahead(column, item, lead).ask(fill.rows * fill.width);
             }
         }
     }
 
-    /// Where the copy of a column will begin.
-    #[inline]
-    fn ahead(&self, fill: &Fill, column: usize, item: Option<&Item<'_>>) -> Ahead {
-        let Some(item) = item else { return Ahead::default() };
-        let first = match fill.source {
-            Source::NNext(_) => item.window.back + item.window.run,
-            _ => self.lead(fill).saturating_sub(self.reach.back - item.window.back),
-        };
-        item.lane.ahead(column, slot_after(item, first))
-    }
-
     /// Rows from the first of a whole window to the first place of a fill.
-    #[inline]
     fn lead(&self, fill: &Fill) -> u64 {
         self.reach.back.saturating_add_signed(fill.first)
-    }
-
-    /// Fills the places that have a row and zeroes the others.
-    #[inline]
-    fn copy(&self, fill: &Fill, column: usize, item: &Item<'_>, next: Ahead, place: &mut [u8]) {
-        if item.whole {
-            let slot = slot_after(item, self.lead(fill));
-            return item.lane.copy_out_asking(column, slot, fill.rows as u64, place, next);
-        }
-        let (from, rows) = present(fill, item.window);
-        let filled = part(fill, from, rows, place);
-        if rows > 0 {
-            let slot = slot_after(item, item.window.back.saturating_add_signed(from));
-            item.lane.copy_out_asking(column, slot, rows, filled, next);
-        }
     }
 
     /// Discounted sum of the rewards from the drawn row on, and the discount of what follows: zero
@@ -160,6 +141,40 @@ impl Filler<'_> {
         let ended = marks.flags(last).is_some_and(|flags| flags & TERMINATED != 0);
         (sum, if ended { 0.0 } else { discount })
     }
+}
+
+/// Where a fill begins whose first place is `lead` rows after a whole window's first row; of a window
+/// that is not whole, about there.
+#[inline]
+fn start<'a>(item: &Item<'a>, lead: u64) -> Start<'a> {
+    let slot = slot_after(item, lead.saturating_sub(item.missing));
+    Start { lane: item.lane, slot }
+}
+
+#[inline]
+fn ahead(column: usize, item: &Item<'_>, lead: u64) -> Ahead {
+    let Start { lane, slot } = start(item, lead);
+    lane.ahead(column, slot)
+}
+
+/// Fills the places that have a row and zeroes the others.
+#[inline]
+fn copy(fill: &Fill, column: usize, item: &Item<'_>, lead: u64, next: Ahead, place: &mut [u8]) {
+    if item.whole {
+        let slot = slot_after(item, lead);
+        return item.lane.copy_out_asking(column, slot, fill.rows as u64, place, next);
+    }
+    let (from, rows) = present(fill, item.window);
+    let filled = part(fill, from, rows, place);
+    if rows > 0 {
+        let slot = slot_after(item, item.window.back.saturating_add_signed(from));
+        item.lane.copy_out_asking(column, slot, rows, filled, next);
+    }
+}
+
+/// Places of eight bytes.
+fn words<'a>(places: std::slice::ChunksExactMut<'a, u8>) -> impl Iterator<Item = &'a mut [u8; 8]> {
+    places.filter_map(|place| place.first_chunk_mut())
 }
 
 /// The slot so many rows after the window's first.

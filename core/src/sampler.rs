@@ -356,10 +356,10 @@ impl Sampler {
                 }),
             };
             self.picks[item % count] = pick;
-            let Some(Pick { lane, seq, .. }) = pick else { continue };
-            let Some(lane) = job.lanes.get(lane as usize) else { continue };
+            let Some(Pick { lane: number, seq, .. }) = pick else { continue };
+            let Some(lane) = job.lanes.get(number as usize) else { continue };
             let first = seq.saturating_sub(self.reach.back);
-            lane.ahead(MARKS, first % lane.slots()).ask(bytes);
+            lane.ahead(MARKS, self.spans.slot(number, first, lane.slots())).ask(bytes);
         }
     }
 
@@ -544,7 +544,7 @@ impl Sampler {
             return Look::Lapped;
         }
         let rows = self.reach.rows(seq, range);
-        let (first, slot) = (rows.start, rows.start % lane.slots());
+        let (first, slot) = (rows.start, self.spans.slot(number, rows.start, lane.slots()));
         let room = block.room(usize::try_from(rows.end - first).unwrap_or(0));
         Mark::read_into(lane, slot, room);
         let marks = Marks { first, rows: room };
@@ -564,8 +564,19 @@ impl Sampler {
         };
         let slot = slot + (window.first() - first);
         let slot = if slot < lane.slots() { slot } else { slot - lane.slots() };
-        let (whole, marks) = (window.is_whole(self.reach), (first, room.len()));
-        block.push(Item { lane, number, head: range.end, window, whole, slot, attempt, marks });
+        let (flags, count) = (marks.flags(seq).unwrap_or(0), marks.rows.len());
+        block.push(Item {
+            lane,
+            index: RowIndex::new(number, seq),
+            age: range.end - seq - 1,
+            flags,
+            window,
+            whole: window.is_whole(self.reach),
+            missing: self.reach.back - window.back,
+            slot,
+            attempt,
+            marks: (first, count),
+        });
         Look::Found
     }
 

@@ -2,12 +2,16 @@
 
 use std::ops::Range;
 
+use backcast_layout::protocol::Words;
+
 use crate::ring::Ring;
 
 /// Readable rows per lane, and how many draws each lane is good for.
 #[derive(Debug, Default)]
 pub(crate) struct Spans {
     ranges: Vec<Range<u64>>,
+    /// Slot of the first row of each range: a division per draw costs as much as a small column.
+    slots: Vec<u64>,
     /// Candidates in this lane and all before it. The newest row has no successor yet.
     ends: Vec<u64>,
 }
@@ -15,11 +19,13 @@ pub(crate) struct Spans {
 impl Spans {
     pub(crate) fn refresh(&mut self, ring: &Ring) {
         self.ranges.clear();
+        self.slots.clear();
         self.ends.clear();
         let mut total = 0;
         for lane in ring.store().lanes() {
             let range = ring.readable(lane);
             total += (range.end - range.start).saturating_sub(1);
+            self.slots.push(range.start % lane.slots());
             self.ranges.push(range);
             self.ends.push(total);
         }
@@ -38,6 +44,15 @@ impl Spans {
     /// Readable rows of a lane.
     pub(crate) fn range(&self, lane: u32) -> Option<&Range<u64>> {
         self.ranges.get(lane as usize)
+    }
+
+    /// The slot of a row of a lane's range, where the lane has so many.
+    #[inline]
+    pub(crate) fn slot(&self, lane: u32, row: u64, slots: u64) -> u64 {
+        let first = self.slots.get(lane as usize).copied().unwrap_or(0);
+        let start = self.range(lane).map_or(0, |range| range.start);
+        let slot = first + row.saturating_sub(start);
+        if slot < slots { slot } else { slot % slots }
     }
 
     /// Readable rows of every lane.

@@ -78,6 +78,9 @@ impl Marks<'_> {
         if !self.starts_transition(at) {
             return None;
         }
+        if (reach.back, reach.far()) == (0, 0) {
+            return Some(Window { seq, back: 0, ahead: 0, run: 1 });
+        }
         let back = reach.back.min(u64::from(drawn.t)).min(at as u64);
         let rows = self.rows.iter().enumerate().skip(at + 1);
         let after = (1..=reach.far())

@@ -63,7 +63,7 @@ pub use ring::{ClaimedReader, RingStore};
 pub use sealed::{SEALED_HEADER_BYTES, SEALED_MAGIC, SealedSegment};
 pub use superblock::{ENDIAN_TAG, LAYOUT_VERSION, LINE_BYTES, MAGIC, SUPERBLOCK_BYTES, Superblock};
 pub use sys::copy::Word;
-pub use sys::lane::{Ahead, ClaimedLane, Lane};
+pub use sys::lane::{Ahead, ClaimedLane, Lane, Start, gather};
 pub use sys::words::copy_words;
 pub use tables::{Field, tables};
 

@@ -105,12 +105,13 @@ unsafe fn opaque(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: each reads and writes the `len` bytes that the caller vouches for, and no others.
     unsafe {
         match len {
+            49.. => memcpy(dst, src, len),
             8 => one_move!("{reg}", "{reg}", "", dst, src),
             4 => one_move!("{reg:e}", "{reg:w}", "", dst, src),
             2 => one_move!("{reg:x}", "{reg:w}", "h", dst, src),
             1 => one_move!("{reg:l}", "{reg:w}", "b", dst, src),
             // Words of their own: a call costs more than they do.
-            16 | 24 | 32 => {
+            16 | 24 | 32 | 48 => {
                 for at in (0..len).step_by(8) {
                     one_move!("{reg}", "{reg}", "", dst.add(at), src.add(at));
                 }
@@ -199,10 +200,20 @@ pub(crate) unsafe fn copy_out(src: *mut u8, dst: &mut [u8], word: Word) {
 ///
 /// # Safety
 /// As [`copy_out`]; `next` may be any address.
-#[inline]
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "short copies of known length are a few instructions")]
 pub(crate) unsafe fn copy_out_asking(src: *mut u8, dst: &mut [u8], word: Word, next: *const u8) {
     /// Bytes copied between requests; a multiple of every word.
     const STEP: usize = 512;
+    if next.is_null() {
+        // SAFETY: as the caller says.
+        return unsafe { copy_out(src, dst, word) };
+    }
+    if dst.len() <= STEP {
+        ask(next, dst.len());
+        // SAFETY: as the caller says.
+        return unsafe { copy_out(src, dst, word) };
+    }
     for (i, part) in dst.chunks_mut(STEP).enumerate() {
         ask(next.wrapping_add(i * STEP), part.len());
         // SAFETY: a part of what the caller says; it begins on a multiple of eight after `src`.
@@ -216,8 +227,8 @@ pub(crate) fn ask(from: *const u8, len: usize) {
     const LINE: usize = 64;
     let first = from.addr() / LINE * LINE;
     let mut line = from.wrapping_sub(from.addr() - first);
-    let lines = (from.addr() + len - first).div_ceil(LINE);
-    for _ in 0..lines {
+    let end = from.wrapping_add(len);
+    while line < end {
         super::prefetch(line);
         line = line.wrapping_add(LINE);
     }

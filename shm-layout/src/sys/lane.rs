@@ -166,13 +166,35 @@ impl Lane {
         out: &mut [u8],
         next: Ahead,
     ) {
-        if next.0.is_null() {
-            return self.copy_out(column, slot, rows, out);
+        self.copy_one::<0>(column, slot, rows, out, next);
+    }
+
+    /// The same, where copies of `LEN` bytes are; 0: of any length.
+    #[inline]
+    fn copy_one<const LEN: usize>(
+        &self,
+        column: usize,
+        slot: u64,
+        rows: u64,
+        out: &mut [u8],
+        next: Ahead,
+    ) {
+        let Placed { offset, width, word, .. } = self.placed(column);
+        let len = if LEN == 0 { out.len() } else { LEN };
+        #[expect(clippy::cast_possible_truncation, reason = "below slots, which fits in memory")]
+        if slot < self.slots
+            && rows <= self.slots - slot
+            && rows as usize * width == len
+            && out.len() == len
+        {
+            let at = offset + slot as usize * width;
+            // SAFETY: in bounds and aligned as `copy_with` says, for rows before the end of the lane.
+            unsafe {
+                copy::copy_out_asking(self.memory.base().add(at), &mut out[..len], word, next.0);
+            }
+        } else {
+            self.copy_out(column, slot, rows, out);
         }
-        self.copy_with(column, slot, rows, out, |from, out, word, at| {
-            // SAFETY: `copy_with` says so of what it hands over.
-            unsafe { copy::copy_out_asking(from, out, word, next.0.wrapping_add(at)) }
-        });
     }
 
     /// Copies rows of a column by `copy(from, out, word, at)`, once or, over the end of the lane,
@@ -242,6 +264,54 @@ impl Words for Lane {
             // SAFETY: `copy_with` says so of what it hands over.
             unsafe { copy::copy_out(from, out, word) }
         });
+    }
+}
+
+/// Where one copy of a [`gather`] begins.
+#[derive(Clone, Copy, Debug)]
+pub struct Start<'a> {
+    /// The lane.
+    pub lane: &'a Lane,
+    /// The slot of the first row.
+    pub slot: u64,
+}
+
+/// Copies `rows` rows of a column from each of many places, one after the other into `out`, whose
+/// chunks of `bytes` bytes they fill. While one is copied, the memory of one of `next` is asked for.
+///
+/// # Panics
+/// If a row does not exist, or the rows are not as long as the chunks.
+#[inline]
+pub fn gather<'a>(
+    column: usize,
+    rows: u64,
+    starts: impl Iterator<Item = Start<'a>>,
+    next: impl Iterator<Item = Start<'a>>,
+    out: &mut [u8],
+    bytes: usize,
+) {
+    // Short copies are a few instructions if their length is known.
+    match bytes {
+        1 => gather_of::<1>(column, rows, starts, next, out, bytes),
+        4 => gather_of::<4>(column, rows, starts, next, out, bytes),
+        8 => gather_of::<8>(column, rows, starts, next, out, bytes),
+        16 => gather_of::<16>(column, rows, starts, next, out, bytes),
+        24 => gather_of::<24>(column, rows, starts, next, out, bytes),
+        _ => gather_of::<0>(column, rows, starts, next, out, bytes),
+    }
+}
+
+fn gather_of<'a, const LEN: usize>(
+    column: usize,
+    rows: u64,
+    starts: impl Iterator<Item = Start<'a>>,
+    mut next: impl Iterator<Item = Start<'a>>,
+    out: &mut [u8],
+    bytes: usize,
+) {
+    for (place, Start { lane, slot }) in out.chunks_exact_mut(bytes).zip(starts) {
+        let next = next.next().map(|Start { lane, slot }| lane.ahead(column, slot));
+        lane.copy_one::<LEN>(column, slot, rows, place, next.unwrap_or_default());
     }
 }
 
