@@ -10,10 +10,11 @@ use crate::index::RowIndex;
 use crate::mark::Mark;
 use crate::window::{Marks, Reach, Window};
 
-/// Items of a block.
-const MOST: usize = 16;
-/// Rows whose marks a block may hold, unless one window has more.
-const MOST_ROWS: usize = 1024;
+/// Most items of a block.
+pub(crate) const MOST: usize = 16;
+/// Bytes of rows that a block has, unless one item has more: what is asked for ahead has to be in the
+/// nearest cache still when its turn comes.
+const BYTES: usize = 12 << 10;
 
 /// A drawn row whose window is known.
 #[derive(Clone, Copy, Debug)]
@@ -22,8 +23,9 @@ pub(crate) struct Item<'a> {
     pub(crate) index: RowIndex,
     /// Rows published after it when it was drawn.
     pub(crate) age: u64,
-    /// Of the drawn row.
+    /// Of the drawn row, and of all rows around it together.
     pub(crate) flags: u32,
+    pub(crate) all_flags: u32,
     pub(crate) window: Window,
     /// Whether nothing of the window is missing.
     pub(crate) whole: bool,
@@ -49,9 +51,9 @@ pub(crate) struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// Items of a block where windows reach so far.
-    pub(crate) fn size(reach: Reach) -> usize {
-        (MOST_ROWS / reach.most_rows()).clamp(1, MOST)
+    /// Items of a block where each has so many bytes of rows.
+    pub(crate) fn size(bytes: usize) -> usize {
+        (BYTES / bytes.max(1)).clamp(1, MOST)
     }
 
     /// A block in memory that an earlier one had, if any.

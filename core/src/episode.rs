@@ -2,6 +2,7 @@
 //!
 //! An episode of n transitions takes n + 1 rows in every autoreset mode; the last is FINAL.
 
+use crate::mark::Mark;
 use crate::options::AutoresetMode;
 
 /// Flag: the action of this row ended the episode.
@@ -32,6 +33,15 @@ pub(crate) struct RowMarks {
     pub(crate) episode: u64,
     pub(crate) t: u32,
     pub(crate) flags: u32,
+}
+
+impl RowMarks {
+    /// What row `seq` says of itself.
+    #[inline]
+    pub(crate) fn at(self, seq: u64) -> Mark {
+        let Self { episode, t, flags } = self;
+        Mark { seq, episode, t, flags }
+    }
 }
 
 /// The rows that one append makes on one lane.

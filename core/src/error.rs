@@ -131,6 +131,16 @@ fn holders(held: &[HeldLane]) -> String {
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AppendError {
+    /// Steps of one call were appended before one of them failed.
+    #[error("{appended} of {asked} steps were appended, and then: {source}")]
+    After {
+        /// Steps that stay.
+        appended: usize,
+        /// Steps of the call.
+        asked: usize,
+        /// Why the next one was not.
+        source: Box<AppendError>,
+    },
     /// A column of the schema is not in the step.
     #[error("column `{name}` is missing from the step; give every column of the schema")]
     MissingColumn {
@@ -176,8 +186,8 @@ pub enum AppendError {
     },
     /// A column of another size.
     #[error(
-        "column `{name}` needs {expected} bytes ({lanes} lanes × {} bytes a row), the step gives \
-         {got}; the leading axis is the writer's lanes",
+        "column `{name}` needs {expected} bytes ({lanes} rows of {} bytes), the step gives {got}; give \
+         a row per lane, and with `extend` per step and lane",
         expected / lanes.max(&1)
     )]
     WrongSize {
@@ -187,17 +197,19 @@ pub enum AppendError {
         expected: usize,
         /// Bytes given.
         got: usize,
-        /// Lanes of the writer.
+        /// Rows: lanes of the writer, times steps.
         lanes: usize,
     },
     /// A flag array of another length.
-    #[error("`{name}` has {got} flags, the writer has {lanes} lane(s); give one per lane")]
+    #[error(
+        "`{name}` has {got} flags for {lanes} row(s); give one per lane, and with `extend` per step and lane"
+    )]
     WrongFlags {
         /// `terminated`, `truncated` or `lanes`.
         name: &'static str,
         /// Flags given.
         got: usize,
-        /// Lanes of the writer.
+        /// Rows: lanes of the writer, times steps.
         lanes: usize,
     },
     /// A lane ended and its final observation is missing.

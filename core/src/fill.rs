@@ -213,6 +213,9 @@ fn part<'a>(fill: &Fill, from: i64, rows: u64, place: &'a mut [u8]) -> &'a mut [
 /// Fills the places of a flag: whether it is set at each row.
 #[inline]
 fn flags(fill: &Fill, flag: u32, item: &Item<'_>, marks: Marks<'_>, place: &mut [u8]) {
+    if item.all_flags & flag == 0 {
+        return place.fill(0);
+    }
     let (from, rows) = present(fill, item.window);
     let first = item.window.seq.wrapping_add_signed(from);
     let at = usize::try_from(first.saturating_sub(marks.first)).unwrap_or(usize::MAX);

@@ -233,6 +233,12 @@ impl BatchPlan {
         SampleError::OtherPlan { key: "every key".to_owned(), got: same.clone(), expected: same }
     }
 
+    /// Bytes of rows that an item's columns are copied from, marks left out.
+    pub(crate) fn row_bytes(&self) -> usize {
+        let copied = |fill: &&Fill| matches!(fill.source, Source::Column(_) | Source::NNext(_));
+        self.fills.iter().filter(copied).map(|fill| fill.rows * fill.width).sum()
+    }
+
     pub(crate) fn fills(&self) -> &[Fill] {
         &self.fills
     }

@@ -10,7 +10,7 @@ use backcast_layout::{ClaimedReader, DType, Lane, Role};
 
 use crate::batch::{Batch, Memory};
 use crate::batches::{Batches, BatchesOptions};
-use crate::block::{Block, Item};
+use crate::block::{self, Block, Item};
 use crate::draw::Draws;
 use crate::error::SampleError;
 use crate::fill::Filler;
@@ -140,7 +140,7 @@ impl Sampler {
             spans: Spans::default(),
             starts,
             indexed: false,
-            picks: vec![None; 2 * Block::size(reach)],
+            picks: vec![None; 2 * block::MOST],
             scratch: Default::default(),
             plan: None,
             counters: Arc::default(),
@@ -279,21 +279,21 @@ impl Sampler {
         arenas: &mut [&mut [u8]],
     ) -> Result<u64, SampleError> {
         let ring = self.ring.clone();
-        let (reach, size, batch) = (self.reach, Block::size(self.reach), plan.batch());
+        let (reach, size, batch) = (self.reach, Block::size(plan.row_bytes()), plan.batch());
         let filler = Filler { plan, reach, gamma: self.options.gamma.unwrap_or(0.0) };
         let job = Job { wanted, lanes: ring.store().lanes(), filler };
-        let block = |number: usize| (number * size).min(batch)..((number + 1) * size).min(batch);
+        let span = |number: usize| (number * size).min(batch)..((number + 1) * size).min(batch);
         // Put back at the end: after an error they are made anew.
         let scratch = mem::take(&mut self.scratch);
         let [mut now, mut next] = scratch.map(|memory| Block::over(memory, size, reach));
         let mut attempts = 0;
-        self.draw(job, block(0));
-        self.draw(job, block(1));
-        self.look_at(job, block(0), &mut now)?;
+        self.draw(job, span(0));
+        self.draw(job, span(1));
+        self.look_at(job, span(0), &mut now)?;
         filler.ask(&now);
         for number in 0..batch.div_ceil(size) {
-            self.draw(job, block(number + 2));
-            self.look_at(job, block(number + 1), &mut next)?;
+            self.draw(job, span(number + 2));
+            self.look_at(job, span(number + 1), &mut next)?;
             filler.fill(&now, next.items(), arenas);
             for (i, item) in now.items().iter().enumerate() {
                 let mut attempt = item.attempt;
@@ -548,10 +548,11 @@ impl Sampler {
         let room = block.room(usize::try_from(rows.end - first).unwrap_or(0));
         Mark::read_into(lane, slot, room);
         let marks = Marks { first, rows: room };
-        if !marks.seqs_match() {
+        let (ours, all_flags) = marks.look();
+        if !ours {
             return Look::Lapped;
         }
-        let window = match marks.window(seq, self.reach) {
+        let window = match marks.window(seq, self.reach, all_flags) {
             Some(window) if self.suits(window) => window,
             refused => {
                 // What was read may be of newer rows.
@@ -570,6 +571,7 @@ impl Sampler {
             index: RowIndex::new(number, seq),
             age: range.end - seq - 1,
             flags,
+            all_flags,
             window,
             whole: window.is_whole(self.reach),
             missing: self.reach.back - window.back,

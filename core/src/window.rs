@@ -71,15 +71,39 @@ impl Window {
 }
 
 impl Marks<'_> {
-    /// The window around `seq`, or `None` when no transition starts there.
-    pub(crate) fn window(&self, seq: u64, reach: Reach) -> Option<Window> {
+    /// Whether the copied rows say that they are the rows asked for, which is not so of a lapped copy
+    /// or a lying peer; and all their flags together.
+    #[inline]
+    pub(crate) fn look(&self) -> (bool, u32) {
+        let rows = self.rows.iter().zip(self.first..);
+        let (wrong, flags) = rows.fold((0, 0), |(wrong, flags), (row, seq)| {
+            (wrong | (row.seq ^ seq), flags | row.flags)
+        });
+        (wrong == 0, flags)
+    }
+
+    /// The window around `seq`, or `None` when no transition starts there. `flags` are those of all
+    /// rows together.
+    #[inline]
+    pub(crate) fn window(&self, seq: u64, reach: Reach, flags: u32) -> Option<Window> {
         let at = usize::try_from(seq.checked_sub(self.first)?).ok()?;
+        let (Some(drawn), [first, .., last]) = (self.rows.get(at), self.rows) else { return None };
+        // Most windows lie in the middle of an episode.
+        let whole = flags & (FINAL | GAP) == 0
+            && self.rows.len() == reach.most_rows()
+            && u64::from(drawn.t) >= reach.back
+            && (first.episode, last.episode) == (drawn.episode, drawn.episode);
+        if whole {
+            let run = (reach.far() + 1).min(reach.steps.max(1));
+            return Some(Window { seq, back: reach.back, ahead: reach.ahead, run });
+        }
+        self.cut_window(seq, at, reach)
+    }
+
+    fn cut_window(&self, seq: u64, at: usize, reach: Reach) -> Option<Window> {
         let drawn = self.rows.get(at)?;
         if !self.starts_transition(at) {
             return None;
-        }
-        if (reach.back, reach.far()) == (0, 0) {
-            return Some(Window { seq, back: 0, ahead: 0, run: 1 });
         }
         let back = reach.back.min(u64::from(drawn.t)).min(at as u64);
         let rows = self.rows.iter().enumerate().skip(at + 1);
@@ -92,12 +116,6 @@ impl Marks<'_> {
             .map_or(0, |(after, _)| after);
         let run = 1 + after.min(reach.steps.saturating_sub(1));
         Some(Window { seq, back, ahead: after.min(reach.ahead), run })
-    }
-
-    /// Whether the copied rows say that they are the rows asked for: false for a lapped copy or a
-    /// lying peer.
-    pub(crate) fn seqs_match(&self) -> bool {
-        self.rows.iter().zip(self.first..).all(|(row, seq)| row.seq == seq)
     }
 
     /// Flags of a copied row.

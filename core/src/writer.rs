@@ -1,5 +1,7 @@
 //! The writer of some lanes: one step of every lane per append.
 
+mod extend;
+
 use std::mem;
 
 use backcast_layout::protocol::{LaneWriter, MAX_SEQ, ring};
@@ -130,8 +132,20 @@ impl Writer {
         step: &Step<'_>,
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<&[RowIndex], AppendError> {
-        self.check(step)?;
+        self.check_sizes(step, self.lanes.len())?;
         self.indices.clear();
+        self.append_checked(step, interrupted)?;
+        ring(&self.ring.store().published());
+        Ok(&self.indices)
+    }
+
+    /// Appends a step whose sizes are right, and wakes nobody.
+    #[inline]
+    fn append_checked(
+        &mut self,
+        step: &Step<'_>,
+        interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<(), AppendError> {
         if self.goes_on(step) {
             self.append_steps(step);
         } else {
@@ -139,8 +153,7 @@ impl Writer {
             self.make_room(interrupted)?;
             self.append_planned(step);
         }
-        ring(&self.ring.store().published());
-        Ok(&self.indices)
+        Ok(())
     }
 
     /// Whether the step makes one row on every lane, for which there is room: as most do.
@@ -348,7 +361,7 @@ impl Writer {
     /// The next row of the lanes marked begins a new episode that does not continue the row
     /// before it: for environments that were reset in the middle of an episode.
     pub fn restart(&mut self, lanes: &[bool]) -> Result<(), AppendError> {
-        self.check_flags("lanes", lanes)?;
+        check_flags("lanes", lanes, self.lanes.len())?;
         for (lane, _) in self.lanes.iter_mut().zip(lanes).filter(|(_, marked)| **marked) {
             lane.clock.restart();
         }
@@ -390,23 +403,24 @@ impl Writer {
         &self.ring
     }
 
-    fn check(&self, step: &Step<'_>) -> Result<(), AppendError> {
+    /// Whether everything has as many rows as it should.
+    fn check_sizes(&self, step: &Step<'_>, rows: usize) -> Result<(), AppendError> {
         let columns = self.schema().columns();
         if step.columns.len() != columns.len() {
             let (got, expected) = (step.columns.len(), columns.len());
             return Err(AppendError::WrongColumnCount { got, expected });
         }
         let fits = |(column, bytes): (&Column, &&[u8])| {
-            let (expected, lanes) = (column.width() * self.lanes.len(), self.lanes.len());
+            let expected = column.width() * rows;
             if bytes.len() == expected {
                 return Ok(());
             }
             let (name, got) = (column.name().to_owned(), bytes.len());
-            Err(AppendError::WrongSize { name, expected, got, lanes })
+            Err(AppendError::WrongSize { name, expected, got, lanes: rows })
         };
         columns.iter().zip(step.columns).try_for_each(fits)?;
-        self.check_flags("terminated", step.terminated)?;
-        self.check_flags("truncated", step.truncated)?;
+        check_flags("terminated", step.terminated, rows)?;
+        check_flags("truncated", step.truncated, rows)?;
         let Some(finals) = step.final_obs else { return Ok(()) };
         if self.mode == AutoresetMode::NextStep {
             return Err(AppendError::UnexpectedFinalObs);
@@ -418,11 +432,11 @@ impl Writer {
         }
         obs().zip(finals).try_for_each(fits)
     }
+}
 
-    fn check_flags(&self, name: &'static str, flags: &[bool]) -> Result<(), AppendError> {
-        let (got, lanes) = (flags.len(), self.lanes.len());
-        if got == lanes { Ok(()) } else { Err(AppendError::WrongFlags { name, got, lanes }) }
-    }
+fn check_flags(name: &'static str, flags: &[bool], lanes: usize) -> Result<(), AppendError> {
+    let got = flags.len();
+    if got == lanes { Ok(()) } else { Err(AppendError::WrongFlags { name, got, lanes }) }
 }
 
 impl OwnLane {
@@ -468,8 +482,7 @@ impl OwnLane {
 
     #[inline]
     fn write_marks(&self, ahead: u64, marks: RowMarks) {
-        let RowMarks { episode, t, flags } = marks;
-        let mark = Mark { seq: self.memory.head() + ahead, episode, t, flags };
+        let mark = marks.at(self.memory.head() + ahead);
         self.memory.write(MARKS, ahead, bytemuck::bytes_of(&mark));
     }
 }

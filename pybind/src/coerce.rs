@@ -91,7 +91,7 @@ pub(crate) struct Target<'a> {
 }
 
 impl Target<'_> {
-    fn refuse(&self, why: impl Display) -> Failure {
+    pub(crate) fn refuse(&self, why: impl Display) -> Failure {
         Failure::new(self.kind, format!("{}: {why}", self.what))
     }
 }
@@ -200,29 +200,62 @@ fn check_range(array: &Bound<'_, PyUntypedArray>, target: Target<'_>) -> Result<
 /// Refuse an array that is not `[lanes, *shape]`; for one lane the leading axis may be missing.
 pub(crate) fn check_shape(
     array: &Bound<'_, PyUntypedArray>,
-    lanes: usize,
+    leading: Leading,
     shape: &[u32],
     target: Target<'_>,
 ) -> Result<(), Failure> {
-    let equal = |got: &[usize]| {
-        got.len() == shape.len()
-            && got.iter().zip(shape).all(|(&got, &want)| u32::try_from(got) == Ok(want))
-    };
-    let fits = match array.shape() {
-        [first, rest @ ..] if *first == lanes && equal(rest) => true,
-        whole => lanes == 1 && equal(whole),
-    };
-    if fits {
+    let rows: Vec<usize> = shape.iter().map(|&axis| axis as usize).collect();
+    if leading.fits(array.shape(), &rows) {
         return Ok(());
     }
-    let rows: Vec<usize> = shape.iter().map(|&axis| axis as usize).collect();
-    let all: Vec<usize> = std::iter::once(lanes).chain(rows.iter().copied()).collect();
-    let (got, all, rows) = (Tuple(array.shape()), Tuple(&all), Tuple(&rows));
-    Err(target.refuse(if lanes == 1 {
-        format!("got shape {got}; give {rows}, or {all} with the one lane first")
-    } else {
-        format!("got shape {got}; give {all}, the {lanes} lanes first")
+    let with = |axes: &[usize]| -> Vec<usize> { axes.iter().chain(&rows).copied().collect() };
+    let got = Tuple(array.shape());
+    Err(target.refuse(match leading {
+        Leading::Lanes(1) => {
+            let (all, rows) = (with(&[1]), Tuple(&rows));
+            format!("got shape {got}; give {rows}, or {} with the one lane first", Tuple(&all))
+        }
+        Leading::Lanes(lanes) => {
+            format!("got shape {got}; give {}, the {lanes} lanes first", Tuple(&with(&[lanes])))
+        }
+        Leading::Steps(steps, lanes) => {
+            let all = with(&[steps, lanes]);
+            let short = if lanes == 1 { format!(" or {}", Tuple(&with(&[steps]))) } else { String::new() };
+            format!(
+                "got shape {got}; give {}{short}: the steps first, as many as `terminated` has, then \
+                 the lanes",
+                Tuple(&all)
+            )
+        }
     }))
+}
+
+/// The axes before those of a row. An axis of one lane may be left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leading {
+    Lanes(usize),
+    /// Steps, and lanes.
+    Steps(usize, usize),
+}
+
+impl Leading {
+    /// Whether an array of that shape holds so many rows.
+    #[inline]
+    pub(crate) fn fits(self, shape: &[usize], row: &[usize]) -> bool {
+        // Element by element: for so few, a call of memcmp costs more than it compares.
+        let is_row = |axes: &[usize]| axes.len() == row.len() && axes.iter().eq(row);
+        let of_lanes = |axes: &[usize], lanes: usize| match axes {
+            [first, rest @ ..] if *first == lanes && is_row(rest) => true,
+            whole => lanes == 1 && is_row(whole),
+        };
+        match (self, shape) {
+            (Leading::Lanes(lanes), shape) => of_lanes(shape, lanes),
+            (Leading::Steps(steps, lanes), [first, rest @ ..]) => {
+                *first == steps && of_lanes(rest, lanes)
+            }
+            (Leading::Steps(..), []) => false,
+        }
+    }
 }
 
 /// A shape as Python writes it.

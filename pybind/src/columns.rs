@@ -7,7 +7,7 @@ use numpy::PyUntypedArray;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
-use crate::coerce::{Target, array_of, check_shape};
+use crate::coerce::{Leading, Target, array_of, check_shape};
 use crate::error::{Failure, Kind};
 use crate::given::closest;
 
@@ -64,15 +64,14 @@ impl WantedColumns {
         self.columns.iter().filter(|column| column.role == Role::Obs)
     }
 
-    /// One array per column in the schema's order, each `[lanes, *shape]` and C-contiguous.
-    pub(crate) fn arrays<'py>(
+    /// A value for every column, and for no other name.
+    pub(crate) fn find<'py>(
         &self,
         given: Option<&Bound<'py, PyDict>>,
-        lanes: usize,
-    ) -> Result<Vec<Bound<'py, PyUntypedArray>>, Failure> {
+    ) -> Result<Found<'_, 'py>, Failure> {
         let mut found = vec![None; self.columns.len()];
         if let Some(given) = given {
-            self.find("", given, &mut found)?;
+            self.find_below("", given, &mut found)?;
         }
         let missing: Vec<&str> = self
             .columns
@@ -92,18 +91,10 @@ impl WantedColumns {
                 ),
             ));
         }
-        self.columns
-            .iter()
-            .zip(found.into_iter().flatten())
-            .map(|(column, value)| {
-                let array = array_of(&value, column.target())?;
-                check_shape(&array, lanes, &column.shape, column.target())?;
-                Ok(array)
-            })
-            .collect()
+        Ok(Found { columns: &self.columns, values: found.into_iter().flatten().collect() })
     }
 
-    fn find<'py>(
+    fn find_below<'py>(
         &self,
         prefix: &str,
         given: &Bound<'py, PyDict>,
@@ -135,7 +126,7 @@ impl WantedColumns {
                 }
             } else if self.groups.contains(name) {
                 let below = group_of(&value)?.ok_or_else(|| self.no_group(name))?;
-                self.find(name, &below, found)?;
+                self.find_below(name, &below, found)?;
             } else {
                 return Err(self.unknown(name));
             }
@@ -169,6 +160,30 @@ impl WantedColumns {
         let names: Vec<&str> =
             self.columns.iter().map(|c| c.name.as_str()).chain(STEP_ENDS).collect();
         names.join(", ")
+    }
+}
+
+/// What was given for every column, in the schema's order.
+pub(crate) struct Found<'a, 'py> {
+    columns: &'a [Wanted],
+    values: Vec<Bound<'py, PyAny>>,
+}
+
+impl<'py> Found<'_, 'py> {
+    /// One array per column, each `[*leading, *shape]` and C-contiguous.
+    pub(crate) fn arrays(
+        &self,
+        leading: Leading,
+    ) -> Result<Vec<Bound<'py, PyUntypedArray>>, Failure> {
+        self.columns
+            .iter()
+            .zip(&self.values)
+            .map(|(column, value)| {
+                let array = array_of(value, column.target())?;
+                check_shape(&array, leading, &column.shape, column.target())?;
+                Ok(array)
+            })
+            .collect()
     }
 }
 

@@ -156,7 +156,11 @@ impl From<WriterError> for Failure {
 
 impl From<AppendError> for Failure {
     fn from(error: AppendError) -> Self {
-        let kind = match &error {
+        let reason = match &error {
+            AppendError::After { source, .. } => source,
+            error => error,
+        };
+        let kind = match reason {
             AppendError::Leased { .. } => Kind::Lease,
             _ => Kind::Append,
         };

@@ -5,7 +5,7 @@ use numpy::prelude::*;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
-use crate::coerce::{Target, array_of, check_shape};
+use crate::coerce::{Leading, Target, array_of, check_shape};
 use crate::columns::{Wanted, WantedColumns, group_of};
 use crate::error::{Failure, Kind};
 use crate::view::bytes_of;
@@ -48,7 +48,26 @@ pub(crate) fn final_columns<'py>(
             let what = format!("final_obs of column `{}`", column.name);
             let target = Target { what: &what, ..column.target() };
             let array = array_of(&found, target)?;
-            check_shape(&array, ended.len(), &column.shape, target)?;
+            check_shape(&array, Leading::Lanes(ended.len()), &column.shape, target)?;
+            Ok(FinalColumn::Array(array))
+        })
+        .collect()
+}
+
+/// The same of several steps, `[steps, lanes, ...]`: from an array or a (nested) dict of arrays.
+pub(crate) fn final_arrays<'py>(
+    columns: &WantedColumns,
+    given: &Bound<'py, PyAny>,
+    leading: Leading,
+) -> Result<Vec<FinalColumn<'py>>, Failure> {
+    let bare = columns.observations().map(|column| column.name.as_str()).eq(["obs"]);
+    columns
+        .observations()
+        .map(|column| {
+            let what = format!("final_obs of column `{}`", column.name);
+            let target = Target { what: &what, ..column.target() };
+            let array = array_of(&in_observation(column, given, bare)?, target)?;
+            check_shape(&array, leading, &column.shape, target)?;
             Ok(FinalColumn::Array(array))
         })
         .collect()
@@ -142,7 +161,7 @@ fn from_lanes<'py>(
         let what = format!("final_obs[{lane}] of column `{}`", column.name);
         let target = Target { what: &what, ..column.target() };
         let array = array_of(&find(&observation)?, target)?;
-        check_shape(&array, 1, &column.shape, target)?;
+        check_shape(&array, Leading::Lanes(1), &column.shape, target)?;
         row.copy_from_slice(bytes_of(&array).unwrap_or_default());
     }
     Ok(FinalColumn::Rows(rows))

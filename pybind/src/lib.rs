@@ -20,6 +20,7 @@ mod env_rows;
 mod env_settings;
 mod episode;
 mod error;
+mod extend;
 mod fastcall;
 mod final_obs;
 mod given;
@@ -82,6 +83,7 @@ mod _native {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         super::fastcall::install::<super::writer::Append>(module.py())?;
+        super::fastcall::install::<super::extend::Extend>(module.py())?;
         super::handle::count_forks(module.py())
     }
 }

@@ -10,7 +10,7 @@ use pyo3::Borrowed;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyTuple};
 
-use crate::coerce::descr;
+use crate::coerce::{Leading, descr};
 use crate::fastcall::Call;
 use crate::plain::PlainDtype;
 
@@ -69,13 +69,14 @@ impl Shortcut {
         }))
     }
 
-    /// Calls `work` with the step that the arguments are, or returns `None` where they have to be
+    /// Calls `work` with the step that the arguments are, or with `many` steps, or returns `None` where they have to be
     /// looked at more closely. Runs no Python code, except in `work`.
     #[inline]
     pub(crate) fn with_step<R>(
         &mut self,
         call: Call<'_, '_>,
         lanes: usize,
+        many: bool,
         work: impl FnOnce(&Step<'_>) -> R,
     ) -> Option<R> {
         let (names, values) = call.keywords()?;
@@ -94,10 +95,12 @@ impl Shortcut {
                 Keyword::FinalObs => {}
             }
         }
+        let leading =
+            if many { self.flag.steps(terminated?, lanes)? } else { Leading::Lanes(lanes) };
         let mut ends = false;
         for (flags, given) in [(&mut self.terminated, terminated), (&mut self.truncated, truncated)]
         {
-            ends |= self.flag.read_flags(given?, lanes, flags)?;
+            ends |= self.flag.read_flags(given?, leading, flags)?;
         }
         if ends && keywords.contains(&Keyword::FinalObs) {
             return None;
@@ -106,7 +109,7 @@ impl Shortcut {
         let mut rows: [&[u8]; MOST_COLUMNS] = [&[]; MOST_COLUMNS];
         let places = rows.iter_mut().zip(&mut scalars).zip(&given);
         for (expected, ((row, scalar), value)) in self.columns.iter().zip(places) {
-            *row = expected.read((*value)?, lanes, scalar)?;
+            *row = expected.read((*value)?, leading, scalar)?;
         }
         let step = Step {
             columns: rows.get(..self.columns.len())?,
@@ -158,26 +161,27 @@ impl Expected {
     fn read<'a>(
         &self,
         value: &'a Bound<'_, PyAny>,
-        lanes: usize,
+        leading: Leading,
         scalar: &'a mut [u8; 8],
     ) -> Option<&'a [u8]> {
-        if let Some(bytes) = self.plain.array_bytes(value, |shape| self.fits(shape, lanes)) {
+        let fits = |shape: &[usize]| leading.fits(shape, &self.shape);
+        if let Some(bytes) = self.plain.array_bytes(value, fits) {
             return Some(bytes);
         }
-        if lanes != 1 || !self.shape.is_empty() {
+        if leading != Leading::Lanes(1) || !self.shape.is_empty() {
             return None;
         }
         self.read_scalar(value, scalar)
     }
 
-    #[inline]
-    fn fits(&self, shape: &[usize], lanes: usize) -> bool {
-        // Element by element: for so few, a call of memcmp costs more than it compares.
-        let is_row = |axes: &[usize]| axes.len() == self.shape.len() && axes.iter().eq(&self.shape);
-        match shape {
-            [first, rest @ ..] if *first == lanes && is_row(rest) => true,
-            whole => lanes == 1 && is_row(whole),
-        }
+    /// The steps and lanes that an array of flags is of.
+    fn steps(&self, value: &Bound<'_, PyAny>, lanes: usize) -> Option<Leading> {
+        let mut steps = None;
+        self.plain.array_bytes(value, |shape| {
+            steps = shape.first().map(|steps| Leading::Steps(*steps, lanes));
+            steps.is_some_and(|leading| leading.fits(shape, &self.shape))
+        })?;
+        steps
     }
 
     #[inline]
@@ -210,16 +214,16 @@ impl Expected {
         }
     }
 
-    /// One boolean per lane, and whether any is set.
+    /// One boolean per row, and whether any is set.
     #[inline]
     fn read_flags(
         &self,
         value: &Bound<'_, PyAny>,
-        lanes: usize,
+        leading: Leading,
         flags: &mut Vec<bool>,
     ) -> Option<bool> {
         let mut scalar = [0; 8];
-        let bytes = self.read(value, lanes, &mut scalar)?;
+        let bytes = self.read(value, leading, &mut scalar)?;
         flags.resize(bytes.len(), false);
         let mut any = false;
         for (flag, &byte) in flags.iter_mut().zip(bytes) {

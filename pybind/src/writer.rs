@@ -3,13 +3,14 @@
 use std::sync::Mutex;
 
 use backcast_core::{AppendError, AutoresetMode, DType, Stall, Step, Writer as CoreWriter};
-use numpy::{PyArray1, PyArrayDescr, PyUntypedArray};
+use numpy::{PyArray1, PyArray2, PyArrayDescr, PyUntypedArray};
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};
 
-use crate::coerce::{Target, array_of, check_shape, descr};
+use crate::coerce::{Leading, Target, array_of, check_shape, descr};
 use crate::columns::WantedColumns;
 use crate::error::{Failure, Kind};
+use crate::extend;
 use crate::fastcall::{Call, FastMethod};
 use crate::final_obs::{FinalColumn, final_columns};
 use crate::given::{method, not_called, refuse_strangers};
@@ -26,9 +27,9 @@ use crate::view::{FreshArray, bytes_of};
 /// writer; further threads wait for their turn without holding the interpreter.
 #[pyclass(module = "backcast", name = "Writer", frozen)]
 pub(crate) struct Writer {
-    handle: Handle<Pen>,
+    pub(crate) handle: Handle<Pen>,
     schema: Schema,
-    columns: WantedColumns,
+    pub(crate) columns: WantedColumns,
     lanes: Vec<u32>,
     mode: AutoresetMode,
     /// The dtype of what an append returns.
@@ -39,9 +40,9 @@ pub(crate) struct Writer {
 
 /// What one thread at a time uses.
 #[derive(Debug)]
-struct Pen {
-    writer: CoreWriter,
-    shortcut: Option<Shortcut>,
+pub(crate) struct Pen {
+    pub(crate) writer: CoreWriter,
+    pub(crate) shortcut: Option<Shortcut>,
 }
 
 /// An append of more bytes is copied with the interpreter released. Fewer take a few microseconds.
@@ -81,7 +82,7 @@ impl Writer {
         };
         let places = indices.bytes_mut();
         let appended = self.handle.try_with(|Pen { writer, shortcut }| {
-            shortcut.as_mut()?.with_step(call, lanes, |step| {
+            shortcut.as_mut()?.with_step(call, lanes, false, |step| {
                 let mut append = || match writer.append_until(step, &mut || true) {
                     Ok(rows) => {
                         for (place, row) in places.chunks_exact_mut(size_of::<i64>()).zip(rows) {
@@ -115,12 +116,16 @@ impl Writer {
     }
 
     /// Warns of the lease that made an append wait or drop rows, if there is news of one.
-    fn complain(&self, py: Python<'_>) -> Result<(), Failure> {
+    pub(crate) fn complain(&self, py: Python<'_>) -> Result<(), Failure> {
         let stall = py.detach(|| self.handle.with(|pen| Ok(pen.writer.take_stall())))?;
         if let Some(stall) = stall {
             warn(py, &complaint(&stall))?;
         }
         Ok(())
+    }
+
+    pub(crate) fn lane_count(&self) -> usize {
+        self.lanes.len()
     }
 
     /// One boolean per lane.
@@ -136,7 +141,7 @@ impl Writer {
         };
         let target = Target { what, kind: Kind::Append, dtype: DType::Bool };
         let array = array_of(given, target)?;
-        check_shape(&array, self.lanes.len(), &[], target)?;
+        check_shape(&array, Leading::Lanes(self.lanes.len()), &[], target)?;
         Ok(bytes_of(&array).unwrap_or_default().iter().map(|&byte| byte != 0).collect())
     }
 }
@@ -207,7 +212,7 @@ impl Writer {
     ) -> Result<Bound<'py, PyArray1<i64>>, Failure> {
         refuse_strangers(extra, None, method::<Self>("append"))?;
         let lanes = self.lanes.len();
-        let arrays = self.columns.arrays(columns, lanes)?;
+        let arrays = self.columns.find(columns)?.arrays(Leading::Lanes(lanes))?;
         let terminated = self.flags("terminated", terminated)?;
         let truncated = self.flags("truncated", truncated)?;
         let ended: Vec<bool> = terminated.iter().zip(&truncated).map(|(a, b)| a | b).collect();
@@ -248,6 +253,62 @@ impl Writer {
             self.complain(py)?;
         }
         Ok(PyArray1::from_slice(py, &index))
+    }
+
+    /// Append many steps in one call, as so many calls of ``append`` would.
+    ///
+    /// Everything that can be checked is checked before the first step. Rows of one lane are copied
+    /// up to 16 at a time, so that a writer of one lane fills it about as fast as memory is copied.
+    ///
+    /// Parameters
+    /// ----------
+    /// terminated, truncated : array_like of bool, shape (steps, lanes)
+    ///     How each action ended its episode, if it did.
+    /// final_obs : array_like or dict, shape (steps, lanes, ...), optional
+    ///     The last observations of episodes, where they ended; other places are not read. Needed in
+    ///     the modes ``"same_step"`` and ``"disabled"`` when a lane ends.
+    /// **columns : array_like or dict, shape (steps, lanes, ...)
+    ///     Every column of the schema by name, as for :meth:`append`. With one lane its axis may be
+    ///     left out, of the flags too.
+    ///
+    /// Returns
+    /// -------
+    /// ndarray of int64, shape (steps, lanes)
+    ///     Where each row went, as from :meth:`append`.
+    ///
+    /// Raises
+    /// ------
+    /// AppendError
+    ///     If a column is missing, unknown, doubled, or of another dtype or shape; nothing was
+    ///     appended then.
+    /// LeaseError
+    ///     If the ring's ``lane_policy`` is ``"fail"`` and a lease is in the way of a step: those
+    ///     before it stay, and the message says how many they are.
+    /// ClosedError
+    ///     If the writer was closed.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import numpy as np
+    /// >>> buf = bc.ReplayBuffer.create(None, {"obs": ("f4", (3,)), "reward": "f4"}, capacity=100)
+    /// >>> go_on = np.zeros(5, bool)
+    /// >>> with buf.writer() as writer:
+    /// ...     obs, reward = np.zeros((5, 3), np.float32), np.ones(5, np.float32)
+    /// ...     writer.extend(obs=obs, reward=reward, terminated=go_on, truncated=go_on).shape
+    /// (5, 1)
+    #[pyo3(signature = (*extra, terminated=None, truncated=None, final_obs=None, **columns))]
+    #[pyo3(text_signature = "($self, *, terminated, truncated, final_obs=None, **columns)")]
+    fn extend<'py>(
+        &self,
+        py: Python<'py>,
+        extra: &Bound<'py, PyTuple>,
+        terminated: Option<&Bound<'py, PyAny>>,
+        truncated: Option<&Bound<'py, PyAny>>,
+        final_obs: Option<&Bound<'py, PyAny>>,
+        columns: Option<&Bound<'py, PyDict>>,
+    ) -> Result<Bound<'py, PyArray2<i64>>, Failure> {
+        refuse_strangers(extra, None, method::<Self>("extend"))?;
+        extend::closely(self, py, [terminated, truncated, final_obs], columns)
     }
 
     /// Begin a new episode without having seen the end of the old one.
@@ -375,6 +436,25 @@ impl FastMethod for Append {
         if let Some(done) = writer.append_at_once(call) {
             return Ok(done?);
         }
+        let Taken { extra, ends, named } = Taken::of(call)?;
+        let [terminated, truncated, final_obs] = ends.each_ref().map(Option::as_ref);
+        let indices =
+            writer.append(call.py(), &extra, terminated, truncated, final_obs, Some(&named))?;
+        Ok(indices.into_any())
+    }
+}
+
+/// The arguments of an append, taken apart.
+pub(crate) struct Taken<'py> {
+    pub(crate) extra: Bound<'py, PyTuple>,
+    /// `terminated`, `truncated` and `final_obs`.
+    pub(crate) ends: [Option<Bound<'py, PyAny>>; 3],
+    /// The columns.
+    pub(crate) named: Bound<'py, PyDict>,
+}
+
+impl<'py> Taken<'py> {
+    pub(crate) fn of(call: Call<'_, 'py>) -> PyResult<Self> {
         let (extra, named) = call.unpack()?;
         let take = |name: &str| -> PyResult<Option<Bound<'py, PyAny>>> {
             let value = named.get_item(name)?;
@@ -384,10 +464,7 @@ impl FastMethod for Append {
             Ok(value.filter(|value| !value.is_none()))
         };
         let ends = [take("terminated")?, take("truncated")?, take("final_obs")?];
-        let [terminated, truncated, final_obs] = ends.each_ref().map(Option::as_ref);
-        let indices =
-            writer.append(call.py(), &extra, terminated, truncated, final_obs, Some(&named))?;
-        Ok(indices.into_any())
+        Ok(Self { extra, ends, named })
     }
 }
 

@@ -316,6 +316,14 @@ class Writer:
         final_obs: Any = None,
         **columns: Any,
     ) -> NDArray[np.int64]: ...
+    def extend(
+        self,
+        *,
+        terminated: ArrayLike,
+        truncated: ArrayLike,
+        final_obs: Any = None,
+        **columns: Any,
+    ) -> NDArray[np.int64]: ...
     def restart(self, lanes: ArrayLike | None = None) -> None: ...
     @property
     def schema(self) -> Schema: ...

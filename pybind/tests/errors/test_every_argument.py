@@ -34,6 +34,7 @@ ANYTHING = {
     "PortfolioVectorEnv.close_extras": "takes what Gymnasium's `close` was given",
     "VecFinRLWrapper.close_extras": "takes what Gymnasium's `close` was given",
     "Writer.append final_obs": "is read only where a lane ended",
+    "Writer.extend final_obs": "is read only where a lane ended",
 }
 """Arguments that may be anything, or are tried elsewhere, and why."""
 
@@ -97,6 +98,11 @@ def good(name: str, made: dict[str, Any]) -> dict[str, Any]:
         "ReplayBuffer.lease": {"lane": 0, "start": 0, "length": 2},
         "ReplayBuffer.wait": {"min_size": 1},
         "Writer.append": {"obs": [0, 0, 0], "reward": 0, **FLAGS},
+        "Writer.extend": {
+            "obs": [[0, 0, 0]],
+            "reward": [0],
+            **{name: [end] for name, end in FLAGS.items()},
+        },
         "Sampler.sample": {"batch_size": 2},
         "Sampler.gather": {"index": [3]},
         "Sampler.batches": {"batch_size": 2},

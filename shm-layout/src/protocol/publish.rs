@@ -81,6 +81,13 @@ pub trait WordsMut: Words {
     fn store_head(&self, value: u64, order: Ordering);
     /// Stores one row of a column, by relaxed words.
     fn copy_in(&self, column: usize, slot: u64, row: &[u8]);
+    /// Stores `rows` rows of a column, one after the other from `slot` on, wrapping at the end.
+    fn copy_rows_in(&self, column: usize, slot: u64, rows: u64, bytes: &[u8]) {
+        let width = bytes.len() / usize::try_from(rows.max(1)).unwrap_or(usize::MAX);
+        for (at, row) in (slot..slot + rows).zip(bytes.chunks_exact(width.max(1))) {
+            self.copy_in(column, if at < self.slots() { at } else { at - self.slots() }, row);
+        }
+    }
 }
 
 /// Counters that no writer of ours can have left.
@@ -193,6 +200,16 @@ impl<L: WordsMut> LaneWriter<L> {
     pub fn write(&self, column: usize, ahead: u64, row: &[u8]) {
         assert!(self.is_free(ahead + 1), "row {ahead} past head was not reserved");
         self.lane.copy_in(column, self.slot_after(ahead), row);
+    }
+
+    /// Writes a column of the next `rows` rows.
+    ///
+    /// # Panics
+    /// If they were not reserved, or are frozen.
+    #[inline]
+    pub fn write_rows(&self, column: usize, rows: u64, bytes: &[u8]) {
+        assert!(self.is_free(rows), "{rows} rows were not all reserved");
+        self.lane.copy_rows_in(column, self.slot, rows, bytes);
     }
 
     /// The slot of row `head + ahead`, which is reserved: at most once around the lane.

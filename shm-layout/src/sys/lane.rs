@@ -401,4 +401,23 @@ impl WordsMut for ClaimedLane {
         // - Every other access to the column copies as we do (docs/layout.md, rule 2).
         unsafe { copy::copy_in(self.lane.memory.base().add(at), row, word) }
     }
+
+    fn copy_rows_in(&self, column: usize, slot: u64, rows: u64, bytes: &[u8]) {
+        let Placed { offset, width, word, .. } = self.lane.placed(column);
+        let slots = self.lane.slots;
+        assert!(slot < slots && rows <= slots, "{rows} rows at slot {slot}");
+        #[expect(clippy::cast_possible_truncation, reason = "below slots, which fits in memory")]
+        let (first, before_end) = (slot as usize, (slots - slot).min(rows) as usize * width);
+        #[expect(clippy::cast_possible_truncation, reason = "below slots, which fits in memory")]
+        let len = rows as usize * width;
+        assert_eq!(bytes.len(), len, "the bytes are those of the rows");
+        let (end, beginning) = bytes.split_at(before_end);
+        let base = self.lane.memory.base();
+        // SAFETY: as in `copy_in`, for all rows up to the end of the lane, and for the rest of them
+        // from its beginning on, where there is room since `rows <= slots`.
+        unsafe {
+            copy::copy_in(base.add(offset + first * width), end, word);
+            copy::copy_in(base.add(offset), beginning, word);
+        }
+    }
 }

@@ -1,0 +1,316 @@
+//! Many steps in one call: rows of a lane that lie side by side are copied side by side.
+
+use backcast_layout::Role;
+
+use super::Writer;
+use crate::error::AppendError;
+use crate::index::RowIndex;
+use crate::mark::{MARKS, Mark};
+use crate::options::AutoresetMode;
+use crate::schema::USER;
+use crate::step::Step;
+use backcast_layout::protocol::{MAX_SEQ, ring};
+
+/// Most rows published at once. No more are announced at a time than a reserve chunk, on which the
+/// capacity that readers count on depends.
+const BLOCK: usize = 16;
+
+impl Writer {
+    /// Appends several steps, in order, as so many calls of [`append`](Self::append) would; the
+    /// leading axes of every column are `[steps, lanes]`, as those of the flags. Returns the index of
+    /// every row, `[steps, lanes]`.
+    ///
+    /// Everything that can be checked is checked before the first step. If a lease stops a later
+    /// one for good, the steps before it stay, and the error says how many they are.
+    ///
+    /// With one lane, rows are copied and published up to 16 at a time.
+    pub fn extend(&mut self, steps: &Step<'_>) -> Result<&[RowIndex], AppendError> {
+        self.extend_until(steps, &mut || false)
+    }
+
+    /// The same; while it waits for a lease, `interrupted` is asked every few milliseconds and ends
+    /// the wait by returning `true`.
+    pub fn extend_until(
+        &mut self,
+        steps: &Step<'_>,
+        interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<&[RowIndex], AppendError> {
+        let lanes = self.lanes.len();
+        let count = steps.terminated.len() / lanes.max(1);
+        self.check_steps(steps, count)?;
+        self.indices.clear();
+        let mut parts = Parts::of(self, steps);
+        let mut done = 0;
+        let mut outcome = Ok(());
+        while done < count && outcome.is_ok() {
+            let block = self.block(steps, done, count);
+            if block > 1 && self.append_block(steps, done, block) {
+                done += block;
+                continue;
+            }
+            outcome = self.append_checked(&parts.step(done), interrupted);
+            done += usize::from(outcome.is_ok());
+        }
+        ring(&self.ring.store().published());
+        match outcome {
+            Ok(()) => Ok(&self.indices),
+            Err(error) if done == 0 => Err(error),
+            Err(source) => {
+                Err(AppendError::After { appended: done, asked: count, source: Box::new(source) })
+            }
+        }
+    }
+
+    /// How many rows of the one lane from step `from` on may be written together: they end no
+    /// episode, and the writer is not waiting for a final observation.
+    fn block(&self, steps: &Step<'_>, from: usize, count: usize) -> usize {
+        let [lane] = &*self.lanes else { return 0 };
+        if lane.clock.awaits_final() {
+            return 0;
+        }
+        let chunk = self.ring.store().spec().reserve_chunk as usize;
+        let most = (count - from).min(BLOCK).min(chunk);
+        let ends = steps.terminated.iter().zip(steps.truncated).skip(from).take(most);
+        ends.take_while(|(terminated, truncated)| !(**terminated || **truncated)).count()
+    }
+
+    /// Writes and publishes rows of the one lane. `false`: a lease is in the way, and nothing is.
+    fn append_block(&mut self, steps: &Step<'_>, from: usize, rows: usize) -> bool {
+        let store = self.ring.store();
+        let ([lane], [number]) = (&mut *self.lanes, &*self.numbers) else { return false };
+        let count = rows as u64;
+        if lane.memory.reserve(count) {
+            if store.spec().policy.grants_leases() {
+                lane.memory.announced_to_pins();
+                if !lane.patience.look(store, *number, &mut lane.memory, count) {
+                    return false;
+                }
+            } else {
+                lane.memory.announced();
+                if !lane.memory.settle(None, count) {
+                    return false;
+                }
+            }
+        }
+        let first = lane.memory.head();
+        let mut marks = [Mark::default(); BLOCK];
+        for (mark, seq) in marks.iter_mut().zip(first..first + count) {
+            *mark = lane.clock.step().at(seq);
+            self.indices.push(RowIndex::new(*number, seq));
+        }
+        lane.memory.write_rows(MARKS, count, bytemuck::cast_slice(&marks[..rows]));
+        for (at, (column, bytes)) in
+            self.ring.schema().columns().iter().zip(steps.columns).enumerate()
+        {
+            let width = column.width();
+            lane.memory.write_rows(USER + at, count, &bytes[from * width..(from + rows) * width]);
+        }
+        lane.memory.publish(count);
+        self.rows_written += count;
+        true
+    }
+
+    /// What [`append`](Self::append) checks, of all steps at once.
+    fn check_steps(&self, steps: &Step<'_>, count: usize) -> Result<(), AppendError> {
+        self.check_sizes(steps, count * self.lanes.len())?;
+        let ended = steps.terminated.iter().zip(steps.truncated).position(|(a, b)| *a || *b);
+        let observed = self.schema().columns().iter().any(|column| column.role() == Role::Obs);
+        if let Some(at) = ended
+            && self.mode != AutoresetMode::NextStep
+            && steps.final_obs.is_none()
+            && observed
+        {
+            let lane = at % self.lanes.len();
+            return Err(AppendError::MissingFinalObs { lane, mode: self.mode });
+        }
+        for (i, lane) in self.lanes.iter().enumerate() {
+            let rows = lane.memory.head();
+            if rows + 2 * count as u64 >= MAX_SEQ {
+                return Err(AppendError::LaneWornOut { lane: i, rows });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The steps one by one.
+struct Parts<'a> {
+    steps: Step<'a>,
+    lanes: usize,
+    /// Bytes of a step in every column, and in every column of role obs.
+    widths: Vec<usize>,
+    final_widths: Vec<usize>,
+    columns: Vec<&'a [u8]>,
+    finals: Vec<&'a [u8]>,
+}
+
+impl<'a> Parts<'a> {
+    fn of(writer: &Writer, steps: &Step<'a>) -> Self {
+        let lanes = writer.lanes.len();
+        let columns = writer.schema().columns();
+        let obs = columns.iter().filter(|column| column.role() == Role::Obs);
+        Self {
+            steps: *steps,
+            lanes,
+            widths: columns.iter().map(|column| column.width() * lanes).collect(),
+            final_widths: obs.map(|column| column.width() * lanes).collect(),
+            columns: Vec::new(),
+            finals: Vec::new(),
+        }
+    }
+
+    fn step(&mut self, at: usize) -> Step<'_> {
+        let part = |(bytes, width): (&&'a [u8], &usize)| &bytes[at * width..(at + 1) * width];
+        self.columns.clear();
+        self.columns.extend(self.steps.columns.iter().zip(&self.widths).map(part));
+        self.finals.clear();
+        let finals = self.steps.final_obs.unwrap_or_default();
+        self.finals.extend(finals.iter().zip(&self.final_widths).map(part));
+        let lanes = at * self.lanes..(at + 1) * self.lanes;
+        Step {
+            columns: &self.columns,
+            terminated: &self.steps.terminated[lanes.clone()],
+            truncated: &self.steps.truncated[lanes],
+            final_obs: self.steps.final_obs.is_some().then_some(&*self.finals),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DType, LanePolicy, Ring, RingOptions, Schema, WriterOptions};
+
+    fn ring(lanes: u32, capacity: u64, policy: LanePolicy) -> Ring {
+        let schema = Schema::builder()
+            .column("obs", DType::U64, &[3])
+            .column("reward", DType::F32, &[])
+            .build()
+            .unwrap();
+        let options = RingOptions::with_capacity(capacity).lanes(lanes).lane_policy(policy);
+        Ring::heap(&schema, options).unwrap()
+    }
+
+    /// Columns of so many rows, and of their final observations: every value is another.
+    struct Data {
+        obs: Vec<u64>,
+        reward: Vec<f32>,
+        finals: Vec<u64>,
+        terminated: Vec<bool>,
+        truncated: Vec<bool>,
+    }
+
+    impl Data {
+        /// An episode ends about every `length` rows.
+        fn new(rows: u16, length: u64) -> Self {
+            let mut dice = 7_u64;
+            let mut ends = || {
+                dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (dice >> 33) % length == 0
+            };
+            Self {
+                obs: (0..u64::from(rows) * 3).collect(),
+                reward: (0..rows).map(f32::from).collect(),
+                finals: (0..u64::from(rows) * 3).map(|x| x + (1 << 32)).collect(),
+                terminated: (0..rows).map(|_| ends()).collect(),
+                truncated: (0..rows).map(|_| ends()).collect(),
+            }
+        }
+
+        fn with_steps<R>(&self, finals: bool, work: impl FnOnce(&Step<'_>) -> R) -> R {
+            let columns = [bytemuck::cast_slice(&self.obs), bytemuck::cast_slice(&self.reward)];
+            let last = [bytemuck::cast_slice(&self.finals)];
+            work(&Step {
+                columns: &columns,
+                terminated: &self.terminated,
+                truncated: &self.truncated,
+                final_obs: finals.then_some(&last),
+            })
+        }
+    }
+
+    fn contents(ring: &Ring) -> Vec<(Vec<u64>, Vec<u32>, Vec<u32>, Vec<u64>, Vec<f32>)> {
+        let lanes = 0..ring.lanes();
+        let rows = lanes.map(|lane| {
+            let head = ring.stats().lane_stats[lane as usize].head;
+            let rows = ring.stats().lane_stats[lane as usize].rows;
+            let rows = ring.rows(lane, head - rows..head).unwrap();
+            (
+                rows.column("episode").unwrap().to_vec(),
+                rows.column("t").unwrap().to_vec(),
+                rows.column("flags").unwrap().to_vec(),
+                rows.column("obs").unwrap().to_vec(),
+                rows.column("reward").unwrap().to_vec(),
+            )
+        });
+        rows.collect()
+    }
+
+    #[test]
+    fn many_steps_at_once_are_the_same_rows_as_one_by_one() {
+        let modes = [AutoresetMode::NextStep, AutoresetMode::SameStep, AutoresetMode::Disabled];
+        for (lanes, length, mode) in [1_u32, 3].into_iter().flat_map(|lanes| {
+            [2_u64, 9, 60].into_iter().flat_map(move |l| modes.map(|mode| (lanes, l, mode)))
+        }) {
+            let [one, many] = [(); 2].map(|()| ring(lanes, 200, LanePolicy::default()));
+            let options = WriterOptions::lanes(lanes).autoreset(mode);
+            let (mut append, mut extend) =
+                (one.writer(options).unwrap(), many.writer(options).unwrap());
+            let finals = mode != AutoresetMode::NextStep;
+            // Several calls, over the end of the lanes.
+            for steps in [1_u16, 15, 16, 17, 64, 0, 200] {
+                let data = Data::new(steps * u16::try_from(lanes).unwrap(), length);
+                let (expected, found) = data.with_steps(finals, |steps| {
+                    let mut parts = Parts::of(&append, steps);
+                    let count = steps.terminated.len() / lanes as usize;
+                    let mut expected = Vec::new();
+                    for at in 0..count {
+                        expected.extend_from_slice(append.append(&parts.step(at)).unwrap());
+                    }
+                    (expected, extend.extend(steps).unwrap().to_vec())
+                });
+                assert_eq!(found, expected, "{lanes} lanes, {mode}, {steps} steps");
+                assert_eq!(extend.rows_written(), append.rows_written());
+                assert_eq!(contents(&many), contents(&one), "{lanes} lanes, {mode}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_lease_in_the_way_leaves_the_steps_before_it_and_says_how_many() {
+        let ring = ring(1, 64, LanePolicy::Fail);
+        let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+        Data::new(64, u64::MAX).with_steps(false, |steps| writer.extend(steps).unwrap().len());
+        let lease = ring.lease(0, 10..12).unwrap();
+        let error = Data::new(64, u64::MAX)
+            .with_steps(false, |steps| writer.extend(steps).map(<[RowIndex]>::len).unwrap_err());
+        let AppendError::After { appended, asked: 64, source } = &error else { panic!("{error}") };
+        assert!(matches!(**source, AppendError::Leased { .. }), "{error}");
+        let slots = ring.stats().slots;
+        // Up to the slot of the first leased row.
+        assert_eq!(*appended as u64, slots + 10 - 64, "{error}");
+        assert_eq!(writer.rows_written(), 64 + *appended as u64);
+        assert!(error.to_string().contains(&format!("{appended} of 64 steps")), "{error}");
+        drop(lease);
+        Data::new(64, u64::MAX).with_steps(false, |steps| writer.extend(steps).unwrap().len());
+        assert_eq!(writer.rows_written(), 128 + *appended as u64);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_before_anything_is_appended() {
+        let ring = ring(2, 64, LanePolicy::default());
+        let options = WriterOptions::lanes(2).autoreset(AutoresetMode::SameStep);
+        let mut writer = ring.writer(options).unwrap();
+        let data = Data::new(8, 2);
+        assert!(data.terminated.contains(&true));
+        let missing = data.with_steps(false, |steps| writer.extend(steps).map(|_| ()).unwrap_err());
+        assert!(matches!(missing, AppendError::MissingFinalObs { .. }), "{missing}");
+        let odd = Data { terminated: vec![false; 7], ..Data::new(8, 2) };
+        let odd = odd.with_steps(true, |steps| writer.extend(steps).map(|_| ()).unwrap_err());
+        assert!(odd.to_string().contains('6'), "{odd}");
+        let short = Data { reward: vec![0.0; 7], ..Data::new(8, 2) };
+        let short = short.with_steps(true, |steps| writer.extend(steps).map(|_| ()).unwrap_err());
+        assert!(matches!(short, AppendError::WrongSize { .. }), "{short}");
+        assert_eq!(writer.rows_written(), 0);
+    }
+}
