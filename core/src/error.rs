@@ -186,9 +186,9 @@ pub enum AppendError {
     },
     /// A column of another size.
     #[error(
-        "column `{name}` needs {expected} bytes ({lanes} rows of {} bytes), the step gives {got}; give \
-         a row per lane, and with `extend` per step and lane",
-        expected / lanes.max(&1)
+        "column `{name}` needs {expected} bytes ({}{lanes} lanes × {width} bytes a row), the step \
+         gives {got}; the leading axis is the writer's lanes",
+        steps_before(*steps, " steps × ")
     )]
     WrongSize {
         /// Column.
@@ -197,19 +197,26 @@ pub enum AppendError {
         expected: usize,
         /// Bytes given.
         got: usize,
-        /// Rows: lanes of the writer, times steps.
+        /// Steps of the call.
+        steps: usize,
+        /// Lanes of the writer.
         lanes: usize,
+        /// Bytes of a row.
+        width: usize,
     },
     /// A flag array of another length.
     #[error(
-        "`{name}` has {got} flags for {lanes} row(s); give one per lane, and with `extend` per step and lane"
+        "`{name}` has {got} flags, the writer has {}{lanes} lane(s); give one per lane",
+        steps_before(*steps, " steps of ")
     )]
     WrongFlags {
         /// `terminated`, `truncated` or `lanes`.
         name: &'static str,
         /// Flags given.
         got: usize,
-        /// Rows: lanes of the writer, times steps.
+        /// Steps of the call.
+        steps: usize,
+        /// Lanes of the writer.
         lanes: usize,
     },
     /// A lane ended and its final observation is missing.
@@ -667,4 +674,9 @@ pub enum WaitError {
     /// The caller's interrupt.
     #[error("the wait was interrupted")]
     Interrupted,
+}
+
+/// How many steps a call has, where it has not one.
+fn steps_before(steps: usize, words: &str) -> String {
+    if steps == 1 { String::new() } else { format!("{steps}{words}") }
 }

@@ -173,7 +173,7 @@ fn copy(fill: &Fill, column: usize, item: &Item<'_>, lead: u64, next: Ahead, pla
 }
 
 /// Places of eight bytes.
-fn words<'a>(places: std::slice::ChunksExactMut<'a, u8>) -> impl Iterator<Item = &'a mut [u8; 8]> {
+fn words(places: std::slice::ChunksExactMut<'_, u8>) -> impl Iterator<Item = &mut [u8; 8]> {
     places.filter_map(|place| place.first_chunk_mut())
 }
 

@@ -132,7 +132,7 @@ impl Writer {
         step: &Step<'_>,
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<&[RowIndex], AppendError> {
-        self.check_sizes(step, self.lanes.len())?;
+        self.check_sizes(step, 1)?;
         self.indices.clear();
         self.append_checked(step, interrupted)?;
         ring(&self.ring.store().published());
@@ -361,7 +361,7 @@ impl Writer {
     /// The next row of the lanes marked begins a new episode that does not continue the row
     /// before it: for environments that were reset in the middle of an episode.
     pub fn restart(&mut self, lanes: &[bool]) -> Result<(), AppendError> {
-        check_flags("lanes", lanes, self.lanes.len())?;
+        check_flags("lanes", lanes, 1, self.lanes.len())?;
         for (lane, _) in self.lanes.iter_mut().zip(lanes).filter(|(_, marked)| **marked) {
             lane.clock.restart();
         }
@@ -404,23 +404,25 @@ impl Writer {
     }
 
     /// Whether everything has as many rows as it should.
-    fn check_sizes(&self, step: &Step<'_>, rows: usize) -> Result<(), AppendError> {
+    fn check_sizes(&self, step: &Step<'_>, steps: usize) -> Result<(), AppendError> {
+        let lanes = self.lanes.len();
         let columns = self.schema().columns();
         if step.columns.len() != columns.len() {
             let (got, expected) = (step.columns.len(), columns.len());
             return Err(AppendError::WrongColumnCount { got, expected });
         }
         let fits = |(column, bytes): (&Column, &&[u8])| {
-            let expected = column.width() * rows;
+            let width = column.width();
+            let expected = width * lanes * steps;
             if bytes.len() == expected {
                 return Ok(());
             }
             let (name, got) = (column.name().to_owned(), bytes.len());
-            Err(AppendError::WrongSize { name, expected, got, lanes: rows })
+            Err(AppendError::WrongSize { name, expected, got, steps, lanes, width })
         };
         columns.iter().zip(step.columns).try_for_each(fits)?;
-        check_flags("terminated", step.terminated, rows)?;
-        check_flags("truncated", step.truncated, rows)?;
+        check_flags("terminated", step.terminated, steps, lanes)?;
+        check_flags("truncated", step.truncated, steps, lanes)?;
         let Some(finals) = step.final_obs else { return Ok(()) };
         if self.mode == AutoresetMode::NextStep {
             return Err(AppendError::UnexpectedFinalObs);
@@ -434,9 +436,17 @@ impl Writer {
     }
 }
 
-fn check_flags(name: &'static str, flags: &[bool], lanes: usize) -> Result<(), AppendError> {
+fn check_flags(
+    name: &'static str,
+    flags: &[bool],
+    steps: usize,
+    lanes: usize,
+) -> Result<(), AppendError> {
     let got = flags.len();
-    if got == lanes { Ok(()) } else { Err(AppendError::WrongFlags { name, got, lanes }) }
+    if got == steps * lanes {
+        return Ok(());
+    }
+    Err(AppendError::WrongFlags { name, got, steps, lanes })
 }
 
 impl OwnLane {

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 COLUMNS = {"obs": {"x": ("f4", (3,)), "n": "i4"}, "reward": "f4"}
-MODES = ["next_step", "same_step", "disabled"]
+Mode = Literal["next_step", "same_step", "disabled"]
+MODES: list[Mode] = ["next_step", "same_step", "disabled"]
 
 
 @pytest.fixture
@@ -20,9 +21,11 @@ def make(place: Path) -> Iterator[Callable[..., bc.ReplayBuffer]]:
     made: list[bc.ReplayBuffer] = []
 
     def ring(lanes: int = 1, lane_policy: Literal["block", "fail"] = "block") -> bc.ReplayBuffer:
-        name, options = f"r{len(made)}", {"capacity": 300, "lanes": lanes}
+        name = f"r{len(made)}"
         made.append(
-            bc.ReplayBuffer.create(name, COLUMNS, lane_policy=lane_policy, dir=place, **options)
+            bc.ReplayBuffer.create(
+                name, COLUMNS, capacity=300, lanes=lanes, lane_policy=lane_policy, dir=place
+            )
         )
         return made[-1]
 
@@ -57,7 +60,7 @@ def part(values: dict[str, Any], at: int | tuple[slice, int]) -> dict[str, Any]:
     }
 
 
-def given(values: dict[str, Any], mode: str) -> dict[str, Any]:
+def given(values: dict[str, Any], mode: Mode) -> dict[str, Any]:
     """What a writer of this mode takes."""
     return {k: v for k, v in values.items() if k != "final_obs" or mode != "next_step"}
 
@@ -77,7 +80,7 @@ def equal(one: bc.ReplayBuffer, other: bc.ReplayBuffer) -> None:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("lanes", [1, 3])
 def test_many_steps_at_once_are_the_same_rows_as_one_by_one(
-    make: Callable[..., bc.ReplayBuffer], lanes: int, mode: str
+    make: Callable[..., bc.ReplayBuffer], lanes: int, mode: Mode
 ) -> None:
     one, many = make(lanes), make(lanes)
     with (
@@ -169,18 +172,20 @@ def test_a_lease_in_the_way_leaves_the_steps_before_it(
     make: Callable[..., bc.ReplayBuffer],
 ) -> None:
     buf = make(lane_policy="fail")
-    values = {"obs": {"x": np.zeros((64, 3), "f4"), "n": np.zeros(64, "i4")}}
+    values: dict[str, Any] = {"obs": {"x": np.zeros((64, 3), "f4"), "n": np.zeros(64, "i4")}}
     values |= {name: np.zeros(64, kind) for name, kind in [("reward", "f4"), ("truncated", "?")]}
     values["terminated"] = np.zeros(64, bool)
     with buf.writer() as writer:
         while writer.rows_written < buf.stats()["slots"]:
             writer.extend(**values)
         start, _ = buf.lane_span(0)
-        with pytest.warns(bc.LeaseWarning, match="fail 1 times"), buf.lease(0, start + 40, 4):
-            before = writer.rows_written
-            with pytest.raises(bc.LeaseError, match=r"\d+ of 64 steps were appended, and then"):
-                [writer.extend(**values) for _ in range(40)]
-            assert writer.rows_written > before
+        lease = buf.lease(0, start + 40, 4)
+        before = writer.rows_written
+        with pytest.raises(bc.LeaseError, match=r"\d+ of 64 steps were appended, and then"):
+            [writer.extend(**values) for _ in range(40)]
+        assert writer.rows_written > before
+        with pytest.warns(bc.LeaseWarning, match="fail 1 times"):
+            lease.close()
         writer.extend(**values)
 
 

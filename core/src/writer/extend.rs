@@ -112,7 +112,7 @@ impl Writer {
 
     /// What [`append`](Self::append) checks, of all steps at once.
     fn check_steps(&self, steps: &Step<'_>, count: usize) -> Result<(), AppendError> {
-        self.check_sizes(steps, count * self.lanes.len())?;
+        self.check_sizes(steps, count)?;
         let ended = steps.terminated.iter().zip(steps.truncated).position(|(a, b)| *a || *b);
         let observed = self.schema().columns().iter().any(|column| column.role() == Role::Obs);
         if let Some(at) = ended
@@ -206,7 +206,7 @@ mod tests {
             let mut dice = 7_u64;
             let mut ends = || {
                 dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                (dice >> 33) % length == 0
+                (dice >> 33).is_multiple_of(length)
             };
             Self {
                 obs: (0..u64::from(rows) * 3).collect(),
@@ -229,21 +229,15 @@ mod tests {
         }
     }
 
-    fn contents(ring: &Ring) -> Vec<(Vec<u64>, Vec<u32>, Vec<u32>, Vec<u64>, Vec<f32>)> {
-        let lanes = 0..ring.lanes();
-        let rows = lanes.map(|lane| {
-            let head = ring.stats().lane_stats[lane as usize].head;
-            let rows = ring.stats().lane_stats[lane as usize].rows;
-            let rows = ring.rows(lane, head - rows..head).unwrap();
-            (
-                rows.column("episode").unwrap().to_vec(),
-                rows.column("t").unwrap().to_vec(),
-                rows.column("flags").unwrap().to_vec(),
-                rows.column("obs").unwrap().to_vec(),
-                rows.column("reward").unwrap().to_vec(),
-            )
-        });
-        rows.collect()
+    /// The bytes of every column of every readable row, lane after lane.
+    fn contents(ring: &Ring) -> Vec<Vec<u8>> {
+        let stats = ring.stats().lane_stats;
+        let rows = stats.iter().map(|of| ring.rows(of.lane, of.head - of.rows..of.head).unwrap());
+        let columns = |rows: crate::Rows| {
+            let names = ["seq", "episode", "t", "flags", "obs", "reward"];
+            names.map(|name| rows.bytes(name).unwrap().to_vec())
+        };
+        rows.flat_map(columns).collect()
     }
 
     #[test]
@@ -307,7 +301,7 @@ mod tests {
         assert!(matches!(missing, AppendError::MissingFinalObs { .. }), "{missing}");
         let odd = Data { terminated: vec![false; 7], ..Data::new(8, 2) };
         let odd = odd.with_steps(true, |steps| writer.extend(steps).map(|_| ()).unwrap_err());
-        assert!(odd.to_string().contains('6'), "{odd}");
+        assert!(odd.to_string().contains("3 steps"), "{odd}");
         let short = Data { reward: vec![0.0; 7], ..Data::new(8, 2) };
         let short = short.with_steps(true, |steps| writer.extend(steps).map(|_| ()).unwrap_err());
         assert!(matches!(short, AppendError::WrongSize { .. }), "{short}");

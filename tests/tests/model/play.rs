@@ -235,7 +235,8 @@ impl Play {
             let (name, expected) = of[at].clone();
             let got = expected.checked_add_signed(by).unwrap();
             columns[at].resize(got, 1);
-            AppendError::WrongSize { name, expected, got, lanes }
+            let (steps, width) = (1, expected / lanes);
+            AppendError::WrongSize { name, expected, got, steps, lanes, width }
         };
         let mut restart = None;
         let expected = match mistake {
@@ -247,15 +248,15 @@ impl Play {
             Mistake::ColumnTooLong(at) => resize(&mut step.columns, at, &all, 1),
             Mistake::TerminatedTooShort => {
                 step.terminated.pop();
-                AppendError::WrongFlags { name: "terminated", got: lanes - 1, lanes }
+                AppendError::WrongFlags { name: "terminated", got: lanes - 1, steps: 1, lanes }
             }
             Mistake::TruncatedTooLong => {
                 step.truncated.push(true);
-                AppendError::WrongFlags { name: "truncated", got: lanes + 1, lanes }
+                AppendError::WrongFlags { name: "truncated", got: lanes + 1, steps: 1, lanes }
             }
             Mistake::RestartTooLong => {
                 restart = Some(vec![true; lanes + 1]);
-                AppendError::WrongFlags { name: "lanes", got: lanes + 1, lanes }
+                AppendError::WrongFlags { name: "lanes", got: lanes + 1, steps: 1, lanes }
             }
             Mistake::FinalObsMissingOrUnexpected if next_step => {
                 step.finals = Some(obs.iter().map(|(_, bytes)| vec![1; *bytes]).collect());
