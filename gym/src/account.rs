@@ -75,8 +75,10 @@ impl Orders {
             |((&action, &open), &held)| {
                 // Conversion truncates toward zero.
                 let quantity = (action.into() * hmax) as i32;
-                let possible = open > 0.0 && (quantity > 0 || held > 0);
-                if possible { quantity } else { 0 }
+                // In numbers: which of these holds is as random as the actions are.
+                let possible =
+                    i32::from(open > 0.0) & (i32::from(quantity > 0) | i32::from(held > 0));
+                quantity * possible
             },
         ));
         self.arrange(hmax as i32);
@@ -198,10 +200,16 @@ enum Side {
 
 impl Account<'_> {
     /// The price before slippage.
+    #[inline]
     fn price(&mut self, ticker: usize, side: Side) -> f64 {
         if self.today.rules.bidding == Bidding::Default {
             return self.today.closes[ticker];
         }
+        self.draw_price(ticker, side)
+    }
+
+    #[cold]
+    fn draw_price(&mut self, ticker: usize, side: Side) -> f64 {
         let row = self.today.row(ticker);
         let [open, high, low, close] =
             [PriceColumn::Open, PriceColumn::High, PriceColumn::Low, PriceColumn::Close]
@@ -214,6 +222,7 @@ impl Account<'_> {
         self.stream.real(from, to)
     }
 
+    #[inline]
     fn sell(&mut self, ticker: usize, quantity: u32, is_stop_loss: bool) {
         let rules = self.today.rules;
         let held = self.shares[ticker];
@@ -242,6 +251,7 @@ impl Account<'_> {
         self.note(Fill { env: self.env, ticker, price, fee, quantity: -sold, is_stop_loss }, value);
     }
 
+    #[inline]
     fn buy(&mut self, ticker: usize, quantity: i32) {
         let rules = self.today.rules;
         let held = self.shares[ticker];
@@ -280,6 +290,7 @@ impl Account<'_> {
         );
     }
 
+    #[inline]
     fn note(&mut self, fill: Fill, value: f64) {
         self.sums.orders += 1;
         self.sums.traded += value;

@@ -3,7 +3,7 @@
 use backcast_core::{AutoresetMode, DType};
 use backcast_gym::{EpisodeMetrics, Fill, PortfolioVectorEnv as CoreEnv, ResetSeed};
 use numpy::prelude::*;
-use numpy::{Element, PyArray1, PyArrayDyn, PyUntypedArray};
+use numpy::{PyArray1, PyUntypedArray};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict};
@@ -19,6 +19,7 @@ use crate::metrics;
 use crate::observed::{Form, Last, Slots};
 use crate::panel::Panel;
 use crate::reset::{self, Seed, Start};
+use crate::view::bytes_of;
 
 /// Portfolios on a panel, stepped together: what the classes of ``backcast.envs`` hold.
 ///
@@ -199,9 +200,8 @@ impl PortfolioBatch {
         py: Python<'py>,
         actions: &Bound<'py, PyAny>,
     ) -> Result<Step<'py>, Failure> {
-        let single = actions
-            .cast::<PyUntypedArray>()
-            .is_ok_and(|array| array.dtype().is_equiv_to(&numpy::dtype::<f32>(py)));
+        let single =
+            actions.cast::<PyUntypedArray>().is_ok_and(|array| array.dtype().char() == b'f');
         let (obs, outcome) =
             if single { self.act::<f32>(actions) } else { self.act::<f64>(actions) }?;
         let infos = PyDict::new(py);
@@ -458,12 +458,18 @@ impl PortfolioBatch {
         actions: &Bound<'py, PyAny>,
     ) -> Result<(Bound<'py, PyAny>, Outcome), Failure>
     where
-        A: Element + Copy + Into<f64> + Sync,
+        A: bytemuck::AnyBitPattern + Into<f64> + Sync,
     {
         let dtype = if size_of::<A>() == 4 { DType::F32 } else { DType::F64 };
         let array = array_of(actions, Target { what: "actions", kind: Kind::Env, dtype })?;
-        let expected: Vec<usize> = self.num_envs.into_iter().chain([self.tickers.len()]).collect();
-        if array.shape() != expected {
+        let fits = match (self.num_envs, array.shape()) {
+            (Some(envs), [rows, columns]) => (*rows, *columns) == (envs, self.tickers.len()),
+            (None, [columns]) => *columns == self.tickers.len(),
+            _ => false,
+        };
+        if !fits {
+            let expected: Vec<usize> =
+                self.num_envs.into_iter().chain([self.tickers.len()]).collect();
             let each = if self.num_envs.is_some() { "portfolio and ticker" } else { "ticker" };
             return Err(Failure::new(
                 Kind::Env,
@@ -474,8 +480,12 @@ impl PortfolioBatch {
                 ),
             ));
         }
-        let array = array.cast::<PyArrayDyn<A>>().map_err(PyErr::from)?.readonly();
-        let actions = array.as_slice().map_err(|error| Failure::new(Kind::Env, error))?;
+        let bytes = bytes_of(&array).unwrap_or_default();
+        let Ok(actions) = bytemuck::try_cast_slice::<u8, A>(bytes) else {
+            // NumPy can place an array anywhere, on an odd address too.
+            let aligned = array.call_method0("copy")?;
+            return self.act::<A>(&aligned);
+        };
         self.form.observe(array.py(), |slots| self.trade(actions, slots))
     }
 

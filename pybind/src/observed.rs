@@ -6,7 +6,7 @@ use numpy::prelude::*;
 use numpy::{Element, PyArrayDyn, PyReadwriteArrayDyn, PyUntypedArray};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyString};
 
 use crate::coerce::descr;
 use crate::error::{Failure, Kind};
@@ -184,14 +184,19 @@ impl Form {
         arrays: Vec<Bound<'py, PyUntypedArray>>,
         days: Option<[Bound<'py, PyAny>; 2]>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        // Made once: the same names stand in every observation.
+        static NAMES: PyOnceLock<Vec<Py<PyString>>> = PyOnceLock::new();
         if self.flat.is_some()
             && let Some(array) = arrays.first()
         {
             return Ok(array.clone().into_any());
         }
+        let names = NAMES.get_or_init(py, || {
+            FIELDS.iter().map(|(name, ..)| PyString::intern(py, name).unbind()).collect()
+        });
         let dict = PyDict::new(py);
         let mut days = days;
-        for ((name, _, axes), array) in FIELDS.into_iter().zip(arrays) {
+        for (((name, _, axes), key), array) in FIELDS.into_iter().zip(names).zip(arrays) {
             // Sorted by name, as the spaces are.
             if name > "history"
                 && let Some([history, mask]) = days.take()
@@ -206,7 +211,7 @@ impl Form {
                 Axes::MacroIndicators => self.macros > 0 && self.indicators > 0,
             };
             if there {
-                dict.set_item(name, array)?;
+                dict.set_item(key.bind(py), array)?;
             }
         }
         Ok(dict.into_any())
