@@ -90,7 +90,7 @@ bench: $(STAMP)/bench native ## Against memcpy, NumPy and peers: half an hour on
 	cargo bench -p backcast-benches --locked
 	$(ICEORYX2)
 	cd benches/python && $(BENCH) criterion.py && $(BENCH) -m replay && $(BENCH) -m replay --thread \
-	  && $(BENCH) -m replay.two_processes && $(BENCH) -m transitions && $(BENCH) import_time.py && $(BENCH) report.py
+	  && $(BENCH) -m replay.two_processes && $(BENCH) -m transitions && $(BENCH) -m portfolios && $(BENCH) import_time.py && $(BENCH) report.py
 
 bench-rust: tools ## The Rust part alone, nothing kept: a filter in ARGS
 	cargo bench -p backcast-benches --locked $(if $(ARGS),-- $(ARGS))
