@@ -30,6 +30,7 @@ def transitions_of_w1() -> Iterator[tuple[str, int, dict[str, Callable[[], objec
     steps = {
         "append 1 row": (1, "append", single),
         f"append {MANY} rows, {MANY} environments": (MANY, "append_many", several),
+        f"append {MANY} rows, 1 environment": (MANY, "extend", several),
     }
     for metric, (units, method, source) in steps.items():
         stores = {buffer.name: getattr(buffer, method) for buffer in buffers}

@@ -76,6 +76,16 @@ class Backcast:
             truncated=steps.done,
         )
 
+    def extend(self, steps: Transition) -> object:
+        """Store `MANY` transitions of one environment."""
+        return self.writer.extend(
+            obs=steps.obs,
+            action=steps.action,
+            reward=steps.reward,
+            terminated=steps.done,
+            truncated=steps.done,
+        )
+
     def sample(self) -> Batch:
         """Draw `BATCH` transitions into arrays that are the caller's to keep."""
         return self.sampler.sample(BATCH)
@@ -131,6 +141,8 @@ class NumPy:
         self.at = end % CAPACITY
         return None
 
+    extend = append_many
+
     def sample(self) -> Batch:
         """Draw `BATCH` transitions into arrays that are the caller's to keep."""
         index = self.draws.integers(0, CAPACITY, BATCH)
@@ -173,6 +185,8 @@ class Cpprb:
         return self.buffer.add(**step._asdict())
 
     append_many = append
+
+    extend = append_many
 
     def sample(self) -> Batch:
         """Draw `BATCH` transitions into arrays that are the caller's to keep."""
