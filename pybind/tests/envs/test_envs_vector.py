@@ -15,6 +15,7 @@ from backcast.envs import PortfolioEnv, PortfolioVectorEnv
 from envs_worlds import MODES, WORDS, but_metrics, same
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
+MORE: dict[str, Any] = {"macro_tickers": ["IDX"], "stop_loss_tolerance": 0.97}
 OBS = ["avg_buy_price", "cash", "day", "indicators", "open", "shares", "total_asset"]
 
 
@@ -200,14 +201,16 @@ def test_the_mode_is_named_where_gymnasium_and_its_users_look(
 
 @pytest.mark.parametrize("form", ["dict", "flat"])
 @pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("n", [4, 9], ids=["few", "laid out"])
 def test_it_is_gymnasiums_own_vector_environment_of_single_ones_bit_for_bit(
     panel: bc.Panel,
     mode: AutoresetMode,
     form: Any,  # noqa: ANN401
+    n: int,
 ) -> None:
-    settings: dict[str, Any] = {"obs": form, "max_episode_steps": 7, "hmax": 200}
-    ours = PortfolioVectorEnv(panel, 4, autoreset_mode=mode, **settings)
-    theirs: Any = SyncVectorEnv([lambda: PortfolioEnv(panel, **settings)] * 4, autoreset_mode=mode)
+    settings: dict[str, Any] = {"obs": form, "max_episode_steps": 7, "hmax": 200, **MORE}
+    ours = PortfolioVectorEnv(panel, n, autoreset_mode=mode, **settings)
+    theirs: Any = SyncVectorEnv([lambda: PortfolioEnv(panel, **settings)] * n, autoreset_mode=mode)
     assert ours.observation_space == theirs.observation_space
     assert ours.action_space == theirs.action_space
     assert same(ours.reset(seed=9), theirs.reset(seed=9))
