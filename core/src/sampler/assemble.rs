@@ -1,0 +1,339 @@
+//! A batch on its way: drawn, looked at, copied and validated, block by block.
+
+use std::mem;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use backcast_layout::Lane;
+use backcast_layout::protocol::{Words, still_whole};
+
+use super::{BLIND, Sampler};
+use crate::block::{Block, Item};
+use crate::error::SampleError;
+use crate::fill::Filler;
+use crate::index::RowIndex;
+use crate::mark::{MARKS, Mark};
+use crate::plan::BatchPlan;
+use crate::sampler_options::Boundary;
+use crate::window::{Marks, Window};
+
+/// Draws for one item are given up after so many: writers overwrite each of them.
+const MAX_ATTEMPTS: u32 = 10_000;
+/// A gather of one row is given up after the writer has lapped it so many times.
+const GATHER_ATTEMPTS: u32 = 64;
+/// Bytes of a window's marks that are asked for before they are looked at; the processor follows a
+/// longer read by itself.
+const MARK_BYTES: usize = 1024;
+
+/// What a look at a row found.
+#[derive(Clone, Copy)]
+enum Look {
+    /// A transition whose window is known.
+    Found,
+    NoTransition,
+    /// A transition, but its window is not whole, which the boundary asks for.
+    Cut,
+    Lapped,
+}
+
+/// Where the rows of a batch come from.
+#[derive(Clone, Copy)]
+pub(super) enum Wanted<'a> {
+    /// The draws of the batch of this number.
+    Draws(u64),
+    Rows(&'a [i64]),
+}
+
+/// The first draw of an item that may fit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pick {
+    attempt: u32,
+    lane: u32,
+    seq: u64,
+}
+
+/// A batch on its way: what does not change while it is made.
+#[derive(Clone, Copy)]
+struct Job<'a> {
+    wanted: Wanted<'a>,
+    lanes: &'a [Arc<Lane>],
+    filler: Filler<'a>,
+}
+
+impl Sampler {
+    /// Fills a batch, block by block. How many draws it took.
+    pub(super) fn fill(
+        &mut self,
+        wanted: Wanted<'_>,
+        plan: &BatchPlan,
+        arenas: &mut [&mut [u8]],
+    ) -> Result<u64, SampleError> {
+        let ring = self.ring.clone();
+        let (reach, size, batch) = (self.reach, Block::size(plan.row_bytes()), plan.batch());
+        let filler = Filler { plan, reach, gamma: self.options.gamma.unwrap_or(0.0) };
+        let job = Job { wanted, lanes: ring.store().lanes(), filler };
+        let span = |number: usize| (number * size).min(batch)..((number + 1) * size).min(batch);
+        // Put back at the end: after an error they are made anew.
+        let scratch = mem::take(&mut self.scratch);
+        let [mut now, mut next] = scratch.map(|memory| Block::over(memory, size, reach));
+        let mut attempts = 0;
+        self.draw(job, span(0));
+        self.draw(job, span(1));
+        self.look_at(job, span(0), &mut now)?;
+        filler.ask(&now);
+        for number in 0..batch.div_ceil(size) {
+            self.draw(job, span(number + 2));
+            self.look_at(job, span(number + 1), &mut next)?;
+            filler.fill(&now, next.items(), arenas);
+            for (i, item) in now.items().iter().enumerate() {
+                let mut attempt = item.attempt;
+                if !is_whole(item) {
+                    attempt = self.fill_again(job, now.first() + i, attempt, arenas)?;
+                }
+                attempts += u64::from(attempt) + 1;
+            }
+            mem::swap(&mut now, &mut next);
+        }
+        self.scratch = [now, next].map(Block::into_memory);
+        Ok(attempts)
+    }
+
+    /// Draws an item anew until nobody overwrites it meanwhile; the draw that did.
+    #[cold]
+    fn fill_again(
+        &mut self,
+        job: Job<'_>,
+        item: usize,
+        mut attempt: u32,
+        arenas: &mut [&mut [u8]],
+    ) -> Result<u32, SampleError> {
+        let mut again = Block::over(Vec::new(), 1, self.reach);
+        loop {
+            self.note_lap(job.wanted);
+            again.begin(item);
+            self.look(job, item, attempt + 1, &mut again)?;
+            job.filler.fill(&again, &[], arenas);
+            let Some(found) = again.items().first() else { return Ok(attempt) };
+            attempt = found.attempt;
+            if is_whole(found) {
+                return Ok(attempt);
+            }
+        }
+    }
+
+    /// A writer came by: looks at what there is now.
+    fn note_lap(&mut self, wanted: Wanted<'_>) {
+        match wanted {
+            Wanted::Draws(_) => {
+                self.counters.lapped.fetch_add(1, Relaxed);
+                self.refresh();
+            }
+            // Perhaps only rows of the history are gone: with a shorter one it may do.
+            Wanted::Rows(_) => self.spans.refresh(&self.ring),
+        }
+    }
+
+    /// Draws some items for the first time, and asks for the memory of their marks.
+    fn draw(&mut self, job: Job<'_>, items: Range<usize>) {
+        let count = self.picks.len();
+        let bytes = (self.reach.most_rows() * size_of::<Mark>()).min(MARK_BYTES);
+        for item in items {
+            let pick = match job.wanted {
+                Wanted::Draws(batch) => self.first_pick(batch, item),
+                Wanted::Rows(index) => index.get(item).map(|index| {
+                    let index = RowIndex(*index);
+                    Pick { attempt: 0, lane: index.lane(), seq: index.seq() }
+                }),
+            };
+            self.picks[item % count] = pick;
+            let Some(Pick { lane: number, seq, .. }) = pick else { continue };
+            let Some(lane) = job.lanes.get(number as usize) else { continue };
+            let first = seq.saturating_sub(self.reach.back);
+            lane.ahead(MARKS, self.spans.slot(number, first, lane.slots())).ask(bytes);
+        }
+    }
+
+    /// Looks at the first rows of some items that fit.
+    fn look_at<'a>(
+        &mut self,
+        job: Job<'a>,
+        items: Range<usize>,
+        block: &mut Block<'a>,
+    ) -> Result<(), SampleError> {
+        block.begin(items.start);
+        for item in items {
+            let drawn = self.picks[item % self.picks.len()];
+            if let Some(Pick { attempt, lane, seq }) = drawn
+                && matches!(self.look_at_row(job.lanes, lane, seq, attempt, block), Look::Found)
+            {
+                continue;
+            }
+            // Earlier attempts do not fit, as the index says.
+            self.look(job, item, drawn.map_or(0, |drawn| drawn.attempt), block)?;
+        }
+        Ok(())
+    }
+
+    /// Enters an item into a block: the first of its draws, from `attempt` on, that fits.
+    #[cold]
+    fn look<'a>(
+        &mut self,
+        job: Job<'a>,
+        item: usize,
+        attempt: u32,
+        block: &mut Block<'a>,
+    ) -> Result<(), SampleError> {
+        match job.wanted {
+            Wanted::Draws(batch) => self.look_for_draw(job.lanes, (batch, item), attempt, block),
+            Wanted::Rows(index) => {
+                let index = index.get(item).copied().unwrap_or(RowIndex::NONE.0);
+                self.look_for_row(job.lanes, (index, item), attempt, block)
+            }
+        }
+    }
+
+    fn look_for_draw<'a>(
+        &mut self,
+        lanes: &'a [Arc<Lane>],
+        (batch, item): (u64, usize),
+        first: u32,
+        block: &mut Block<'a>,
+    ) -> Result<(), SampleError> {
+        let number = u32::try_from(item).unwrap_or(u32::MAX);
+        for attempt in first..MAX_ATTEMPTS {
+            if attempt == BLIND && !self.indexed {
+                self.indexed = true;
+                self.starts.refresh(&self.ring, &self.spans);
+            }
+            if self.spans.total() == 0 || (attempt >= BLIND && self.starts.total() == 0) {
+                return Err(self.nothing());
+            }
+            let Some((lane, seq)) = self.pick(batch, number, attempt) else { continue };
+            match self.look_at_row(lanes, lane, seq, attempt, block) {
+                Look::Found => return Ok(()),
+                Look::NoTransition | Look::Cut => {}
+                Look::Lapped => self.note_lap(Wanted::Draws(batch)),
+            }
+        }
+        Err(SampleError::Outrun { attempts: MAX_ATTEMPTS })
+    }
+
+    fn look_for_row<'a>(
+        &mut self,
+        lanes: &'a [Arc<Lane>],
+        (index, position): (i64, usize),
+        first: u32,
+        block: &mut Block<'a>,
+    ) -> Result<(), SampleError> {
+        let (lane, seq) = (RowIndex(index).lane(), RowIndex(index).seq());
+        let bad = |reason| SampleError::BadIndex { position, index, lane, seq, reason };
+        let mut oldest = 0;
+        for attempt in first..GATHER_ATTEMPTS {
+            let range = self.spans.range(lane).ok_or_else(|| bad("the ring has fewer lanes"))?;
+            oldest = range.start;
+            if seq >= range.end {
+                return Err(bad("the row is not published yet"));
+            }
+            if seq < range.start {
+                break;
+            }
+            match self.look_at_row(lanes, lane, seq, attempt, block) {
+                Look::Found => return Ok(()),
+                Look::NoTransition => {
+                    return Err(bad(
+                        "no transition starts there (a FINAL row, or the last before \
+                                    a gap, or its successor is not published yet)",
+                    ));
+                }
+                Look::Cut => {
+                    return Err(bad(
+                        "its window does not lie whole in its episode, as boundary=\"reject\" asks",
+                    ));
+                }
+                Look::Lapped => self.note_lap(Wanted::Rows(&[])),
+            }
+        }
+        Err(SampleError::Lapped { position, index, lane, seq, oldest })
+    }
+
+    /// The first draw of an item that may fit. The index, where it is there, knows.
+    #[inline]
+    fn first_pick(&mut self, batch: u64, item: usize) -> Option<Pick> {
+        let number = u32::try_from(item).ok()?;
+        let mut attempts = if self.indexed { 0..BLIND + 1 } else { 0..1 };
+        attempts.find_map(|attempt| {
+            let (lane, seq) = self.pick(batch, number, attempt)?;
+            Some(Pick { attempt, lane, seq })
+        })
+    }
+
+    /// Reads the marks around a row, and enters it into the block if a transition starts there.
+    #[inline]
+    fn look_at_row<'a>(
+        &self,
+        lanes: &'a [Arc<Lane>],
+        number: u32,
+        seq: u64,
+        attempt: u32,
+        block: &mut Block<'a>,
+    ) -> Look {
+        let (Some(lane), Some(range)) = (lanes.get(number as usize), self.spans.range(number))
+        else {
+            return Look::NoTransition;
+        };
+        let lane = &**lane;
+        // The index was made of earlier ranges; it holds no other rows unless a peer lied.
+        if !range.contains(&seq) {
+            return Look::Lapped;
+        }
+        let rows = self.reach.rows(seq, range);
+        let (first, slot) = (rows.start, self.spans.slot(number, rows.start, lane.slots()));
+        let room = block.room(usize::try_from(rows.end - first).unwrap_or(0));
+        Mark::read_into(lane, slot, room);
+        let marks = Marks { first, rows: room };
+        let (ours, all_flags) = marks.look();
+        if !ours {
+            return Look::Lapped;
+        }
+        let window = match marks.window(seq, self.reach, all_flags) {
+            Some(window) if self.suits(window) => window,
+            refused => {
+                // What was read may be of newer rows.
+                let (outcome, from) = match refused {
+                    Some(_) => (Look::Cut, first),
+                    None => (Look::NoTransition, seq),
+                };
+                return if still_whole(lane, from) { outcome } else { Look::Lapped };
+            }
+        };
+        let slot = slot + (window.first() - first);
+        let slot = if slot < lane.slots() { slot } else { slot - lane.slots() };
+        let (flags, count) = (marks.flags(seq).unwrap_or(0), marks.rows.len());
+        block.push(Item {
+            lane,
+            index: RowIndex::new(number, seq),
+            age: range.end - seq - 1,
+            flags,
+            all_flags,
+            window,
+            whole: window.is_whole(self.reach),
+            missing: self.reach.back - window.back,
+            slot,
+            attempt,
+            marks: (first, count),
+        });
+        Look::Found
+    }
+
+    /// Whether the boundary lets this window be drawn.
+    fn suits(&self, window: Window) -> bool {
+        self.options.boundary != Boundary::Reject || window.is_whole(self.reach)
+    }
+}
+
+/// Whether what was copied of an item is what was there before anybody overwrote it.
+#[inline]
+fn is_whole(item: &Item<'_>) -> bool {
+    still_whole(item.lane, item.window.first())
+}
