@@ -54,11 +54,12 @@ pub(crate) fn make(
     let readers = ReadersHeader::new(ring_uuid, spec.reader_slots);
     make(RDR, geometry.rdr_bytes, &[bytemuck::bytes_of(&readers)])?;
     let mut huge_bytes = 0;
+    let deadline = huge::deadline(geometry.total_bytes(spec.lanes));
     for lane in 0..spec.lanes {
         let identity = LaneIdentity::new(ring_uuid, &schema_hash, lane, geometry.slots);
         let file = make(&lane_file(lane), geometry.lane_bytes, &[bytemuck::bytes_of(&identity)])?;
         if spec.huge_pages {
-            huge_bytes += huge::ask(&file, geometry.lane_bytes);
+            huge_bytes += huge::ask(&file, geometry.lane_bytes, deadline);
         }
     }
     let (lane_policy, lease_timeout_ms) = spec.policy.to_words();
