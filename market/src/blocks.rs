@@ -75,30 +75,6 @@ impl Geometry {
     }
 }
 
-/// Copy `out.len()` singles, beginning with the one at `start`.
-///
-/// The block is read two singles at a time: half the loads, and the shared bytes stay behind atomics.
-pub(crate) fn copy_singles(words: &[AtomicU64], start: usize, out: &mut [f32]) {
-    let odd = start % 2;
-    let (head, out) = out.split_at_mut(odd.min(out.len()));
-    if let [single] = head {
-        *single = halves(&words[start / 2])[1];
-    }
-    let (pairs, tail) = out.as_chunks_mut::<2>();
-    let first = start / 2 + odd;
-    let source = &words[first..first + pairs.len() + tail.len()];
-    for (pair, word) in pairs.iter_mut().zip(source) {
-        *pair = halves(word);
-    }
-    if let ([single], Some(word)) = (tail, source.last()) {
-        *single = halves(word)[0];
-    }
-}
-
-fn halves(word: &AtomicU64) -> [f32; 2] {
-    bytemuck::cast(word.load(Relaxed))
-}
-
 /// Is `day` marked in one ticker's words?
 pub(crate) fn is_listed(words: &[AtomicU64], day: usize) -> bool {
     words[day / WORD_BITS].load(Relaxed) >> (day % WORD_BITS) & 1 == 1
@@ -144,22 +120,6 @@ pub(crate) fn mark_listed(words: &mut [u64], day: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_start_and_length_copies_exactly_its_singles() {
-        let singles: Vec<f32> = (0..24_u8).map(f32::from).collect();
-        let words: Vec<AtomicU64> = singles
-            .chunks(2)
-            .map(|pair| AtomicU64::new(bytemuck::cast([pair[0], pair[1]])))
-            .collect();
-        for start in 0..=singles.len() {
-            for end in start..=singles.len() {
-                let mut out = vec![-1.0; end - start];
-                copy_singles(&words, start, &mut out);
-                assert_eq!(out, singles[start..end]);
-            }
-        }
-    }
 
     #[test]
     fn every_range_copies_exactly_its_marks() {

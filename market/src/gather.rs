@@ -103,6 +103,8 @@ struct Slab<'a> {
     /// Number of its first cell.
     first: usize,
     cells: usize,
+    /// It is all of the arena.
+    whole: bool,
     arena: &'a mut [f32],
     mask: &'a mut [i32],
 }
@@ -134,11 +136,9 @@ impl<'a> Market<'a> {
         let each = cells.div_ceil(threads.max(1)).max(1);
         let floats = (each * span.days * self.width()).max(1);
         let parts = arena.chunks_mut(floats).zip(mask.chunks_mut(each * span.days));
-        let slabs = (0..).zip(parts).map(|(part, (arena, mask))| Slab {
-            first: part * each,
-            cells: mask.len() / span.days,
-            arena,
-            mask,
+        let slabs = (0..).zip(parts).map(|(part, (arena, mask))| {
+            let mine = mask.len() / span.days;
+            Slab { first: part * each, cells: mine, whole: mine == cells, arena, mask }
         });
         let slabs = Mutex::new(slabs.collect::<Vec<_>>());
         let next = || slabs.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -157,10 +157,24 @@ impl<'a> Market<'a> {
         });
     }
 
-    fn fill_slab(&self, jobs: &Jobs, span: Span, mut slab: Slab<'_>) {
+    fn fill_slab(&self, jobs: &Jobs, span: Span, slab: Slab<'_>) {
         let mine = slab.first..slab.first + slab.cells;
-        let jobs = jobs.grouped.iter().filter(|job| mine.contains(&(job.cell as usize)));
-        if jobs.clone().count() < slab.cells {
+        let all = jobs.grouped.iter();
+        if slab.whole {
+            return self.fill_windows(all, jobs.grouped.len(), span, slab);
+        }
+        let own = all.filter(|job| mine.contains(&(job.cell as usize)));
+        self.fill_windows(own.clone(), own.count(), span, slab);
+    }
+
+    fn fill_windows<'b>(
+        &self,
+        jobs: impl Iterator<Item = &'b Job>,
+        count: usize,
+        span: Span,
+        mut slab: Slab<'_>,
+    ) {
+        if count < slab.cells {
             slab.arena.fill(0.0);
             slab.mask.fill(0);
         }

@@ -2,8 +2,10 @@
 
 use std::sync::atomic::AtomicU64;
 
+use backcast_layout::copy_words;
+
 use crate::{
-    blocks::{Geometry, copy_listed, copy_singles},
+    blocks::{Geometry, copy_listed},
     error::WindowError,
     panel::{Panel, PriceColumn},
 };
@@ -172,7 +174,8 @@ impl Source<'_> {
         arena[..from * columns].fill(0.0);
         arena[to * columns..].fill(0.0);
         let inside = &mut arena[from * columns..to * columns];
-        copy_singles(self.singles, self.geometry.row(ticker, first_day), inside);
+        let first = self.geometry.row(ticker, first_day) * size_of::<f32>();
+        copy_words(self.singles, first, bytemuck::cast_slice_mut(inside), None);
         // What is known of the day itself ends with its open.
         let unknown = PriceColumn::Open as usize + 1;
         arena[history * columns..(history + 1) * columns][unknown..].fill(0.0);
