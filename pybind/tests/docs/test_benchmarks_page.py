@@ -25,9 +25,10 @@ def test_every_result_says_what_it_was_measured_with() -> None:
     results = [json.loads(line) for line in latest.read_text().splitlines()]
     assert results
     for result in results:
-        assert result.keys() - {"torn"} == KEYS
+        assert result.keys() - {"torn", "p99"} == KEYS
         assert result["runs"] >= 7
-        assert result["min"] <= result["median"] <= result["max"]
+        assert result["min"] <= result["median"] <= result.get("p99", result["max"])
+        assert result.get("p99", 0) <= result["max"]
         assert 0 < result["ratio"] <= 1
     torn = {result["contender"]: result["torn"] for result in results if "torn" in result}
     assert torn["backcast"] == 0
