@@ -53,10 +53,8 @@ impl Filler<'_> {
                     }
                 }
                 Source::NNext(column) => {
-                    for (place, item) in places.zip(block.items()) {
-                        let slot = slot_after(item, item.window.back + item.window.run);
-                        item.lane.copy_out(column, slot, 1, place);
-                    }
+                    let starts = block.items().iter().map(after_run);
+                    gather(column, 1, starts, next.iter().map(after_run), here, bytes);
                 }
                 Source::Index => {
                     for (place, item) in words(places).zip(block.items()) {
@@ -148,6 +146,13 @@ impl Filler<'_> {
 #[inline]
 fn start<'a>(item: &Item<'a>, lead: u64) -> Start<'a> {
     let slot = slot_after(item, lead.saturating_sub(item.missing));
+    Start { lane: item.lane, slot }
+}
+
+/// The row after the last transition of the n-step return.
+#[inline]
+fn after_run<'a>(item: &Item<'a>) -> Start<'a> {
+    let slot = slot_after(item, item.window.back + item.window.run);
     Start { lane: item.lane, slot }
 }
 

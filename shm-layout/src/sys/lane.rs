@@ -188,46 +188,12 @@ impl Lane {
             && out.len() == len
         {
             let at = offset + slot as usize * width;
-            // SAFETY: in bounds and aligned as `copy_with` says, for rows before the end of the lane.
+            // SAFETY: as in `copy_out`, for rows before the end of the lane.
             unsafe {
                 copy::copy_out_asking(self.memory.base().add(at), &mut out[..len], word, next.0);
             }
         } else {
             self.copy_out(column, slot, rows, out);
-        }
-    }
-
-    /// Copies rows of a column by `copy(from, out, word, at)`, once or, over the end of the lane,
-    /// twice: `from` is valid for reads of `out.len()` bytes and aligned to `word`, which divides
-    /// them; `at` is the first byte of `out` among all; every writer of the column copies as we do
-    /// (docs/layout.md, rule 2).
-    #[inline]
-    fn copy_with(
-        &self,
-        column: usize,
-        slot: u64,
-        rows: u64,
-        out: &mut [u8],
-        copy: impl Fn(*mut u8, &mut [u8], Word, usize),
-    ) {
-        let Placed { offset, width, word, .. } = self.placed(column);
-        assert!(slot < self.slots && rows <= self.slots, "{rows} rows at slot {slot}");
-        // In range: both are below `slots`, and `slots * width` fits the mapping.
-        #[expect(clippy::cast_possible_truncation, reason = "below slots, which fits in memory")]
-        let (slot, rows) = (slot as usize, rows as usize);
-        assert_eq!(out.len(), rows * width, "the buffer fits the rows exactly");
-        #[expect(clippy::cast_possible_truncation, reason = "the column is in memory")]
-        let slots = self.slots as usize;
-        // In bounds: `from + rows <= slots`, and the column has that many rows of `width` bytes from
-        // `offset` on. Aligned: columns begin on multiples of 8, and `word` divides `width`.
-        let place = |slot: usize| self.memory.base().wrapping_add(offset + slot * width);
-        if slot + rows <= slots {
-            copy(place(slot), out, word, 0);
-        } else {
-            let (end, beginning) = out.split_at_mut((slots - slot) * width);
-            let at = end.len();
-            copy(place(slot), end, word, 0);
-            copy(place(0), beginning, word, at);
         }
     }
 
@@ -260,10 +226,29 @@ impl Words for Lane {
 
     #[inline]
     fn copy_out(&self, column: usize, slot: u64, rows: u64, out: &mut [u8]) {
-        self.copy_with(column, slot, rows, out, |from, out, word, _| {
-            // SAFETY: `copy_with` says so of what it hands over.
-            unsafe { copy::copy_out(from, out, word) }
-        });
+        let Placed { offset, width, word, .. } = self.placed(column);
+        assert!(slot < self.slots && rows <= self.slots, "{rows} rows at slot {slot}");
+        // In range: both are below `slots`, and `slots * width` fits the mapping.
+        #[expect(clippy::cast_possible_truncation, reason = "below slots, which fits in memory")]
+        let (slot, rows) = (slot as usize, rows as usize);
+        assert_eq!(out.len(), rows * width, "the buffer fits the rows exactly");
+        #[expect(clippy::cast_possible_truncation, reason = "the column is in memory")]
+        let slots = self.slots as usize;
+        let copy = |slot: usize, out: &mut [u8]| {
+            // SAFETY:
+            // - In bounds: `slot` and the rows that fill `out` are below `slots`, and the column has
+            //   that many rows of `width` bytes from `offset` on.
+            // - Aligned: columns begin on multiples of 8, and `word` divides `width`.
+            // - Every writer of the column copies as we do (docs/layout.md, rule 2).
+            unsafe { copy::copy_out(self.memory.base().add(offset + slot * width), out, word) }
+        };
+        if slot + rows <= slots {
+            copy(slot, out);
+        } else {
+            let (end, beginning) = out.split_at_mut((slots - slot) * width);
+            copy(slot, end);
+            copy(0, beginning);
+        }
     }
 }
 
