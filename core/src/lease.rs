@@ -26,10 +26,11 @@ pub struct Lease {
 }
 
 impl Ring {
-    /// Leases rows of a lane: no copy, no waiting. At most a quarter of a lane's rows.
+    /// Leases rows of a lane: no copy, no waiting. At most a quarter of a lane's rows, or all of a
+    /// snapshot's.
     pub fn lease(&self, lane: u32, range: Range<u64>) -> Result<Lease, LeaseError> {
         let spec = self.store().spec();
-        if !spec.policy.grants_leases() {
+        if !spec.policy.grants_leases() && !spec.snapshot {
             return Err(LeaseError::Overwrite);
         }
         let Some(memory) = self.store().lane(lane) else {
@@ -37,7 +38,7 @@ impl Ring {
         };
         let (from, to) = (range.start, range.end);
         let (asked, lane_capacity) = (to.saturating_sub(from), spec.lane_capacity);
-        let limit = (lane_capacity / 4).max(1);
+        let limit = if spec.snapshot { lane_capacity } else { (lane_capacity / 4).max(1) };
         if !(1..=limit).contains(&asked) {
             return Err(LeaseError::BadLength { asked, limit, lane_capacity });
         }

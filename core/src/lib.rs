@@ -5,6 +5,7 @@
 //! - [`Writer`]: appends steps of `n` lanes, with all three autoreset modes and FINAL rows;
 //! - [`Sampler`]: uniform draws with history and future windows, n-step returns, masks and `next_*`,
 //!   seeded; [`Batches`]: the same, drawn ahead by a thread;
+//! - [`Ring::restore`]: a ring that goes on where a saved one stopped;
 //! - [`Lease`]: rows read in place, which no writer overwrites meanwhile;
 //! - [`Batch`], [`BatchPlan`]: what a draw returns, here or in memory of the caller's.
 //!
@@ -48,6 +49,7 @@ mod picked;
 mod plan;
 mod pool;
 mod reader;
+mod restore;
 mod ring;
 mod sampler;
 mod sampler_options;
@@ -72,8 +74,8 @@ pub use draw::philox4x32;
 pub use element::Element;
 pub use episode::{FINAL, GAP, TERMINATED, TRUNCATED};
 pub use error::{
-    AppendError, BatchError, HeldLane, LeaseError, ReadError, RingError, SampleError, SchemaError,
-    WaitError, WriterError,
+    AppendError, BatchError, HeldLane, LeaseError, ReadError, RestoreError, RingError, SampleError,
+    SchemaError, WaitError, WriterError,
 };
 pub use index::RowIndex;
 pub use lease::Lease;
@@ -84,6 +86,7 @@ pub use picked::Pick;
 pub use plan::{Arena, Axis, BatchPlan, View};
 pub use pool::Block;
 pub use reader::Rows;
+pub use restore::Filling;
 pub use ring::Ring;
 pub use sampler::Sampler;
 pub use sampler_options::{BadBoundary, Boundary, SamplerOptions};

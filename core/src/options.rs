@@ -81,6 +81,7 @@ pub struct RingOptions {
     pub(crate) reader_slots: u32,
     pub(crate) policy: LanePolicy,
     pub(crate) huge_pages: bool,
+    pub(crate) snapshot: bool,
 }
 
 impl RingOptions {
@@ -96,6 +97,7 @@ impl RingOptions {
             reader_slots: 64,
             policy: LanePolicy::default(),
             huge_pages: true,
+            snapshot: false,
         }
     }
 
@@ -141,6 +143,14 @@ impl RingOptions {
     #[must_use]
     pub fn huge_pages(mut self, ask: bool) -> Self {
         self.huge_pages = ask;
+        self
+    }
+
+    /// A ring that nobody can write: for [`Ring::restore`](crate::Ring::restore). All of its rows can
+    /// be leased at once, and its name may be `ring@label`.
+    #[must_use]
+    pub fn snapshot(mut self, snapshot: bool) -> Self {
+        self.snapshot = snapshot;
         self
     }
 

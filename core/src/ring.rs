@@ -61,7 +61,7 @@ impl Ring {
         Self::of(RingStore::heap(&spec(schema, &options, 1)?)?)
     }
 
-    fn of(store: RingStore) -> Result<Self, RingError> {
+    pub(crate) fn of(store: RingStore) -> Result<Self, RingError> {
         let schema = Schema::from_columns(&store.spec().columns)?;
         Ok(Self {
             inner: Arc::new(Inner { store: Arc::new(store), schema, leases: Mutex::default() }),
@@ -101,6 +101,35 @@ impl Ring {
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.store().path()
+    }
+
+    /// Random, of this ring alone: one made anew under the same name has another.
+    #[must_use]
+    pub fn uuid(&self) -> [u8; 16] {
+        self.store().uuid()
+    }
+
+    /// Whether nobody can write it: it holds what a ring held once.
+    #[must_use]
+    pub fn is_snapshot(&self) -> bool {
+        self.store().spec().snapshot
+    }
+
+    /// How to make a ring like this one, in the standard place.
+    #[must_use]
+    pub fn options(&self) -> RingOptions {
+        let spec = self.store().spec();
+        let capacity = match spec.asked_bytes {
+            0 => Capacity::Rows(spec.asked_rows),
+            bytes => Capacity::Bytes(bytes),
+        };
+        RingOptions::with_capacity(capacity)
+            .lanes(spec.lanes)
+            .persistent(self.store().persistent())
+            .reader_slots(spec.reader_slots)
+            .lane_policy(spec.policy)
+            .huge_pages(spec.huge_pages)
+            .snapshot(spec.snapshot)
     }
 
     /// Single-writer lanes.
@@ -265,11 +294,15 @@ impl Ring {
     }
 }
 
-fn page_size() -> u64 {
+pub(crate) fn page_size() -> u64 {
     backcast_layout::page_size()
 }
 
-fn spec(schema: &Schema, options: &RingOptions, align: u64) -> Result<RingSpec, RingError> {
+pub(crate) fn spec(
+    schema: &Schema,
+    options: &RingOptions,
+    align: u64,
+) -> Result<RingSpec, RingError> {
     let mut spec = RingSpec {
         columns: schema.stored().to_vec(),
         lanes: options.lanes,
@@ -280,6 +313,7 @@ fn spec(schema: &Schema, options: &RingOptions, align: u64) -> Result<RingSpec, 
         asked_bytes: 0,
         policy: options.policy,
         huge_pages: options.huge_pages,
+        snapshot: options.snapshot,
     };
     match options.capacity {
         Capacity::Rows(rows) => {

@@ -60,6 +60,10 @@ impl Writer {
         if asked == 0 {
             return Err(WriterError::NoLanes);
         }
+        if ring.is_snapshot() {
+            let name = ring.name().map_or("this ring".to_owned(), |name| format!("`{name}`"));
+            return Err(WriterError::Snapshot { name });
+        }
         if asked > count {
             return Err(WriterError::TooManyLanes { asked, lanes: count });
         }

@@ -75,6 +75,14 @@ pub enum SegmentError {
         /// Name it had.
         name: String,
     },
+    /// Whoever was filling it gave up.
+    #[error("the {kind} named `{name}` was given up before it was whole; nothing of it is left")]
+    Abandoned {
+        /// Ring or panel.
+        kind: Kind,
+        /// Name asked for.
+        name: String,
+    },
     /// The name cannot be a file name.
     #[error(
         "`{name}` cannot name a segment: {reason}; use 1 to {} of the characters \

@@ -40,6 +40,8 @@ pub struct RingSpec {
     pub policy: LanePolicy,
     /// Ask the system for huge pages.
     pub huge_pages: bool,
+    /// Nobody writes it: what it holds was put there before it had a name.
+    pub snapshot: bool,
 }
 
 /// Where a column stands in `lane-NNNN.dat`.
@@ -203,6 +205,7 @@ mod tests {
             asked_bytes: 0,
             policy: LanePolicy::default(),
             huge_pages: false,
+            snapshot: false,
         }
     }
 

@@ -25,6 +25,7 @@
 
 mod column;
 mod error;
+mod filling;
 mod geometry;
 mod lane_header;
 mod lease;
@@ -46,6 +47,7 @@ pub use column::{
     MAX_COLUMN_WIDTH_BYTES, Role,
 };
 pub use error::SegmentError;
+pub use filling::{UnnamedLane, UnnamedRing};
 pub use geometry::{
     ColumnPlace, Geometry, MAX_COLUMNS, MAX_LANE_BYTES, MAX_LANES, MAX_READER_SLOTS, MAX_SLOTS,
     RingSpec,

@@ -124,6 +124,14 @@ impl fmt::Display for Exist {
     }
 }
 
+/// Refuses names that nobody can have given: neither a name, nor `name@label` as snapshots have.
+pub(crate) fn check_known(name: &str) -> Result<(), SegmentError> {
+    match name.split_once('@') {
+        Some((ring, label)) => check_name(ring).and_then(|()| check_name(label)),
+        None => check_name(name),
+    }
+}
+
 /// Refuses names that cannot be a directory's name on every platform.
 pub(crate) fn check_name(name: &str) -> Result<(), SegmentError> {
     let reason = if name.is_empty() {
@@ -132,6 +140,8 @@ pub(crate) fn check_name(name: &str) -> Result<(), SegmentError> {
         "it is too long"
     } else if name.starts_with('.') {
         "it begins with a dot"
+    } else if name.contains('@') {
+        "`@` joins the name of a ring and the label of a snapshot"
     } else if !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b)) {
         "it has a character outside the allowed ones"
     } else {
@@ -146,11 +156,18 @@ mod tests {
 
     #[test]
     fn names_that_could_leave_the_directory_are_refused() {
-        for bad in ["", ".", "..", ".hidden", "a/b", "a b", "naïve", "a\0b", &"x".repeat(101)] {
+        for bad in
+            ["a@b", "", ".", "..", ".hidden", "a/b", "a b", "naïve", "a\0b", &"x".repeat(101)]
+        {
             assert!(matches!(check_name(bad), Err(SegmentError::BadName { .. })), "{bad:?}");
         }
         for good in ["a", "pong-v5", "run_7.b", &"x".repeat(100)] {
             assert!(check_name(good).is_ok(), "{good:?}");
+        }
+        for (name, known) in
+            [("a@b", true), ("a", true), ("a@", false), ("@b", false), ("a@b@c", false)]
+        {
+            assert_eq!(check_known(name).is_ok(), known, "{name:?}");
         }
     }
 

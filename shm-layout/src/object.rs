@@ -12,7 +12,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use crate::error::SegmentError;
-use crate::name::{Base, Exist, Kind, check_name};
+use crate::name::{Base, Exist, Kind, check_known};
 use crate::sys::file;
 use crate::sys::lock::{Hold, LockFile};
 use crate::sys::map::Access;
@@ -48,7 +48,7 @@ impl Object {
         persistent: bool,
         mut make: impl FnMut(&OwnedFd, &Path) -> Result<(), SegmentError>,
     ) -> Result<(Self, bool), SegmentError> {
-        check_name(name)?;
+        check_known(name)?;
         let target = directory(base, kind, name);
         for attempt in 0..ATTEMPTS {
             let again = attempt + 1 < ATTEMPTS;
@@ -143,7 +143,7 @@ impl Object {
     /// Opens an object that exists and is not being removed. One that nobody holds and nobody
     /// asked to keep counts as absent.
     pub(crate) fn open(base: &Base, kind: Kind, name: &str) -> Result<Self, SegmentError> {
-        check_name(name)?;
+        check_known(name)?;
         let path = directory(base, kind, name);
         let missing = || missing(base, kind, name);
         let dir = match file::open_dir(&path) {
@@ -191,6 +191,11 @@ impl Object {
             }
             SegmentError::Unlinked { kind: self.kind, name: self.name.clone() }
         })
+    }
+
+    /// Whether the object has a file of that name: a mark set by its creator.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        has(&self.dir, name)
     }
 
     /// A lock handle of its own, which holds the object too.
@@ -286,7 +291,7 @@ pub fn remove(
     name: &str,
     force: bool,
 ) -> Result<ObjectInfo, SegmentError> {
-    check_name(name)?;
+    check_known(name)?;
     let path = directory(base, kind, name);
     let Some(info) = describe(&path) else {
         return Err(missing(base, kind, name));
@@ -448,8 +453,12 @@ fn is_at(dir: &OwnedFd, path: &Path) -> bool {
 }
 
 fn is_persistent(dir: &OwnedFd) -> bool {
+    has(dir, PERSISTENT_FILE)
+}
+
+fn has(dir: &OwnedFd, name: &str) -> bool {
     use rustix::fs::{Access, AtFlags, accessat};
-    accessat(dir, PERSISTENT_FILE, Access::EXISTS, AtFlags::empty()).is_ok()
+    accessat(dir, name, Access::EXISTS, AtFlags::empty()).is_ok()
 }
 
 fn prepare_base(base: &Base) -> Result<(), SegmentError> {

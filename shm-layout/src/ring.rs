@@ -6,13 +6,14 @@ use std::sync::{Arc, OnceLock};
 
 use crate::column::Column;
 use crate::error::SegmentError;
+use crate::filling::UnnamedRing;
 use crate::geometry::{Geometry, RingSpec};
-use crate::name::{Base, Exist, Kind};
+use crate::name::{Base, Exist, Kind, check_name};
 use crate::object::{Object, unix_ns};
 use crate::policy::LanePolicy;
 use crate::protocol::slot::{self, Slots};
 use crate::readers::{LanePins, ReaderRecord, Readers, SharedBell};
-use crate::ring_files::{self, CTL};
+use crate::ring_files::{self, CTL, Identity, SNAPSHOT_FILE};
 use crate::sys::lane::{ClaimedLane, Lane};
 use crate::sys::lock::{Claim, HeapLocks, Hold, LockFile};
 use crate::sys::map::{Access, page_size};
@@ -45,8 +46,8 @@ pub struct RingStore {
 )]
 enum Place {
     // `locks` holds the object too, so it goes first: the object asks whether it was the last.
-    Named { locks: LockFile, object: Object, ring_uuid: [u8; 16], schema_hash: [u8; 32] },
-    Heap(HeapLocks),
+    Named { locks: LockFile, object: Object, identity: Identity },
+    Heap { locks: HeapLocks, uuid: [u8; 16] },
 }
 
 /// A reader's slot; dropping it frees the slot.
@@ -84,12 +85,38 @@ impl RingStore {
         exist: Exist,
         persistent: bool,
     ) -> Result<(Self, bool), SegmentError> {
+        Self::create_filled(base, name, spec, exist, persistent, |_| Ok(()))
+    }
+
+    /// The same; before the ring gets its name, `fill` puts rows into it. If that fails nothing is
+    /// left, and what had the name has it still. It may be called again when another process was
+    /// faster to take the name.
+    pub fn create_filled<E: From<SegmentError>>(
+        base: &Base,
+        name: &str,
+        spec: &RingSpec,
+        exist: Exist,
+        persistent: bool,
+        mut fill: impl FnMut(&UnnamedRing<'_>) -> Result<(), E>,
+    ) -> Result<(Self, bool), E> {
+        if !spec.snapshot {
+            check_name(name)?;
+        }
         let align = page_size() as u64;
         let geometry = Geometry::of(spec, align)?;
-        let (object, built) =
-            Object::create(base, Kind::Ring, name, exist, persistent, |dir, path| {
-                ring_files::make(dir, path, spec, &geometry)
-            })?;
+        let mut failed = None;
+        let made = Object::create(base, Kind::Ring, name, exist, persistent, |dir, path| {
+            let identity = ring_files::make(dir, path, spec, &geometry)?;
+            let unnamed = UnnamedRing::of_files(spec, &geometry, dir, path, &identity);
+            fill(&unnamed).map_err(|error| {
+                failed = Some(error);
+                SegmentError::Abandoned { kind: Kind::Ring, name: name.to_owned() }
+            })
+        });
+        let (object, built) = match (made, failed) {
+            (Err(_), Some(error)) => return Err(error),
+            (made, _) => made?,
+        };
         let store = Self::of(object)?;
         if !built {
             store.check_same(name, spec)?;
@@ -104,13 +131,22 @@ impl RingStore {
 
     /// A ring in private memory: no name, no pages, the same protocol.
     pub fn heap(spec: &RingSpec) -> Result<Self, SegmentError> {
+        Self::heap_filled(spec, |_| Ok(()))
+    }
+
+    /// The same, with rows that `fill` puts into it.
+    pub fn heap_filled<E: From<SegmentError>>(
+        spec: &RingSpec,
+        fill: impl FnOnce(&UnnamedRing<'_>) -> Result<(), E>,
+    ) -> Result<Self, E> {
         let geometry = Geometry::of(spec, 1)?;
         let lanes = (0..spec.lanes)
             .map(|_| Lane::heap(&geometry).map(Arc::new))
-            .collect::<Result<_, _>>()
+            .collect::<Result<Vec<_>, _>>()
             .map_err(SegmentError::io("allocate", Path::new("heap")))?;
+        fill(&UnnamedRing::of_heap(spec, &geometry, &lanes))?;
         let readers = Readers::heap(&geometry, spec.reader_slots, spec.lanes);
-        let place = Place::Heap(HeapLocks::default());
+        let place = Place::Heap { locks: HeapLocks::default(), uuid: rand::random() };
         let spec = spec.clone();
         let ringing = OnceLock::new();
         let created_unix_ns = unix_ns();
@@ -135,6 +171,7 @@ impl RingStore {
             asked_bytes: superblock.asked_bytes,
             policy,
             huge_pages: superblock.huge_bytes > 0,
+            snapshot: object.has(SNAPSHOT_FILE),
         };
         // Computed anew: what the file says about sizes must agree, and is not used.
         let geometry = Geometry::of(&spec, u64::from(superblock.map_align))
@@ -148,8 +185,8 @@ impl RingStore {
                 format!("it claims sizes {said:?}, not {is:?}"),
             ));
         }
-        let ring_uuid = superblock.ring_uuid;
-        let schema_hash = superblock.schema_hash;
+        let (ring_uuid, schema_hash) = (superblock.ring_uuid, superblock.schema_hash);
+        let identity = Identity { ring_uuid, schema_hash };
         // The records' own offsets, widths and padding: the same bytes that we would write.
         if *blake3::hash(bytemuck::cast_slice(&ring_files::records(&spec, &geometry))).as_bytes()
             != schema_hash
@@ -160,20 +197,12 @@ impl RingStore {
         let readers = ring_files::map_readers(&object, &geometry, ring_uuid, &spec)?;
         let lanes = (0..spec.lanes)
             .map(|lane| {
-                ring_files::map_lane(
-                    &object,
-                    &geometry,
-                    ring_uuid,
-                    &schema_hash,
-                    lane,
-                    Access::ReadOnly,
-                )
-                .map(Arc::new)
+                map_lane(&object, &geometry, &identity, lane, Access::ReadOnly).map(Arc::new)
             })
             .collect::<Result<_, _>>()?;
         let locks = object.lock_handle()?;
         let (created_unix_ns, huge_bytes) = (superblock.created_unix_ns, superblock.huge_bytes);
-        let place = Place::Named { object, ring_uuid, schema_hash, locks };
+        let place = Place::Named { object, identity, locks };
         let ringing = OnceLock::new();
         Ok(Self { spec, geometry, created_unix_ns, huge_bytes, lanes, readers, ringing, place })
     }
@@ -199,6 +228,11 @@ impl RingStore {
                 };
                 return different(format!("it has {}, asked was {}", show(there), show(here)));
             }
+        }
+        if mine.snapshot != asked.snapshot {
+            let kind = |snapshot| if snapshot { "a snapshot" } else { "no snapshot" };
+            let (there, here) = (kind(mine.snapshot), kind(asked.snapshot));
+            return different(format!("it is {there}, asked was {here}"));
         }
         if mine.lanes != asked.lanes {
             return different(format!("it has {} lanes, asked were {}", mine.lanes, asked.lanes));
@@ -248,6 +282,15 @@ impl RingStore {
         self.huge_bytes.min(self.geometry.total_bytes(self.spec.lanes))
     }
 
+    /// Random, of this ring alone: a ring made anew under the same name has another one.
+    #[must_use]
+    pub fn uuid(&self) -> [u8; 16] {
+        match &self.place {
+            Place::Named { identity, .. } => identity.ring_uuid,
+            Place::Heap { uuid, .. } => *uuid,
+        }
+    }
+
     /// Name, unless it is on the heap.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
@@ -269,7 +312,7 @@ impl RingStore {
     fn object(&self) -> Option<&Object> {
         match &self.place {
             Place::Named { object, .. } => Some(object),
-            Place::Heap(_) => None,
+            Place::Heap { .. } => None,
         }
     }
 
@@ -290,16 +333,17 @@ impl RingStore {
         &self.lanes
     }
 
-    /// Claims a lane for writing; `None` when another writer has it.
+    /// Claims a lane for writing; `None` when another writer has it, or in a snapshot.
     pub fn claim_lane(&self, lane: u32) -> Result<Option<ClaimedLane>, SegmentError> {
+        if self.spec.snapshot {
+            return Ok(None);
+        }
         let Some(claim) = self.claim(LANE_LOCKS + u64::from(lane))? else { return Ok(None) };
         let memory = match &self.place {
-            Place::Named { object, ring_uuid, schema_hash, .. } => {
-                let access = Access::ReadWrite;
-                ring_files::map_lane(object, &self.geometry, *ring_uuid, schema_hash, lane, access)?
-                    .into()
+            Place::Named { object, identity, .. } => {
+                map_lane(object, &self.geometry, identity, lane, Access::ReadWrite)?.into()
             }
-            Place::Heap(_) => match self.lane(lane) {
+            Place::Heap { .. } => match self.lane(lane) {
                 Some(lane) => Arc::clone(lane),
                 None => return Ok(None),
             },
@@ -388,16 +432,28 @@ impl RingStore {
                     .map_err(SegmentError::io("lock", object.path()))?;
                 Ok(taken.then_some(Claim::File(lock)))
             }
-            Place::Heap(locks) => Ok(locks.claim(byte)),
+            Place::Heap { locks, .. } => Ok(locks.claim(byte)),
         }
     }
 
     fn held(&self, byte: u64) -> bool {
         match &self.place {
             Place::Named { locks, .. } => locks.held_elsewhere(byte).unwrap_or(false),
-            Place::Heap(locks) => locks.held(byte),
+            Place::Heap { locks, .. } => locks.held(byte),
         }
     }
+}
+
+fn map_lane(
+    object: &Object,
+    geometry: &Geometry,
+    identity: &Identity,
+    lane: u32,
+    access: Access,
+) -> Result<Lane, SegmentError> {
+    let name = ring_files::lane_file(lane);
+    let fd = object.file(&name, access, Some(geometry.lane_bytes))?;
+    ring_files::map_lane(&fd, &object.path().join(name), geometry, identity, lane, access)
 }
 
 /// The ring's reader slots, as the protocol speaks of them.

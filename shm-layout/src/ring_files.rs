@@ -20,8 +20,17 @@ use crate::tables::abi_fingerprint;
 
 pub(crate) const CTL: &str = "ring.ctl";
 const RDR: &str = "ring.rdr";
+/// Marks a ring that nobody writes.
+pub(crate) const SNAPSHOT_FILE: &str = "snapshot";
 
-fn lane_file(lane: u32) -> String {
+/// What every file of one ring repeats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) ring_uuid: [u8; 16],
+    pub(crate) schema_hash: [u8; 32],
+}
+
+pub(crate) fn lane_file(lane: u32) -> String {
     format!("lane-{lane:04}.dat")
 }
 
@@ -36,13 +45,14 @@ pub(crate) fn make(
     path: &Path,
     spec: &RingSpec,
     geometry: &Geometry,
-) -> Result<(), SegmentError> {
+) -> Result<Identity, SegmentError> {
     use std::io::{Seek, SeekFrom, Write};
     space::check_room(path, geometry.total_bytes(spec.lanes))?;
     let records = records(spec, geometry);
     let schema: &[u8] = bytemuck::cast_slice(&records);
     let schema_hash = *blake3::hash(schema).as_bytes();
     let ring_uuid: [u8; 16] = rand::random();
+    let identity = Identity { ring_uuid, schema_hash };
     let make = |name: &str, bytes: u64, parts: &[&[u8]]| {
         let mut made = file::make(dir, name, path)?;
         space::pay(&mut made, &path.join(name), bytes)?;
@@ -51,13 +61,16 @@ pub(crate) fn make(
             .map_err(SegmentError::io("write", &path.join(name)))?;
         Ok::<_, SegmentError>(made)
     };
+    if spec.snapshot {
+        file::make(dir, SNAPSHOT_FILE, path)?;
+    }
     let readers = ReadersHeader::new(ring_uuid, spec.reader_slots);
     make(RDR, geometry.rdr_bytes, &[bytemuck::bytes_of(&readers)])?;
     let mut huge_bytes = 0;
     let deadline = huge::deadline(geometry.total_bytes(spec.lanes));
     for lane in 0..spec.lanes {
-        let identity = LaneIdentity::new(ring_uuid, &schema_hash, lane, geometry.slots);
-        let file = make(&lane_file(lane), geometry.lane_bytes, &[bytemuck::bytes_of(&identity)])?;
+        let header = LaneIdentity::new(ring_uuid, &schema_hash, lane, geometry.slots);
+        let file = make(&lane_file(lane), geometry.lane_bytes, &[bytemuck::bytes_of(&header)])?;
         if spec.huge_pages {
             huge_bytes += huge::ask(&file, geometry.lane_bytes, deadline);
         }
@@ -95,7 +108,7 @@ pub(crate) fn make(
     }
     .sealed();
     make(CTL, geometry.ctl_bytes, &[bytemuck::bytes_of(&superblock), schema])?;
-    Ok(())
+    Ok(identity)
 }
 
 /// The superblock and the columns, from one private copy of `ring.ctl`.
@@ -159,22 +172,21 @@ pub(crate) fn map_readers(
     Ok(Readers::new(map, spec.reader_slots, spec.lanes))
 }
 
+/// Maps a lane's file, which was opened from `path` and has the right length.
 pub(crate) fn map_lane(
-    object: &Object,
+    fd: &OwnedFd,
+    path: &Path,
     geometry: &Geometry,
-    ring_uuid: [u8; 16],
-    schema_hash: &[u8; 32],
+    identity: &Identity,
     lane: u32,
     access: Access,
 ) -> Result<Lane, SegmentError> {
-    let name = lane_file(lane);
-    let path = object.path().join(&name);
-    let fd = object.file(&name, access, Some(geometry.lane_bytes))?;
-    let map = Lane::map(fd.as_fd(), geometry, access).map_err(SegmentError::io("map", &path))?;
+    let map = Lane::map(fd.as_fd(), geometry, access).map_err(SegmentError::io("map", path))?;
     let found = map.memory().copy(0, size_of::<LaneIdentity>());
-    let expected = LaneIdentity::new(ring_uuid, schema_hash, lane, geometry.slots);
+    let expected =
+        LaneIdentity::new(identity.ring_uuid, &identity.schema_hash, lane, geometry.slots);
     if found != bytemuck::bytes_of(&expected) {
-        return Err(SegmentError::corrupt(&path, "its header is not that of this ring's lane"));
+        return Err(SegmentError::corrupt(path, "its header is not that of this ring's lane"));
     }
     Ok(map)
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use bytemuck::{Pod, Zeroable};
 
 use crate::error::SegmentError;
-use crate::name::{Base, Exist, Kind};
+use crate::name::{Base, Exist, Kind, check_name};
 use crate::object::{Object, unix_ns};
 use crate::origin::{Origin, boot_id_hash, header_crc};
 use crate::superblock::{ENDIAN_TAG, LAYOUT_VERSION};
@@ -78,6 +78,7 @@ impl SealedSegment {
         exist: Exist,
         persistent: bool,
     ) -> Result<Self, SegmentError> {
+        check_name(name)?;
         let header = header(meta, data)?;
         let total = data_offset(&header) + header.data_bytes;
         let (object, built) = Object::create(base, kind, name, exist, persistent, |dir, path| {

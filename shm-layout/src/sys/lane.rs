@@ -201,6 +201,40 @@ impl Lane {
     fn placed(&self, column: usize) -> Placed {
         self.columns[column]
     }
+
+    /// Stores rows of a column, wrapping at the end. For the lane's one writer, and for whoever
+    /// fills a lane that nobody sees yet.
+    pub(crate) fn store_rows(&self, column: usize, slot: u64, rows: u64, bytes: &[u8]) {
+        let Placed { offset, width, word, .. } = self.placed(column);
+        let slots = self.slots;
+        assert!(self.memory.writable(), "the lane is mapped for reading");
+        assert!(slot < slots && rows <= slots, "{rows} rows at slot {slot}");
+        #[expect(clippy::cast_possible_truncation, reason = "below slots, which fits in memory")]
+        let (first, before_end) = (slot as usize, (slots - slot).min(rows) as usize * width);
+        #[expect(clippy::cast_possible_truncation, reason = "below slots, which fits in memory")]
+        let len = rows as usize * width;
+        assert_eq!(bytes.len(), len, "the bytes are those of the rows");
+        let (end, beginning) = bytes.split_at(before_end);
+        let base = self.memory.base();
+        // SAFETY:
+        // - In bounds: the rows up to the end of the lane are below `slots`, of which the column has
+        //   that many of `width` bytes; the rest of them have room at its beginning, since
+        //   `rows <= slots`.
+        // - Aligned: columns begin on multiples of 8, and `word` divides `width`.
+        // - Writable: asserted above.
+        // - Every other access to the column copies as we do (docs/layout.md, rule 2).
+        unsafe {
+            copy::copy_in(base.add(offset + first * width), end, word);
+            copy::copy_in(base.add(offset), beginning, word);
+        }
+    }
+
+    /// Sets both counters of a lane that nobody sees yet.
+    pub(crate) fn restore_counters(&self, head: u64, reserved: u64) {
+        // ORDERING: relaxed; whoever opens the ring does so after its directory was renamed.
+        self.counter(offset_of!(LaneHeader, reserved)).store(reserved, Ordering::Relaxed);
+        self.counter(offset_of!(LaneHeader, head)).store(head, Ordering::Relaxed);
+    }
 }
 
 impl Words for Lane {
@@ -388,21 +422,6 @@ impl WordsMut for ClaimedLane {
     }
 
     fn copy_rows_in(&self, column: usize, slot: u64, rows: u64, bytes: &[u8]) {
-        let Placed { offset, width, word, .. } = self.lane.placed(column);
-        let slots = self.lane.slots;
-        assert!(slot < slots && rows <= slots, "{rows} rows at slot {slot}");
-        #[expect(clippy::cast_possible_truncation, reason = "below slots, which fits in memory")]
-        let (first, before_end) = (slot as usize, (slots - slot).min(rows) as usize * width);
-        #[expect(clippy::cast_possible_truncation, reason = "below slots, which fits in memory")]
-        let len = rows as usize * width;
-        assert_eq!(bytes.len(), len, "the bytes are those of the rows");
-        let (end, beginning) = bytes.split_at(before_end);
-        let base = self.lane.memory.base();
-        // SAFETY: as in `copy_in`, for all rows up to the end of the lane, and for the rest of them
-        // from its beginning on, where there is room since `rows <= slots`.
-        unsafe {
-            copy::copy_in(base.add(offset + first * width), end, word);
-            copy::copy_in(base.add(offset), beginning, word);
-        }
+        self.lane.store_rows(column, slot, rows, bytes);
     }
 }
