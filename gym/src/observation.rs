@@ -90,16 +90,36 @@ impl Observation {
         let envs = self.num_envs();
         let shown =
             |env| [&self.indicators, &self.macro_indicators].map(|of| of_env(of, env, envs));
-        self.flatten_with(out, shown)
+        self.flatten_with(out, shown, 0, |_, _| {})
     }
 
-    /// The same with indicators from elsewhere.
+    /// The same of a batch of one, with the days before it: `days` `[H, X, C]` and `mask` `[H, X]`, 1 or 0, as
+    /// [`history_into`](crate::PortfolioVectorEnv::history_into) writes them.
+    ///
+    /// They stand where fields called `history` and `history_mask` would, tickers first.
+    pub fn flatten_with_history(
+        &self,
+        days: &[f32],
+        mask: &[u8],
+        history_shape: [usize; 3],
+        out: &mut [f32],
+    ) -> Result<(), EnvError> {
+        let envs = self.num_envs();
+        let shown =
+            |env| [&self.indicators, &self.macro_indicators].map(|of| of_env(of, env, envs));
+        let gap = days.len() + mask.len();
+        self.flatten_with(out, shown, gap, |_, out| turn(days, mask, history_shape, out))
+    }
+
+    /// The same with indicators from elsewhere, and `gap` numbers of history.
     pub(crate) fn flatten_with<'a>(
         &self,
         out: &mut [f32],
         shown: impl Fn(usize) -> [&'a [f64]; 2],
+        gap: usize,
+        mut history: impl FnMut(usize, &mut [f32]),
     ) -> Result<(), EnvError> {
-        let (envs, width) = (self.num_envs(), self.flat_width());
+        let (envs, width) = (self.num_envs(), self.flat_width() + gap);
         let expected = envs * width;
         if out.len() != expected {
             return Err(EnvError::BadLength { what: "out", expected, found: out.len() });
@@ -108,6 +128,8 @@ impl Observation {
             let rest = singles(row, of_env(&self.avg_buy_price, env, envs));
             let rest = singles(rest, &[self.cash[env]]);
             let rest = singles(rest, &[f64::from(self.day[env])]);
+            let (days, rest) = rest.split_at_mut(gap);
+            history(env, days);
             let [indicators, macro_indicators] = shown(env);
             let rest = singles(rest, indicators);
             let rest = singles(rest, macro_indicators);
@@ -151,6 +173,20 @@ impl Observation {
         copy_row(&mut self.indicators, &from.indicators, env, envs);
         copy_row(&mut self.macro_open, &from.macro_open, env, envs);
         copy_row(&mut self.macro_indicators, &from.macro_indicators, env, envs);
+    }
+}
+
+/// Write `days` `[H, X, C]` and `mask` `[H, X]` one after the other, tickers first: `[X, H, C]`, `[X, H]`.
+pub(crate) fn turn(days: &[f32], mask: &[u8], shape: [usize; 3], out: &mut [f32]) {
+    let [history, rows, columns] = shape;
+    let (numbers, flags) = out.split_at_mut(days.len());
+    for row in 0..rows {
+        for day in 0..history {
+            let (from, to) = (day * rows + row, row * history + day);
+            numbers[to * columns..(to + 1) * columns]
+                .copy_from_slice(&days[from * columns..(from + 1) * columns]);
+            flags[to] = f32::from(mask[from]);
+        }
     }
 }
 

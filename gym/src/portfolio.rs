@@ -7,7 +7,7 @@ use crate::{
     batch::{Batch, Phase, Turn},
     error::EnvError,
     metrics::EpisodeMetrics,
-    observation::{Observation, of_env, zeros},
+    observation::{Observation, of_env, turn, zeros},
     options::{PortfolioOptions, ResetSeed},
     record::{EpisodeHistory, Fill},
     stream::{Stream, spread},
@@ -431,9 +431,33 @@ impl PortfolioVectorEnv {
         Some(row)
     }
 
-    /// As [`Observation::flatten_into`], of what is shown now.
+    /// Numbers in the flat observation of one environment, the days before it included.
+    #[must_use]
+    pub fn flat_width(&self) -> usize {
+        let [history, rows, columns] = self.history_shape();
+        self.batch.obs.flat_width() + history * rows * (columns + 1)
+    }
+
+    /// As [`Observation::flatten_into`], of what is shown now, with the days before it where there are such
+    /// ([`Observation::flatten_with_history`]): `[N, flat_width]`.
     pub fn flatten_into(&self, out: &mut [f32]) -> Result<(), EnvError> {
-        self.batch.obs.flatten_with(out, |env| self.shown(env))
+        let shape @ [history, rows, columns] = self.history_shape();
+        let cells = history * rows;
+        let (mut days, mut mask) = (vec![0.0; cells * columns], vec![0; cells]);
+        self.batch.obs.flatten_with(
+            out,
+            |env| self.shown(env),
+            cells * (columns + 1),
+            |env, out| {
+                if out.is_empty() {
+                    return;
+                }
+                // A sub-environment that was never reset stands on day 0, which has nothing before it.
+                let day = usize::try_from(self.batch.obs.day[env]).unwrap_or_default();
+                self.world.history_into(self.tickers_at(env), day, &mut days, &mut mask);
+                turn(&days, &mask, shape, out);
+            },
+        )
     }
 
     /// What [`history_into`](Self::history_into) shows: `[H, X, C]`, with `H` days

@@ -62,8 +62,9 @@ pub(crate) struct Form {
     flat: Option<usize>,
     /// Arrays to write to again and again; `None` where every call gets fresh ones.
     reused: Option<PyOnceLock<Vec<Py<PyUntypedArray>>>>,
-    /// `None` where no days before are shown.
+    /// `None` where no days before are shown, or not in arrays of their own.
     histories: Option<Histories>,
+    history_shape: [usize; 3],
 }
 
 impl Form {
@@ -77,9 +78,11 @@ impl Form {
             tickers,
             indicators: indicators.unwrap_or_default(),
             macros: obs.macro_open.len() / envs_or_one,
-            flat: flat.then(|| obs.flat_width()),
+            flat: flat.then(|| env.flat_width()),
             reused: reuse.then(PyOnceLock::new),
-            histories: Histories::new(envs, env.history_shape(), reuse),
+            // A flat observation has them within.
+            histories: (!flat).then(|| Histories::new(envs, env.history_shape(), reuse)).flatten(),
+            history_shape: env.history_shape(),
         }
     }
 
@@ -143,7 +146,7 @@ impl Form {
     ) -> Result<Bound<'py, PyAny>, Failure> {
         let mut arrays = self.allocate(py, None)?;
         let fields = arrays.iter_mut().map(FreshArray::bytes_mut).collect();
-        py.detach(|| Slots { fields, days: None }.fill_from(&last.obs))?;
+        py.detach(|| Slots { fields, days: None }.fill_from(last, self.history_shape))?;
         let days = match (&self.histories, &last.days) {
             (Some(histories), Some(days)) => Some(histories.arrays_of(py, days)?),
             _ => None,
@@ -249,9 +252,11 @@ impl Slots<'_> {
         self.days.map_or(Ok(()), |days| days.fill(env, stepped))
     }
 
-    fn fill_from(mut self, obs: &Observation) -> Result<(), Failure> {
+    fn fill_from(mut self, last: &Last, history_shape: [usize; 3]) -> Result<(), Failure> {
+        let Last { obs, days } = last;
         if let [flat] = self.fields.as_mut_slice() {
-            return Ok(obs.flatten_into(cast_mut(flat)?)?);
+            let (days, mask) = days.as_ref().map_or((&[][..], &[][..]), |(d, m)| (d, m));
+            return Ok(obs.flatten_with_history(days, mask, history_shape, cast_mut(flat)?)?);
         }
         for (slot, field) in self.fields.iter_mut().zip(bytes(obs)) {
             copy_field(slot, field)?;

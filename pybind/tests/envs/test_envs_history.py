@@ -132,9 +132,36 @@ def test_before_the_first_day_there_is_nothing(market: bc.Panel) -> None:
     assert drawn["history_mask"].all(), "drawn starts have all their days"
 
 
-def test_a_flat_observation_has_no_history(market: bc.Panel) -> None:
-    with pytest.raises(bc.EnvError, match=r'history is 6.*write obs="dict"'):
-        PortfolioVectorEnv(market, 2, history=H, obs="flat")
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("fresh", [True, False])
+@pytest.mark.parametrize("n", [2, 9])
+def test_a_flat_observation_is_what_gymnasium_makes_of_the_dict(
+    market: bc.Panel, mode: AutoresetMode, fresh: bool, n: int
+) -> None:
+    settings: dict[str, Any] = {"macro_tickers": ["IDX"], "history": 4, "max_episode_steps": 6}
+    nested = PortfolioVectorEnv(market, n, autoreset_mode=mode, **settings)
+    flat = PortfolioVectorEnv(market, n, autoreset_mode=mode, obs="flat", copy=fresh, **settings)
+    one = nested.single_observation_space
+    assert flat.single_observation_space.shape == gym.spaces.flatten_space(one).shape
+    here, there = nested.reset(seed=2)[0], flat.reset(seed=2)[0]
+    draw = np.random.default_rng(1)
+    ends = 0
+    for _ in range(25):
+        assert there in flat.observation_space
+        for at in range(n):
+            wanted: Any = gym.spaces.flatten(one, row_of(here, at))
+            np.testing.assert_array_equal(there[at], wanted.astype(np.float32))
+        actions = draw.uniform(-1, 1, (n, 3))
+        here, _, terminated, truncated, infos = nested.step(actions)
+        there, *_, others = flat.step(actions)
+        for at in np.flatnonzero(infos.get("_final_obs", [])).tolist():
+            wanted = gym.spaces.flatten(one, infos["final_obs"][at])
+            np.testing.assert_array_equal(others["final_obs"][at], wanted.astype(np.float32))
+            ends += 1
+        if mode is AutoresetMode.DISABLED and (terminated | truncated).any():
+            masked = {"reset_mask": terminated | truncated}
+            here, there = nested.reset(options=masked)[0], flat.reset(options=dict(masked))[0]
+    assert (ends > 0) == (mode is AutoresetMode.SAME_STEP)
 
 
 def test_statistics_and_flattening_wrappers_work(market: bc.Panel) -> None:

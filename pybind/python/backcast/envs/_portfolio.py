@@ -77,11 +77,6 @@ def portfolios(
         raise EnvError(f'obs is {obs!r}; write "dict" or "flat"')
     if render_mode not in (None, "rgb_array"):
         raise EnvError(f'render_mode is {render_mode!r}; write "rgb_array", or leave it None')
-    if obs == "flat" and settings["history"]:
-        raise EnvError(
-            f"history is {settings['history']}, but a flat observation has none; write "
-            'obs="dict", or leave it 0'
-        )
     given: dict[str, Any] = {**settings, "autoreset_mode": word_of(mode)}
     given["record"] = settings["record"] or render_mode is not None
     return PortfolioBatch(panel, num_envs, given, flat=obs == "flat", reuse=reuse)

@@ -90,7 +90,7 @@ class PortfolioEnv(gym.Env[Any, Any]):
         At which price of its day an observation's ``total_asset`` values holdings: the open, unless
         `indicator_lag` is 0. The close is look-ahead.
     history : int, default 0
-        Days before the current one to show in dict observations, ``H``: every column of the panel.
+        Days before the current one to show, ``H``: every column of the panel.
     history_length : int, default 0
         Days (at least `history`) with a row of every ticker before the first of an episode, where
         the data allow it.
