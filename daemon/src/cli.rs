@@ -10,7 +10,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use crate::console::Console;
 use crate::demo::{self, DemoLauncher};
 use crate::error::{CliError, Exit};
-use crate::{create, gc, ls, panel, rm, stat};
+use crate::{create, doctor, gc, ls, panel, rm, stat};
 
 /// Create, list, inspect and remove experience rings in shared memory.
 #[derive(Debug, Parser)]
@@ -43,6 +43,7 @@ enum Command {
     Rm(rm::Args),
     Gc(gc::Args),
     Panel(panel::Args),
+    Doctor(doctor::Args),
     Demo(demo::Args),
 }
 
@@ -122,6 +123,7 @@ fn answer(cli: Cli, console: &mut Console<'_>, launcher: DemoLauncher<'_>) -> Re
         Command::Rm(args) => rm::run(args, &base, console),
         Command::Gc(args) => gc::run(args, &base, console),
         Command::Panel(args) => panel::run(args, &base, console),
+        Command::Doctor(args) => Ok(doctor::run(args, &base, console)),
         Command::Demo(_) => unreachable!("answered above"),
     }?;
     Ok(exit.status())

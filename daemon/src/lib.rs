@@ -21,6 +21,7 @@ mod columns;
 mod console;
 mod create;
 mod demo;
+mod doctor;
 mod error;
 mod gc;
 mod geometry;

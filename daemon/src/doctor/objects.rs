@@ -1,0 +1,169 @@
+//! What lies in the directory: rings and panels that nobody will use again, and damaged ones.
+
+use backcast_core::Base;
+use serde_json::json;
+
+use super::finding::Finding;
+use super::kernel::Pages;
+use super::limits::Extent;
+use crate::catalogue::{self, Content, Entry, State};
+use crate::units::bytes;
+
+/// Every object, as far as it lets itself be looked at.
+#[derive(Debug, Default)]
+pub(crate) struct Stock {
+    pub(crate) rings: Vec<Extent>,
+    pub(crate) pages: Pages,
+    objects: usize,
+    bytes: u64,
+    orphans: Vec<(String, u64)>,
+    remnants: Vec<(String, u64)>,
+    damaged: Vec<(String, String)>,
+    /// Why the directory could not be listed.
+    unlisted: Option<String>,
+}
+
+impl Stock {
+    /// Looks at every object below `base`.
+    pub(crate) fn take(base: &Base) -> Self {
+        let mut stock = Self::default();
+        let listed = match catalogue::all(base) {
+            Ok(listed) => listed,
+            Err(error) => {
+                stock.unlisted = Some(error.to_string());
+                return stock;
+            }
+        };
+        for entry in listed.into_iter().filter_map(|info| Entry::open(base, info)) {
+            stock.add(&entry);
+        }
+        stock
+    }
+
+    fn add(&mut self, Entry { info, state, content }: &Entry) {
+        let name = catalogue::shown_name(info);
+        self.objects += 1;
+        self.bytes = self.bytes.saturating_add(info.bytes);
+        match (state, content) {
+            (_, Content::Ring(stats)) => {
+                self.pages.allocated = self.pages.allocated.saturating_add(stats.bytes_allocated);
+                self.pages.huge = self.pages.huge.saturating_add(stats.bytes_huge);
+                self.rings.push(Extent {
+                    name,
+                    lanes: stats.lanes.into(),
+                    columns: stats.columns.len() as u64,
+                });
+            }
+            (_, Content::Damaged(why)) => self.damaged.push((name, why.clone())),
+            (State::Orphaned, _) if info.building => self.remnants.push((name, info.bytes)),
+            (State::Orphaned, _) => self.orphans.push((name, info.bytes)),
+            _ => {}
+        }
+    }
+}
+
+/// Whether anything is there that nobody will use again.
+pub(crate) fn stale(stock: &Stock) -> Finding {
+    const CHECK: &str = "stale_objects";
+    if let Some(why) = &stock.unlisted {
+        return Finding::found(CHECK, why.clone(), "see the check `permissions`");
+    }
+    let left: Vec<&(String, u64)> = stock.orphans.iter().chain(&stock.remnants).collect();
+    let wasted: u64 = left.iter().map(|(_, bytes)| bytes).sum();
+    let mut found = Vec::new();
+    let mut remedies = Vec::new();
+    if !left.is_empty() {
+        found.push(format!(
+            "{} that nobody holds take {}: {}",
+            left.len(),
+            bytes(wasted),
+            names(left.iter().map(|(name, _)| name))
+        ));
+        remedies.push("`backcast gc`".to_owned());
+    }
+    if let Some((first, why)) = stock.damaged.first() {
+        found.push(format!(
+            "{} cannot be opened: {} ({why})",
+            stock.damaged.len(),
+            names(stock.damaged.iter().map(|(name, _)| name))
+        ));
+        remedies.push(format!("`backcast rm {first}` where it is not worth a repair"));
+    }
+    let finding = if found.is_empty() {
+        let (count, size) = (stock.objects, bytes(stock.bytes));
+        Finding::ok(CHECK, format!("none of {count} rings and panels ({size}) is stale"))
+    } else {
+        Finding::found(CHECK, found.join("; "), remedies.join("; "))
+    };
+    let list = |left: &[(String, u64)]| -> Vec<String> {
+        left.iter().map(|(name, _)| name.clone()).collect()
+    };
+    finding
+        .with("objects", stock.objects)
+        .with("objects_bytes", stock.bytes)
+        .with("stale_bytes", wasted)
+        .with("orphans", list(&stock.orphans))
+        .with("remnants", list(&stock.remnants))
+        .with(
+            "damaged",
+            stock
+                .damaged
+                .iter()
+                .map(|(name, error)| json!({ "name": name, "error": error }))
+                .collect::<Vec<_>>(),
+        )
+}
+
+/// The first few, and how many more.
+fn names<'a>(all: impl ExactSizeIterator<Item = &'a String>) -> String {
+    const SHOWN: usize = 3;
+    let more = all.len().saturating_sub(SHOWN);
+    let shown: Vec<&str> = all.take(SHOWN).map(String::as_str).collect();
+    let shown = shown.join(", ");
+    if more == 0 { shown } else { format!("{shown} and {more} more") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::Status::{Finding as Found, Ok as Well};
+    use super::*;
+
+    #[test]
+    fn what_is_left_is_named_with_its_remedy() {
+        let left = |names: &[&str]| -> Vec<(String, u64)> {
+            names.iter().map(|name| ((*name).to_owned(), 1 << 20)).collect()
+        };
+        let fine = Stock { objects: 2, bytes: 3 << 20, ..Stock::default() };
+        let orphans = Stock { orphans: left(&["a", "b", "c", "d", "e"]), ..Stock::default() };
+        let remnant = Stock { remnants: left(&[".building-1"]), ..Stock::default() };
+        let damaged = Stock {
+            damaged: vec![("pong".into(), "it dates from before the last start".into())],
+            ..Stock::default()
+        };
+        let both = Stock { orphans: left(&["a"]), ..damaged_copy(&damaged) };
+        let unlisted = Stock { unlisted: Some("cannot list".into()), ..Stock::default() };
+        for (stock, status, words) in [
+            (fine, Well, &["none of 2 rings and panels (3 MiB)"][..]),
+            (
+                orphans,
+                Found,
+                &["5 that nobody holds take 5 MiB: a, b, c and 2 more", "backcast gc"],
+            ),
+            (remnant, Found, &[".building-1", "1 MiB", "backcast gc"]),
+            (damaged, Found, &["pong", "last start", "backcast rm pong"]),
+            (both, Found, &["nobody holds", "last start", "backcast gc", "backcast rm pong"]),
+            (unlisted, Found, &["cannot list", "permissions"]),
+        ] {
+            let finding = stale(&stock);
+            let text = format!("{} {:?}", finding.summary, finding.remedy);
+            assert_eq!(finding.status, status, "{text}");
+            for word in words {
+                assert!(text.contains(word), "`{word}` is missing: {text}");
+            }
+        }
+    }
+
+    fn damaged_copy(stock: &Stock) -> Stock {
+        Stock { damaged: stock.damaged.clone(), ..Stock::default() }
+    }
+}

@@ -1,0 +1,97 @@
+//! `backcast doctor` on the machine that runs the tests: what is arranged here must be found.
+
+mod shelf;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use serde_json::Value;
+use shelf::{Holder, Shelf};
+
+/// The other process of the tests below; see [`Holder`].
+#[test]
+fn a_process_that_holds_a_ring() {
+    Holder::role();
+}
+
+/// The finding of one check, from lines of JSON.
+fn check(findings: &[Value], name: &str) -> Value {
+    let of = |finding: &&Value| finding["check"] == name;
+    findings.iter().find(of).unwrap_or_else(|| panic!("no check `{name}`")).clone()
+}
+
+#[test]
+fn what_a_killed_process_left_is_found_and_gone_after_gc() {
+    let shelf = Shelf::stocked();
+    let stale = || check(&shelf.json(&["doctor"]), "stale_objects");
+    assert_eq!(stale()["status"], "ok");
+    Holder::spawn(&shelf).kill();
+    let found = stale();
+    assert_eq!(found["status"], "finding");
+    assert_eq!(found["evidence"]["orphans"], Value::from(vec!["held"]));
+    assert!(found["remedy"].as_str().unwrap().contains("backcast gc"), "{found}");
+    let said = shelf.run(&["doctor"]).expect(1);
+    for text in ["finding  stale_objects", "held", "remedy: `backcast gc`"] {
+        assert!(said.out.contains(text), "`{text}` is missing:\n{}", said.out);
+    }
+    assert!(said.err.contains("checks found something to do"), "{}", said.err);
+    shelf.run(&["gc"]).expect(0);
+    assert_eq!(stale()["status"], "ok");
+    assert_eq!(shelf.states().len(), 4, "looking changes nothing");
+}
+
+#[test]
+fn a_damaged_ring_is_found_with_its_reason() {
+    let shelf = Shelf::stocked();
+    fs::write(shelf.object("pong.ring").join("ring.ctl"), "").unwrap();
+    let found = check(&shelf.json(&["doctor"]), "stale_objects");
+    assert_eq!(found["evidence"]["damaged"][0]["name"], "pong");
+    assert!(found["remedy"].as_str().unwrap().contains("backcast rm pong"), "{found}");
+}
+
+#[test]
+fn a_directory_that_others_may_look_into_is_found() {
+    let shelf = Shelf::stocked();
+    assert_eq!(check(&shelf.json(&["doctor"]), "permissions")["status"], "ok");
+    let base = shelf.base().path().to_owned();
+    fs::set_permissions(&base, fs::Permissions::from_mode(0o755)).unwrap();
+    let found = check(&shelf.json(&["doctor"]), "permissions");
+    assert_eq!(
+        (&found["status"], &found["evidence"]["base_mode"]),
+        (&"finding".into(), &"0755".into())
+    );
+    assert_eq!(found["remedy"], format!("`chmod 700 {}`", base.display()));
+}
+
+/// Every line ends in the status that the exit status tells.
+#[test]
+fn the_exit_status_says_whether_there_is_a_finding() {
+    let shelf = Shelf::new();
+    let findings = shelf.json(&["doctor"]);
+    assert!(findings.len() > 10, "{findings:?}");
+    let found = findings.iter().any(|finding| finding["status"] == "finding");
+    let said = shelf.run(&["doctor"]).expect(i32::from(found));
+    assert_eq!(said.err.is_empty(), !found, "{}", said.err);
+    assert!(!shelf.base().path().exists(), "nothing is made");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_limit_below_the_lanes_of_a_ring_is_found() {
+    let shelf = Shelf::new();
+    let create = "create wide --column x:f4 --capacity 4096 --lanes 32";
+    shelf.run(&create.split_whitespace().collect::<Vec<_>>()).expect(0);
+    let output = Command::new("sh")
+        .args(["-c", "ulimit -n 64; exec \"$0\" --json doctor", env!("CARGO_BIN_EXE_backcast")])
+        .env("BACKCAST_DIR", shelf.path())
+        .output()
+        .unwrap();
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let findings: Vec<Value> =
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let found = check(&findings, "open_files");
+    assert_eq!(found["evidence"]["soft_limit_files"], 64);
+    assert_eq!(found["evidence"]["largest_ring_lanes"], 32);
+    assert!(found["remedy"].as_str().unwrap().contains("96"), "{found}");
+}
