@@ -5,12 +5,12 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use backcast_core::{Base, Kind};
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::console::Console;
 use crate::demo::{self, DemoLauncher};
 use crate::error::{CliError, Exit};
-use crate::{create, doctor, gc, ls, panel, rm, stat};
+use crate::{completions, create, doctor, gc, ls, man, panel, rm, stat};
 
 /// Create, list, inspect and remove experience rings in shared memory.
 #[derive(Debug, Parser)]
@@ -45,6 +45,8 @@ enum Command {
     Panel(panel::Args),
     Doctor(doctor::Args),
     Demo(demo::Args),
+    Completions(completions::Args),
+    Man(man::Args),
 }
 
 /// `--kind`: which of two namespaces a name is looked up in.
@@ -63,6 +65,11 @@ impl From<KindArg> for Kind {
             KindArg::Panel => Self::Panel,
         }
     }
+}
+
+/// All that can be typed, for completions and the manual.
+pub(crate) fn command() -> clap::Command {
+    Cli::command()
 }
 
 /// Run the command line `args` (the program's name first) and return its exit status.
@@ -111,6 +118,12 @@ fn answer(cli: Cli, console: &mut Console<'_>, launcher: DemoLauncher<'_>) -> Re
     if let Command::Demo(args) = cli.command {
         return demo::run(&args, cli.dir.as_deref(), console, launcher);
     }
+    // About the program itself: there need be no directory.
+    match &cli.command {
+        Command::Completions(args) => return Ok(completions::run(args, console)?.status()),
+        Command::Man(args) => return Ok(man::run(args, console)?.status()),
+        _ => {}
+    }
     let base = cli.dir.map_or_else(Base::standard, Base::at);
     let parent = base.path().parent().unwrap_or(base.path());
     if !parent.is_dir() {
@@ -124,7 +137,9 @@ fn answer(cli: Cli, console: &mut Console<'_>, launcher: DemoLauncher<'_>) -> Re
         Command::Gc(args) => gc::run(args, &base, console),
         Command::Panel(args) => panel::run(args, &base, console),
         Command::Doctor(args) => Ok(doctor::run(args, &base, console)),
-        Command::Demo(_) => unreachable!("answered above"),
+        Command::Demo(_) | Command::Completions(_) | Command::Man(_) => {
+            unreachable!("answered above")
+        }
     }?;
     Ok(exit.status())
 }

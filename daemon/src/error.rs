@@ -89,6 +89,12 @@ pub(crate) enum CliError {
         "`backcast demo` shows a table and writes its numbers to out/demo.json; leave --json out"
     )]
     DemoJson,
+    #[error("`backcast {command}` prints {prints}; leave --json out")]
+    NoJson { command: &'static str, prints: &'static str },
+    #[error("no directory {} for the pages; create it, or pass another one with --into", path.display())]
+    NoPlaceForPages { path: PathBuf },
+    #[error("cannot write {}: {source}; pass another directory with --into", path.display())]
+    WritePage { path: PathBuf, source: std::io::Error },
     #[error("cannot write to stdout or stderr: {0}")]
     Output(#[from] std::io::Error),
 }
@@ -105,6 +111,8 @@ impl CliError {
             | Self::SchemaFile(_)
             | Self::Schema(_)
             | Self::FileOptions { .. }
+            | Self::NoJson { .. }
+            | Self::NoPlaceForPages { .. }
             | Self::DemoJson => Exit::WrongUsage,
             Self::Ring(error) => of_ring(error),
             Self::Segment(error) => of_segment(error),
@@ -115,6 +123,7 @@ impl CliError {
             | Self::Orphaned { .. }
             | Self::Replaced { .. }
             | Self::Damaged { .. }
+            | Self::WritePage { .. }
             | Self::Output(_) => Exit::FoundProblems,
         }
     }

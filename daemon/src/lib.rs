@@ -18,6 +18,7 @@
 mod catalogue;
 mod cli;
 mod columns;
+mod completions;
 mod console;
 mod create;
 mod demo;
@@ -27,6 +28,7 @@ mod gc;
 mod geometry;
 mod holders;
 mod ls;
+mod man;
 mod panel;
 mod rm;
 mod stat;

@@ -214,7 +214,9 @@ fn help_shows_examples_statuses_and_only_what_exists() {
     for later in ["serve", "top ", "export", "import", "verify", "bench"] {
         assert!(!top.out.contains(&format!("\n  {later}")), "{later} does not exist yet");
     }
-    for command in ["create", "ls", "stat", "rm", "gc", "panel", "doctor", "demo"] {
+    for command in
+        ["create", "ls", "stat", "rm", "gc", "panel", "doctor", "demo", "completions", "man"]
+    {
         assert!(top.out.contains(&format!("\n  {command}")), "{command} is not listed");
         let help = shelf.run(&[command, "--help"]).expect(0);
         let example = format!("Examples:\n  backcast {command}");

@@ -172,6 +172,13 @@ const CASES: &[Case] = &[
     case("a shared panel with macros", "panel stat prices --macro VIX", 2, &["--macro"]),
     case("half a rename", "panel stat a.csv --columns Date", 2, &["--columns", "=", "Date"]),
     case("a third policy", "panel stat a.csv --nan drop", 2, &["\"drop\"", "\"mask\""]),
+    case("completions of no shell", "completions", 2, &["SHELL"]),
+    case("completions of another shell", "completions tcsh", 2, &["tcsh", "bash", "zsh", "fish"]),
+    case("a script as JSON", "--json completions bash", 2, &["completions", "leave --json out"]),
+    case("a page as JSON", "--json man", 2, &["man", "--into", "leave --json out"]),
+    case("pages into nowhere", "man --into /no/such", 2, &["/no/such", "create it"]),
+    case("a word too many for the doctor", "doctor pong", 2, &["pong"]),
+    case("a doctor of no place", "doctor --dir /no/such", 2, &["/no/such", "BACKCAST_DIR"]),
     case("the demo as JSON", "--json demo", 2, &["out/demo.json"]),
 ];
 

@@ -1,0 +1,88 @@
+//! Completion in real shells, and the pages of the manual.
+
+mod shelf;
+
+use std::fs;
+use std::process::Command;
+
+use shelf::Shelf;
+
+/// Every command that `--help` lists, but `help`.
+fn commands(shelf: &Shelf) -> Vec<String> {
+    let help = shelf.run(&["--help"]).expect(0).out;
+    let listed = help.split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap().to_owned();
+    let names = listed.lines().filter_map(|line| line.split_whitespace().next().map(str::to_owned));
+    let names: Vec<String> = names.filter(|name| name != "help").collect();
+    assert!(names.len() > 8 && names.contains(&"doctor".to_owned()), "{names:?}");
+    names
+}
+
+#[test]
+fn every_script_names_every_command_and_comes_without_a_directory() {
+    let shelf = Shelf::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = shelf.run(&["--dir", "/no/such/place", "completions", shell]).expect(0);
+        assert!(script.err.is_empty(), "{}", script.err);
+        for command in commands(&shelf) {
+            assert!(script.out.contains(&command), "{shell}: {command} is missing");
+        }
+        assert!(script.out.contains("persistent") || script.out.contains("no-huge-pages"));
+        // Where the shell is installed it reads the script without complaint.
+        let file = shelf.file(&format!("script.{shell}"), &script.out);
+        if let Ok(read) = Command::new(shell).args(["-n", &file]).output() {
+            assert!(read.status.success(), "{shell}: {}", String::from_utf8_lossy(&read.stderr));
+        }
+    }
+}
+
+#[test]
+fn bash_completes_commands_options_and_values() {
+    let Ok(found) = Command::new("bash").arg("--version").output() else { return };
+    assert!(found.status.success());
+    let shelf = Shelf::new();
+    let script = shelf.file("complete", &shelf.run(&["completions", "bash"]).expect(0).out);
+    for (typed, offered) in [
+        ("backcast st", "stat"),
+        ("backcast doc", "doctor"),
+        ("backcast ls --j", "--json"),
+        ("backcast stat --kind p", "panel"),
+        ("backcast create --lane-p", "--lane-policy"),
+        ("backcast completions z", "zsh"),
+        ("backcast panel s", "stat"),
+        ("backcast zzz", ""),
+    ] {
+        let line = format!(
+            "source {script}; COMP_WORDS=({typed}); COMP_CWORD=$(( ${{#COMP_WORDS[@]}} - 1 )); \
+             last=${{COMP_WORDS[COMP_CWORD]}}; \
+             $(complete -p backcast | sed 's/.*-F \\([^ ]*\\).*/\\1/') \
+             backcast \"$last\" \"${{COMP_WORDS[COMP_CWORD-1]}}\"; echo \"${{COMPREPLY[*]}}\""
+        );
+        let ran = Command::new("bash").args(["--norc", "-c", &line]).output().unwrap();
+        let err = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(String::from_utf8_lossy(&ran.stdout).trim(), offered, "{typed}: {err}");
+        assert!(err.is_empty(), "{typed}: {err}");
+    }
+}
+
+#[test]
+fn the_manual_has_a_page_for_each_command_with_its_examples() {
+    let shelf = Shelf::new();
+    let into = shelf.path().join("man1");
+    fs::create_dir(&into).unwrap();
+    let pages = shelf.json(&["man", "--into", into.to_str().unwrap()]);
+    let names: Vec<&str> = pages.iter().map(|page| page["name"].as_str().unwrap()).collect();
+    for command in commands(&shelf) {
+        assert!(names.contains(&format!("backcast-{command}").as_str()), "{command}: {names:?}");
+    }
+    assert!(names.contains(&"backcast-panel-stat"), "{names:?}");
+    for page in &pages {
+        let text = fs::read_to_string(page["path"].as_str().unwrap()).unwrap();
+        assert!(text.contains(".SH SYNOPSIS") && text.contains(".TH backcast"), "{text}");
+        // Two pages are of several commands; the others show theirs.
+        let shows = text.contains("Examples:") || text.contains("Exit status:");
+        assert!(shows, "{}: {text}", page["name"]);
+    }
+    assert_eq!(fs::read_dir(&into).unwrap().count(), pages.len());
+    let printed = shelf.run(&["man"]).expect(0).out;
+    assert_eq!(printed, fs::read_to_string(into.join("backcast.1")).unwrap());
+}
