@@ -77,6 +77,9 @@ struct Adder {
     writer: Writer,
     /// Of the next transition.
     position: u64,
+    /// Memory of the last batch: its positions, and that no transition ends anything.
+    positions: Vec<u64>,
+    ends: Vec<bool>,
 }
 
 impl TransitionRing {
@@ -174,7 +177,7 @@ impl TransitionRing {
         let writer = self.ring.writer(options(1))?;
         let lane = writer.lanes().first().copied().unwrap_or_default();
         let position = self.look(lane)?.next_position();
-        Ok(Adder { writer, position })
+        Ok(Adder { writer, position, positions: Vec::new(), ends: Vec::new() })
     }
 
     /// Transitions stored.
@@ -290,24 +293,16 @@ impl Adder {
     }
 
     fn append(&mut self, batch: &TransitionBatch) -> Result<(), TransitionError> {
-        let columns = batch.columns();
-        let n = batch.len();
-        for at in 0..n {
-            let position = self.position.to_ne_bytes();
-            let mut row: [&[u8]; ENDS + 1] = [&position; ENDS + 1];
-            for (place, column) in row[1..].iter_mut().zip(columns) {
-                let width = column.len() / n;
-                *place = &column[at * width..(at + 1) * width];
-            }
-            let ends = [false];
-            self.writer.append(&Step {
-                columns: &row,
-                terminated: &ends,
-                truncated: &ends,
-                final_obs: None,
-            })?;
-            self.position = self.position.wrapping_add(1);
-        }
+        let count = batch.len();
+        let first = self.position;
+        self.positions.clear();
+        self.positions.extend((0..count as u64).map(|more| first.wrapping_add(more)));
+        self.ends.resize(count, false);
+        let mut columns: [&[u8]; ENDS + 1] = [bytemuck::cast_slice(&self.positions); ENDS + 1];
+        columns[1..].copy_from_slice(&batch.columns());
+        let (terminated, truncated) = (&*self.ends, &*self.ends);
+        self.writer.extend(&Step { columns: &columns, terminated, truncated, final_obs: None })?;
+        self.position = first.wrapping_add(count as u64);
         Ok(())
     }
 }
