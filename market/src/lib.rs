@@ -37,7 +37,6 @@
 #![forbid(unsafe_code)]
 
 mod assemble;
-mod atomic_file;
 mod blocks;
 mod chunk;
 mod csv_load;

@@ -6,13 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use backcast_files::write_atomically;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{
-    atomic_file::write_atomically,
-    tokenizer::{TickerTokenizer, TokenError, UnknownTicker, Vocabulary},
-};
+use crate::tokenizer::{TickerTokenizer, TokenError, UnknownTicker, Vocabulary};
 
 const FORMAT: &str = "backcast-tickers";
 const VERSION: u32 = 1;

@@ -2,22 +2,16 @@
 //!
 //! Each column is decoded by a reader of its own, so that an error has a column, and in batches, so
 //! that a page per column is in memory and not the file. What a hostile file can do is bounded
-//! before it is decoded (`pages`, [`check_sizes`]) and contained while it is (`guard`).
+//! before it is decoded and contained while it is (`backcast_files::parquet`).
 
 mod cells;
-mod delta;
-mod footer;
-mod guard;
-mod page_header;
-mod pages;
-mod source;
-mod thrift;
 mod zone;
 
 use std::{fs::File, io, path::Path, sync::Arc};
 
 use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, Field, Fields};
+use backcast_files::parquet::{ColumnChunk, Source, byte_range, caught, read_footer};
 use parquet::{
     arrow::{
         ProjectionMask,
@@ -32,12 +26,7 @@ use parquet::{
     },
 };
 
-use self::{
-    cells::{Column, plain},
-    guard::caught,
-    pages::{ColumnChunk, byte_range},
-    source::Source,
-};
+use self::cells::{Column, plain};
 use crate::{
     assemble::{Assembler, PanelData},
     blocks::MAX_VALUES,
@@ -126,7 +115,7 @@ fn load(source: &Source, ends: &Ends, options: &PanelOptions) -> Result<PanelDat
     let metadata = decode(
         || FilePart::Footer,
         || {
-            let footer = ParquetMetaDataReader::decode_metadata(&footer::read(source)?)?;
+            let footer = ParquetMetaDataReader::decode_metadata(&read_footer(source)?)?;
             ArrowReaderMetadata::try_new(Arc::new(footer), ArrowReaderOptions::new())
         },
     )?;
@@ -273,7 +262,7 @@ impl ParquetFile {
         let mask = ProjectionMask::leaves(schema, [leaf]);
         let levels = parquet_to_arrow_field_levels(schema, mask, Some(&self.hint))?;
         let (source, metadata) = (self.source.clone(), Arc::clone(&self.metadata));
-        let chunk = ColumnChunk { source, metadata, row_group };
+        let chunk = ColumnChunk { source, metadata, row_group, row_values: 1 };
         ParquetRecordBatchReader::try_new_with_row_groups(&levels, &chunk, CHUNK_ROWS, None)
     }
 }

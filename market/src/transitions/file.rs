@@ -16,14 +16,13 @@ use std::{
     path::Path,
 };
 
+use backcast_files::write_atomically;
 use serde::{Deserialize, Serialize};
 
 use super::{
     batch::TransitionBatch, columns::TransitionShape, draw::Draws, error::TransitionError,
     lanes::quota, ring::TransitionRing,
 };
-use crate::atomic_file::write_atomically;
-
 const MAGIC: [u8; 8] = *b"\x89BKT\r\n\x1a\n";
 const VERSION: u32 = 1;
 const HASH_BYTES: usize = blake3::OUT_LEN;

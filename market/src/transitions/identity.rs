@@ -2,10 +2,11 @@
 
 use std::{fs, path::Path};
 
+use backcast_files::write_atomically;
 use serde::{Deserialize, Serialize};
 
 use super::error::TransitionError;
-use crate::{atomic_file::write_atomically, panel::Panel};
+use crate::panel::Panel;
 
 const FILE: &str = "transitions.json";
 const FORMAT: &str = "backcast-transitions";

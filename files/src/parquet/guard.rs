@@ -19,7 +19,7 @@ thread_local! {
 ///
 /// The process's panic hook is wrapped once, so that a panic in here is not printed and every other
 /// one still is. Where panics abort, they abort here too.
-pub(super) fn caught<R>(work: impl FnOnce() -> R) -> Result<R, String> {
+pub fn caught<R>(work: impl FnOnce() -> R) -> Result<R, String> {
     static WRAPPED: Once = Once::new();
     // A hook cannot be set while unwinding; then the message is printed, and that is all.
     if !thread::panicking() {

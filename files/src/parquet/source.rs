@@ -18,19 +18,20 @@ const HEADER_BYTES: usize = 512;
 
 /// An open file and its length. Cloning is one reference count.
 #[derive(Clone, Debug)]
-pub(super) struct Source {
+pub struct Source {
     file: Arc<File>,
     len: u64,
 }
 
 impl Source {
-    pub(super) fn new(file: File) -> io::Result<Self> {
+    /// The file, as long as it is now.
+    pub fn new(file: File) -> io::Result<Self> {
         let len = file.metadata()?.len();
         Ok(Self { file: Arc::new(file), len })
     }
 
     /// Bytes within the file, all of them or an error; nothing is allocated for more.
-    pub(super) fn bytes(&self, start: u64, length: usize) -> io::Result<Vec<u8>> {
+    pub fn bytes(&self, start: u64, length: usize) -> io::Result<Vec<u8>> {
         let end = u64::try_from(length).ok().and_then(|length| start.checked_add(length));
         if end.is_none_or(|end| end > self.len) {
             let why = format!("{length} bytes at {start} of a file of {} bytes", self.len);
@@ -69,7 +70,7 @@ impl ChunkReader for Source {
 
 /// A file from some byte on; others may read it at the same time.
 #[derive(Debug)]
-pub(super) struct At {
+pub struct At {
     source: Source,
     position: u64,
 }

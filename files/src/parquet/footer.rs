@@ -62,7 +62,7 @@ const VARIANT: &Shape = &Shape(&[(1, I8, OPAQUE)]);
 const GEOMETRY: &Shape = &Shape(&[(1, BINARY, OPAQUE), (2, I32, OPAQUE)]);
 
 /// Read the footer of a file that ends with the magic; its schema can be followed.
-pub(super) fn read(source: &Source) -> io::Result<Vec<u8>> {
+pub fn read(source: &Source) -> io::Result<Vec<u8>> {
     let end = source.len().saturating_sub(TAIL_BYTES);
     let length = match source.bytes(end, 4)?[..] {
         [a, b, c, d] => u32::from_le_bytes([a, b, c, d]),

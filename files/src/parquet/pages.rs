@@ -22,10 +22,16 @@ use super::{delta::Walk, page_header::PageHeader, source::Source};
 const SLACK_BYTES: u64 = 1 << 16;
 
 /// One column of one row group.
-pub(super) struct ColumnChunk {
-    pub(super) source: Source,
-    pub(super) metadata: Arc<ParquetMetaData>,
-    pub(super) row_group: usize,
+#[derive(Clone, Debug)]
+pub struct ColumnChunk {
+    /// The file.
+    pub source: Source,
+    /// Its footer.
+    pub metadata: Arc<ParquetMetaData>,
+    /// Number of the row group.
+    pub row_group: usize,
+    /// Most values that a row has: 1, unless it is a list.
+    pub row_values: u64,
 }
 
 impl RowGroups for ColumnChunk {
@@ -35,7 +41,7 @@ impl RowGroups for ColumnChunk {
 
     fn column_chunks(&self, column: usize) -> Result<Box<dyn PageIterator>> {
         let group = self.metadata.row_group(self.row_group);
-        let pages = CheckedPages::new(&self.source, group.column(column), self.num_rows())?;
+        let pages = CheckedPages::new(self, group.column(column))?;
         Ok(Box::new(Once(Some(Box::new(pages)))))
     }
 
@@ -69,12 +75,14 @@ struct CheckedPages {
     left: u64,
     /// Bytes that the pages still to come may unpack to.
     unpacked: u64,
-    rows: u64,
+    /// Most values of a page.
+    values: u64,
     nullable: bool,
 }
 
 impl CheckedPages {
-    fn new(source: &Source, column: &ColumnChunkMetaData, rows: usize) -> Result<Self> {
+    fn new(chunk: &ColumnChunk, column: &ColumnChunkMetaData) -> Result<Self> {
+        let (source, rows) = (&chunk.source, chunk.num_rows());
         let (at, left) = byte_range(column, source.len())?;
         let claimed = u64::try_from(column.uncompressed_size()).unwrap_or(0);
         Ok(Self {
@@ -83,7 +91,7 @@ impl CheckedPages {
             at,
             left,
             unpacked: claimed.saturating_mul(2).saturating_add(SLACK_BYTES),
-            rows: rows as u64,
+            values: (rows as u64).saturating_mul(chunk.row_values),
             nullable: column.column_descr().max_def_level() > 0,
         })
     }
@@ -114,7 +122,8 @@ impl CheckedPages {
                 )));
             }
             // Each entry of a dictionary takes a byte or more.
-            let most = if header.kind == PageHeader::DICTIONARY { uncompressed } else { self.rows };
+            let most =
+                if header.kind == PageHeader::DICTIONARY { uncompressed } else { self.values };
             if values > most && header.kind != PageHeader::INDEX {
                 return Err(refused(format!(
                     "a page at byte {} of {values} values, where {most} fit",
@@ -153,7 +162,7 @@ impl CheckedPages {
         };
         // A page of nulls alone may have no values at all.
         let mut walk = Walk(values.ok_or_else(|| refused("a page shorter than its levels"))?);
-        let fits = walk.0.is_empty() || (0..streams).all(|_| walk.stream(self.rows).is_some());
+        let fits = walk.0.is_empty() || (0..streams).all(|_| walk.stream(self.values).is_some());
         if fits { Ok(()) } else { Err(refused("a page whose delta encoding claims too much")) }
     }
 }
@@ -187,7 +196,7 @@ impl PageReader for CheckedPages {
 }
 
 /// Where a column's pages lie, first byte and length, within a file of `len` bytes.
-pub(super) fn byte_range(column: &ColumnChunkMetaData, len: u64) -> Result<(u64, u64)> {
+pub fn byte_range(column: &ColumnChunkMetaData, len: u64) -> Result<(u64, u64)> {
     let start = column.dictionary_page_offset().unwrap_or_else(|| column.data_page_offset());
     let range = u64::try_from(start).ok().zip(u64::try_from(column.compressed_size()).ok());
     range

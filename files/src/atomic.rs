@@ -10,7 +10,7 @@ use std::{
 
 /// Write a file by `write`, so that `path` holds the old content or all of the new one, whatever
 /// happens meanwhile: written beside it, forced to disk, then renamed into place.
-pub(crate) fn write_atomically<E: From<io::Error>>(
+pub fn write_atomically<E: From<io::Error>>(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,
 ) -> Result<(), E> {

@@ -1,0 +1,21 @@
+//! Files of ours, written whole or not at all; files of others, read so that a hostile one is an error
+//! and never ends the process.
+//!
+//! - [`write_atomically`]: a path holds the old content or all of the new one;
+//! - [`parquet`]: what the decoder of Parquet needs around it.
+//!
+//! ```
+//! use std::io::{self, Write};
+//!
+//! # let dir = tempfile::tempdir()?;
+//! let path = dir.path().join("kept.json");
+//! backcast_files::write_atomically::<io::Error>(&path, |file| file.write_all(b"{}"))?;
+//! assert_eq!(std::fs::read(&path)?, b"{}");
+//! # Ok::<(), io::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod atomic;
+pub mod parquet;
+
+pub use atomic::write_atomically;
