@@ -510,6 +510,27 @@ pub enum ReadError {
         /// One past the newest row readable.
         head: u64,
     },
+    /// Memory for other columns than the ring has.
+    #[error(
+        "{got} buffers for rows of {expected} columns; give one per column: seq, episode, t, flags, \
+         then those of the schema"
+    )]
+    BadBufferCount {
+        /// Buffers given.
+        got: usize,
+        /// Columns, the built-in ones included.
+        expected: usize,
+    },
+    /// Memory that the rows do not fill, or that does not hold them.
+    #[error("the buffer for `{column}` has {got} bytes, the rows have {expected}; give as many")]
+    BadBuffer {
+        /// Column.
+        column: String,
+        /// Bytes given.
+        got: usize,
+        /// Bytes of the rows.
+        expected: usize,
+    },
     /// The writer passed the reader during the copy.
     #[error(
         "rows {from}..{to} of lane {lane} were overwritten while they were read; \

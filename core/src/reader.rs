@@ -1,13 +1,14 @@
 //! Validated copies of consecutive rows of one lane.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use backcast_layout::protocol::{Words, still_whole};
 use backcast_layout::{Column, Lane};
 
 use crate::element::Element;
 use crate::error::{BatchError, ReadError};
-use crate::mark::{Mark, PARTS, Part};
+use crate::mark::{Mark, PARTS};
 use crate::ring::Ring;
 use crate::schema::{Schema, USER};
 
@@ -74,6 +75,63 @@ impl Rows {
 impl Ring {
     /// Copies rows of a lane, built-in columns included. One copy; never stops the writer.
     pub fn rows(&self, lane: u32, range: Range<u64>) -> Result<Rows, ReadError> {
+        let rows = self.check_readable(lane, &range)?.1;
+        let schema = self.schema().clone();
+        let widths = schema.all().iter().map(Column::width);
+        let mut columns: Vec<_> =
+            widths.map(|width| vec![0_u64; (rows * width).div_ceil(8)]).collect();
+        let places = columns.iter_mut().zip(schema.all());
+        let mut places: Vec<&mut [u8]> = places
+            .map(|(words, column)| {
+                let bytes: &mut [u8] = bytemuck::cast_slice_mut(words);
+                bytes.get_mut(..rows * column.width()).unwrap_or_default()
+            })
+            .collect();
+        self.rows_into(lane, range.clone(), &mut places)?;
+        let range = range.start..range.end.max(range.start);
+        Ok(Rows { schema, lane, range, columns })
+    }
+
+    /// Copies rows of a lane into memory of the caller's: a buffer per column, in the order `seq`,
+    /// `episode`, `t`, `flags`, then the user's, of `rows * width` bytes each. One copy; never stops
+    /// the writer. After an error the buffers hold anything.
+    pub fn rows_into(
+        &self,
+        lane: u32,
+        range: Range<u64>,
+        out: &mut [&mut [u8]],
+    ) -> Result<(), ReadError> {
+        let (memory, rows) = self.check_readable(lane, &range)?;
+        let columns = self.schema().all();
+        if out.len() != columns.len() {
+            return Err(ReadError::BadBufferCount { got: out.len(), expected: columns.len() });
+        }
+        for (column, buffer) in columns.iter().zip(&*out) {
+            let expected = rows.saturating_mul(column.width());
+            if buffer.len() != expected {
+                let column = column.name().to_owned();
+                return Err(ReadError::BadBuffer { column, got: buffer.len(), expected });
+            }
+        }
+        let (from, to) = (range.start, range.end.max(range.start));
+        let (built_in, user) = out.split_at_mut(PARTS.len());
+        let expected = copy_marks(memory, from..to, built_in);
+        for ((at, column), buffer) in (USER..).zip(self.schema().columns()).zip(user) {
+            memory.copy_out(at, from % memory.slots(), to - from, buffer);
+            clean_bools(column.dtype(), buffer);
+        }
+        if !expected || !still_whole(&**memory, from) {
+            return Err(ReadError::Lapped { lane, from, to });
+        }
+        Ok(())
+    }
+
+    /// The lane's memory, and how many rows of it are asked for, all of which can be read now.
+    fn check_readable(
+        &self,
+        lane: u32,
+        range: &Range<u64>,
+    ) -> Result<(&Arc<Lane>, usize), ReadError> {
         let Some(memory) = self.store().lane(lane) else {
             return Err(ReadError::NoSuchLane { lane: lane.into(), lanes: self.lanes() });
         };
@@ -83,22 +141,7 @@ impl Ring {
             let (oldest, head) = (readable.start, readable.end);
             return Err(ReadError::NotReadable { lane, from, to, oldest, head });
         }
-        let (slot, count) = (from % memory.slots(), to - from);
-        let rows = usize::try_from(count).unwrap_or(usize::MAX);
-        let mut marks = vec![Mark::default(); rows];
-        Mark::read_into(&**memory, slot, &mut marks);
-        let mut columns: Vec<_> = PARTS.into_iter().map(|part| taken(&marks, part)).collect();
-        for (at, column) in (USER..).zip(self.schema().columns()) {
-            columns.push(words(rows * column.width(), |buffer| {
-                memory.copy_out(at, slot, count, buffer);
-                clean_bools(column.dtype(), buffer);
-            }));
-        }
-        let expected = marks.iter().map(|mark| mark.seq).eq(from..to);
-        if !expected || !still_whole(&**memory, from) {
-            return Err(ReadError::Lapped { lane, from, to });
-        }
-        Ok(Rows { schema: self.schema().clone(), lane, range: from..to, columns })
+        Ok((memory, usize::try_from(to - from).unwrap_or(usize::MAX)))
     }
 
     pub(crate) fn readable(&self, lane: &Lane) -> Range<u64> {
@@ -106,23 +149,28 @@ impl Ring {
     }
 }
 
-/// One built-in column of some rows.
-fn taken(marks: &[Mark], part: Part) -> Vec<u64> {
-    let width = part.dtype.size();
-    words(marks.len() * width, |buffer| {
-        for (place, mark) in buffer.chunks_exact_mut(width).zip(marks) {
-            place.copy_from_slice(&bytemuck::bytes_of(mark)[part.offset..part.offset + width]);
+/// Copies the marks of rows to a buffer per part. Whether every row says that it is the one asked
+/// for.
+fn copy_marks(lane: &Lane, rows: Range<u64>, parts: &mut [&mut [u8]]) -> bool {
+    /// Rows at a time: the marks stay in the nearest cache.
+    const BLOCK: usize = 256;
+    let mut marks = [Mark::default(); BLOCK];
+    let mut expected = true;
+    for (at, seq) in (0..).step_by(BLOCK).zip(rows.clone().step_by(BLOCK)) {
+        let count = usize::try_from(rows.end - seq).unwrap_or(BLOCK).min(BLOCK);
+        let Some(marks) = marks.get_mut(..count) else { return false };
+        Mark::read_into(lane, seq % lane.slots(), marks);
+        expected &= marks.iter().map(|mark| mark.seq).eq(seq..seq + count as u64);
+        for (part, buffer) in PARTS.iter().zip(&mut *parts) {
+            let width = part.dtype.size();
+            let places = buffer.get_mut(at * width..(at + count) * width).unwrap_or_default();
+            for (place, mark) in places.chunks_exact_mut(width).zip(&*marks) {
+                let bytes = &bytemuck::bytes_of(mark)[part.offset..part.offset + width];
+                place.copy_from_slice(bytes);
+            }
         }
-    })
-}
-
-/// So many bytes, aligned for every element type.
-fn words(bytes: usize, fill: impl FnOnce(&mut [u8])) -> Vec<u64> {
-    let mut words = vec![0_u64; bytes.div_ceil(8)];
-    if let Some(buffer) = bytemuck::cast_slice_mut(&mut words).get_mut(..bytes) {
-        fill(buffer);
     }
-    words
+    expected
 }
 
 /// A peer may have stored any byte; a `bool` has two values.

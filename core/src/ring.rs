@@ -144,6 +144,12 @@ impl Ring {
         self.store().spec().lane_capacity
     }
 
+    /// Readers that can hold leases at once.
+    #[must_use]
+    pub fn reader_slots(&self) -> u32 {
+        self.store().spec().reader_slots
+    }
+
     /// Physical rows of a lane.
     #[must_use]
     pub fn slots(&self) -> u64 {
