@@ -1,0 +1,166 @@
+//! The parts of an Arrow IPC file around the numbers, which other programs find them by.
+//!
+//! Arrow's library writes the flatbuffers. The numbers between them are ours to place: a batch's
+//! body is filled where it lies, without the copies of a record batch.
+
+use std::collections::HashMap;
+
+use arrow_ipc::convert::IpcSchemaEncoder;
+use arrow_ipc::{
+    Block, Buffer, FieldNode, FooterBuilder, MessageBuilder, MessageHeader, MetadataVersion,
+    RecordBatchBuilder,
+};
+use arrow_schema::{DataType, Field, Schema};
+use backcast_core::DType;
+use flatbuffers::FlatBufferBuilder;
+
+use crate::layout::{ALIGN, BatchLayout, FileColumn, Place};
+
+const MAGIC: &[u8; 6] = b"ARROW1";
+/// Before the length of every message.
+const CONTINUATION: [u8; 4] = [0xff; 4];
+
+/// Where a batch lies in its file, for the footer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BatchBlock {
+    pub(crate) at: u64,
+    pub(crate) frame_bytes: u64,
+    pub(crate) body_bytes: u64,
+}
+
+fn data_type(dtype: DType) -> DataType {
+    match dtype {
+        DType::Bool => DataType::Boolean,
+        DType::U8 => DataType::UInt8,
+        DType::U16 => DataType::UInt16,
+        DType::U32 => DataType::UInt32,
+        DType::U64 => DataType::UInt64,
+        DType::I8 => DataType::Int8,
+        DType::I16 => DataType::Int16,
+        DType::I32 => DataType::Int32,
+        DType::I64 => DataType::Int64,
+        DType::F16 => DataType::Float16,
+        DType::F32 => DataType::Float32,
+        DType::F64 => DataType::Float64,
+    }
+}
+
+fn field(column: &FileColumn) -> Field {
+    let item = data_type(column.dtype);
+    if column.shape.is_empty() {
+        return Field::new(&column.name, item, false);
+    }
+    // A row has at most 2^30 bytes.
+    let items = i32::try_from(column.items).unwrap_or(i32::MAX);
+    let shape = serde_json::json!({ "shape": column.shape }).to_string();
+    Field::new(&column.name, DataType::new_fixed_size_list(item, items, false), false)
+        .with_metadata(HashMap::from([
+            ("ARROW:extension:name".to_owned(), "arrow.fixed_shape_tensor".to_owned()),
+            ("ARROW:extension:metadata".to_owned(), shape),
+        ]))
+}
+
+/// The schema of a file; `about` are its key and value pairs.
+pub(crate) fn schema(layout: &BatchLayout, about: &[(&str, String)]) -> Schema {
+    let fields: Vec<Field> = layout.columns.iter().map(field).collect();
+    let about = about.iter().map(|(key, value)| ((*key).to_owned(), value.clone()));
+    Schema::new_with_metadata(fields, about.collect::<HashMap<_, _>>())
+}
+
+/// What a file begins with: magic and schema, to a multiple of [`ALIGN`].
+pub(crate) fn head(schema: &Schema) -> Vec<u8> {
+    let mut fbb = FlatBufferBuilder::new();
+    let schema = IpcSchemaEncoder::new().schema_to_fb_offset(&mut fbb, schema);
+    let mut message = MessageBuilder::new(&mut fbb);
+    message.add_version(MetadataVersion::V5);
+    message.add_header_type(MessageHeader::Schema);
+    message.add_bodyLength(0);
+    message.add_header(schema.as_union_value());
+    let message = message.finish();
+    fbb.finish(message, None);
+    let mut head = MAGIC.to_vec();
+    head.resize(8, 0);
+    append_message(&mut head, fbb.finished_data());
+    head
+}
+
+/// What stands before the numbers of a batch.
+pub(crate) fn frame(layout: &BatchLayout, rows: u64, places: &[Place], body: u64) -> Vec<u8> {
+    let mut nodes = Vec::new();
+    let mut buffers = Vec::new();
+    for (column, place) in layout.columns.iter().zip(places) {
+        let items = rows.saturating_mul(column.items);
+        // No column has nulls, so that none has a bitmap of them.
+        let bitmap = Buffer::new(signed(place.offset), 0);
+        nodes.push(FieldNode::new(signed(rows), 0));
+        buffers.push(bitmap);
+        if !column.shape.is_empty() {
+            nodes.push(FieldNode::new(signed(items), 0));
+            buffers.push(bitmap);
+        }
+        buffers.push(Buffer::new(signed(place.offset), signed(place.bytes)));
+    }
+    let mut fbb = FlatBufferBuilder::new();
+    let (nodes, buffers) = (fbb.create_vector(&nodes), fbb.create_vector(&buffers));
+    let mut batch = RecordBatchBuilder::new(&mut fbb);
+    batch.add_length(signed(rows));
+    batch.add_nodes(nodes);
+    batch.add_buffers(buffers);
+    let batch = batch.finish();
+    let mut message = MessageBuilder::new(&mut fbb);
+    message.add_version(MetadataVersion::V5);
+    message.add_header_type(MessageHeader::RecordBatch);
+    message.add_bodyLength(signed(body));
+    message.add_header(batch.as_union_value());
+    let message = message.finish();
+    fbb.finish(message, None);
+    let mut frame = Vec::new();
+    append_message(&mut frame, fbb.finished_data());
+    frame
+}
+
+/// What a file ends with: where its batches are, and the schema again.
+pub(crate) fn tail(schema: &Schema, batches: &[BatchBlock]) -> Vec<u8> {
+    let blocks: Vec<Block> = batches
+        .iter()
+        .map(|batch| {
+            let frame = i32::try_from(batch.frame_bytes).unwrap_or(i32::MAX);
+            Block::new(signed(batch.at), frame, signed(batch.body_bytes))
+        })
+        .collect();
+    let mut fbb = FlatBufferBuilder::new();
+    let batches = fbb.create_vector(&blocks);
+    let dictionaries = fbb.create_vector::<Block>(&[]);
+    let schema = IpcSchemaEncoder::new().schema_to_fb_offset(&mut fbb, schema);
+    let mut footer = FooterBuilder::new(&mut fbb);
+    footer.add_version(MetadataVersion::V5);
+    footer.add_schema(schema);
+    footer.add_dictionaries(dictionaries);
+    footer.add_recordBatches(batches);
+    let footer = footer.finish();
+    fbb.finish(footer, None);
+    let footer = fbb.finished_data();
+    // A message of no length ends the stream of messages; then the footer, found from the end.
+    let mut tail = [CONTINUATION, [0; 4]].concat();
+    tail.extend_from_slice(footer);
+    tail.extend_from_slice(&i32::try_from(footer.len()).unwrap_or(i32::MAX).to_le_bytes());
+    tail.extend_from_slice(MAGIC);
+    tail
+}
+
+/// Appends a message's length and flatbuffer, so that what follows begins on [`ALIGN`].
+fn append_message(out: &mut Vec<u8>, flatbuffer: &[u8]) {
+    let align = usize::try_from(ALIGN).unwrap_or(1);
+    let prefix = CONTINUATION.len() + size_of::<i32>();
+    let end = (out.len() + prefix + flatbuffer.len()).next_multiple_of(align);
+    let length = i32::try_from(end - out.len() - prefix).unwrap_or(i32::MAX);
+    out.extend_from_slice(&CONTINUATION);
+    out.extend_from_slice(&length.to_le_bytes());
+    out.extend_from_slice(flatbuffer);
+    out.resize(end, 0);
+}
+
+/// Arrow counts with a sign; what is counted here was bounded by [`BatchLayout::places`].
+fn signed(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

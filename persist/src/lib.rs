@@ -1,0 +1,61 @@
+//! Snapshots of rings on disk: saved beside running writers, checked byte for byte when read.
+//!
+//! - [`Store`]: a directory of snapshots; [`Store::save`], [`Store::load`],
+//!   [`Store::attach_snapshot`], [`Store::verify`], [`Store::remove`];
+//! - [`SnapshotSpec`]: names such as `pong@epoch-10`;
+//! - [`Storage`]: what a store asks of a file system.
+//!
+//! Rows lie in Arrow IPC files, which other programs read as they are; two manifests, written in
+//! turn, say which rows a snapshot has and what every byte was. `docs/snapshot-format.md` has the
+//! details.
+//!
+//! ```
+//! use backcast_core::{DType, Ring, RingOptions, Schema, StepColumns, WriterOptions};
+//! use backcast_persist::{LoadOptions, SaveOptions, Store};
+//!
+//! # let dir = tempfile::tempdir()?;
+//! # let base = backcast_core::Base::at(dir.path());
+//! let schema = Schema::builder().column("reward", DType::F32, &[]).build()?;
+//! let options = RingOptions::with_capacity(1_000).base(base.clone());
+//! let ring = Ring::create("pong", &schema, options)?;
+//! let mut writer = ring.writer(WriterOptions::lanes(1))?;
+//! for t in 0..10_u8 {
+//!     let reward = [f32::from(t)];
+//!     let mut columns = StepColumns::of(&schema).with("reward", &reward)?;
+//!     writer.append(&columns.step(&[false], &[false])?)?;
+//! }
+//!
+//! let store = Store::at(dir.path().join("store"));
+//! let report = store.save(&ring, "epoch-1", SaveOptions::default())?;
+//! assert_eq!((report.rows, report.rows_lapped), (10, 0));
+//! let options = LoadOptions::default().name("again").base(base);
+//! let again = store.load("pong@epoch-1", options)?; // in another process, after a reboot
+//! assert_eq!(again.rows(0, 0..10)?.column::<f32>("reward")?[9], 9.0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod arrow;
+mod chunk;
+mod damage;
+mod error;
+mod layout;
+mod load;
+mod manifest;
+mod progress;
+mod save;
+mod slots;
+mod spec;
+mod storage;
+mod store;
+mod verify;
+
+pub use damage::{Damage, DamageKind, Part};
+pub use error::{LoadError, SaveError, StoreError};
+pub use load::LoadOptions;
+pub use progress::{OnProgress, Progress};
+pub use save::{SaveOptions, SaveReport};
+pub use spec::SnapshotSpec;
+pub use storage::{Disk, LockGuard, LockKind, NewFile, Storage, StoredFile};
+pub use store::{Listing, RemoveReport, Snapshot, Store};
+pub use verify::VerifyReport;

@@ -1,0 +1,296 @@
+//! Loading: a snapshot becomes a ring in shared memory, whole or not at all.
+
+use std::ops::{ControlFlow, Range};
+
+use backcast_core::{Base, DType, Exist, Filling, Ring, RingError, RingOptions, SegmentError};
+
+use crate::chunk::ChunkFile;
+use crate::damage::{Damage, DamageKind};
+use crate::error::LoadError;
+use crate::layout::{BatchLayout, unpack_bools};
+use crate::manifest::{SavedBatch, SavedChunk, SavedRing, SavedSnapshot};
+use crate::progress::{OnProgress, Progress};
+use crate::spec::SnapshotSpec;
+use crate::storage::Storage;
+use crate::store::{Folder, Store};
+
+/// How a snapshot is loaded.
+#[must_use]
+pub struct LoadOptions<'a> {
+    name: Option<String>,
+    base: Base,
+    exist: Exist,
+    persistent: bool,
+    huge_pages: bool,
+    progress: Option<OnProgress<'a>>,
+}
+
+impl Default for LoadOptions<'_> {
+    fn default() -> Self {
+        Self {
+            name: None,
+            base: Base::standard(),
+            exist: Exist::Error,
+            persistent: false,
+            huge_pages: true,
+            progress: None,
+        }
+    }
+}
+
+impl std::fmt::Debug for LoadOptions<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LoadOptions")
+            .field("name", &self.name)
+            .field("base", &self.base)
+            .field("exist", &self.exist)
+            .field("persistent", &self.persistent)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> LoadOptions<'a> {
+    /// The ring's name, if not the one it was saved under.
+    pub fn name(mut self, name: &str) -> Self {
+        self.name = Some(name.to_owned());
+        self
+    }
+
+    /// Where the ring lives.
+    pub fn base(mut self, base: Base) -> Self {
+        self.base = base;
+        self
+    }
+
+    /// What to do when the name is taken; a ring to be replaced stays until the new one is whole.
+    pub fn exist(mut self, exist: Exist) -> Self {
+        self.exist = exist;
+        self
+    }
+
+    /// Keep the ring when nobody holds it.
+    pub fn persistent(mut self, persistent: bool) -> Self {
+        self.persistent = persistent;
+        self
+    }
+
+    /// Whether the system is asked for huge pages; it is unless this says no.
+    pub fn huge_pages(mut self, ask: bool) -> Self {
+        self.huge_pages = ask;
+        self
+    }
+
+    /// Called after every few megabytes.
+    pub fn on_progress(mut self, progress: impl FnMut(&Progress) -> ControlFlow<()> + 'a) -> Self {
+        self.progress = Some(Box::new(progress));
+        self
+    }
+}
+
+impl Store {
+    /// Makes a ring that holds what `"pong@epoch-10"`, or the newest snapshot of `"pong"`, holds.
+    /// Sequence numbers, episodes and flags are as they were, so that a sampler of the same seed
+    /// draws the same; writers go on after the newest row. Every byte is checked before it counts.
+    ///
+    /// Takes memory for one batch, beside the ring. O(bytes).
+    pub fn load(&self, spec: &str, options: LoadOptions<'_>) -> Result<Ring, LoadError> {
+        let spec: SnapshotSpec = spec.parse()?;
+        let name = options.name.clone().unwrap_or_else(|| spec.name.clone());
+        self.restore(&spec, &name, options, false)
+    }
+
+    /// The snapshot `"pong@epoch-10"` in shared memory, read-only and under that very name: every
+    /// process that asks for it shares one copy, which goes with its last holder.
+    pub fn attach_snapshot(&self, spec: &str, options: LoadOptions<'_>) -> Result<Ring, LoadError> {
+        let found = self.snapshot(spec)?;
+        let name = found.spec();
+        // Another process may be restoring it at this moment: whoever is first gives it its name.
+        let base = options.base.clone();
+        let there = match Ring::attach_in(&base, &name) {
+            Ok(there) => Ok(there),
+            Err(RingError::Segment(SegmentError::NotFound { .. })) => {
+                let spec = name.parse()?;
+                let made = self.restore(&spec, &name, options.exist(Exist::Error), true);
+                match made {
+                    Err(LoadError::Restore(backcast_core::RestoreError::Ring(
+                        RingError::Segment(SegmentError::AlreadyExists { .. }),
+                    ))) => Ring::attach_in(&base, &name),
+                    made => return made,
+                }
+            }
+            Err(error) => Err(error),
+        }?;
+        let spans = (0..there.lanes()).map(|lane| there.lane_span(lane).unwrap_or_default());
+        let same = there.is_snapshot()
+            && there.schema().columns() == found.columns
+            && spans.zip(&found.lanes).all(|(is, saved)| is == *saved || saved.is_empty())
+            && there.lanes() as usize == found.lanes.len();
+        if same { Ok(there) } else { Err(LoadError::OtherSnapshot { name }) }
+    }
+
+    fn restore(
+        &self,
+        spec: &SnapshotSpec,
+        name: &str,
+        mut options: LoadOptions<'_>,
+        snapshot: bool,
+    ) -> Result<Ring, LoadError> {
+        let folder = self.folder(&spec.name)?;
+        // Before the lock, which makes a file.
+        folder.read()?.ok_or_else(|| self.not_found(spec, None))?;
+        let _reading = folder.lock_for_reading()?;
+        let slots = folder.read()?.ok_or_else(|| self.not_found(spec, None))?;
+        let saved = self.find(spec, &slots.manifest)?;
+        let shown = format!("{}@{}", spec.name, saved.label);
+        let ring = slots
+            .manifest
+            .ring(&saved.ring)
+            .ok_or_else(|| self.not_found(spec, Some(&slots.manifest)))?;
+        let schema = ring.schema()?;
+        let capacity = ring.lane_capacity.saturating_mul(ring.lanes.into());
+        let ring_options = RingOptions::with_capacity(capacity)
+            .lanes(ring.lanes)
+            .reader_slots(ring.reader_slots)
+            .lane_policy(ring.policy().unwrap_or_default())
+            .base(options.base)
+            .exist(options.exist)
+            .persistent(options.persistent)
+            .huge_pages(options.huge_pages)
+            .snapshot(snapshot);
+        let layout = BatchLayout::of(&schema);
+        Ring::restore(name, &schema, ring_options, |filling| {
+            let total_rows = saved.rows();
+            let done = Progress {
+                total_rows,
+                total_bytes: layout.row_bytes().saturating_mul(total_rows),
+                ..Progress::default()
+            };
+            let mut fill = Fill {
+                storage: self.storage(),
+                folder: &folder,
+                layout: &layout,
+                body: Vec::new(),
+                bools: Vec::new(),
+                progress: options.progress.as_mut(),
+                done,
+            };
+            fill.all(filling, ring, saved).map_err(|error| match error {
+                NotFilled::Damaged(damage) => {
+                    LoadError::Damaged { snapshot: shown.clone(), damage }
+                }
+                NotFilled::Other(error) => error,
+            })
+        })
+    }
+}
+
+/// Why a ring was not filled.
+enum NotFilled {
+    Damaged(Damage),
+    Other(LoadError),
+}
+
+impl From<Damage> for NotFilled {
+    fn from(damage: Damage) -> Self {
+        Self::Damaged(damage)
+    }
+}
+
+impl From<backcast_core::RestoreError> for NotFilled {
+    fn from(error: backcast_core::RestoreError) -> Self {
+        Self::Other(error.into())
+    }
+}
+
+/// Puts saved rows into a ring.
+struct Fill<'a, 'p> {
+    storage: &'a dyn Storage,
+    folder: &'a Folder<'a>,
+    layout: &'a BatchLayout,
+    body: Vec<u8>,
+    /// Of each column that has them, one byte a `bool`.
+    bools: Vec<Vec<u8>>,
+    progress: Option<&'a mut OnProgress<'p>>,
+    done: Progress,
+}
+
+impl Fill<'_, '_> {
+    fn all(
+        &mut self,
+        filling: &mut Filling<'_>,
+        ring: &SavedRing,
+        saved: &SavedSnapshot,
+    ) -> Result<(), NotFilled> {
+        for (lane, (first, head)) in (0..).zip(&saved.lanes) {
+            filling.begin(lane, *first..*head)?;
+        }
+        // Batches of a lane follow each other, and mostly in one file.
+        let mut open: Option<(&SavedChunk, ChunkFile<'_>)> = None;
+        for (chunk, batch) in ring.batches() {
+            let Some((first, head)) = saved.lanes.get(batch.lane as usize) else { continue };
+            let rows = batch.first.max(*first)..batch.range().end.min(*head);
+            if rows.is_empty() {
+                continue;
+            }
+            let file = match open.take() {
+                Some((same, file)) if same.file == chunk.file => file,
+                _ => ChunkFile::open(self.storage, &self.folder.chunks, chunk, self.layout)?,
+            };
+            let (_, file) = open.insert((chunk, file));
+            self.batch(filling, file, batch, rows.clone())?;
+            self.done.rows += rows.end - rows.start;
+            self.done.bytes += self.body.len() as u64;
+            if let Some(progress) = &mut self.progress
+                && progress(&self.done).is_break()
+            {
+                return Err(NotFilled::Other(LoadError::Cancelled));
+            }
+        }
+        Ok(())
+    }
+
+    fn batch(
+        &mut self,
+        filling: &mut Filling<'_>,
+        file: &ChunkFile<'_>,
+        batch: &SavedBatch,
+        rows: Range<u64>,
+    ) -> Result<(), NotFilled> {
+        let places = file.body(batch, &mut self.body)?;
+        let (skip, count) = (size(rows.start - batch.first), size(rows.end - rows.start));
+        // The rows are as many as a lane keeps, and their bytes are in the body.
+        let columns = || places.iter().zip(&self.layout.columns).skip(1);
+        self.bools.resize(columns().count(), Vec::new());
+        for ((place, column), bools) in columns().zip(&mut self.bools) {
+            if column.dtype == DType::Bool {
+                let items = size(column.items);
+                let bits = self.body.get(size(place.offset)..).unwrap_or_default();
+                bools.resize(count * items, 0);
+                unpack_bools(bits, skip * items, bools);
+            }
+        }
+        let buffers: Vec<&[u8]> = columns()
+            .zip(&self.bools)
+            .map(|((place, column), bools)| {
+                if column.dtype == DType::Bool {
+                    return bools.as_slice();
+                }
+                let width = size(column.items) * column.dtype.size();
+                let start = size(place.offset) + skip * width;
+                self.body.get(start..start + count * width).unwrap_or_default()
+            })
+            .collect();
+        filling.rows(batch.lane, count as u64, &buffers).map_err(|error| match error {
+            // The bytes are those that were written; the rows in them were never in order.
+            backcast_core::RestoreError::OutOfOrder { .. } => NotFilled::Damaged(Damage {
+                file: file.path().to_owned(),
+                kind: DamageKind::Rows { lane: batch.lane, rows: batch.range() },
+            }),
+            error => error.into(),
+        })
+    }
+}
+
+fn size(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}

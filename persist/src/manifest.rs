@@ -1,0 +1,317 @@
+//! What a manifest says: rings, their chunk files, and the snapshots that name rows in them.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use backcast_core::{Column, LanePolicy, MAX_LANES, Role, Schema, SchemaError};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::layout::BatchLayout;
+use crate::spec::check_name;
+
+/// Sequence numbers are below it.
+const MAX_SEQ: u64 = 1 << 48;
+
+/// Everything saved under one name.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Manifest {
+    /// One more than in the manifest before; of two slots the higher one counts.
+    pub(crate) generation: u64,
+    pub(crate) name: String,
+    pub(crate) rings: Vec<SavedRing>,
+    /// Oldest first.
+    pub(crate) snapshots: Vec<SavedSnapshot>,
+}
+
+/// A ring that had the name. Two that had it one after the other have different identities.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SavedRing {
+    pub(crate) uuid: String,
+    pub(crate) created_unix_ns: u64,
+    pub(crate) columns: Vec<SavedColumn>,
+    pub(crate) lanes: u32,
+    pub(crate) lane_capacity: u64,
+    pub(crate) lane_policy: String,
+    pub(crate) lease_timeout_ms: u64,
+    pub(crate) reader_slots: u32,
+    pub(crate) chunks: Vec<SavedChunk>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SavedColumn {
+    pub(crate) name: String,
+    pub(crate) dtype: String,
+    pub(crate) shape: Vec<u32>,
+    pub(crate) role: String,
+}
+
+/// A chunk file. Head, batches and tail follow each other and leave no byte out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SavedChunk {
+    pub(crate) file: String,
+    pub(crate) bytes: u64,
+    pub(crate) head_crc32: u32,
+    pub(crate) tail_crc32: u32,
+    pub(crate) batches: Vec<SavedBatch>,
+}
+
+/// Consecutive rows of one lane. Where its columns lie follows from the schema and `rows`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SavedBatch {
+    pub(crate) lane: u32,
+    pub(crate) first: u64,
+    pub(crate) rows: u64,
+    /// First byte of the frame.
+    pub(crate) frame_at: u64,
+    /// First byte of the body, which the frame ends at.
+    pub(crate) body_at: u64,
+    pub(crate) frame_crc32: u32,
+    /// Of each column with what fills it up.
+    pub(crate) column_crc32: Vec<u32>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SavedSnapshot {
+    pub(crate) label: String,
+    pub(crate) unix_ns: u64,
+    /// Identity of its ring.
+    pub(crate) ring: String,
+    /// First row and one past the last, of each lane.
+    pub(crate) lanes: Vec<(u64, u64)>,
+    /// The user's.
+    pub(crate) state: Value,
+    /// Of priorities and the like; none yet.
+    pub(crate) tables: Vec<Value>,
+    /// Of rates; none yet.
+    pub(crate) limiters: Vec<Value>,
+}
+
+impl SavedBatch {
+    pub(crate) fn range(&self) -> Range<u64> {
+        self.first..self.first + self.rows
+    }
+}
+
+impl SavedSnapshot {
+    pub(crate) fn rows(&self) -> u64 {
+        self.lanes.iter().map(|(first, head)| head - first).sum()
+    }
+
+    /// Whether it names rows of the batch.
+    pub(crate) fn names(&self, batch: &SavedBatch) -> bool {
+        let rows = batch.range();
+        self.lanes
+            .get(batch.lane as usize)
+            .is_some_and(|(first, head)| rows.start < *head && *first < rows.end)
+    }
+}
+
+impl SavedColumn {
+    pub(crate) fn of(column: &Column) -> Self {
+        Self {
+            name: column.name().to_owned(),
+            dtype: column.dtype().code().to_owned(),
+            shape: column.shape().to_owned(),
+            role: column.role().as_str().to_owned(),
+        }
+    }
+}
+
+impl SavedRing {
+    /// The columns, checked like a user's.
+    pub(crate) fn schema(&self) -> Result<Schema, SchemaError> {
+        let mut builder = Schema::builder();
+        for column in &self.columns {
+            let dtype = column.dtype.parse().map_err(SchemaError::Column)?;
+            let role: Role = column.role.parse().map_err(SchemaError::Column)?;
+            builder = builder.column_as(&column.name, dtype, &column.shape, role);
+        }
+        builder.build()
+    }
+
+    pub(crate) fn policy(&self) -> Option<LanePolicy> {
+        let policy: LanePolicy = self.lane_policy.parse().ok()?;
+        let timeout = std::time::Duration::from_millis(self.lease_timeout_ms);
+        match policy {
+            LanePolicy::Block(_) if timeout <= LanePolicy::MAX_TIMEOUT => {
+                Some(LanePolicy::Block(timeout))
+            }
+            LanePolicy::Block(_) => None,
+            policy => (self.lease_timeout_ms == 0).then_some(policy),
+        }
+    }
+
+    /// Every batch with its file, by lane and row.
+    pub(crate) fn batches(&self) -> Vec<(&SavedChunk, &SavedBatch)> {
+        let mut batches: Vec<_> = self
+            .chunks
+            .iter()
+            .flat_map(|chunk| chunk.batches.iter().map(move |batch| (chunk, batch)))
+            .collect();
+        batches.sort_unstable_by_key(|(_, batch)| (batch.lane, batch.first));
+        batches
+    }
+
+    /// Rows of each lane that are saved, as runs without gaps, in order.
+    pub(crate) fn covered(&self) -> BTreeMap<u32, Vec<Range<u64>>> {
+        let mut covered: BTreeMap<u32, Vec<Range<u64>>> = BTreeMap::new();
+        for (_, batch) in self.batches() {
+            let runs = covered.entry(batch.lane).or_default();
+            match runs.last_mut() {
+                Some(run) if run.end == batch.first => run.end = batch.range().end,
+                _ => runs.push(batch.range()),
+            }
+        }
+        covered
+    }
+}
+
+impl Manifest {
+    pub(crate) fn new(name: &str) -> Self {
+        Self { generation: 0, name: name.to_owned(), rings: Vec::new(), snapshots: Vec::new() }
+    }
+
+    pub(crate) fn ring(&self, uuid: &str) -> Option<&SavedRing> {
+        self.rings.iter().find(|ring| ring.uuid == uuid)
+    }
+
+    /// Forgets chunk files, and then rings, that no snapshot names rows of.
+    pub(crate) fn prune(&mut self) {
+        for ring in &mut self.rings {
+            let of_ring: Vec<_> = self.snapshots.iter().filter(|s| s.ring == ring.uuid).collect();
+            ring.chunks.retain(|chunk| {
+                chunk.batches.iter().any(|batch| of_ring.iter().any(|s| s.names(batch)))
+            });
+        }
+        let snapshots = &self.snapshots;
+        self.rings.retain(|ring| snapshots.iter().any(|snapshot| snapshot.ring == ring.uuid));
+    }
+
+    /// What no manifest of ours says; `None`: every number in it can be relied on.
+    pub(crate) fn problem(&self, name: &str) -> Option<String> {
+        if self.name != name {
+            return Some(format!("it is of `{}`", self.name));
+        }
+        let mut names = Names::default();
+        for ring in &self.rings {
+            if let Some(problem) = ring_problem(ring, &mut names) {
+                return Some(format!("ring {}: {problem}", ring.uuid));
+            }
+        }
+        let mut labels = std::collections::BTreeSet::new();
+        for snapshot in &self.snapshots {
+            let problem = if labels.insert(&snapshot.label) {
+                snapshot_problem(self, snapshot)
+            } else {
+                Some("it is there twice".to_owned())
+            };
+            if let Some(problem) = problem {
+                return Some(format!("snapshot `{}`: {problem}", snapshot.label));
+            }
+        }
+        None
+    }
+}
+
+/// Names that may be there once.
+#[derive(Default)]
+struct Names<'a> {
+    rings: std::collections::BTreeSet<&'a str>,
+    files: std::collections::BTreeSet<&'a str>,
+}
+
+fn ring_problem<'a>(ring: &'a SavedRing, names: &mut Names<'a>) -> Option<String> {
+    if ring.uuid.len() != 32 || !ring.uuid.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return Some("its identity is none".to_owned());
+    }
+    if !names.rings.insert(&ring.uuid) {
+        return Some("it is there twice".to_owned());
+    }
+    if !(1..=MAX_LANES).contains(&ring.lanes) || ring.lane_capacity == 0 {
+        return Some(format!("it has {} lanes of {} rows", ring.lanes, ring.lane_capacity));
+    }
+    if ring.lane_capacity > MAX_SEQ {
+        return Some(format!("its lanes keep {} rows", ring.lane_capacity));
+    }
+    let schema = match ring.schema() {
+        Ok(schema) => schema,
+        Err(error) => return Some(error.to_string()),
+    };
+    if ring.policy().is_none() {
+        return Some(format!("its lane policy is {}", ring.lane_policy));
+    }
+    let layout = BatchLayout::of(&schema);
+    for chunk in &ring.chunks {
+        if !is_chunk_name(&chunk.file) || !names.files.insert(&chunk.file) {
+            return Some(format!("{:?} is no name of a chunk, or is there twice", chunk.file));
+        }
+        if let Some(problem) = chunk_problem(chunk, ring, &layout) {
+            return Some(format!("chunk {}: {problem}", chunk.file));
+        }
+    }
+    let batches = ring.batches();
+    let mut pairs = batches.iter().zip(batches.iter().skip(1));
+    let overlap = pairs.find(|((_, a), (_, b))| a.lane == b.lane && a.range().end > b.first);
+    overlap.map(|((_, a), _)| format!("rows of lane {} are there twice", a.lane))
+}
+
+fn chunk_problem(chunk: &SavedChunk, ring: &SavedRing, layout: &BatchLayout) -> Option<String> {
+    let mut end = None;
+    for batch in &chunk.batches {
+        let last = batch.first.checked_add(batch.rows);
+        if batch.lane >= ring.lanes || batch.rows == 0 || last.is_none_or(|last| last > MAX_SEQ) {
+            return Some(format!("{} rows of lane {}", batch.rows, batch.lane));
+        }
+        if batch.column_crc32.len() != layout.columns.len() {
+            return Some(format!("checksums of {} columns", batch.column_crc32.len()));
+        }
+        let body = layout.places(batch.rows).map(|(_, body)| body);
+        let after = body.and_then(|body| batch.body_at.checked_add(body));
+        let follows = end.is_none_or(|end| batch.frame_at == end);
+        match after {
+            Some(after) if follows && batch.frame_at <= batch.body_at && after <= chunk.bytes => {
+                end = Some(after);
+            }
+            _ => return Some(format!("a batch at {} does not fit", batch.frame_at)),
+        }
+    }
+    end.is_none().then(|| "it has no batch".to_owned())
+}
+
+fn snapshot_problem(manifest: &Manifest, snapshot: &SavedSnapshot) -> Option<String> {
+    if check_name("label", &snapshot.label).is_err() {
+        return Some("its label is none".to_owned());
+    }
+    let Some(ring) = manifest.ring(&snapshot.ring) else {
+        return Some("its ring is missing".to_owned());
+    };
+    if snapshot.lanes.len() != ring.lanes as usize {
+        return Some(format!("it has {} lanes", snapshot.lanes.len()));
+    }
+    let covered = ring.covered();
+    for (lane, (first, head)) in (0..).zip(&snapshot.lanes) {
+        let within = |run: &Range<u64>| run.start <= *first && *head <= run.end;
+        let there = || covered.get(&lane).is_some_and(|runs| runs.iter().any(within));
+        let rows = head.checked_sub(*first);
+        let fits = rows.is_some_and(|rows| rows <= ring.lane_capacity) && *head <= MAX_SEQ;
+        if !fits || (rows != Some(0) && !there()) {
+            return Some(format!("rows {first}..{head} of lane {lane} are not saved"));
+        }
+    }
+    None
+}
+
+/// Whether a chunk file may be called so: no name that leads out of the directory.
+pub(crate) fn is_chunk_name(name: &str) -> bool {
+    name.strip_suffix(".arrow").is_some_and(|stem| {
+        (1..=64).contains(&stem.len())
+            && stem.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b) || b == b'-')
+    })
+}

@@ -1,0 +1,217 @@
+//! The two manifests of a directory: read, chosen between, and written in turn.
+//!
+//! A manifest is one line and the JSON text after it:
+//! `backcast-manifest 1 <bytes of the JSON> <BLAKE3 of the line up to here and of the JSON>`.
+//! That line stays what it is in every version, so that another version can be told from damage.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use crate::damage::{Damage, DamageKind};
+use crate::error::StoreError;
+use crate::manifest::Manifest;
+use crate::storage::Storage;
+
+/// What this program writes.
+const VERSION: u64 = 1;
+const MAGIC: &str = "backcast-manifest";
+const SLOTS: [&str; 2] = ["manifest-0", "manifest-1"];
+/// No manifest of ours is larger.
+const MAX_BYTES: u64 = 1 << 30;
+
+/// What a directory's manifests say.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    /// The one that counts.
+    pub(crate) manifest: Manifest,
+    /// Its slot.
+    current: usize,
+    /// What the other slot says, for the files it names.
+    pub(crate) older: Option<Manifest>,
+    /// What is wrong with the other one.
+    pub(crate) damage: Option<Damage>,
+}
+
+impl Slots {
+    /// Of a directory that nothing was saved in yet.
+    pub(crate) fn empty(name: &str) -> Self {
+        Self { manifest: Manifest::new(name), current: 1, older: None, damage: None }
+    }
+}
+
+/// Reads both; `None`: there is neither.
+pub(crate) fn read(
+    storage: &dyn Storage,
+    dir: &Path,
+    name: &str,
+) -> Result<Option<Slots>, StoreError> {
+    let mut good: Vec<(usize, Manifest)> = Vec::new();
+    let mut damages = Vec::new();
+    for (slot, file) in SLOTS.iter().enumerate() {
+        let path = dir.join(file);
+        match read_slot(storage, &path, name) {
+            Ok(Some(manifest)) => good.push((slot, manifest)),
+            Ok(None) => {}
+            Err(Unusable::Damaged(kind)) => damages.push(Damage { file: path, kind }),
+            Err(Unusable::OtherVersion(found)) => {
+                return Err(StoreError::OtherVersion { path, found, known: VERSION });
+            }
+        }
+    }
+    good.sort_by_key(|(_, manifest)| manifest.generation);
+    let older = if good.len() == 2 { Some(good.remove(0).1) } else { None };
+    match good.pop() {
+        Some((current, manifest)) => {
+            Ok(Some(Slots { manifest, current, older, damage: damages.pop() }))
+        }
+        None if damages.is_empty() => Ok(None),
+        None => Err(StoreError::NoManifest { path: dir.to_owned(), damages }),
+    }
+}
+
+/// Writes `next` as the generation after the one that counts, into the other slot. When this
+/// returns, it is on disk. The slot that counted is untouched.
+pub(crate) fn write(
+    storage: &dyn Storage,
+    dir: &Path,
+    slots: &Slots,
+    mut next: Manifest,
+) -> Result<Slots, StoreError> {
+    next.generation = slots.manifest.generation.saturating_add(1);
+    let slot = 1 - slots.current;
+    let file = SLOTS.get(slot).copied().unwrap_or(SLOTS[0]);
+    let (path, beside) =
+        (dir.join(file), dir.join(format!("{file}.{:08x}.tmp", rand::random::<u32>())));
+    let written = (|| -> Result<(), StoreError> {
+        let mut new = storage.create(&beside).map_err(StoreError::io("create", &beside))?;
+        new.write_all(&encode(&next)).map_err(StoreError::io("write", &beside))?;
+        new.sync().map_err(StoreError::io("force to disk", &beside))?;
+        storage.rename(&beside, &path).map_err(StoreError::io("put in place", &path))
+    })();
+    if let Err(error) = written {
+        // The error of the write is the one to tell.
+        let _ = storage.remove(&beside);
+        return Err(error);
+    }
+    storage.sync_dir(dir).map_err(StoreError::io("force to disk", dir))?;
+    Ok(Slots { older: Some(slots.manifest.clone()), manifest: next, current: slot, damage: None })
+}
+
+/// Whether a file of the directory is one that a killed process was writing.
+pub(crate) fn is_leftover(name: &str) -> bool {
+    SLOTS.iter().any(|slot| name.starts_with(slot) && name.len() > slot.len())
+}
+
+enum Unusable {
+    Damaged(DamageKind),
+    OtherVersion(u64),
+}
+
+impl Unusable {
+    fn manifest(problem: impl Into<String>) -> Self {
+        Self::Damaged(DamageKind::Manifest { problem: problem.into() })
+    }
+}
+
+fn read_slot(storage: &dyn Storage, path: &Path, name: &str) -> Result<Option<Manifest>, Unusable> {
+    let unreadable = |error: std::io::Error| {
+        Unusable::Damaged(DamageKind::Unreadable { problem: error.to_string() })
+    };
+    let file = match storage.open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(unreadable(error)),
+    };
+    let bytes = file.bytes().map_err(unreadable)?;
+    if bytes > MAX_BYTES {
+        return Err(Unusable::manifest(format!("it has {bytes} bytes, more than {MAX_BYTES}")));
+    }
+    let mut content = vec![0; usize::try_from(bytes).unwrap_or_default()];
+    file.read_exact_at(&mut content, 0).map_err(unreadable)?;
+    let manifest = decode(&content)?;
+    match manifest.problem(name) {
+        Some(problem) => Err(Unusable::manifest(problem)),
+        None => Ok(Some(manifest)),
+    }
+}
+
+fn encode(manifest: &Manifest) -> Vec<u8> {
+    // Strings, numbers and lists always have a JSON form.
+    let mut json = serde_json::to_vec(manifest).unwrap_or_default();
+    json.push(b'\n');
+    let line = format!("{MAGIC} {VERSION} {} ", json.len());
+    let hash = hash(&line, &json);
+    let mut bytes = format!("{line}{hash}\n").into_bytes();
+    bytes.extend_from_slice(&json);
+    bytes
+}
+
+fn hash(line: &str, json: &[u8]) -> String {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(line.as_bytes()).update(json);
+    hasher.finalize().to_hex().to_string()
+}
+
+fn decode(bytes: &[u8]) -> Result<Manifest, Unusable> {
+    let damaged = || Unusable::manifest("it is cut or changed: its checksum does not fit");
+    let end = bytes.iter().take(256).position(|byte| *byte == b'\n').ok_or_else(damaged)?;
+    let (line, json) =
+        (bytes.get(..end).unwrap_or_default(), bytes.get(end + 1..).unwrap_or_default());
+    let line = std::str::from_utf8(line).map_err(|_| damaged())?;
+    let (signed, said) = line.rsplit_once(' ').ok_or_else(damaged)?;
+    if hash(&format!("{signed} "), json) != said {
+        return Err(damaged());
+    }
+    let words: Vec<&str> = signed.split(' ').collect();
+    let [MAGIC, version, length] = words[..] else { return Err(damaged()) };
+    match version.parse() {
+        Ok(VERSION) => {}
+        Ok(other) => return Err(Unusable::OtherVersion(other)),
+        Err(_) => return Err(damaged()),
+    }
+    if length.parse() != Ok(json.len()) {
+        return Err(damaged());
+    }
+    serde_json::from_slice(json).map_err(|error| Unusable::manifest(format!("its text: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::Disk;
+
+    fn manifest(generation: u64) -> Manifest {
+        Manifest { generation, ..Manifest::new("pong") }
+    }
+
+    #[test]
+    fn slots_are_written_in_turn_and_the_higher_generation_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(read(&Disk, dir.path(), "pong").unwrap().is_none());
+        let mut slots = Slots::empty("pong");
+        for generation in 1..5_u64 {
+            slots = write(&Disk, dir.path(), &slots, Manifest::new("pong")).unwrap();
+            let found = read(&Disk, dir.path(), "pong").unwrap().unwrap();
+            assert_eq!(found.manifest.generation, generation);
+            assert_eq!(found.older.map(|m| m.generation), (generation > 1).then(|| generation - 1));
+            assert!(found.damage.is_none());
+        }
+    }
+
+    #[test]
+    fn another_version_is_told_from_damage() {
+        let bytes = encode(&manifest(3));
+        assert_eq!(decode(&bytes).ok(), Some(manifest(3)));
+        let json_at = bytes.iter().position(|b| *b == b'\n').unwrap() + 1;
+        let json = &bytes[json_at..];
+        let line = format!("{MAGIC} 2 {} ", json.len());
+        let newer = [format!("{line}{}\n", hash(&line, json)).as_bytes(), json].concat();
+        assert!(matches!(decode(&newer), Err(Unusable::OtherVersion(2))));
+        for at in 0..bytes.len() {
+            let mut flipped = bytes.clone();
+            flipped[at] ^= 0x10;
+            assert!(matches!(decode(&flipped), Err(Unusable::Damaged(_))), "byte {at}");
+            assert!(matches!(decode(&bytes[..at]), Err(Unusable::Damaged(_))), "cut at {at}");
+        }
+    }
+}

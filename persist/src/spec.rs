@@ -1,0 +1,93 @@
+//! Names of saved rings and labels of snapshots: `pong@epoch-10`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::error::StoreError;
+
+/// Longest name, and longest label, in bytes: as for objects in shared memory.
+pub(crate) const MAX_NAME_BYTES: usize = 100;
+
+/// Which snapshot: `"pong@epoch-10"`, or `"pong"` for the newest of that name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotSpec {
+    /// Name of the saved ring.
+    pub name: String,
+    /// Label; `None`: the newest.
+    pub label: Option<String>,
+}
+
+impl FromStr for SnapshotSpec {
+    type Err = StoreError;
+
+    /// ```
+    /// use backcast_persist::SnapshotSpec;
+    /// let spec: SnapshotSpec = "pong@epoch-10".parse()?;
+    /// assert_eq!((spec.name.as_str(), spec.label.as_deref()), ("pong", Some("epoch-10")));
+    /// assert_eq!("pong".parse::<SnapshotSpec>()?.label, None);
+    /// assert!("pong@".parse::<SnapshotSpec>().is_err());
+    /// # Ok::<(), backcast_persist::StoreError>(())
+    /// ```
+    fn from_str(text: &str) -> Result<Self, StoreError> {
+        let (name, label) = match text.split_once('@') {
+            Some((name, label)) => (name, Some(label)),
+            None => (text, None),
+        };
+        check_name("name", name)?;
+        label.map(|label| check_name("label", label)).transpose()?;
+        Ok(Self { name: name.to_owned(), label: label.map(str::to_owned) })
+    }
+}
+
+impl fmt::Display for SnapshotSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        self.label.iter().try_for_each(|label| write!(f, "@{label}"))
+    }
+}
+
+/// Refuses what cannot be the name of a directory on every platform.
+pub(crate) fn check_name(what: &'static str, name: &str) -> Result<(), StoreError> {
+    let reason = if name.is_empty() {
+        "it is empty"
+    } else if name.len() > MAX_NAME_BYTES {
+        "it is too long"
+    } else if name.starts_with('.') {
+        "it begins with a dot"
+    } else if !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b)) {
+        "it has a character outside the allowed ones"
+    } else {
+        return Ok(());
+    };
+    Err(StoreError::BadName { what, name: name.to_owned(), reason, limit: MAX_NAME_BYTES })
+}
+
+/// The known name that is most like another one.
+pub(crate) fn closest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
+    /// Names this similar are worth a "did you mean" (Jaro-Winkler, 0 to 1).
+    const SIMILAR: f64 = 0.75;
+    known
+        .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate))
+        .filter(|(similarity, _)| *similarity >= SIMILAR)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, candidate)| candidate.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_could_leave_the_store_are_refused() {
+        for bad in ["", "@a", "a@", "..", "a@..", "a/b", "a@b/c", "a@b@c", "a b", "naïve"] {
+            let error = bad.parse::<SnapshotSpec>().unwrap_err();
+            assert!(matches!(error, StoreError::BadName { .. }), "{bad:?}: {error}");
+        }
+        let long = "x".repeat(101);
+        let text = long.parse::<SnapshotSpec>().unwrap_err().to_string();
+        assert!(text.contains(&long) && text.contains("100"), "{text}");
+        for good in ["pong", "pong-v5@epoch_10.b"] {
+            assert_eq!(good.parse::<SnapshotSpec>().unwrap().to_string(), good);
+        }
+    }
+}

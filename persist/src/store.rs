@@ -1,0 +1,377 @@
+//! The directory of all snapshots: who may change what, and what is in it.
+
+use std::io::ErrorKind;
+use std::ops::{ControlFlow, Range};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use backcast_core::Column;
+use serde_json::Value;
+
+use crate::chunk;
+use crate::damage::{Damage, DamageKind};
+use crate::error::StoreError;
+use crate::manifest::{Manifest, SavedRing, SavedSnapshot, is_chunk_name};
+use crate::slots::{self, Slots};
+use crate::spec::{SnapshotSpec, check_name, closest};
+use crate::storage::{Disk, LockGuard, LockKind, Storage};
+
+/// Files of a saved ring's directory.
+const SAVER_LOCK: &str = "store.lck";
+const READERS_LOCK: &str = "readers.lck";
+const CHUNKS: &str = "chunks";
+/// Between two looks whether a lock is free.
+const POLL: Duration = Duration::from_millis(5);
+
+/// A directory of snapshots. A handle holds nothing: every operation reads what is there.
+#[derive(Clone, Debug)]
+pub struct Store {
+    dir: PathBuf,
+    storage: Arc<dyn Storage>,
+}
+
+/// A snapshot, as listed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Snapshot {
+    /// Name of the ring that was saved.
+    pub name: String,
+    /// Its label.
+    pub label: String,
+    /// Wall clock when it was saved, nanoseconds since 1970.
+    pub saved_unix_ns: u64,
+    /// Identity of the ring.
+    pub ring_uuid: String,
+    /// The user's columns.
+    pub columns: Vec<Column>,
+    /// Rows a lane kept for readers.
+    pub lane_capacity: u64,
+    /// First row and one past the last, of each lane.
+    pub lanes: Vec<Range<u64>>,
+    /// Rows over all lanes.
+    pub rows: u64,
+    /// Bytes of the files that hold them, files shared with other snapshots included.
+    pub bytes: u64,
+    /// Those files.
+    pub files: Vec<PathBuf>,
+    /// What the user saved with it.
+    pub state: Value,
+}
+
+impl Snapshot {
+    /// `name@label`.
+    #[must_use]
+    pub fn spec(&self) -> String {
+        format!("{}@{}", self.name, self.label)
+    }
+}
+
+/// What is saved under one name, and what is wrong with it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Listing {
+    /// Oldest first.
+    pub snapshots: Vec<Snapshot>,
+    /// A damaged manifest, where the other one is used: a snapshot may be missing.
+    pub damages: Vec<Damage>,
+}
+
+/// What a removal did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RemoveReport {
+    /// `name@label` of what was removed.
+    pub removed: Vec<String>,
+    /// Bytes of the files that went with it.
+    pub bytes_freed: u64,
+}
+
+impl Store {
+    /// The store in a directory, which is made by the first save.
+    pub fn at(dir: impl Into<PathBuf>) -> Self {
+        Self::with_storage(dir, Arc::new(Disk))
+    }
+
+    /// The user's store: `$BACKCAST_STORE`, else `$XDG_DATA_HOME/backcast`, else
+    /// `~/.local/share/backcast`.
+    pub fn standard() -> Result<Self, StoreError> {
+        let place =
+            |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+        place("BACKCAST_STORE")
+            .or_else(|| place("XDG_DATA_HOME").map(|dir| dir.join("backcast")))
+            .or_else(|| place("HOME").map(|dir| dir.join(".local/share/backcast")))
+            .map(Self::at)
+            .ok_or(StoreError::NoPlace)
+    }
+
+    /// A store on another file system than the machine's.
+    pub fn with_storage(dir: impl Into<PathBuf>, storage: Arc<dyn Storage>) -> Self {
+        Self { dir: dir.into(), storage }
+    }
+
+    /// Its directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Names that something was saved under, in order.
+    pub fn names(&self) -> Result<Vec<String>, StoreError> {
+        let mut names = match self.storage.names(&self.dir) {
+            Ok(names) => names,
+            Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(StoreError::io("list", &self.dir)(error)),
+        };
+        names.retain(|name| check_name("name", name).is_ok());
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// The snapshots of a name, oldest first. None if nothing was saved under it.
+    pub fn snapshots(&self, name: &str) -> Result<Listing, StoreError> {
+        let folder = self.folder(name)?;
+        let Some(slots) = folder.read()? else { return Ok(Listing::default()) };
+        let manifest = &slots.manifest;
+        let of = |snapshot| listed(manifest, snapshot, &folder.chunks);
+        let snapshots = manifest.snapshots.iter().filter_map(of).collect();
+        Ok(Listing { snapshots, damages: slots.damage.into_iter().collect() })
+    }
+
+    /// One snapshot: `"pong@epoch-10"`, or the newest of `"pong"`.
+    pub fn snapshot(&self, spec: &str) -> Result<Snapshot, StoreError> {
+        let spec: SnapshotSpec = spec.parse()?;
+        let folder = self.folder(&spec.name)?;
+        let slots = folder.read()?.ok_or_else(|| self.not_found(&spec, None))?;
+        let found = self.find(&spec, &slots.manifest)?;
+        listed(&slots.manifest, found, &folder.chunks)
+            .ok_or_else(|| self.not_found(&spec, Some(&slots.manifest)))
+    }
+
+    /// Removes one snapshot, `"pong@epoch-10"`, or with `"pong"` all of that name; and the files
+    /// that none of the others needs. Rings that were loaded from it do not notice.
+    pub fn remove(&self, spec: &str) -> Result<RemoveReport, StoreError> {
+        let spec: SnapshotSpec = spec.parse()?;
+        let folder = self.folder(&spec.name)?;
+        // Before the lock, which would make the directory.
+        folder.read()?.ok_or_else(|| self.not_found(&spec, None))?;
+        let _changing =
+            folder.lock_for_change(Duration::from_secs(60), &mut || ControlFlow::Continue(()))?;
+        let slots = folder.read_for_change()?.ok_or_else(|| self.not_found(&spec, None))?;
+        let mut next = slots.manifest.clone();
+        match &spec.label {
+            Some(label) => {
+                self.find(&spec, &next)?;
+                next.snapshots.retain(|snapshot| snapshot.label != *label);
+            }
+            None => next.snapshots.clear(),
+        }
+        let mut report = RemoveReport {
+            removed: slots
+                .manifest
+                .snapshots
+                .iter()
+                .filter(|old| next.snapshots.iter().all(|s| s.label != old.label))
+                .map(|old| format!("{}@{}", spec.name, old.label))
+                .collect(),
+            bytes_freed: 0,
+        };
+        next.prune();
+        // Twice, so that neither slot names the files any more.
+        let once = slots::write(&*self.storage, &folder.dir, &slots, next.clone())?;
+        let twice = slots::write(&*self.storage, &folder.dir, &once, next)?;
+        report.bytes_freed = folder.sweep(&twice);
+        Ok(report)
+    }
+
+    pub(crate) fn storage(&self) -> &dyn Storage {
+        &*self.storage
+    }
+
+    pub(crate) fn folder(&self, name: &str) -> Result<Folder<'_>, StoreError> {
+        check_name("name", name)?;
+        let dir = self.dir.join(name);
+        let chunks = dir.join(CHUNKS);
+        Ok(Folder { storage: &*self.storage, name: name.to_owned(), dir, chunks })
+    }
+
+    /// Makes the directories of a name, and of the store, where they are missing.
+    pub(crate) fn make_folder(&self, name: &str) -> Result<Folder<'_>, StoreError> {
+        let folder = self.folder(name)?;
+        // Once something is saved there, all names on the way to it are on disk. Before, they may
+        // not be, although they exist: who made them may have been killed before it forced them.
+        if folder.read()?.is_some() {
+            return Ok(folder);
+        }
+        let mut above: Vec<&Path> = self.dir.ancestors().collect();
+        above.pop();
+        for dir in above.into_iter().rev().chain([folder.dir.as_path(), folder.chunks.as_path()]) {
+            let made = match self.storage.make_dir(dir) {
+                Ok(made) => made,
+                // The file system above may be read-only, and the directory there.
+                Err(_) if self.storage.names(dir).is_ok() => false,
+                Err(error) => return Err(StoreError::io("create", dir)(error)),
+            };
+            let parent = match dir.parent() {
+                Some(parent) if parent != Path::new("") => parent,
+                _ => Path::new("."),
+            };
+            match self.storage.sync_dir(parent) {
+                // What this user may not look at, it did not make.
+                Err(error) if !made && error.kind() == ErrorKind::PermissionDenied => {}
+                synced => synced.map_err(StoreError::io("force to disk", parent))?,
+            }
+        }
+        Ok(folder)
+    }
+
+    /// The snapshot meant.
+    pub(crate) fn find<'m>(
+        &self,
+        spec: &SnapshotSpec,
+        manifest: &'m Manifest,
+    ) -> Result<&'m SavedSnapshot, StoreError> {
+        let found = match &spec.label {
+            Some(label) => manifest.snapshots.iter().find(|s| s.label == *label),
+            None => manifest.snapshots.last(),
+        };
+        found.ok_or_else(|| self.not_found(spec, Some(manifest)))
+    }
+
+    pub(crate) fn not_found(&self, spec: &SnapshotSpec, manifest: Option<&Manifest>) -> StoreError {
+        let (what, suggestion) = match (manifest, &spec.label) {
+            (Some(manifest), Some(label)) => {
+                let known = manifest.snapshots.iter().map(|s| s.label.as_str());
+                ("snapshot", closest(label, known).map(|near| format!("{}@{near}", spec.name)))
+            }
+            (Some(_), None) => ("snapshot", None),
+            (None, _) => {
+                let names = self.names().unwrap_or_default();
+                ("ring", closest(&spec.name, names.iter().map(String::as_str)))
+            }
+        };
+        let name = if what == "ring" { spec.name.clone() } else { spec.to_string() };
+        StoreError::NotFound { what, name, store: self.dir.clone(), suggestion }
+    }
+}
+
+/// The directory of one name.
+#[derive(Debug)]
+pub(crate) struct Folder<'a> {
+    storage: &'a dyn Storage,
+    pub(crate) name: String,
+    pub(crate) dir: PathBuf,
+    pub(crate) chunks: PathBuf,
+}
+
+impl Folder<'_> {
+    pub(crate) fn read(&self) -> Result<Option<Slots>, StoreError> {
+        slots::read(self.storage, &self.dir, &self.name)
+    }
+
+    /// For a change. A slot that the system does not give is not written over: it may hold the newer
+    /// manifest, and be given the next time.
+    pub(crate) fn read_for_change(&self) -> Result<Option<Slots>, StoreError> {
+        let slots = self.read()?;
+        let damage = slots.as_ref().and_then(|slots| slots.damage.as_ref());
+        match damage {
+            Some(Damage { file, kind: DamageKind::Unreadable { problem } }) => {
+                let (path, problem) = (file.clone(), problem.clone());
+                Err(StoreError::Unreadable { path, problem })
+            }
+            _ => Ok(slots),
+        }
+    }
+
+    /// Keeps other changers out. `waiting` is asked between two tries whether to go on.
+    pub(crate) fn lock_for_change(
+        &self,
+        wait: Duration,
+        waiting: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<Box<dyn LockGuard>, StoreError> {
+        let path = self.dir.join(SAVER_LOCK);
+        let since = Instant::now();
+        loop {
+            let lock = self.storage.lock(&path, LockKind::Exclusive);
+            if let Some(guard) = lock.map_err(StoreError::io("lock", &path))? {
+                return Ok(guard);
+            }
+            let waited = since.elapsed();
+            if waited >= wait || waiting().is_break() {
+                let waited_ms = waited.as_millis();
+                return Err(StoreError::Busy { path: self.dir.clone(), waited_ms });
+            }
+            std::thread::sleep(POLL.min(wait.saturating_sub(waited)));
+        }
+    }
+
+    /// Keeps files from being removed while they are read. Any number of readers share it, and it
+    /// is taken from removers for a moment at most.
+    /// `None`: the directory cannot be written, by whom it may be removed neither.
+    pub(crate) fn lock_for_reading(&self) -> Result<Option<Box<dyn LockGuard>>, StoreError> {
+        let path = self.dir.join(READERS_LOCK);
+        loop {
+            match self.storage.lock(&path, LockKind::Shared) {
+                Ok(Some(guard)) => return Ok(Some(guard)),
+                Ok(None) => std::thread::sleep(POLL),
+                Err(error) => match error.kind() {
+                    ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => return Ok(None),
+                    _ => return Err(StoreError::io("lock", &path)(error)),
+                },
+            }
+        }
+    }
+
+    /// Removes what neither manifest names: files of removed snapshots and of killed processes.
+    /// Leaves them for the next time while somebody reads. Returns the bytes freed.
+    ///
+    /// What fails here fails again next time, and costs space alone: it is no error.
+    pub(crate) fn sweep(&self, slots: &Slots) -> u64 {
+        let path = self.dir.join(READERS_LOCK);
+        let Ok(Some(_alone)) = self.storage.lock(&path, LockKind::Exclusive) else { return 0 };
+        let manifests = [Some(&slots.manifest), slots.older.as_ref()];
+        let named = |file: &str| {
+            let rings = manifests.iter().flatten().flat_map(|manifest| &manifest.rings);
+            rings.flat_map(|ring| &ring.chunks).any(|chunk| chunk.file == file)
+        };
+        let mut freed = 0;
+        for name in self.storage.names(&self.chunks).unwrap_or_default() {
+            let garbage = chunk::is_leftover(&name) || (is_chunk_name(&name) && !named(&name));
+            let path = self.chunks.join(&name);
+            if garbage {
+                let bytes = self.storage.open(&path).and_then(|file| file.bytes()).unwrap_or(0);
+                freed += if self.storage.remove(&path).is_ok() { bytes } else { 0 };
+            }
+        }
+        for name in self.storage.names(&self.dir).unwrap_or_default() {
+            if slots::is_leftover(&name) {
+                let _ = self.storage.remove(&self.dir.join(name));
+            }
+        }
+        freed
+    }
+}
+
+/// What there is to say about a snapshot of a manifest that was checked.
+fn listed(manifest: &Manifest, snapshot: &SavedSnapshot, chunks: &Path) -> Option<Snapshot> {
+    let ring: &SavedRing = manifest.ring(&snapshot.ring)?;
+    let files = || {
+        ring.chunks.iter().filter(|chunk| chunk.batches.iter().any(|batch| snapshot.names(batch)))
+    };
+    Some(Snapshot {
+        name: manifest.name.clone(),
+        label: snapshot.label.clone(),
+        saved_unix_ns: snapshot.unix_ns,
+        ring_uuid: ring.uuid.clone(),
+        columns: ring.schema().ok()?.columns().to_vec(),
+        lane_capacity: ring.lane_capacity,
+        lanes: snapshot.lanes.iter().map(|(first, head)| *first..*head).collect(),
+        rows: snapshot.rows(),
+        bytes: files().map(|chunk| chunk.bytes).sum(),
+        files: files().map(|chunk| chunks.join(&chunk.file)).collect(),
+        state: snapshot.state.clone(),
+    })
+}
+
+/// Wall clock, nanoseconds since 1970.
+pub(crate) fn unix_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}

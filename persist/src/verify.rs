@@ -1,0 +1,100 @@
+//! Verifying: every byte of every file is compared with what was written.
+
+use std::ops::ControlFlow;
+
+use crate::chunk::ChunkFile;
+use crate::damage::Damage;
+use crate::error::LoadError;
+use crate::layout::BatchLayout;
+use crate::progress::{OnProgress, Progress};
+use crate::spec::SnapshotSpec;
+use crate::store::Store;
+
+/// What a verification found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VerifyReport {
+    /// Snapshots whose files were read.
+    pub snapshots: Vec<String>,
+    /// Files read, manifests not counted.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// What is wrong; nothing, if empty.
+    pub damages: Vec<Damage>,
+}
+
+impl Store {
+    /// Reads all files of `"pong@epoch-10"`, or of every snapshot of `"pong"`, and both manifests,
+    /// and compares every byte with what was written. Makes no ring. O(bytes).
+    pub fn verify(
+        &self,
+        spec: &str,
+        progress: impl FnMut(&Progress) -> ControlFlow<()>,
+    ) -> Result<VerifyReport, LoadError> {
+        let spec: SnapshotSpec = spec.parse()?;
+        let folder = self.folder(&spec.name)?;
+        folder.read()?.ok_or_else(|| self.not_found(&spec, None))?;
+        let _reading = folder.lock_for_reading()?;
+        let slots = folder.read()?.ok_or_else(|| self.not_found(&spec, None))?;
+        let manifest = &slots.manifest;
+        if spec.label.is_some() {
+            self.find(&spec, manifest)?;
+        }
+        let wanted: Vec<_> = manifest
+            .snapshots
+            .iter()
+            .filter(|snapshot| spec.label.as_ref().is_none_or(|label| *label == snapshot.label))
+            .collect();
+        let mut report = VerifyReport {
+            snapshots: wanted.iter().map(|s| format!("{}@{}", spec.name, s.label)).collect(),
+            damages: slots.damage.into_iter().collect(),
+            ..VerifyReport::default()
+        };
+        let mut progress: OnProgress<'_> = Box::new(progress);
+        let mut todo = Vec::new();
+        for ring in &manifest.rings {
+            let layout = BatchLayout::of(&ring.schema()?);
+            let of_ring: Vec<_> = wanted.iter().filter(|s| s.ring == ring.uuid).collect();
+            let chunks = ring.chunks.iter().filter(|chunk| {
+                chunk.batches.iter().any(|batch| of_ring.iter().any(|s| s.names(batch)))
+            });
+            todo.extend(chunks.map(|chunk| (layout.clone(), chunk)));
+        }
+        let batches = || todo.iter().flat_map(|(_, chunk)| &chunk.batches);
+        let mut done = Progress {
+            total_rows: batches().map(|batch| batch.rows).sum(),
+            total_bytes: todo.iter().map(|(_, chunk)| chunk.bytes).sum(),
+            ..Progress::default()
+        };
+        let mut body = Vec::new();
+        for (layout, chunk) in &todo {
+            report.files += 1;
+            report.bytes += chunk.bytes;
+            let file = match ChunkFile::open(self.storage(), &folder.chunks, chunk, layout) {
+                Ok(file) => file,
+                Err(damage) => {
+                    report.damages.push(damage);
+                    continue;
+                }
+            };
+            report.damages.extend(file.rest(chunk));
+            for batch in &chunk.batches {
+                report.damages.extend(file.body(batch, &mut body).err());
+                done.rows += batch.rows;
+                done.bytes += body.len() as u64;
+                if progress(&done).is_break() {
+                    return Err(LoadError::Cancelled);
+                }
+            }
+        }
+        Ok(report)
+    }
+}
+
+impl VerifyReport {
+    /// Whether every byte is as it was written.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.damages.is_empty()
+    }
+}

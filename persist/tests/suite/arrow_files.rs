@@ -1,0 +1,179 @@
+//! Chunk files are Arrow files: other programs read them as they are, and find the same rows.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float16Type, Float64Type, Int32Type, UInt8Type, UInt32Type, UInt64Type};
+use arrow_array::{Array, RecordBatch};
+use arrow_ipc::reader::FileReader;
+use backcast_core::{DType, Ring, Schema};
+use backcast_persist::{SaveOptions, Store};
+
+use crate::rings::{Place, append, heap, schema, writer};
+
+/// A saved ring of two lanes in several batches and files.
+fn saved(schema: &Schema) -> (Place, Store, Ring) {
+    let place = Place::new();
+    let (store, ring) = (place.store(), heap(schema, 2, 400));
+    append(&mut writer(&ring), schema, 2, 150, 3);
+    store.save(&ring, "a", SaveOptions::default().name("pong").sizes(2_000, 9_000)).unwrap();
+    (place, store, ring)
+}
+
+fn batches(store: &Store) -> Vec<RecordBatch> {
+    let files = store.snapshot("pong@a").unwrap().files;
+    assert!(files.len() > 1, "several files");
+    let read = |file| FileReader::try_new(File::open(file).unwrap(), None).unwrap();
+    files.iter().flat_map(read).map(Result::unwrap).collect()
+}
+
+#[test]
+fn the_arrow_library_reads_the_rows_of_the_ring() {
+    let (_place, store, ring) = saved(&schema());
+    let mut heads = BTreeMap::new();
+    for batch in batches(&store) {
+        let number = |name: &str| batch.column_by_name(name).unwrap().clone();
+        let lane = number("lane").as_primitive::<UInt32Type>().value(0);
+        let lanes = number("lane");
+        assert!(lanes.as_primitive::<UInt32Type>().values().iter().all(|l| *l == lane));
+        let seq = number("seq").as_primitive::<UInt64Type>().values().to_vec();
+        let head = heads.entry(lane).or_insert(0);
+        assert!(seq.iter().copied().eq(*head..*head + seq.len() as u64), "ascending, no gap");
+        let rows = ring.rows(lane, *head..*head + seq.len() as u64).unwrap();
+        *head += seq.len() as u64;
+        let same =
+            |name: &str, bytes: &[u8]| assert_eq!(rows.bytes(name).unwrap(), bytes, "{name}");
+        same(
+            "episode",
+            bytemuck::cast_slice(number("episode").as_primitive::<UInt64Type>().values()),
+        );
+        same("t", bytemuck::cast_slice(number("t").as_primitive::<UInt32Type>().values()));
+        same("flags", bytemuck::cast_slice(number("flags").as_primitive::<UInt32Type>().values()));
+        same("action", bytemuck::cast_slice(number("action").as_primitive::<Int32Type>().values()));
+        same("half", bytemuck::cast_slice(number("half").as_primitive::<Float16Type>().values()));
+        same(
+            "reward",
+            bytemuck::cast_slice(number("reward").as_primitive::<Float64Type>().values()),
+        );
+        let bools = |array: &dyn Array| -> Vec<u8> {
+            array.as_boolean().values().iter().map(u8::from).collect()
+        };
+        same("safe", &bools(&number("safe")));
+        let near = number("obs/near");
+        same("obs/near", &bools(near.as_fixed_size_list().values()));
+        let pixels = number("obs/pixels");
+        let pixels = pixels.as_fixed_size_list().values().clone();
+        same("obs/pixels", bytemuck::cast_slice(pixels.as_primitive::<UInt8Type>().values()));
+        assert!(batch.columns().iter().all(|column| column.null_count() == 0));
+    }
+    let spans: Vec<_> = heads.values().copied().collect();
+    assert_eq!(spans, [0, 1].map(|lane| ring.lane_span(lane).unwrap().end));
+}
+
+#[test]
+fn every_element_type_and_shape_is_read() {
+    let schema = DType::ALL.iter().fold(Schema::builder(), |schema, dtype| {
+        schema.column(&format!("{dtype}"), *dtype, &[]).column(
+            &format!("{dtype}s"),
+            *dtype,
+            &[2, 3],
+        )
+    });
+    let schema = schema.build().unwrap();
+    let (_place, store, _ring) = saved(&schema);
+    for batch in batches(&store) {
+        for dtype in DType::ALL {
+            let scalar = batch.column_by_name(dtype.code()).unwrap();
+            let tensor = batch.column_by_name(&format!("{dtype}s")).unwrap();
+            assert_eq!(scalar.data_type(), tensor.as_fixed_size_list().values().data_type());
+            let field = batch.schema();
+            let field = field.field_with_name(&format!("{dtype}s")).unwrap();
+            let (name, about) = ("ARROW:extension:name", "ARROW:extension:metadata");
+            assert_eq!(
+                field.metadata().get(name).map(String::as_str),
+                Some("arrow.fixed_shape_tensor")
+            );
+            assert_eq!(field.metadata().get(about).map(String::as_str), Some(r#"{"shape":[2,3]}"#));
+        }
+    }
+}
+
+/// Prints a digest of each column's bytes over the rows of lane 1, in order, as NumPy has them.
+const PYTHON: &str = r"
+import hashlib, sys
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.ipc
+
+tables = [pa.ipc.open_file(pa.memory_map(line.strip())).read_all() for line in sys.stdin]
+table = pa.concat_tables(tables)
+table.validate(full=True)
+for name in table.column_names:
+    column = table.column(name)
+    for chunk in column.chunks:
+        assert chunk.null_count == 0
+    kept = column.filter(pa.compute.equal(table.column('lane'), 1)).combine_chunks()
+    if isinstance(kept.type, pa.FixedShapeTensorType):
+        values, shape = kept.storage.flatten().to_numpy(zero_copy_only=False), tuple(kept.type.shape)
+    else:
+        values, shape = kept.to_numpy(zero_copy_only=False), ()
+    values = values.reshape((-1, *shape))
+    print(name, values.dtype.name, values.shape, hashlib.sha256(values.tobytes()).hexdigest())
+";
+
+#[test]
+fn pyarrow_reads_the_rows_of_the_ring() {
+    let Some(python) = std::env::var_os("BACKCAST_PYTHON") else {
+        return println!("skipped: BACKCAST_PYTHON names no interpreter with pyarrow");
+    };
+    let (_place, store, ring) = saved(&schema());
+    let run = |code: &str, input: &str| -> String {
+        let mut child = Command::new(&python)
+            .args(["-c", code])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the interpreter runs");
+        child.stdin.take().expect("piped").write_all(input.as_bytes()).expect("it reads");
+        let output = child.wait_with_output().expect("it ends");
+        assert!(output.status.success());
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let files = store.snapshot("pong@a").unwrap().files;
+    let files: Vec<String> = files.iter().map(|f| f.display().to_string()).collect();
+    let found = run(PYTHON, &files.join("\n"));
+    let span = ring.lane_span(1).unwrap();
+    let rows = ring.rows(1, span.clone()).unwrap();
+    // What the ring holds, digested by the same library from a hexadecimal line per column.
+    let mut input = String::new();
+    for column in rows.columns() {
+        let bytes = rows.bytes(column.name()).unwrap();
+        let axes: Vec<String> = column.shape().iter().map(|axis| format!("{axis},")).collect();
+        write!(input, "{} {} {} ", column.name(), column.dtype().name(), axes.concat()).unwrap();
+        for byte in bytes {
+            write!(input, "{byte:02x}").unwrap();
+        }
+        input.push('\n');
+    }
+    let expected = run(
+        r"
+import hashlib, sys
+import numpy as np
+for line in sys.stdin:
+    name, dtype, axes, data = line.rstrip('\n').split(' ')
+    shape = tuple(int(axis) for axis in axes.split(',') if axis)
+    values = np.frombuffer(bytes.fromhex(data), dtype).reshape((-1, *shape))
+    print(name, values.dtype.name, values.shape, hashlib.sha256(values.tobytes()).hexdigest())
+",
+        &input,
+    );
+    let (found, expected): (Vec<_>, Vec<_>) = (found.lines().collect(), expected.lines().collect());
+    assert_eq!(found.len(), expected.len() + 1, "`lane` and the columns of the ring");
+    assert!(found[0].starts_with("lane uint32"), "{}", found[0]);
+    assert_eq!(found[1..], expected[..]);
+}

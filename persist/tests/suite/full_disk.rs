@@ -1,0 +1,95 @@
+//! A disk without room: a typed error, the ring runs on, and a later save succeeds.
+//!
+//! The small tmpfs is mounted in a private mount namespace, which ends with the process in it. The
+//! test starts this very binary again inside; where namespaces are not permitted it says so.
+
+use std::env;
+use std::path::PathBuf;
+use std::process::Command;
+
+use backcast_core::{DType, Exist, Schema};
+use backcast_persist::{LoadOptions, SaveError, SaveOptions, Store, StoreError};
+
+use crate::rings::{Place, append, content, heap, writer};
+
+/// Where the small tmpfs is, for the test that runs inside.
+const SMALL_TMPFS: &str = "BACKCAST_TEST_SMALL_TMPFS";
+/// Printed by a test that ran to its end inside the namespace.
+const DONE: &str = "done inside the namespace";
+/// Exit status of the shell when mounting is not permitted.
+const NO_MOUNT: i32 = 77;
+
+#[test]
+fn a_full_disk_is_said_and_the_ring_runs_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let as_root = rustix::process::geteuid().is_root();
+    let namespaces: &[&str] =
+        if as_root { &["--mount"] } else { &["--user", "--map-root-user", "--mount"] };
+    let script = format!("mount -t tmpfs -o size=2m tmpfs \"$0\" || exit {NO_MOUNT}; exec \"$@\"");
+    let output = Command::new("unshare")
+        .args(namespaces)
+        .args(["sh", "-c", &script])
+        .arg(dir.path())
+        .arg(env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "--nocapture", "full_disk::inside_a_small_tmpfs"])
+        .env(SMALL_TMPFS, dir.path())
+        .output();
+    let output = match output {
+        Err(error) => return println!("skipped: no `unshare` here: {error}"),
+        Ok(output) => output,
+    };
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let complained = String::from_utf8_lossy(&output.stderr).into_owned();
+    // Neither the shell nor the test harness said a word: the namespace was refused.
+    let refused = output.status.code() == Some(NO_MOUNT) || said.is_empty();
+    if refused && !output.status.success() {
+        return println!("skipped: no private tmpfs here: {complained}");
+    }
+    assert!(output.status.success() && said.contains(DONE), "{said}\n{complained}");
+    println!("{said}");
+}
+
+#[test]
+#[ignore = "runs inside the namespace that another test makes"]
+fn inside_a_small_tmpfs() {
+    let Some(disk) = env::var_os(SMALL_TMPFS).map(PathBuf::from) else {
+        return println!("skipped: runs inside the namespace that another test makes");
+    };
+    let place = Place::new();
+    let store = Store::at(disk.join("store"));
+    let schema = Schema::builder().column("obs", DType::U8, &[1000]).build().unwrap();
+    let ring = heap(&schema, 1, 4_000);
+    let mut writer = writer(&ring);
+    let options = || SaveOptions::default().name("pong").sizes(100_000, 400_000);
+    append(&mut writer, &schema, 1, 300, 1);
+    store.save(&ring, "fits", options()).unwrap();
+    let fits = content(&ring);
+    append(&mut writer, &schema, 1, 3_000, 2);
+    let ballast = disk.join("ballast");
+    for attempt in 0..3 {
+        let refused = store.save(&ring, "large", options()).unwrap_err();
+        let SaveError::Store(StoreError::NoSpace { path, .. }) = &refused else {
+            panic!("{attempt}: {refused}")
+        };
+        assert!(
+            path.starts_with(&disk) && refused.to_string().contains("backcast rm"),
+            "{refused}"
+        );
+        // What it wrote is gone: there is room for as much again.
+        std::fs::write(&ballast, vec![1; 1 << 20]).unwrap();
+        std::fs::remove_file(&ballast).unwrap();
+    }
+    append(&mut writer, &schema, 1, 10, 3);
+    let options_of_load = || {
+        let name = LoadOptions::default().name("loaded").exist(Exist::Replace);
+        name.base(place.base())
+    };
+    assert_eq!(content(&store.load("pong@fits", options_of_load()).unwrap()), fits);
+    drop(writer);
+    let small = heap(&schema, 1, 100);
+    append(&mut crate::rings::writer(&small), &schema, 1, 90, 4);
+    let saved = store.save(&small, "later", options()).unwrap();
+    assert_eq!(saved.rows, 90);
+    assert_eq!(content(&store.load("pong@later", options_of_load()).unwrap()), content(&small));
+    println!("{DONE}");
+}

@@ -1,0 +1,12 @@
+//! Snapshots: saved, loaded, damaged, cut short and crowded out.
+
+mod arrow_files;
+mod beside_writers;
+mod damage;
+mod format_doc;
+mod full_disk;
+mod life;
+mod model;
+mod power;
+mod power_loss;
+mod rings;
