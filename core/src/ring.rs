@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use backcast_layout::protocol::{Pins, Words, still_whole};
+use backcast_layout::protocol::{Bell, Pins, Words, still_whole};
 use backcast_layout::{Base, Geometry, Lane, LeaseBook, RingSpec, RingStore, SegmentError};
 
 use crate::error::{RingError, SampleError, WriterError};
@@ -294,6 +294,8 @@ impl Ring {
             columns: self.schema().columns().to_vec(),
             lane_policy: spec.policy,
             pins: self.pins(&readers),
+            rows_awaited: store.published().load_listening(Relaxed),
+            release_awaited: store.released().load_listening(Relaxed),
             lane_stats,
             readers,
         }

@@ -31,8 +31,16 @@ mod ls;
 mod man;
 mod panel;
 mod rm;
+mod signals;
 mod stat;
+mod top;
 mod units;
 
+// In a terminal that is none: shared with the tests of the whole program.
+#[cfg(test)]
+#[path = "../tests/shelf/pty.rs"]
+mod pty;
+
 pub use cli::{run, run_with};
+pub use console::Stream;
 pub use demo::{DemoCall, DemoLauncher};
