@@ -44,6 +44,7 @@ mod fill;
 mod index;
 mod lease;
 mod mark;
+mod observed;
 mod options;
 mod picked;
 mod plan;
@@ -64,9 +65,10 @@ mod window;
 mod writer;
 
 pub use backcast_layout::{
-    BadExist, BadLanePolicy, Base, Column, ColumnError, DType, Exist, HoldError, Kind, LanePolicy,
-    MAX_LANES, MAX_READER_SLOTS, ObjectInfo, Role, SealedSegment, SegmentError, collect, list,
-    remove,
+    BadExist, BadLanePolicy, Base, BaseLock, Claimed, Column, ColumnError, DAEMON_SOCKET, DType,
+    Exist, HoldError, Kind, LanePolicy, MAX_LANES, MAX_READER_SLOTS, ObjectInfo, Peer,
+    ReaderRecord, Role, SealedSegment, SegmentError, SpaceLimits, collect, list, receive, remove,
+    send_with_descriptor,
 };
 pub use batch::{Batch, Memory};
 pub use batches::{Batches, BatchesOptions};
@@ -79,8 +81,10 @@ pub use error::{
 };
 pub use index::RowIndex;
 pub use lease::Lease;
+pub use observed::Observed;
 pub use options::{
-    AutoresetMode, BadAutoresetMode, BadCapacity, Capacity, RingOptions, WriterOptions,
+    AutoresetMode, BadAutoresetMode, BadCapacity, Capacity, RingOptions, RingSettings,
+    WriterOptions,
 };
 pub use picked::Pick;
 pub use plan::{Arena, Axis, BatchPlan, View};

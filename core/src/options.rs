@@ -101,6 +101,13 @@ impl RingOptions {
         }
     }
 
+    /// Another capacity.
+    #[must_use]
+    pub fn capacity(mut self, capacity: impl Into<Capacity>) -> Self {
+        self.capacity = capacity.into();
+        self
+    }
+
     /// Single-writer lanes, one per env: `1..=4096`.
     #[must_use]
     pub fn lanes(mut self, lanes: u32) -> Self {
@@ -160,6 +167,41 @@ impl RingOptions {
     pub fn reader_slots(mut self, slots: u32) -> Self {
         self.reader_slots = slots;
         self
+    }
+}
+
+/// What [`RingOptions`] ask for, place and all that is not the ring's own left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingSettings {
+    /// How much it holds.
+    pub capacity: Capacity,
+    /// Single-writer lanes.
+    pub lanes: u32,
+    /// What to do when the name is taken.
+    pub exist: Exist,
+    /// Stays when nobody holds it.
+    pub persistent: bool,
+    /// Room for readers.
+    pub reader_slots: u32,
+    /// What a writer does about a lease in its way.
+    pub lane_policy: LanePolicy,
+    /// Whether the system is asked for huge pages.
+    pub huge_pages: bool,
+}
+
+impl RingOptions {
+    /// What was asked for, to be shown or sent on.
+    #[must_use]
+    pub fn settings(&self) -> RingSettings {
+        RingSettings {
+            capacity: self.capacity,
+            lanes: self.lanes,
+            exist: self.exist,
+            persistent: self.persistent,
+            reader_slots: self.reader_slots,
+            lane_policy: self.policy,
+            huge_pages: self.huge_pages,
+        }
     }
 }
 

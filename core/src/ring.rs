@@ -1,10 +1,11 @@
 //! A replay: created once, attached by name from any process.
 
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use backcast_layout::protocol::{Bell, Pins, Words, still_whole};
+use backcast_layout::protocol::{Pins, Words, still_whole};
 use backcast_layout::{Base, Geometry, Lane, LeaseBook, RingSpec, RingStore, SegmentError};
 
 use crate::error::{RingError, SampleError, WriterError};
@@ -53,6 +54,23 @@ impl Ring {
     /// Joins the ring of that name in a place of your choice.
     pub fn attach_in(base: &Base, name: &str) -> Result<Self, RingError> {
         Self::of(RingStore::attach(base, name)?)
+    }
+
+    /// Joins a ring through its directory, which a process that holds it handed over
+    /// ([`directory`](Self::directory)): for processes that do not see the ring's name.
+    pub fn attach_at(dir: OwnedFd, path: &Path, name: &str) -> Result<Self, RingError> {
+        Self::of(RingStore::attach_at(dir, path, name)?)
+    }
+
+    /// A descriptor of the ring's directory, to be sent to another process. `None` on the heap.
+    pub fn directory(&self) -> Result<Option<OwnedFd>, RingError> {
+        Ok(self.store().directory()?)
+    }
+
+    /// Bytes that [`create`](Self::create) would allocate. Checks what it would check before.
+    pub fn planned_bytes(schema: &Schema, options: &RingOptions) -> Result<u64, RingError> {
+        let spec = spec(schema, options, page_size())?;
+        Ok(Geometry::of(&spec, page_size())?.total_bytes(spec.lanes))
     }
 
     /// A ring in private memory: threads of this process share it by cloning.
@@ -294,8 +312,6 @@ impl Ring {
             columns: self.schema().columns().to_vec(),
             lane_policy: spec.policy,
             pins: self.pins(&readers),
-            rows_awaited: store.published().load_listening(Relaxed),
-            release_awaited: store.released().load_listening(Relaxed),
             lane_stats,
             readers,
         }

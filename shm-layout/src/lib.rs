@@ -6,6 +6,7 @@
 //! - [`SealedSegment`]: immutable named data, such as a market panel;
 //! - [`protocol`]: publish and validate, pins, bells, generic over memory, so that models check
 //!   this very code;
+//! - [`BaseLock`]: one daemon per base directory; [`Peer`]: who is at a socket's other end;
 //! - [`LeaseBook`]: the leases of one handle;
 //! - `sys`: mappings, word copies and locks, the only raw pointers.
 //!
@@ -23,6 +24,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod base_lock;
 mod column;
 mod error;
 mod filling;
@@ -42,6 +44,7 @@ mod superblock;
 mod sys;
 mod tables;
 
+pub use base_lock::{BaseLock, Claimed, DAEMON_LOCK, DAEMON_SOCKET};
 pub use column::{
     Column, ColumnError, ColumnRecord, DType, MAX_AXES, MAX_COLUMN_NAME_BYTES,
     MAX_COLUMN_WIDTH_BYTES, Role,
@@ -66,6 +69,8 @@ pub use sealed::{SEALED_HEADER_BYTES, SEALED_MAGIC, SealedSegment};
 pub use superblock::{ENDIAN_TAG, LAYOUT_VERSION, LINE_BYTES, MAGIC, SUPERBLOCK_BYTES, Superblock};
 pub use sys::copy::Word;
 pub use sys::lane::{Ahead, ClaimedLane, Lane, Start, gather};
+pub use sys::peer::{Peer, receive, send_with_descriptor};
+pub use sys::space::SpaceLimits;
 pub use sys::words::copy_words;
 pub use tables::{Field, tables};
 

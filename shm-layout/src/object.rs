@@ -5,12 +5,15 @@
 //! one. Every handle keeps a shared lock on a byte of the object's lock file; the kernel drops it
 //! when the process dies. Only whoever removes an object takes that byte alone.
 
+mod open;
+
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use crate::base_lock;
 use crate::error::SegmentError;
 use crate::name::{Base, Exist, Kind, check_known};
 use crate::sys::file;
@@ -35,6 +38,8 @@ pub(crate) struct Object {
     dir: OwnedFd,
     hold: LockFile,
     persistent: bool,
+    /// Whether this handle keeps the object alive; an observer's does not.
+    holds: bool,
 }
 
 impl Object {
@@ -137,33 +142,7 @@ impl Object {
         }
         make(&dir, path)?;
         let path = path.to_owned();
-        Ok(Self { kind, name: name.to_owned(), path, dir, hold, persistent })
-    }
-
-    /// Opens an object that exists and is not being removed. One that nobody holds and nobody
-    /// asked to keep counts as absent.
-    pub(crate) fn open(base: &Base, kind: Kind, name: &str) -> Result<Self, SegmentError> {
-        check_known(name)?;
-        let path = directory(base, kind, name);
-        let missing = || missing(base, kind, name);
-        let dir = match file::open_dir(&path) {
-            Err(error) if is_missing(&error) => return Err(missing()),
-            other => other?,
-        };
-        let hold = file::open(&dir, kind.lock_file(), &path, Access::ReadWrite, None)
-            .map_err(|error| if is_at(&dir, &path) { error } else { missing() })?;
-        let hold = LockFile::new(hold);
-        let io = |operation| SegmentError::io(operation, &path);
-        let persistent = is_persistent(&dir);
-        if !persistent && !hold.held_elsewhere(HOLD_BYTE).map_err(io("look at"))? {
-            return Err(missing());
-        }
-        let joined = hold.try_lock(HOLD_BYTE, Hold::Shared).map_err(io("lock"))?;
-        // Whoever removes an object has this byte alone until the files are gone.
-        if !joined || hold.links().map_err(io("look at"))? == 0 {
-            return Err(missing());
-        }
-        Ok(Self { kind, name: name.to_owned(), path, dir, hold, persistent })
+        Ok(Self { kind, name: name.to_owned(), path, dir, hold, persistent, holds: true })
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -198,9 +177,12 @@ impl Object {
         has(&self.dir, name)
     }
 
-    /// A lock handle of its own, which holds the object too.
+    /// A lock handle of its own, which holds the object too unless this one only observes it.
     pub(crate) fn lock_handle(&self) -> Result<LockFile, SegmentError> {
         let lock = LockFile::new(self.file(self.kind.lock_file(), Access::ReadWrite, None)?);
+        if !self.holds {
+            return Ok(lock);
+        }
         lock.try_lock(HOLD_BYTE, Hold::Shared).map_err(SegmentError::io("lock", &self.path))?;
         Ok(lock)
     }
@@ -219,7 +201,7 @@ impl Object {
 impl Drop for Object {
     fn drop(&mut self) {
         // A forked child has a copy of the handle and of its lock: it removes nothing.
-        if self.persistent || !self.hold.is_ours() {
+        if self.persistent || !self.holds || !self.hold.is_ours() {
             return;
         }
         // Raising the shared lock succeeds for the last holder only. Two last holders that leave at
@@ -305,7 +287,7 @@ pub fn remove(
 }
 
 /// Removes every object that nobody holds and that is not persistent, and what dead creators and
-/// removers left. Returns what it removed.
+/// removers left, a dead daemon's lock and socket included. Returns the objects it removed.
 pub fn collect(base: &Base) -> Result<Vec<ObjectInfo>, SegmentError> {
     let mut removed = Vec::new();
     for info in list(base)? {
@@ -313,6 +295,7 @@ pub fn collect(base: &Base) -> Result<Vec<ObjectInfo>, SegmentError> {
             removed.push(info);
         }
     }
+    base_lock::clear_stale(base)?;
     let _ = fs::remove_dir(base.path());
     Ok(removed)
 }
@@ -393,7 +376,7 @@ fn being_removed(path: &Path, kind: Kind) -> bool {
     }
 }
 
-fn is_missing(error: &SegmentError) -> bool {
+pub(crate) fn is_missing(error: &SegmentError) -> bool {
     matches!(error, SegmentError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
 }
 
@@ -444,8 +427,8 @@ fn delete(grave: &Path) -> Result<(), SegmentError> {
     }
 }
 
-/// Whether a path leads to this open directory.
-fn is_at(dir: &OwnedFd, path: &Path) -> bool {
+/// Whether a path leads to this open directory or file.
+pub(crate) fn is_at(dir: impl AsFd, path: &Path) -> bool {
     let (Ok(named), Ok(open)) = (rustix::fs::lstat(path), rustix::fs::fstat(dir)) else {
         return false;
     };
@@ -461,7 +444,7 @@ fn has(dir: &OwnedFd, name: &str) -> bool {
     accessat(dir, name, Access::EXISTS, AtFlags::empty()).is_ok()
 }
 
-fn prepare_base(base: &Base) -> Result<(), SegmentError> {
+pub(crate) fn prepare_base(base: &Base) -> Result<(), SegmentError> {
     let path = base.path();
     match make_dir(path) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}

@@ -1,5 +1,6 @@
 //! A ring's memory: every lane, the readers' file, and who holds what.
 
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -127,6 +128,24 @@ impl RingStore {
     /// Joins an existing ring.
     pub fn attach(base: &Base, name: &str) -> Result<Self, SegmentError> {
         Self::of(Object::open(base, Kind::Ring, name)?)
+    }
+
+    /// Joins a ring through its directory, which a process that holds it handed over: the ring need
+    /// not have a name that this process can see. `path` is where the other one sees it.
+    pub fn attach_at(dir: OwnedFd, path: &Path, name: &str) -> Result<Self, SegmentError> {
+        Self::of(Object::open_at(dir, path.to_owned(), Kind::Ring, name)?)
+    }
+
+    /// Opens a ring without holding it: it goes away when its holders do, though its memory stays
+    /// readable until this is dropped. A persistent or orphaned ring can be observed too.
+    pub fn observe(base: &Base, name: &str) -> Result<Self, SegmentError> {
+        Self::of(Object::observe(base, Kind::Ring, name)?)
+    }
+
+    /// A descriptor of the ring's directory, for [`attach_at`](Self::attach_at) in a process that it
+    /// is sent to. `None` on the heap.
+    pub fn directory(&self) -> Result<Option<OwnedFd>, SegmentError> {
+        self.object().map(Object::directory).transpose()
     }
 
     /// A ring in private memory: no name, no pages, the same protocol.

@@ -56,6 +56,16 @@ pub(crate) fn open_dir(path: &Path) -> Result<OwnedFd, SegmentError> {
     Ok(fd)
 }
 
+/// Refuses a directory that is open already and not this user's alone.
+pub(crate) fn check_dir(dir: &OwnedFd, path: &Path) -> Result<(), SegmentError> {
+    check_owner(dir, path, FileType::Directory).map(drop)
+}
+
+/// Refuses a file that is open already and not this user's alone.
+pub(crate) fn check_file(file: &OwnedFd, path: &Path) -> Result<(), SegmentError> {
+    check_owner(file, path, FileType::RegularFile).map(drop)
+}
+
 /// Bytes of an open file, once its kind, owner and mode are right.
 fn check_owner(fd: &OwnedFd, path: &Path, kind: FileType) -> Result<u64, SegmentError> {
     let stat = rustix::fs::fstat(fd).map_err(|e| SegmentError::io("look at", path)(e.into()))?;

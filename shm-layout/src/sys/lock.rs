@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How a byte is locked.
@@ -140,6 +140,11 @@ impl LockFile {
     /// Whether this process opened it, rather than inheriting it from its parent.
     pub(crate) fn is_ours(&self) -> bool {
         self.pid == std::process::id()
+    }
+
+    /// The descriptor, for what is not a lock.
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 
     /// Names left for the file: 0 after somebody removed it.

@@ -3,7 +3,7 @@
 //!
 //! Everything here hands out safe types: [`map::Mapping`] gives slices of atomics, bounds-checked;
 //! [`lane::Lane`] copies rows in and out; [`lock::LockFile`] owns byte-range locks;
-//! [`wait`] sleeps on a shared word.
+//! [`wait`] sleeps on a shared word; [`peer`] asks who is at a socket's other end.
 
 #![expect(unsafe_code, reason = "mappings, word copies and fcntl need raw pointers")]
 #![expect(
@@ -17,6 +17,7 @@ pub(crate) mod huge;
 pub(crate) mod lane;
 pub(crate) mod lock;
 pub(crate) mod map;
+pub(crate) mod peer;
 pub(crate) mod space;
 pub(crate) mod wait;
 pub(crate) mod words;

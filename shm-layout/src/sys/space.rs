@@ -4,7 +4,7 @@
 use std::fs;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::error::SegmentError;
 
@@ -47,6 +47,33 @@ pub(crate) fn check_room(dir: &Path, asked: u64) -> Result<(), SegmentError> {
     Ok(())
 }
 
+/// What sets an upper bound to all objects of a directory together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpaceLimits {
+    /// Size of the file system.
+    pub file_system_bytes: u64,
+    /// The tightest memory limit of a control group above this process, where there is one.
+    pub cgroup_bytes: Option<u64>,
+}
+
+impl SpaceLimits {
+    /// The limits of a directory that exists.
+    pub fn of(dir: &Path) -> Result<Self, SegmentError> {
+        let stat = rustix::fs::statvfs(dir)
+            .map_err(|error| SegmentError::io("look at", dir)(error.into()))?;
+        let file_system_bytes = stat.f_blocks.saturating_mul(stat.f_frsize);
+        let of_group = |group: &Path| read_number(&group.join("memory.max"));
+        let cgroup_bytes = cgroups().iter().filter_map(|group| of_group(group)).min();
+        Ok(Self { file_system_bytes, cgroup_bytes })
+    }
+
+    /// The smaller of the two.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.cgroup_bytes.map_or(self.file_system_bytes, |group| group.min(self.file_system_bytes))
+    }
+}
+
 fn file_system_free(dir: &Path) -> io::Result<u64> {
     let stat = rustix::fs::statvfs(dir)?;
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
@@ -54,18 +81,27 @@ fn file_system_free(dir: &Path) -> io::Result<u64> {
 
 /// Bytes left below the tightest `memory.max` above this process, where there is one.
 fn cgroup_room() -> Option<u64> {
-    let mine = fs::read_to_string("/proc/self/cgroup").ok()?;
-    let relative = mine.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let room = |group: &Path| {
+        let used = read_number(&group.join("memory.current"))?.saturating_sub(reclaimable(group));
+        Some(read_number(&group.join("memory.max"))?.saturating_sub(used))
+    };
+    cgroups().iter().filter_map(|group| room(group)).min()
+}
+
+/// The control groups that this process is in, from its own up to the root.
+fn cgroups() -> Vec<PathBuf> {
+    let mine = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let Some(relative) = mine.lines().find_map(|line| line.strip_prefix("0::/")) else {
+        return Vec::new();
+    };
     let root = Path::new("/sys/fs/cgroup");
-    root.join(relative)
-        .ancestors()
-        .take_while(|dir| dir.starts_with(root))
-        .filter_map(|dir| {
-            let number = |file| fs::read_to_string(dir.join(file)).ok()?.trim().parse::<u64>().ok();
-            let used = number("memory.current")?.saturating_sub(reclaimable(dir));
-            Some(number("memory.max")?.saturating_sub(used))
-        })
-        .min()
+    let own = root.join(relative);
+    own.ancestors().take_while(|dir| dir.starts_with(root)).map(Path::to_owned).collect()
+}
+
+/// A file that holds one number; `None` for `max` too.
+fn read_number(path: &Path) -> Option<u64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
 /// Bytes of file cache, which the kernel gives back before it kills.
@@ -101,6 +137,15 @@ mod tests {
     fn more_than_the_file_system_has_is_refused_before_anything_is_made() {
         let error = check_room(&std::env::temp_dir(), u64::MAX).unwrap_err();
         assert!(matches!(error, SegmentError::NoSpace { asked: u64::MAX, .. }), "{error}");
+    }
+
+    #[test]
+    fn a_directory_has_a_limit_and_a_missing_one_is_an_error() {
+        let limits = SpaceLimits::of(&std::env::temp_dir()).unwrap();
+        assert!(limits.file_system_bytes > 0 && limits.bytes() <= limits.file_system_bytes);
+        let tight = SpaceLimits { file_system_bytes: 100, cgroup_bytes: Some(7) };
+        assert_eq!((tight.bytes(), SpaceLimits { cgroup_bytes: None, ..tight }.bytes()), (7, 100));
+        assert!(SpaceLimits::of(Path::new("/no/such/directory")).is_err());
     }
 
     #[test]

@@ -1,0 +1,166 @@
+//! A ring looked at from outside, without being held: what supervisors use.
+
+use backcast_layout::protocol::Pins;
+use backcast_layout::{Base, ReaderRecord, RingStore};
+
+use crate::error::RingError;
+use crate::ring::Ring;
+use crate::stats::RingStats;
+
+/// A ring that is looked at and not held.
+///
+/// An observer never decides how long a ring lives: its last holder still takes it along, and who
+/// removes or replaces it meets nobody. Memory that was mapped stays until the observer is dropped,
+/// so it is best short-lived.
+///
+/// ```
+/// use backcast_core::{Base, DType, Observed, Ring, RingOptions, Schema};
+///
+/// # let dir = tempfile::tempdir()?;
+/// let base = Base::at(dir.path());
+/// let schema = Schema::builder().column("obs", DType::F32, &[2]).build()?;
+/// let ring = Ring::create("seen", &schema, RingOptions::with_capacity(100).base(base.clone()))?;
+/// let observed = Observed::open(&base, "seen")?;
+/// assert_eq!(observed.stats().capacity, 100);
+/// drop(ring); // its last holder
+/// assert!(Observed::open(&base, "seen").is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Observed {
+    ring: Ring,
+}
+
+impl Observed {
+    /// Opens a ring of that name. O(lanes × columns), no copy.
+    pub fn open(base: &Base, name: &str) -> Result<Self, RingError> {
+        Ok(Self { ring: Ring::of(RingStore::observe(base, name)?)? })
+    }
+
+    /// What the ring looks like now. O(lanes × readers).
+    #[must_use]
+    pub fn stats(&self) -> RingStats {
+        self.ring.stats()
+    }
+
+    /// Wall clock at creation, nanoseconds since 1970: tells a ring from its successor.
+    #[must_use]
+    pub fn created_unix_ns(&self) -> u64 {
+        self.ring.store().created_unix_ns()
+    }
+
+    /// What every reader slot says that was ever claimed, with its number, whether or not its holder
+    /// lives. A slot's counters begin anew with each generation.
+    #[must_use]
+    pub fn readers(&self) -> Vec<(u32, ReaderRecord)> {
+        let store = self.ring.store();
+        (0..store.spec().reader_slots)
+            .filter_map(|slot| store.reader(slot).map(|record| (slot, record)))
+            .filter(|(_, record)| record.generation > 0)
+            .collect()
+    }
+
+    /// Takes away the pins of readers that died; returns how many. Writers that meet one do the same
+    /// by themselves; this is for lanes that nobody writes. O(lanes × readers).
+    pub fn clear_dead_pins(&self) -> Result<u64, RingError> {
+        use std::sync::atomic::Ordering::Relaxed;
+        let store = self.ring.store();
+        let pinned = |slot| {
+            (0..store.spec().lanes).filter(move |&lane| store.pins(lane).load(slot, Relaxed) != 0)
+        };
+        let mut cleared = 0;
+        for slot in 0..store.spec().reader_slots {
+            let pins = pinned(slot).count() as u64;
+            if pins > 0 && !store.reader_held(slot) && store.reap_reader(slot)? {
+                cleared += pins;
+            }
+        }
+        Ok(cleared)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::{RingOptions, WriterOptions};
+    use crate::sampler_options::SamplerOptions;
+    use crate::schema::Schema;
+    use crate::step::StepColumns;
+    use backcast_layout::{DType, collect, list};
+
+    fn ring(base: &Base, persistent: bool) -> Ring {
+        let schema = Schema::builder().column("obs", DType::U64, &[]).build().unwrap();
+        let options = RingOptions::with_capacity(1_000).base(base.clone()).persistent(persistent);
+        Ring::create("seen", &schema, options).unwrap()
+    }
+
+    #[test]
+    fn the_last_holder_takes_a_ring_along_although_it_is_observed() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = Base::at(dir.path());
+        let held = ring(&base, false);
+        let observed = Observed::open(&base, "seen").unwrap();
+        assert!(list(&base).unwrap()[0].held);
+        drop(held);
+        assert!(list(&base).unwrap().is_empty(), "an observer holds nothing");
+        assert_eq!(observed.stats().capacity, 1_000, "what is mapped stays readable");
+        drop(observed);
+    }
+
+    #[test]
+    fn an_observer_is_not_in_the_way_of_removal_and_removes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = Base::at(dir.path());
+        drop(ring(&base, true));
+        let observed = Observed::open(&base, "seen").unwrap();
+        assert!(collect(&base).unwrap().is_empty());
+        drop(observed);
+        let observed = Observed::open(&base, "seen").unwrap();
+        backcast_layout::remove(&base, backcast_layout::Kind::Ring, "seen", false).unwrap();
+        drop(observed);
+        assert!(list(&base).unwrap().is_empty());
+    }
+
+    #[test]
+    fn counters_of_a_reader_that_left_can_still_be_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = Base::at(dir.path());
+        let held = ring(&base, false);
+        let mut writer = held.writer(WriterOptions::lanes(1)).unwrap();
+        for t in 0..50_u64 {
+            let obs = [t];
+            let mut columns = StepColumns::of(held.schema()).with("obs", &obs).unwrap();
+            writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
+        }
+        let mut sampler = held.sampler(SamplerOptions::seeded(1)).unwrap();
+        sampler.sample(8).unwrap();
+        drop(sampler);
+        let observed = Observed::open(&base, "seen").unwrap();
+        assert!(observed.stats().readers.is_empty());
+        let readers = observed.readers();
+        assert_eq!(readers.len(), 1);
+        assert_eq!((readers[0].1.sampled_rows, readers[0].1.sampled_batches), (8, 1));
+    }
+
+    #[test]
+    fn only_pins_of_the_dead_are_cleared() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = Base::at(dir.path());
+        let held = ring(&base, false);
+        let mut writer = held.writer(WriterOptions::lanes(1)).unwrap();
+        for t in 0..50_u64 {
+            let obs = [t];
+            let mut columns = StepColumns::of(held.schema()).with("obs", &obs).unwrap();
+            writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
+        }
+        let lease = held.lease(0, 10..20).unwrap();
+        let observed = Observed::open(&base, "seen").unwrap();
+        assert_eq!(observed.clear_dead_pins().unwrap(), 0, "its holder lives");
+        assert_eq!(observed.stats().pins.len(), 1);
+        drop(lease);
+        // What a killed reader leaves: a pin in a slot whose lock is free.
+        held.store().pins(0).store(3, 7, std::sync::atomic::Ordering::Release);
+        assert_eq!(observed.clear_dead_pins().unwrap(), 1);
+        assert_eq!(observed.clear_dead_pins().unwrap(), 0);
+    }
+}
