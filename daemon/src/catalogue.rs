@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display};
 
-use backcast_core::{Base, Kind, ObjectInfo, Ring, RingStats};
+use backcast_core::{Base, Kind, ObjectInfo, Observed, RingStats};
 use backcast_market::Panel;
 use serde::Serialize;
 
@@ -45,7 +45,8 @@ pub(crate) enum Content {
     Panel(Panel),
     /// Why it could not be opened.
     Damaged(String),
-    /// Orphaned or being built: not opened, since the last one to close an orphan removes it.
+    /// Orphaned or being built, or not looked into: not opened, since the last one to close an orphan
+    /// removes it.
     Unopened,
 }
 
@@ -65,7 +66,8 @@ impl Entry {
             (State::Orphaned, Content::Unopened)
         } else {
             let opened = match info.kind {
-                Kind::Ring => Ring::attach_in(base, &info.name)
+                // Observed, not held: nobody who removes or creates meanwhile meets this look.
+                Kind::Ring => Observed::open(base, &info.name)
                     .map(|ring| Content::Ring(Box::new(ring.stats())))
                     .map_err(|error| error.to_string()),
                 Kind::Panel => Panel::attach_in(base, &info.name)

@@ -1,17 +1,18 @@
 //! What can be typed, and which command answers it.
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::PathBuf;
 
 use backcast_core::{Base, Kind};
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
-use crate::console::{Console, Stream};
+use crate::console::Console;
 use crate::demo::{self, DemoLauncher};
 use crate::error::{CliError, Exit};
-use crate::{completions, create, doctor, gc, ls, man, panel, rm, stat, top};
+use crate::{completions, create, doctor, gc, ls, man, panel, rm, serve, stat};
 
-/// Create, list, inspect and remove experience rings in shared memory.
+/// Create, list, inspect and remove experience rings in shared memory, and look after them.
 #[derive(Debug, Parser)]
 #[command(
     name = "backcast",
@@ -39,11 +40,11 @@ enum Command {
     Create(create::Args),
     Ls(ls::Args),
     Stat(stat::Args),
-    Top(top::Args),
     Rm(rm::Args),
     Gc(gc::Args),
     Panel(panel::Args),
     Doctor(doctor::Args),
+    Serve(serve::Args),
     Demo(demo::Args),
     Completions(completions::Args),
     Man(man::Args),
@@ -78,8 +79,8 @@ pub(crate) fn command() -> clap::Command {
 /// signals are the demo's own; callers that already are one pass a launcher to [`run_with`].
 pub fn run(
     args: impl IntoIterator<Item = OsString>,
-    out: &mut dyn Stream,
-    err: &mut dyn Stream,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
 ) -> u8 {
     run_with(args, out, err, &mut demo::exec_python)
 }
@@ -87,8 +88,8 @@ pub fn run(
 /// [`run`] with another way to start `backcast demo`.
 pub fn run_with(
     args: impl IntoIterator<Item = OsString>,
-    out: &mut dyn Stream,
-    err: &mut dyn Stream,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
     launcher: DemoLauncher<'_>,
 ) -> u8 {
     let cli = match Cli::try_parse_from(args) {
@@ -133,10 +134,10 @@ fn answer(cli: Cli, console: &mut Console<'_>, launcher: DemoLauncher<'_>) -> Re
         Command::Create(args) => create::run(args, &base, console),
         Command::Ls(args) => ls::run(args, &base, console),
         Command::Stat(args) => stat::run(args, &base, console),
-        Command::Top(args) => return top::run(args, &base, console),
         Command::Rm(args) => rm::run(args, &base, console),
         Command::Gc(args) => gc::run(args, &base, console),
         Command::Panel(args) => panel::run(args, &base, console),
+        Command::Serve(args) => serve::run(args, &base, console),
         Command::Doctor(args) => Ok(doctor::run(args, &base, console)),
         Command::Demo(_) | Command::Completions(_) | Command::Man(_) => {
             unreachable!("answered above")

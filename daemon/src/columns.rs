@@ -85,7 +85,7 @@ impl FromStr for ColumnSpec {
 }
 
 impl ColumnSpec {
-    fn new(
+    pub(crate) fn new(
         name: &str,
         dtype: &str,
         shape: Vec<u32>,

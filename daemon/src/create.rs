@@ -7,10 +7,12 @@ use backcast_core::{
     Base, Capacity, Exist, LanePolicy, MAX_LANES, MAX_READER_SLOTS, Ring, RingOptions,
 };
 
+use crate::client::Client;
 use crate::columns::{self, ColumnSpec};
 use crate::console::Console;
 use crate::error::{CliError, Exit};
 use crate::geometry::Geometry;
+use crate::units;
 
 /// Create a ring that lives until `backcast rm`.
 ///
@@ -60,6 +62,9 @@ pub(crate) struct Args {
     /// Samplers and handles with leases that there is room for at a time, over all processes.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = whole(MAX_READER_SLOTS))]
     reader_slots: u32,
+    /// Have the daemon make it, within its budget (`backcast serve`).
+    #[arg(long)]
+    daemon: bool,
     /// Do not ask the system for huge pages, which make draws faster.
     #[arg(long)]
     no_huge_pages: bool,
@@ -83,7 +88,20 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
         .reader_slots(args.reader_slots)
         .huge_pages(!args.no_huge_pages)
         .base(base.clone());
-    let geometry = Geometry::from(&Ring::create(&args.name, &schema, options)?.stats());
+    let ring = if args.daemon {
+        let (ring, granted) = Client::of(base).create(&args.name, &schema, &options)?;
+        if granted.shrunk() {
+            console.note(&format!(
+                "warning: {} allocated, {} asked: the daemon's budget has no more left",
+                units::bytes(granted.allocated_bytes),
+                units::bytes(granted.asked_bytes)
+            ));
+        }
+        ring
+    } else {
+        Ring::create(&args.name, &schema, options)?
+    };
+    let geometry = Geometry::from(&ring.stats());
     if console.json() {
         console.object(&geometry);
     } else {

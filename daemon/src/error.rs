@@ -7,7 +7,10 @@ use backcast_core::{Kind, LanePolicy, RingError, SchemaError, SegmentError};
 use backcast_market::{LoadError, PanelError};
 use thiserror::Error;
 
+use crate::client::ClientError;
 use crate::columns::{ColumnError, SchemaFileError};
+use crate::serve::ServeError;
+use crate::wire::Code;
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,10 +98,10 @@ pub(crate) enum CliError {
     NoPlaceForPages { path: PathBuf },
     #[error("cannot write {}: {source}; pass another directory with --into", path.display())]
     WritePage { path: PathBuf, source: std::io::Error },
-    #[error(
-        "cannot use the terminal: {source}; `backcast top --once` prints a table, `--json` lines"
-    )]
-    Terminal { source: std::io::Error },
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    #[error(transparent)]
+    Client(#[from] ClientError),
     #[error("cannot write to stdout or stderr: {0}")]
     Output(#[from] std::io::Error),
 }
@@ -121,14 +124,16 @@ impl CliError {
             Self::Ring(error) => of_ring(error),
             Self::Segment(error) => of_segment(error),
             Self::Panel(error) => of_panel(error),
-            Self::Taken { .. }
+            Self::Serve(error) if error.is_usage() => Exit::WrongUsage,
+            Self::Client(error) => of_client(error),
+            Self::Serve(_)
+            | Self::Taken { .. }
             | Self::Different { .. }
             | Self::Held { .. }
             | Self::Orphaned { .. }
             | Self::Replaced { .. }
             | Self::Damaged { .. }
             | Self::WritePage { .. }
-            | Self::Terminal { .. }
             | Self::Output(_) => Exit::FoundProblems,
         }
     }
@@ -152,6 +157,15 @@ fn of_ring(error: &RingError) -> Exit {
     match error {
         RingError::Segment(error) => of_segment(error),
         RingError::Schema(_) => Exit::WrongUsage,
+        _ => Exit::FoundProblems,
+    }
+}
+
+fn of_client(error: &ClientError) -> Exit {
+    match error {
+        ClientError::Ring(error) => of_ring(error),
+        ClientError::Refused { code: Code::NotFound, .. } => Exit::NoSuchObject,
+        ClientError::Refused { code: Code::BadArgument | Code::Schema, .. } => Exit::WrongUsage,
         _ => Exit::FoundProblems,
     }
 }

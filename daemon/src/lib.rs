@@ -17,6 +17,7 @@
 
 mod catalogue;
 mod cli;
+mod client;
 mod columns;
 mod completions;
 mod console;
@@ -27,20 +28,18 @@ mod error;
 mod gc;
 mod geometry;
 mod holders;
+mod lines;
 mod ls;
 mod man;
 mod panel;
 mod rm;
-mod signals;
+mod serve;
 mod stat;
-mod top;
 mod units;
-
-// In a terminal that is none: shared with the tests of the whole program.
-#[cfg(test)]
-#[path = "../tests/shelf/pty.rs"]
-mod pty;
+mod wire;
 
 pub use cli::{run, run_with};
-pub use console::Stream;
+pub use client::{Client, ClientError};
 pub use demo::{DemoCall, DemoLauncher};
+pub use serve::{BadBudget, Budget, Daemon, ServeError, ServeOptions, WhenFull};
+pub use wire::{Code, Gone, Granted, ListedObject, OverBudget, Pong};

@@ -25,7 +25,7 @@ pub(crate) struct Args {}
 
 /// JSON of one listed object; keys that do not apply are null.
 #[derive(Debug, Serialize)]
-struct Listed {
+pub(crate) struct Listed {
     kind: &'static str,
     name: String,
     path: PathBuf,

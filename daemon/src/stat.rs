@@ -34,7 +34,7 @@ pub(crate) struct Args {
 
 /// JSON of a ring.
 #[derive(Debug, Serialize)]
-struct RingReport {
+pub(crate) struct RingReport {
     #[serde(flatten)]
     geometry: Geometry,
     state: State,
@@ -120,7 +120,7 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
 }
 
 impl RingReport {
-    fn new(ring: &RingStats, state: State) -> Self {
+    pub(crate) fn new(ring: &RingStats, state: State) -> Self {
         Self {
             geometry: Geometry::from(ring),
             state,

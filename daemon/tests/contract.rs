@@ -211,12 +211,22 @@ fn help_shows_examples_statuses_and_only_what_exists() {
     for text in ["0 done", "1 found problems", "2 wrong usage", "3 no such object"] {
         assert!(top.out.contains(text), "`{text}` is missing:\n{}", top.out);
     }
-    for later in ["serve", "export", "import", "verify", "bench"] {
+    for later in ["top ", "export", "import", "verify", "bench"] {
         assert!(!top.out.contains(&format!("\n  {later}")), "{later} does not exist yet");
     }
-    for command in
-        ["create", "ls", "stat", "rm", "top", "gc", "panel", "doctor", "demo", "completions", "man"]
-    {
+    for command in [
+        "create",
+        "ls",
+        "stat",
+        "rm",
+        "gc",
+        "panel",
+        "serve",
+        "doctor",
+        "demo",
+        "completions",
+        "man",
+    ] {
         assert!(top.out.contains(&format!("\n  {command}")), "{command} is not listed");
         let help = shelf.run(&[command, "--help"]).expect(0);
         let example = format!("Examples:\n  backcast {command}");

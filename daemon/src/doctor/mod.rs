@@ -13,9 +13,8 @@ use backcast_core::Base;
 use crate::console::Console;
 use crate::error::Exit;
 use finding::{Finding, Status};
-pub(crate) use machine::{Here, Machine};
+use machine::{Here, Machine};
 use objects::Stock;
-pub(crate) use room::memory_group;
 
 /// Check the machine: room, limits, permissions, huge pages, what was left behind.
 ///

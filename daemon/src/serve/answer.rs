@@ -1,0 +1,128 @@
+//! What each request leads to.
+
+use backcast_core::{Kind, Observed, Ring, collect, remove};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::create::create;
+use super::shared::{Shared, add};
+use super::{budget, sweep};
+use crate::catalogue::{self, Content, Entry, State};
+use crate::error::CliError;
+use crate::ls::Listed;
+use crate::stat::RingReport;
+use crate::wire::{Ask, Code, Gone, Granted, Pong, Refusal};
+
+/// An answer, and the ring whose directory is handed over with it: held until the client had time to
+/// hold it.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) value: Value,
+    pub(crate) ring: Option<Ring>,
+}
+
+impl Reply {
+    fn of(value: &impl Serialize) -> Result<Self, Refusal> {
+        let value = serde_json::to_value(value).map_err(|e| Refusal::new(Code::Storage, e))?;
+        Ok(Self { value, ring: None })
+    }
+}
+
+/// Whether it may take long, so that the client hears of it meanwhile.
+pub(crate) fn is_long(ask: &Ask) -> bool {
+    matches!(ask, Ask::Create(_) | Ask::Gc | Ask::Remove { .. })
+}
+
+pub(crate) fn answer(shared: &Shared, ask: &Ask) -> Result<Reply, Refusal> {
+    match ask {
+        Ask::Ping => Reply::of(&ping(shared)?),
+        Ask::List => {
+            let listed: Vec<Listed> = catalogue::all(&shared.base)?
+                .into_iter()
+                .filter_map(|info| look(shared, info).map(Listed::from))
+                .collect();
+            Reply::of(&listed)
+        }
+        Ask::Stats { name } => stats(shared, name),
+        Ask::Create(ask) => {
+            let (granted, ring) = create(shared, ask)?;
+            let Granted { name, made, allocated_bytes, asked_bytes, .. } = &granted;
+            tracing::info!(ring = %name, made, bytes = allocated_bytes, asked_bytes, "create");
+            Ok(Reply { ring: Some(ring), ..Reply::of(&granted)? })
+        }
+        Ask::Attach { name } => {
+            let ring = Ring::attach_in(&shared.base, name)?;
+            let granted = Granted {
+                name: name.clone(),
+                path: ring.path().map(Into::into).unwrap_or_default(),
+                made: false,
+                allocated_bytes: ring.stats().bytes_allocated,
+                asked_bytes: ring.stats().bytes_asked,
+                capacity_rows: ring.capacity(),
+            };
+            Ok(Reply { ring: Some(ring), ..Reply::of(&granted)? })
+        }
+        Ask::Remove { name, kind, force } => {
+            let kind = match kind.as_deref() {
+                None => None,
+                Some("ring") => Some(Kind::Ring),
+                Some("panel") => Some(Kind::Panel),
+                Some(other) => {
+                    let why = format!("kind is `{other}`; use ring or panel, or leave it out");
+                    return Err(Refusal::new(Code::BadArgument, why));
+                }
+            };
+            let info = catalogue::find(&shared.base, name, kind)?;
+            let _turn = shared.turn();
+            let removed = remove(&shared.base, info.kind, name, *force)?;
+            tracing::info!(kind = %removed.kind, name, bytes = removed.bytes, "remove");
+            Reply::of(&gone(&removed))
+        }
+        Ask::Gc => {
+            let removed = collect(&shared.base)?;
+            add(&shared.tally.orphans_removed, removed.len() as u64);
+            sweep::log_removed(&removed);
+            Reply::of(&removed.iter().map(gone).collect::<Vec<_>>())
+        }
+    }
+}
+
+fn ping(shared: &Shared) -> Result<Pong, Refusal> {
+    let live = shared.live();
+    Ok(Pong {
+        pid: std::process::id(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        base: shared.base.path().to_owned(),
+        uptime_s: shared.began.elapsed().as_secs_f64(),
+        budget_bytes: live.budget_bytes,
+        used_bytes: budget::used(&backcast_core::list(&shared.base)?),
+        when_full: live.when_full.as_str().to_owned(),
+    })
+}
+
+/// An object as `ls` shows it, but for panels, which would have to be held to be looked into.
+fn look(shared: &Shared, info: backcast_core::ObjectInfo) -> Option<Entry> {
+    if info.kind == Kind::Ring || info.building || catalogue::is_garbage(&info) {
+        return Entry::open(&shared.base, info);
+    }
+    let state = if info.held { State::Held } else { State::Idle };
+    Some(Entry { info, state, content: Content::Unopened })
+}
+
+fn stats(shared: &Shared, name: &str) -> Result<Reply, Refusal> {
+    let info = catalogue::find(&shared.base, name, Some(Kind::Ring))?;
+    if catalogue::is_garbage(&info) {
+        return Err(CliError::Orphaned { kind: info.kind, name: info.name }.into());
+    }
+    let state = if info.held { State::Held } else { State::Idle };
+    let observed = Observed::open(&shared.base, name)?;
+    Reply::of(&RingReport::new(&observed.stats(), state))
+}
+
+fn gone(info: &backcast_core::ObjectInfo) -> Gone {
+    Gone {
+        kind: info.kind.as_str().to_owned(),
+        name: catalogue::shown_name(info),
+        size_bytes: info.bytes,
+    }
+}

@@ -1,0 +1,181 @@
+//! How much memory all objects of a base directory may have together, and what becomes of a ring
+//! that does not fit.
+
+use std::fmt;
+use std::str::FromStr;
+
+use backcast_core::{BadCapacity, Base, Capacity, ObjectInfo, SegmentError, SpaceLimits};
+use clap::ValueEnum;
+use serde::Deserialize;
+use thiserror::Error;
+
+use crate::units;
+use crate::wire::OverBudget;
+
+/// Part of what the system allows that the budget leaves to others unless it is told otherwise.
+const MARGIN_PERCENT: u64 = 5;
+/// Objects that a refusal names.
+const NAMED: usize = 3;
+
+/// A budget as it is written: `8GiB`, `50%`, or a number of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Budget {
+    /// So many bytes.
+    Bytes(u64),
+    /// So many hundredths of what the file system and the control group allow.
+    Percent(u8),
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        #[expect(clippy::cast_possible_truncation, reason = "a constant below 100")]
+        Self::Percent(100 - MARGIN_PERCENT as u8)
+    }
+}
+
+/// A text that is no budget.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error(
+    "budget `{0}` is neither a size nor a percentage; write 8GiB, 512MiB, a number of bytes, or 1% \
+     to 100% of what the file system and the memory limit allow"
+)]
+pub struct BadBudget(String);
+
+impl FromStr for Budget {
+    type Err = BadBudget;
+
+    fn from_str(text: &str) -> Result<Self, BadBudget> {
+        let bad = || BadBudget(text.to_owned());
+        if let Some(number) = text.trim().strip_suffix('%') {
+            let percent = number.trim().parse().ok().filter(|n| (1..=100).contains(n));
+            return percent.map(Self::Percent).ok_or_else(bad);
+        }
+        match text.parse::<Capacity>() {
+            Ok(Capacity::Rows(0)) | Err(BadCapacity(_)) => Err(bad()),
+            Ok(Capacity::Rows(bytes) | Capacity::Bytes(bytes)) => Ok(Self::Bytes(bytes)),
+        }
+    }
+}
+
+impl fmt::Display for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(bytes) => f.write_str(&units::bytes(*bytes)),
+            Self::Percent(percent) => write!(f, "{percent}%"),
+        }
+    }
+}
+
+impl Budget {
+    /// In bytes, for objects below `base`, which must exist.
+    pub(crate) fn resolve(self, base: &Base) -> Result<u64, SegmentError> {
+        match self {
+            Self::Bytes(bytes) => Ok(bytes),
+            Self::Percent(percent) => {
+                let limit = SpaceLimits::of(base.path())?.bytes();
+                Ok(limit / 100 * u64::from(percent) + limit % 100 * u64::from(percent) / 100)
+            }
+        }
+    }
+}
+
+/// What becomes of a ring that does not fit.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum WhenFull {
+    /// It is refused.
+    #[default]
+    Refuse,
+    /// It is made as large as the budget has left.
+    Shrink,
+}
+
+impl WhenFull {
+    /// As it is written.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Refuse => "refuse",
+            Self::Shrink => "shrink",
+        }
+    }
+}
+
+/// Bytes that all objects have.
+pub(crate) fn used(objects: &[ObjectInfo]) -> u64 {
+    objects.iter().map(|object| object.bytes).sum()
+}
+
+/// The refusal's numbers.
+pub(crate) fn over(budget_bytes: u64, asked_bytes: u64, objects: &[ObjectInfo]) -> OverBudget {
+    let mut largest: Vec<(String, u64)> =
+        objects.iter().map(|object| (crate::catalogue::shown_name(object), object.bytes)).collect();
+    largest.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    largest.truncate(NAMED);
+    OverBudget { budget_bytes, used_bytes: used(objects), asked_bytes, largest }
+}
+
+/// The refusal's words.
+pub(crate) fn explain(name: &str, over: &OverBudget) -> String {
+    let OverBudget { budget_bytes, used_bytes, asked_bytes, largest } = over;
+    let named: Vec<String> =
+        largest.iter().map(|(name, bytes)| format!("{name} {}", units::bytes(*bytes))).collect();
+    let of = if named.is_empty() { String::new() } else { format!(" ({})", named.join(", ")) };
+    format!(
+        "ring `{name}` needs {}, and of the budget of {} {} are used{of}; ask for a smaller \
+         capacity, remove what is not needed (`backcast rm NAME`), or give the daemon a larger \
+         --budget",
+        units::bytes(*asked_bytes),
+        units::bytes(*budget_bytes),
+        units::bytes(*used_bytes)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_is_a_size_or_a_share() {
+        for (text, budget) in [
+            ("8GiB", Budget::Bytes(8 << 30)),
+            ("1_000_000", Budget::Bytes(1_000_000)),
+            ("50%", Budget::Percent(50)),
+            (" 100 %", Budget::Percent(100)),
+        ] {
+            assert_eq!(text.parse(), Ok(budget), "{text}");
+        }
+        for text in ["", "0", "0%", "101%", "-1", "8 gigs", "50.5%", "%"] {
+            let error = text.parse::<Budget>().unwrap_err().to_string();
+            assert!(error.contains(&format!("`{text}`")) && error.contains("8GiB"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_share_is_of_what_the_system_allows() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = Base::at(dir.path());
+        assert!(Budget::Percent(50).resolve(&base).is_err(), "there is no such directory yet");
+        std::fs::create_dir(base.path()).unwrap();
+        let all = Budget::Percent(100).resolve(&base).unwrap();
+        let half = Budget::Percent(50).resolve(&base).unwrap();
+        assert!(all > 0 && half.abs_diff(all / 2) <= 1, "{half} of {all}");
+        assert_eq!(Budget::Bytes(7).resolve(&base).unwrap(), 7);
+    }
+
+    #[test]
+    fn a_refusal_names_every_number_and_what_to_do() {
+        let over = OverBudget {
+            budget_bytes: 8 << 30,
+            used_bytes: 7 << 30,
+            asked_bytes: 2 << 30,
+            largest: vec![("pong".into(), 4 << 30), ("atari".into(), 3 << 30)],
+        };
+        let text = explain("new", &over);
+        for part in
+            ["`new`", "2 GiB", "8 GiB", "7 GiB", "pong 4 GiB, atari 3 GiB", "rm", "--budget"]
+        {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Settings as they are typed: flags, and a TOML file with the same names. Flags win.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use thiserror::Error;
+use toml::{Table, Value};
+
+use super::budget::{Budget, WhenFull};
+use super::error::ServeError;
+use super::log::{Form, Level};
+use super::options::ServeOptions;
+
+/// Shortest and longest interval, in seconds.
+const INTERVAL_S: std::ops::RangeInclusive<f64> = 0.05..=3600.0;
+/// Names this similar are worth a "did you mean" (Jaro-Winkler, 0 to 1).
+const SIMILAR: f64 = 0.75;
+
+/// Every setting, given or not: those of the flags, and those of a file.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct Given {
+    /// Memory that all rings and panels may have together: `8GiB`, or `50%` of what the file system
+    /// and the memory limit allow [default: 95%].
+    #[arg(long, value_name = "SIZE")]
+    budget: Option<Budget>,
+    /// What becomes of a ring that does not fit: refuse it, or shrink it to what is left [default:
+    /// refuse].
+    #[arg(long, value_name = "WHAT", hide_possible_values = true)]
+    when_full: Option<WhenFull>,
+    /// Time between two looks at everything: `2s`, `500ms` [default: 2s].
+    #[arg(long, value_name = "TIME")]
+    interval: Option<Interval>,
+    /// Serve metrics for Prometheus at http://ADDR:PORT/metrics; port 0 finds a free one.
+    #[arg(long, value_name = "ADDR:PORT")]
+    metrics: Option<SocketAddr>,
+    /// Allow --metrics on an address that other machines can reach.
+    #[arg(long)]
+    metrics_any_address: bool,
+    /// Socket for clients [default: daemon.sock beside the rings].
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Log as text or json, on stderr [default: text].
+    #[arg(long, value_name = "FORM", hide_possible_values = true)]
+    log: Option<Form>,
+    /// Log from this level on: error, warn, info, debug or trace [default: info].
+    #[arg(long, value_name = "LEVEL", hide_possible_values = true)]
+    log_level: Option<Level>,
+}
+
+/// Settings of a run of the command.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) options: ServeOptions,
+    pub(crate) log: Form,
+    pub(crate) log_level: Level,
+}
+
+/// Keys of the file, which are the flags' names.
+const KEYS: [&str; 8] = [
+    "budget",
+    "when-full",
+    "interval",
+    "metrics",
+    "metrics-any-address",
+    "socket",
+    "log",
+    "log-level",
+];
+
+impl Given {
+    /// With what the file says where the flags say nothing.
+    pub(crate) fn settle(&self, file: Option<&Path>) -> Result<Settings, ServeError> {
+        let file = file.map(read).transpose()?.unwrap_or_default();
+        let defaults = ServeOptions::default();
+        let options = ServeOptions {
+            budget: self.budget.or(file.budget).unwrap_or_default(),
+            when_full: self.when_full.or(file.when_full).unwrap_or_default(),
+            interval: self.interval.or(file.interval).map_or(defaults.interval, |i| i.0),
+            socket: self.socket.clone().or(file.socket),
+            metrics: self.metrics.or(file.metrics),
+            metrics_any_address: self.metrics_any_address || file.metrics_any_address,
+            max_connections: defaults.max_connections,
+        };
+        options.check()?;
+        Ok(Settings {
+            options,
+            log: self.log.or(file.log).unwrap_or_default(),
+            log_level: self.log_level.or(file.log_level).unwrap_or_default(),
+        })
+    }
+}
+
+fn read(path: &Path) -> Result<Given, ServeError> {
+    let text = fs::read_to_string(path)
+        .map_err(|source| ServeError::ReadConfig { path: path.to_owned(), source })?;
+    let table: Table = text.parse().map_err(|error: toml::de::Error| ServeError::BadConfig {
+        path: path.to_owned(),
+        why: error.to_string().trim_end().to_owned(),
+    })?;
+    if let Some(key) = table.keys().find(|key| !KEYS.contains(&key.as_str())) {
+        let near = KEYS
+            .iter()
+            .map(|known| (strsim::jaro_winkler(known, key), *known))
+            .filter(|(similarity, _)| *similarity >= SIMILAR)
+            .max_by(|a, b| a.0.total_cmp(&b.0))
+            .map(|(_, known)| known.to_owned());
+        let (path, key, known) = (path.to_owned(), key.clone(), KEYS.join(", "));
+        return Err(ServeError::UnknownKey { path, key, near, known });
+    }
+    let file = File { path, table: &table };
+    Ok(Given {
+        budget: file.parsed("budget")?,
+        when_full: file.word("when-full")?,
+        interval: file.parsed("interval")?,
+        metrics: file.parsed("metrics")?,
+        metrics_any_address: file.flag("metrics-any-address")?,
+        socket: file.text("socket")?.map(PathBuf::from),
+        log: file.word("log")?,
+        log_level: file.word("log-level")?,
+    })
+}
+
+/// A file's values, each read as its flag is.
+struct File<'a> {
+    path: &'a Path,
+    table: &'a Table,
+}
+
+impl File<'_> {
+    fn bad(&self, key: &'static str, value: &Value, why: impl std::fmt::Display) -> ServeError {
+        let (path, value) = (self.path.to_owned(), value.to_string());
+        ServeError::BadValue { path, key, value, why: why.to_string() }
+    }
+
+    fn text(&self, key: &'static str) -> Result<Option<String>, ServeError> {
+        match self.table.get(key) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text.clone())),
+            // `budget = 1000` means what `--budget 1000` means.
+            Some(Value::Integer(number)) => Ok(Some(number.to_string())),
+            Some(Value::Float(number)) => Ok(Some(number.to_string())),
+            Some(value) => Err(self.bad(key, value, "give a text, in quotes")),
+        }
+    }
+
+    fn parsed<T: FromStr<Err: std::fmt::Display>>(
+        &self,
+        key: &'static str,
+    ) -> Result<Option<T>, ServeError> {
+        let Some(text) = self.text(key)? else { return Ok(None) };
+        let why = |error: T::Err| self.bad(key, &Value::String(text.clone()), error);
+        text.parse().map(Some).map_err(why)
+    }
+
+    fn word<T: ValueEnum>(&self, key: &'static str) -> Result<Option<T>, ServeError> {
+        let Some(text) = self.text(key)? else { return Ok(None) };
+        let words: Vec<String> = T::value_variants()
+            .iter()
+            .filter_map(|word| Some(word.to_possible_value()?.get_name().to_owned()))
+            .collect();
+        let why =
+            |_| self.bad(key, &Value::String(text.clone()), format!("use {}", words.join(", ")));
+        T::from_str(&text, false).map(Some).map_err(why)
+    }
+
+    fn flag(&self, key: &'static str) -> Result<bool, ServeError> {
+        match self.table.get(key) {
+            None => Ok(false),
+            Some(Value::Boolean(on)) => Ok(*on),
+            Some(value) => Err(self.bad(key, value, "use true or false")),
+        }
+    }
+}
+
+/// A time as it is written: `2s`, `500ms`, `1.5`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Interval(Duration);
+
+/// A text that is no interval.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error(
+    "interval `{text}` is none; write seconds or milliseconds, 2s or 500ms, from {}s to {}s",
+    INTERVAL_S.start(),
+    INTERVAL_S.end()
+)]
+pub(crate) struct BadInterval {
+    text: String,
+}
+
+impl FromStr for Interval {
+    type Err = BadInterval;
+
+    fn from_str(text: &str) -> Result<Self, BadInterval> {
+        let trimmed = text.trim();
+        let (number, scale) = match trimmed.strip_suffix("ms") {
+            Some(number) => (number, 1e-3),
+            None => (trimmed.strip_suffix('s').unwrap_or(trimmed), 1.0),
+        };
+        let seconds = number.trim().parse::<f64>().ok().map(|number| number * scale);
+        let seconds = seconds.filter(|seconds| INTERVAL_S.contains(seconds));
+        let interval = seconds.map(|seconds| Self(Duration::from_secs_f64(seconds)));
+        interval.ok_or_else(|| BadInterval { text: text.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settled(text: &str, flags: &Given) -> Result<Settings, ServeError> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("backcast.toml");
+        fs::write(&path, text).unwrap();
+        flags.settle(Some(&path))
+    }
+
+    #[test]
+    fn the_file_says_what_the_flags_leave_open() {
+        let text = "budget = \"8GiB\"\nwhen-full = \"shrink\"\ninterval = \"500ms\"\n\
+                    metrics = \"127.0.0.1:9464\"\nsocket = \"/tmp/s\"\nlog = \"json\"\n\
+                    log-level = \"debug\"\nmetrics-any-address = true\n";
+        let Settings { options, log, log_level } = settled(text, &Given::default()).unwrap();
+        assert_eq!(options.budget, Budget::Bytes(8 << 30));
+        assert_eq!(options.when_full, WhenFull::Shrink);
+        assert_eq!(options.interval, Duration::from_millis(500));
+        assert_eq!(options.metrics, Some("127.0.0.1:9464".parse().unwrap()));
+        assert_eq!(options.socket, Some("/tmp/s".into()));
+        assert!(options.metrics_any_address);
+        assert_eq!((log, log_level), (Form::Json, Level::Debug));
+        let flags = Given { budget: Some(Budget::Percent(7)), ..Given::default() };
+        let options = settled(text, &flags).unwrap().options;
+        assert_eq!((options.budget, options.when_full), (Budget::Percent(7), WhenFull::Shrink));
+        assert_eq!(
+            settled("budget = 4096", &Given::default()).unwrap().options.budget,
+            Budget::Bytes(4096)
+        );
+    }
+
+    #[test]
+    fn what_the_file_gets_wrong_is_named() {
+        for (text, parts) in [
+            ("bugdet = \"8GiB\"", &["`bugdet`", "did you mean `budget`?", "when-full"][..]),
+            ("zzz = 1", &["`zzz`", "keys are: budget"]),
+            ("when_full = \"evict\"", &["did you mean `when-full`?"]),
+            ("budget = \"8 gigs\"", &["budget = \"8 gigs\"", "8GiB"]),
+            ("budget = [1]", &["budget", "quotes"]),
+            ("when-full = \"panic\"", &["when-full", "refuse, shrink"]),
+            ("interval = \"0s\"", &["interval `0s`", "500ms"]),
+            ("interval = 1e9", &["interval", "3600s"]),
+            ("metrics = \"9464\"", &["metrics", "9464"]),
+            ("metrics = \"0.0.0.0:1\"", &["--metrics 0.0.0.0:1", "--metrics-any-address"]),
+            ("metrics-any-address = 1", &["true or false"]),
+            ("log-level = \"loud\"", &["error, warn, info, debug, trace"]),
+            ("budget = ", &["backcast.toml", "line 1"]),
+        ] {
+            let error = settled(text, &Given::default()).unwrap_err();
+            assert!(error.is_usage(), "{text}: {error}");
+            for part in parts {
+                assert!(error.to_string().contains(part), "{text}: {part}: {error}");
+            }
+        }
+        let missing = Given::default().settle(Some(Path::new("/no/such.toml"))).unwrap_err();
+        assert!(missing.to_string().contains("/no/such.toml"), "{missing}");
+    }
+}

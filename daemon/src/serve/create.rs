@@ -1,0 +1,110 @@
+//! Making a ring within the budget.
+
+use backcast_core::{
+    Base, Capacity, Exist, Kind, ObjectInfo, Ring, RingOptions, Schema, SegmentError, collect,
+    list, remove,
+};
+
+use super::budget::{self, WhenFull};
+use super::shared::{Live, Shared, add};
+use crate::catalogue::is_garbage;
+use crate::wire::{Code, CreateAsk, Granted, Refusal};
+
+/// Makes the ring that is asked for, or joins the one there is. The handle that comes along holds it
+/// until the client does.
+pub(crate) fn create(shared: &Shared, ask: &CreateAsk) -> Result<(Granted, Ring), Refusal> {
+    let schema = ask.schema()?;
+    let options = ask.options().map_err(|why| Refusal::new(Code::BadArgument, why))?;
+    let options = options.base(shared.base.clone());
+    let asked_bytes = Ring::planned_bytes(&schema, &options)?;
+    // One at a time: of two that would each fit alone, the second sees the first.
+    let _turn = shared.turn();
+    let live = shared.live();
+    let wish = Wish { name: &ask.name, schema: &schema, options, asked_bytes };
+    let (ring, made) = make(shared, live, wish)?;
+    let stats = ring.stats();
+    let granted = Granted {
+        name: ask.name.clone(),
+        path: stats.path.unwrap_or_default(),
+        made,
+        allocated_bytes: stats.bytes_allocated,
+        asked_bytes,
+        capacity_rows: stats.capacity,
+    };
+    Ok((granted, ring))
+}
+
+struct Wish<'a> {
+    name: &'a str,
+    schema: &'a Schema,
+    options: RingOptions,
+    asked_bytes: u64,
+}
+
+/// `true`: it was made now.
+fn make(shared: &Shared, live: Live, wish: Wish<'_>) -> Result<(Ring, bool), Refusal> {
+    let Wish { name, schema, mut options, asked_bytes } = wish;
+    let base = &shared.base;
+    let exist = options.settings().exist;
+    let there = find(base, name)?;
+    if let Some(there) = &there {
+        match exist {
+            Exist::Error => {
+                let state =
+                    if there.persistent { "it is persistent" } else { "a live process holds it" };
+                let (kind, name) = (Kind::Ring, name.to_owned());
+                return Err(SegmentError::AlreadyExists { kind, name, state }.into());
+            }
+            // Held before it is compared, so that it cannot go in between and be made anew unpaid.
+            Exist::Attach => match Ring::attach_in(base, name) {
+                Ok(_held) => return Ok((Ring::create(name, schema, options)?, false)),
+                Err(error) if find(base, name)?.is_some() => return Err(error.into()),
+                Err(_) => {}
+            },
+            Exist::Replace => {}
+        }
+    }
+    let mut objects = list(base)?;
+    let fits = |objects: &[ObjectInfo], more: u64| {
+        budget::used(objects).checked_add(more).is_some_and(|sum| sum <= live.budget_bytes)
+    };
+    if !fits(&objects, asked_bytes) {
+        add(&shared.tally.orphans_removed, collect(base)?.len() as u64);
+        objects = list(base)?;
+    }
+    // What is replaced keeps its name until the new ring is whole, if both fit; if only one does,
+    // the old one goes first. One that is held keeps its memory in any case.
+    let old = there.filter(|there| exist == Exist::Replace && !there.held).map_or(0, |o| o.bytes);
+    if old > 0 && !fits(&objects, asked_bytes) {
+        let without = live.budget_bytes.saturating_add(old).saturating_sub(budget::used(&objects));
+        if asked_bytes <= without || live.when_full == WhenFull::Shrink {
+            remove(base, Kind::Ring, name, false)?;
+            objects = list(base)?;
+        }
+    }
+    if !fits(&objects, asked_bytes) {
+        let refuse = || {
+            let over = budget::over(live.budget_bytes, asked_bytes, &objects);
+            let message = budget::explain(name, &over);
+            Refusal { code: Code::OverBudget, message, over_budget: Some(over) }
+        };
+        let left = live.budget_bytes.saturating_sub(budget::used(&objects));
+        if live.when_full == WhenFull::Refuse || left == 0 {
+            return Err(refuse());
+        }
+        options = options.capacity(Capacity::Bytes(left));
+        // Too little for a row in each lane, say.
+        match Ring::planned_bytes(schema, &options) {
+            Ok(bytes) if bytes <= left => {}
+            _ => return Err(refuse()),
+        }
+    }
+    Ok((Ring::create(name, schema, options)?, true))
+}
+
+/// A ring of that name that counts as there.
+fn find(base: &Base, name: &str) -> Result<Option<ObjectInfo>, SegmentError> {
+    let objects = list(base)?;
+    let is_it = |info: &ObjectInfo| info.kind == Kind::Ring && !info.building && info.name == name;
+    Ok(objects.into_iter().find(|info| is_it(info) && !is_garbage(info)))
+}

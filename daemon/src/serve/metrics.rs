@@ -1,0 +1,284 @@
+//! The page of metrics: what every ring looks like now and what the daemon has done, in `OpenMetrics`
+//! text, which Prometheus reads.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use backcast_core::{Kind, Observed, RingStats, list};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+
+use super::budget;
+use super::census::Totals;
+use super::shared::Shared;
+use crate::catalogue::is_garbage;
+
+/// What the page is, to whoever reads it.
+pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The page, taken now. Without stopping anybody, so numbers are each true and not of one instant.
+pub(crate) fn page(shared: &Shared) -> Result<String, fmt::Error> {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Taken(take(shared))));
+    let mut text = String::new();
+    encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+/// Whether a number may go down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Gauge,
+    /// Its name ends with `_total` on the page.
+    Counter,
+}
+
+/// One label and one number.
+type Sample = (Option<(&'static str, String)>, f64);
+
+#[derive(Debug)]
+struct Family {
+    name: &'static str,
+    help: &'static str,
+    form: Form,
+    samples: Vec<Sample>,
+}
+
+/// All numbers of one page.
+#[derive(Debug)]
+struct Taken(Vec<Family>);
+
+impl Collector for Taken {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        for Family { name, help, form, samples } in &self.0 {
+            let (gauge, counter) = (ConstGauge::new(0.0), ConstCounter::new(0.0));
+            let kind = match form {
+                Form::Gauge => gauge.metric_type(),
+                Form::Counter => counter.metric_type(),
+            };
+            let mut metric = encoder.encode_descriptor(name, help, None, kind)?;
+            for (label, value) in samples {
+                let encode = |encoder| match form {
+                    Form::Gauge => ConstGauge::new(*value).encode(encoder),
+                    Form::Counter => ConstCounter::new(*value).encode(encoder),
+                };
+                match label {
+                    Some(label) => encode(metric.encode_family(&std::slice::from_ref(label))?)?,
+                    None => match form {
+                        Form::Gauge => metric.encode_gauge(value)?,
+                        Form::Counter => {
+                            type Nothing = prometheus_client::encoding::NoLabelSet;
+                            metric.encode_counter::<Nothing, f64, f64>(value, None)?;
+                        }
+                    },
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A ring's metrics: name, help, and the number in what is known of it.
+type OfRing = (&'static str, &'static str, Form, fn(&RingStats, &Totals) -> f64);
+
+#[expect(clippy::cast_precision_loss, reason = "Prometheus has 64-bit floats")]
+const RING: [OfRing; 17] = {
+    use Form::{Counter, Gauge};
+    [
+        ("backcast_ring_rows", "Rows readable now", Gauge, |ring, _| {
+            ring.lane_stats.iter().map(|lane| lane.rows).sum::<u64>() as f64
+        }),
+        ("backcast_ring_capacity_rows", "Rows that it keeps", Gauge, |ring, _| {
+            ring.capacity as f64
+        }),
+        ("backcast_ring_fill_ratio", "Rows readable of rows kept, 0 to 1", Gauge, |ring, _| {
+            let rows: u64 = ring.lane_stats.iter().map(|lane| lane.rows).sum();
+            rows as f64 / ring.capacity.max(1) as f64
+        }),
+        ("backcast_ring_transitions", "Transitions that can be drawn", Gauge, |ring, _| {
+            ring.transitions as f64
+        }),
+        ("backcast_ring_rows_published", "Rows published", Counter, |ring, _| {
+            ring.rows_published as f64
+        }),
+        ("backcast_ring_lanes", "Lanes", Gauge, |ring, _| f64::from(ring.lanes)),
+        ("backcast_ring_lanes_held", "Lanes that a writer holds", Gauge, |ring, _| {
+            ring.lane_stats.iter().filter(|lane| lane.held).count() as f64
+        }),
+        ("backcast_ring_readers", "Readers that hold a slot", Gauge, |ring, _| {
+            ring.readers.len() as f64
+        }),
+        ("backcast_ring_pins", "Runs of rows that leases freeze", Gauge, |ring, _| {
+            ring.pins.len() as f64
+        }),
+        ("backcast_ring_sampled_rows", "Rows drawn by readers with a slot", Counter, |_, all| {
+            all.rows as f64
+        }),
+        ("backcast_ring_sampled_batches", "Batches drawn by them", Counter, |_, all| {
+            all.batches as f64
+        }),
+        ("backcast_ring_lapped", "Draws thrown away since a writer passed", Counter, |_, all| {
+            all.lapped as f64
+        }),
+        ("backcast_ring_leases", "Leases granted", Counter, |_, all| all.leases as f64),
+        (
+            "backcast_ring_reader_stalls",
+            "Times that a lease held up a writer",
+            Counter,
+            |_, all| all.stalls as f64,
+        ),
+        ("backcast_ring_stalls", "Appends held up by leases", Counter, |ring, _| {
+            ring.lane_stats.iter().map(|lane| lane.stalls).sum::<u64>() as f64
+        }),
+        ("backcast_ring_dropped_rows", "Rows dropped because of leases", Counter, |ring, _| {
+            ring.lane_stats.iter().map(|lane| lane.dropped).sum::<u64>() as f64
+        }),
+        ("backcast_ring_allocated_bytes", "Bytes of memory", Gauge, |ring, _| {
+            ring.bytes_allocated as f64
+        }),
+    ]
+};
+
+#[expect(clippy::cast_precision_loss, reason = "Prometheus has 64-bit floats")]
+fn take(shared: &Shared) -> Vec<Family> {
+    let objects = list(&shared.base).unwrap_or_default();
+    let mut rings = Vec::new();
+    for info in &objects {
+        if info.kind != Kind::Ring || info.building || is_garbage(info) {
+            continue;
+        }
+        // One that is damaged or went away has no numbers; the sweep says so in the log.
+        let Ok(observed) = Observed::open(&shared.base, &info.name) else { continue };
+        let stats = observed.stats();
+        let (created, records) = (observed.created_unix_ns(), observed.readers());
+        let totals = shared.census().update(&info.name, created, &records);
+        rings.push((info.name.clone(), stats, totals));
+    }
+    let of_rings = RING.iter().map(|&(name, help, form, number)| {
+        let sample = |(ring, stats, totals): &(String, RingStats, Totals)| {
+            (Some(("ring", ring.clone())), number(stats, totals))
+        };
+        Family { name, help, form, samples: rings.iter().map(sample).collect() }
+    });
+    let live = shared.live();
+    let tally = &shared.tally;
+    let count = |counter: &AtomicU64| counter.load(Relaxed) as f64;
+    let plain = |name, help, form, value| Family { name, help, form, samples: vec![(None, value)] };
+    let by = |name, help, label, counts: BTreeMap<&'static str, u64>| {
+        let sample = |(word, n): (&'static str, u64)| (Some((label, word.to_owned())), n as f64);
+        let samples = counts.into_iter().map(sample).collect();
+        Family { name, help, form: Form::Counter, samples }
+    };
+    let kinds = Kind::ALL.map(|kind| {
+        let of_kind = objects.iter().filter(|info| info.kind == kind && !info.building).count();
+        (Some(("kind", kind.as_str().to_owned())), of_kind as f64)
+    });
+    let (gauge, counter) = (Form::Gauge, Form::Counter);
+    let of_daemon = [
+        plain(
+            "backcast_budget_bytes",
+            "Bytes that all objects may have",
+            gauge,
+            live.budget_bytes as f64,
+        ),
+        plain("backcast_used_bytes", "Bytes that they have", gauge, budget::used(&objects) as f64),
+        Family { name: "backcast_objects", help: "Objects", form: gauge, samples: kinds.to_vec() },
+        plain(
+            "backcast_uptime_seconds",
+            "Seconds since the daemon began",
+            gauge,
+            shared.began.elapsed().as_secs_f64(),
+        ),
+        plain("backcast_sweeps", "Looks at everything", counter, count(&tally.sweeps)),
+        plain(
+            "backcast_orphans_removed",
+            "Objects removed that nobody held",
+            counter,
+            count(&tally.orphans_removed),
+        ),
+        plain(
+            "backcast_pins_cleared",
+            "Pins of dead readers taken away",
+            counter,
+            count(&tally.pins_cleared),
+        ),
+        plain("backcast_connections", "Connections of clients", counter, count(&tally.connections)),
+        plain(
+            "backcast_strangers_refused",
+            "Connections of other users, refused",
+            counter,
+            count(&tally.strangers_refused),
+        ),
+        by("backcast_requests", "Requests of clients", "ask", tally.requests()),
+        by("backcast_errors", "Requests refused", "code", tally.errors()),
+    ];
+    of_rings.chain(of_daemon).collect()
+}
+
+/// Every metric, as the page calls it.
+#[cfg(test)]
+pub(crate) fn names(shared: &Shared) -> Vec<String> {
+    let full = |family: &Family| match family.form {
+        Form::Gauge => family.name.to_owned(),
+        Form::Counter => format!("{}_total", family.name),
+    };
+    take(shared).iter().map(full).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use backcast_core::{Base, DType, Ring, RingOptions, Schema};
+
+    use super::*;
+    use crate::serve::ServeOptions;
+
+    #[test]
+    fn the_page_has_every_number_once_and_ends_as_it_must() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = Base::at(dir.path());
+        let schema = Schema::builder().column("obs", DType::F32, &[]).build().unwrap();
+        let options = RingOptions::with_capacity(100).lanes(3).base(base.clone());
+        let ring = Ring::create("pong", &schema, options).unwrap();
+        let shared = Shared::new(&base, &ServeOptions::default()).unwrap();
+        shared.tally.count_request("ping");
+        let text = page(&shared).unwrap();
+        assert!(text.ends_with("# EOF\n"), "{text}");
+        assert!(text.contains("backcast_ring_lanes{ring=\"pong\"} 3.0\n"), "{text}");
+        assert!(text.contains("backcast_requests_total{ask=\"ping\"} 1.0\n"), "{text}");
+        assert!(text.contains("backcast_sweeps_total 0.0\n"), "{text}");
+        let used = ring.stats().bytes_allocated;
+        assert!(text.contains(&format!("backcast_ring_allocated_bytes{{ring=\"pong\"}} {used}.0")));
+        let samples: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        let series: BTreeSet<&str> =
+            samples.iter().map(|line| line.rsplit_once(' ').unwrap().0).collect();
+        assert_eq!(series.len(), samples.len(), "{text}");
+    }
+
+    #[test]
+    fn the_dashboard_shows_every_metric_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = Base::at(dir.path());
+        std::fs::create_dir(base.path()).unwrap();
+        let shared = Shared::new(&base, &ServeOptions::default()).unwrap();
+        let known: BTreeSet<String> = names(&shared).into_iter().collect();
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/grafana.json");
+        let board = std::fs::read_to_string(path).unwrap();
+        let board: serde_json::Value = serde_json::from_str(&board).unwrap();
+        let mut shown = BTreeSet::new();
+        for panel in board["panels"].as_array().unwrap() {
+            for target in panel["targets"].as_array().unwrap() {
+                let query = target["expr"].as_str().unwrap();
+                let words = query.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+                shown.extend(words.filter(|w| w.starts_with("backcast_")).map(str::to_owned));
+            }
+        }
+        assert_eq!(shown, known);
+    }
+}

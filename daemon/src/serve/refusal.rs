@@ -1,0 +1,55 @@
+//! Errors of rings and commands as refusals that a client can tell apart.
+
+use backcast_core::{RingError, SchemaError, SegmentError};
+
+use crate::error::CliError;
+use crate::wire::{Code, Refusal};
+
+impl From<SegmentError> for Refusal {
+    fn from(error: SegmentError) -> Self {
+        use SegmentError as E;
+        let code = match &error {
+            E::NotFound { .. } | E::Unlinked { .. } => Code::NotFound,
+            E::AlreadyExists { .. } | E::Different { .. } => Code::Exists,
+            E::InUse { .. } => Code::InUse,
+            E::NoSpace { .. } => Code::NoSpace,
+            E::BadName { .. } | E::Limit { .. } => Code::BadArgument,
+            E::Corrupt { .. } | E::WrongVersion { .. } | E::OutOfBounds { .. } => Code::Corrupt,
+            _ => Code::Storage,
+        };
+        Self::new(code, error)
+    }
+}
+
+impl From<SchemaError> for Refusal {
+    fn from(error: SchemaError) -> Self {
+        Self::new(Code::Schema, error)
+    }
+}
+
+impl From<RingError> for Refusal {
+    fn from(error: RingError) -> Self {
+        match error {
+            RingError::Segment(error) => error.into(),
+            RingError::Schema(error) => error.into(),
+            error => Self::new(Code::BadArgument, error),
+        }
+    }
+}
+
+impl From<CliError> for Refusal {
+    fn from(error: CliError) -> Self {
+        let code = match error {
+            CliError::Segment(error) => return error.into(),
+            CliError::Ring(error) => return error.into(),
+            CliError::Schema(error) => return error.into(),
+            CliError::NotFound { .. } | CliError::Orphaned { .. } => Code::NotFound,
+            CliError::Taken { .. } | CliError::Different { .. } => Code::Exists,
+            CliError::Held { .. } => Code::InUse,
+            CliError::Damaged { .. } => Code::Corrupt,
+            CliError::Column(_) => Code::Schema,
+            _ => Code::BadArgument,
+        };
+        Self::new(code, error)
+    }
+}

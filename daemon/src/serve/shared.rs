@@ -1,0 +1,121 @@
+//! What the daemon's threads share: settings that can change, counters, and whose turn it is to
+//! allocate.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use backcast_core::Base;
+
+use super::budget::WhenFull;
+use super::census::Census;
+use super::error::ServeError;
+use super::options::ServeOptions;
+use crate::wire::Code;
+
+/// Settings as they are now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Live {
+    pub(crate) budget_bytes: u64,
+    pub(crate) when_full: WhenFull,
+    pub(crate) interval: Duration,
+}
+
+/// Everything that the threads share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) base: Base,
+    pub(crate) began: Instant,
+    pub(crate) tally: Tally,
+    live: RwLock<Live>,
+    census: Mutex<Census>,
+    turn: Mutex<()>,
+    stopping: AtomicBool,
+}
+
+/// What the daemon has done since it began.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) orphans_removed: AtomicU64,
+    pub(crate) pins_cleared: AtomicU64,
+    pub(crate) sweeps: AtomicU64,
+    pub(crate) connections: AtomicU64,
+    pub(crate) strangers_refused: AtomicU64,
+    requests: Mutex<BTreeMap<&'static str, u64>>,
+    errors: Mutex<BTreeMap<&'static str, u64>>,
+}
+
+impl Shared {
+    pub(crate) fn new(base: &Base, options: &ServeOptions) -> Result<Self, ServeError> {
+        Ok(Self {
+            base: base.clone(),
+            began: Instant::now(),
+            tally: Tally::default(),
+            live: RwLock::new(resolve(base, options)?),
+            census: Mutex::default(),
+            turn: Mutex::default(),
+            stopping: AtomicBool::new(false),
+        })
+    }
+
+    pub(crate) fn live(&self) -> Live {
+        *self.live.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn take_over(&self, options: &ServeOptions) -> Result<(), ServeError> {
+        let live = resolve(&self.base, options)?;
+        *self.live.write().unwrap_or_else(PoisonError::into_inner) = live;
+        Ok(())
+    }
+
+    /// Whoever has the turn may change how much is used: what was found to fit still fits when it
+    /// is allocated.
+    pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn census(&self) -> MutexGuard<'_, Census> {
+        self.census.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Relaxed);
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Relaxed)
+    }
+}
+
+fn resolve(base: &Base, options: &ServeOptions) -> Result<Live, ServeError> {
+    let budget_bytes = options.budget.resolve(base)?;
+    Ok(Live { budget_bytes, when_full: options.when_full, interval: options.interval })
+}
+
+impl Tally {
+    pub(crate) fn count_request(&self, word: &'static str) {
+        *locked(&self.requests).entry(word).or_default() += 1;
+    }
+
+    pub(crate) fn count_error(&self, code: Code) {
+        *locked(&self.errors).entry(code.word()).or_default() += 1;
+    }
+
+    pub(crate) fn requests(&self) -> BTreeMap<&'static str, u64> {
+        locked(&self.requests).clone()
+    }
+
+    pub(crate) fn errors(&self) -> BTreeMap<&'static str, u64> {
+        locked(&self.errors).clone()
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Counts one more.
+pub(crate) fn add(counter: &AtomicU64, more: u64) {
+    counter.fetch_add(more, Relaxed);
+}

@@ -1,0 +1,374 @@
+//! What clients and the daemon say to each other: one JSON object per line, bounded in length.
+//!
+//! A connection carries any number of requests, each answered before the next is read. While a
+//! request takes long, the daemon sends `{"working":true}` about once a second, so that silence means
+//! that nobody is there. An answer that hands over a ring comes with its directory's descriptor.
+
+use std::time::Duration;
+
+use backcast_core::{Capacity, Column, Exist, LanePolicy, RingOptions, Role, Schema};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::columns::ColumnSpec;
+use crate::error::CliError;
+
+/// Changes when a line means something else than before.
+pub(crate) const PROTOCOL: u32 = 1;
+/// Longest request, in bytes: 1,024 columns with names of 255 bytes fit several times.
+pub(crate) const MAX_REQUEST_BYTES: usize = 1 << 20;
+/// Longest answer that a client reads.
+pub(crate) const MAX_ANSWER_BYTES: usize = 64 << 20;
+/// How often a daemon at work says so.
+pub(crate) const WORKING_EVERY: Duration = Duration::from_secs(1);
+
+/// One line from a client.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Request {
+    /// [`PROTOCOL`] of the client.
+    pub(crate) protocol: u32,
+    #[serde(flatten)]
+    pub(crate) ask: Ask,
+}
+
+/// What is asked of the daemon.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(tag = "ask", rename_all = "snake_case")]
+pub(crate) enum Ask {
+    Ping,
+    List,
+    Stats { name: String },
+    Create(Box<CreateAsk>),
+    Attach { name: String },
+    Remove { name: String, kind: Option<String>, force: bool },
+    Gc,
+}
+
+impl Ask {
+    /// For logs and metrics.
+    pub(crate) fn word(&self) -> &'static str {
+        match self {
+            Self::Ping => "ping",
+            Self::List => "list",
+            Self::Stats { .. } => "stats",
+            Self::Create(_) => "create",
+            Self::Attach { .. } => "attach",
+            Self::Remove { .. } => "remove",
+            Self::Gc => "gc",
+        }
+    }
+}
+
+/// A ring that is to be made.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CreateAsk {
+    pub(crate) name: String,
+    pub(crate) columns: Vec<ColumnAsk>,
+    pub(crate) capacity_rows: Option<u64>,
+    pub(crate) capacity_bytes: Option<u64>,
+    pub(crate) lanes: u32,
+    pub(crate) exist: String,
+    pub(crate) persistent: bool,
+    pub(crate) reader_slots: u32,
+    pub(crate) lane_policy: String,
+    pub(crate) lease_timeout_ms: u64,
+    pub(crate) huge_pages: bool,
+}
+
+/// A column of it.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ColumnAsk {
+    pub(crate) name: String,
+    pub(crate) dtype: String,
+    pub(crate) shape: Vec<u32>,
+    pub(crate) role: String,
+}
+
+impl From<&Column> for ColumnAsk {
+    fn from(column: &Column) -> Self {
+        let role = match column.role() {
+            Role::Obs => "obs",
+            Role::Step => "step",
+        };
+        Self {
+            name: column.name().to_owned(),
+            dtype: column.dtype().code().to_owned(),
+            shape: column.shape().to_vec(),
+            role: role.to_owned(),
+        }
+    }
+}
+
+impl CreateAsk {
+    pub(crate) fn new(name: &str, schema: &Schema, options: &RingOptions) -> Self {
+        let settings = options.settings();
+        let (capacity_rows, capacity_bytes) = match settings.capacity {
+            Capacity::Rows(rows) => (Some(rows), None),
+            Capacity::Bytes(bytes) => (None, Some(bytes)),
+        };
+        let timeout = settings.lane_policy.timeout().as_millis();
+        Self {
+            name: name.to_owned(),
+            columns: schema.columns().iter().map(ColumnAsk::from).collect(),
+            capacity_rows,
+            capacity_bytes,
+            lanes: settings.lanes,
+            exist: settings.exist.to_string(),
+            persistent: settings.persistent,
+            reader_slots: settings.reader_slots,
+            lane_policy: settings.lane_policy.as_str().to_owned(),
+            lease_timeout_ms: u64::try_from(timeout).unwrap_or(u64::MAX),
+            huge_pages: settings.huge_pages,
+        }
+    }
+
+    /// The schema asked for.
+    pub(crate) fn schema(&self) -> Result<Schema, CliError> {
+        let specs: Result<Vec<ColumnSpec>, _> = self
+            .columns
+            .iter()
+            .map(|c| ColumnSpec::new(&c.name, &c.dtype, c.shape.clone(), Some(&c.role)))
+            .collect();
+        crate::columns::schema(&specs?)
+    }
+
+    /// The options asked for, where there is one word that is none: which.
+    pub(crate) fn options(&self) -> Result<RingOptions, String> {
+        let capacity = match (self.capacity_rows, self.capacity_bytes) {
+            (Some(rows), None) => Capacity::Rows(rows),
+            (None, Some(bytes)) => Capacity::Bytes(bytes),
+            _ => return Err("give one of capacity_rows and capacity_bytes".to_owned()),
+        };
+        let exist: Exist = self.exist.parse().map_err(|e| format!("{e}"))?;
+        let mut policy: LanePolicy = self.lane_policy.parse().map_err(|e| format!("{e}"))?;
+        if let LanePolicy::Block(_) = policy {
+            policy = LanePolicy::Block(Duration::from_millis(self.lease_timeout_ms));
+        }
+        Ok(RingOptions::with_capacity(capacity)
+            .lanes(self.lanes)
+            .exist(exist)
+            .persistent(self.persistent)
+            .lane_policy(policy)
+            .reader_slots(self.reader_slots)
+            .huge_pages(self.huge_pages))
+    }
+}
+
+/// One line from the daemon.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Answer {
+    Ok(Value),
+    Error(Refusal),
+    Working(bool),
+}
+
+/// Why the daemon did not do it.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Refusal {
+    pub(crate) code: Code,
+    pub(crate) message: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) over_budget: Option<OverBudget>,
+}
+
+impl Refusal {
+    pub(crate) fn new(code: Code, message: impl std::fmt::Display) -> Self {
+        Self { code, message: message.to_string(), over_budget: None }
+    }
+}
+
+/// The kinds of refusal; an error of a ring has the kind it has without a daemon.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Code {
+    /// The line is no request, or has a word that is none.
+    BadRequest,
+    /// The line is longer than a request may be.
+    TooLong,
+    /// The client's protocol is another one.
+    OtherProtocol,
+    /// As many connections as there may be are at work.
+    Busy,
+    /// The daemon is ending.
+    Stopping,
+    /// The ring does not fit the budget.
+    OverBudget,
+    /// No such ring or panel.
+    NotFound,
+    /// The name is taken.
+    Exists,
+    /// A process holds it.
+    InUse,
+    /// The memory is not there.
+    NoSpace,
+    /// A name, number or limit.
+    BadArgument,
+    /// The columns.
+    Schema,
+    /// Damaged files.
+    Corrupt,
+    /// The operating system refused.
+    Storage,
+    /// A word of a newer daemon.
+    #[serde(other)]
+    Other,
+}
+
+impl Code {
+    /// For logs and metrics.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::BadRequest => "bad_request",
+            Self::TooLong => "too_long",
+            Self::OtherProtocol => "other_protocol",
+            Self::Busy => "busy",
+            Self::Stopping => "stopping",
+            Self::OverBudget => "over_budget",
+            Self::NotFound => "not_found",
+            Self::Exists => "exists",
+            Self::InUse => "in_use",
+            Self::NoSpace => "no_space",
+            Self::BadArgument => "bad_argument",
+            Self::Schema => "schema",
+            Self::Corrupt => "corrupt",
+            Self::Storage => "storage",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// The numbers of a ring that does not fit.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct OverBudget {
+    /// Bytes that all objects may have together.
+    pub budget_bytes: u64,
+    /// Bytes that they have.
+    pub used_bytes: u64,
+    /// Bytes that the ring would add.
+    pub asked_bytes: u64,
+    /// The largest objects, largest first: name and bytes.
+    pub largest: Vec<(String, u64)>,
+}
+
+/// What a ring was given, and how.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Granted {
+    /// Name of the ring.
+    pub name: String,
+    /// Its directory, as the daemon sees it.
+    pub path: std::path::PathBuf,
+    /// It was made now, rather than joined.
+    pub made: bool,
+    /// Bytes that it has.
+    pub allocated_bytes: u64,
+    /// Bytes that it would have had with the capacity asked for.
+    pub asked_bytes: u64,
+    /// Rows that it keeps.
+    pub capacity_rows: u64,
+}
+
+impl Granted {
+    /// Whether it is smaller than asked for, because the budget left no more.
+    #[must_use]
+    pub fn shrunk(&self) -> bool {
+        self.made && self.allocated_bytes < self.asked_bytes
+    }
+}
+
+/// What a daemon says of itself.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Pong {
+    /// Its process.
+    pub pid: u32,
+    /// Its version.
+    pub version: String,
+    /// The base directory that it looks after.
+    pub base: std::path::PathBuf,
+    /// Seconds since it was ready.
+    pub uptime_s: f64,
+    /// Bytes that all objects may have together.
+    pub budget_bytes: u64,
+    /// Bytes that they have.
+    pub used_bytes: u64,
+    /// What it does about a ring that does not fit.
+    pub when_full: String,
+}
+
+/// An object as `backcast --json ls` shows it; what does not apply is left out.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct ListedObject {
+    /// `ring` or `panel`.
+    pub kind: String,
+    /// Name; that of its directory for what a dead creator left.
+    pub name: String,
+    /// Its directory.
+    pub path: std::path::PathBuf,
+    /// `held`, `idle`, `orphaned`, `building` or `damaged`.
+    pub state: String,
+    /// Stays when nobody holds it.
+    pub persistent: bool,
+    /// Bytes that it has.
+    pub size_bytes: u64,
+    /// Lanes of a ring.
+    pub lane_count: Option<u32>,
+    /// Rows readable.
+    pub rows: Option<u64>,
+    /// Transitions that can be drawn.
+    pub transitions: Option<u64>,
+    /// Why it is damaged.
+    pub error: Option<String>,
+}
+
+/// An object that was removed.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Gone {
+    /// `ring` or `panel`.
+    pub kind: String,
+    /// Name; that of its directory for what a dead creator left.
+    pub name: String,
+    /// Bytes that it had.
+    pub size_bytes: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use backcast_core::DType;
+
+    #[test]
+    fn a_request_says_what_was_asked_on_one_line_and_comes_back() {
+        let schema = Schema::builder()
+            .column("obs/x", DType::F32, &[3])
+            .column_as("day", DType::I32, &[], Role::Obs)
+            .build()
+            .unwrap();
+        let options = RingOptions::with_capacity(Capacity::Bytes(1 << 20))
+            .lanes(7)
+            .exist(Exist::Replace)
+            .persistent(true)
+            .lane_policy(LanePolicy::Block(Duration::from_millis(250)))
+            .reader_slots(9)
+            .huge_pages(false);
+        let ask = Ask::Create(Box::new(CreateAsk::new("pong", &schema, &options)));
+        let line = serde_json::to_string(&Request { protocol: PROTOCOL, ask }).unwrap();
+        assert!(!line.contains('\n'), "{line}");
+        let Request { ask: Ask::Create(back), protocol } = serde_json::from_str(&line).unwrap()
+        else {
+            panic!("{line}")
+        };
+        assert_eq!(protocol, PROTOCOL);
+        assert_eq!(back.schema().unwrap().columns(), schema.columns());
+        assert_eq!(back.options().unwrap().settings(), options.settings());
+    }
+
+    #[test]
+    fn a_refusal_of_a_newer_daemon_is_understood() {
+        let line = r#"{"error":{"code":"from_the_future","message":"no","more":[1]}}"#;
+        let Answer::Error(refusal) = serde_json::from_str(line).unwrap() else { panic!() };
+        assert_eq!((refusal.code, refusal.message.as_str()), (Code::Other, "no"));
+    }
+}

@@ -1,0 +1,161 @@
+//! The byte budget, exact however many ask at once.
+
+use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+
+use backcast_core::{Capacity, Exist, Ring, RingOptions, list};
+use backcast_daemon::ClientError;
+
+use crate::running::Running;
+use crate::shelf::{Holder, Shelf, schema};
+
+/// Processes that create at once.
+const CREATORS: usize = 16;
+
+fn used(shelf: &Shelf) -> u64 {
+    list(&shelf.base()).unwrap().iter().map(|info| info.bytes).sum()
+}
+
+/// Bytes of one ring of the tests below.
+fn ring_bytes(shelf: &Shelf) -> u64 {
+    Ring::planned_bytes(&schema(), &options(shelf)).unwrap()
+}
+
+fn options(shelf: &Shelf) -> RingOptions {
+    RingOptions::with_capacity(20_000u64).base(shelf.base()).persistent(true)
+}
+
+#[test]
+fn sixteen_processes_at_once_never_exceed_the_budget() {
+    for round in 0..3 {
+        let shelf = Shelf::new();
+        let one = ring_bytes(&shelf);
+        let fit = 5;
+        // Room for five and a half.
+        let budget = one * fit + one / 2;
+        let daemon = Running::spawn(&shelf, &["--budget", &budget.to_string()]);
+        let done = AtomicBool::new(false);
+        let most = AtomicU64::new(0);
+        let statuses: Vec<(i32, String)> = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(SeqCst) {
+                    most.fetch_max(used(&shelf), SeqCst);
+                }
+            });
+            let creators: Vec<Child> = (0..CREATORS)
+                .map(|i| {
+                    shelf
+                        .command()
+                        .args(["create", &format!("ring-{i}"), "--daemon", "--capacity", "20000"])
+                        .args(["--column", "obs:f4:2x3", "--column", "action:i4"])
+                        .stdout(Stdio::null())
+                        .stderr(Stdio::piped())
+                        .spawn()
+                        .unwrap()
+                })
+                .collect();
+            let ended = creators.into_iter().map(|child| {
+                let output = child.wait_with_output().unwrap();
+                let text = String::from_utf8_lossy(&output.stderr).into_owned();
+                (output.status.code().unwrap(), text)
+            });
+            let statuses = ended.collect();
+            done.store(true, SeqCst);
+            statuses
+        });
+        let made = statuses.iter().filter(|(status, _)| *status == 0).count();
+        assert_eq!(made as u64, fit, "round {round}: {statuses:?}");
+        for (_, text) in statuses.iter().filter(|(status, _)| *status != 0) {
+            assert!(text.contains("--budget") && text.contains("ring-"), "{text}");
+        }
+        let most = most.load(SeqCst).max(used(&shelf));
+        assert!(most <= budget, "{most} of {budget}");
+        assert_eq!(used(&shelf), one * fit);
+        assert_eq!(daemon.client().ping().unwrap().used_bytes, one * fit);
+        println!("round {round}: {made} of {CREATORS} made, at most {most} of {budget} bytes");
+    }
+}
+
+#[test]
+fn a_refusal_has_the_numbers_and_changes_nothing() {
+    let shelf = Shelf::new();
+    let one = ring_bytes(&shelf);
+    let daemon = Running::spawn(&shelf, &["--budget", &(one + one / 2).to_string()]);
+    let client = daemon.client();
+    drop(client.create("first", &schema(), &options(&shelf)).unwrap());
+    let error = client.create("second", &schema(), &options(&shelf)).map(drop).unwrap_err();
+    let ClientError::OverBudget { numbers, message } = error else { panic!("{error}") };
+    assert_eq!((numbers.budget_bytes, numbers.used_bytes), (one + one / 2, one));
+    assert_eq!(numbers.asked_bytes, one);
+    assert_eq!(numbers.largest, [("first".to_owned(), one)]);
+    assert!(message.contains("`second`") && message.contains("first"), "{message}");
+    assert_eq!(used(&shelf), one);
+    client.remove("first", None, false).unwrap();
+    drop(client.create("second", &schema(), &options(&shelf)).unwrap());
+}
+
+#[test]
+fn what_does_not_fit_is_shrunk_to_what_is_left_if_asked_for() {
+    let shelf = Shelf::new();
+    let one = ring_bytes(&shelf);
+    let budget = one + one / 2;
+    let args = ["--budget", &budget.to_string(), "--when-full", "shrink"];
+    let daemon = Running::spawn(&shelf, &args);
+    let client = daemon.client();
+    drop(client.create("first", &schema(), &options(&shelf)).unwrap());
+    let (ring, granted) = client.create("second", &schema(), &options(&shelf)).unwrap();
+    assert!(granted.shrunk() && granted.made, "{granted:?}");
+    assert_eq!(granted.asked_bytes, one);
+    assert!(granted.allocated_bytes <= one / 2 && granted.allocated_bytes > one / 4);
+    assert_eq!(granted.capacity_rows, ring.capacity());
+    assert!(used(&shelf) <= budget);
+    // Nothing is left that a row would fit in.
+    let error = client.create("third", &schema(), &options(&shelf)).map(drop).unwrap_err();
+    assert!(matches!(error, ClientError::OverBudget { .. }), "{error}");
+    let create = ["create", "third", "--daemon", "--column", "obs:f4", "--capacity", "1GiB"];
+    shelf.run(&create).expect(1);
+    client.remove("first", None, false).unwrap();
+    let warned = shelf.run(&create).expect(0);
+    assert!(warned.err.contains("the daemon's budget has no more left"), "{}", warned.err);
+}
+
+#[test]
+fn what_was_there_before_counts_and_orphans_make_room() {
+    let shelf = Shelf::new();
+    let one = ring_bytes(&shelf);
+    // Made without the daemon.
+    drop(Ring::create("direct", &schema(), options(&shelf)).unwrap());
+    let holder = Holder::spawn(&shelf);
+    let orphan = used(&shelf) - one;
+    let budget = (2 * one + orphan / 2).to_string();
+    let daemon = Running::spawn(&shelf, &["--budget", &budget, "--interval", "3600s"]);
+    let client = daemon.client();
+    let error = client.create("next", &schema(), &options(&shelf)).map(drop).unwrap_err();
+    assert!(matches!(error, ClientError::OverBudget { .. }), "{error}");
+    // Nobody sweeps for an hour: the request itself finds the room.
+    holder.kill();
+    drop(client.create("next", &schema(), &options(&shelf)).unwrap());
+}
+
+#[test]
+fn a_ring_can_be_joined_or_replaced_when_nothing_is_left() {
+    let shelf = Shelf::new();
+    let one = ring_bytes(&shelf);
+    let daemon = Running::spawn(&shelf, &["--budget", &one.to_string()]);
+    let client = daemon.client();
+    let options = options(&shelf);
+    drop(client.create("pong", &schema(), &options).unwrap());
+    let attach = options.clone().exist(Exist::Attach);
+    let (_, granted) = client.create("pong", &schema(), &attach).unwrap();
+    assert!(!granted.made);
+    let other = attach.clone().capacity(Capacity::Rows(5));
+    let error = client.create("pong", &schema(), &other).map(drop).unwrap_err();
+    assert!(error.to_string().contains("differs from what was asked"), "{error}");
+    // Idle: its room is the new one's. Held: there is none.
+    let replace = options.exist(Exist::Replace);
+    let (held, granted) = client.create("pong", &schema(), &replace).unwrap();
+    assert!(granted.made);
+    let error = client.create("pong", &schema(), &replace).map(drop).unwrap_err();
+    assert!(matches!(error, ClientError::OverBudget { .. }), "{error}");
+    drop(held);
+}

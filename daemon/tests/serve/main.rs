@@ -1,0 +1,17 @@
+//! The daemon in real processes: one per directory, started, asked, attacked, killed and ended.
+
+#[path = "../shelf/mod.rs"]
+mod shelf;
+
+mod budget;
+mod descriptors;
+mod hostile;
+mod life;
+mod metrics;
+mod running;
+
+/// The other process of some tests; see [`shelf::Holder`].
+#[test]
+fn a_process_that_holds_a_ring() {
+    shelf::Holder::role();
+}

@@ -1,0 +1,109 @@
+//! A daemon of a test: the real binary on a shelf, ready when it is handed out.
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Child, ChildStderr, ChildStdout, Stdio};
+use std::time::{Duration, Instant};
+
+use backcast_daemon::Client;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::shelf::Shelf;
+
+/// A test that waits for something that does not happen ends after this.
+const WATCHDOG: Duration = Duration::from_secs(120);
+
+pub(crate) struct Running {
+    child: Child,
+    /// What it said when it was ready.
+    pub(crate) ready: Value,
+    out: BufReader<ChildStdout>,
+    err: ChildStderr,
+}
+
+/// How it ended, and what it said.
+pub(crate) struct Ended {
+    pub(crate) status: Option<i32>,
+    pub(crate) signal: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Running {
+    pub(crate) fn spawn(shelf: &Shelf, args: &[&str]) -> Self {
+        Self::spawn_with(shelf, args, &[])
+    }
+
+    pub(crate) fn spawn_with(shelf: &Shelf, args: &[&str], env: &[(&str, &str)]) -> Self {
+        let mut child = shelf
+            .command()
+            .args(["--json", "serve"])
+            .args(args)
+            .envs(env.iter().copied())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary runs");
+        let mut out = BufReader::new(child.stdout.take().expect("piped"));
+        let mut err = child.stderr.take().expect("piped");
+        let mut line = String::new();
+        out.read_line(&mut line).expect("readable");
+        let Ok(ready) = serde_json::from_str(&line) else {
+            let mut why = String::new();
+            let _ = err.read_to_string(&mut why);
+            panic!("the daemon gave up: {line}{why}");
+        };
+        Self { child, ready, out, err }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.ready["socket"].as_str().expect("a path").into()
+    }
+
+    pub(crate) fn connect(&self) -> UnixStream {
+        UnixStream::connect(self.socket()).expect("it listens")
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::at(&self.socket()).timeout(WATCHDOG)
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, signal).expect("it runs");
+    }
+
+    /// Ends it with a signal and says how.
+    pub(crate) fn end(mut self, signal: Signal) -> Ended {
+        self.signal(signal);
+        let (mut out, mut err) = (String::new(), String::new());
+        self.out.read_to_string(&mut out).expect("text");
+        self.err.read_to_string(&mut err).expect("text");
+        let status = self.child.wait().expect("it ends");
+        Ended { status: status.code(), signal: status.signal(), out, err }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Asks again until the answer is yes.
+#[track_caller]
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + WATCHDOG;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        std::thread::yield_now();
+    }
+}
