@@ -6,7 +6,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use backcast_layout::protocol::{Pins, Words, still_whole};
-use backcast_layout::{Base, Geometry, Lane, LeaseBook, RingSpec, RingStore, SegmentError};
+use backcast_layout::{
+    Base, Geometry, Lane, LanePolicy, LeaseBook, RingSpec, RingStore, SegmentError,
+};
 
 use crate::error::{RingError, SampleError, WriterError};
 use crate::mark::Mark;
@@ -166,6 +168,12 @@ impl Ring {
     #[must_use]
     pub fn reader_slots(&self) -> u32 {
         self.store().spec().reader_slots
+    }
+
+    /// What a writer does about a lease in its way.
+    #[must_use]
+    pub fn lane_policy(&self) -> LanePolicy {
+        self.store().spec().policy
     }
 
     /// Physical rows of a lane.

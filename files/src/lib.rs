@@ -2,6 +2,8 @@
 //! and never ends the process.
 //!
 //! - [`write_atomically`]: a path holds the old content or all of the new one;
+//! - [`RingDescription`]: what a file of rows says of the ring that they were in;
+//! - [`Progress`]: how far long work has come, and stopping it;
 //! - [`parquet`]: what the decoder of Parquet needs around it.
 //!
 //! ```
@@ -16,6 +18,10 @@
 #![forbid(unsafe_code)]
 
 mod atomic;
+mod description;
 pub mod parquet;
+mod progress;
 
 pub use atomic::write_atomically;
+pub use description::{BadDescription, ColumnDescription, RingDescription};
+pub use progress::{OnProgress, Progress};

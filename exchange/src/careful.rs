@@ -1,0 +1,189 @@
+//! A Parquet file of anybody's, opened with care: what its footer claims is checked before a column
+//! of it is decoded, and what the decoder panics over is an error.
+
+use std::fmt::Display;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::ArrayRef;
+use backcast_core::DType;
+use backcast_files::parquet::{ColumnChunk, Source, byte_range, caught, read_footer};
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
+};
+use parquet::arrow::{ProjectionMask, parquet_to_arrow_field_levels};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
+use parquet::file::reader::Length;
+
+use crate::arrays::{self, Unfit};
+use crate::error::ImportError;
+
+/// A file may unpack to so many times its own size ...
+const MOST_UNPACKED: u64 = 1000;
+/// ... and any file to this much.
+const SMALL_BYTES: u64 = 256 << 20;
+const MAGIC: &[u8] = b"PAR1";
+
+/// An open file, whose footer can be followed and whose columns lie within it.
+#[derive(Debug)]
+pub(crate) struct CarefulFile {
+    path: PathBuf,
+    source: Source,
+    metadata: ArrowReaderMetadata,
+}
+
+/// How the rows of one leaf are to be read: its number, and what a row has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leaf {
+    pub(crate) number: usize,
+    pub(crate) dtype: DType,
+    /// Elements of a row.
+    pub(crate) items: usize,
+    /// Whether a row may be the element itself.
+    pub(crate) scalar: bool,
+}
+
+impl CarefulFile {
+    pub(crate) fn open(path: &Path) -> Result<Self, ImportError> {
+        let read = |source| ImportError::Read { path: path.to_owned(), source };
+        let source = File::open(path).and_then(Source::new).map_err(read)?;
+        let damaged = |what: String| damaged(path, "the footer", what);
+        let magic = |at: u64| source.bytes(at, MAGIC.len()).is_ok_and(|bytes| bytes == MAGIC);
+        if source.len() < 12 || !magic(0) || !magic(source.len() - MAGIC.len() as u64) {
+            return Err(damaged("it does not begin and end with PAR1".to_owned()));
+        }
+        let metadata = decode(|| {
+            let footer = ParquetMetaDataReader::decode_metadata(&read_footer(&source)?)?;
+            ArrowReaderMetadata::try_new(Arc::new(footer), ArrowReaderOptions::new())
+        })
+        .map_err(damaged)?;
+        let file = Self { path: path.to_owned(), source, metadata };
+        for (number, group) in file.footer().row_groups().iter().enumerate() {
+            let bad = |what: String| file.damaged(format!("row group {number}"), what);
+            u64::try_from(group.num_rows()).map_err(|_| bad("negative rows".into()))?;
+            for chunk in group.columns() {
+                byte_range(chunk, file.source.len()).map_err(|error| bad(error.to_string()))?;
+            }
+        }
+        Ok(file)
+    }
+
+    pub(crate) fn footer(&self) -> &ParquetMetaData {
+        self.metadata.metadata()
+    }
+
+    pub(crate) fn schema(&self) -> &arrow_schema::Schema {
+        self.metadata.schema()
+    }
+
+    pub(crate) fn damaged(&self, part: impl Into<String>, what: impl Into<String>) -> ImportError {
+        damaged(&self.path, part, what)
+    }
+
+    /// Rows of all groups, which are not negative.
+    pub(crate) fn rows(&self) -> u64 {
+        let rows = |group: &parquet::file::metadata::RowGroupMetaData| group.num_rows();
+        let rows = self.footer().row_groups().iter().map(rows);
+        rows.map(|rows| u64::try_from(rows).unwrap_or(0)).fold(0, u64::saturating_add)
+    }
+
+    /// Refuses a file that claims more rows of so many bytes than one of its size can unpack to.
+    pub(crate) fn check_unpacked(&self, row_bytes: u64) -> Result<(), ImportError> {
+        let unpacked = self.rows().saturating_mul(row_bytes);
+        let limit = SMALL_BYTES.max(self.source.len().saturating_mul(MOST_UNPACKED));
+        if unpacked <= limit {
+            return Ok(());
+        }
+        let what = format!("it claims to unpack to {unpacked} bytes; the limit is {limit}");
+        Err(self.damaged("the footer", what))
+    }
+
+    /// The leaf that lies at a path of names, below lists or not.
+    pub(crate) fn leaf(&self, path: &[&str]) -> Option<usize> {
+        let schema = self.footer().file_metadata().schema_descr();
+        let at = |leaf: &usize| {
+            let column = schema.column(*leaf);
+            let parts = column.path().parts();
+            let (names, lists) = parts.split_at_checked(path.len()).unwrap_or((&[], parts));
+            let listed = |name: &String| matches!(&**name, "list" | "element" | "item" | "array");
+            names.iter().map(String::as_str).eq(path.iter().copied()) && lists.iter().all(listed)
+        };
+        (0..schema.num_columns()).find(at)
+    }
+
+    /// A reader of one leaf of a row group, `piece` rows at a time.
+    pub(crate) fn reader(
+        &self,
+        row_group: usize,
+        leaf: Leaf,
+        piece: usize,
+    ) -> Result<LeafReader<'_>, ImportError> {
+        let part = self.part(row_group, leaf.number);
+        let inner = decode(|| {
+            let schema = self.footer().file_metadata().schema_descr();
+            let mask = ProjectionMask::leaves(schema, [leaf.number]);
+            let hint = self.schema().fields();
+            let levels = parquet_to_arrow_field_levels(schema, mask, Some(hint))?;
+            let (source, metadata) = (self.source.clone(), Arc::clone(self.metadata.metadata()));
+            let chunk =
+                ColumnChunk { source, metadata, row_group, row_values: leaf.items.max(1) as u64 };
+            ParquetRecordBatchReader::try_new_with_row_groups(&levels, &chunk, piece, None)
+        });
+        let inner = inner.map_err(|what| self.damaged(&*part, what))?;
+        Ok(LeafReader { file: self, inner, leaf, part })
+    }
+
+    fn part(&self, group: usize, leaf: usize) -> String {
+        let schema = self.footer().file_metadata().schema_descr();
+        let name = if leaf < schema.num_columns() {
+            schema.column(leaf).path().parts().first().cloned()
+        } else {
+            None
+        };
+        format!("column `{}` of row group {group}", name.unwrap_or_default())
+    }
+}
+
+/// Reads one leaf of a row group.
+#[derive(Debug)]
+pub(crate) struct LeafReader<'a> {
+    file: &'a CarefulFile,
+    inner: ParquetRecordBatchReader,
+    leaf: Leaf,
+    part: String,
+}
+
+impl LeafReader<'_> {
+    /// Appends the bytes of the next rows, which must be `rows`.
+    pub(crate) fn next(&mut self, rows: usize, out: &mut Vec<u8>) -> Result<(), ImportError> {
+        let Self { file, inner, leaf, part } = self;
+        let bad = |what: String| file.damaged(&**part, what);
+        let read = decode(|| inner.next().transpose()).map_err(bad)?;
+        let read = read.filter(|read| read.num_rows() == rows && read.num_columns() == 1);
+        let read = read.ok_or_else(|| bad(format!("not the {rows} rows that should follow")))?;
+        let array: &ArrayRef = read.column(0);
+        let mut append = || arrays::append_bytes(array, leaf.dtype, leaf.items, leaf.scalar, out);
+        decode(|| Ok::<_, ParquetError>(append()))
+            .map_err(bad)?
+            .map_err(|unfit| bad(in_words(&unfit)))
+    }
+}
+
+fn damaged(path: &Path, part: impl Into<String>, what: impl Into<String>) -> ImportError {
+    ImportError::Damaged { path: path.to_owned(), part: part.into(), what: what.into() }
+}
+
+fn in_words(unfit: &Unfit) -> String {
+    match unfit {
+        Unfit::Type(found) => format!("elements of type {found}"),
+        Unfit::Null(row) => format!("row {row} of a piece has no value"),
+        Unfit::Length { row, elements } => format!("row {row} of a piece has {elements} elements"),
+    }
+}
+
+/// Runs the decoder; its errors and its panics are words.
+fn decode<T, E: Display>(work: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
+    caught(work)?.map_err(|error| error.to_string())
+}

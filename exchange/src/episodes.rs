@@ -1,0 +1,95 @@
+//! Plain steps as rows: an episode of n steps becomes n rows and one with its final observation.
+
+use backcast_core::{Column, FINAL, Filling, Role, Schema, TERMINATED, TRUNCATED};
+
+use crate::error::ImportError;
+
+/// Consecutive steps of one episode.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Episode<'a> {
+    pub(crate) steps: usize,
+    /// Per column of the schema, the steps' bytes; C order.
+    pub(crate) columns: &'a [&'a [u8]],
+    /// Per column of role obs, what was observed after the last step. `None`: that is not known, and
+    /// the last step gets no row after it.
+    pub(crate) final_obs: Option<&'a [&'a [u8]]>,
+    pub(crate) terminated: bool,
+    pub(crate) truncated: bool,
+}
+
+impl Episode<'_> {
+    /// Rows that it becomes.
+    pub(crate) fn rows(&self) -> u64 {
+        self.steps as u64 + u64::from(self.final_obs.is_some())
+    }
+}
+
+/// Puts episodes into the first lane of a ring, one after the other.
+#[derive(Debug)]
+pub(crate) struct EpisodeRows<'a> {
+    schema: &'a Schema,
+    seq: u64,
+    episode: u64,
+    /// The rows of the last one: built-in columns, then the schema's.
+    buffers: Vec<Vec<u8>>,
+}
+
+impl<'a> EpisodeRows<'a> {
+    pub(crate) fn new(schema: &'a Schema) -> Self {
+        let buffers = vec![Vec::new(); BUILT_IN + schema.columns().len()];
+        Self { schema, seq: 0, episode: 0, buffers }
+    }
+
+    /// Puts the rows of an episode after those of the one before.
+    pub(crate) fn put(
+        &mut self,
+        episode: &Episode<'_>,
+        filling: &mut Filling<'_>,
+    ) -> Result<(), ImportError> {
+        let rows = episode.rows();
+        self.buffers.iter_mut().for_each(Vec::clear);
+        let [seq, number, t, flags, user @ ..] = &mut *self.buffers else { return Ok(()) };
+        for row in 0..rows {
+            let is_final = row == episode.steps as u64;
+            let is_last = row + 1 == episode.steps as u64;
+            let ends = if is_final {
+                FINAL
+            } else if is_last {
+                u32::from(episode.terminated) * TERMINATED
+                    + u32::from(episode.truncated) * TRUNCATED
+            } else {
+                0
+            };
+            seq.extend_from_slice(&(self.seq + row).to_ne_bytes());
+            number.extend_from_slice(&self.episode.to_ne_bytes());
+            t.extend_from_slice(&u32::try_from(row).unwrap_or(u32::MAX).to_ne_bytes());
+            flags.extend_from_slice(&ends.to_ne_bytes());
+        }
+        let mut finals = episode.final_obs.into_iter().flatten();
+        for ((column, bytes), buffer) in self.schema.columns().iter().zip(episode.columns).zip(user)
+        {
+            buffer.extend_from_slice(bytes);
+            if episode.final_obs.is_none() {
+                continue;
+            }
+            match column.role() {
+                Role::Obs => buffer.extend_from_slice(finals.next().copied().unwrap_or_default()),
+                Role::Step => buffer.resize(buffer.len() + column.width(), 0),
+            }
+        }
+        let buffers: Vec<&[u8]> = self.buffers.iter().map(Vec::as_slice).collect();
+        filling.rows(0, rows, &buffers)?;
+        self.seq += rows;
+        self.episode += 1;
+        Ok(())
+    }
+}
+
+/// Built-in columns of a row.
+const BUILT_IN: usize = 4;
+
+/// The part of a column's bytes that some rows take.
+pub(crate) fn part<'a>(column: &Column, bytes: &'a [u8], from: usize, to: usize) -> &'a [u8] {
+    let width = column.width();
+    bytes.get(from * width..to * width).unwrap_or_default()
+}

@@ -1,0 +1,144 @@
+//! What can go wrong with files of other programs: one enum to write them, one to read them.
+
+use std::io;
+use std::path::PathBuf;
+
+use backcast_core::{ReadError, RestoreError, SchemaError};
+use backcast_files::BadDescription;
+use thiserror::Error;
+
+/// Why nothing was exported.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ExportError {
+    /// Something is there already.
+    #[error("{path} exists; choose another path, or ask to overwrite it")]
+    Exists {
+        /// Path given.
+        path: PathBuf,
+    },
+    /// The file system refused.
+    #[error("cannot write {path}: {source}; nothing of it is left")]
+    Write {
+        /// Path given.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A format that is only read.
+    #[error("{format} is read and not written; export parquet, csv or minari")]
+    OnlyRead {
+        /// Name of the format.
+        format: &'static str,
+    },
+    /// A dataset of episodes wants columns that the ring lacks.
+    #[error(
+        "a Minari dataset has observations, actions and rewards, so the ring needs a column {wanted}; \
+         it has {found}; export parquet, which takes any columns"
+    )]
+    NoColumn {
+        /// Column looked for, in words.
+        wanted: &'static str,
+        /// Columns there are.
+        found: String,
+    },
+    /// The ring cannot be read.
+    #[error(transparent)]
+    Ring(#[from] ReadError),
+    /// Somebody asked to stop.
+    #[error("the export was interrupted; nothing of it is left")]
+    Interrupted,
+}
+
+/// Why no ring was made of a file.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ImportError {
+    /// It cannot be opened or read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// Path given.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// It is not what it is called, or was cut or changed.
+    #[error("{path} is damaged or of another format: {part}: {what}")]
+    Damaged {
+        /// Offending file.
+        path: PathBuf,
+        /// Part of it.
+        part: String,
+        /// What was found there.
+        what: String,
+    },
+    /// A Parquet file of something else.
+    #[error(
+        "{path} is a Parquet file that no ring was exported to: {what}; import plain steps from .npz, \
+         or a Minari dataset"
+    )]
+    NotARing {
+        /// Offending file.
+        path: PathBuf,
+        /// What it lacks.
+        what: String,
+    },
+    /// Written by another version.
+    #[error("{path} was exported in format {found}, this build reads {supported}")]
+    WrongVersion {
+        /// Offending file.
+        path: PathBuf,
+        /// Version in the file.
+        found: u64,
+        /// Version of this build.
+        supported: u32,
+    },
+    /// What the file says of its ring cannot be.
+    #[error("{path} describes a ring that cannot be: {source}")]
+    Description {
+        /// Offending file.
+        path: PathBuf,
+        /// What is wrong.
+        source: BadDescription,
+    },
+    /// Columns that make no ring.
+    #[error("the columns of {path} make no ring: {source}")]
+    Schema {
+        /// Offending file.
+        path: PathBuf,
+        /// What is wrong.
+        source: SchemaError,
+    },
+    /// An array that no column can hold, or of another length than the others.
+    #[error("{path}: array `{name}` {what}")]
+    Array {
+        /// Offending file.
+        path: PathBuf,
+        /// Name of the array.
+        name: String,
+        /// What is wrong, and what to do.
+        what: String,
+    },
+    /// A format that is only written.
+    #[error("{format} is written and not read; import parquet, npz or minari")]
+    OnlyWritten {
+        /// Name of the format.
+        format: &'static str,
+    },
+    /// Larger than what can be asked for.
+    #[error(
+        "the capacity is {asked} rows, the file has {rows}; ask for at least as many, or leave it out"
+    )]
+    Capacity {
+        /// Rows asked for.
+        asked: u64,
+        /// Rows in the file.
+        rows: u64,
+    },
+    /// The ring could not be made.
+    #[error(transparent)]
+    Restore(#[from] RestoreError),
+    /// Somebody asked to stop.
+    #[error("the import was interrupted; no ring was made")]
+    Interrupted,
+}

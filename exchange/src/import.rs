@@ -1,0 +1,121 @@
+//! From a file to a ring: which format, and what was read.
+
+use std::fmt;
+use std::path::Path;
+
+use backcast_core::{Base, Exist, Ring, RingOptions};
+use backcast_files::OnProgress;
+
+use crate::error::ImportError;
+use crate::export::Format;
+use crate::{minari, npz, parquet_file};
+
+/// How a ring is made of a file.
+#[must_use]
+pub struct ImportOptions<'a> {
+    pub(crate) name: String,
+    pub(crate) capacity: Option<u64>,
+    base: Base,
+    exist: Exist,
+    persistent: bool,
+    huge_pages: bool,
+    pub(crate) progress: Option<OnProgress<'a>>,
+}
+
+impl fmt::Debug for ImportOptions<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ImportOptions")
+            .field("name", &self.name)
+            .field("capacity", &self.capacity)
+            .field("base", &self.base)
+            .field("exist", &self.exist)
+            .field("persistent", &self.persistent)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> ImportOptions<'a> {
+    /// A ring of that name in the standard place, as large as the one that was exported, or as the
+    /// data are; an error if the name is taken.
+    pub fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            capacity: None,
+            base: Base::standard(),
+            exist: Exist::Error,
+            persistent: false,
+            huge_pages: true,
+            progress: None,
+        }
+    }
+
+    /// Rows over all lanes together, for rings that are to take more than they begin with.
+    pub fn capacity(mut self, rows: u64) -> Self {
+        self.capacity = Some(rows);
+        self
+    }
+
+    /// Where the ring lives.
+    pub fn base(mut self, base: Base) -> Self {
+        self.base = base;
+        self
+    }
+
+    /// What to do when the name is taken.
+    pub fn exist(mut self, exist: Exist) -> Self {
+        self.exist = exist;
+        self
+    }
+
+    /// Keep the ring when nobody holds it.
+    pub fn persistent(mut self, persistent: bool) -> Self {
+        self.persistent = persistent;
+        self
+    }
+
+    /// Whether the system is asked for huge pages.
+    pub fn huge_pages(mut self, ask: bool) -> Self {
+        self.huge_pages = ask;
+        self
+    }
+
+    /// Is told how far it has come, and may stop it.
+    pub fn on_progress(mut self, progress: OnProgress<'a>) -> Self {
+        self.progress = Some(progress);
+        self
+    }
+
+    /// The place and name of these options, the rest of `made`.
+    pub(crate) fn of_ring(&self, made: RingOptions) -> RingOptions {
+        made.base(self.base.clone())
+            .exist(self.exist)
+            .persistent(self.persistent)
+            .huge_pages(self.huge_pages)
+    }
+}
+
+/// What was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ImportReport {
+    /// Rows of the new ring.
+    pub rows: u64,
+    /// Episodes that were made of plain steps.
+    pub episodes: Option<u64>,
+    /// Last steps of the data whose episode goes on, and whose next observation is not known: no
+    /// transition starts there.
+    pub rows_without_successor: u64,
+}
+
+/// Makes a ring of a file. It has its name when it is whole; after an error there is none.
+pub fn import(
+    from: &Path,
+    format: Format,
+    options: ImportOptions<'_>,
+) -> Result<(Ring, ImportReport), ImportError> {
+    match format {
+        Format::Parquet => parquet_file::read(from, options),
+        Format::Minari => minari::read(from, options),
+        Format::Npz => npz::read(from, options),
+        Format::Csv => Err(ImportError::OnlyWritten { format: "csv" }),
+    }
+}

@@ -1,0 +1,224 @@
+//! Gymnasium's spaces as Minari writes them down, and the columns of a ring that they are.
+
+use backcast_core::{Column, DType};
+use serde_json::{Map, Value, json};
+
+/// Spaces may lie in each other; no deeper than this.
+const DEEPEST: usize = 8;
+
+/// One array of a space: its path from the root, and what it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Leaf {
+    /// Empty for a space that is no dict.
+    pub(crate) path: Vec<String>,
+    pub(crate) dtype: DType,
+    pub(crate) shape: Vec<u32>,
+}
+
+/// The least and the largest value found of an integer, for a space of so many choices.
+pub(crate) type Choices = Option<(i64, i64)>;
+
+/// The space of some columns, whose names below `root` are paths.
+pub(crate) fn of_columns(root: &str, columns: &[(&Column, Choices)]) -> Value {
+    if let [(column, choices)] = columns
+        && column.name() == root
+    {
+        return of_column(column, *choices);
+    }
+    let mut spaces = Map::new();
+    for (column, choices) in columns {
+        let path: Vec<&str> = column.name().split('/').skip(1).collect();
+        insert(&mut spaces, &path, of_column(column, *choices));
+    }
+    json!({ "type": "Dict", "subspaces": spaces })
+}
+
+fn insert(spaces: &mut Map<String, Value>, path: &[&str], space: Value) {
+    match path {
+        [] => {}
+        [last] => {
+            spaces.insert((*last).to_owned(), space);
+        }
+        [first, rest @ ..] => {
+            let inner = spaces
+                .entry((*first).to_owned())
+                .or_insert_with(|| json!({ "type": "Dict", "subspaces": {} }));
+            if let Some(Value::Object(inner)) = inner.get_mut("subspaces") {
+                insert(inner, rest, space);
+            }
+        }
+    }
+}
+
+fn of_column(column: &Column, choices: Choices) -> Value {
+    let (dtype, shape) = (column.dtype(), column.shape());
+    if let (Some((least, most)), true) = (choices, shape.is_empty()) {
+        let n = most.saturating_sub(least).saturating_add(1);
+        return json!({ "type": "Discrete", "dtype": "int64", "start": least, "n": n });
+    }
+    if dtype == DType::Bool {
+        return json!({ "type": "MultiBinary", "n": column.items() });
+    }
+    let (low, high) = bounds(dtype);
+    let full = |value: &Value| {
+        shape.iter().rev().fold(value.clone(), |inner, axis| {
+            Value::Array(vec![inner; usize::try_from(*axis).unwrap_or(0)])
+        })
+    };
+    json!({
+        "type": "Box", "dtype": numpy_name(dtype), "shape": shape,
+        "low": full(&low), "high": full(&high),
+    })
+}
+
+/// Everything that the type can hold: what a ring says nothing of.
+fn bounds(dtype: DType) -> (Value, Value) {
+    match dtype {
+        DType::Bool | DType::U8 => (json!(0), json!(u8::MAX)),
+        DType::U16 => (json!(0), json!(u16::MAX)),
+        DType::U32 => (json!(0), json!(u32::MAX)),
+        DType::U64 => (json!(0), json!(u64::MAX)),
+        DType::I8 => (json!(i8::MIN), json!(i8::MAX)),
+        DType::I16 => (json!(i16::MIN), json!(i16::MAX)),
+        DType::I32 => (json!(i32::MIN), json!(i32::MAX)),
+        DType::I64 => (json!(i64::MIN), json!(i64::MAX)),
+        DType::F16 => (json!(-65504.0), json!(65504.0)),
+        DType::F32 => (json!(f32::MIN), json!(f32::MAX)),
+        DType::F64 => (json!(f64::MIN), json!(f64::MAX)),
+    }
+}
+
+fn numpy_name(dtype: DType) -> &'static str {
+    match dtype {
+        DType::Bool => "bool",
+        DType::U8 => "uint8",
+        DType::U16 => "uint16",
+        DType::U32 => "uint32",
+        DType::U64 => "uint64",
+        DType::I8 => "int8",
+        DType::I16 => "int16",
+        DType::I32 => "int32",
+        DType::I64 => "int64",
+        DType::F16 => "float16",
+        DType::F32 => "float32",
+        DType::F64 => "float64",
+    }
+}
+
+/// The arrays of a space, in the order of their paths.
+pub(crate) fn leaves(space: &Value) -> Result<Vec<Leaf>, String> {
+    let mut found = Vec::new();
+    visit(space, &mut Vec::new(), &mut found)?;
+    Ok(found)
+}
+
+fn visit(space: &Value, path: &mut Vec<String>, found: &mut Vec<Leaf>) -> Result<(), String> {
+    if path.len() > DEEPEST {
+        return Err(format!("a space that is more than {DEEPEST} levels deep"));
+    }
+    let kind = space.get("type").and_then(Value::as_str).ok_or("a space without a type")?;
+    let mut leaf = |dtype, shape| {
+        found.push(Leaf { path: path.clone(), dtype, shape });
+        Ok(())
+    };
+    let dtype = || {
+        let name = space.get("dtype").and_then(Value::as_str).unwrap_or_default();
+        DType::ALL
+            .into_iter()
+            .find(|dtype| numpy_name(*dtype) == name)
+            .ok_or_else(|| format!("a {kind} of {name:?}, which no column can hold"))
+    };
+    let axes = |key: &str| {
+        let axes = space.get(key).and_then(Value::as_array).map(|axes| {
+            axes.iter()
+                .map(|axis| axis.as_u64().and_then(|axis| u32::try_from(axis).ok()))
+                .collect()
+        });
+        axes.flatten().ok_or_else(|| format!("a {kind} whose {key} is {:?}", space.get(key)))
+    };
+    match kind {
+        "Box" => leaf(dtype()?, axes("shape")?),
+        "Discrete" => leaf(DType::I64, Vec::new()),
+        "MultiDiscrete" => {
+            let items = space.get("nvec").and_then(Value::as_array).map_or(0, Vec::len);
+            leaf(dtype()?, vec![u32::try_from(items).unwrap_or(u32::MAX)])
+        }
+        "MultiBinary" => {
+            let shape = match space.get("n") {
+                Some(Value::Array(_)) => axes("n")?,
+                Some(n) => {
+                    n.as_u64().and_then(|n| u32::try_from(n).ok()).map_or(Vec::new(), |n| vec![n])
+                }
+                None => Vec::new(),
+            };
+            leaf(DType::I8, shape)
+        }
+        "Dict" => {
+            let inner = space.get("subspaces").and_then(Value::as_object);
+            for (key, space) in inner.ok_or("a Dict without subspaces")? {
+                path.push(key.clone());
+                visit(space, path, found)?;
+                path.pop();
+            }
+            Ok(())
+        }
+        "Tuple" => {
+            let inner = space.get("subspaces").and_then(Value::as_array);
+            for (at, space) in inner.ok_or("a Tuple without subspaces")?.iter().enumerate() {
+                path.push(at.to_string());
+                visit(space, path, found)?;
+                path.pop();
+            }
+            Ok(())
+        }
+        other => Err(format!("a space of type {other:?}, which no column can hold")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use backcast_core::Schema;
+
+    #[test]
+    fn a_space_written_down_is_the_columns_it_was_made_of() {
+        let schema = Schema::builder()
+            .column("obs/pixels", DType::U8, &[4, 4])
+            .column("obs/inner/speed", DType::F32, &[])
+            .column("action", DType::I32, &[])
+            .build()
+            .unwrap();
+        let columns = schema.columns();
+        let obs = of_columns("obs", &[(&columns[0], None), (&columns[1], None)]);
+        let leaf = |path: &[&str], dtype, shape: &[u32]| {
+            let path = path.iter().map(|&name| name.to_owned()).collect();
+            Leaf { path, dtype, shape: shape.to_vec() }
+        };
+        assert_eq!(
+            leaves(&obs).unwrap(),
+            [leaf(&["inner", "speed"], DType::F32, &[]), leaf(&["pixels"], DType::U8, &[4, 4])]
+        );
+        let action = of_columns("action", &[(&columns[2], Some((0, 3)))]);
+        assert_eq!(action, json!({"type": "Discrete", "dtype": "int64", "start": 0, "n": 4}));
+        assert_eq!(leaves(&action).unwrap(), [leaf(&[], DType::I64, &[])]);
+    }
+
+    #[test]
+    fn spaces_that_no_column_holds_say_so() {
+        let mut deep = json!({"type": "Box", "dtype": "float32", "shape": [1]});
+        for _ in 0..20 {
+            deep = json!({"type": "Dict", "subspaces": {"x": deep}});
+        }
+        for (space, part) in [
+            (json!({"type": "Text", "max_length": 3}), "Text"),
+            (json!({"type": "Box", "dtype": "complex64", "shape": [1]}), "complex64"),
+            (json!({"type": "Box", "dtype": "float32", "shape": [-1]}), "shape"),
+            (json!({"type": "Dict"}), "subspaces"),
+            (json!(3), "type"),
+            (deep, "deep"),
+        ] {
+            let error = leaves(&space).unwrap_err();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}

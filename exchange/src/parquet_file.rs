@@ -1,0 +1,330 @@
+//! A table of all rows as Parquet, and a ring from such a table: the same rows, to the bit.
+
+use std::io;
+use std::ops::{ControlFlow, Range};
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::{DataType, Field, Schema as ArrowSchema};
+use backcast_core::{Column, DType, Filling, Ring, Rows, Schema};
+use backcast_files::{Progress, write_atomically};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::{KeyValue, RowGroupMetaData};
+use parquet::file::properties::WriterProperties;
+
+use crate::about::{About, FORMAT, KEY};
+use crate::arrays;
+use crate::careful::{CarefulFile, Leaf};
+use crate::csv_file::{Failure, told};
+use crate::error::{ExportError, ImportError};
+use crate::export::ExportReport;
+use crate::import::{ImportOptions, ImportReport};
+use crate::walk::Walk;
+
+/// Bytes of rows in a row group, before they are packed: what a writer needs of memory.
+const GROUP_BYTES: u64 = 32 << 20;
+/// The built-in columns of a table, before the ring's.
+const BUILT_IN: [(&str, DType); 5] = [
+    ("lane", DType::U32),
+    ("seq", DType::U64),
+    ("episode", DType::U64),
+    ("t", DType::U32),
+    ("flags", DType::U32),
+];
+/// Bytes of rows in memory while they are read.
+const PIECE_BYTES: u64 = 4 << 20;
+
+/// Writes the file.
+pub(crate) fn write(mut walk: Walk<'_, '_>, to: &Path) -> Result<ExportReport, ExportError> {
+    let ring = walk.ring();
+    let schema = Arc::new(table(ring.schema()));
+    let about = About::of(ring, walk.spans());
+    let mut report = ExportReport::default();
+    write_atomically::<Failure>(to, |file| {
+        let mut writer = ArrowWriter::try_new(file, Arc::clone(&schema), Some(properties(ring)))
+            .map_err(of_parquet)?;
+        let mut first = vec![None::<Range<u64>>; about.rows.len()];
+        walk.rows(|lane, rows| {
+            let batch = batch(&schema, lane, rows);
+            batch
+                .map_err(|error| of_parquet(error.into()))
+                .and_then(|batch| writer.write(&batch).map_err(of_parquet))
+                .map_err(|failure| told(to, failure))?;
+            report.rows += rows.len() as u64;
+            if let Some(span) = first.get_mut(lane as usize) {
+                let (_, range) = rows.place();
+                // After a gap the rows before it are of no use: a ring has none in its middle.
+                *span = match span.take() {
+                    Some(before) if before.end == range.start => Some(before.start..range.end),
+                    _ => Some(range),
+                };
+            }
+            Ok(())
+        })?;
+        // Only now is it known which rows are there.
+        let mut about = about.clone();
+        for (rows, span) in about.rows.iter_mut().zip(first) {
+            *rows = span.map_or((rows.1, rows.1), |span| (span.start, span.end));
+        }
+        let about = serde_json::to_string(&about).map_err(io::Error::from)?;
+        writer.append_key_value_metadata(KeyValue::new(KEY.to_owned(), about));
+        let metadata = writer.finish().map_err(of_parquet)?;
+        report.bytes = metadata.row_groups().iter().map(bytes_of_group).sum();
+        Ok(())
+    })
+    .map_err(|failure| told(to, failure))?;
+    report.rows_lapped = walk.lapped();
+    report.bytes = to.metadata().map_or(report.bytes, |file| file.len());
+    Ok(report)
+}
+
+fn bytes_of_group(group: &RowGroupMetaData) -> u64 {
+    u64::try_from(group.compressed_size()).unwrap_or(0)
+}
+
+fn properties(ring: &Ring) -> WriterProperties {
+    let rows = (GROUP_BYTES / (ring.schema().row_bytes() as u64).max(1)).clamp(1, 1 << 20);
+    WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_max_row_group_row_count(Some(usize::try_from(rows).unwrap_or(1)))
+        .set_created_by("backcast".to_owned())
+        .build()
+}
+
+fn of_parquet(error: ParquetError) -> Failure {
+    match error {
+        ParquetError::External(source) => match source.downcast::<io::Error>() {
+            Ok(error) => Failure::Write(*error),
+            Err(source) => Failure::Write(io::Error::other(source)),
+        },
+        error => Failure::Write(io::Error::other(error)),
+    }
+}
+
+/// The columns of the table.
+fn table(schema: &Schema) -> ArrowSchema {
+    let built_in = BUILT_IN.iter().map(|(name, dtype)| arrays::field_of(name, *dtype, &[]));
+    let fields: Vec<Field> = built_in.chain(schema.columns().iter().map(arrays::field)).collect();
+    ArrowSchema::new(fields)
+}
+
+fn batch(
+    schema: &Arc<ArrowSchema>,
+    lane: u32,
+    rows: &Rows,
+) -> Result<RecordBatch, arrow_schema::ArrowError> {
+    let lanes: Vec<u8> = lane.to_ne_bytes().repeat(rows.len());
+    let mut columns: Vec<ArrayRef> = vec![arrays::array(DType::U32, &[], &lanes)];
+    columns.extend(rows.columns().iter().map(|column| {
+        let bytes = rows.bytes(column.name()).unwrap_or_default();
+        arrays::array(column.dtype(), column.shape(), bytes)
+    }));
+    RecordBatch::try_new(Arc::clone(schema), columns)
+}
+
+/// Makes a ring of a table that a ring was exported to.
+pub(crate) fn read(
+    from: &Path,
+    options: ImportOptions<'_>,
+) -> Result<(Ring, ImportReport), ImportError> {
+    let file = Table::open(from)?;
+    let described = |source| ImportError::Description { path: from.to_owned(), source };
+    let schema = file.about.ring.schema().map_err(|error| described(error.into()))?;
+    file.check_columns(&schema)?;
+    let spans = file.spans()?;
+    let rows: u64 = spans.iter().map(|span| span.end - span.start).sum();
+    let longest = spans.iter().map(|span| span.end - span.start).max().unwrap_or(0);
+    let lanes = u64::from(file.about.ring.lanes);
+    let mut ring = file.about.ring.clone();
+    if let Some(asked) = options.capacity {
+        ring.lane_capacity = asked.div_ceil(lanes.max(1));
+    }
+    if ring.lane_capacity < longest {
+        let (asked, rows) = (ring.lane_capacity * lanes, longest * lanes);
+        return Err(ImportError::Capacity { asked, rows });
+    }
+    let made = options.of_ring(ring.options().map_err(described)?);
+    let mut on_progress = options.progress;
+    let total_bytes = rows.saturating_mul(schema.row_bytes() as u64);
+    let ring = Ring::restore(&options.name, &schema, made, |filling| {
+        let mut progress = Progress { total_rows: rows, total_bytes, ..Progress::default() };
+        for (lane, span) in (0..).zip(&spans) {
+            filling.begin(lane, span.clone())?;
+        }
+        file.fill(&schema, &spans, filling, |rows| {
+            progress.rows += rows;
+            progress.bytes = progress.rows * schema.row_bytes() as u64;
+            match on_progress.as_mut().map(|on_progress| on_progress(&progress)) {
+                Some(ControlFlow::Break(())) => Err(ImportError::Interrupted),
+                _ => Ok(()),
+            }
+        })
+    })?;
+    Ok((ring, ImportReport { rows, episodes: None, rows_without_successor: 0 }))
+}
+
+/// A Parquet file that describes itself as a ring's.
+struct Table {
+    file: CarefulFile,
+    about: About,
+}
+
+impl Table {
+    fn open(path: &Path) -> Result<Self, ImportError> {
+        let file = CarefulFile::open(path)?;
+        let words = file.footer().file_metadata().key_value_metadata();
+        let about = words
+            .and_then(|words| words.iter().find(|word| word.key == KEY))
+            .and_then(|word| word.value.clone());
+        let Some(about) = about else {
+            let what = format!("its metadata has no key `{KEY}`");
+            return Err(ImportError::NotARing { path: path.to_owned(), what });
+        };
+        let about = parse(path, &file, &about)?;
+        Ok(Self { file, about })
+    }
+
+    /// Rows of each lane, as the file says; they are as many as it has.
+    fn spans(&self) -> Result<Vec<Range<u64>>, ImportError> {
+        let bad = |what: String| self.file.damaged("its description", what);
+        let (lanes, rows) = (self.about.ring.lanes as usize, &self.about.rows);
+        if rows.len() != lanes || lanes > backcast_core::MAX_LANES as usize {
+            return Err(bad(format!("rows of {} lanes for a ring of {lanes}", rows.len())));
+        }
+        let mut total = 0_u64;
+        for (lane, (first, end)) in rows.iter().enumerate() {
+            if first > end || *end > 1 << 48 {
+                return Err(bad(format!("lane {lane} has the rows {first}..{end}")));
+            }
+            total += end - first;
+        }
+        let stored = self.file.rows();
+        if stored < total {
+            return Err(bad(format!("{total} rows are described, {stored} are there")));
+        }
+        Ok(rows.iter().map(|(first, end)| *first..*end).collect())
+    }
+
+    /// The table's columns are those of the ring that is described, and no larger than a file of this
+    /// size can unpack to.
+    fn check_columns(&self, schema: &Schema) -> Result<(), ImportError> {
+        let bad = |what: String| self.file.damaged("the footer", what);
+        let expected = table(schema);
+        let found = self.file.schema();
+        if found.fields().len() != expected.fields().len() {
+            let (found, expected) = (found.fields().len(), expected.fields().len());
+            return Err(bad(format!("{found} columns, not {expected}")));
+        }
+        for (found, expected) in found.fields().iter().zip(expected.fields()) {
+            if found.name() != expected.name() || !alike(found.data_type(), expected.data_type()) {
+                let show = |field: &Field| format!("{} {}", field.name(), field.data_type());
+                return Err(bad(format!(
+                    "column {} where {} should be",
+                    show(found),
+                    show(expected)
+                )));
+            }
+        }
+        let leaves = self.file.footer().file_metadata().schema_descr().num_columns();
+        if leaves != expected.fields().len() {
+            return Err(bad(format!("{leaves} leaves for {} columns", expected.fields().len())));
+        }
+        self.file.check_unpacked(schema.row_bytes() as u64)
+    }
+
+    /// Puts every row that is described into its lane.
+    fn fill(
+        &self,
+        schema: &Schema,
+        spans: &[Range<u64>],
+        filling: &mut Filling<'_>,
+        mut done: impl FnMut(u64) -> Result<(), ImportError>,
+    ) -> Result<(), ImportError> {
+        let built_in = BUILT_IN.iter().map(|(_, dtype)| (*dtype, 1, true));
+        let of_column = |c: &Column| (c.dtype(), c.items(), c.shape().is_empty());
+        let leaves: Vec<Leaf> = built_in
+            .chain(schema.columns().iter().map(of_column))
+            .enumerate()
+            .map(|(number, (dtype, items, scalar))| Leaf { number, dtype, items, scalar })
+            .collect();
+        let row_bytes = (schema.row_bytes() as u64).max(1);
+        let piece = usize::try_from((PIECE_BYTES / row_bytes).clamp(1, 1 << 16)).unwrap_or(1);
+        let mut bytes: Vec<Vec<u8>> = vec![Vec::new(); leaves.len()];
+        for (group, about) in self.file.footer().row_groups().iter().enumerate() {
+            let readers = leaves.iter().map(|leaf| self.file.reader(group, *leaf, piece));
+            let mut readers = readers.collect::<Result<Vec<_>, _>>()?;
+            let mut left = usize::try_from(about.num_rows()).unwrap_or(0);
+            while left > 0 {
+                let count = left.min(piece);
+                for (reader, bytes) in readers.iter_mut().zip(&mut bytes) {
+                    bytes.clear();
+                    reader.next(count, bytes)?;
+                }
+                self.put(&leaves, &bytes, spans, filling)?;
+                done(count as u64)?;
+                left -= count;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts rows, which are in the table's order, into the lanes that they are of.
+    fn put(
+        &self,
+        leaves: &[Leaf],
+        bytes: &[Vec<u8>],
+        spans: &[Range<u64>],
+        filling: &mut Filling<'_>,
+    ) -> Result<(), ImportError> {
+        let [lanes, seqs, ..] = bytes else { return Ok(()) };
+        let lanes: Vec<u32> = bytemuck::allocation::pod_collect_to_vec(lanes);
+        let seqs: Vec<u64> = bytemuck::allocation::pod_collect_to_vec(seqs);
+        let mut from = 0;
+        for run in lanes.chunk_by(|a, b| a == b) {
+            let (lane, to) = (run[0], from + run.len());
+            let Some(span) = spans.get(lane as usize) else {
+                let what = format!("a row of lane {lane}, where {} are", spans.len());
+                return Err(self.file.damaged("column `lane`", what));
+            };
+            // Rows before a gap are in the table, and not among those described.
+            let skipped = seqs[from..to].iter().take_while(|seq| **seq < span.start).count();
+            let rows = from + skipped..to;
+            let parts = bytes.iter().zip(leaves).skip(1).map(|(bytes, leaf)| {
+                let width = leaf.dtype.size() * leaf.items;
+                bytes.get(rows.start * width..rows.end * width).unwrap_or_default()
+            });
+            let parts: Vec<&[u8]> = parts.collect();
+            filling.rows(lane, rows.len() as u64, &parts)?;
+            from = to;
+        }
+        Ok(())
+    }
+}
+
+/// Whether one type was asked for and the other found; names of items do not count.
+fn alike(found: &DataType, expected: &DataType) -> bool {
+    match (found, expected) {
+        (DataType::FixedSizeList(a, n), DataType::FixedSizeList(b, m)) => {
+            n == m && a.data_type() == b.data_type()
+        }
+        (found, expected) => found == expected,
+    }
+}
+
+/// Reads the description; one of another version says so and is not looked into.
+fn parse(path: &Path, file: &CarefulFile, text: &str) -> Result<About, ImportError> {
+    #[derive(serde::Deserialize)]
+    struct Version {
+        format: u64,
+    }
+    let bad = |error: serde_json::Error| file.damaged("its description", error.to_string());
+    let Version { format } = serde_json::from_str(text).map_err(bad)?;
+    if format != u64::from(FORMAT) {
+        let (found, supported) = (format, FORMAT);
+        return Err(ImportError::WrongVersion { path: path.to_owned(), found, supported });
+    }
+    serde_json::from_str(text).map_err(bad)
+}

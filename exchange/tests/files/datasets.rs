@@ -1,0 +1,149 @@
+//! Datasets of episodes: out as folders, in again as rows.
+
+use std::fs;
+
+use backcast_core::{Base, DType, FINAL, Ring, Role, Schema};
+use backcast_exchange::{
+    ExportError, ExportOptions, Format, ImportError, ImportOptions, export, import,
+};
+
+use super::made;
+
+type Hurt = fn(&std::path::Path);
+
+fn schema() -> Schema {
+    Schema::builder()
+        .column("obs/image", DType::U8, &[2, 3])
+        .column("obs/inner/speed", DType::F32, &[])
+        .column("action", DType::I64, &[])
+        .column("reward", DType::F32, &[])
+        .column("logp", DType::F64, &[])
+        .build()
+        .unwrap()
+}
+
+/// Observations and rewards of all whole rows, by episode.
+fn episodes(ring: &Ring, skip_cut: bool) -> Vec<(Vec<u8>, Vec<f32>, Vec<i64>)> {
+    let mut found = Vec::new();
+    for lane in 0..ring.lanes() {
+        let span = ring.lane_span(lane).unwrap();
+        let rows = ring.rows(lane, span).unwrap();
+        let flags = rows.column::<u32>("flags").unwrap();
+        let (obs, reward) =
+            (rows.bytes("obs/image").unwrap(), rows.column::<f32>("reward").unwrap());
+        let action = rows.column::<i64>("action").unwrap();
+        let t = rows.column::<u32>("t").unwrap();
+        let mut from = 0;
+        for (row, flags) in flags.iter().enumerate() {
+            if row > from && t[row] == 0 {
+                from = row;
+            }
+            if flags & FINAL != 0 {
+                if !(skip_cut && t[from] > 0) {
+                    let all = from..=row;
+                    found.push((
+                        obs[from * 6..(row + 1) * 6].to_vec(),
+                        reward[all.clone()].to_vec(),
+                        action[all].to_vec(),
+                    ));
+                }
+                from = row + 1;
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn episodes_go_out_and_come_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = Base::at(dir.path());
+    let ring = made::ring(&base, "walk", &schema(), 200, 2, 30, 5);
+    let to = dir.path().join("walk-v0");
+    let report = export(&ring, &to, Format::Minari, ExportOptions::default()).unwrap();
+    assert_eq!(report.episodes, Some(12));
+    assert_eq!(report.rows, 72);
+    let options = ImportOptions::named("again").base(base);
+    let (again, found) = import(&to, Format::Minari, options).unwrap();
+    assert_eq!((found.rows, found.episodes), (72, Some(12)));
+    assert_eq!(episodes(&again, false), episodes(&ring, false));
+    let column = |name: &str| {
+        let column = again.schema().column(name).unwrap();
+        (column.dtype(), column.shape().to_vec(), column.role())
+    };
+    assert_eq!(column("obs/image"), (DType::U8, vec![2, 3], Role::Obs));
+    assert_eq!(column("obs/inner/speed"), (DType::F32, vec![], Role::Obs));
+    assert_eq!(column("action"), (DType::I64, vec![], Role::Step));
+}
+
+#[test]
+fn pieces_of_episodes_end_truncated_and_steps_alone_are_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = Base::at(dir.path());
+    // The oldest episode has lost its beginning, and the newest one goes on.
+    let ring = made::ring(&base, "walk", &schema(), 40, 1, 68, 10);
+    let to = dir.path().join("walk");
+    let report = export(&ring, &to, Format::Minari, ExportOptions::default()).unwrap();
+    let (again, found) =
+        import(&to, Format::Minari, ImportOptions::named("again").base(base)).unwrap();
+    assert_eq!(found.rows, report.rows);
+    assert_eq!(again.len(), found.rows - found.episodes.unwrap(), "all but the last of each");
+    let flags = again.rows(0, 0..found.rows).unwrap();
+    let flags = flags.column::<u32>("flags").unwrap();
+    let finals = flags.iter().filter(|flags| **flags & FINAL != 0).count() as u64;
+    assert_eq!(Some(finals), found.episodes);
+}
+
+#[test]
+fn a_ring_without_rewards_is_no_dataset() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = Base::at(dir.path());
+    for (columns, wanted) in [
+        (&["obs"][..], "`action`"),
+        (&["obs", "action"], "`reward`"),
+        (&["action", "reward"], "`obs`"),
+    ] {
+        let builder =
+            columns.iter().fold(Schema::builder(), |b, name| b.column(name, DType::F32, &[]));
+        let ring = made::ring(&base, "x", &builder.build().unwrap(), 20, 1, 4, 2);
+        let to = dir.path().join("x");
+        let refused = export(&ring, &to, Format::Minari, ExportOptions::default()).unwrap_err();
+        assert!(matches!(refused, ExportError::NoColumn { .. }), "{refused}");
+        assert!(refused.to_string().contains(wanted), "{refused}");
+        assert!(!to.exists());
+    }
+}
+
+#[test]
+fn a_dataset_that_lacks_something_says_what() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = Base::at(dir.path());
+    let ring = made::ring(&base, "walk", &schema(), 200, 1, 30, 5);
+    let to = dir.path().join("walk");
+    let cases: [(Hurt, &str); 6] = [
+        (|to| fs::remove_file(to.join("data/metadata.json")).unwrap(), "metadata.json"),
+        (|to| fs::write(to.join("data/metadata.json"), "{").unwrap(), "words"),
+        (|to| swap(to, "\"parquet\"", "\"hdf5\""), "data_format is \"hdf5\""),
+        (|to| swap(to, "\\\"uint8\\\"", "\\\"complex64\\\""), "complex64"),
+        (|to| fs::remove_dir_all(to.join("data/3")).unwrap(), "data/3"),
+        (
+            |to| fs::write(to.join("data/2/part-0.parquet"), b"PAR1PAR1PAR1").unwrap(),
+            "part-0.parquet",
+        ),
+    ];
+    for (hurt, part) in cases {
+        let options = ExportOptions::default().overwrite(true);
+        export(&ring, &to, Format::Minari, options).unwrap();
+        hurt(&to);
+        let options = ImportOptions::named("again").base(base.clone());
+        let refused: ImportError = import(&to, Format::Minari, options).unwrap_err();
+        assert!(refused.to_string().contains(part), "{refused} lacks {part}");
+    }
+}
+
+fn swap(to: &std::path::Path, from: &str, into: &str) {
+    let path = to.join("data/metadata.json");
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.contains(from), "{text} lacks {from}");
+    fs::write(path, text.replace(from, into)).unwrap();
+}

@@ -1,0 +1,6 @@
+//! Rings as files of other programs, and back.
+
+mod datasets;
+mod made;
+mod plain_steps;
+mod table;

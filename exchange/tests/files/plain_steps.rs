@@ -1,0 +1,206 @@
+//! Plain steps from NumPy's archives: what becomes of episodes, and what is refused.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use backcast_core::{Base, Column, FINAL, Ring, TERMINATED, TRUNCATED, list};
+use backcast_exchange::{Format, ImportError, ImportOptions, ImportReport, import};
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipWriter};
+
+struct Folder {
+    dir: tempfile::TempDir,
+    base: Base,
+}
+
+impl Folder {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let base = Base::at(dir.path());
+        Self { dir, base }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir.path().join("steps.npz")
+    }
+
+    /// An archive of arrays, each with NumPy's word for its type, its shape and its bytes.
+    fn save(&self, arrays: &[(&str, &str, &str, &[u8])]) {
+        let files = arrays.iter().map(|(name, descr, shape, bytes)| {
+            (format!("{name}.npy"), array(descr, "False", shape, bytes))
+        });
+        self.save_files(files);
+    }
+
+    fn save_files(&self, files: impl IntoIterator<Item = (String, Vec<u8>)>) {
+        let mut zip = ZipWriter::new(File::create(self.path()).unwrap());
+        let methods = [CompressionMethod::Stored, CompressionMethod::Deflated];
+        for ((name, bytes), method) in files.into_iter().zip(methods.into_iter().cycle()) {
+            let options = SimpleFileOptions::default().compression_method(method);
+            zip.start_file(name, options).unwrap();
+            zip.write_all(&bytes).unwrap();
+        }
+        zip.finish().unwrap();
+    }
+
+    fn import(&self) -> Result<(Ring, ImportReport), ImportError> {
+        let options = ImportOptions::named("steps").base(self.base.clone());
+        import(&self.path(), Format::Npz, options)
+    }
+
+    fn refusal(&self) -> String {
+        let refused = self.import().unwrap_err().to_string();
+        assert_eq!(list(&self.base).unwrap().len(), 0, "a refused import leaves no ring");
+        refused
+    }
+}
+
+/// An array as NumPy writes it.
+fn array(descr: &str, turned: &str, shape: &str, bytes: &[u8]) -> Vec<u8> {
+    let mut header = String::new();
+    write!(header, "{{'descr': '{descr}', 'fortran_order': {turned}, 'shape': {shape}, }}")
+        .unwrap();
+    while !(10 + header.len() + 1).is_multiple_of(64) {
+        header.push(' ');
+    }
+    header.push('\n');
+    let length = u16::try_from(header.len()).unwrap().to_le_bytes();
+    [b"\x93NUMPY\x01\x00", &length[..], header.as_bytes(), bytes].concat()
+}
+
+fn floats(values: impl IntoIterator<Item = f32>) -> Vec<u8> {
+    values.into_iter().flat_map(f32::to_le_bytes).collect()
+}
+
+type Arrays<'a> = &'a [(&'a str, &'a str, &'a str, &'a [u8])];
+
+const NO: u8 = 0;
+const YES: u8 = 1;
+
+#[test]
+fn steps_become_episodes_with_their_final_observations() {
+    let folder = Folder::new();
+    // Three steps and an end, two steps and a cut, one step that goes on.
+    let obs = floats([0., 1., 2., 10., 11., 20.]);
+    let next = floats([1., 2., 3., 11., 12., 21.]);
+    let reward = floats([0., 0., 1., 0., 0., 0.]);
+    let action: Vec<u8> = (0_i64..6).flat_map(i64::to_le_bytes).collect();
+    folder.save(&[
+        ("observations", "<f4", "(6, 1)", &obs),
+        ("actions", "<i8", "(6,)", &action),
+        ("rewards", "<f4", "(6,)", &reward),
+        ("terminals", "|b1", "(6,)", &[NO, NO, YES, NO, NO, NO]),
+        ("timeouts", "|b1", "(6,)", &[NO, NO, NO, NO, YES, NO]),
+        ("next_observations", "<f4", "(6, 1)", &next),
+    ]);
+    let (ring, report) = folder.import().unwrap();
+    assert_eq!(report, ImportReport { rows: 9, episodes: Some(3), rows_without_successor: 0 });
+    let rows = ring.rows(0, 0..9).unwrap();
+    let obs = rows.column::<f32>("obs").unwrap();
+    assert_eq!(obs, [0., 1., 2., 3., 10., 11., 12., 20., 21.]);
+    let episodes = rows.column::<u64>("episode").unwrap();
+    assert_eq!(episodes, [0, 0, 0, 0, 1, 1, 1, 2, 2]);
+    assert_eq!(rows.column::<u32>("t").unwrap(), [0, 1, 2, 3, 0, 1, 2, 0, 1]);
+    let ends = [0, 0, TERMINATED, FINAL, 0, TRUNCATED, FINAL, TRUNCATED, FINAL];
+    assert_eq!(rows.column::<u32>("flags").unwrap(), ends);
+    assert_eq!(rows.column::<i64>("action").unwrap(), [0, 1, 2, 0, 3, 4, 0, 5, 0]);
+    assert_eq!(ring.len(), 6, "every step is a transition");
+}
+
+#[test]
+fn without_next_observations_an_end_needs_none_and_the_last_step_has_no_successor() {
+    let folder = Folder::new();
+    let obs = floats([1., 2., 3.]);
+    folder.save(&[
+        ("obs", "<f4", "(3, 1)", &obs),
+        ("reward", "<f4", "(3,)", &obs),
+        ("done", "|u1", "(3,)", &[NO, YES, NO]),
+    ]);
+    let (ring, report) = folder.import().unwrap();
+    assert_eq!(report, ImportReport { rows: 4, episodes: Some(2), rows_without_successor: 1 });
+    let rows = ring.rows(0, 0..4).unwrap();
+    assert_eq!(rows.column::<f32>("obs").unwrap(), [1., 2., 0., 3.]);
+    assert_eq!(ring.len(), 2);
+}
+
+#[test]
+fn dicts_of_observations_and_other_columns_are_kept_under_their_names() {
+    let folder = Folder::new();
+    let two = floats([1., 2.]);
+    folder.save(&[
+        ("observations/speed", "<f4", "(2,)", &two),
+        ("observations/image", "|u1", "(2, 2, 2)", &[1, 2, 3, 4, 5, 6, 7, 8]),
+        ("logp", "<f4", "(2,)", &two),
+        ("rew", "<f4", "(2,)", &two),
+    ]);
+    let (ring, report) = folder.import().unwrap();
+    assert_eq!(report.episodes, Some(1));
+    let names: Vec<&str> = ring.schema().columns().iter().map(Column::name).collect();
+    assert_eq!(names, ["logp", "obs/image", "obs/speed", "reward"]);
+    assert_eq!(ring.schema().column("obs/image").unwrap().shape(), [2, 2]);
+}
+
+#[test]
+fn what_makes_no_ring_is_refused_with_its_reason() {
+    let folder = Folder::new();
+    let two = floats([1., 2.]);
+    let none: &[u8] = &[];
+    let obs = ("obs", "<f4", "(2,)", &*two);
+    let cases: &[(Arrays<'_>, &str)] = &[
+        (&[], "no array"),
+        (&[obs, ("reward", "<f4", "(1,)", &two[..4])], "1 rows"),
+        (&[obs, ("states", "<f4", "(2,)", &two)], "the same as another"),
+        (&[obs, ("timeouts", "|b1", "(2,)", &[NO, YES])], "`next_obs` is missing"),
+        (&[obs, ("next_obs", "<f8", "(2,)", &[0; 16])], "differs from `obs`"),
+        (&[obs, ("next_obs/x", "<f4", "(2,)", &two)], "missing"),
+        (&[obs, ("terminated", "|b1", "(2, 1)", &[NO, YES])], "one flag per step"),
+        (&[("obs", ">f4", "(2,)", &two)], "big-endian"),
+        (&[("obs", "|O", "(2,)", &two)], "which no column can hold"),
+        (&[("obs", "<U3", "(2,)", &two)], "which no column can hold"),
+        (&[("obs", "<f4", "()", &two[..4])], "single value"),
+        (&[("obs", "<f4", "(2, 1000000000000)", &two)], "unpacks to more"),
+        (&[("obs", "<f4", "(3,)", &two)], "not 12"),
+        (&[("obs", "<f4", "(-3,)", &two)], "shape"),
+        (&[("episode", "<f4", "(2,)", &two)], "reserved"),
+        (
+            &[
+                ("obs", "<f4", "(0,)", none),
+                ("next_obs", "<f4", "(0,)", none),
+                ("x", "<c8", "(0,)", none),
+            ],
+            "<c8",
+        ),
+    ];
+    for (arrays, part) in cases {
+        folder.save(arrays);
+        let refused = folder.refusal();
+        assert!(refused.contains(part), "{refused} lacks {part}");
+        assert!(refused.contains("steps.npz"), "{refused} does not name the file");
+    }
+    folder.save_files([("obs.npy".to_owned(), array("<f4", "True", "(2, 1)", &two))]);
+    assert!(folder.refusal().contains("column by column"));
+    std::fs::write(folder.path(), b"no archive").unwrap();
+    assert!(folder.refusal().contains("the archive"));
+    let missing = import(Path::new("/no/such.npz"), Format::Npz, ImportOptions::named("x"));
+    assert!(matches!(missing.unwrap_err(), ImportError::Read { .. }));
+}
+
+#[test]
+fn a_damaged_archive_never_ends_the_process() {
+    let folder = Folder::new();
+    let obs = floats((0..40_u8).map(f32::from));
+    folder.save(&[("obs", "<f4", "(40,)", &obs), ("reward", "<f4", "(40,)", &obs)]);
+    let whole = std::fs::read(folder.path()).unwrap();
+    let mut refused = 0;
+    for at in 0..whole.len() {
+        let mut hurt = whole.clone();
+        hurt[at] ^= 0xff;
+        std::fs::write(folder.path(), &hurt).unwrap();
+        refused += u32::from(folder.import().is_err());
+        std::fs::write(folder.path(), &whole[..at]).unwrap();
+        assert!(folder.import().is_err(), "cut at {at}");
+    }
+    assert!(refused > 100, "{refused}");
+}

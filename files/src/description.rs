@@ -1,0 +1,179 @@
+//! What a file of rows says of the ring that they were in, so that it can be made again.
+
+use std::time::Duration;
+
+use backcast_core::{Capacity, Column, LanePolicy, Ring, RingOptions, Role, Schema, SchemaError};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// A ring without its rows. What a file says is checked by [`schema`](Self::schema) and
+/// [`options`](Self::options), and believed after that only.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RingDescription {
+    /// The user's columns, in order.
+    pub columns: Vec<ColumnDescription>,
+    /// Single-writer lanes.
+    pub lanes: u32,
+    /// Rows a lane keeps for readers.
+    pub lane_capacity: u64,
+    /// `"block"`, `"drop_new"`, `"fail"` or `"overwrite"`.
+    pub lane_policy: String,
+    /// Longest wait for a lease; 0 where a writer never waits.
+    pub lease_timeout_ms: u64,
+    /// Readers that can hold leases at once.
+    pub reader_slots: u32,
+}
+
+/// One column.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ColumnDescription {
+    /// Name.
+    pub name: String,
+    /// NumPy's short code, such as `"f4"`.
+    pub dtype: String,
+    /// Of one row.
+    pub shape: Vec<u32>,
+    /// `"obs"` or `"step"`.
+    pub role: String,
+}
+
+/// A description of no ring that there can be.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum BadDescription {
+    /// Its columns.
+    #[error(transparent)]
+    Schema(#[from] SchemaError),
+    /// What writers do about leases.
+    #[error("its lane policy is `{policy}` with {timeout_ms} ms, which is none")]
+    Policy {
+        /// Name given.
+        policy: String,
+        /// Time-out given.
+        timeout_ms: u64,
+    },
+    /// More rows than can be counted.
+    #[error("its {lanes} lanes of {lane_capacity} rows are more than can be")]
+    Capacity {
+        /// Lanes given.
+        lanes: u32,
+        /// Rows of each.
+        lane_capacity: u64,
+    },
+}
+
+impl RingDescription {
+    /// Describes a ring.
+    #[must_use]
+    pub fn of(ring: &Ring) -> Self {
+        let policy = ring.lane_policy();
+        Self {
+            columns: ring.schema().columns().iter().map(ColumnDescription::of).collect(),
+            lanes: ring.lanes(),
+            lane_capacity: ring.lane_capacity(),
+            lane_policy: policy.to_string(),
+            lease_timeout_ms: u64::try_from(policy.timeout().as_millis()).unwrap_or(u64::MAX),
+            reader_slots: ring.reader_slots(),
+        }
+    }
+
+    /// The columns, checked like a user's.
+    pub fn schema(&self) -> Result<Schema, SchemaError> {
+        let mut builder = Schema::builder();
+        for column in &self.columns {
+            let dtype = column.dtype.parse().map_err(SchemaError::Column)?;
+            let role: Role = column.role.parse().map_err(SchemaError::Column)?;
+            builder = builder.column_as(&column.name, dtype, &column.shape, role);
+        }
+        builder.build()
+    }
+
+    /// How to make such a ring.
+    pub fn options(&self) -> Result<RingOptions, BadDescription> {
+        let (lanes, lane_capacity) = (self.lanes, self.lane_capacity);
+        let rows = lane_capacity.checked_mul(lanes.into());
+        let rows = rows.ok_or(BadDescription::Capacity { lanes, lane_capacity })?;
+        let policy = self.policy().ok_or_else(|| BadDescription::Policy {
+            policy: self.lane_policy.clone(),
+            timeout_ms: self.lease_timeout_ms,
+        })?;
+        let options = RingOptions::with_capacity(Capacity::Rows(rows));
+        Ok(options.lanes(lanes).lane_policy(policy).reader_slots(self.reader_slots))
+    }
+
+    fn policy(&self) -> Option<LanePolicy> {
+        let timeout = Duration::from_millis(self.lease_timeout_ms);
+        match self.lane_policy.parse().ok()? {
+            LanePolicy::Block(_) => {
+                (timeout <= LanePolicy::MAX_TIMEOUT).then_some(LanePolicy::Block(timeout))
+            }
+            policy => timeout.is_zero().then_some(policy),
+        }
+    }
+}
+
+impl ColumnDescription {
+    /// Describes a column.
+    #[must_use]
+    pub fn of(column: &Column) -> Self {
+        Self {
+            name: column.name().to_owned(),
+            dtype: column.dtype().code().to_owned(),
+            shape: column.shape().to_owned(),
+            role: column.role().as_str().to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use backcast_core::DType;
+
+    #[test]
+    fn a_ring_made_as_described_is_described_alike() {
+        let schema = Schema::builder()
+            .column("obs/pixels", DType::U8, &[4, 4])
+            .column_as("day", DType::I32, &[], Role::Obs)
+            .build()
+            .unwrap();
+        let block = LanePolicy::Block(Duration::from_millis(20));
+        for policy in [block, LanePolicy::DropNew, LanePolicy::Fail, LanePolicy::Overwrite] {
+            let options =
+                RingOptions::with_capacity(30).lanes(4).lane_policy(policy).reader_slots(7);
+            let described = RingDescription::of(&Ring::heap(&schema, options).unwrap());
+            let text = serde_json::to_string(&described).unwrap();
+            let read: RingDescription = serde_json::from_str(&text).unwrap();
+            let again = Ring::heap(&read.schema().unwrap(), read.options().unwrap()).unwrap();
+            assert_eq!(RingDescription::of(&again), described);
+            assert_eq!(again.schema(), &schema);
+        }
+    }
+
+    #[test]
+    fn what_no_ring_can_be_is_refused() {
+        let schema = Schema::builder().column("a", DType::F32, &[]).build().unwrap();
+        let good =
+            RingDescription::of(&Ring::heap(&schema, RingOptions::with_capacity(9)).unwrap());
+        let bad = |change: fn(&mut RingDescription)| {
+            let mut bad = good.clone();
+            change(&mut bad);
+            bad.schema()
+                .map_err(|e| e.to_string())
+                .and(bad.options().map_err(|e| e.to_string()))
+                .unwrap_err()
+        };
+        for (error, part) in [
+            (bad(|d| d.columns[0].dtype = "f3".into()), "f3"),
+            (bad(|d| d.columns[0].role = "king".into()), "king"),
+            (bad(|d| d.columns.clear()), "no column"),
+            (bad(|d| d.lane_policy = "pray".into()), "pray"),
+            (bad(|d| d.lease_timeout_ms = u64::MAX), "ms"),
+            (bad(|d| (d.lanes, d.lane_capacity) = (2, u64::MAX)), "2 lanes"),
+        ] {
+            assert!(error.contains(part), "{error} lacks {part}");
+        }
+    }
+}
