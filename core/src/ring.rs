@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use backcast_layout::protocol::{Pins, Words, still_whole};
+use backcast_layout::protocol::{Bell, Pins, Words, still_whole};
 use backcast_layout::{
     Base, Geometry, Lane, LanePolicy, LeaseBook, RingSpec, RingStore, SegmentError,
 };
@@ -320,6 +320,8 @@ impl Ring {
             columns: self.schema().columns().to_vec(),
             lane_policy: spec.policy,
             pins: self.pins(&readers),
+            rows_awaited: store.published().load_listening(Relaxed),
+            release_awaited: store.released().load_listening(Relaxed),
             lane_stats,
             readers,
         }

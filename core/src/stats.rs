@@ -46,6 +46,11 @@ pub struct RingStats {
     pub readers: Vec<ReaderStats>,
     /// Rows that are frozen now.
     pub pins: Vec<PinStats>,
+    /// Some process may be asleep until a row is published. One that was killed in its sleep counts
+    /// until the next row.
+    pub rows_awaited: bool,
+    /// Some writer may be asleep until a lease ends; as above.
+    pub release_awaited: bool,
 }
 
 /// One lane.

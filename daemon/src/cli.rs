@@ -1,16 +1,15 @@
 //! What can be typed, and which command answers it.
 
 use std::ffi::OsString;
-use std::io::Write;
 use std::path::PathBuf;
 
 use backcast_core::{Base, Kind};
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
-use crate::console::Console;
+use crate::console::{Console, Stream};
 use crate::demo::{self, DemoLauncher};
 use crate::error::{CliError, Exit};
-use crate::{completions, create, doctor, gc, ls, man, panel, rm, serve, stat};
+use crate::{completions, create, doctor, gc, ls, man, panel, rm, serve, stat, top};
 
 /// Create, list, inspect and remove experience rings in shared memory, and look after them.
 #[derive(Debug, Parser)]
@@ -40,6 +39,7 @@ enum Command {
     Create(create::Args),
     Ls(ls::Args),
     Stat(stat::Args),
+    Top(top::Args),
     Rm(rm::Args),
     Gc(gc::Args),
     Panel(panel::Args),
@@ -79,8 +79,8 @@ pub(crate) fn command() -> clap::Command {
 /// signals are the demo's own; callers that already are one pass a launcher to [`run_with`].
 pub fn run(
     args: impl IntoIterator<Item = OsString>,
-    out: &mut dyn Write,
-    err: &mut dyn Write,
+    out: &mut dyn Stream,
+    err: &mut dyn Stream,
 ) -> u8 {
     run_with(args, out, err, &mut demo::exec_python)
 }
@@ -88,8 +88,8 @@ pub fn run(
 /// [`run`] with another way to start `backcast demo`.
 pub fn run_with(
     args: impl IntoIterator<Item = OsString>,
-    out: &mut dyn Write,
-    err: &mut dyn Write,
+    out: &mut dyn Stream,
+    err: &mut dyn Stream,
     launcher: DemoLauncher<'_>,
 ) -> u8 {
     let cli = match Cli::try_parse_from(args) {
@@ -134,6 +134,7 @@ fn answer(cli: Cli, console: &mut Console<'_>, launcher: DemoLauncher<'_>) -> Re
         Command::Create(args) => create::run(args, &base, console),
         Command::Ls(args) => ls::run(args, &base, console),
         Command::Stat(args) => stat::run(args, &base, console),
+        Command::Top(args) => return top::run(args, &base, console),
         Command::Rm(args) => rm::run(args, &base, console),
         Command::Gc(args) => gc::run(args, &base, console),
         Command::Panel(args) => panel::run(args, &base, console),

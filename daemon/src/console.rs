@@ -1,11 +1,34 @@
 //! Where answers go: results to one stream, messages to the other, as tables or as JSON lines.
 
-use std::io::{self, ErrorKind, Write};
+use std::ffi::OsString;
+use std::io::{self, ErrorKind, IsTerminal, Stderr, StderrLock, Stdout, StdoutLock, Write};
 
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
 use crate::error::Exit;
+
+/// What results or messages are written to.
+pub trait Stream: Write {
+    /// Whether a person looks at it, so that colours and live views have somebody to see them.
+    fn is_terminal(&self) -> bool {
+        false
+    }
+}
+
+impl Stream for Vec<u8> {}
+
+macro_rules! standard_streams {
+    ($($stream:ty),*) => {
+        $(impl Stream for $stream {
+            fn is_terminal(&self) -> bool {
+                IsTerminal::is_terminal(self)
+            }
+        })*
+    };
+}
+
+standard_streams!(Stdout, StdoutLock<'_>, Stderr, StderrLock<'_>);
 
 /// Both output streams of a command and the form its results take.
 pub(crate) struct Console<'a> {
@@ -15,7 +38,7 @@ pub(crate) struct Console<'a> {
 }
 
 impl<'a> Console<'a> {
-    pub(crate) fn new(out: &'a mut dyn Write, err: &'a mut dyn Write, json: bool) -> Self {
+    pub(crate) fn new(out: &'a mut dyn Stream, err: &'a mut dyn Stream, json: bool) -> Self {
         Self { out: Outlet::new(out), err: Outlet::new(err), json }
     }
 
@@ -79,10 +102,25 @@ impl<'a> Console<'a> {
         self.table(&[("", Align::Left), ("", Align::Left)], facts);
     }
 
-    /// What was written so far is out: for a command that stays.
-    pub(crate) fn flush(&mut self) {
+    /// Whether results go to a terminal.
+    pub(crate) fn out_is_terminal(&self) -> bool {
+        self.out.stream.is_terminal()
+    }
+
+    /// Whether results may be coloured: a terminal shows them, and nobody asked for none.
+    pub(crate) fn colours(&self) -> bool {
+        self.out.colours()
+    }
+
+    /// The terminal that results go to, for a view that takes all of it.
+    pub(crate) fn terminal(&mut self) -> &mut dyn Stream {
+        self.out.stream
+    }
+
+    /// Hand on what was written so far. `false`: nobody reads it any more.
+    pub(crate) fn flush(&mut self) -> bool {
         self.out.flush();
-        self.err.flush();
+        !self.out.closed
     }
 
     /// Hand over to another writer of the same messages (the demo's launcher).
@@ -117,14 +155,18 @@ pub(crate) enum Align {
 
 /// One stream that goes silent when its reader leaves: `backcast ls | head -1` is not an error.
 struct Outlet<'a> {
-    stream: &'a mut dyn Write,
+    stream: &'a mut dyn Stream,
     closed: bool,
     failure: Option<io::Error>,
 }
 
 impl<'a> Outlet<'a> {
-    fn new(stream: &'a mut dyn Write) -> Self {
+    fn new(stream: &'a mut dyn Stream) -> Self {
         Self { stream, closed: false, failure: None }
+    }
+
+    fn colours(&self) -> bool {
+        self.stream.is_terminal() && colours_wanted(|name| std::env::var_os(name))
     }
 
     fn write(&mut self, text: &str) {
@@ -150,9 +192,15 @@ impl<'a> Outlet<'a> {
     }
 }
 
+/// `NO_COLOR` says no with any text; a dumb terminal has none.
+fn colours_wanted(variable: impl Fn(&str) -> Option<OsString>) -> bool {
+    let set = |name| variable(name).filter(|value| !value.is_empty());
+    set("NO_COLOR").is_none() && set("TERM").is_some_and(|terminal| terminal != "dumb")
+}
+
 /// Names and messages come from files that others may write: no control sequence reaches a
 /// terminal.
-fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\n' { '\u{fffd}' } else { c }).collect()
 }
 

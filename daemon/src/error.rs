@@ -98,6 +98,10 @@ pub(crate) enum CliError {
     NoPlaceForPages { path: PathBuf },
     #[error("cannot write {}: {source}; pass another directory with --into", path.display())]
     WritePage { path: PathBuf, source: std::io::Error },
+    #[error(
+        "cannot use the terminal: {source}; `backcast top --once` prints a table, `--json` lines"
+    )]
+    Terminal { source: std::io::Error },
     #[error(transparent)]
     Serve(#[from] ServeError),
     #[error(transparent)]
@@ -134,6 +138,7 @@ impl CliError {
             | Self::Replaced { .. }
             | Self::Damaged { .. }
             | Self::WritePage { .. }
+            | Self::Terminal { .. }
             | Self::Output(_) => Exit::FoundProblems,
         }
     }

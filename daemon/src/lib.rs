@@ -34,12 +34,20 @@ mod man;
 mod panel;
 mod rm;
 mod serve;
+mod signals;
 mod stat;
+mod top;
 mod units;
 mod wire;
 
+// In a terminal that is none: shared with the tests of the whole program.
+#[cfg(test)]
+#[path = "../tests/shelf/pty.rs"]
+mod pty;
+
 pub use cli::{run, run_with};
 pub use client::{Client, ClientError};
+pub use console::Stream;
 pub use demo::{DemoCall, DemoLauncher};
 pub use serve::{BadBudget, Budget, Daemon, ServeError, ServeOptions, WhenFull};
 pub use wire::{Code, Gone, Granted, ListedObject, OverBudget, Pong};

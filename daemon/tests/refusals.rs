@@ -26,7 +26,7 @@ const fn case(
 const CASES: &[Case] = &[
     case("no command", "", 2, &["Usage: backcast"]),
     case("a typo in a command", "lss", 2, &["'lss'", "'ls'"]),
-    case("a command that comes later", "serve", 2, &["'serve'"]),
+    case("a command that comes later", "export", 2, &["'export'"]),
     case("an unknown option", "ls --colour", 2, &["--colour"]),
     case("a name too many", "stat pong prices", 2, &["prices"]),
     case(
@@ -172,6 +172,14 @@ const CASES: &[Case] = &[
     case("a shared panel with macros", "panel stat prices --macro VIX", 2, &["--macro"]),
     case("half a rename", "panel stat a.csv --columns Date", 2, &["--columns", "=", "Date"]),
     case("a third policy", "panel stat a.csv --nan drop", 2, &["\"drop\"", "\"mask\""]),
+    case("top of nothing", "top zebra", 3, &["ring `zebra`", "backcast ls"]),
+    case("top of a typo", "top pong pnog", 3, &["did you mean `pong`?"]),
+    case("top of a panel", "top prices", 3, &["ring `prices`"]),
+    case("no interval at all", "top --interval 0", 2, &["'0'", "--interval", "0.05 to 3600"]),
+    case("an interval with a unit", "top --interval 2s", 2, &["'2s'", "such as 0.5"]),
+    case("an interval that is no number", "top --interval nan", 2, &["nan", "0.05 to 3600"]),
+    case("an interval of a day", "top --interval 86400", 2, &["86400", "3600"]),
+    case("a negative interval", "top --interval=-1", 2, &["-1", "3600"]),
     case("completions of no shell", "completions", 2, &["SHELL"]),
     case("completions of another shell", "completions tcsh", 2, &["tcsh", "bash", "zsh", "fish"]),
     case("a script as JSON", "--json completions bash", 2, &["completions", "leave --json out"]),

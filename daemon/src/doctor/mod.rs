@@ -13,8 +13,9 @@ use backcast_core::Base;
 use crate::console::Console;
 use crate::error::Exit;
 use finding::{Finding, Status};
-use machine::{Here, Machine};
+pub(crate) use machine::{Here, Machine};
 use objects::Stock;
+pub(crate) use room::memory_group;
 
 /// Check the machine: room, limits, permissions, huge pages, what was left behind.
 ///

@@ -160,6 +160,12 @@ pub(crate) fn cgroup(machine: &dyn Machine, dir: &Path) -> Finding {
         .with("free_bytes", free)
 }
 
+/// What the tightest control group above this process grants, and has left, in bytes.
+pub(crate) fn memory_group(machine: &dyn Machine) -> Option<(u64, u64)> {
+    let groups = machine.read("/proc/self/cgroup")?;
+    tightest(machine, &groups).map(|group| (group.limit, group.room))
+}
+
 /// A control group with a limit.
 struct Group {
     path: String,

@@ -1,0 +1,71 @@
+//! Signals that ask a command to end, turned into a flag, so that it ends in order.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::{SigId, flag, low_level};
+
+/// A wait is cut into pieces of this length, between which the flag is looked at.
+const PIECE: Duration = Duration::from_millis(50);
+
+/// Listens while it lives; what was done on these signals before is done as well.
+pub(crate) struct Signals {
+    came: Arc<AtomicUsize>,
+    handlers: Vec<SigId>,
+}
+
+impl Signals {
+    pub(crate) fn listen() -> std::io::Result<Self> {
+        let came = Arc::new(AtomicUsize::new(0));
+        let mut signals = Self { came, handlers: Vec::new() };
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            let number = usize::try_from(signal).unwrap_or(0);
+            let came = Arc::clone(&signals.came);
+            signals.handlers.push(flag::register_usize(signal, came, number)?);
+        }
+        Ok(signals)
+    }
+
+    /// The exit status that says which signal came, if one did.
+    pub(crate) fn status(&self) -> Option<u8> {
+        let number = u8::try_from(self.came.load(Relaxed)).unwrap_or(0);
+        (number > 0).then(|| 128_u8.saturating_add(number))
+    }
+
+    /// Waits until then, or until a signal comes. `false`: one came.
+    pub(crate) fn wait_until(&self, then: Instant) -> bool {
+        while self.status().is_none() {
+            let left = then.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return true;
+            }
+            std::thread::sleep(left.min(PIECE));
+        }
+        false
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        for handler in self.handlers.drain(..) {
+            low_level::unregister(handler);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_ends_a_wait_and_names_the_status() {
+        let signals = Signals::listen().unwrap();
+        assert!(signals.wait_until(Instant::now()));
+        assert_eq!(signals.status(), None);
+        low_level::raise(SIGTERM).unwrap();
+        assert!(!signals.wait_until(Instant::now() + Duration::from_secs(3600)));
+        assert_eq!(signals.status(), Some(128 + 15));
+    }
+}

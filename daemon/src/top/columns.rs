@@ -1,0 +1,222 @@
+//! The columns of rings and lanes: what is in a cell, and which of them fit.
+
+use super::app::Sort;
+use super::frame::{Frame, LaneRow, RingRow};
+use crate::console::printable;
+use crate::units;
+
+/// A column of a table of `R`.
+pub(crate) struct Column<R> {
+    pub(crate) title: &'static str,
+    pub(crate) right: bool,
+    /// The place in [`Sort::ALL`] that sorts by it.
+    pub(crate) sort: Option<usize>,
+    /// What is narrow keeps the lowest numbers.
+    rank: u8,
+    pub(crate) cell: fn(&R) -> String,
+}
+
+const fn column<R>(
+    title: &'static str,
+    sort: Option<Sort>,
+    rank: u8,
+    cell: fn(&R) -> String,
+) -> Column<R> {
+    let sort = match sort {
+        Some(sort) => Some(sort as usize),
+        None => None,
+    };
+    Column { title, right: true, sort, rank, cell }
+}
+
+/// One whose text begins at the left.
+const fn words<R>(
+    title: &'static str,
+    sort: Option<Sort>,
+    rank: u8,
+    cell: fn(&R) -> String,
+) -> Column<R> {
+    Column { right: false, ..column(title, sort, rank, cell) }
+}
+
+/// Of a ring.
+pub(crate) const RINGS: [Column<RingRow>; 13] = [
+    words("RING", Some(Sort::Name), 0, |ring: &RingRow| printable(&ring.name)),
+    words("STATE", None, 5, |ring: &RingRow| ring.state.to_string()),
+    column("FILL", Some(Sort::Fill), 2, |ring: &RingRow| format!("{:.0} %", ring.fill * 100.0)),
+    column("ROWS/S", Some(Sort::Published), 1, |ring: &RingRow| maybe(ring.publish_rate_per_s)),
+    column("BATCH/S", Some(Sort::Batches), 3, |ring: &RingRow| maybe(ring.batch_rate_per_s)),
+    column("DRAWN/S", Some(Sort::Sampled), 4, |ring: &RingRow| maybe(ring.sample_rate_per_s)),
+    column("OLDEST", Some(Sort::Oldest), 9, |ring: &RingRow| {
+        ring.oldest_row_age_s.map_or_else(dash, age)
+    }),
+    column("READERS", Some(Sort::Readers), 8, |ring: &RingRow| ring.readers.to_string()),
+    column("PINS", Some(Sort::Pins), 10, |ring: &RingRow| ring.pins.to_string()),
+    words("WAIT", None, 11, |ring: &RingRow| {
+        match (ring.rows_awaited, ring.release_awaited) {
+            (false, false) => "-",
+            (true, false) => "rows",
+            (false, true) => "lease",
+            (true, true) => "both",
+        }
+        .to_owned()
+    }),
+    column("STALLS", Some(Sort::Stalls), 7, |ring: &RingRow| units::count(ring.stalls)),
+    column("DROPPED", Some(Sort::Dropped), 6, |ring: &RingRow| units::count(ring.dropped_rows)),
+    column("SIZE", Some(Sort::Bytes), 5, |ring: &RingRow| units::bytes(ring.allocated_bytes)),
+];
+
+/// Of a lane.
+pub(crate) const LANES: [Column<LaneRow>; 9] = [
+    column("LANE", None, 0, |lane: &LaneRow| lane.lane.to_string()),
+    column("HEAD", None, 2, |lane: &LaneRow| units::exact(lane.head_seq)),
+    column("ROWS", None, 4, |lane: &LaneRow| units::exact(lane.rows)),
+    column("ROWS/S", None, 1, |lane: &LaneRow| maybe(lane.publish_rate_per_s)),
+    column("EPISODES", None, 3, |lane: &LaneRow| units::exact(lane.episodes)),
+    column("STALLS", None, 7, |lane: &LaneRow| units::count(lane.stalls)),
+    column("DROPPED", None, 6, |lane: &LaneRow| units::count(lane.dropped_rows)),
+    words("HELD", None, 5, |lane: &LaneRow| if lane.held { "yes" } else { "no" }.to_owned()),
+    column("WRITER", None, 3, |lane: &LaneRow| {
+        lane.writer_pid.map_or_else(dash, |pid| format!("pid {pid}"))
+    }),
+];
+
+/// A column that is shown, and how wide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shown {
+    pub(crate) at: usize,
+    pub(crate) width: u16,
+}
+
+/// The columns that fit into so many characters, the important ones first chosen, in their order.
+pub(crate) fn fitting<R>(
+    columns: &[Column<R>],
+    rows: &[Vec<String>],
+    room: u16,
+    gap: u16,
+) -> Vec<Shown> {
+    // A title may be followed by the arrow of the sorting.
+    let widths: Vec<u16> = widths(columns.iter().map(|column| column.title), rows)
+        .into_iter()
+        .zip(columns)
+        .map(|(width, column)| width.max(chars(column.title) + u16::from(column.sort.is_some())))
+        .collect();
+    let mut order: Vec<usize> = (0..columns.len()).collect();
+    order.sort_by_key(|at| columns.get(*at).map(|column| column.rank));
+    let mut left = room.saturating_add(gap);
+    let mut shown: Vec<Shown> = order
+        .into_iter()
+        .filter_map(|at| {
+            let width = widths.get(at).copied()?;
+            let rest = left.checked_sub(width.saturating_add(gap));
+            // The first is there even if it is cut.
+            left = if at == 0 { rest.unwrap_or(0) } else { rest? };
+            Some(Shown { at, width })
+        })
+        .collect();
+    shown.sort_by_key(|shown| shown.at);
+    shown
+}
+
+/// How wide each column must be.
+pub(crate) fn widths<'a>(titles: impl Iterator<Item = &'a str>, rows: &[Vec<String>]) -> Vec<u16> {
+    let widest = |at: usize| rows.iter().filter_map(|row| row.get(at)).map(|c| chars(c)).max();
+    titles.enumerate().map(|(at, title)| chars(title).max(widest(at).unwrap_or(0))).collect()
+}
+
+fn chars(text: &str) -> u16 {
+    u16::try_from(ratatui::text::Span::raw(text).width()).unwrap_or(u16::MAX)
+}
+
+/// What bounds the memory of rings, in a line.
+pub(crate) fn limits(frame: &Frame) -> String {
+    let rings: u64 =
+        frame.rings.iter().map(|ring| ring.allocated_bytes).fold(0, u64::saturating_add);
+    let limits = frame.limits.iter().map(|limit| {
+        let (used, all) = (units::bytes(limit.used_bytes), units::bytes(limit.limit_bytes));
+        format!("{}: {used} of {all} used", limit.name)
+    });
+    let all: Vec<String> =
+        std::iter::once(format!("rings take {}", units::bytes(rings))).chain(limits).collect();
+    printable(&all.join("; "))
+}
+
+/// A ring in two lines.
+pub(crate) fn about(ring: &RingRow) -> String {
+    let rows = (units::exact(ring.rows), units::exact(ring.capacity_rows));
+    format!(
+        "ring {}: {}, {} of {} rows, {} transitions, {}, readers {}, pins {}",
+        printable(&ring.name),
+        ring.state,
+        rows.0,
+        rows.1,
+        units::exact(ring.transitions),
+        units::bytes(ring.allocated_bytes),
+        ring.readers,
+        ring.pins
+    )
+}
+
+/// A rate for people: `0`, `2.5`, `12 k`.
+pub(crate) fn rate(per_second: f64) -> String {
+    if per_second > 0.0 && per_second < 10.0 {
+        let text = format!("{per_second:.1}");
+        return text.strip_suffix(".0").map(str::to_owned).unwrap_or(text);
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+    units::count(per_second.round() as u64)
+}
+
+fn maybe(per_second: Option<f64>) -> String {
+    per_second.map_or_else(dash, rate)
+}
+
+fn age(seconds: f64) -> String {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+    if seconds < 10.0 { format!("{seconds:.1} s") } else { units::age(seconds.round() as u64) }
+}
+
+fn dash() -> String {
+    "-".to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_and_ages_read_well() {
+        for (input, text) in
+            [(0.0, "0"), (0.04, "0"), (2.5, "2.5"), (3.0, "3"), (99.6, "100"), (1.25e6, "1.3 M")]
+        {
+            assert_eq!(rate(input), text, "{input}");
+        }
+        assert_eq!(
+            (age(0.52), age(90.0), age(7_200.0)),
+            ("0.5 s".into(), "90 s".into(), "2 h".into())
+        );
+    }
+
+    #[test]
+    fn every_order_but_one_has_a_column() {
+        let places: Vec<usize> = RINGS.iter().filter_map(|column| column.sort).collect();
+        assert_eq!(places, (0..Sort::ALL.len()).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_does_not_fit_is_left_out_by_rank() {
+        let rows = vec![RINGS.iter().map(|_| "12345".to_owned()).collect()];
+        let titles = |room: u16| -> Vec<&str> {
+            fitting(&RINGS, &rows, room, 2).iter().map(|shown| RINGS[shown.at].title).collect()
+        };
+        assert_eq!(titles(0), ["RING"]);
+        assert_eq!(titles(14), ["RING", "ROWS/S"]);
+        assert_eq!(titles(21), ["RING", "FILL", "ROWS/S"]);
+        assert_eq!(titles(300).len(), RINGS.len());
+        for room in 0..300 {
+            let shown = fitting(&RINGS, &rows, room, 2);
+            let used: u16 = shown.iter().map(|shown| shown.width + 2).sum();
+            assert!(shown.len() == 1 || used <= room + 2, "{room}: {shown:?}");
+        }
+    }
+}

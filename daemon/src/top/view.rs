@@ -1,0 +1,335 @@
+//! How the view looks: tables that fit the terminal, in words and, where it may, in colours.
+
+use ratatui::Frame as Canvas;
+use ratatui::layout::{Alignment, Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Cell, Clear, Paragraph, Row, Table, TableState, Wrap};
+
+use super::app::{App, Page, Sort};
+use super::columns::{self, LANES, RINGS, Shown};
+use super::frame::RingRow;
+use crate::catalogue::State;
+use crate::console::printable;
+
+/// Between two columns.
+const GAP: u16 = 2;
+const KEYS: &str =
+    "q quit  ? help  arrows choose  Enter inspect  Esc back  < > sort by column  r reverse";
+const HELP: [&str; 17] = [
+    "up down PgUp PgDn   choose a ring or a lane (also k and j)",
+    "Enter               a ring: its lanes; a lane: its newest rows",
+    "Esc Backspace       back",
+    "< >                 sort rings by the column to the left or right (also s)",
+    "r                   the other way round",
+    "q Ctrl-C            quit",
+    "",
+    "FILL     rows of capacity          ROWS/S   published in a second",
+    "BATCH/S  batches drawn by readers  DRAWN/S  rows of them, windows included",
+    "OLDEST   age of the oldest row, at the present rate; a uniform draw is half",
+    "         as old in the mean",
+    "WAIT     rows: somebody sleeps until a row comes; lease: a writer sleeps",
+    "         until a lease ends",
+    "READERS  samplers and holders of leases that have a slot",
+    "PINS     leases that freeze rows   STALLS   appends held up by a lease",
+    "DROPPED  rows dropped because a lease was in the way",
+    "SIZE     memory allocated",
+];
+
+/// What the colours are; none where the person asked for none.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Palette {
+    pub(crate) colours: bool,
+}
+
+impl Palette {
+    fn colour(self, colour: Color) -> Style {
+        if self.colours { Style::new().fg(colour) } else { Style::new() }
+    }
+
+    fn state(self, state: State) -> Style {
+        match state {
+            State::Held => self.colour(Color::Green),
+            State::Idle => Style::new(),
+            State::Building => self.colour(Color::Cyan),
+            State::Orphaned => self.colour(Color::Yellow),
+            State::Damaged => self.colour(Color::Red).add_modifier(Modifier::BOLD),
+        }
+    }
+}
+
+/// Draws everything.
+pub(crate) fn draw(canvas: &mut Canvas<'_>, app: &App, place: &str, palette: Palette) {
+    let [head, body, foot] =
+        Layout::vertical([Constraint::Length(2), Constraint::Min(0), Constraint::Length(1)])
+            .areas(canvas.area());
+    canvas.render_widget(Paragraph::new(heading(app, place, palette)), head);
+    match &app.page {
+        Page::Rings => rings(canvas, app, body, palette),
+        Page::Lanes { ring } => lanes(canvas, app, ring, body, palette),
+        Page::Rows { ring, lane } => rows(canvas, app, ring, *lane, body),
+    }
+    canvas
+        .render_widget(Paragraph::new(KEYS).style(Style::new().add_modifier(Modifier::DIM)), foot);
+    if app.help {
+        let lines: Vec<Line<'_>> = HELP.iter().map(|line| Line::from(*line)).collect();
+        let area = body.intersection(Rect::new(body.x, body.y, 78, 18));
+        canvas.render_widget(Clear, area);
+        canvas.render_widget(Paragraph::new(lines), area);
+    }
+}
+
+/// Two lines: where and how fast, and what bounds the memory.
+fn heading<'a>(app: &App, place: &str, palette: Palette) -> Vec<Line<'a>> {
+    let bold = Style::new().add_modifier(Modifier::BOLD);
+    let rings = app.frame.rings.len();
+    let rate: f64 = app.frame.rings.iter().filter_map(|ring| ring.publish_rate_per_s).sum();
+    let mut first = vec![
+        Span::styled("backcast top", bold),
+        Span::raw(format!("  {place}  rings: {rings}  {} rows/s", columns::rate(rate))),
+    ];
+    if let Some(failure) = &app.failure {
+        let style = palette.colour(Color::Red).add_modifier(Modifier::BOLD);
+        first.push(Span::styled(format!("  {}", printable(failure)), style));
+    }
+    vec![Line::from(first), Line::from(columns::limits(&app.frame))]
+}
+
+fn rings(canvas: &mut Canvas<'_>, app: &App, area: Rect, palette: Palette) {
+    if app.frame.rings.is_empty() {
+        return canvas
+            .render_widget(Paragraph::new("no rings here; one that is made appears"), area);
+    }
+    let cells = |ring: &RingRow| RINGS.iter().map(|column| (column.cell)(ring)).collect();
+    let rows: Vec<Vec<String>> = app.frame.rings.iter().map(cells).collect();
+    let shown = columns::fitting(&RINGS, &rows, area.width, GAP);
+    let sorted = Sort::ALL.iter().position(|sort| *sort == app.sort);
+    let styles: Vec<Style> = app.frame.rings.iter().map(|r| palette.state(r.state)).collect();
+    let mut state = TableState::new().with_selected(app.ring_at());
+    let title = |at: usize| {
+        let arrow = if app.reversed { "^" } else { "v" };
+        let here = RINGS[at].sort.is_some_and(|sort| Some(sort) == sorted);
+        format!("{}{}", RINGS[at].title, if here { arrow } else { "" })
+    };
+    let table = table(&shown, &rows, title, |at| RINGS[at].right, &styles);
+    canvas.render_stateful_widget(table, area, &mut state);
+}
+
+fn lanes(canvas: &mut Canvas<'_>, app: &App, name: &str, area: Rect, palette: Palette) {
+    let Some(ring) = app.frame.ring(name) else {
+        let text = format!("ring {} has gone; it appears again when it is back", printable(name));
+        return canvas.render_widget(Paragraph::new(text), area);
+    };
+    let [about, body] = Layout::vertical([Constraint::Length(2), Constraint::Min(0)]).areas(area);
+    let text = match &ring.error {
+        Some(error) => printable(error),
+        None => columns::about(ring),
+    };
+    canvas.render_widget(
+        Paragraph::new(text).style(palette.state(ring.state)).wrap(Wrap { trim: true }),
+        about,
+    );
+    let rows: Vec<Vec<String>> = ring
+        .lanes
+        .iter()
+        .map(|lane| LANES.iter().map(|column| (column.cell)(lane)).collect())
+        .collect();
+    let shown = columns::fitting(&LANES, &rows, body.width, GAP);
+    let styles: Vec<Style> = ring
+        .lanes
+        .iter()
+        .map(|l| palette.state(if l.held { State::Held } else { State::Idle }))
+        .collect();
+    let mut state = TableState::new().with_selected((!rows.is_empty()).then_some(app.lane_at));
+    let title = |at: usize| LANES[at].title.to_owned();
+    let table = table(&shown, &rows, title, |at| LANES[at].right, &styles);
+    canvas.render_stateful_widget(table, body, &mut state);
+}
+
+fn rows(canvas: &mut Canvas<'_>, app: &App, ring: &str, lane: u32, area: Rect) {
+    let [about, body] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
+    let text = format!("ring {}, lane {lane}: the newest rows first", printable(ring));
+    canvas.render_widget(Paragraph::new(text), about);
+    match &app.newest {
+        None => {}
+        Some(Err(why)) => {
+            let why = Paragraph::new(printable(why)).wrap(Wrap { trim: true });
+            canvas.render_widget(why, body);
+        }
+        Some(Ok(newest)) if newest.rows.is_empty() => {
+            canvas.render_widget(Paragraph::new("no row is published yet"), body);
+        }
+        Some(Ok(newest)) => {
+            let cells: Vec<Vec<String>> = newest
+                .rows
+                .iter()
+                .map(|row| row.iter().map(|cell| printable(cell)).collect())
+                .collect();
+            let widths = columns::widths(newest.titles.iter().map(String::as_str), &cells);
+            let shown: Vec<Shown> =
+                widths.iter().enumerate().map(|(at, width)| Shown { at, width: *width }).collect();
+            let title = |at: usize| printable(&newest.titles[at]);
+            let table = table(&shown, &cells, title, |_| false, &[]);
+            canvas.render_widget(table, body);
+        }
+    }
+}
+
+/// A table of some columns, with its titles underlined by being reversed.
+fn table<'a>(
+    shown: &[Shown],
+    rows: &[Vec<String>],
+    title: impl Fn(usize) -> String,
+    right: impl Fn(usize) -> bool,
+    styles: &[Style],
+) -> Table<'a> {
+    let cell = |text: String, at: usize| {
+        let side = if right(at) { Alignment::Right } else { Alignment::Left };
+        Cell::from(Line::from(text).alignment(side))
+    };
+    let body = rows.iter().enumerate().map(|(number, row)| {
+        let cells = shown
+            .iter()
+            .map(|Shown { at, .. }| cell(row.get(*at).cloned().unwrap_or_default(), *at));
+        Row::new(cells).style(styles.get(number).copied().unwrap_or_default())
+    });
+    let head = Row::new(shown.iter().map(|Shown { at, .. }| cell(title(*at), *at)));
+    Table::new(body, shown.iter().map(|shown| Constraint::Length(shown.width)))
+        .column_spacing(GAP)
+        .header(head.style(Style::new().add_modifier(Modifier::REVERSED)))
+        .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED))
+}
+
+#[cfg(test)]
+mod tests {
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+    use ratatui::buffer::Buffer;
+
+    use super::super::app::Action;
+    use super::super::frame::made_up::{reader, reading, ring};
+    use super::super::newest::Newest;
+    use super::*;
+
+    fn drawn(app: &App, width: u16, height: u16, colours: bool) -> Buffer {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|canvas| draw(canvas, app, "/dev/shm/b", Palette { colours })).unwrap();
+        terminal.backend().buffer().clone()
+    }
+
+    fn text(app: &App, width: u16, height: u16) -> String {
+        let buffer = drawn(app, width, height, true);
+        let line = |y| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>();
+        (0..height).map(|y| line(y).trim_end().to_owned() + "\n").collect()
+    }
+
+    fn busy() -> App {
+        let with = |mut seen: super::super::reading::Seen, batches| {
+            seen.stats.as_mut().unwrap().readers = vec![reader(0, 1, batches)];
+            seen
+        };
+        let mut app = App::new();
+        app.take(reading(1, vec![with(ring("pong", 50), 10), ring("breakout", 0)]));
+        app.take(reading(2, vec![with(ring("pong", 450), 30), ring("breakout", 0)]));
+        app
+    }
+
+    #[test]
+    fn a_wide_terminal_shows_every_column() {
+        let shown = text(&busy(), 120, 8);
+        let expected = "\
+backcast top  /dev/shm/b  rings: 2  400 rows/s
+rings take 2 MiB; /dev/shm: 1 GiB of 8 GiB used
+RINGv     STATE  FILL   ROWS/S  BATCH/S   DRAWN/S   OLDEST   READERS   PINS   WAIT  STALLS   DROPPED    SIZE
+breakout  held    0 %        0        0         0        -         0      0   -          0         0   1 MiB
+pong      held   50 %      400       20     5,120    0.2 s         1      0   -          0         0   1 MiB
+
+
+q quit  ? help  arrows choose  Enter inspect  Esc back  < > sort by column  r reverse
+";
+        let squeezed = |text: &str| -> Vec<String> {
+            text.lines().map(|l| l.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+        };
+        assert_eq!(squeezed(&shown), squeezed(expected), "{shown}");
+    }
+
+    #[test]
+    fn a_narrow_terminal_shows_what_matters_and_none_is_too_small() {
+        let app = busy();
+        let narrow = text(&app, 40, 6);
+        assert!(narrow.contains("RING") && narrow.contains("ROWS/S"), "{narrow}");
+        assert!(!narrow.contains("DROPPED") && !narrow.contains("OLDEST"), "{narrow}");
+        let mut pages = vec![app];
+        for _ in 0..2 {
+            let mut next = busy();
+            next.act(Action::Down);
+            for _ in 0..pages.len() {
+                next.act(Action::Enter);
+            }
+            pages.push(next);
+        }
+        for (page, mut app) in pages.into_iter().enumerate() {
+            for help in [false, true] {
+                app.help = help;
+                for (width, height) in [(1, 1), (2, 3), (10, 4), (79, 24), (300, 100)] {
+                    drawn(&app, width, height, true);
+                    assert!(page < 3);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_ring_shows_its_lanes_and_a_lane_its_newest_rows() {
+        let mut app = busy();
+        app.act(Action::Down);
+        app.act(Action::Enter);
+        let lanes = text(&app, 100, 10);
+        for word in ["ring pong: held, 100 of 200 rows", "LANE", "pid 4242", "450", "400", "no"] {
+            assert!(lanes.contains(word), "`{word}` is missing:\n{lanes}");
+        }
+        app.act(Action::Enter);
+        let rows = vec![vec!["449".to_owned(), "\u{1b}[31m".to_owned()]];
+        app.newest = Some(Ok(Newest { titles: vec!["seq".into(), "obs".into()], rows }));
+        let rows = text(&app, 100, 10);
+        assert!(rows.contains("ring pong, lane 0: the newest rows first"), "{rows}");
+        assert!(rows.contains("449  \u{fffd}[31m"), "no control sequence: {rows}");
+        app.newest = Some(Err("it was lapped".to_owned()));
+        assert!(text(&app, 100, 10).contains("it was lapped"));
+    }
+
+    #[test]
+    fn rings_that_went_and_looks_that_failed_are_said() {
+        let mut app = App::new();
+        assert!(text(&app, 80, 6).contains("no rings here"));
+        app = busy();
+        app.act(Action::Down);
+        app.act(Action::Enter);
+        app.take(reading(3, vec![ring("breakout", 0)]));
+        assert!(text(&app, 80, 6).contains("ring pong has gone"));
+        app.failure = Some("cannot list /dev/shm/b".to_owned());
+        assert!(text(&app, 80, 6).contains("cannot list"));
+    }
+
+    #[test]
+    fn help_explains_every_column_it_abbreviates() {
+        let mut app = busy();
+        app.act(Action::Help);
+        let help = text(&app, 80, 24);
+        for column in RINGS.iter().skip(2) {
+            assert!(help.contains(column.title), "{} is missing:\n{help}", column.title);
+        }
+    }
+
+    #[test]
+    fn without_colours_there_are_none() {
+        let mut app = busy();
+        app.take(reading(3, vec![ring("pong", 500)]));
+        app.failure = Some("failed".to_owned());
+        let colours = |wanted| {
+            let buffer = drawn(&app, 120, 8, wanted);
+            buffer.content.iter().any(|cell| cell.fg != Color::Reset || cell.bg != Color::Reset)
+        };
+        assert!(colours(true) && !colours(false));
+    }
+}

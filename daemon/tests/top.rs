@@ -1,0 +1,275 @@
+//! `backcast top` against rings that another process fills: as lines, and in a terminal.
+
+#[path = "shelf/pty.rs"]
+mod pty;
+mod shelf;
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+
+use backcast_core::{Base, Ring, SamplerOptions, StepColumns, WriterOptions};
+use pty::Pty;
+use rustix::process::Signal;
+use serde_json::Value;
+use shelf::{Shelf, schema};
+
+/// Set in a process that [`Filler::spawn`] started: the directory of its ring.
+const FILL_IN: &str = "BACKCAST_TEST_FILL_IN";
+
+/// A process that makes the ring `fast`, fills lane 0 and draws from it until it is killed.
+struct Filler {
+    child: Child,
+}
+
+impl Filler {
+    /// Returns once there are rows and batches.
+    fn spawn(shelf: &Shelf) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "a_process_that_fills_a_ring", "--nocapture"])
+            .env(FILL_IN, shelf.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        while !line.contains("filling") {
+            line.clear();
+            assert_ne!(lines.read_line(&mut line).unwrap(), 0, "the filler gave up");
+        }
+        Self { child }
+    }
+}
+
+impl Drop for Filler {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_process_that_fills_a_ring() {
+    let Some(dir) = std::env::var_os(FILL_IN) else { return };
+    let options = backcast_core::RingOptions::with_capacity(1_000_u64).lanes(2);
+    let base = Base::at(std::path::PathBuf::from(dir));
+    let ring = Ring::create("fast", &schema(), options.base(base)).unwrap();
+    let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+    let mut sampler = ring.sampler(SamplerOptions::seeded(7)).unwrap();
+    // Gone with the parent, whose end of the pipe closes.
+    std::thread::spawn(|| {
+        let _ = std::io::stdin().read(&mut [0]);
+        std::process::exit(0);
+    });
+    for round in 0_u32.. {
+        for t in 0..50_u8 {
+            let (obs, action) = ([0.25_f32; 6], [i32::from(t)]);
+            let columns = StepColumns::of(ring.schema());
+            let columns = columns.with("obs", &obs).and_then(|c| c.with("action", &action));
+            writer.append(&columns.unwrap().step(&[t == 49], &[false]).unwrap()).unwrap();
+        }
+        sampler.sample(32).unwrap();
+        if round == 0 {
+            println!("filling");
+        }
+        // Not to take a whole processor from whatever is tested.
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
+fn live(shelf: &Shelf, args: &[&str]) -> Pty {
+    let mut command = shelf.command();
+    command.arg("top").args(args).args(["--interval", "0.1"]).env_remove("NO_COLOR");
+    Pty::spawn(command, 24, 120)
+}
+
+#[test]
+fn without_a_terminal_one_table_comes_with_rates() {
+    let shelf = Shelf::stocked();
+    let _filler = Filler::spawn(&shelf);
+    let ran = shelf.run(&["top", "--interval", "0.2"]).expect(0);
+    assert!(ran.err.is_empty() && !ran.out.contains('\u{1b}'), "{}", ran.out);
+    for text in ["rings take", "RING", "ROWS/S", "BATCH/S", "fast", "pong", "twin", "held", "idle"]
+    {
+        assert!(ran.out.contains(text), "`{text}` is missing:\n{}", ran.out);
+    }
+    assert!(!ran.out.contains("prices"), "panels are no rings:\n{}", ran.out);
+    let named = shelf.run(&["top", "fast", "--once", "--interval", "0.1"]).expect(0).out;
+    assert!(named.contains("LANE") && !named.contains("pong"), "{named}");
+}
+
+#[test]
+fn json_is_one_frame_per_interval_until_the_reader_leaves() {
+    let shelf = Shelf::stocked();
+    let filler = Filler::spawn(&shelf);
+    let mut command = shelf.command();
+    command.args(["--json", "top", "fast", "--interval", "0.1"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut frame = || -> Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
+    let first = frame();
+    let ring = &first["rings"][0];
+    assert_eq!((&ring["name"], &ring["state"]), (&"fast".into(), &"held".into()));
+    assert_eq!(ring["readers"], 1);
+    for rate in ["publish_rate_per_s", "batch_rate_per_s", "sample_rate_per_s"] {
+        assert!(ring[rate].as_f64().unwrap() > 0.0, "{rate}: {ring}");
+    }
+    assert_eq!(ring["lanes"][0]["writer_pid"], filler.child.id());
+    assert!(ring["lanes"][0]["publish_rate_per_s"].as_f64().unwrap() > 0.0);
+    assert_eq!(ring["lanes"][1]["publish_rate_per_s"], 0.0);
+    let second = frame();
+    assert!(second["at_unix_ns"].as_u64() > first["at_unix_ns"].as_u64());
+    assert!(second["limits"][0]["limit_bytes"].as_u64().unwrap() > 0);
+    drop(lines);
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!((child.wait().unwrap().code(), said.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn watching_keeps_no_ring_alive() {
+    let shelf = Shelf::new();
+    let filler = Filler::spawn(&shelf);
+    let mut command = shelf.command();
+    command.args(["--json", "top", "--interval", "0.05"]).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut states = || -> Vec<Value> {
+        let frame: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        frame["rings"].as_array().unwrap().iter().map(|ring| ring["state"].clone()).collect()
+    };
+    assert_eq!(states(), ["held"]);
+    drop(filler);
+    // A look that was under way when the filler died may have been the last to close the ring.
+    while states().first().is_some_and(|state| state == "held") {}
+    let after = states();
+    assert!(after.is_empty() || after == ["orphaned"], "{after:?}");
+    shelf.run(&["gc"]).expect(0);
+    while !states().is_empty() {}
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(shelf.states(), []);
+}
+
+#[test]
+fn a_person_looks_at_rings_lanes_and_rows_and_leaves_a_clean_terminal() {
+    let shelf = Shelf::stocked();
+    let _filler = Filler::spawn(&shelf);
+    let mut pty = live(&shelf, &[]);
+    pty.wait_for("rings with rates", |screen| {
+        let text = screen.contents();
+        let row = text.lines().find(|line| line.starts_with("fast")).map(str::to_owned);
+        screen.alternate_screen()
+            && text.contains("RINGv")
+            && row.is_some_and(|row| row.contains(" s ") && row.contains("held"))
+    });
+    assert!(pty.is_raw());
+    pty.send("?");
+    pty.wait_for("help", |screen| screen.contents().contains("the other way round"));
+    pty.send("?");
+    pty.wait_for("rings again", |screen| screen.contents().contains("twin"));
+    pty.send(">");
+    pty.wait_for("the order", |screen| screen.contents().contains("FILLv"));
+    pty.send("r");
+    pty.wait_for("the other order", |screen| screen.contents().contains("FILL^"));
+    pty.send("<rk\x1b[5~\r");
+    pty.wait_for("the lanes of the first ring", |screen| {
+        let text = screen.contents();
+        text.contains("ring fast: held") && text.contains("WRITER") && text.contains("pid ")
+    });
+    pty.send("\r");
+    pty.wait_for("rows", |screen| {
+        let text = screen.contents();
+        text.contains("lane 0: the newest rows")
+            && text.contains("[0.25 0.25 0.25 0.25 .. 6 in all]")
+    });
+    pty.send("\x1b");
+    pty.wait_for("lanes again", |screen| screen.contents().contains("WRITER"));
+    pty.send("q");
+    let (status, screen) = pty.finish();
+    assert_eq!(status.code(), Some(0));
+    assert!(!screen.alternate_screen() && !screen.hide_cursor(), "{}", screen.contents());
+    assert!(!screen.contents().contains("WRITER"), "the other screen is gone");
+}
+
+#[test]
+fn rings_that_come_and_go_are_followed_at_any_size() {
+    let shelf = Shelf::new();
+    let mut pty = live(&shelf, &[]);
+    pty.wait_for("nothing", |screen| screen.contents().contains("no rings here"));
+    let create = ["create", "late", "--column", "x:f4", "--capacity", "100"];
+    shelf.run(&create).expect(0);
+    pty.wait_for("the new one", |screen| {
+        screen.contents().contains("late") && screen.contents().contains("DROPPED")
+    });
+    pty.resize(10, 40);
+    pty.wait_for("a narrow table", |screen| {
+        let text = screen.contents();
+        text.contains("late") && !text.contains("DROPPED") && text.contains("ROWS/S")
+    });
+    pty.resize(24, 120);
+    pty.wait_for("a wide table", |screen| screen.contents().contains("DROPPED"));
+    shelf.run(&["rm", "late"]).expect(0);
+    pty.wait_for("nothing again", |screen| screen.contents().contains("no rings here"));
+    pty.send("\x03");
+    let (status, screen) = pty.finish();
+    assert_eq!(status.code(), Some(0), "Ctrl-C is a key here");
+    assert!(!screen.alternate_screen());
+}
+
+#[test]
+fn signals_give_the_terminal_back() {
+    let shelf = Shelf::stocked();
+    for (signal, status) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129)] {
+        let mut pty = live(&shelf, &["pong"]);
+        pty.wait_for("the ring", |screen| {
+            screen.contents().contains("pong") && screen.alternate_screen()
+        });
+        pty.signal(signal);
+        let (ended, screen) = pty.finish();
+        assert_eq!(ended.code(), Some(status), "{signal:?}");
+        assert!(!screen.alternate_screen() && !screen.hide_cursor(), "{signal:?}");
+    }
+    // Lines end in order, too.
+    let mut command = shelf.command();
+    command.args(["--json", "top", "--interval", "0.05"]).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    lines.next().unwrap().unwrap();
+    let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, Signal::INT).unwrap();
+    assert!(lines.all(|line| line.is_ok_and(|line| line.ends_with('}'))), "whole lines");
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}
+
+#[test]
+fn no_color_means_none() {
+    let shelf = Shelf::stocked();
+    for (value, coloured) in [(None, true), (Some("1"), false)] {
+        // A damaged ring is red where colours are wanted.
+        std::fs::write(shelf.object("pong.ring").join("ring.ctl"), "").unwrap();
+        let mut command = shelf.command();
+        command.args(["top", "--interval", "0.1"]).env_remove("NO_COLOR");
+        if let Some(value) = value {
+            command.env("NO_COLOR", value);
+        }
+        let mut pty = Pty::spawn(command, 24, 100);
+        pty.wait_for("the ring", |screen| screen.contents().contains("damaged"));
+        let red = |screen: &vt100::Screen| {
+            (0..24).any(|row| {
+                (0..100).any(|column| {
+                    screen.cell(row, column).is_some_and(|c| c.fgcolor() != vt100::Color::Default)
+                })
+            })
+        };
+        if coloured {
+            pty.wait_for("colours", red);
+        }
+        pty.send("q");
+        pty.wait_for("the end", |screen| {
+            assert!(coloured || !red(screen), "colours");
+            !screen.alternate_screen()
+        });
+        pty.finish();
+    }
+}
