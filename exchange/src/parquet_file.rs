@@ -143,7 +143,7 @@ pub(crate) fn read(
         ring.lane_capacity = asked.div_ceil(lanes.max(1));
     }
     if ring.lane_capacity < longest {
-        let (asked, rows) = (ring.lane_capacity * lanes, longest * lanes);
+        let (asked, rows) = (options.capacity.unwrap_or(ring.lane_capacity), longest * lanes);
         return Err(ImportError::Capacity { asked, rows });
     }
     let made = options.of_ring(ring.options().map_err(described)?);

@@ -17,4 +17,4 @@ pub struct Progress {
 
 /// Called after every few megabytes, and while the work waits: `Break` stops it, and it then leaves
 /// nothing of itself.
-pub type OnProgress<'a> = Box<dyn FnMut(&Progress) -> ControlFlow<()> + 'a>;
+pub type OnProgress<'a> = Box<dyn FnMut(&Progress) -> ControlFlow<()> + Send + 'a>;

@@ -54,7 +54,7 @@ pub(crate) struct ReplayBuffer {
 }
 
 impl ReplayBuffer {
-    fn of(ring: Ring) -> Self {
+    pub(crate) fn of(ring: Ring) -> Self {
         let name = ring.name().map(str::to_owned);
         Self {
             path: ring.path().map(ToOwned::to_owned),
@@ -66,7 +66,7 @@ impl ReplayBuffer {
     }
 
     /// The ring, for as long as the caller's call takes.
-    fn ring(&self) -> Result<Ring, Failure> {
+    pub(crate) fn ring(&self) -> Result<Ring, Failure> {
         self.ring.with(|ring| Ok(ring.clone()))
     }
 

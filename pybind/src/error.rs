@@ -3,8 +3,8 @@
 use std::fmt::Display;
 
 use backcast_core::{
-    AppendError, HoldError, LeaseError, ReadError, RingError, SampleError, SchemaError,
-    SegmentError, WaitError, WriterError,
+    AppendError, HoldError, LeaseError, ReadError, RestoreError, RingError, SampleError,
+    SchemaError, SegmentError, WaitError, WriterError,
 };
 use backcast_gym::EnvError;
 use backcast_market::{PanelError, WindowError};
@@ -141,6 +141,15 @@ impl From<RingError> for Failure {
             RingError::Segment(error) => error.into(),
             RingError::Schema(error) => error.into(),
             error => Self::new(Kind::Base, error),
+        }
+    }
+}
+
+impl From<RestoreError> for Failure {
+    fn from(error: RestoreError) -> Self {
+        match error {
+            RestoreError::Ring(error) => error.into(),
+            error => Self::new(Kind::Corrupt, error),
         }
     }
 }

@@ -20,6 +20,7 @@ mod env_rows;
 mod env_settings;
 mod episode;
 mod error;
+mod exchange;
 mod extend;
 mod fastcall;
 mod final_obs;

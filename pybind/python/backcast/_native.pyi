@@ -104,6 +104,24 @@ class ReplayBuffer:
     ) -> ReplayBuffer: ...
     @staticmethod
     def attach(name: str, *, dir: _Path | None = None) -> ReplayBuffer: ...
+    @staticmethod
+    def from_file(
+        path: _Path,
+        name: str,
+        format: Literal["parquet", "minari", "npz"] | None = None,
+        *,
+        capacity: int | None = None,
+        exist: _Exist = "error",
+        persistent: bool = False,
+        dir: _Path | None = None,
+    ) -> ReplayBuffer: ...
+    def export(
+        self,
+        path: _Path,
+        format: Literal["parquet", "csv", "minari"] | None = None,
+        *,
+        overwrite: bool = False,
+    ) -> dict[str, int | None]: ...
     @property
     def name(self) -> str | None: ...
     @property

@@ -91,6 +91,8 @@ def good(name: str, made: dict[str, Any]) -> dict[str, Any]:
         "Schema.from_spaces": {"observation_space": spaces[0], "action_space": spaces[1]},
         "ReplayBuffer.create": {"name": None, "schema": COLUMNS, "capacity": 10},
         "ReplayBuffer.attach": {"name": "walk"},
+        "ReplayBuffer.from_file": {"path": "nothing.parquet", "name": "nobody"},
+        "ReplayBuffer.export": {"path": "nothing.parquet"},
         "ReplayBuffer.sample": {"batch_size": 2},
         "ReplayBuffer.gather": {"index": [3]},
         "ReplayBuffer.rows": {"lane": 0, "start": 0, "length": 2},

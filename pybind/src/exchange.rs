@@ -1,0 +1,231 @@
+//! Rings as files of other programs, and back: `ReplayBuffer.export` and `ReplayBuffer.from_file`.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use backcast_exchange::{
+    ExportError, ExportOptions, Format, ImportError, ImportOptions, export, import,
+};
+use backcast_files::{OnProgress, Progress};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use crate::buffer::ReplayBuffer;
+use crate::coerce::whole;
+use crate::error::{Failure, Kind, bad_argument};
+use crate::given::{Given, method, refuse_strangers};
+use crate::place::{exist, name_of, place};
+
+const FORMATS: &str = "\"parquet\", \"csv\", \"minari\" or \"npz\"";
+
+/// The `format` argument, or what the path says.
+fn format_of(given: Option<Given<String>>, path: &Path) -> Result<Format, Failure> {
+    let Some(given) = given else {
+        return Format::of_path(path).ok_or_else(|| {
+            let path = path.display();
+            bad_argument(format!(
+                "path is '{path}', whose format is not known; give format={FORMATS}"
+            ))
+        });
+    };
+    let text = given.get("format", FORMATS)?;
+    text.parse().map_err(|_| bad_argument(format!("format is '{text}'; give {FORMATS}")))
+}
+
+/// Asks the interpreter for signals while the work goes on.
+fn watch(signal: &mut Option<PyErr>) -> OnProgress<'_> {
+    Box::new(|_: &Progress| {
+        *signal = Python::attach(|py| py.check_signals().err());
+        if signal.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })
+}
+
+#[pymethods]
+impl ReplayBuffer {
+    /// Write all rows that are readable now to a file of another program's.
+    ///
+    /// Writers go on meanwhile; rows that they overwrite before they are read are left out and counted.
+    /// The file appears whole or not at all. Needs memory for some megabytes of rows. Releases the
+    /// interpreter; Ctrl-C stops it and leaves nothing.
+    ///
+    /// Parameters
+    /// ----------
+    /// path : path
+    ///     File to write, or folder for a Minari dataset.
+    /// format : {"parquet", "csv", "minari"}, optional
+    ///     When left out, what the path's extension says; a path without one is a Minari dataset's.
+    ///     ``"parquet"``: a table with ``lane``, ``seq``, ``episode``, ``t``, ``flags`` and every column,
+    ///     arrays as lists; :meth:`from_file` makes the same ring of it. ``"csv"``: the same table with a
+    ///     column per element. ``"minari"``: episodes of ``obs``, ``action`` and ``reward``, for Minari
+    ///     0.5 and later; a part of an episode ends truncated.
+    /// overwrite : bool, default False
+    ///     Replace what is there, once the new file is whole.
+    ///
+    /// Returns
+    /// -------
+    /// dict
+    ///     ``rows`` written, ``rows_lapped``, ``bytes`` of the file, ``episodes`` (None for a table).
+    ///
+    /// Raises
+    /// ------
+    /// ExistsError
+    ///     If something is there.
+    /// StorageError
+    ///     If it cannot be written.
+    /// SchemaError
+    ///     If a dataset needs columns that the ring lacks.
+    ///
+    /// Examples
+    /// --------
+    /// >>> buf = bc.ReplayBuffer.create(None, {"x": "f4"}, capacity=100)
+    /// >>> with buf.writer() as writer:
+    /// ...     index = writer.append(x=1.5, terminated=False, truncated=False)
+    /// >>> import tempfile, os
+    /// >>> with tempfile.TemporaryDirectory() as folder:
+    /// ...     buf.export(os.path.join(folder, "x.csv"))["rows"]
+    /// 1
+    #[pyo3(signature = (path=Given::Missing, format=None, *extra, overwrite=false.into(), **unknown))]
+    #[pyo3(text_signature = "($self, path, format=None, *, overwrite=False)")]
+    fn export<'py>(
+        &self,
+        py: Python<'py>,
+        path: Given<PathBuf>,
+        format: Option<Given<String>>,
+        extra: &Bound<'py, PyTuple>,
+        overwrite: Given<bool>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<Bound<'py, PyDict>, Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("export"))?;
+        let path = path.get("path", "the file to write")?;
+        let format = format_of(format, &path)?;
+        let overwrite = overwrite.get("overwrite", "True or False")?;
+        let ring = self.ring()?;
+        let mut signal = None;
+        let exported = py.detach(|| {
+            let options =
+                ExportOptions::default().overwrite(overwrite).on_progress(watch(&mut signal));
+            export(&ring, &path, format, options)
+        });
+        if let Some(raised) = signal {
+            return Err(raised.into());
+        }
+        let exported = exported?;
+        let report = PyDict::new(py);
+        report.set_item("rows", exported.rows)?;
+        report.set_item("rows_lapped", exported.rows_lapped)?;
+        report.set_item("bytes", exported.bytes)?;
+        report.set_item("episodes", exported.episodes)?;
+        Ok(report)
+    }
+
+    /// Make a ring of a file.
+    ///
+    /// The ring has its name when it is whole; a file that is damaged or of another kind leaves none.
+    /// Releases the interpreter; Ctrl-C stops it.
+    ///
+    /// Parameters
+    /// ----------
+    /// path : path
+    ///     A Parquet file that a buffer was exported to; a Minari dataset in the ``parquet`` format; or
+    ///     a ``.npz`` of plain steps: ``obs``, ``action``, ``reward``, ``terminated``, ``truncated``,
+    ///     ``next_obs`` and what else there is, one row each per step, also under the names that other
+    ///     programs give them (``observations``, ``terminals``, ``timeouts``, ...).
+    /// name : str
+    ///     Of the ring.
+    /// format : {"parquet", "minari", "npz"}, optional
+    ///     When left out, what the path's extension says; a path without one is a Minari dataset's.
+    /// capacity : int, optional
+    ///     Transitions kept over all lanes, if not as many as the ring had or the data are.
+    /// exist : {"error", "replace"}, default "error"
+    ///     What to do when the name is taken.
+    /// persistent : bool, default False
+    ///     Keep the ring when nobody holds it.
+    /// dir : path, optional
+    ///     Where it lives; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
+    ///
+    /// Returns
+    /// -------
+    /// ReplayBuffer
+    ///     Lanes, rows, episodes and indices of an exported buffer are as they were. Plain steps and
+    ///     episodes lie in one lane.
+    ///
+    /// Raises
+    /// ------
+    /// CorruptError
+    ///     If the file is damaged or of something else; the message names the part.
+    /// StorageError
+    ///     If it cannot be read.
+    /// SchemaError
+    ///     If its columns make no ring.
+    /// ExistsError
+    ///     If the name is taken.
+    #[staticmethod]
+    #[pyo3(signature = (
+        path=Given::Missing, name=Given::Missing, format=None, *extra, capacity=None,
+        exist="error".into(), persistent=false.into(), dir=None, **unknown
+    ))]
+    #[pyo3(text_signature = "(path, name, format=None, *, capacity=None, exist='error', \
+                             persistent=False, dir=None)")]
+    #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
+    fn from_file<'py>(
+        py: Python<'py>,
+        path: Given<PathBuf>,
+        name: Given<String>,
+        format: Option<Given<String>>,
+        extra: &Bound<'py, PyTuple>,
+        capacity: Option<Given<i128>>,
+        exist: Given<String>,
+        persistent: Given<bool>,
+        dir: Option<Given<PathBuf>>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<Self, Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("from_file"))?;
+        let path = path.get("path", "the file to read")?;
+        let name = name_of(name)?;
+        let format = format_of(format, &path)?;
+        let rows = "transitions from 1 up, or None for as many as the file has";
+        let capacity = capacity.map(|given| whole(given, "capacity", rows, Kind::Argument));
+        let (exist, base) = (self::exist(exist)?, place(dir)?);
+        let mut options = ImportOptions::named(&name)
+            .exist(exist)
+            .persistent(persistent.get("persistent", "True or False")?)
+            .base(base);
+        if let Some(capacity) = capacity.transpose()? {
+            options = options.capacity(capacity);
+        }
+        let mut signal = None;
+        let imported = py.detach(|| import(&path, format, options.on_progress(watch(&mut signal))));
+        match signal {
+            Some(raised) => Err(raised.into()),
+            None => Ok(Self::of(imported?.0)),
+        }
+    }
+}
+
+impl From<ExportError> for Failure {
+    fn from(error: ExportError) -> Self {
+        let kind = match &error {
+            ExportError::Exists { .. } => Kind::Exists,
+            ExportError::Write { .. } => Kind::Storage,
+            ExportError::OnlyRead { .. } => Kind::Argument,
+            ExportError::NoColumn { .. } => Kind::Schema,
+            ExportError::Ring(_) => Kind::Sample,
+            _ => Kind::Base,
+        };
+        Self::new(kind, error)
+    }
+}
+
+impl From<ImportError> for Failure {
+    fn from(error: ImportError) -> Self {
+        let kind = match error {
+            ImportError::Restore(error) => return error.into(),
+            ImportError::Read { .. } => Kind::Storage,
+            ImportError::Schema { .. } => Kind::Schema,
+            ImportError::OnlyWritten { .. } | ImportError::Capacity { .. } => Kind::Argument,
+            ImportError::Interrupted => Kind::Base,
+            _ => Kind::Corrupt,
+        };
+        Self::new(kind, error)
+    }
+}

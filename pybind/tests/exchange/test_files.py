@@ -1,0 +1,234 @@
+"""Rings as files of other programs, read there and here."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import backcast as bc
+import gymnasium as gym
+import numpy as np
+import pytest
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
+COLUMNS = {
+    "obs": {"image": ("u1", (2, 3)), "speed": "f4"},
+    "action": "i8",
+    "reward": "f4",
+    "half": ("f2", (2,)),
+    "flag": "bool",
+}
+
+
+@pytest.fixture
+def buf(tmp_path: Path) -> Iterator[bc.ReplayBuffer]:
+    """Two lanes, three episodes each: one terminated, one truncated, one that goes on."""
+    made = bc.ReplayBuffer.create("walk", COLUMNS, capacity=200, lanes=2, dir=tmp_path)
+    draw = np.random.default_rng(3)
+    with made.writer(2, autoreset_mode="same_step") as writer:
+        for step in range(17):
+            obs = {"image": draw.integers(0, 255, (2, 2, 3)), "speed": draw.normal(size=2)}
+            ends = {"terminated": step == 4, "truncated": step == 11}
+            writer.append(
+                obs=obs,
+                action=draw.integers(0, 4, 2),
+                reward=draw.normal(size=2),
+                half=draw.normal(size=(2, 2)),
+                flag=draw.random(2) < 0.5,
+                **{name: np.full(2, end) for name, end in ends.items()},
+                final_obs={name: values + 1 for name, values in obs.items()},
+            )
+    with made:
+        yield made
+
+
+def rows_of(buf: bc.ReplayBuffer, lane: int) -> dict[str, Any]:
+    first, head = buf.lane_span(lane)
+    return buf.rows(lane, first, head - first)
+
+
+def flat(rows: dict[str, Any], under: str = "") -> dict[str, np.ndarray[Any, Any]]:
+    found: dict[str, np.ndarray[Any, Any]] = {}
+    for name, values in rows.items():
+        nested = isinstance(values, dict)
+        found |= flat(values, f"{under}{name}/") if nested else {f"{under}{name}": values}
+    return found
+
+
+def test_a_table_is_read_by_arrow_and_comes_back(buf: bc.ReplayBuffer, tmp_path: Path) -> None:
+    path = tmp_path / "walk.parquet"
+    report = buf.export(path)
+    table = pq.read_table(path)
+    assert report["rows"] == table.num_rows == 38
+    assert report["bytes"] == path.stat().st_size
+    assert table.schema.names[:5] == ["lane", "seq", "episode", "t", "flags"]
+    lane = table["lane"].to_numpy()
+    for number in range(2):
+        expected = flat(rows_of(buf, number))
+        part = table.filter(pa.array(lane == number))
+        for name in table.schema.names[1:]:
+            column = part[name].combine_chunks()
+            if isinstance(column, pa.ExtensionArray):
+                column = column.storage
+            found = column.flatten() if pa.types.is_fixed_size_list(column.type) else column
+            values = found.to_numpy(zero_copy_only=False)
+            np.testing.assert_array_equal(values, expected[name].reshape(-1), err_msg=name)
+    with bc.ReplayBuffer.from_file(path, "again", dir=tmp_path) as again:
+        assert again.schema == buf.schema
+        for number in range(2):
+            for name, values in flat(rows_of(again, number)).items():
+                np.testing.assert_array_equal(values, flat(rows_of(buf, number))[name])
+        same = [ring.sampler(seed=5).sample(32) for ring in (buf, again)]
+        np.testing.assert_array_equal(same[0].index, same[1].index)
+        again.export(tmp_path / "twice.parquet")
+    assert (tmp_path / "twice.parquet").read_bytes() == path.read_bytes()
+
+
+def test_text_has_a_line_per_row(buf: bc.ReplayBuffer, tmp_path: Path) -> None:
+    path = tmp_path / "walk.csv"
+    buf.export(path)
+    with path.open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    rows = flat(rows_of(buf, 0))
+    assert len(lines) == 38
+    for at, line in enumerate(lines[: len(rows["seq"])]):
+        assert int(line["flags"]) == rows["flags"][at]
+        assert np.float32(line["obs/speed"]) == rows["obs/speed"][at]
+        assert int(line["obs/image[1,2]"]) == rows["obs/image"][at, 1, 2]
+        assert (line["flag"] == "true") == rows["flag"][at]
+
+
+def test_a_dataset_is_loaded_by_minari(buf: bc.ReplayBuffer, tmp_path: Path) -> None:
+    minari = pytest.importorskip("minari")
+    report = buf.export(tmp_path / "walk-v0")
+    dataset = minari.MinariDataset(tmp_path / "walk-v0" / "data")
+    # The last episode of each lane goes on: its newest row is no step yet.
+    assert (dataset.total_episodes, dataset.total_steps) == (report["episodes"], 32)
+    assert isinstance(dataset.action_space, gym.spaces.Discrete)
+    rows = flat(rows_of(buf, 0))
+    first = next(iter(dataset.iterate_episodes()))
+    np.testing.assert_array_equal(first.observations["image"], rows["obs/image"][:6])
+    np.testing.assert_array_equal(first.observations["speed"], rows["obs/speed"][:6])
+    np.testing.assert_array_equal(first.actions, rows["action"][:5])
+    np.testing.assert_array_equal(first.rewards, rows["reward"][:5])
+    assert first.terminations.tolist() == [False] * 4 + [True]
+    np.testing.assert_array_equal(np.asarray(first.infos["flag"])[:5], rows["flag"][:5])
+    ends = [episode.truncations[-1] for episode in dataset.iterate_episodes()]
+    assert ends == [False, True, True] * 2
+
+
+def test_a_dataset_that_minari_wrote_becomes_a_ring(tmp_path: Path) -> None:
+    minari = pytest.importorskip("minari")
+    collector = pytest.importorskip("minari.data_collector")
+    draw = np.random.default_rng(0)
+    spaces = {
+        "observation_space": gym.spaces.Dict(
+            {"x": gym.spaces.Box(-1, 1, (3,), np.float32), "n": gym.spaces.Discrete(5)}
+        ),
+        "action_space": gym.spaces.Box(-1, 1, (2,), np.float32),
+    }
+    episodes = []
+    for number, steps in enumerate([4, 7]):
+        episodes.append(
+            collector.EpisodeBuffer(
+                id=number,
+                observations={
+                    "x": draw.uniform(-1, 1, (steps + 1, 3)).astype(np.float32),
+                    "n": draw.integers(0, 5, steps + 1),
+                },
+                actions=draw.uniform(-1, 1, (steps, 2)).astype(np.float32),
+                rewards=list(draw.normal(size=steps)),
+                terminations=[False] * (steps - 1) + [number == 0],
+                truncations=[False] * (steps - 1) + [number == 1],
+            )
+        )
+    storage = minari.dataset.minari_storage.MinariStorage.new(
+        folder := _made(tmp_path / "theirs"), data_format="parquet", **spaces
+    )
+    storage.update_episodes(episodes)
+    with bc.ReplayBuffer.from_file(folder, "theirs", "minari", dir=tmp_path) as ring:
+        rows = ring.rows(0, 0, 13)
+        assert len(ring) == 11
+        wanted = np.concatenate([episode.observations["x"] for episode in episodes])
+        np.testing.assert_array_equal(rows["obs"]["x"], wanted)
+        np.testing.assert_array_equal(rows["action"][:4], episodes[0].actions)
+        assert rows["flags"].tolist() == [0, 0, 0, 1, 4, 0, 0, 0, 0, 0, 0, 2, 4]
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+def test_arrays_that_numpy_saved_become_a_ring(tmp_path: Path) -> None:
+    draw = np.random.default_rng(1)
+    steps: dict[str, Any] = {
+        "observations": draw.normal(size=(10, 3)).astype(np.float32),
+        "actions": draw.integers(0, 3, 10),
+        "rewards": draw.normal(size=10),
+        "terminals": np.arange(10) % 5 == 4,
+        "next_observations": draw.normal(size=(10, 3)).astype(np.float32),
+    }
+    np.savez_compressed(tmp_path / "steps.npz", **steps)
+    with bc.ReplayBuffer.from_file(tmp_path / "steps.npz", "steps", dir=tmp_path) as ring:
+        assert len(ring) == 10
+        batch = ring.gather([0, 4, 6])
+        np.testing.assert_array_equal(batch["obs"], steps["observations"][[0, 4, 5]])
+        np.testing.assert_array_equal(batch["next_obs"][1], steps["next_observations"][4])
+        assert batch["terminated"].tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "error", "words"),
+    [
+        ("x.parquet", {"format": "xlsx"}, bc.ArgumentError, r"format is 'xlsx'"),
+        ("x.xlsx", {}, bc.ArgumentError, r"x\.xlsx.*format is not known"),
+        ("x.npz", {}, bc.ArgumentError, "read and not written"),
+        ("no/folder/x.csv", {}, bc.StorageError, "cannot write"),
+        ("taken.csv", {}, bc.ExistsError, r"taken\.csv exists"),
+    ],
+)
+def test_what_cannot_be_exported_says_why(
+    buf: bc.ReplayBuffer,
+    tmp_path: Path,
+    name: str,
+    arguments: dict[str, Any],
+    error: type[Exception],
+    words: str,
+) -> None:
+    (tmp_path / "taken.csv").touch()
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(error, match=words):
+        buf.export(tmp_path / name, **arguments)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_what_cannot_be_imported_leaves_no_ring(buf: bc.ReplayBuffer, tmp_path: Path) -> None:
+    path = tmp_path / "walk.parquet"
+    buf.export(path)
+    whole = path.read_bytes()
+    rings = len(bc.list(dir=tmp_path))
+    for bytes_, error in [
+        (whole[:-10], bc.CorruptError),
+        (b"", bc.CorruptError),
+        (whole[: len(whole) // 2] + whole[len(whole) // 2 + 1 :], bc.CorruptError),
+    ]:
+        path.write_bytes(bytes_)
+        with pytest.raises(error, match=r"walk\.parquet is damaged"):
+            bc.ReplayBuffer.from_file(path, "new", dir=tmp_path)
+    path.write_bytes(whole)
+    with pytest.raises(bc.ExistsError, match="walk"):
+        bc.ReplayBuffer.from_file(path, "walk", dir=tmp_path)
+    with pytest.raises(bc.ArgumentError, match="the capacity is 3 rows"):
+        bc.ReplayBuffer.from_file(path, "new", capacity=3, dir=tmp_path)
+    with pytest.raises(bc.StorageError, match=r"nowhere\.npz"):
+        bc.ReplayBuffer.from_file(tmp_path / "nowhere.npz", "new", dir=tmp_path)
+    plain = pa.table({"x": [1.0]})
+    pq.write_table(plain, tmp_path / "plain.parquet")
+    with pytest.raises(bc.CorruptError, match="that no ring was exported to"):
+        bc.ReplayBuffer.from_file(tmp_path / "plain.parquet", "new", dir=tmp_path)
+    assert len(bc.list(dir=tmp_path)) == rings
