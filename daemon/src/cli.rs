@@ -96,9 +96,11 @@ pub fn run_with(
         Ok(cli) => cli,
         Err(refusal) => {
             let mut console = Console::new(out, err, false);
-            // Rendered without colours: `NO_COLOR`, pipes and dumb terminals need no special case.
-            let text = refusal.render().to_string();
-            if refusal.use_stderr() {
+            let text = refusal.render();
+            let to_err = refusal.use_stderr();
+            let styled = if to_err { console.styled_notes() } else { console.colours() };
+            let text = if styled { text.ansi().to_string() } else { text.to_string() };
+            if to_err {
                 console.note_raw(&text);
             } else {
                 console.text_raw(&text);

@@ -112,6 +112,11 @@ impl<'a> Console<'a> {
         self.out.colours()
     }
 
+    /// The same of messages.
+    pub(crate) fn styled_notes(&self) -> bool {
+        self.err.colours()
+    }
+
     /// The terminal that results go to, for a view that takes all of it.
     pub(crate) fn terminal(&mut self) -> &mut dyn Stream {
         self.out.stream

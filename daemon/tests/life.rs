@@ -3,7 +3,6 @@
 mod shelf;
 
 use std::fs::{self, File};
-use std::io::pipe;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
@@ -131,29 +130,6 @@ fn largest_but_locks(object: &std::path::Path) -> std::path::PathBuf {
     }
     let files = fs::read_dir(object).unwrap().map(|entry| entry.unwrap().path());
     files.max_by_key(|file| file.metadata().unwrap().len()).unwrap()
-}
-
-#[test]
-fn a_reader_that_has_gone_is_no_error() {
-    let shelf = Shelf::stocked();
-    for args in [&["ls"][..], &["--json", "ls"], &["--help"], &["stat", "pong"], &["rm", "pong"]] {
-        let (reader, writer) = pipe().unwrap();
-        drop(reader);
-        let output = shelf.command().args(args).stdout(writer).output().unwrap();
-        assert_eq!(output.status.code(), Some(0), "{args:?}");
-        assert!(output.stderr.is_empty(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    }
-    assert_eq!(shelf.states().len(), 3, "the removal was done nevertheless");
-}
-
-#[cfg(target_os = "linux")]
-#[test]
-fn a_result_that_cannot_be_written_is_a_problem() {
-    let shelf = Shelf::stocked();
-    let full = File::options().write(true).open("/dev/full").unwrap();
-    let output = shelf.command().arg("ls").stdout(full).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("cannot write the result"));
 }
 
 /// An interpreter that has no `backcast`, or one that reports what it was asked to run.

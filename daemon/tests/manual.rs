@@ -5,17 +5,7 @@ mod shelf;
 use std::fs;
 use std::process::Command;
 
-use shelf::Shelf;
-
-/// Every command that `--help` lists, but `help`.
-fn commands(shelf: &Shelf) -> Vec<String> {
-    let help = shelf.run(&["--help"]).expect(0).out;
-    let listed = help.split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap().to_owned();
-    let names = listed.lines().filter_map(|line| line.split_whitespace().next().map(str::to_owned));
-    let names: Vec<String> = names.filter(|name| name != "help").collect();
-    assert!(names.len() > 8 && names.contains(&"doctor".to_owned()), "{names:?}");
-    names
-}
+use shelf::{Shelf, commands};
 
 #[test]
 fn every_script_names_every_command_and_comes_without_a_directory() {

@@ -180,6 +180,23 @@ const CASES: &[Case] = &[
     case("an interval that is no number", "top --interval nan", 2, &["nan", "0.05 to 3600"]),
     case("an interval of a day", "top --interval 86400", 2, &["86400", "3600"]),
     case("a negative interval", "top --interval=-1", 2, &["-1", "3600"]),
+    case("an option nearly right", "ls --jsn", 2, &["--jsn", "--json"]),
+    case("an option of another command", "ls --force", 2, &["--force"]),
+    case("a command in capitals", "LS", 2, &["'LS'"]),
+    case("a typo below panel", "panel sta", 2, &["'sta'", "'stat'"]),
+    case("an option without its value", "stat pong --kind", 2, &["--kind", "ring", "panel"]),
+    case("an option twice", "top --interval 1 --interval 2", 2, &["--interval", "multiple"]),
+    case("a name of two words", "create a b --column x:f4 --capacity 1", 2, &["'b'"]),
+    case("a size with a decimal comma", "create a --column x:f4 --capacity 1,5GiB", 2, &["1,5GiB"]),
+    case("a size below nothing", "create a --column x:f4 --capacity 0.1B", 2, &["0.1B"]),
+    case("a file as the directory", "ls --dir /etc/passwd", 2, &["/etc/passwd", "--dir"]),
+    case("gc of a name", "gc pong", 2, &["pong"]),
+    case(
+        "a near name of a panel to remove",
+        "rm pricess --kind panel",
+        3,
+        &["did you mean `prices`?"],
+    ),
     case("completions of no shell", "completions", 2, &["SHELL"]),
     case("completions of another shell", "completions tcsh", 2, &["tcsh", "bash", "zsh", "fish"]),
     case("a script as JSON", "--json completions bash", 2, &["completions", "leave --json out"]),
@@ -208,6 +225,29 @@ fn every_refusal_has_its_status_and_says_what_to_do() {
         }
     }
     assert_eq!(shelf.states(), before, "a refusal changes nothing");
+}
+
+/// Where files cannot be made, not even by an administrator.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_place_that_may_not_be_written_is_refused_by_name() {
+    let shelf = Shelf::new();
+    let create = "create a --column x:f4 --capacity 10 --dir /sys";
+    let ran = shelf.run(&create.split_whitespace().collect::<Vec<_>>()).expect(1);
+    assert!(ran.err.contains("/sys/backcast-") && ran.err.contains("create"), "{}", ran.err);
+    assert!(ran.err.contains("permitted") || ran.err.contains("denied"), "{}", ran.err);
+}
+
+#[test]
+fn a_file_where_the_directory_of_objects_should_be_is_refused() {
+    let shelf = Shelf::new();
+    fs::write(shelf.base().path(), "in the way").unwrap();
+    for args in ["ls", "create a --column x:f4 --capacity 10", "gc", "top --once"] {
+        let ran = shelf.run(&args.split_whitespace().collect::<Vec<_>>()).expect(1);
+        let path = shelf.base().path().display().to_string();
+        assert!(ran.err.contains(&path) && ran.out.is_empty(), "{args}: {}", ran.err);
+    }
+    assert_eq!(fs::read_to_string(shelf.base().path()).unwrap(), "in the way");
 }
 
 #[test]

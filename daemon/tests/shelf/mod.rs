@@ -124,6 +124,20 @@ impl Ran {
     }
 }
 
+/// Every command that `--help` lists, but `help`.
+pub(crate) fn commands(shelf: &Shelf) -> Vec<String> {
+    commands_of(shelf, &[])
+}
+
+/// Every command listed below another, but `help`.
+pub(crate) fn commands_of(shelf: &Shelf, above: &[&str]) -> Vec<String> {
+    let help = shelf.run(&[above, &["--help"]].concat()).expect(0).out;
+    let listed = help.split("Commands:\n").nth(1).unwrap_or_default().split("\n\n").next();
+    let names =
+        listed.unwrap_or_default().lines().filter_map(|line| line.split_whitespace().next());
+    names.filter(|name| *name != "help").map(str::to_owned).collect()
+}
+
 /// What the rings of the tests hold.
 pub(crate) fn schema() -> Schema {
     Schema::builder()

@@ -1,0 +1,160 @@
+//! What `--json` prints is what docs/schemas promise, command by command, no key more or less.
+
+mod shelf;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use backcast_core::{Ring, SamplerOptions, StepColumns, WriterOptions};
+use jsonschema::Validator;
+use serde_json::{Value, json};
+use shelf::{Holder, Shelf, commands, schema};
+
+/// Commands that have nothing to say in JSON, and refuse it.
+const WITHOUT: [&str; 2] = ["demo", "completions"];
+/// The commands below this one have results of their own.
+const ABOVE: [&str; 1] = ["panel"];
+
+/// The other process of the tests below; see [`Holder`].
+#[test]
+fn a_process_that_holds_a_ring() {
+    Holder::role();
+}
+
+fn promised(command: &str) -> Value {
+    let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../docs/schemas"].iter().collect();
+    let path = path.join(format!("{command}.json"));
+    let text = fs::read_to_string(&path).unwrap_or_else(|_| panic!("no {}", path.display()));
+    serde_json::from_str(&text).unwrap()
+}
+
+/// Every line is as promised, and would not be with a key more or less.
+#[track_caller]
+fn holds(command: &str, lines: &[Value]) {
+    assert!(!lines.is_empty(), "{command} printed nothing");
+    let schema = promised(command);
+    let validator: Validator = jsonschema::validator_for(&schema).expect("a schema");
+    for line in lines {
+        let errors: Vec<String> = validator
+            .iter_errors(line)
+            .map(|e| format!("{} at {}", e, e.instance_path()))
+            .collect();
+        assert!(errors.is_empty(), "{command}: {errors:?}\n{line:#}");
+        let object = line.as_object().expect("an object");
+        for key in object.keys() {
+            let mut less = object.clone();
+            less.remove(key);
+            assert!(!validator.is_valid(&less.into()), "{command}: `{key}` is not required");
+        }
+        let mut more = object.clone();
+        more.insert("surprise".to_owned(), Value::Null);
+        assert!(!validator.is_valid(&more.into()), "{command}: other keys are allowed");
+    }
+}
+
+#[test]
+fn every_command_has_a_schema_or_refuses_json() {
+    let shelf = Shelf::new();
+    for command in commands(&shelf) {
+        if ABOVE.contains(&command.as_str()) {
+            continue;
+        }
+        if WITHOUT.contains(&command.as_str()) {
+            shelf.run(&["--json", &command]).expect(2);
+            continue;
+        }
+        let schema = promised(&command);
+        assert_eq!(schema["title"], format!("backcast --json {command}"));
+        assert!(jsonschema::meta::is_valid(&schema), "{command}");
+    }
+}
+
+#[test]
+fn idle_objects_are_as_promised() {
+    let shelf = Shelf::stocked();
+    let create = "create made --column obs:u1:84x84 --column a:i4 --capacity 4_000 --lanes 3";
+    holds("create", &shelf.json(&create.split_whitespace().collect::<Vec<_>>()));
+    holds("ls", &shelf.json(&["ls"]));
+    holds("stat", &shelf.json(&["stat", "pong"]));
+    holds("stat", &shelf.json(&["stat", "prices"]));
+    holds("top", &shelf.json(&["top", "--once", "--interval", "0.05"]));
+    holds("panel-stat", &shelf.json(&["panel", "stat", "prices"]));
+    let file = shelf.file("prices.csv", shelf::PRICES);
+    holds("panel-stat", &shelf.json(&["panel", "stat", &file]));
+    holds("doctor", &shelf.json(&["doctor"]));
+    let into = shelf.path().to_str().unwrap();
+    holds("man", &shelf.json(&["man", "--into", into]));
+    holds("rm", &shelf.json(&["rm", "pong"]));
+    holds("rm", &shelf.json(&["rm", "prices"]));
+}
+
+#[test]
+fn a_daemon_says_that_it_is_ready_as_promised() {
+    let shelf = Shelf::new();
+    let mut command = shelf.command();
+    command.args(["--json", "serve"]).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    holds("serve", &[serde_json::from_str(&line).expect("a JSON line")]);
+}
+
+#[test]
+fn held_orphaned_and_damaged_objects_are_as_promised() {
+    let shelf = Shelf::stocked();
+    let ring = Ring::create("busy", &schema(), shelf.options()).unwrap();
+    let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+    let mut sampler = ring.sampler(SamplerOptions::seeded(7)).unwrap();
+    let (obs, action) = ([0.5_f32; 6], [1_i32]);
+    for _ in 0..8 {
+        let columns = StepColumns::of(ring.schema());
+        let columns = columns.with("obs", &obs).and_then(|c| c.with("action", &action));
+        writer.append(&columns.unwrap().step(&[false], &[false]).unwrap()).unwrap();
+    }
+    sampler.sample(4).unwrap();
+    let _lease = ring.lease(0, 2..6).unwrap();
+    let busy = shelf.json(&["stat", "busy"]);
+    assert_eq!(busy[0]["pins"].as_array().unwrap().len(), 1);
+    assert_eq!(busy[0]["readers"].as_array().unwrap().len(), 2);
+    holds("stat", &busy);
+    Holder::spawn(&shelf).kill();
+    fs::write(shelf.object("pong.ring").join("ring.ctl"), "").unwrap();
+    let listed = shelf.json(&["ls"]);
+    for state in ["held", "idle", "orphaned", "damaged"] {
+        assert!(listed.iter().any(|object| object["state"] == state), "{state}: {listed:?}");
+    }
+    holds("ls", &listed);
+    let top = shelf.json(&["top", "--once", "--interval", "0.05"]);
+    assert_eq!(top[0]["rings"].as_array().unwrap().len(), 4);
+    holds("top", &top);
+    let doctor = shelf.json(&["doctor"]);
+    assert!(doctor.iter().any(|check| check["status"] == "finding"));
+    holds("doctor", &doctor);
+    holds("gc", &shelf.json(&["gc", "--dry-run"]));
+    holds("gc", &shelf.json(&["gc"]));
+}
+
+#[test]
+fn a_schema_refuses_what_no_command_prints() {
+    let shelf = Shelf::stocked();
+    let ring = shelf.json(&["stat", "pong"]).remove(0);
+    let validator = jsonschema::validator_for(&promised("stat")).unwrap();
+    for (pointer, wrong) in [
+        ("/rows", json!(-1)),
+        ("/rows", json!(1.5)),
+        ("/state", json!("sleeping")),
+        ("/lane_count", json!(0)),
+        ("/persistent", json!("yes")),
+        ("/lanes/0/head_seq", json!("7")),
+        ("/columns/0/dtype", json!("float32")),
+        ("/kind", json!("panel")),
+    ] {
+        let mut changed = ring.clone();
+        *changed.pointer_mut(pointer).unwrap() = wrong;
+        assert!(!validator.is_valid(&changed), "{pointer}");
+    }
+}
