@@ -1,0 +1,222 @@
+//! The daemon is killed at random moments, over and over, while writers write, learners draw and a client
+//! asks it for rings: nobody but the client notices, every row is accounted for, each successor finds
+//! everything by itself, and nothing is left.
+
+use std::error::Error;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use backcast_core::{Base, Exist, Ring, RingOptions, collect, list};
+use backcast_daemon::{Client, ClientError};
+use backcast_tests::storm::{audit, schema};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use tempfile::TempDir;
+
+const WRITERS: u32 = 4;
+const LEARNERS: u64 = 2;
+const LANE_CAPACITY: u64 = 1024 - 16;
+/// A step of the storm that takes so long will never end.
+const WATCHDOG: Duration = Duration::from_secs(120);
+
+/// A child process that does not outlive the test.
+struct Victim {
+    child: Child,
+    /// Its end tells a daemon that nobody is left.
+    _stdin: Option<ChildStdin>,
+}
+
+impl Victim {
+    fn start(binary: &str, args: &[&str]) -> Self {
+        let child = Command::new(binary).args(args).spawn().expect("the binary starts");
+        Self { child, _stdin: None }
+    }
+
+    /// A daemon that said that it is ready, and how long that took.
+    fn daemon(place: &str) -> (Self, Duration) {
+        let began = Instant::now();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_storm_daemon"))
+            .arg(place)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
+        let mut line = String::new();
+        let mut out = BufReader::new(child.stdout.take().expect("piped"));
+        out.read_line(&mut line).expect("readable");
+        assert_eq!(line, "ready\n", "a daemon gave up");
+        let stdin = child.stdin.take();
+        (Self { child, _stdin: stdin }, began.elapsed())
+    }
+
+    fn assert_alive(&mut self, what: &str) {
+        if let Some(status) = self.child.try_wait().expect("a child can be looked at") {
+            panic!("{what} ended by itself, {status}");
+        }
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().expect("SIGKILL can be sent");
+        let status = self.child.wait().expect("a killed child can be waited for");
+        assert!(status.code().is_none(), "it was not killed: {status}");
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What the client saw.
+#[derive(Debug, Default)]
+struct Asked {
+    answered: AtomicU64,
+    /// The daemon died while it was being asked.
+    cut_off: AtomicU64,
+    /// None was there.
+    not_there: AtomicU64,
+}
+
+/// Asks for rings until it is told to end. Whatever the daemon's death leads to is counted; anything
+/// else is an error.
+fn ask(base: &Base, end: &AtomicBool, asked: &Asked) -> Result<(), String> {
+    let schema = schema().map_err(|error| error.to_string())?;
+    let options = RingOptions::with_capacity(64_u64).exist(Exist::Replace);
+    let mut number = 0_u64;
+    while !end.load(Relaxed) {
+        number += 1;
+        // Found anew each time, as a program would that just started.
+        let client = Client::of(base).timeout(WATCHDOG);
+        let outcome = match number % 4 {
+            0 => client.attach("storm").map(drop),
+            1 => client.stats("storm").map(drop),
+            2 => client.list().map(drop),
+            _ => client.create("asked", &schema, &options).map(drop),
+        };
+        match outcome {
+            Ok(()) => asked.answered.fetch_add(1, Relaxed),
+            Err(ClientError::NotRunning { .. }) => asked.not_there.fetch_add(1, Relaxed),
+            Err(ClientError::Gone { .. } | ClientError::Io { .. }) => {
+                asked.cut_off.fetch_add(1, Relaxed)
+            }
+            Err(error) => return Err(format!("{error} ({error:?})")),
+        };
+    }
+    Ok(())
+}
+
+#[test]
+fn a_daemon_that_is_killed_again_and_again_is_missed_by_nobody() -> Result<(), Box<dyn Error>> {
+    let kills: u64 =
+        std::env::var("BACKCAST_STORM_KILLS").map_or(Ok(100), |kills| kills.parse())?;
+    let dir = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new())?;
+    let base = Base::at(dir.path());
+    let place = dir.path().to_str().ok_or("a path that is no text")?;
+    let options = RingOptions::with_capacity(LANE_CAPACITY * u64::from(WRITERS))
+        .lanes(WRITERS)
+        .base(base.clone());
+    let ring = Ring::create("storm", &schema()?, options)?;
+    let mut writers: Vec<Victim> = (0..WRITERS)
+        .map(|life| {
+            let life = (life + 1).to_string();
+            Victim::start(env!("CARGO_BIN_EXE_storm_writer"), &[place, "storm", &life, "1"])
+        })
+        .collect();
+    let mut learners: Vec<Victim> = (0..LEARNERS)
+        .map(|seed| {
+            let seed = seed.to_string();
+            Victim::start(env!("CARGO_BIN_EXE_soak_learner"), &[place, "storm", &seed])
+        })
+        .collect();
+    let mut dice = StdRng::seed_from_u64(23);
+    let mut ready_again = Vec::new();
+    let (end, asked) = (AtomicBool::new(false), Asked::default());
+    let mut daemon = Victim::daemon(place).0;
+    thread::scope(|scope| -> Result<(), Box<dyn Error>> {
+        // Ends the client also when this panics.
+        let ending = End(&end);
+        let client = scope.spawn(|| ask(&base, &end, &asked));
+        for _ in 0..kills {
+            let (began, rows) = (Instant::now(), heads(&ring));
+            let delay = Duration::from_micros(dice.random_range(0..8_000));
+            // Time passes and rows are written: writers do not wait for the daemon.
+            while began.elapsed() < delay || heads(&ring) == rows {
+                for writer in &mut writers {
+                    writer.assert_alive("a writer");
+                }
+                for learner in &mut learners {
+                    learner.assert_alive("a learner");
+                }
+                assert!(began.elapsed() < WATCHDOG, "nothing is written any more");
+                thread::yield_now();
+            }
+            daemon.kill();
+            let (next, took) = Victim::daemon(place);
+            daemon = next;
+            ready_again.push(took);
+        }
+        drop(ending);
+        client.join().expect("it ends")?;
+        Ok(())
+    })?;
+
+    // Every row: lanes were never taken over, none was dropped, what can be read is whole and without a
+    // gap, and the last daemon counts what the lanes do.
+    writers.iter_mut().for_each(Victim::kill);
+    learners.iter_mut().for_each(Victim::kill);
+    let stats = ring.stats();
+    let mut audited = 0;
+    for lane in &stats.lane_stats {
+        assert_eq!((lane.generation, lane.dropped, lane.stalls), (1, 0, 0), "{lane:?}");
+        let span = ring.lane_span(lane.lane).ok_or("a lane is missing")?;
+        audited += audit(&ring.rows(lane.lane, span)?)?.len();
+    }
+    let client = Client::connect(&base)?.timeout(WATCHDOG);
+    let seen = client.stats("storm")?;
+    assert_eq!(seen["rows_published"], stats.rows_published);
+    assert_eq!(stats.rows_published, heads(&ring));
+
+    // Nothing else is there, and nothing stays.
+    client.gc()?;
+    let left: Vec<String> = list(&base)?.into_iter().map(|info| info.name).collect();
+    assert_eq!(left, ["storm"]);
+    daemon.kill();
+    drop(ring);
+    collect(&base)?;
+    assert!(!base.path().exists(), "something is left in {}", base.path().display());
+
+    ready_again.sort_unstable();
+    let at = |percent: usize| ready_again[(ready_again.len() - 1) * percent / 100];
+    println!(
+        "{kills} daemons killed; ready again in {:?} (median), {:?} (99%), {:?} at most; {} rows \
+         written, {audited} read again; client: {asked:?}",
+        at(50),
+        at(99),
+        at(100),
+        stats.rows_published
+    );
+    for (count, what) in
+        [(&asked.answered, "no request was answered"), (&asked.cut_off, "no request was cut off")]
+    {
+        assert!(count.load(Relaxed) > 0, "{what}: the storm proves nothing");
+    }
+    Ok(())
+}
+
+fn heads(ring: &Ring) -> u64 {
+    (0..ring.lanes()).filter_map(|lane| ring.lane_span(lane)).map(|span| span.end).sum()
+}
+
+/// Tells the client to end when dropped.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
