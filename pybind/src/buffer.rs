@@ -855,7 +855,10 @@ impl ReplayBuffer {
 }
 
 /// The `lane_policy` and `lease_timeout` arguments.
-fn policy(given: Given<String>, timeout: Option<Given<f64>>) -> Result<LanePolicy, Failure> {
+pub(crate) fn policy(
+    given: Given<String>,
+    timeout: Option<Given<f64>>,
+) -> Result<LanePolicy, Failure> {
     let wanted = "\"block\", \"drop_new\", \"fail\" or \"overwrite\"";
     let policy = given.get("lane_policy", wanted)?.parse().map_err(bad_argument)?;
     let Some(timeout) = timeout else { return Ok(policy) };
@@ -878,7 +881,7 @@ fn policy(given: Given<String>, timeout: Option<Given<f64>>) -> Result<LanePolic
 }
 
 /// A duration given in seconds.
-fn seconds_of(what: &str, given: Given<f64>) -> Result<Duration, Failure> {
+pub(crate) fn seconds_of(what: &str, given: Given<f64>) -> Result<Duration, Failure> {
     const SECONDS: &str = "seconds from 0 up, or None to wait without end";
     let seconds = given.get(what, SECONDS)?;
     Duration::try_from_secs_f64(seconds)

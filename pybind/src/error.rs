@@ -35,10 +35,14 @@ pub(crate) enum Kind {
     Closed,
     Lease,
     Column,
+    Daemon,
+    DaemonNotRunning,
+    DaemonTimeout,
+    OverBudget,
 }
 
 /// In the order of [`Kind`].
-const CLASSES: [&str; 20] = [
+const CLASSES: [&str; 24] = [
     "BackcastError",
     "ArgumentError",
     "ArgumentTypeError",
@@ -59,6 +63,10 @@ const CLASSES: [&str; 20] = [
     "ClosedError",
     "LeaseError",
     "ColumnError",
+    "DaemonError",
+    "DaemonNotRunningError",
+    "DaemonTimeoutError",
+    "OverBudgetError",
 ];
 
 impl Kind {

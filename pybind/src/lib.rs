@@ -13,6 +13,7 @@ mod batches;
 mod buffer;
 mod capacity;
 mod cli;
+mod client;
 mod coerce;
 mod columns;
 mod env;
@@ -58,6 +59,8 @@ mod _native {
     use super::buffer::{_attach_buffer, ReplayBuffer};
     #[pymodule_export]
     use super::cli::cli_main;
+    #[pymodule_export]
+    use super::client::{Client, connect};
     #[pymodule_export]
     use super::env::PortfolioBatch;
     #[pymodule_export]

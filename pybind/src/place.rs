@@ -58,7 +58,8 @@ pub(crate) fn name_of(given: Given<String>) -> Result<String, Failure> {
     given.get("name", "the name, a str")
 }
 
-fn kind(given: Given<String>) -> Result<ObjectKind, Failure> {
+/// The `kind` argument.
+pub(crate) fn kind(given: Given<String>) -> Result<ObjectKind, Failure> {
     const CHOICE: &str = "\"ring\" or \"panel\"";
     let text = given.get("kind", CHOICE)?;
     match text.as_str() {

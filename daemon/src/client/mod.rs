@@ -3,6 +3,7 @@
 mod error;
 
 use std::io::ErrorKind;
+use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -150,7 +151,11 @@ impl Client {
         let directory = directory
             .ok_or_else(|| self.nonsense("it named a ring and handed over no descriptor"))?;
         let ring = Ring::attach_at(directory, &granted.path, name)?;
-        drop(socket);
+        // We hold it: the daemon need not any more. That it does not is what its end of the
+        // connection tells, so that whoever drops the ring next is its last holder.
+        if socket.shutdown(Shutdown::Write).is_ok() {
+            let _ = Lines::new(&socket, MAX_ANSWER_BYTES).next(Instant::now() + self.timeout);
+        }
         Ok((ring, granted))
     }
 

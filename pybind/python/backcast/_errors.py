@@ -90,12 +90,34 @@ class ClosedError(BackcastError, ValueError):
     """The handle was closed; the object it stood for may live on."""
 
 
+class DaemonError(BackcastError, OSError):
+    """The daemon could not be asked, or did not do it."""
+
+
+class DaemonNotRunningError(DaemonError, ConnectionError):
+    """No daemon looks after the directory."""
+
+
+class DaemonTimeoutError(DaemonError, TimeoutError):
+    """The daemon was silent for longer than it may be."""
+
+
+class OverBudgetError(DaemonError):
+    """The ring does not fit the daemon's budget; nothing was created."""
+
+
 class MissingExtraError(BackcastError, ImportError):
     """A part that needs an optional library which is not installed."""
 
 
 # The public home of these names, in tracebacks and pickles, is the package.
-for _error in [BackcastError, *BackcastError.__subclasses__(), ArgumentTypeError, LappedError]:
+for _error in [
+    BackcastError,
+    *BackcastError.__subclasses__(),
+    *DaemonError.__subclasses__(),
+    ArgumentTypeError,
+    LappedError,
+]:
     _error.__module__ = "backcast"
 LeaseWarning.__module__ = "backcast"
 del _error

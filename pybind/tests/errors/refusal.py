@@ -41,6 +41,10 @@ BUILTINS: dict[type[bc.BackcastError], type[Exception]] = {
     bc.EnvError: ValueError,
     bc.ClosedError: ValueError,
     bc.ColumnError: KeyError,
+    bc.DaemonError: OSError,
+    bc.DaemonNotRunningError: ConnectionError,
+    bc.DaemonTimeoutError: TimeoutError,
+    bc.OverBudgetError: bc.DaemonError,
 }
 """What each error also is, for code that does not know Backcast."""
 

@@ -13,6 +13,7 @@ import backcast as bc
 import numpy as np
 import pytest
 from backcast import cli, envs, finrl, plot
+from daemons import serving
 from refusal import prices
 
 FLAGS = {"terminated": False, "truncated": False}
@@ -109,6 +110,10 @@ def good(name: str, made: dict[str, Any]) -> dict[str, Any]:
         "Sampler.gather": {"index": [3]},
         "Sampler.batches": {"batch_size": 2},
         "Lease.windows": {"length": 2},
+        "Client.create": {"name": "asked", "schema": COLUMNS, "capacity": 10},
+        "Client.attach": {"name": "walk"},
+        "Client.stats": {"name": "walk"},
+        "Client.remove": {"name": "nobody"},
         "Panel.from_csv": {"path": csv},
         "Panel.from_parquet": {"path": csv},
         "Panel.attach": {"name": "prices"},
@@ -170,6 +175,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     with ExitStack() as held, pytest.MonkeyPatch.context() as patch:
         patch.setenv("BACKCAST_DIR", str(files))
         hold = held.enter_context
+        hold(serving(files))
         buf = hold(bc.ReplayBuffer.create("walk", COLUMNS, capacity=400))
         writer = hold(buf.writer())
         for _ in range(100):
@@ -199,6 +205,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
             "Sampler": sampler,
             "Batches": hold(buf.sampler(seed=2).batches(2)),
             "Lease": hold(buf.lease(0, 10, 10)),
+            "Client": hold(bc.connect()),
             "Schema": buf.schema,
             "Panel": panel,
             "PortfolioEnv": single,

@@ -1,0 +1,35 @@
+"""A daemon for a test: `backcast serve` in a process of its own, ready when it is handed out."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+START = "import sys; from backcast.cli import main; sys.exit(main(sys.argv[1:]))"
+
+
+@contextmanager
+def serving(place: Path, *flags: str) -> Iterator[dict[str, Any]]:
+    """Run a daemon for a directory; give what it said when it was ready."""
+    daemon = subprocess.Popen(
+        [sys.executable, "-c", START, "--json", "serve", *flags],
+        env=os.environ | {"BACKCAST_DIR": str(place)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        assert daemon.stdout is not None
+        yield json.loads(daemon.stdout.readline())
+        daemon.terminate()
+        assert daemon.wait(60) == 0
+    finally:
+        daemon.kill()
+        daemon.communicate()

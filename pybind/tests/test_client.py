@@ -1,0 +1,132 @@
+"""Asking the daemon from Python."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import backcast as bc
+import pytest
+from daemons import serving
+
+COLUMNS = {"obs": ("f4", (3,)), "reward": "f4"}
+
+
+def test_rings_are_made_joined_shown_and_removed(place: Path) -> None:
+    with serving(place, "--budget", "64MiB") as ready, bc.connect(place) as client:
+        said = client.ping()
+        assert said["pid"] == ready["pid"]
+        assert (said["budget_bytes"], said["used_bytes"]) == (64 << 20, 0)
+        with client.create("pong", COLUMNS, capacity=1_000, lanes=2) as buf:
+            with buf.writer() as writer:
+                for _ in range(5):
+                    writer.append(obs=[1, 2, 3], reward=1, terminated=False, truncated=False)
+            assert [entry["name"] for entry in client.list()] == ["pong"]
+            assert client.stats("pong")["rows_published"] == 5
+            with client.attach("pong") as again, bc.ReplayBuffer.attach("pong", dir=place) as third:
+                assert len(again) == len(third) == len(buf) == 4
+            with pytest.raises(bc.InUseError, match="pong"):
+                client.remove("pong")
+        assert client.list() == []
+        client.create("kept", COLUMNS, capacity=10, persistent=True).close()
+        assert client.gc() == []
+        assert client.remove("kept", "ring")["name"] == "kept"
+    with pytest.raises(bc.ClosedError, match="connect again"):
+        client.ping()
+
+
+def test_what_does_not_fit_is_refused_with_the_numbers(place: Path) -> None:
+    with serving(place, "--budget", "1MiB"):
+        client = bc.connect(place)
+        with pytest.raises(bc.OverBudgetError, match=r"`big` needs .* budget of 1 MiB .*--budget"):
+            client.create("big", COLUMNS, capacity="16MiB")
+        assert client.list() == []
+
+
+def test_a_daemon_that_shrinks_gives_what_is_left(place: Path) -> None:
+    with (
+        serving(place, "--budget", "1MiB", "--when-full", "shrink"),
+        bc.connect(place).create("big", COLUMNS, capacity=1_000_000) as buf,
+    ):
+        assert 1_000 < buf.capacity < 1_000_000
+
+
+def test_errors_are_those_of_rings(place: Path) -> None:
+    with serving(place):
+        client = bc.connect(place)
+        with client.create("pong", COLUMNS, capacity=10):
+            with pytest.raises(bc.ExistsError, match="already exists"):
+                client.create("pong", COLUMNS, capacity=10)
+            with pytest.raises(bc.NotFoundError, match="did you mean `pong`"):
+                client.attach("pnog")
+            with pytest.raises(bc.ArgumentError, match="a/b"):
+                client.create("a/b", COLUMNS, capacity=10)
+
+
+def test_without_a_daemon_the_error_says_how_to_start_one(place: Path) -> None:
+    with pytest.raises(bc.DaemonNotRunningError, match=f"backcast serve --dir {place}"):
+        bc.connect(place)
+    with pytest.raises(bc.ArgumentError, match="either dir or socket"):
+        bc.connect(place, socket=place / "s")
+    with pytest.raises(bc.ArgumentError, match="timeout is 0"):
+        bc.connect(place, timeout=0)
+
+
+def test_a_daemon_that_was_restarted_is_asked_again(place: Path) -> None:
+    with serving(place) as first:
+        client = bc.connect(place)
+        assert client.ping()["pid"] == first["pid"]
+    with pytest.raises(bc.DaemonNotRunningError):
+        client.ping()
+    with serving(place) as second:
+        assert client.ping()["pid"] == second["pid"]
+
+
+@pytest.fixture
+def mute(tmp_path: Path) -> socket.socket:
+    """Listen, and say nothing."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(tmp_path / "mute"))
+    listener.listen(8)
+    return listener
+
+
+def test_a_silent_daemon_is_given_up(mute: socket.socket) -> None:
+    with mute, pytest.raises(bc.DaemonTimeoutError, match=r"silent for 0\.05 s"):
+        bc.connect(socket=mute.getsockname(), timeout=0.05)
+
+
+def test_an_answer_that_is_none_is_an_error(mute: socket.socket) -> None:
+    code = f"import backcast as bc; bc.connect(socket={mute.getsockname()!r}, timeout=60)"
+    with mute:
+        child = subprocess.Popen(
+            [sys.executable, "-c", code],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        asked, _ = mute.accept()
+        with asked:
+            asked.recv(1)
+            asked.sendall(b"220 mail.example\n")
+        _, printed = child.communicate(timeout=60)
+    assert "backcast.DaemonError" in printed
+    assert "not understood" in printed
+
+
+def test_ctrl_c_ends_the_wait(
+    mute: socket.socket, start: Callable[..., subprocess.Popen[str]]
+) -> None:
+    code = "import sys, backcast as bc; bc.connect(socket=sys.argv[1], timeout=600)"
+    child = start(code, mute.getsockname())
+    with mute:
+        asked, _ = mute.accept()
+        with asked:
+            # The request is out: what follows is the wait for its answer.
+            assert asked.recv(1)
+            child.send_signal(signal.SIGINT)
+            _, printed = child.communicate(timeout=60)
+    assert "KeyboardInterrupt" in printed
