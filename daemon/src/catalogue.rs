@@ -25,6 +25,8 @@ pub(crate) enum State {
     Building,
     /// Its bytes are not what they should be.
     Damaged,
+    /// It is on disk.
+    Saved,
 }
 
 impl Display for State {
@@ -35,6 +37,7 @@ impl Display for State {
             Self::Orphaned => "orphaned",
             Self::Building => "building",
             Self::Damaged => "damaged",
+            Self::Saved => "saved",
         })
     }
 }

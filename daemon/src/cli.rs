@@ -9,9 +9,11 @@ use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use crate::console::{Console, Stream};
 use crate::demo::{self, DemoLauncher};
 use crate::error::{CliError, Exit};
-use crate::{completions, create, doctor, gc, ls, man, panel, rm, serve, stat, top};
+use crate::{
+    completions, create, doctor, gc, load, ls, man, panel, rm, save, serve, stat, top, verify,
+};
 
-/// Create, list, inspect and remove experience rings in shared memory, and look after them.
+/// Create, list, inspect, save and remove experience rings in shared memory, and look after them.
 #[derive(Debug, Parser)]
 #[command(
     name = "backcast",
@@ -21,7 +23,8 @@ use crate::{completions, create, doctor, gc, ls, man, panel, rm, serve, stat, to
 Exit status: 0 done, 1 found problems, 2 wrong usage, 3 no such object.
 
 Objects live in DIR/backcast-UID, where DIR is --dir, else the variable BACKCAST_DIR, else
-/dev/shm (on macOS TMPDIR). Results go to stdout, messages to stderr."
+/dev/shm (on macOS TMPDIR). Snapshots live in --store, else BACKCAST_STORE, else
+XDG_DATA_HOME/backcast, else ~/.local/share/backcast. Results go to stdout, messages to stderr."
 )]
 pub(crate) struct Cli {
     /// Print one JSON object per line instead of a table.
@@ -41,6 +44,9 @@ enum Command {
     Stat(stat::Args),
     Top(top::Args),
     Rm(rm::Args),
+    Save(save::Args),
+    Load(load::Args),
+    Verify(verify::Args),
     Gc(gc::Args),
     Panel(panel::Args),
     Doctor(doctor::Args),
@@ -138,6 +144,9 @@ fn answer(cli: Cli, console: &mut Console<'_>, launcher: DemoLauncher<'_>) -> Re
         Command::Stat(args) => stat::run(args, &base, console),
         Command::Top(args) => return top::run(args, &base, console),
         Command::Rm(args) => rm::run(args, &base, console),
+        Command::Save(args) => save::run(args, &base, console),
+        Command::Load(args) => load::run(args, &base, console),
+        Command::Verify(args) => verify::run(args, console),
         Command::Gc(args) => gc::run(args, &base, console),
         Command::Panel(args) => panel::run(args, &base, console),
         Command::Serve(args) => serve::run(args, &base, console),

@@ -3,8 +3,9 @@
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-use backcast_core::{Kind, LanePolicy, RingError, SchemaError, SegmentError};
-use backcast_market::{LoadError, PanelError};
+use backcast_core::{Kind, LanePolicy, RestoreError, RingError, SchemaError, SegmentError};
+use backcast_market::{LoadError as PanelLoadError, PanelError};
+use backcast_persist::{LoadError, SaveError, StoreError};
 use thiserror::Error;
 
 use crate::client::ClientError;
@@ -19,6 +20,8 @@ pub(crate) enum Exit {
     FoundProblems,
     WrongUsage,
     NoSuchObject,
+    /// By Ctrl-C: 128 and the signal's number, as shells report it.
+    Interrupted = 130,
 }
 
 impl Exit {
@@ -106,6 +109,14 @@ pub(crate) enum CliError {
     Serve(#[from] ServeError),
     #[error(transparent)]
     Client(#[from] ClientError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Save(SaveError),
+    #[error(transparent)]
+    Load(LoadError),
+    #[error("interrupted; nothing of it is left")]
+    Interrupted,
     #[error("cannot write to stdout or stderr: {0}")]
     Output(#[from] std::io::Error),
 }
@@ -130,6 +141,10 @@ impl CliError {
             Self::Panel(error) => of_panel(error),
             Self::Serve(error) if error.is_usage() => Exit::WrongUsage,
             Self::Client(error) => of_client(error),
+            Self::Store(error) => of_store(error),
+            Self::Save(error) => of_save(error),
+            Self::Load(error) => of_load(error),
+            Self::Interrupted => Exit::Interrupted,
             Self::Serve(_)
             | Self::Taken { .. }
             | Self::Different { .. }
@@ -140,6 +155,25 @@ impl CliError {
             | Self::WritePage { .. }
             | Self::Terminal { .. }
             | Self::Output(_) => Exit::FoundProblems,
+        }
+    }
+}
+
+impl From<SaveError> for CliError {
+    fn from(error: SaveError) -> Self {
+        match error {
+            SaveError::Cancelled => Self::Interrupted,
+            error => Self::Save(error),
+        }
+    }
+}
+
+impl From<LoadError> for CliError {
+    fn from(error: LoadError) -> Self {
+        match error {
+            LoadError::Cancelled => Self::Interrupted,
+            LoadError::Ring(error) | LoadError::Restore(RestoreError::Ring(error)) => error.into(),
+            error => Self::Load(error),
         }
     }
 }
@@ -155,6 +189,28 @@ impl From<RingError> for CliError {
             }
             error => Self::Ring(error),
         }
+    }
+}
+
+fn of_store(error: &StoreError) -> Exit {
+    match error {
+        StoreError::NotFound { .. } => Exit::NoSuchObject,
+        StoreError::BadName { .. } | StoreError::NoPlace => Exit::WrongUsage,
+        _ => Exit::FoundProblems,
+    }
+}
+
+fn of_save(error: &SaveError) -> Exit {
+    match error {
+        SaveError::Store(error) => of_store(error),
+        _ => Exit::FoundProblems,
+    }
+}
+
+fn of_load(error: &LoadError) -> Exit {
+    match error {
+        LoadError::Store(error) => of_store(error),
+        _ => Exit::FoundProblems,
     }
 }
 
@@ -182,7 +238,7 @@ fn of_panel(error: &PanelError) -> Exit {
             Exit::NoSuchObject
         }
         PanelError::Load { problem, .. } => match **problem {
-            LoadError::UnknownRename { .. } | LoadError::UnknownMacroTicker { .. } => {
+            PanelLoadError::UnknownRename { .. } | PanelLoadError::UnknownMacroTicker { .. } => {
                 Exit::WrongUsage
             }
             _ => Exit::FoundProblems,

@@ -46,6 +46,11 @@ impl Removed {
         }
     }
 
+    /// Snapshots of a saved ring, and the bytes that went with them.
+    pub(crate) fn snapshot(name: String, path: PathBuf, size_bytes: u64) -> Self {
+        Self { action: "removed", kind: "snapshot", name, path, size_bytes }
+    }
+
     pub(crate) fn print(&self, console: &mut Console<'_>) {
         if console.json() {
             return console.object(self);

@@ -30,7 +30,7 @@ pub(crate) struct Geometry {
 
 /// JSON of one column.
 #[derive(Debug, Serialize)]
-struct ColumnRow {
+pub(crate) struct ColumnRow {
     name: String,
     dtype: &'static str,
     shape: Vec<u32>,
@@ -120,30 +120,7 @@ impl Geometry {
 
     /// The schema for people.
     pub(crate) fn print_columns(&self, console: &mut Console<'_>) {
-        let rows: Vec<Vec<String>> = self
-            .columns
-            .iter()
-            .map(|column| {
-                let shape: Vec<String> = column.shape.iter().map(u32::to_string).collect();
-                vec![
-                    column.name.clone(),
-                    column.dtype.to_owned(),
-                    if shape.is_empty() { "scalar".to_owned() } else { shape.join("x") },
-                    column.role.to_owned(),
-                    units::bytes(column.row_bytes as u64),
-                ]
-            })
-            .collect();
-        console.table(
-            &[
-                ("COLUMN", Align::Left),
-                ("DTYPE", Align::Left),
-                ("SHAPE", Align::Left),
-                ("ROLE", Align::Left),
-                ("PER ROW", Align::Right),
-            ],
-            &rows,
-        );
+        print_columns(&self.columns, console);
     }
 
     /// More than twice the memory asked for deserves a word.
@@ -158,6 +135,33 @@ impl Geometry {
             )
         })
     }
+}
+
+/// Columns for people.
+pub(crate) fn print_columns(columns: &[ColumnRow], console: &mut Console<'_>) {
+    let rows: Vec<Vec<String>> = columns
+        .iter()
+        .map(|column| {
+            let shape: Vec<String> = column.shape.iter().map(u32::to_string).collect();
+            vec![
+                column.name.clone(),
+                column.dtype.to_owned(),
+                if shape.is_empty() { "scalar".to_owned() } else { shape.join("x") },
+                column.role.to_owned(),
+                units::bytes(column.row_bytes as u64),
+            ]
+        })
+        .collect();
+    console.table(
+        &[
+            ("COLUMN", Align::Left),
+            ("DTYPE", Align::Left),
+            ("SHAPE", Align::Left),
+            ("ROLE", Align::Left),
+            ("PER ROW", Align::Right),
+        ],
+        &rows,
+    );
 }
 
 /// A flag for people.

@@ -28,16 +28,21 @@ mod error;
 mod gc;
 mod geometry;
 mod holders;
+mod interrupt;
 mod lines;
+mod load;
 mod ls;
 mod man;
 mod panel;
 mod rm;
+mod save;
 mod serve;
 mod signals;
+mod snapshots;
 mod stat;
 mod top;
 mod units;
+mod verify;
 mod wire;
 
 // In a terminal that is none: shared with the tests of the whole program.

@@ -1,27 +1,33 @@
-//! `backcast ls`: every ring and panel, damaged ones included.
+//! `backcast ls`: every ring, panel and snapshot, damaged ones included.
 
 use std::path::PathBuf;
 
 use backcast_core::Base;
+use backcast_persist::{Listing, StoreError};
 use serde::Serialize;
 
 use crate::catalogue::{self, Content, Entry, State};
 use crate::console::{Align, Console};
 use crate::error::{CliError, Exit};
+use crate::snapshots::{StoreArg, note_damage};
 use crate::units;
 
-/// List rings and panels.
+/// List rings, panels and snapshots.
 ///
 /// States: held (some process has it open), idle (nobody has; it is persistent), orphaned (nobody
 /// has; `backcast gc` removes it), building (its creator is at work), damaged (its bytes are not
-/// what they should be; exit status 1).
+/// what they should be; exit status 1), saved (a snapshot: on disk; its size is that of all files with
+/// rows of it, which snapshots share).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   backcast ls
   backcast ls --dir /mnt/big
   backcast --json ls | jq 'select(.state == \"orphaned\").name'")]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    #[command(flatten)]
+    store: StoreArg,
+}
 
 /// JSON of one listed object; keys that do not apply are null.
 #[derive(Debug, Serialize)]
@@ -74,6 +80,23 @@ impl From<Entry> for Listed {
 }
 
 impl Listed {
+    fn snapshot(name: String, state: State) -> Self {
+        Self {
+            kind: "snapshot",
+            name,
+            path: PathBuf::new(),
+            state,
+            persistent: true,
+            size_bytes: 0,
+            lane_count: None,
+            rows: None,
+            transitions: None,
+            days: None,
+            tickers: None,
+            error: None,
+        }
+    }
+
     fn cells(&self) -> Vec<String> {
         let number = |n: Option<u64>| n.map_or_else(|| "-".to_owned(), units::count);
         let note = match (&self.error, self.days, self.tickers) {
@@ -96,17 +119,53 @@ impl Listed {
     }
 }
 
-pub(crate) fn run(_: &Args, base: &Base, console: &mut Console<'_>) -> Result<Exit, CliError> {
-    let listed: Vec<Listed> = catalogue::all(base)?
+/// Adds the snapshots. Without a place for a store there are none.
+fn saved(
+    store: &StoreArg,
+    listed: &mut Vec<Listed>,
+    console: &mut Console<'_>,
+) -> Result<(), CliError> {
+    let store = match store.open() {
+        Err(CliError::Store(StoreError::NoPlace)) => return Ok(()),
+        store => store?,
+    };
+    for name in store.names()? {
+        let path = store.path().join(&name);
+        match store.snapshots(&name) {
+            Ok(Listing { snapshots, damages }) => {
+                for damage in &damages {
+                    note_damage(damage, console);
+                }
+                listed.extend(snapshots.into_iter().map(|snapshot| Listed {
+                    path: path.clone(),
+                    size_bytes: snapshot.bytes,
+                    lane_count: u32::try_from(snapshot.lanes.len()).ok(),
+                    rows: Some(snapshot.rows),
+                    ..Listed::snapshot(snapshot.spec(), State::Saved)
+                }));
+            }
+            Err(error) => listed.push(Listed {
+                path,
+                error: Some(error.to_string()),
+                ..Listed::snapshot(name, State::Damaged)
+            }),
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result<Exit, CliError> {
+    let mut listed: Vec<Listed> = catalogue::all(base)?
         .into_iter()
         .filter_map(|info| Entry::open(base, info).map(Listed::from))
         .collect();
+    saved(&args.store, &mut listed, console)?;
     if console.json() {
         for object in &listed {
             console.object(object);
         }
     } else if listed.is_empty() {
-        console.note(&format!("no rings or panels in {}", base.path().display()));
+        console.note(&format!("no rings or panels in {}, and no snapshots", base.path().display()));
     } else {
         console.table(
             &[
@@ -134,6 +193,11 @@ pub(crate) fn run(_: &Args, base: &Base, console: &mut Console<'_>) -> Result<Ex
     let damaged = in_state(State::Damaged).count();
     if damaged == 0 {
         return Ok(Exit::Done);
+    }
+    // Of what is on disk nothing is thrown away.
+    let damaged = in_state(State::Damaged).filter(|object| object.kind != "snapshot").count();
+    if damaged == 0 {
+        return Ok(Exit::FoundProblems);
     }
     console.note(&format!("{damaged} damaged: `backcast rm NAME` removes one"));
     Ok(Exit::FoundProblems)

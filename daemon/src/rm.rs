@@ -1,6 +1,7 @@
-//! `backcast rm`: remove one ring or panel by name.
+//! `backcast rm`: remove one ring, panel or snapshot by name.
 
 use backcast_core::{Base, SegmentError};
+use backcast_persist::StoreError;
 
 use crate::catalogue;
 use crate::cli::KindArg;
@@ -8,19 +9,22 @@ use crate::console::Console;
 use crate::error::{CliError, Exit};
 use crate::gc::Removed;
 use crate::holders;
+use crate::snapshots::{StoreArg, is_snapshot};
 
-/// Remove a ring or panel by name.
+/// Remove a ring, panel or snapshot by name.
 ///
 /// Refuses while a process holds it. With --force the name goes at once; processes that have it
-/// open keep their memory until they close it.
+/// open keep their memory until they close it. NAME@LABEL removes a snapshot, and those of its files
+/// that no other snapshot needs.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   backcast rm pong
   backcast rm pong --force
-  backcast rm prices --kind panel")]
+  backcast rm prices --kind panel
+  backcast rm pong@epoch-10")]
 pub(crate) struct Args {
-    /// Name of the ring or panel.
+    /// Name of the ring or panel, or NAME@LABEL of a snapshot.
     name: String,
     /// Remove it although processes hold it.
     #[arg(long)]
@@ -28,9 +32,24 @@ pub(crate) struct Args {
     /// Needed when a ring and a panel share the name.
     #[arg(long)]
     kind: Option<KindArg>,
+    #[command(flatten)]
+    store: StoreArg,
 }
 
 pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result<Exit, CliError> {
+    if is_snapshot(&args.name) && args.kind.is_none() {
+        let store = args.store.open()?;
+        match store.remove(&args.name) {
+            // One that is gone from the store may still be in shared memory.
+            Err(StoreError::NotFound { .. }) if catalogue::find(base, &args.name, None).is_ok() => {
+            }
+            removed => {
+                let (path, bytes) = (store.path().to_owned(), removed?.bytes_freed);
+                Removed::snapshot(args.name.clone(), path, bytes).print(console);
+                return Ok(Exit::Done);
+            }
+        }
+    }
     let info = catalogue::find(base, &args.name, args.kind.map(Into::into))?;
     match backcast_core::remove(base, info.kind, &info.name, args.force) {
         Ok(removed) => Removed::new(&removed, false).print(console),

@@ -1,10 +1,10 @@
-//! `backcast stat`: everything about one ring or panel.
+//! `backcast stat`: everything about one ring, panel or snapshot.
 
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use backcast_core::{Base, ObjectInfo, RingStats};
 use backcast_market::Panel;
+use backcast_persist::StoreError;
 use serde::Serialize;
 
 use crate::catalogue::{self, Content, Entry, State};
@@ -12,24 +12,29 @@ use crate::cli::KindArg;
 use crate::console::{Align, Console};
 use crate::error::{CliError, Exit};
 use crate::geometry::{Geometry, yes_no};
+use crate::snapshots::{SnapshotReport, StoreArg, is_snapshot};
 use crate::units;
 
-/// Show one ring or panel in full.
+/// Show one ring, panel or snapshot in full.
 ///
 /// A ring: sizes asked and allocated, columns, every lane (next sequence number, readable rows,
-/// episodes, generation, writer) and every reader. A panel: days, tickers, columns.
+/// episodes, generation, writer) and every reader. A panel: days, tickers, columns. A snapshot: when it was saved, columns, the rows
+/// of every lane, files.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   backcast stat pong
   backcast stat prices --kind panel
+  backcast stat pong@epoch-10
   backcast --json stat pong | jq .transitions")]
 pub(crate) struct Args {
-    /// Name of the ring or panel.
+    /// Name of the ring or panel, or NAME@LABEL of a snapshot.
     name: String,
     /// Needed when a ring and a panel share the name.
     #[arg(long)]
     kind: Option<KindArg>,
+    #[command(flatten)]
+    store: StoreArg,
 }
 
 /// JSON of a ring.
@@ -102,6 +107,17 @@ struct PanelReport {
 }
 
 pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result<Exit, CliError> {
+    if is_snapshot(&args.name) && args.kind.is_none() {
+        match args.store.open()?.snapshot(&args.name) {
+            // One that is gone from the store may still be in shared memory.
+            Err(StoreError::NotFound { .. }) if catalogue::find(base, &args.name, None).is_ok() => {
+            }
+            found => {
+                SnapshotReport::from(found?).print(console);
+                return Ok(Exit::Done);
+            }
+        }
+    }
     let info = catalogue::find(base, &args.name, args.kind.map(Into::into))?;
     let Some(Entry { info, state, content }) = Entry::open(base, info) else {
         // Removed between the look-up and the opening: the second look-up says so.
@@ -179,7 +195,7 @@ fn ring(report: &RingReport, console: &mut Console<'_>) {
     let mut facts = report.geometry.facts();
     let fact = |name: &str, value: String| vec![name.to_owned(), value];
     facts.insert(2, fact("state", report.state.to_string()));
-    facts.push(fact("created", age_of(report.created_unix_ns)));
+    facts.push(fact("created", units::since(report.created_unix_ns)));
     facts.push(fact(
         "rows",
         format!(
@@ -318,10 +334,4 @@ fn panel(report: &PanelReport, console: &mut Console<'_>) {
         fact("tickers", format!("{}: {}", report.tickers.len(), report.tickers.join(" "))),
         fact("macro", macros),
     ]);
-}
-
-fn age_of(created_unix_ns: u64) -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let created = std::time::Duration::from_nanos(created_unix_ns);
-    format!("{} ago", units::age(now.saturating_sub(created).as_secs()))
 }

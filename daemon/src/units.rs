@@ -1,5 +1,7 @@
 //! Numbers as people read them: binary sizes, decimal counts, ages.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 const BINARY: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 const DECIMAL: [&str; 6] = ["k", "M", "G", "T", "P", "E"];
 
@@ -34,6 +36,12 @@ pub(crate) fn age(seconds: u64) -> String {
         7_200..172_800 => format!("{} h", seconds / 3_600),
         _ => format!("{} d", seconds / 86_400),
     }
+}
+
+/// `40 s ago`: since a moment of the wall clock, nanoseconds since 1970.
+pub(crate) fn since(unix_ns: u64) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("{} ago", age(now.saturating_sub(Duration::from_nanos(unix_ns)).as_secs()))
 }
 
 /// One digit after the point below 10 units, none above; a whole number shows none.

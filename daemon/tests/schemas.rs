@@ -91,6 +91,32 @@ fn idle_objects_are_as_promised() {
 }
 
 #[test]
+fn snapshots_are_as_promised() {
+    let shelf = Shelf::stocked();
+    holds("save", &shelf.json(&["save", "pong", "a"]));
+    holds("ls", &shelf.json(&["ls"]));
+    holds("stat", &shelf.json(&["stat", "pong@a"]));
+    holds("verify", &shelf.json(&["verify", "pong"]));
+    holds("load", &shelf.json(&["load", "pong@a", "--as", "b"]));
+    holds("rm", &shelf.json(&["rm", "pong@a"]));
+    shelf.json(&["save", "pong", "a"]);
+    for manifest in ["manifest-0", "manifest-1"] {
+        let verified = shelf.json(&["verify", "pong"]);
+        holds("verify", &verified);
+        assert_eq!(
+            verified[0]["damages"].as_array().map_or(0, Vec::len),
+            usize::from(manifest == "manifest-1")
+        );
+        fs::write(shelf.store().join("pong").join(manifest), "").unwrap();
+    }
+    let listed = shelf.json(&["ls"]);
+    assert!(
+        listed.iter().any(|object| object["kind"] == "snapshot" && object["state"] == "damaged")
+    );
+    holds("ls", &listed);
+}
+
+#[test]
 fn a_daemon_says_that_it_is_ready_as_promised() {
     let shelf = Shelf::new();
     let mut command = shelf.command();

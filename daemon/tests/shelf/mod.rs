@@ -55,6 +55,11 @@ impl Shelf {
         self.dir.path()
     }
 
+    /// Where the snapshots are.
+    pub(crate) fn store(&self) -> PathBuf {
+        self.path().join("store")
+    }
+
     pub(crate) fn base(&self) -> Base {
         Base::at(self.path())
     }
@@ -85,7 +90,8 @@ impl Shelf {
     /// The binary, told about this shelf by its environment.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_backcast"));
-        command.env("BACKCAST_DIR", self.path()).stdin(Stdio::null());
+        command.env("BACKCAST_DIR", self.path()).env("BACKCAST_STORE", self.store());
+        command.stdin(Stdio::null());
         command
     }
 

@@ -1,0 +1,129 @@
+//! `backcast save`: what a ring holds goes to disk, beside its writers.
+
+use std::time::Duration;
+
+use backcast_core::{Base, Ring};
+use backcast_persist::{SaveError, SaveOptions, SaveReport, Store};
+use serde::Serialize;
+
+use crate::catalogue;
+use crate::console::Console;
+use crate::error::{CliError, Exit};
+use crate::interrupt::Watch;
+use crate::snapshots::{StoreArg, note_damage};
+use crate::units;
+
+/// Save what a ring holds to disk, as a snapshot.
+///
+/// Writers and learners go on meanwhile: the snapshot has the rows that were published when the
+/// command began. Rows that an earlier snapshot of the ring has are shared with it. When the command
+/// is done, the snapshot survives a reboot; Ctrl-C leaves nothing of it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  backcast save pong epoch-10
+  backcast save pong latest --replace
+  backcast save pong --store /mnt/backup
+  backcast --json save pong | jq .size_bytes")]
+pub(crate) struct Args {
+    /// Name of the ring.
+    name: String,
+    /// Label of the snapshot (default: the first of s1, s2, … that is free).
+    label: Option<String>,
+    /// Put it in the place of the snapshot that has the label.
+    #[arg(long, requires = "label")]
+    replace: bool,
+    /// Longest wait for another process that saves a ring of this name, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    wait: u32,
+    #[command(flatten)]
+    store: StoreArg,
+}
+
+/// JSON of what was saved.
+#[derive(Debug, Serialize)]
+struct Saved {
+    action: &'static str,
+    name: String,
+    rows: u64,
+    written_rows: u64,
+    written_files: u64,
+    size_bytes: u64,
+    lapped_rows: u64,
+    freed_bytes: u64,
+}
+
+pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result<Exit, CliError> {
+    let store = args.store.open()?;
+    let info = catalogue::find(base, &args.name, Some(backcast_core::Kind::Ring))?;
+    let ring = Ring::attach_in(base, &info.name)?;
+    let watch = Watch::start("saving")?;
+    let save = |label: &str| {
+        let options = SaveOptions::default()
+            .replace(args.replace)
+            .wait(Duration::from_secs(args.wait.into()))
+            .on_progress(|progress| watch.step(progress));
+        store.save(&ring, label, options)
+    };
+    let report = match &args.label {
+        Some(label) => save(label)?,
+        None => numbered(&store, &info.name, save)?,
+    };
+    drop(watch);
+    print(&report, console);
+    Ok(Exit::Done)
+}
+
+/// Saves under the first number that is free, whoever else does so at the same time.
+fn numbered(
+    store: &Store,
+    name: &str,
+    save: impl Fn(&str) -> Result<SaveReport, SaveError>,
+) -> Result<SaveReport, CliError> {
+    let listing = store.snapshots(name)?;
+    let taken = |label: &str| listing.snapshots.iter().any(|snapshot| snapshot.label == label);
+    for number in 1_u64.. {
+        let label = format!("s{number}");
+        if taken(&label) {
+            continue;
+        }
+        match save(&label) {
+            Err(SaveError::LabelTaken { .. }) => {}
+            saved => return Ok(saved?),
+        }
+    }
+    unreachable!("numbers do not end")
+}
+
+fn print(report: &SaveReport, console: &mut Console<'_>) {
+    let name = format!("{}@{}", report.name, report.label);
+    if console.json() {
+        console.object(&Saved {
+            action: "saved",
+            name,
+            rows: report.rows,
+            written_rows: report.rows_written,
+            written_files: report.files_written,
+            size_bytes: report.bytes_written,
+            lapped_rows: report.rows_lapped,
+            freed_bytes: report.bytes_freed,
+        });
+    } else {
+        console.text(&format!(
+            "saved {name}: {} rows ({} new, {} written)",
+            units::exact(report.rows),
+            units::exact(report.rows_written),
+            units::bytes(report.bytes_written),
+        ));
+    }
+    if report.rows_lapped > 0 {
+        console.note(&format!(
+            "{} rows were overwritten by writers before they could be copied: the snapshot begins \
+             after them",
+            units::exact(report.rows_lapped)
+        ));
+    }
+    if let Some(damage) = &report.damage {
+        note_damage(damage, console);
+    }
+}

@@ -1,0 +1,263 @@
+//! Snapshots from the command line: saved, listed, checked, loaded and removed.
+
+mod shelf;
+
+use std::fs;
+use std::path::PathBuf;
+
+use backcast_core::{Ring, StepColumns, WriterOptions};
+use serde_json::Value;
+use shelf::{Shelf, schema};
+
+/// A shelf with a ring `pong` of so many rows in each of two lanes.
+fn with_pong(rows: u16) -> Shelf {
+    let shelf = Shelf::new();
+    let ring = Ring::create("pong", &schema(), shelf.options().persistent(true)).unwrap();
+    append(&ring, rows);
+    shelf
+}
+
+fn append(ring: &Ring, rows: u16) {
+    let mut writer = ring.writer(WriterOptions::lanes(2)).unwrap();
+    for row in 0..rows {
+        let (obs, action) = ([f32::from(row); 12], [i32::from(row); 2]);
+        let mut columns = StepColumns::of(ring.schema())
+            .with("obs", &obs)
+            .and_then(|columns| columns.with("action", &action))
+            .unwrap();
+        writer.append(&columns.step(&[row % 10 == 9; 2], &[false; 2]).unwrap()).unwrap();
+    }
+}
+
+/// The actions of both lanes.
+fn actions(shelf: &Shelf, name: &str) -> Vec<i32> {
+    let ring = Ring::attach_in(&shelf.base(), name).unwrap();
+    let of = |lane| {
+        let rows = ring.rows(lane, ring.lane_span(lane).unwrap()).unwrap();
+        rows.column::<i32>("action").unwrap().to_vec()
+    };
+    [of(0), of(1)].concat()
+}
+
+fn chunk(shelf: &Shelf) -> PathBuf {
+    let folder = fs::read_dir(shelf.store().join("pong/chunks")).unwrap();
+    folder.map(|entry| entry.unwrap().path()).max().expect("a chunk")
+}
+
+#[test]
+fn a_ring_goes_to_disk_and_comes_back() {
+    let shelf = with_pong(100);
+    let is = actions(&shelf, "pong");
+    let saved = shelf.run(&["save", "pong", "epoch-1"]).expect(0);
+    assert!(saved.out.starts_with("saved pong@epoch-1: 200 rows (200 new, "), "{}", saved.out);
+    assert!(saved.err.is_empty(), "no progress where there is no terminal: {}", saved.err);
+    append(&Ring::attach_in(&shelf.base(), "pong").unwrap(), 10);
+    let saved = shelf.run(&["save", "pong"]).expect(0);
+    assert!(saved.out.starts_with("saved pong@s1: 220 rows (20 new, "), "{}", saved.out);
+    assert!(shelf.run(&["save", "pong"]).expect(0).out.starts_with("saved pong@s2: "));
+    shelf.run(&["rm", "pong"]).expect(0);
+    let listed = shelf.states();
+    let saved = |label: &str| (format!("pong@{label}"), "saved".to_owned());
+    assert_eq!(listed, ["epoch-1", "s1", "s2"].map(saved));
+
+    let loaded = shelf.run(&["load", "pong@epoch-1"]).expect(0);
+    assert!(loaded.out.starts_with("loaded pong@epoch-1 as pong: 200 rows, "), "{}", loaded.out);
+    assert_eq!(actions(&shelf, "pong"), is);
+    shelf.run(&["load", "pong", "--as", "newest"]).expect(0);
+    assert_eq!(actions(&shelf, "newest").len(), 220);
+    shelf.run(&["load", "pong", "--exist", "replace"]).expect(0);
+    assert_eq!(actions(&shelf, "pong").len(), 220);
+
+    let stat = shelf.run(&["stat", "pong@epoch-1"]).expect(0);
+    for text in ["pong@epoch-1", "200", "obs", "2x3", "LANE", "FIRST"] {
+        assert!(stat.out.contains(text), "{}", stat.out);
+    }
+    let removed = shelf.run(&["rm", "pong@s1"]).expect(0);
+    assert!(removed.out.starts_with("removed snapshot pong@s1 ("), "{}", removed.out);
+    shelf.run(&["rm", "pong@s1"]).expect(3);
+    assert!(shelf.run(&["verify", "pong"]).expect(0).out.contains("every byte is as it was"));
+    let saved = shelf.run(&["save", "pong", "epoch-1", "--replace"]).expect(0);
+    assert!(saved.out.contains("220 rows"), "{}", saved.out);
+}
+
+#[test]
+fn the_option_says_which_store() {
+    let shelf = with_pong(10);
+    let other = shelf.path().join("other");
+    let other = other.to_str().unwrap();
+    shelf.run(&["save", "pong", "a", "--store", other]).expect(0);
+    shelf.run(&["stat", "pong@a"]).expect(3);
+    shelf.run(&["stat", "pong@a", "--store", other]).expect(0);
+    assert_eq!(shelf.json(&["ls", "--store", other]).len(), 2);
+    assert_eq!(shelf.json(&["ls"]).len(), 1);
+    shelf.run(&["verify", "pong", "--store", other]).expect(0);
+    shelf.run(&["load", "pong", "--as", "b", "--store", other]).expect(0);
+    shelf.run(&["rm", "pong@a", "--store", other]).expect(0);
+}
+
+#[test]
+fn a_damaged_snapshot_is_told_line_by_line_and_makes_no_ring() {
+    let shelf = with_pong(100);
+    shelf.run(&["save", "pong", "a"]).expect(0);
+    let path = chunk(&shelf);
+    let mut bytes = fs::read(&path).unwrap();
+    let seq: Vec<u8> = (0..100_u64).flat_map(u64::to_le_bytes).collect();
+    let at = bytes.windows(seq.len()).position(|window| window == seq).expect("column `seq`");
+    let last = bytes.len() - 1;
+    bytes[at + 77] ^= 1;
+    bytes[last] ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    let verified = shelf.run(&["verify", "pong@a"]).expect(1);
+    assert_eq!(verified.out.lines().count(), 2, "{}", verified.out);
+    assert!(verified.out.contains("the footer changed"), "{}", verified.out);
+    assert!(
+        verified.out.contains("column `seq` of rows 0..100 of lane 0")
+            && verified.out.contains(path.to_str().unwrap())
+    );
+    let json = &shelf.json(&["verify", "pong@a"])[0];
+    assert_eq!(
+        (&json["whole"], json["damages"].as_array().map(Vec::len)),
+        (&false.into(), Some(2))
+    );
+    let loaded = shelf.run(&["load", "pong@a", "--as", "b"]).expect(1);
+    assert!(loaded.err.contains("damaged") && loaded.out.is_empty(), "{}", loaded.err);
+    assert_eq!(shelf.json(&["ls"]).len(), 2, "the ring and the snapshot, and no `b`");
+
+    let manifest = shelf.store().join("pong/manifest-0");
+    fs::write(&manifest, "x").unwrap();
+    let listed = shelf.run(&["ls"]).expect(1);
+    assert!(listed.out.contains("damaged") && listed.out.contains("manifest-0"), "{}", listed.out);
+    shelf.run(&["load", "pong@a"]).expect(1);
+}
+
+#[test]
+fn json_has_the_keys_that_programs_rely_on() {
+    let shelf = with_pong(50);
+    let keys = |object: &Value| -> Vec<String> {
+        let mut keys: Vec<_> = object.as_object().expect("an object").keys().cloned().collect();
+        keys.sort_unstable();
+        keys
+    };
+    let one = |args: &[&str]| {
+        let mut lines = shelf.json(args);
+        assert_eq!(lines.len(), 1, "{args:?}: {lines:?}");
+        lines.remove(0)
+    };
+    let saved = one(&["save", "pong", "a"]);
+    assert_eq!(
+        keys(&saved).join(" "),
+        "action freed_bytes lapped_rows name rows size_bytes written_files written_rows"
+    );
+    assert_eq!((&saved["rows"], &saved["lapped_rows"]), (&100.into(), &0.into()));
+    let stat = one(&["stat", "pong@a"]);
+    assert_eq!(
+        keys(&stat).join(" "),
+        "columns files kind label lane_capacity_rows lane_count lanes name ring_uuid rows \
+         saved_state saved_unix_ns size_bytes state"
+    );
+    assert_eq!(keys(&stat["lanes"][0]).join(" "), "first_seq head_seq lane rows");
+    assert_eq!(stat["size_bytes"], saved["size_bytes"]);
+    let listed = shelf.json(&["ls"]);
+    assert_eq!(keys(&listed[0]), keys(&listed[1]), "the same keys as a ring");
+    assert_eq!(listed[1]["kind"], "snapshot");
+    let loaded = one(&["load", "pong@a", "--as", "b"]);
+    assert_eq!(
+        keys(&loaded).join(" "),
+        "action allocated_bytes lane_count name path rows snapshot transitions"
+    );
+    let verified = one(&["verify", "pong"]);
+    assert_eq!(keys(&verified).join(" "), "damages file_count name size_bytes snapshots whole");
+    let removed = one(&["rm", "pong@a"]);
+    assert_eq!(keys(&removed).join(" "), "action kind name path size_bytes");
+    assert_eq!(removed["size_bytes"], saved["size_bytes"], "one file, and nobody else's");
+}
+
+#[test]
+fn refusals_say_what_to_do() {
+    let shelf = with_pong(10);
+    shelf.run(&["save", "pong", "epoch-1"]).expect(0);
+    for (args, status, says) in [
+        ("save zebra", 3, ["zebra", "backcast ls"]),
+        ("save pong epoch-1", 1, ["pong@epoch-1", "backcast rm pong@epoch-1"]),
+        ("save pong a/b", 2, ["a/b", "outside"]),
+        ("save pong --replace", 2, ["--replace", "LABEL"]),
+        ("save pong b --wait long", 2, ["long", "--wait"]),
+        ("load pong@epoch-1", 1, ["pong", "--exist replace"]),
+        ("load pong@epoch-2", 3, ["pong@epoch-2", "did you mean `pong@epoch-1`"]),
+        ("load zebra", 3, ["zebra", "backcast ls"]),
+        ("load pong@", 2, ["label", "empty"]),
+        ("load pong --exist attach", 2, ["attach", "replace"]),
+        ("load pong --as x/y", 2, ["x/y", "outside"]),
+        ("verify pong@epoch-2", 3, ["pong@epoch-2", "pong@epoch-1"]),
+        ("verify", 2, ["NAME", "Usage"]),
+        ("stat pong@epoch-2", 3, ["pong@epoch-2", "pong@epoch-1"]),
+        ("rm pong@epoch-2", 3, ["pong@epoch-2", "pong@epoch-1"]),
+    ] {
+        let args: Vec<&str> = args.split_whitespace().collect();
+        let ran = shelf.run(&args).expect(status);
+        for text in says {
+            assert!(ran.err.contains(text), "{args:?}: {}", ran.err);
+        }
+        assert!(ran.out.is_empty(), "{args:?}: {}", ran.out);
+    }
+}
+
+/// A snapshot that some process has open is seen, and is not taken for the one on disk.
+#[test]
+fn a_snapshot_in_shared_memory_is_found_by_its_name() {
+    let shelf = with_pong(10);
+    shelf.run(&["save", "pong", "a"]).expect(0);
+    let store = backcast_persist::Store::at(shelf.store());
+    let options = backcast_persist::LoadOptions::default().base(shelf.base());
+    let open = store.attach_snapshot("pong@a", options).unwrap();
+    let stated = &shelf.json(&["stat", "pong@a"])[0];
+    assert_eq!(stated["kind"], "snapshot", "the one on disk has precedence");
+    shelf.run(&["rm", "pong@a"]).expect(0);
+    assert_eq!(shelf.json(&["stat", "pong@a"])[0]["kind"], "ring");
+    drop(open);
+    shelf.run(&["stat", "pong@a"]).expect(3);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn ctrl_c_ends_a_save_and_leaves_nothing_of_it() {
+    use std::process::Stdio;
+    use std::time::{Duration, Instant};
+
+    use backcast_persist::{Disk, LockKind, Storage};
+    use rustix::process::{Pid, Signal, kill_process};
+
+    let shelf = with_pong(100);
+    shelf.run(&["save", "pong", "a"]).expect(0);
+    let files = || fs::read_dir(shelf.store().join("pong/chunks")).unwrap().count();
+    let before = files();
+    // The save waits for us until it is interrupted.
+    let lock = shelf.store().join("pong/store.lck");
+    let held = Disk.lock(&lock, LockKind::Exclusive).unwrap().expect("nobody saves");
+    for signal in [Signal::INT, Signal::TERM] {
+        let mut command = shelf.command();
+        command.args(["save", "pong", "b"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().unwrap();
+        let listens = || {
+            let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+            let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+            let caught = u64::from_str_radix(caught.trim(), 16).unwrap();
+            // A bit per signal, the first one's lowest; both are caught.
+            caught & (1 << 1) != 0 && caught & (1 << 14) != 0
+        };
+        let since = Instant::now();
+        while !listens() {
+            assert!(since.elapsed() < Duration::from_secs(60), "it never listens");
+            std::thread::yield_now();
+        }
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(130), "{said}");
+        assert!(said.contains("interrupted") && output.stdout.is_empty(), "{said}");
+    }
+    drop(held);
+    assert_eq!(files(), before);
+    assert_eq!(shelf.json(&["ls"]).len(), 2);
+    shelf.run(&["save", "pong", "b"]).expect(0);
+}
