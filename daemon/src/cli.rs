@@ -10,7 +10,8 @@ use crate::console::{Console, Stream};
 use crate::demo::{self, DemoLauncher};
 use crate::error::{CliError, Exit};
 use crate::{
-    completions, create, doctor, gc, load, ls, man, panel, rm, save, serve, stat, top, verify,
+    completions, create, doctor, export, gc, import, load, ls, man, panel, rm, save, serve, stat,
+    top, verify,
 };
 
 /// Create, list, inspect, save and remove experience rings in shared memory, and look after them.
@@ -47,6 +48,8 @@ enum Command {
     Save(save::Args),
     Load(load::Args),
     Verify(verify::Args),
+    Export(export::Args),
+    Import(import::Args),
     Gc(gc::Args),
     Panel(panel::Args),
     Doctor(doctor::Args),
@@ -147,6 +150,8 @@ fn answer(cli: Cli, console: &mut Console<'_>, launcher: DemoLauncher<'_>) -> Re
         Command::Save(args) => save::run(args, &base, console),
         Command::Load(args) => load::run(args, &base, console),
         Command::Verify(args) => verify::run(args, console),
+        Command::Export(args) => export::run(args, &base, console),
+        Command::Import(args) => import::run(args, &base, console),
         Command::Gc(args) => gc::run(args, &base, console),
         Command::Panel(args) => panel::run(args, &base, console),
         Command::Serve(args) => serve::run(args, &base, console),

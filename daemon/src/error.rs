@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use backcast_core::{Kind, LanePolicy, RestoreError, RingError, SchemaError, SegmentError};
+use backcast_exchange::{ExportError, ImportError};
 use backcast_market::{LoadError as PanelLoadError, PanelError};
 use backcast_persist::{LoadError, SaveError, StoreError};
 use thiserror::Error;
@@ -115,6 +116,15 @@ pub(crate) enum CliError {
     Save(SaveError),
     #[error(transparent)]
     Load(LoadError),
+    #[error(transparent)]
+    Export(ExportError),
+    #[error(transparent)]
+    Import(ImportError),
+    #[error(
+        "the extension of {} says no format; give --format parquet, csv, minari or npz",
+        path.display()
+    )]
+    UnknownFormat { path: PathBuf },
     #[error("interrupted; nothing of it is left")]
     Interrupted,
     #[error("cannot write to stdout or stderr: {0}")]
@@ -135,6 +145,7 @@ impl CliError {
             | Self::FileOptions { .. }
             | Self::NoJson { .. }
             | Self::NoPlaceForPages { .. }
+            | Self::UnknownFormat { .. }
             | Self::DemoJson => Exit::WrongUsage,
             Self::Ring(error) => of_ring(error),
             Self::Segment(error) => of_segment(error),
@@ -144,6 +155,8 @@ impl CliError {
             Self::Store(error) => of_store(error),
             Self::Save(error) => of_save(error),
             Self::Load(error) => of_load(error),
+            Self::Export(error) => of_export(error),
+            Self::Import(error) => of_import(error),
             Self::Interrupted => Exit::Interrupted,
             Self::Serve(_)
             | Self::Taken { .. }
@@ -178,6 +191,25 @@ impl From<LoadError> for CliError {
     }
 }
 
+impl From<ExportError> for CliError {
+    fn from(error: ExportError) -> Self {
+        match error {
+            ExportError::Interrupted => Self::Interrupted,
+            error => Self::Export(error),
+        }
+    }
+}
+
+impl From<ImportError> for CliError {
+    fn from(error: ImportError) -> Self {
+        match error {
+            ImportError::Interrupted => Self::Interrupted,
+            ImportError::Restore(RestoreError::Ring(error)) => error.into(),
+            error => Self::Import(error),
+        }
+    }
+}
+
 impl From<RingError> for CliError {
     fn from(error: RingError) -> Self {
         match error {
@@ -189,6 +221,23 @@ impl From<RingError> for CliError {
             }
             error => Self::Ring(error),
         }
+    }
+}
+
+fn of_export(error: &ExportError) -> Exit {
+    match error {
+        ExportError::OnlyRead { .. } => Exit::WrongUsage,
+        _ => Exit::FoundProblems,
+    }
+}
+
+fn of_import(error: &ImportError) -> Exit {
+    match error {
+        ImportError::Read { source, .. } if source.kind() == ErrorKind::NotFound => {
+            Exit::NoSuchObject
+        }
+        ImportError::OnlyWritten { .. } | ImportError::Capacity { .. } => Exit::WrongUsage,
+        _ => Exit::FoundProblems,
     }
 }
 

@@ -4,7 +4,7 @@
 use std::io;
 use std::ops::ControlFlow;
 
-use backcast_persist::Progress;
+use backcast_files::Progress;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::signals::Signals;

@@ -26,7 +26,7 @@ const fn case(
 const CASES: &[Case] = &[
     case("no command", "", 2, &["Usage: backcast"]),
     case("a typo in a command", "lss", 2, &["'lss'", "'ls'"]),
-    case("a command that comes later", "export", 2, &["'export'"]),
+    case("a command that comes later", "resize", 2, &["'resize'"]),
     case("an unknown option", "ls --colour", 2, &["--colour"]),
     case("a name too many", "stat pong prices", 2, &["prices"]),
     case(

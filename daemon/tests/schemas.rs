@@ -91,6 +91,15 @@ fn idle_objects_are_as_promised() {
 }
 
 #[test]
+fn files_of_other_programs_are_as_promised() {
+    let shelf = Shelf::stocked();
+    let path = |name: &str| shelf.path().join(name).to_str().unwrap().to_owned();
+    holds("export", &shelf.json(&["export", "pong", &path("pong.parquet")]));
+    holds("export", &shelf.json(&["export", "pong", &path("pong.csv")]));
+    holds("import", &shelf.json(&["import", &path("pong.parquet"), "again"]));
+}
+
+#[test]
 fn snapshots_are_as_promised() {
     let shelf = Shelf::stocked();
     holds("save", &shelf.json(&["save", "pong", "a"]));

@@ -1,11 +1,12 @@
 //! From a ring to a file: which format, and what was written.
 
 use std::fmt;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::str::FromStr;
 
 use backcast_core::Ring;
-use backcast_files::OnProgress;
+use backcast_files::{OnProgress, Progress};
 use thiserror::Error;
 
 use crate::error::ExportError;
@@ -95,8 +96,11 @@ impl<'a> ExportOptions<'a> {
     }
 
     /// Is told how far it has come, and may stop it.
-    pub fn on_progress(mut self, progress: OnProgress<'a>) -> Self {
-        self.progress = Some(progress);
+    pub fn on_progress(
+        mut self,
+        progress: impl FnMut(&Progress) -> ControlFlow<()> + Send + 'a,
+    ) -> Self {
+        self.progress = Some(Box::new(progress));
         self
     }
 }

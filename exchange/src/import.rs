@@ -1,10 +1,11 @@
 //! From a file to a ring: which format, and what was read.
 
 use std::fmt;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use backcast_core::{Base, Exist, Ring, RingOptions};
-use backcast_files::OnProgress;
+use backcast_files::{OnProgress, Progress};
 
 use crate::error::ImportError;
 use crate::export::Format;
@@ -80,8 +81,11 @@ impl<'a> ImportOptions<'a> {
     }
 
     /// Is told how far it has come, and may stop it.
-    pub fn on_progress(mut self, progress: OnProgress<'a>) -> Self {
-        self.progress = Some(progress);
+    pub fn on_progress(
+        mut self,
+        progress: impl FnMut(&Progress) -> ControlFlow<()> + Send + 'a,
+    ) -> Self {
+        self.progress = Some(Box::new(progress));
         self
     }
 

@@ -3,13 +3,13 @@
 use std::ops::{ControlFlow, Range};
 
 use backcast_core::{Base, DType, Exist, Filling, Ring, RingError, RingOptions, SegmentError};
+use backcast_files::{OnProgress, Progress};
 
 use crate::chunk::ChunkFile;
 use crate::damage::{Damage, DamageKind};
 use crate::error::LoadError;
 use crate::layout::{BatchLayout, unpack_bools};
 use crate::manifest::{SavedBatch, SavedChunk, SavedRing, SavedSnapshot};
-use crate::progress::{OnProgress, Progress};
 use crate::spec::SnapshotSpec;
 use crate::storage::Storage;
 use crate::store::{Folder, Store};
@@ -81,7 +81,10 @@ impl<'a> LoadOptions<'a> {
     }
 
     /// Called after every few megabytes.
-    pub fn on_progress(mut self, progress: impl FnMut(&Progress) -> ControlFlow<()> + 'a) -> Self {
+    pub fn on_progress(
+        mut self,
+        progress: impl FnMut(&Progress) -> ControlFlow<()> + Send + 'a,
+    ) -> Self {
         self.progress = Some(Box::new(progress));
         self
     }

@@ -5,13 +5,13 @@ use std::ops::{ControlFlow, Range};
 use std::time::Duration;
 
 use backcast_core::{ReadError, Ring};
+use backcast_files::{OnProgress, Progress};
 use serde_json::Value;
 
 use crate::chunk::ChunkWriter;
 use crate::error::{SaveError, StoreError};
 use crate::layout::{BATCH_BYTES, BatchLayout, FILE_BYTES};
 use crate::manifest::{Manifest, SavedChunk, SavedColumn, SavedRing, SavedSnapshot};
-use crate::progress::{OnProgress, Progress};
 use crate::slots::{self, Slots};
 use crate::spec::check_name;
 use crate::store::{Folder, Store, unix_ns};
@@ -82,7 +82,10 @@ impl<'a> SaveOptions<'a> {
     }
 
     /// Called after every few megabytes.
-    pub fn on_progress(mut self, progress: impl FnMut(&Progress) -> ControlFlow<()> + 'a) -> Self {
+    pub fn on_progress(
+        mut self,
+        progress: impl FnMut(&Progress) -> ControlFlow<()> + Send + 'a,
+    ) -> Self {
         self.progress = Some(Box::new(progress));
         self
     }

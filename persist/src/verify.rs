@@ -2,11 +2,12 @@
 
 use std::ops::ControlFlow;
 
+use backcast_files::{OnProgress, Progress};
+
 use crate::chunk::ChunkFile;
 use crate::damage::Damage;
 use crate::error::LoadError;
 use crate::layout::BatchLayout;
-use crate::progress::{OnProgress, Progress};
 use crate::spec::SnapshotSpec;
 use crate::store::Store;
 
@@ -29,7 +30,7 @@ impl Store {
     pub fn verify(
         &self,
         spec: &str,
-        progress: impl FnMut(&Progress) -> ControlFlow<()>,
+        progress: impl FnMut(&Progress) -> ControlFlow<()> + Send,
     ) -> Result<VerifyReport, LoadError> {
         let spec: SnapshotSpec = spec.parse()?;
         let folder = self.folder(&spec.name)?;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use backcast_exchange::{
     ExportError, ExportOptions, Format, ImportError, ImportOptions, export, import,
 };
-use backcast_files::{OnProgress, Progress};
+use backcast_files::Progress;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -33,11 +33,11 @@ fn format_of(given: Option<Given<String>>, path: &Path) -> Result<Format, Failur
 }
 
 /// Asks the interpreter for signals while the work goes on.
-fn watch(signal: &mut Option<PyErr>) -> OnProgress<'_> {
-    Box::new(|_: &Progress| {
+fn watch(signal: &mut Option<PyErr>) -> impl FnMut(&Progress) -> ControlFlow<()> + Send {
+    |_| {
         *signal = Python::attach(|py| py.check_signals().err());
         if signal.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    })
+    }
 }
 
 #[pymethods]

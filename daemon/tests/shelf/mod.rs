@@ -91,7 +91,7 @@ impl Shelf {
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_backcast"));
         command.env("BACKCAST_DIR", self.path()).env("BACKCAST_STORE", self.store());
-        command.stdin(Stdio::null());
+        command.stdin(Stdio::null()).current_dir(self.path());
         command
     }
 

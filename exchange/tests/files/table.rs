@@ -64,14 +64,14 @@ fn rows_that_were_overwritten_meanwhile_are_left_out_and_counted() {
     let ring = made::ring(&base, "fast", &schema, 10_000, 1, 10_000, 1000);
     let file = dir.path().join("fast.parquet");
     let mut calls = 0;
-    let progress = Box::new(|_: &_| {
+    let progress = |_: &_| {
         calls += 1;
         if calls == 1 {
             // Once around after the first piece.
             made::write(&ring, 15_000, 1000);
         }
         ControlFlow::Continue(())
-    });
+    };
     let options = ExportOptions::default().on_progress(progress);
     let report = export(&ring, &file, Format::Parquet, options).unwrap();
     assert!(report.rows_lapped > 0, "{report:?}");
@@ -87,10 +87,10 @@ fn an_interrupted_export_or_import_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let base = Base::at(dir.path());
     let ring = made::ring(&base, "pong", &plain(), 500, 1, 400, 9);
-    let stop = || Box::new(|_: &_| ControlFlow::Break(()));
+    let stop = |_: &_| ControlFlow::Break(());
     for format in [Format::Parquet, Format::Csv, Format::Minari] {
         let file = dir.path().join("out");
-        let options = ExportOptions::default().on_progress(stop());
+        let options = ExportOptions::default().on_progress(stop);
         let stopped = export(&ring, &file, format, options).unwrap_err();
         assert!(matches!(stopped, ExportError::Interrupted), "{format}: {stopped}");
         let left: Vec<_> =
@@ -99,7 +99,7 @@ fn an_interrupted_export_or_import_leaves_nothing() {
     }
     let file = dir.path().join("pong.parquet");
     parquet(&ring, &file);
-    let options = ImportOptions::named("new").base(base.clone()).on_progress(stop());
+    let options = ImportOptions::named("new").base(base.clone()).on_progress(stop);
     let stopped = import(&file, Format::Parquet, options).unwrap_err();
     assert!(matches!(stopped, ImportError::Interrupted), "{stopped}");
     assert_eq!(list(&base).unwrap().len(), 1);

@@ -1,0 +1,113 @@
+//! `backcast export`: what a ring or a snapshot holds, as a file of another program's.
+
+use std::path::{Path, PathBuf};
+
+use backcast_core::{Base, Kind, Ring};
+use backcast_exchange::{ExportOptions, ExportReport, Format, export};
+use backcast_persist::LoadOptions;
+use serde::Serialize;
+
+use crate::catalogue;
+use crate::console::Console;
+use crate::error::{CliError, Exit};
+use crate::interrupt::Watch;
+use crate::snapshots::{StoreArg, is_snapshot};
+use crate::units;
+
+/// Write what a ring holds to a Parquet, CSV or Minari file.
+///
+/// Writers and learners go on meanwhile. A table (parquet, csv) has every row as it is: lane, seq,
+/// episode, t, flags, then the ring's columns; a Minari dataset has episodes of obs, action and
+/// reward. The file appears whole or not at all: Ctrl-C leaves nothing of it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  backcast export pong pong.parquet
+  backcast export pong@epoch-10 pong.csv --overwrite
+  backcast export pong ~/.minari/datasets/pong-v0 --format minari
+  duckdb -c \"select episode, sum(reward) from 'pong.parquet' group by episode\"")]
+pub(crate) struct Args {
+    /// Name of the ring, or of a snapshot: NAME@LABEL.
+    name: String,
+    /// File to write, or folder for a Minari dataset.
+    path: PathBuf,
+    /// parquet, csv or minari (default: what the path's extension says; minari without one).
+    #[arg(long)]
+    format: Option<Format>,
+    /// Replace what is there, once the new file is whole.
+    #[arg(long)]
+    overwrite: bool,
+    #[command(flatten)]
+    store: StoreArg,
+}
+
+/// JSON of what was exported.
+#[derive(Debug, Serialize)]
+struct Exported<'a> {
+    action: &'static str,
+    name: &'a str,
+    path: &'a Path,
+    format: &'static str,
+    rows: u64,
+    lapped_rows: u64,
+    episodes: Option<u64>,
+    size_bytes: u64,
+}
+
+pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result<Exit, CliError> {
+    let format = format_of(args.format, &args.path)?;
+    let ring = if is_snapshot(&args.name) {
+        let options = LoadOptions::default().base(base.clone());
+        args.store.open()?.attach_snapshot(&args.name, options)?
+    } else {
+        let info = catalogue::find(base, &args.name, Some(Kind::Ring))?;
+        Ring::attach_in(base, &info.name)?
+    };
+    let watch = Watch::start("exporting")?;
+    let options = ExportOptions::default()
+        .overwrite(args.overwrite)
+        .on_progress(|progress| watch.step(progress));
+    let report = export(&ring, &args.path, format, options)?;
+    drop(watch);
+    print(args, format, &report, console);
+    Ok(Exit::Done)
+}
+
+/// The format asked for, or what the path says.
+pub(crate) fn format_of(asked: Option<Format>, path: &Path) -> Result<Format, CliError> {
+    asked
+        .or_else(|| Format::of_path(path))
+        .ok_or_else(|| CliError::UnknownFormat { path: path.to_owned() })
+}
+
+fn print(args: &Args, format: Format, report: &ExportReport, console: &mut Console<'_>) {
+    if console.json() {
+        console.object(&Exported {
+            action: "exported",
+            name: &args.name,
+            path: &args.path,
+            format: format.as_str(),
+            rows: report.rows,
+            lapped_rows: report.rows_lapped,
+            episodes: report.episodes,
+            size_bytes: report.bytes,
+        });
+    } else {
+        let episodes = report.episodes.map_or_else(String::new, |episodes| {
+            format!(" in {} episodes", units::exact(episodes))
+        });
+        console.text(&format!(
+            "exported {} to {}: {} rows{episodes}, {}",
+            args.name,
+            args.path.display(),
+            units::exact(report.rows),
+            units::bytes(report.bytes),
+        ));
+    }
+    if report.rows_lapped > 0 {
+        console.note(&format!(
+            "{} rows were overwritten before they were read, and are not in the file",
+            units::exact(report.rows_lapped)
+        ));
+    }
+}

@@ -1,0 +1,115 @@
+//! `backcast import`: a ring of a file.
+
+use std::path::PathBuf;
+
+use backcast_core::{Base, Capacity, Exist};
+use backcast_exchange::{Format, ImportOptions, import};
+use serde::Serialize;
+
+use crate::console::Console;
+use crate::error::{CliError, Exit};
+use crate::export::format_of;
+use crate::interrupt::Watch;
+use crate::units;
+
+/// Make a ring of a Parquet, Minari or NumPy file.
+///
+/// A Parquet file that a ring was exported to comes back as it was: lanes, rows, sequence numbers,
+/// episodes. A Minari dataset (stored as parquet) and a .npz of plain steps (obs, action, reward,
+/// terminated, truncated, next_obs) become the episodes of one lane. The ring is persistent: it
+/// stays until `backcast rm`. A file that is damaged makes no ring.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  backcast import pong.parquet pong
+  backcast import expert.npz expert --capacity 1_000_000
+  backcast import ~/.minari/datasets/pong-v0 demos --exist replace")]
+pub(crate) struct Args {
+    /// File to read, or folder of a Minari dataset.
+    path: PathBuf,
+    /// Name of the ring.
+    name: String,
+    /// parquet, minari or npz (default: what the path's extension says; minari without one).
+    #[arg(long)]
+    format: Option<Format>,
+    /// Rows over all lanes together, if not as many as the ring had or the data are.
+    #[arg(long, value_name = "ROWS", value_parser = rows)]
+    capacity: Option<u64>,
+    /// When the name is taken: error or replace. The old ring stays until the new one is whole.
+    #[arg(long, value_name = "WHAT", default_value = "error", value_parser = ["error", "replace"])]
+    exist: String,
+    /// Do not ask the system for huge pages.
+    #[arg(long)]
+    no_huge_pages: bool,
+}
+
+/// JSON of what was imported.
+#[derive(Debug, Serialize)]
+struct Imported<'a> {
+    action: &'static str,
+    name: &'a str,
+    path: Option<PathBuf>,
+    from: &'a PathBuf,
+    format: &'static str,
+    lane_count: u32,
+    rows: u64,
+    transitions: u64,
+    episodes: Option<u64>,
+    allocated_bytes: u64,
+}
+
+/// A number of rows, such as `1_000_000`.
+fn rows(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(Capacity::Rows(rows)) => Ok(rows),
+        _ => Err("give a number of rows, such as 1_000_000".to_owned()),
+    }
+}
+
+pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result<Exit, CliError> {
+    let format = format_of(args.format, &args.path)?;
+    let watch = Watch::start("importing")?;
+    let exist = if args.exist == "replace" { Exist::Replace } else { Exist::Error };
+    let mut options = ImportOptions::named(&args.name)
+        .base(base.clone())
+        .exist(exist)
+        .persistent(true)
+        .huge_pages(!args.no_huge_pages)
+        .on_progress(|progress| watch.step(progress));
+    if let Some(capacity) = args.capacity {
+        options = options.capacity(capacity);
+    }
+    let (ring, report) = import(&args.path, format, options)?;
+    drop(watch);
+    let stats = ring.stats();
+    let imported = Imported {
+        action: "imported",
+        name: &args.name,
+        path: stats.path.clone(),
+        from: &args.path,
+        format: format.as_str(),
+        lane_count: stats.lanes,
+        rows: report.rows,
+        transitions: stats.transitions,
+        episodes: report.episodes,
+        allocated_bytes: stats.bytes_allocated,
+    };
+    if console.json() {
+        console.object(&imported);
+    } else {
+        console.text(&format!(
+            "imported {} as {}: {} rows, {} transitions, {} allocated",
+            args.path.display(),
+            args.name,
+            units::exact(imported.rows),
+            units::exact(imported.transitions),
+            units::bytes(imported.allocated_bytes),
+        ));
+    }
+    if report.rows_without_successor > 0 {
+        console.note(
+            "the last episode goes on after the data, without next_obs: its last step starts no transition",
+        );
+    }
+    Ok(Exit::Done)
+}
