@@ -16,7 +16,7 @@ use crate::units;
 ///
 /// A Parquet file that a ring was exported to comes back as it was: lanes, rows, sequence numbers,
 /// episodes. A Minari dataset (stored as parquet) and a .npz of plain steps (obs, action, reward,
-/// terminated, truncated, next_obs) become the episodes of one lane. The ring is persistent: it
+/// terminated, truncated, next obs) become the episodes of one lane. The ring is persistent: it
 /// stays until `backcast rm`. A file that is damaged makes no ring.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
