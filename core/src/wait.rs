@@ -86,6 +86,12 @@ impl Ring {
             }
             std::hint::spin_loop();
         }
+        if left().is_zero() {
+            // Who only looks leaves no word that it listens.
+            let have = count();
+            let waited = Some(start.elapsed());
+            return if have >= want { Ok(have) } else { Err(Stopped { have, waited }) };
+        }
         let bell = self.store().published();
         let mut in_vain = 0;
         loop {
