@@ -41,6 +41,7 @@ mod element;
 mod episode;
 mod error;
 mod fill;
+mod guard;
 mod index;
 mod lease;
 mod mark;
@@ -79,6 +80,7 @@ pub use error::{
     AppendError, BatchError, HeldLane, LeaseError, ReadError, RestoreError, RingError, SampleError,
     SchemaError, WaitError, WriterError,
 };
+pub use guard::Guard;
 pub use index::RowIndex;
 pub use lease::Lease;
 pub use observed::Observed;

@@ -37,6 +37,12 @@ impl Observed {
         Ok(Self { ring: Ring::of(RingStore::observe(base, name)?)? })
     }
 
+    /// The ring, to be read. Its clones hold nothing either.
+    #[must_use]
+    pub fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
     /// What the ring looks like now. O(lanes × readers).
     #[must_use]
     pub fn stats(&self) -> RingStats {

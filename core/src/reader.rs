@@ -101,25 +101,9 @@ impl Ring {
         range: Range<u64>,
         out: &mut [&mut [u8]],
     ) -> Result<(), ReadError> {
-        let (memory, rows) = self.check_readable(lane, &range)?;
-        let columns = self.schema().all();
-        if out.len() != columns.len() {
-            return Err(ReadError::BadBufferCount { got: out.len(), expected: columns.len() });
-        }
-        for (column, buffer) in columns.iter().zip(&*out) {
-            let expected = rows.saturating_mul(column.width());
-            if buffer.len() != expected {
-                let column = column.name().to_owned();
-                return Err(ReadError::BadBuffer { column, got: buffer.len(), expected });
-            }
-        }
+        let (memory, _) = self.check_readable(lane, &range)?;
+        let expected = copy_columns(memory, self.schema(), range.clone(), out)?;
         let (from, to) = (range.start, range.end.max(range.start));
-        let (built_in, user) = out.split_at_mut(PARTS.len());
-        let expected = copy_marks(memory, from..to, built_in);
-        for ((at, column), buffer) in (USER..).zip(self.schema().columns()).zip(user) {
-            memory.copy_out(at, from % memory.slots(), to - from, buffer);
-            clean_bools(column.dtype(), buffer);
-        }
         if !expected || !still_whole(&**memory, from) {
             return Err(ReadError::Lapped { lane, from, to });
         }
@@ -147,6 +131,35 @@ impl Ring {
     pub(crate) fn readable(&self, lane: &Lane) -> Range<u64> {
         backcast_layout::protocol::readable(lane, self.lane_capacity())
     }
+}
+
+/// Copies rows whose slots are a lane's. Whether every one says that it is the one asked for.
+pub(crate) fn copy_columns(
+    memory: &Lane,
+    schema: &Schema,
+    range: Range<u64>,
+    out: &mut [&mut [u8]],
+) -> Result<bool, ReadError> {
+    let columns = schema.all();
+    if out.len() != columns.len() {
+        return Err(ReadError::BadBufferCount { got: out.len(), expected: columns.len() });
+    }
+    let (from, to) = (range.start, range.end.max(range.start));
+    let rows = usize::try_from(to - from).unwrap_or(usize::MAX);
+    for (column, buffer) in columns.iter().zip(&*out) {
+        let expected = rows.saturating_mul(column.width());
+        if buffer.len() != expected {
+            let column = column.name().to_owned();
+            return Err(ReadError::BadBuffer { column, got: buffer.len(), expected });
+        }
+    }
+    let (built_in, user) = out.split_at_mut(PARTS.len());
+    let expected = copy_marks(memory, from..to, built_in);
+    for ((at, column), buffer) in (USER..).zip(schema.columns()).zip(user) {
+        memory.copy_out(at, from % memory.slots(), to - from, buffer);
+        clean_bools(column.dtype(), buffer);
+    }
+    Ok(expected)
 }
 
 /// Copies the marks of rows to a buffer per part. Whether every row says that it is the one asked

@@ -14,6 +14,7 @@ use crate::error::StoreError;
 use crate::layout::{BatchLayout, Place, pack_bools};
 use crate::manifest::{SavedBatch, SavedChunk};
 use crate::storage::{NewFile, Storage, StoredFile};
+use crate::store::unix_ns;
 
 /// Files that are complete but not yet forced to disk: the disk works on them meanwhile.
 const IN_FLIGHT: usize = 8;
@@ -239,6 +240,7 @@ fn start(
     let chunk = SavedChunk {
         file: name,
         bytes: head.len() as u64,
+        unix_ns: unix_ns(),
         head_crc32: crc32(&head),
         tail_crc32: 0,
         batches: Vec::new(),

@@ -137,6 +137,21 @@ pub enum SaveError {
         /// The label.
         label: String,
     },
+    /// A label of snapshots that are taken by themselves.
+    #[error(
+        "the label `{label}` is for snapshots that are taken by themselves (live, before, evicted and \
+         auto-…); choose another one"
+    )]
+    LabelReserved {
+        /// The label.
+        label: String,
+    },
+    /// Following that is off.
+    #[error("persist mode `off` follows nothing; use periodic, continuous or block")]
+    NotFollowed,
+    /// Rows that are not on disk yet cannot be kept from being overwritten.
+    #[error("{0}; mode `continuous` follows the ring without making its writers wait")]
+    Guard(#[from] backcast_core::LeaseError),
     /// A ring in private memory, which has no name to be saved under.
     #[error("the ring has no name; say under which one to save it")]
     NoName,

@@ -3,6 +3,7 @@
 //! - [`Store`]: a directory of snapshots; [`Store::save`], [`Store::load`],
 //!   [`Store::attach_snapshot`], [`Store::verify`], [`Store::remove`];
 //! - [`SnapshotSpec`]: names such as `pong@epoch-10`;
+//! - [`Follower`]: a thread that has a ring on disk by itself, continuously or every so often;
 //! - [`Storage`]: what a store asks of a file system.
 //!
 //! Rows lie in Arrow IPC files, which other programs read as they are; two manifests, written in
@@ -37,11 +38,15 @@
 
 mod arrow;
 mod chunk;
+mod copy;
 mod damage;
 mod error;
+mod follow;
+mod followed;
 mod layout;
 mod load;
 mod manifest;
+mod merge;
 mod save;
 mod slots;
 mod spec;
@@ -52,6 +57,8 @@ mod verify;
 pub use backcast_files::{OnProgress, Progress};
 pub use damage::{Damage, DamageKind, Part};
 pub use error::{LoadError, SaveError, StoreError};
+pub use follow::{BadMode, FollowOptions, FollowState, Follower, Following, Look, Mode};
+pub use followed::Keep;
 pub use load::LoadOptions;
 pub use save::{SaveOptions, SaveReport};
 pub use spec::SnapshotSpec;

@@ -7,6 +7,7 @@ use backcast_core::{Column, LanePolicy, MAX_LANES, Role, Schema, SchemaError};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::followed::Followed;
 use crate::layout::BatchLayout;
 use crate::spec::check_name;
 
@@ -37,6 +38,8 @@ pub(crate) struct SavedRing {
     pub(crate) lane_policy: String,
     pub(crate) lease_timeout_ms: u64,
     pub(crate) reader_slots: u32,
+    /// `None`: it is saved when somebody says so.
+    pub(crate) follow: Option<Followed>,
     pub(crate) chunks: Vec<SavedChunk>,
 }
 
@@ -55,6 +58,8 @@ pub(crate) struct SavedColumn {
 pub(crate) struct SavedChunk {
     pub(crate) file: String,
     pub(crate) bytes: u64,
+    /// When its rows were written.
+    pub(crate) unix_ns: u64,
     pub(crate) head_crc32: u32,
     pub(crate) tail_crc32: u32,
     pub(crate) batches: Vec<SavedBatch>,
@@ -182,13 +187,22 @@ impl Manifest {
         self.rings.iter().find(|ring| ring.uuid == uuid)
     }
 
-    /// Forgets chunk files, and then rings, that no snapshot names rows of.
-    pub(crate) fn prune(&mut self) {
+    /// Forgets chunk files that no snapshot names rows of, unless they are to be kept, and then
+    /// rings without snapshots.
+    pub(crate) fn prune(&mut self, now_unix_ns: u64) {
         for ring in &mut self.rings {
             let of_ring: Vec<_> = self.snapshots.iter().filter(|s| s.ring == ring.uuid).collect();
+            let follow = ring.follow.as_ref();
+            let mut bytes = 0_u64;
+            // Newest first, so that it is the oldest that there is no room for.
+            ring.chunks.reverse();
             ring.chunks.retain(|chunk| {
+                bytes = bytes.saturating_add(chunk.bytes);
+                let age_ns = now_unix_ns.saturating_sub(chunk.unix_ns);
                 chunk.batches.iter().any(|batch| of_ring.iter().any(|s| s.names(batch)))
+                    || follow.is_some_and(|follow| follow.keeps(bytes, age_ns))
             });
+            ring.chunks.reverse();
         }
         let snapshots = &self.snapshots;
         self.rings.retain(|ring| snapshots.iter().any(|snapshot| snapshot.ring == ring.uuid));
@@ -244,6 +258,9 @@ fn ring_problem<'a>(ring: &'a SavedRing, names: &mut Names<'a>) -> Option<String
         Ok(schema) => schema,
         Err(error) => return Some(error.to_string()),
     };
+    if let Some(problem) = ring.follow.as_ref().and_then(|f| f.problem(ring.lanes, MAX_SEQ)) {
+        return Some(problem);
+    }
     if ring.policy().is_none() {
         return Some(format!("its lane policy is {}", ring.lane_policy));
     }

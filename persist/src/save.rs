@@ -1,25 +1,23 @@
 //! Saving: what of a ring no file has yet is copied out, and a manifest names the whole.
 
-use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
 use std::time::Duration;
 
-use backcast_core::{ReadError, Ring};
+use backcast_core::Ring;
 use backcast_files::{OnProgress, Progress};
 use serde_json::Value;
 
 use crate::chunk::ChunkWriter;
-use crate::error::{SaveError, StoreError};
+use crate::copy::{Copying, about, hex, known, missing, without_gaps};
+use crate::error::SaveError;
 use crate::layout::{BATCH_BYTES, BatchLayout, FILE_BYTES};
-use crate::manifest::{Manifest, SavedChunk, SavedColumn, SavedRing, SavedSnapshot};
+use crate::manifest::{SavedChunk, SavedRing, SavedSnapshot};
 use crate::slots::{self, Slots};
-use crate::spec::check_name;
-use crate::store::{Folder, Store, unix_ns};
+use crate::spec::{ROLLING, check_free, check_name};
+use crate::store::{Store, unix_ns};
 
 /// Largest state of a user's, as JSON.
 const MAX_STATE_BYTES: usize = 16 << 20;
-/// Rows that cannot be read although nobody laps them are tried this often.
-const ATTEMPTS: u32 = 16;
 
 /// How a ring is saved.
 #[must_use]
@@ -29,6 +27,8 @@ pub struct SaveOptions<'a> {
     state: Value,
     wait: Duration,
     progress: Option<OnProgress<'a>>,
+    /// Of the snapshots with a rolling label so many stay.
+    pub(crate) keep_newest: Option<usize>,
     pub(crate) batch_bytes: u64,
     pub(crate) file_bytes: u64,
 }
@@ -41,6 +41,7 @@ impl Default for SaveOptions<'_> {
             state: Value::Null,
             wait: Duration::from_secs(60),
             progress: None,
+            keep_newest: None,
             batch_bytes: BATCH_BYTES,
             file_bytes: FILE_BYTES,
         }
@@ -131,6 +132,17 @@ impl Store {
         &self,
         ring: &Ring,
         label: &str,
+        options: SaveOptions<'_>,
+    ) -> Result<SaveReport, SaveError> {
+        check_free(label)?;
+        self.save_as(ring, label, options)
+    }
+
+    /// The same under any label.
+    pub(crate) fn save_as(
+        &self,
+        ring: &Ring,
+        label: &str,
         mut options: SaveOptions<'_>,
     ) -> Result<SaveReport, SaveError> {
         let name = options.name.take().or_else(|| ring.name().map(str::to_owned));
@@ -162,11 +174,7 @@ impl Store {
         let cut: Vec<Range<u64>> =
             (0..ring.lanes()).map(|lane| ring.lane_span(lane).unwrap_or_default()).collect();
         let layout = BatchLayout::of(ring.schema());
-        let about = [
-            ("backcast.ring", name.clone()),
-            ("backcast.uuid", uuid.clone()),
-            ("backcast.columns", serde_json::to_string(&columns(ring)).unwrap_or_default()),
-        ];
+        let about = about(&name, &uuid, ring);
         let mut chunks = ChunkWriter::new(
             self.storage(),
             &folder.chunks,
@@ -181,6 +189,7 @@ impl Store {
         let total_bytes = layout.row_bytes().saturating_mul(total_rows);
         let mut copy = Copying {
             ring,
+            guard: None,
             chunks: &mut chunks,
             rows_per_batch: layout.rows_per_batch(options.batch_bytes),
             progress: options.progress.as_mut(),
@@ -209,7 +218,17 @@ impl Store {
         let rows = snapshot.rows();
         next.snapshots.retain(|old| old.label != label);
         next.snapshots.push(snapshot);
-        next.prune();
+        if let Some(keep) = options.keep_newest {
+            let rolling = |s: &SavedSnapshot| s.label.starts_with(ROLLING);
+            let many = next.snapshots.iter().filter(|s| rolling(s)).count();
+            let mut left = many.saturating_sub(keep);
+            next.snapshots.retain(|old| {
+                let goes = left > 0 && rolling(old);
+                left -= usize::from(goes);
+                !goes
+            });
+        }
+        next.prune(unix_ns());
         let damage = slots.damage.clone();
         // From here on the manifest may be on disk, whatever else happens.
         chunks.keep();
@@ -230,164 +249,6 @@ impl Store {
     }
 }
 
-/// Rows of each lane that files have, as runs without gaps.
-type Saved = BTreeMap<u32, Vec<Range<u64>>>;
-
-/// Copies rows from a ring to chunk files.
-struct Copying<'a, 'c, 'p> {
-    ring: &'a Ring,
-    chunks: &'a mut ChunkWriter<'c>,
-    rows_per_batch: u64,
-    progress: Option<&'a mut OnProgress<'p>>,
-    done: Progress,
-}
-
-/// Why a batch was not written.
-enum NotWritten {
-    Read(ReadError),
-    Store(StoreError),
-}
-
-impl From<StoreError> for NotWritten {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
-}
-
-impl Copying<'_, '_, '_> {
-    /// Copies rows of a lane, without those that its writer laps first. Returns how many.
-    fn lane(&mut self, lane: u32, rows: Range<u64>) -> Result<u64, SaveError> {
-        let (mut at, mut copied, mut attempts) = (rows.start, 0, 0);
-        while at < rows.end {
-            let batch = at..rows.end.min(at.saturating_add(self.rows_per_batch));
-            let count = batch.end - batch.start;
-            let ring = self.ring;
-            let written = self.chunks.batch(lane, batch.clone(), |out| {
-                ring.rows_into(lane, batch.clone(), out).map_err(NotWritten::Read)
-            });
-            match written {
-                Ok(bytes) => {
-                    (at, copied, attempts) = (batch.end, copied + count, 0);
-                    self.done.bytes += bytes;
-                }
-                Err(NotWritten::Store(error)) => return Err(error.into()),
-                Err(NotWritten::Read(error)) => {
-                    let oldest = ring.lane_span(lane).unwrap_or_default().start;
-                    attempts += 1;
-                    if oldest <= at && attempts >= ATTEMPTS {
-                        let problem = error.to_string();
-                        return Err(SaveError::Unreadable { lane, seq: at, problem });
-                    }
-                    at = oldest.clamp(at, rows.end);
-                }
-            }
-            self.done.rows += count;
-            if let Some(progress) = &mut self.progress
-                && progress(&self.done).is_break()
-            {
-                return Err(SaveError::Cancelled);
-            }
-        }
-        Ok(copied)
-    }
-}
-
-/// Where the manifest has this ring, which it gets to know if need be.
-fn known(
-    folder: &Folder<'_>,
-    ring: &Ring,
-    uuid: &str,
-    manifest: &mut Manifest,
-) -> Result<usize, SaveError> {
-    if let Some(at) = manifest.rings.iter().position(|saved| saved.uuid == uuid) {
-        let same = manifest.rings.get(at).is_some_and(|saved| {
-            saved.columns == columns(ring)
-                && saved.lanes == ring.lanes()
-                && saved.lane_capacity == ring.lane_capacity()
-        });
-        return if same { Ok(at) } else { Err(SaveError::OtherRing { path: folder.dir.clone() }) };
-    }
-    let stats = ring.stats();
-    let policy = stats.lane_policy;
-    manifest.rings.push(SavedRing {
-        uuid: uuid.to_owned(),
-        created_unix_ns: stats.created_unix_ns,
-        columns: columns(ring),
-        lanes: ring.lanes(),
-        lane_capacity: ring.lane_capacity(),
-        lane_policy: policy.as_str().to_owned(),
-        lease_timeout_ms: u64::try_from(policy.timeout().as_millis()).unwrap_or(u64::MAX),
-        reader_slots: ring.reader_slots(),
-        chunks: Vec::new(),
-    });
-    Ok(manifest.rings.len() - 1)
-}
-
-fn columns(ring: &Ring) -> Vec<SavedColumn> {
-    ring.schema().columns().iter().map(SavedColumn::of).collect()
-}
-
 fn sizes(chunks: &[SavedChunk]) -> (u64, u64) {
     (chunks.iter().map(|chunk| chunk.bytes).sum(), chunks.len() as u64)
-}
-
-/// Rows of the cut that no file has.
-fn missing(cut: &[Range<u64>], saved: &Saved) -> Vec<(u32, Range<u64>)> {
-    let of_lane = |(lane, span): (u32, &Range<u64>)| {
-        let runs = saved.get(&lane).map(Vec::as_slice).unwrap_or_default();
-        gaps(span, runs).into_iter().map(move |rows| (lane, rows))
-    };
-    (0..).zip(cut).flat_map(of_lane).collect()
-}
-
-/// First row and one past the last of each lane of the cut: from the newest row down to the first
-/// that is not saved.
-fn without_gaps(cut: &[Range<u64>], saved: &Saved) -> Vec<(u64, u64)> {
-    let of_lane = |(lane, span): (u32, &Range<u64>)| {
-        let runs = saved.get(&lane).map(Vec::as_slice).unwrap_or_default();
-        let last = runs.iter().find(|run| run.contains(&span.end.wrapping_sub(1)));
-        (last.map_or(span.end, |run| run.start.max(span.start)), span.end)
-    };
-    (0..).zip(cut).map(of_lane).collect()
-}
-
-/// The parts of `span` outside of `runs`, which are in order.
-fn gaps(span: &Range<u64>, runs: &[Range<u64>]) -> Vec<Range<u64>> {
-    let mut gaps = Vec::new();
-    let mut at = span.start;
-    for run in runs.iter().filter(|run| run.end > span.start && run.start < span.end) {
-        if at < run.start {
-            gaps.push(at..run.start);
-        }
-        at = at.max(run.end);
-    }
-    if at < span.end {
-        gaps.push(at..span.end);
-    }
-    gaps
-}
-
-pub(crate) fn hex(bytes: [u8; 16]) -> String {
-    format!("{:032x}", u128::from_be_bytes(bytes))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_saved_already_is_left_out() {
-        let run = |start, end| Range::<u64> { start, end };
-        for (span, runs, left) in [
-            (run(0, 10), vec![], vec![run(0, 10)]),
-            (run(5, 10), vec![run(0, 5)], vec![run(5, 10)]),
-            (run(5, 10), vec![run(0, 7)], vec![run(7, 10)]),
-            (run(5, 20), vec![run(0, 7), run(9, 12)], vec![run(7, 9), run(12, 20)]),
-            (run(5, 10), vec![run(0, 30)], vec![]),
-            (run(5, 5), vec![], vec![]),
-            (run(5, 10), vec![run(12, 13)], vec![run(5, 10)]),
-        ] {
-            assert_eq!(gaps(&span, &runs), left, "{span:?} {runs:?}");
-        }
-    }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::error::StoreError;
+use crate::error::{SaveError, StoreError};
 
 /// Longest name, and longest label, in bytes: as for objects in shared memory.
 pub(crate) const MAX_NAME_BYTES: usize = 100;
@@ -60,6 +60,23 @@ pub(crate) fn check_name(what: &'static str, name: &str) -> Result<(), StoreErro
         return Ok(());
     };
     Err(StoreError::BadName { what, name: name.to_owned(), reason, limit: MAX_NAME_BYTES })
+}
+
+/// Label of what a ring that is followed holds.
+pub(crate) const LIVE: &str = "live";
+/// Label of what the ring before held that had the name and was followed.
+pub(crate) const BEFORE: &str = "before";
+/// What the labels of periodic snapshots begin with.
+pub(crate) const ROLLING: &str = "auto-";
+/// Label of what a ring held when its memory was given to others.
+pub(crate) const EVICTED: &str = "evicted";
+
+/// Refuses labels of snapshots that nobody asks for one by one.
+pub(crate) fn check_free(label: &str) -> Result<(), SaveError> {
+    if [LIVE, BEFORE, EVICTED].contains(&label) || label.starts_with(ROLLING) {
+        return Err(SaveError::LabelReserved { label: label.to_owned() });
+    }
+    Ok(())
 }
 
 /// The known name that is most like another one.

@@ -173,7 +173,7 @@ impl Store {
                 .collect(),
             bytes_freed: 0,
         };
-        next.prune();
+        next.prune(unix_ns());
         // Twice, so that neither slot names the files any more.
         let once = slots::write(&*self.storage, &folder.dir, &slots, next.clone())?;
         let twice = slots::write(&*self.storage, &folder.dir, &once, next)?;

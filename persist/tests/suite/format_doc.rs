@@ -42,7 +42,10 @@ fn the_page_has_every_key_of_a_manifest_and_no_other() {
     let (store, ring) = (place.store(), heap(&schema, 1, 100));
     append(&mut writer(&ring), &schema, 1, 30, 3);
     store.save(&ring, "a", SaveOptions::default().name("pong")).unwrap();
-    let bytes = fs::read(store.path().join("pong/manifest-0")).unwrap();
+    let options = backcast_persist::FollowOptions::default();
+    let mut following = backcast_persist::Following::new(&store, "pong", &ring, options).unwrap();
+    following.step(&|| false).unwrap();
+    let bytes = fs::read(store.path().join("pong/manifest-1")).unwrap();
     let (line, json) = bytes.split_at(bytes.iter().position(|b| *b == b'\n').unwrap() + 1);
     let mut found = BTreeSet::new();
     keys(&serde_json::from_slice(json).unwrap(), "", &mut found);
@@ -55,7 +58,7 @@ fn the_page_has_every_key_of_a_manifest_and_no_other() {
     assert!(DOC.contains("\nbackcast-manifest 1 "));
     let again = blake3::hash(&[format!("{signed} ").as_bytes(), json].concat());
     assert_eq!(again.to_hex().as_str(), sum);
-    let names: Vec<_> = ["store.lck", "readers.lck", "manifest-0", "chunks"].to_vec();
+    let names = ["store.lck", "readers.lck", "manifest-0", "manifest-1", "chunks"];
     for entry in fs::read_dir(store.path().join("pong")).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         assert!(names.contains(&name.as_str()) && DOC.contains(&name), "{name}");

@@ -3,6 +3,8 @@
 mod arrow_files;
 mod beside_writers;
 mod damage;
+mod following;
+mod following_power;
 mod format_doc;
 mod full_disk;
 mod life;

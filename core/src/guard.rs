@@ -1,0 +1,192 @@
+//! Rows that writers leave alone until somebody outside has dealt with them.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use backcast_layout::protocol::{Words, freeze, readable, ring as ring_bell, thaw};
+use backcast_layout::{ClaimedReader, HoldError, RingStore};
+
+use crate::error::{LeaseError, ReadError};
+use crate::reader::copy_columns;
+use crate::ring::Ring;
+use crate::schema::Schema;
+
+/// Keeps the rows of each lane from some row on, and moves that row forward: for whoever follows a
+/// ring and must not lose a row. Nothing is read in place, so it may cover a whole lane.
+///
+/// Writers that come up to it do what the ring's lane policy says about leases. It ends with its
+/// holder, however that dies, and takes one reader slot.
+#[derive(Debug)]
+pub struct Guard {
+    reader: ClaimedReader,
+    store: Arc<RingStore>,
+    schema: Schema,
+    /// First row kept, of each lane.
+    from: Vec<Option<u64>>,
+    /// A forked child has a copy of everything here, and must not let go of its parent's pins.
+    pid: u32,
+}
+
+impl Guard {
+    /// Takes a reader slot and keeps nothing yet.
+    pub fn new(ring: &Ring) -> Result<Self, LeaseError> {
+        let store = Arc::clone(ring.store());
+        let (spec, pid) = (store.spec(), std::process::id());
+        if !spec.policy.grants_leases() {
+            return Err(LeaseError::Overwrite);
+        }
+        let (slots, lanes) = (spec.reader_slots, spec.lanes as usize);
+        let reader = store.claim_reader()?.ok_or(LeaseError::NoSlot { slots })?;
+        let schema = ring.schema().clone();
+        Ok(Self { reader, store, schema, from: vec![None; lanes], pid })
+    }
+
+    /// Keeps a lane's rows from `from` on, instead of those that it kept before. They may be rows
+    /// that nobody has written yet. If the first of them is overwritten already, that is the error,
+    /// and the lane is kept as it was. No system call unless a writer waits.
+    pub fn keep(&mut self, lane: u32, from: u64) -> Result<(), LeaseError> {
+        let lanes = self.store.spec().lanes;
+        let no_lane = || LeaseError::NoSuchLane { lane: lane.into(), lanes };
+        let memory = self.store.lane(lane).ok_or_else(no_lane)?;
+        let before = self.from.get_mut(lane as usize).ok_or_else(no_lane)?;
+        let (pins, slot) = (self.store.pins(lane), self.reader.slot());
+        if before.is_some_and(|before| before < from) {
+            thaw(&pins, slot, Some(from));
+            ring_bell(&self.store.released());
+        } else {
+            freeze(&**memory, &pins, slot, from, *before).map_err(HoldError::from)?;
+        }
+        *before = Some(from);
+        Ok(())
+    }
+
+    /// Rows of a lane that are kept and published: some of them may be older than those that the ring
+    /// shows to readers. `None`: nothing is kept.
+    #[must_use]
+    pub fn span(&self, lane: u32) -> Option<Range<u64>> {
+        let from = (*self.from.get(lane as usize)?)?;
+        let memory = self.store.lane(lane)?;
+        // All slots: the pin is in the writer's way before it is around.
+        let head = readable(&**memory, memory.slots()).end;
+        Some(from..head.clamp(from, from + memory.slots()))
+    }
+
+    /// Copies rows of [`span`](Self::span), as [`Ring::rows_into`] does. They cannot be lapped.
+    pub fn rows_into(
+        &self,
+        lane: u32,
+        range: Range<u64>,
+        out: &mut [&mut [u8]],
+    ) -> Result<(), ReadError> {
+        let lanes = self.store.spec().lanes;
+        let memory = self.store.lane(lane);
+        let memory = memory.ok_or(ReadError::NoSuchLane { lane: lane.into(), lanes })?;
+        let (from, to) = (range.start, range.end.max(range.start));
+        let kept = self.span(lane).unwrap_or_default();
+        if from < kept.start || to > kept.end {
+            let (oldest, head) = (kept.start, kept.end);
+            return Err(ReadError::NotReadable { lane, from, to, oldest, head });
+        }
+        // No check afterwards: writers announce rows before they find that they may not write them.
+        if copy_columns(memory, &self.schema, range, out)? {
+            return Ok(());
+        }
+        Err(ReadError::Lapped { lane, from, to })
+    }
+
+    /// Number of the reader slot.
+    #[must_use]
+    pub fn slot(&self) -> u32 {
+        self.reader.slot()
+    }
+
+    /// How often it made a writer wait, drop or fail.
+    #[must_use]
+    pub fn stalls(&self) -> u64 {
+        self.store.reader(self.slot()).map_or(0, |record| record.stalls)
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if self.pid != std::process::id() {
+            return;
+        }
+        for (lane, from) in (0..).zip(&self.from) {
+            if from.is_some() {
+                thaw(&self.store.pins(lane), self.reader.slot(), None);
+            }
+        }
+        ring_bell(&self.store.released());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{DType, LanePolicy, RingOptions, Schema, StepColumns, Writer, WriterOptions};
+
+    fn ring(policy: LanePolicy) -> (Ring, Writer) {
+        let schema = Schema::builder().column("obs", DType::U8, &[]).build().unwrap();
+        let options = RingOptions::with_capacity(32).lane_policy(policy);
+        let ring = Ring::heap(&schema, options).unwrap();
+        let writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+        (ring, writer)
+    }
+
+    fn append(ring: &Ring, writer: &mut Writer) -> u64 {
+        let mut columns = StepColumns::of(ring.schema()).with("obs", &[1_u8]).unwrap();
+        writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
+        ring.rows_published()
+    }
+
+    #[test]
+    fn rows_are_kept_until_the_guard_moves_on_or_ends() {
+        let (ring, mut writer) = ring(LanePolicy::DropNew);
+        let mut guard = Guard::new(&ring).unwrap();
+        guard.keep(0, 0).unwrap();
+        let slots = ring.slots();
+        for row in 1..=slots {
+            assert_eq!(append(&ring, &mut writer), row);
+        }
+        assert_eq!(append(&ring, &mut writer), slots, "the next row would overwrite row 0");
+        assert!(guard.stalls() > 0);
+        // All of them can be read, although the ring shows fewer, and the writer announced more.
+        assert_eq!(guard.span(0), Some(0..slots));
+        assert!(ring.lane_span(0).unwrap().start > 0);
+        let width = |column: &crate::Column| column.width() * usize::try_from(slots).unwrap();
+        let mut buffers: Vec<Vec<u8>> =
+            ring.schema().all().iter().map(|column| vec![9; width(column)]).collect();
+        let mut out: Vec<&mut [u8]> = buffers.iter_mut().map(Vec::as_mut_slice).collect();
+        guard.rows_into(0, 0..slots, &mut out).unwrap();
+        assert!(guard.rows_into(0, 0..slots + 1, &mut out).is_err());
+        let seq: Vec<u64> = (0..slots).collect();
+        assert_eq!(bytemuck::cast_slice::<_, u8>(&seq), buffers[0]);
+        assert!(buffers[4].iter().all(|obs| *obs == 1));
+        guard.keep(0, 5).unwrap();
+        for row in 1..=5 {
+            assert_eq!(append(&ring, &mut writer), slots + row);
+        }
+        assert_eq!(append(&ring, &mut writer), slots + 5);
+        assert!(matches!(guard.keep(0, 4), Err(LeaseError::Hold(_))), "row 4 is gone");
+        drop(guard);
+        for row in 6..=3 * slots {
+            assert_eq!(append(&ring, &mut writer), slots + row);
+        }
+        assert_eq!(writer.rows_dropped(), 2);
+    }
+
+    #[test]
+    fn a_row_that_is_gone_and_a_ring_without_leases_are_refused() {
+        let (ring, mut writer) = self::ring(LanePolicy::Block(Duration::from_secs(1)));
+        while append(&ring, &mut writer) < 3 * ring.slots() {}
+        let mut guard = Guard::new(&ring).unwrap();
+        assert!(matches!(guard.keep(0, 0), Err(LeaseError::Hold(_))));
+        assert!(matches!(guard.keep(1, 0), Err(LeaseError::NoSuchLane { .. })));
+        guard.keep(0, ring.lane_span(0).unwrap().start).unwrap();
+        let (ring, _) = self::ring(LanePolicy::Overwrite);
+        assert!(matches!(Guard::new(&ring), Err(LeaseError::Overwrite)));
+    }
+}

@@ -1,0 +1,194 @@
+//! Copying rows from a ring to chunk files, beside its writers: what saves and followers share.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use backcast_core::{Guard, ReadError, Ring};
+use backcast_files::{OnProgress, Progress};
+
+use crate::chunk::ChunkWriter;
+use crate::error::{SaveError, StoreError};
+use crate::manifest::{Manifest, SavedColumn, SavedRing};
+use crate::store::Folder;
+
+/// Rows that cannot be read although nobody laps them are tried this often.
+const ATTEMPTS: u32 = 16;
+
+/// Rows of each lane that files have, as runs without gaps.
+pub(crate) type Saved = BTreeMap<u32, Vec<Range<u64>>>;
+
+/// Copies rows from a ring to chunk files.
+pub(crate) struct Copying<'a, 'c, 'p> {
+    pub(crate) ring: &'a Ring,
+    /// Rows that are kept for whoever copies.
+    pub(crate) guard: Option<&'a Guard>,
+    pub(crate) chunks: &'a mut ChunkWriter<'c>,
+    pub(crate) rows_per_batch: u64,
+    pub(crate) progress: Option<&'a mut OnProgress<'p>>,
+    pub(crate) done: Progress,
+}
+
+/// Why a batch was not written.
+enum NotWritten {
+    Read(ReadError),
+    Store(StoreError),
+}
+
+impl From<StoreError> for NotWritten {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl Copying<'_, '_, '_> {
+    /// Copies rows of a lane, without those that its writer laps first. Returns how many.
+    pub(crate) fn lane(&mut self, lane: u32, rows: Range<u64>) -> Result<u64, SaveError> {
+        let (mut at, mut copied, mut attempts) = (rows.start, 0, 0);
+        while at < rows.end {
+            let batch = at..rows.end.min(at.saturating_add(self.rows_per_batch));
+            let count = batch.end - batch.start;
+            let ring = self.ring;
+            let kept = |guard: &&Guard| guard.span(lane).is_some_and(|kept| kept.start <= at);
+            let guard = self.guard.filter(kept);
+            let written = self.chunks.batch(lane, batch.clone(), |out| {
+                let read = match guard {
+                    Some(guard) => guard.rows_into(lane, batch.clone(), out),
+                    None => ring.rows_into(lane, batch.clone(), out),
+                };
+                read.map_err(NotWritten::Read)
+            });
+            match written {
+                Ok(bytes) => {
+                    (at, copied, attempts) = (batch.end, copied + count, 0);
+                    self.done.bytes += bytes;
+                }
+                Err(NotWritten::Store(error)) => return Err(error.into()),
+                Err(NotWritten::Read(error)) => {
+                    let oldest = match guard {
+                        Some(_) => at,
+                        None => ring.lane_span(lane).unwrap_or_default().start,
+                    };
+                    attempts += 1;
+                    if oldest <= at && attempts >= ATTEMPTS {
+                        let problem = error.to_string();
+                        return Err(SaveError::Unreadable { lane, seq: at, problem });
+                    }
+                    at = oldest.clamp(at, rows.end);
+                }
+            }
+            self.done.rows += count;
+            if let Some(progress) = &mut self.progress
+                && progress(&self.done).is_break()
+            {
+                return Err(SaveError::Cancelled);
+            }
+        }
+        Ok(copied)
+    }
+}
+
+/// Where the manifest has this ring, which it gets to know if need be.
+pub(crate) fn known(
+    folder: &Folder<'_>,
+    ring: &Ring,
+    uuid: &str,
+    manifest: &mut Manifest,
+) -> Result<usize, SaveError> {
+    if let Some(at) = manifest.rings.iter().position(|saved| saved.uuid == uuid) {
+        let same = manifest.rings.get(at).is_some_and(|saved| {
+            saved.columns == columns(ring)
+                && saved.lanes == ring.lanes()
+                && saved.lane_capacity == ring.lane_capacity()
+        });
+        return if same { Ok(at) } else { Err(SaveError::OtherRing { path: folder.dir.clone() }) };
+    }
+    let stats = ring.stats();
+    let policy = stats.lane_policy;
+    manifest.rings.push(SavedRing {
+        uuid: uuid.to_owned(),
+        created_unix_ns: stats.created_unix_ns,
+        columns: columns(ring),
+        lanes: ring.lanes(),
+        lane_capacity: ring.lane_capacity(),
+        lane_policy: policy.as_str().to_owned(),
+        lease_timeout_ms: u64::try_from(policy.timeout().as_millis()).unwrap_or(u64::MAX),
+        reader_slots: ring.reader_slots(),
+        follow: None,
+        chunks: Vec::new(),
+    });
+    Ok(manifest.rings.len() - 1)
+}
+
+/// What a chunk file says of itself, for other programs.
+pub(crate) fn about(name: &str, uuid: &str, ring: &Ring) -> [(&'static str, String); 3] {
+    [
+        ("backcast.ring", name.to_owned()),
+        ("backcast.uuid", uuid.to_owned()),
+        ("backcast.columns", serde_json::to_string(&columns(ring)).unwrap_or_default()),
+    ]
+}
+
+fn columns(ring: &Ring) -> Vec<SavedColumn> {
+    ring.schema().columns().iter().map(SavedColumn::of).collect()
+}
+
+/// Rows of the cut that no file has.
+pub(crate) fn missing(cut: &[Range<u64>], saved: &Saved) -> Vec<(u32, Range<u64>)> {
+    let of_lane = |(lane, span): (u32, &Range<u64>)| {
+        let runs = saved.get(&lane).map(Vec::as_slice).unwrap_or_default();
+        gaps(span, runs).into_iter().map(move |rows| (lane, rows))
+    };
+    (0..).zip(cut).flat_map(of_lane).collect()
+}
+
+/// First row and one past the last of each lane of the cut: from the newest row down to the first
+/// that is not saved.
+pub(crate) fn without_gaps(cut: &[Range<u64>], saved: &Saved) -> Vec<(u64, u64)> {
+    let of_lane = |(lane, span): (u32, &Range<u64>)| {
+        let runs = saved.get(&lane).map(Vec::as_slice).unwrap_or_default();
+        let last = runs.iter().find(|run| run.contains(&span.end.wrapping_sub(1)));
+        (last.map_or(span.end, |run| run.start.max(span.start)), span.end)
+    };
+    (0..).zip(cut).map(of_lane).collect()
+}
+
+/// The parts of `span` outside of `runs`, which are in order.
+pub(crate) fn gaps(span: &Range<u64>, runs: &[Range<u64>]) -> Vec<Range<u64>> {
+    let mut gaps = Vec::new();
+    let mut at = span.start;
+    for run in runs.iter().filter(|run| run.end > span.start && run.start < span.end) {
+        if at < run.start {
+            gaps.push(at..run.start);
+        }
+        at = at.max(run.end);
+    }
+    if at < span.end {
+        gaps.push(at..span.end);
+    }
+    gaps
+}
+
+pub(crate) fn hex(bytes: [u8; 16]) -> String {
+    format!("{:032x}", u128::from_be_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_saved_already_is_left_out() {
+        let run = |start, end| Range::<u64> { start, end };
+        for (span, runs, left) in [
+            (run(0, 10), vec![], vec![run(0, 10)]),
+            (run(5, 10), vec![run(0, 5)], vec![run(5, 10)]),
+            (run(5, 10), vec![run(0, 7)], vec![run(7, 10)]),
+            (run(5, 20), vec![run(0, 7), run(9, 12)], vec![run(7, 9), run(12, 20)]),
+            (run(5, 10), vec![run(0, 30)], vec![]),
+            (run(5, 5), vec![], vec![]),
+            (run(5, 10), vec![run(12, 13)], vec![run(5, 10)]),
+        ] {
+            assert_eq!(gaps(&span, &runs), left, "{span:?} {runs:?}");
+        }
+    }
+}

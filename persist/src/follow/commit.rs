@@ -1,0 +1,210 @@
+//! One step of a follower: rows that no file has yet go to files, and a manifest says so.
+
+use std::collections::BTreeSet;
+use std::ops::{ControlFlow, Range};
+use std::time::Duration;
+
+use backcast_core::{Guard, Ring};
+use backcast_files::Progress;
+use serde_json::Value;
+
+use super::mode::FollowOptions;
+use crate::chunk::ChunkWriter;
+use crate::copy::{Copying, Saved, about, gaps, hex, known, without_gaps};
+use crate::error::SaveError;
+use crate::followed::{Followed, FollowedLane};
+use crate::layout::BatchLayout;
+use crate::manifest::{Manifest, SavedRing, SavedSnapshot};
+use crate::merge::merge;
+use crate::slots::{self, Slots};
+use crate::spec::{BEFORE, LIVE};
+use crate::store::{Store, unix_ns};
+
+/// What a step did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Committed {
+    /// How far each lane is now.
+    pub(crate) lanes: Vec<FollowedLane>,
+    /// Bytes of the files that were written, those included that replace smaller ones.
+    pub(crate) bytes_written: u64,
+    pub(crate) files_written: u64,
+}
+
+/// How far each lane of a ring was when the manifest was written. `None`: it is not followed.
+pub(crate) fn followed(
+    store: &Store,
+    name: &str,
+    ring: &Ring,
+) -> Result<Option<Vec<FollowedLane>>, SaveError> {
+    let Some(slots) = store.folder(name)?.read()? else { return Ok(None) };
+    let saved = slots.manifest.ring(&hex(ring.uuid()));
+    let lanes = saved.and_then(|saved| saved.follow.as_ref()).map(|follow| follow.lanes.clone());
+    Ok(lanes.filter(|lanes| lanes.len() == ring.lanes() as usize))
+}
+
+/// A ring that is followed, as a step needs it.
+pub(crate) struct Step<'a> {
+    pub(crate) store: &'a Store,
+    /// To save under.
+    pub(crate) name: &'a str,
+    pub(crate) ring: &'a Ring,
+    /// Rows that writers do not overwrite.
+    pub(crate) guard: Option<&'a Guard>,
+    pub(crate) options: &'a FollowOptions,
+    /// From where on, if this is the first step: nothing is known on disk then, and files that nobody
+    /// needs are looked for.
+    pub(crate) first: Option<&'a [FollowedLane]>,
+    /// Asked while another process has the directory: whether to give up.
+    pub(crate) stopped: &'a dyn Fn() -> bool,
+}
+
+/// Copies what every lane has since its `next`, and writes down how far it came.
+pub(crate) fn commit(step: &Step<'_>) -> Result<Committed, SaveError> {
+    let Step { store, name, ring, options, first, stopped, .. } = *step;
+    let folder = store.make_folder(name)?;
+    let _changing = folder.lock_for_change(Duration::MAX, &mut || {
+        if stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    let slots = folder.read_for_change()?.unwrap_or_else(|| Slots::empty(name));
+    let mut next = slots.manifest.clone();
+    let uuid = hex(ring.uuid());
+    let at = known(&folder, ring, &uuid, &mut next)?;
+    let Some(saved) = next.rings.get_mut(at) else { return Err(SaveError::NoName) };
+    let covered = saved.covered();
+    let mut follow = saved.follow.take().unwrap_or_else(|| match first {
+        Some(lanes) => Followed { lanes: lanes.to_vec(), ..Followed::default() },
+        // Somebody removed it: all that the ring has goes to disk again.
+        None => Followed { lanes: from_oldest(ring), ..Followed::default() },
+    });
+    follow.keep(options.keep);
+
+    let layout = BatchLayout::of(ring.schema());
+    let about = about(name, &uuid, ring);
+    let generation = slots.manifest.generation + 1;
+    let writer = || {
+        let (storage, dir) = (store.storage(), &folder.chunks);
+        ChunkWriter::new(storage, dir, generation, &layout, &about, options.file_bytes)
+    };
+    let mut chunks = writer();
+    let rows_per_batch = layout.rows_per_batch(options.batch_bytes);
+    copy_new(step, &mut chunks, rows_per_batch, &mut follow, &covered)?;
+    let written = chunks.finish()?;
+    let mut done = Committed { lanes: follow.lanes.clone(), ..Committed::default() };
+    done.bytes_written = written.iter().map(|chunk| chunk.bytes).sum();
+    done.files_written = written.len() as u64;
+    saved.follow = Some(follow);
+    saved.chunks.extend(written);
+
+    // Small files become large ones. It is not urgent: what goes wrong with it goes wrong alone.
+    let mut merged = writer();
+    let bytes = merge(store.storage(), &folder.chunks, &mut merged, saved, &layout, options);
+    done.bytes_written += bytes.unwrap_or_default();
+
+    let snapshot = live(saved, &done.lanes);
+    name_live(&mut next, snapshot);
+    next.prune(unix_ns());
+    let garbage = garbage(&slots, &next);
+    // From here on the manifest may be on disk, whatever else happens.
+    chunks.keep();
+    merged.keep();
+    let clean = slots.damage.is_none();
+    let slots = slots::write(store.storage(), &folder.dir, &slots, next)?;
+    // What only a damaged manifest named may still be wanted: it stays until the next time.
+    if clean && (first.is_some() || garbage) {
+        folder.sweep(&slots);
+    }
+    Ok(done)
+}
+
+/// Whether the manifest that is about to be written over is the last one that names some file.
+fn garbage(slots: &Slots, next: &Manifest) -> bool {
+    let files = |manifest: &Manifest| -> BTreeSet<String> {
+        let chunks = manifest.rings.iter().flat_map(|ring| &ring.chunks);
+        chunks.map(|chunk| chunk.file.clone()).collect()
+    };
+    let Some(older) = &slots.older else { return false };
+    let named = &files(&slots.manifest) | &files(next);
+    files(older).iter().any(|file| !named.contains(file))
+}
+
+/// A ring that is followed from now on: from the oldest row that it has.
+pub(crate) fn from_oldest(ring: &Ring) -> Vec<FollowedLane> {
+    let of_lane = |lane| {
+        let begin = ring.lane_span(lane).unwrap_or_default().start;
+        FollowedLane { begin, next: begin, lapped: 0 }
+    };
+    (0..ring.lanes()).map(of_lane).collect()
+}
+
+/// Copies what is new, first of the lanes that are closest to being lapped.
+fn copy_new(
+    step: &Step<'_>,
+    chunks: &mut ChunkWriter<'_>,
+    rows_per_batch: u64,
+    follow: &mut Followed,
+    covered: &Saved,
+) -> Result<(), SaveError> {
+    let (ring, guard) = (step.ring, step.guard);
+    let mut lanes: Vec<(u64, u32)> = (0..)
+        .zip(&follow.lanes)
+        .map(|(number, lane)| {
+            let head = ring.lane_span(number).unwrap_or_default().end;
+            (head.saturating_sub(lane.next), number)
+        })
+        .collect();
+    lanes.sort_unstable_by_key(|(new, lane)| (std::cmp::Reverse(*new), *lane));
+    let done = Progress::default();
+    let mut copy = Copying { ring, guard, chunks, rows_per_batch, progress: None, done };
+    for (_, number) in lanes {
+        let Some(lane) = follow.lanes.get_mut(number as usize) else { continue };
+        // Asked for again: other lanes took their time.
+        let span = ring.lane_span(number).unwrap_or_default();
+        let kept = guard.and_then(|guard| guard.span(number)).unwrap_or_default();
+        let end = span.end.max(lane.next);
+        // Rows that are kept may be older than those that the ring shows.
+        let oldest = if kept.is_empty() || kept.end < span.start {
+            span.start
+        } else {
+            span.start.min(kept.start)
+        };
+        let runs = covered.get(&number).map(Vec::as_slice).unwrap_or_default();
+        let count = |rows: &Range<u64>| rows.end - rows.start;
+        for rows in gaps(&(lane.next..end), runs) {
+            let there = rows.start.max(oldest).min(rows.end)..rows.end;
+            let copied = if there.is_empty() { 0 } else { copy.lane(number, there)? };
+            lane.lapped += count(&rows) - copied;
+        }
+        lane.next = end;
+    }
+    Ok(())
+}
+
+/// The snapshot of what the ring keeps, as far as files have it.
+fn live(ring: &SavedRing, lanes: &[FollowedLane]) -> SavedSnapshot {
+    let keeps = |lane: &FollowedLane| lane.next.saturating_sub(ring.lane_capacity)..lane.next;
+    let cut: Vec<Range<u64>> = lanes.iter().map(keeps).collect();
+    SavedSnapshot {
+        label: LIVE.to_owned(),
+        unix_ns: unix_ns(),
+        ring: ring.uuid.clone(),
+        lanes: without_gaps(&cut, &ring.covered()),
+        state: Value::Null,
+        tables: Vec::new(),
+        limiters: Vec::new(),
+    }
+}
+
+/// Puts it in the place of the one before. If that is another ring's, it stays once more: the ring may
+/// have been made anew by mistake.
+fn name_live(manifest: &mut Manifest, snapshot: SavedSnapshot) {
+    let old = manifest.snapshots.iter().position(|old| old.label == LIVE);
+    if let Some(mut old) = old.map(|at| manifest.snapshots.remove(at))
+        && old.ring != snapshot.ring
+        && old.rows() > 0
+    {
+        manifest.snapshots.retain(|before| before.label != BEFORE);
+        BEFORE.clone_into(&mut old.label);
+        manifest.snapshots.push(old);
+    }
+    manifest.snapshots.push(snapshot);
+}

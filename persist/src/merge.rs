@@ -1,0 +1,159 @@
+//! Small files become large ones: a ring that is followed gets a file every few seconds, and what
+//! names them must not grow without end.
+
+use std::ops::Range;
+use std::path::Path;
+
+use backcast_core::DType;
+
+use crate::chunk::{ChunkFile, ChunkWriter};
+use crate::damage::Damage;
+use crate::error::StoreError;
+use crate::follow::FollowOptions;
+use crate::layout::{BatchLayout, unpack_bools};
+use crate::manifest::{SavedBatch, SavedChunk, SavedRing};
+use crate::storage::Storage;
+
+/// So many files of about the same size become one.
+const FILES: usize = 8;
+/// Files up to this size are of the smallest kind; each further kind is larger by [`FILES`].
+const SMALLEST_BYTES: u64 = 4096;
+
+/// Why files were not merged; they stay as they are.
+#[derive(Debug)]
+pub(crate) enum NotMerged {
+    Damaged,
+    Store,
+}
+
+impl From<StoreError> for NotMerged {
+    fn from(_: StoreError) -> Self {
+        Self::Store
+    }
+}
+
+impl From<Damage> for NotMerged {
+    fn from(_: Damage) -> Self {
+        Self::Damaged
+    }
+}
+
+/// Writes the rows of some files of a ring to `out`, and names that file in their place. Every byte is
+/// checked on the way. Returns the bytes written.
+///
+/// Each row is written again once for each kind of size that its file has been of, which is what a
+/// slow ring costs the disk: a fast one fills large files from the beginning.
+pub(crate) fn merge(
+    storage: &dyn Storage,
+    dir: &Path,
+    out: &mut ChunkWriter<'_>,
+    ring: &mut SavedRing,
+    layout: &BatchLayout,
+    options: &FollowOptions,
+) -> Result<u64, NotMerged> {
+    let Some(kind) = many(&ring.chunks, options.file_bytes) else { return Ok(0) };
+    let is_small =
+        |chunk: &SavedChunk| chunk.bytes < options.file_bytes && kind_of(chunk.bytes) == kind;
+    let small: Vec<&SavedChunk> = ring.chunks.iter().filter(|chunk| is_small(chunk)).collect();
+    let files: Vec<ChunkFile<'_>> = small
+        .iter()
+        .map(|chunk| ChunkFile::open(storage, dir, chunk, layout))
+        .collect::<Result<_, _>>()?;
+    let mut batches: Vec<(&ChunkFile<'_>, &SavedBatch)> = files
+        .iter()
+        .zip(&small)
+        .flat_map(|(file, chunk)| chunk.batches.iter().map(move |batch| (file, batch)))
+        .collect();
+    batches.sort_unstable_by_key(|(_, batch)| (batch.lane, batch.first));
+    let most = layout.rows_per_batch(options.batch_bytes);
+    for run in runs(&batches, most) {
+        let (Some((_, first)), Some((_, last))) = (run.first(), run.last()) else { continue };
+        let rows = first.first..last.range().end;
+        out.batch(first.lane, rows, |columns| together(run, layout, columns))?;
+    }
+    let newest = small.iter().map(|chunk| chunk.unix_ns).max().unwrap_or_default();
+    let mut merged = out.finish()?;
+    for chunk in &mut merged {
+        chunk.unix_ns = newest;
+    }
+    let bytes = merged.iter().map(|chunk| chunk.bytes).sum();
+    // In the place of the oldest of them: files go oldest first.
+    let at = ring.chunks.iter().position(is_small).unwrap_or_default();
+    ring.chunks.retain(|chunk| !is_small(chunk));
+    ring.chunks.splice(at..at, merged);
+    Ok(bytes)
+}
+
+/// The smallest kind of which there are enough.
+fn many(chunks: &[SavedChunk], file_bytes: u64) -> Option<u32> {
+    let kinds = || chunks.iter().filter(|c| c.bytes < file_bytes).map(|c| kind_of(c.bytes));
+    let enough = |kind: &u32| kinds().filter(|other| other == kind).count() >= FILES;
+    kinds().filter(enough).min()
+}
+
+fn kind_of(bytes: u64) -> u32 {
+    (bytes / SMALLEST_BYTES).checked_ilog(FILES as u64).map_or(0, |kind| kind + 1)
+}
+
+/// Batches that can become one: of one lane, without a gap, and not too large.
+fn runs<'b, 'f>(
+    batches: &'b [(&'f ChunkFile<'f>, &'f SavedBatch)],
+    most: u64,
+) -> Vec<&'b [(&'f ChunkFile<'f>, &'f SavedBatch)]> {
+    let mut runs = Vec::new();
+    let mut begin = 0;
+    for at in 1..=batches.len() {
+        let goes_on = match (batches.get(begin), batches.get(at - 1), batches.get(at)) {
+            (Some((_, first)), Some((_, last)), Some((_, next))) => {
+                next.lane == last.lane
+                    && next.first == last.range().end
+                    && next.range().end - first.first <= most
+            }
+            _ => false,
+        };
+        if !goes_on {
+            runs.extend(batches.get(begin..at));
+            begin = at;
+        }
+    }
+    runs
+}
+
+/// Fills the columns of a batch from those that it replaces.
+fn together(
+    run: &[(&ChunkFile<'_>, &SavedBatch)],
+    layout: &BatchLayout,
+    columns: &mut [&mut [u8]],
+) -> Result<(), NotMerged> {
+    let mut body = Vec::new();
+    let mut row = 0;
+    for (file, batch) in run {
+        let places = file.body(batch, &mut body)?;
+        let rows = row..row + batch.rows;
+        // `lane` is filled by whoever writes the batch.
+        let of_columns = layout.columns.iter().zip(&places).skip(1).zip(&mut *columns);
+        for ((column, place), out) in of_columns {
+            let width = match column.dtype {
+                DType::Bool => column.items,
+                dtype => column.items * dtype.size() as u64,
+            };
+            let from = body.get(size(place.offset)..).unwrap_or_default();
+            let out = out.get_mut(bytes(&rows, width)).ok_or(NotMerged::Damaged)?;
+            if column.dtype == DType::Bool {
+                unpack_bools(from, 0, out);
+            } else {
+                out.copy_from_slice(from.get(..out.len()).ok_or(NotMerged::Damaged)?);
+            }
+        }
+        row = rows.end;
+    }
+    Ok(())
+}
+
+fn bytes(rows: &Range<u64>, width: u64) -> Range<usize> {
+    size(rows.start * width)..size(rows.end * width)
+}
+
+fn size(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
