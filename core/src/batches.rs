@@ -14,6 +14,7 @@ use crate::batch::{Batch, Memory};
 use crate::error::SampleError;
 use crate::plan::BatchPlan;
 use crate::sampler::{Counters, Sampler};
+use crate::sampler_state::SamplerState;
 
 /// Most batches drawn ahead.
 const MAX_PREFETCH: usize = 1024;
@@ -79,8 +80,8 @@ pub struct Batches<M: Memory = Batch> {
     in_use: usize,
     prefetch: usize,
     left: Option<u64>,
-    /// Number of the next batch to be returned.
-    next: u64,
+    /// Of the next batch to be returned, whatever was drawn ahead.
+    at: SamplerState,
     state: State<M>,
 }
 
@@ -150,7 +151,7 @@ impl<M: Memory> Batches<M> {
             in_use: 0,
             prefetch,
             left: limit,
-            next: sampler.next_batch(),
+            at: sampler.state(),
             state: State::Idle(Box::new(sampler)),
         })
     }
@@ -192,7 +193,7 @@ impl<M: Memory> Batches<M> {
         Poll::Ready(Some(match drawn {
             Ok(memory) => {
                 self.in_use += 1;
-                self.next += 1;
+                self.at.batches = self.at.batches.wrapping_add(1);
                 self.left = self.left.map(|left| left - 1);
                 if self.left == Some(0) {
                     self.stop();
@@ -235,6 +236,12 @@ impl<M: Memory> Batches<M> {
     #[must_use]
     pub fn plan(&self) -> &Arc<BatchPlan> {
         &self.plan
+    }
+
+    /// Where the sampler is for the caller: at the batch after the last that was returned.
+    #[must_use]
+    pub fn state(&self) -> SamplerState {
+        self.at
     }
 
     /// Rows drawn so far by the sampler, ahead of the caller too.
@@ -314,7 +321,7 @@ impl<M: Memory> Batches<M> {
                 for memory in empties {
                     self.keep(Some(memory));
                 }
-                sampler.rewind(self.next);
+                sampler.rewind(self.at.batches);
                 self.state = State::Idle(sampler);
             }
             other => self.state = other,

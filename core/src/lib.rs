@@ -4,7 +4,7 @@
 //! - [`Schema`]: the columns of a row; [`Ring`]: one replay, created once, attached by name anywhere;
 //! - [`Writer`]: appends steps of `n` lanes, with all three autoreset modes and FINAL rows;
 //! - [`Sampler`]: uniform draws with history and future windows, n-step returns, masks and `next_*`,
-//!   seeded; [`Batches`]: the same, drawn ahead by a thread;
+//!   seeded; [`Batches`]: the same, drawn ahead by a thread; [`SamplerState`]: where they are;
 //! - [`Ring::restore`]: a ring that goes on where a saved one stopped;
 //! - [`Lease`]: rows read in place, which no writer overwrites meanwhile;
 //! - [`Batch`], [`BatchPlan`]: what a draw returns, here or in memory of the caller's.
@@ -55,6 +55,7 @@ mod restore;
 mod ring;
 mod sampler;
 mod sampler_options;
+mod sampler_state;
 mod schema;
 mod spans;
 mod stall;
@@ -96,6 +97,7 @@ pub use restore::Filling;
 pub use ring::Ring;
 pub use sampler::Sampler;
 pub use sampler_options::{BadBoundary, Boundary, SamplerOptions};
+pub use sampler_state::SamplerState;
 pub use schema::{Schema, SchemaBuilder};
 pub use stall::Stall;
 pub use stats::{LaneStats, PinStats, ReaderStats, RingStats};

@@ -18,6 +18,7 @@ use crate::plan::BatchPlan;
 use crate::pool::Pool;
 use crate::ring::Ring;
 use crate::sampler_options::{Boundary, SamplerOptions};
+use crate::sampler_state::SamplerState;
 use crate::schema::Schema;
 use crate::spans::Spans;
 use crate::starts::Starts;
@@ -92,7 +93,7 @@ impl Sampler {
             options,
             reach,
             reward,
-            batches: 0,
+            batches: options.batches,
             spans: Spans::default(),
             starts,
             indexed: false,
@@ -202,7 +203,7 @@ impl Sampler {
         self.refresh();
         let attempts = self.fill(Wanted::Draws(self.batches), &plan, arenas)?;
         self.indexed = attempts > FREQUENT * plan.batch() as u64;
-        self.batches += 1;
+        self.batches = self.batches.wrapping_add(1);
         self.count(plan.batch(), lapped_before);
         Ok(())
     }
@@ -279,13 +280,14 @@ impl Sampler {
         self.batches = batch;
     }
 
-    /// Number of the next batch.
-    pub(crate) fn next_batch(&self) -> u64 {
-        self.batches
-    }
-
     pub(crate) fn counters(&self) -> &Arc<Counters> {
         &self.counters
+    }
+
+    /// Where it is: a sampler made of this goes on with the very draws of this one.
+    #[must_use]
+    pub fn state(&self) -> SamplerState {
+        SamplerState::of(&self.options, self.batches)
     }
 
     /// Rows drawn so far, those drawn ahead by a thread included.

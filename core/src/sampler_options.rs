@@ -61,6 +61,8 @@ impl FromStr for Boundary {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SamplerOptions {
     pub(crate) seed: u64,
+    /// Drawn before the first: a sampler that goes on begins there.
+    pub(crate) batches: u64,
     pub(crate) history: Option<u32>,
     pub(crate) future: u32,
     pub(crate) n_step: Option<u32>,
@@ -75,6 +77,7 @@ impl SamplerOptions {
     pub fn seeded(seed: u64) -> Self {
         Self {
             seed,
+            batches: 0,
             history: None,
             future: 0,
             n_step: None,

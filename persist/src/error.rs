@@ -175,6 +175,14 @@ pub enum SaveError {
         /// The limit.
         limit: usize,
     },
+    /// The state has more levels than a manifest can be read with.
+    #[error("the state is {depth} levels deep, the limit is {limit}; save flatter data")]
+    StateTooDeep {
+        /// Its levels.
+        depth: usize,
+        /// The limit.
+        limit: usize,
+    },
     /// The store has rows of a ring of the same identity and another shape.
     #[error(
         "the store has rows of this very ring, but with other columns or lanes; somebody changed \

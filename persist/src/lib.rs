@@ -4,6 +4,7 @@
 //!   [`Store::attach_snapshot`], [`Store::verify`], [`Store::remove`];
 //! - [`SnapshotSpec`]: names such as `pong@epoch-10`;
 //! - [`Follower`]: a thread that has a ring on disk by itself, continuously or every so often;
+//! - [`sampler_state_json`]: where a sampler is, for [`SaveOptions::state`];
 //! - [`Storage`]: what a store asks of a file system.
 //!
 //! Rows lie in Arrow IPC files, which other programs read as they are; two manifests, written in
@@ -47,6 +48,7 @@ mod layout;
 mod load;
 mod manifest;
 mod merge;
+mod sampler_state;
 mod save;
 mod slots;
 mod spec;
@@ -60,6 +62,7 @@ pub use error::{LoadError, SaveError, StoreError};
 pub use follow::{BadMode, FollowOptions, FollowState, Follower, Following, Look, Mode};
 pub use followed::Keep;
 pub use load::LoadOptions;
+pub use sampler_state::{BadSamplerState, sampler_state, sampler_state_json};
 pub use save::{SaveOptions, SaveReport};
 pub use spec::SnapshotSpec;
 pub use storage::{Disk, LockGuard, LockKind, NewFile, Storage, StoredFile};

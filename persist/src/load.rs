@@ -2,7 +2,9 @@
 
 use std::ops::{ControlFlow, Range};
 
-use backcast_core::{Base, DType, Exist, Filling, Ring, RingError, RingOptions, SegmentError};
+use backcast_core::{
+    Base, DType, Exist, Filling, RestoreError, Ring, RingError, RingOptions, SegmentError,
+};
 use backcast_files::{OnProgress, Progress};
 
 use crate::chunk::ChunkFile;
@@ -12,7 +14,10 @@ use crate::layout::{BatchLayout, unpack_bools};
 use crate::manifest::{SavedBatch, SavedChunk, SavedRing, SavedSnapshot};
 use crate::spec::SnapshotSpec;
 use crate::storage::Storage;
-use crate::store::{Folder, Store};
+use crate::store::{Folder, Snapshot, Store, listed};
+
+/// Tries to be the first to give a snapshot its name in shared memory, or to find who was.
+const ATTEMPTS: u32 = 64;
 
 /// How a snapshot is loaded.
 #[must_use]
@@ -97,71 +102,85 @@ impl Store {
     ///
     /// Takes memory for one batch, beside the ring. O(bytes).
     pub fn load(&self, spec: &str, options: LoadOptions<'_>) -> Result<Ring, LoadError> {
+        Ok(self.load_with_state(spec, options)?.0)
+    }
+
+    /// As [`load`](Self::load), with what was loaded: the label, and the state that was saved.
+    pub fn load_with_state(
+        &self,
+        spec: &str,
+        mut options: LoadOptions<'_>,
+    ) -> Result<(Ring, Snapshot), LoadError> {
         let spec: SnapshotSpec = spec.parse()?;
         let name = options.name.clone().unwrap_or_else(|| spec.name.clone());
-        self.restore(&spec, &name, options, false)
+        self.restore(&spec, &name, &mut options, false)
     }
 
     /// The snapshot `"pong@epoch-10"` in shared memory, read-only and under that very name: every
     /// process that asks for it shares one copy, which goes with its last holder.
     pub fn attach_snapshot(&self, spec: &str, options: LoadOptions<'_>) -> Result<Ring, LoadError> {
+        Ok(self.attach_snapshot_with_state(spec, options)?.0)
+    }
+
+    /// As [`attach_snapshot`](Self::attach_snapshot), with what was attached: the label, and the
+    /// state that was saved.
+    pub fn attach_snapshot_with_state(
+        &self,
+        spec: &str,
+        mut options: LoadOptions<'_>,
+    ) -> Result<(Ring, Snapshot), LoadError> {
         let found = self.snapshot(spec)?;
         let name = found.spec();
-        // Another process may be restoring it at this moment: whoever is first gives it its name.
-        let base = options.base.clone();
-        let there = match Ring::attach_in(&base, &name) {
-            Ok(there) => Ok(there),
-            Err(RingError::Segment(SegmentError::NotFound { .. })) => {
-                let spec = name.parse()?;
-                let made = self.restore(&spec, &name, options.exist(Exist::Error), true);
-                match made {
-                    Err(LoadError::Restore(backcast_core::RestoreError::Ring(
-                        RingError::Segment(SegmentError::AlreadyExists { .. }),
-                    ))) => Ring::attach_in(&base, &name),
-                    made => return made,
-                }
+        let spec = name.parse()?;
+        options.exist = Exist::Error;
+        for attempt in 1..=ATTEMPTS {
+            match Ring::attach_in(&options.base, &name) {
+                Ok(there) if is_of(&there, &found) => return Ok((there, found)),
+                Ok(_) => return Err(LoadError::OtherSnapshot { name }),
+                Err(RingError::Segment(SegmentError::NotFound { .. })) if attempt < ATTEMPTS => {}
+                Err(error) => return Err(error.into()),
             }
-            Err(error) => Err(error),
-        }?;
-        let spans = (0..there.lanes()).map(|lane| there.lane_span(lane).unwrap_or_default());
-        let same = there.is_snapshot()
-            && there.schema().columns() == found.columns
-            && spans.zip(&found.lanes).all(|(is, saved)| is == *saved || saved.is_empty())
-            && there.lanes() as usize == found.lanes.len();
-        if same { Ok(there) } else { Err(LoadError::OtherSnapshot { name }) }
+            // Another process may be restoring it at this moment: whoever is first gives it its name,
+            // and may have let go of it before we look again.
+            match self.restore(&spec, &name, &mut options, true) {
+                Err(LoadError::Restore(RestoreError::Ring(RingError::Segment(
+                    SegmentError::AlreadyExists { .. },
+                )))) => {}
+                made => return made,
+            }
+        }
+        Err(LoadError::OtherSnapshot { name })
     }
 
     fn restore(
         &self,
         spec: &SnapshotSpec,
         name: &str,
-        mut options: LoadOptions<'_>,
+        options: &mut LoadOptions<'_>,
         snapshot: bool,
-    ) -> Result<Ring, LoadError> {
+    ) -> Result<(Ring, Snapshot), LoadError> {
         let folder = self.folder(&spec.name)?;
         // Before the lock, which makes a file.
         folder.read()?.ok_or_else(|| self.not_found(spec, None))?;
         let _reading = folder.lock_for_reading()?;
         let slots = folder.read()?.ok_or_else(|| self.not_found(spec, None))?;
         let saved = self.find(spec, &slots.manifest)?;
-        let shown = format!("{}@{}", spec.name, saved.label);
-        let ring = slots
-            .manifest
-            .ring(&saved.ring)
-            .ok_or_else(|| self.not_found(spec, Some(&slots.manifest)))?;
+        let not_found = || self.not_found(spec, Some(&slots.manifest));
+        let found = listed(&slots.manifest, saved, &folder.chunks).ok_or_else(not_found)?;
+        let ring = slots.manifest.ring(&saved.ring).ok_or_else(not_found)?;
         let schema = ring.schema()?;
         let capacity = ring.lane_capacity.saturating_mul(ring.lanes.into());
         let ring_options = RingOptions::with_capacity(capacity)
             .lanes(ring.lanes)
             .reader_slots(ring.reader_slots)
             .lane_policy(ring.policy().unwrap_or_default())
-            .base(options.base)
+            .base(options.base.clone())
             .exist(options.exist)
             .persistent(options.persistent)
             .huge_pages(options.huge_pages)
             .snapshot(snapshot);
         let layout = BatchLayout::of(&schema);
-        Ring::restore(name, &schema, ring_options, |filling| {
+        let made = Ring::restore(name, &schema, ring_options, |filling| {
             let total_rows = saved.rows();
             let done = Progress {
                 total_rows,
@@ -178,13 +197,21 @@ impl Store {
                 done,
             };
             fill.all(filling, ring, saved).map_err(|error| match error {
-                NotFilled::Damaged(damage) => {
-                    LoadError::Damaged { snapshot: shown.clone(), damage }
-                }
+                NotFilled::Damaged(damage) => LoadError::Damaged { snapshot: found.spec(), damage },
                 NotFilled::Other(error) => error,
             })
-        })
+        })?;
+        Ok((made, found))
     }
+}
+
+/// Whether a ring in shared memory can be the snapshot of its name.
+fn is_of(there: &Ring, found: &Snapshot) -> bool {
+    let spans = (0..there.lanes()).map(|lane| there.lane_span(lane).unwrap_or_default());
+    there.is_snapshot()
+        && there.schema().columns() == found.columns
+        && spans.zip(&found.lanes).all(|(is, saved)| is == *saved || saved.is_empty())
+        && there.lanes() as usize == found.lanes.len()
 }
 
 /// Why a ring was not filled.
@@ -199,8 +226,8 @@ impl From<Damage> for NotFilled {
     }
 }
 
-impl From<backcast_core::RestoreError> for NotFilled {
-    fn from(error: backcast_core::RestoreError) -> Self {
+impl From<RestoreError> for NotFilled {
+    fn from(error: RestoreError) -> Self {
         Self::Other(error.into())
     }
 }
@@ -285,7 +312,7 @@ impl Fill<'_, '_> {
             .collect();
         filling.rows(batch.lane, count as u64, &buffers).map_err(|error| match error {
             // The bytes are those that were written; the rows in them were never in order.
-            backcast_core::RestoreError::OutOfOrder { .. } => NotFilled::Damaged(Damage {
+            RestoreError::OutOfOrder { .. } => NotFilled::Damaged(Damage {
                 file: file.path().to_owned(),
                 kind: DamageKind::Rows { lane: batch.lane, rows: batch.range() },
             }),

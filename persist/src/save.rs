@@ -18,6 +18,8 @@ use crate::store::{Store, unix_ns};
 
 /// Largest state of a user's, as JSON.
 const MAX_STATE_BYTES: usize = 16 << 20;
+/// Deepest state: the manifest that holds it is read by a parser that stops at 128.
+const MAX_STATE_DEPTH: usize = 100;
 
 /// How a ring is saved.
 #[must_use]
@@ -149,10 +151,7 @@ impl Store {
         let name = name.ok_or(SaveError::NoName)?;
         check_name("name", &name)?;
         check_name("label", label)?;
-        let state_bytes = serde_json::to_vec(&options.state).unwrap_or_default().len();
-        if state_bytes > MAX_STATE_BYTES {
-            return Err(SaveError::StateTooLarge { bytes: state_bytes, limit: MAX_STATE_BYTES });
-        }
+        check_state(&options.state)?;
         let folder = self.make_folder(&name)?;
         let mut stopped = false;
         let _changing = folder
@@ -251,4 +250,32 @@ impl Store {
 
 fn sizes(chunks: &[SavedChunk]) -> (u64, u64) {
     (chunks.iter().map(|chunk| chunk.bytes).sum(), chunks.len() as u64)
+}
+
+/// Refuses a state that could not be read again.
+fn check_state(state: &Value) -> Result<(), SaveError> {
+    let depth = depth(state);
+    if depth > MAX_STATE_DEPTH {
+        return Err(SaveError::StateTooDeep { depth, limit: MAX_STATE_DEPTH });
+    }
+    let bytes = serde_json::to_vec(state).unwrap_or_default().len();
+    if bytes > MAX_STATE_BYTES {
+        return Err(SaveError::StateTooLarge { bytes, limit: MAX_STATE_BYTES });
+    }
+    Ok(())
+}
+
+/// Levels of arrays and objects within each other.
+fn depth(value: &Value) -> usize {
+    let mut deepest = 0;
+    let mut todo = vec![(value, 0)];
+    while let Some((value, depth)) = todo.pop() {
+        deepest = deepest.max(depth);
+        match value {
+            Value::Array(items) => todo.extend(items.iter().map(|item| (item, depth + 1))),
+            Value::Object(items) => todo.extend(items.values().map(|item| (item, depth + 1))),
+            _ => {}
+        }
+    }
+    deepest
 }

@@ -119,7 +119,10 @@ fn read_slot(storage: &dyn Storage, path: &Path, name: &str) -> Result<Option<Ma
     };
     let file = match storage.open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        // A plain file in the place of the directory is nothing that was saved, either.
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
         Err(error) => return Err(unreadable(error)),
     };
     let bytes = file.bytes().map_err(unreadable)?;

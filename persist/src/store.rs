@@ -148,12 +148,22 @@ impl Store {
     /// Removes one snapshot, `"pong@epoch-10"`, or with `"pong"` all of that name; and the files
     /// that none of the others needs. Rings that were loaded from it do not notice.
     pub fn remove(&self, spec: &str) -> Result<RemoveReport, StoreError> {
+        self.remove_within(spec, Duration::from_secs(60), || ControlFlow::Continue(()))
+    }
+
+    /// As [`remove`](Self::remove), with the longest wait for a process that saves under the same name.
+    /// `waiting` is asked now and then whether to wait on.
+    pub fn remove_within(
+        &self,
+        spec: &str,
+        wait: Duration,
+        mut waiting: impl FnMut() -> ControlFlow<()>,
+    ) -> Result<RemoveReport, StoreError> {
         let spec: SnapshotSpec = spec.parse()?;
         let folder = self.folder(&spec.name)?;
         // Before the lock, which would make the directory.
         folder.read()?.ok_or_else(|| self.not_found(&spec, None))?;
-        let _changing =
-            folder.lock_for_change(Duration::from_secs(60), &mut || ControlFlow::Continue(()))?;
+        let _changing = folder.lock_for_change(wait, &mut waiting)?;
         let slots = folder.read_for_change()?.ok_or_else(|| self.not_found(&spec, None))?;
         let mut next = slots.manifest.clone();
         match &spec.label {
@@ -350,7 +360,11 @@ impl Folder<'_> {
 }
 
 /// What there is to say about a snapshot of a manifest that was checked.
-fn listed(manifest: &Manifest, snapshot: &SavedSnapshot, chunks: &Path) -> Option<Snapshot> {
+pub(crate) fn listed(
+    manifest: &Manifest,
+    snapshot: &SavedSnapshot,
+    chunks: &Path,
+) -> Option<Snapshot> {
     let ring: &SavedRing = manifest.ring(&snapshot.ring)?;
     let files = || {
         ring.chunks.iter().filter(|chunk| chunk.batches.iter().any(|batch| snapshot.names(batch)))

@@ -6,7 +6,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use backcast_core::{
-    Batch as CoreBatch, Batches as CoreBatches, BatchesOptions, SampleError, Sampler as CoreSampler,
+    Batch as CoreBatch, Batches as CoreBatches, BatchesOptions, SampleError,
+    Sampler as CoreSampler, SamplerState,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -57,6 +58,13 @@ impl Ahead {
         match self {
             Self::Fresh(batches) => batches.sampled(),
             Self::Cycle(batches, _) => batches.sampled(),
+        }
+    }
+
+    pub(crate) fn state(&self) -> SamplerState {
+        match self {
+            Self::Fresh(batches) => batches.state(),
+            Self::Cycle(batches, _) => batches.state(),
         }
     }
 

@@ -1,20 +1,19 @@
 //! Rings as files of other programs, and back: `ReplayBuffer.export` and `ReplayBuffer.from_file`.
 
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use backcast_exchange::{
     ExportError, ExportOptions, Format, ImportError, ImportOptions, export, import,
 };
-use backcast_files::Progress;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyAny, PyDict, PyTuple};
 
 use crate::buffer::ReplayBuffer;
 use crate::coerce::whole;
 use crate::error::{Failure, Kind, bad_argument};
 use crate::given::{Given, method, refuse_strangers};
 use crate::place::{exist, name_of, place};
+use crate::progress::Watch;
 
 const FORMATS: &str = "\"parquet\", \"csv\", \"minari\" or \"npz\"";
 
@@ -30,14 +29,6 @@ fn format_of(given: Option<Given<String>>, path: &Path) -> Result<Format, Failur
     };
     let text = given.get("format", FORMATS)?;
     text.parse().map_err(|_| bad_argument(format!("format is '{text}'; give {FORMATS}")))
-}
-
-/// Asks the interpreter for signals while the work goes on.
-fn watch(signal: &mut Option<PyErr>) -> impl FnMut(&Progress) -> ControlFlow<()> + Send {
-    |_| {
-        *signal = Python::attach(|py| py.check_signals().err());
-        if signal.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    }
 }
 
 #[pymethods]
@@ -60,6 +51,8 @@ impl ReplayBuffer {
     ///     0.5 and later; a part of an episode ends truncated.
     /// overwrite : bool, default False
     ///     Replace what is there, once the new file is whole.
+    /// progress : callable, optional
+    ///     Called now and then with the bytes done and the bytes in all. What it raises stops the call.
     ///
     /// Returns
     /// -------
@@ -84,8 +77,9 @@ impl ReplayBuffer {
     /// >>> with tempfile.TemporaryDirectory() as folder:
     /// ...     buf.export(os.path.join(folder, "x.csv"))["rows"]
     /// 1
-    #[pyo3(signature = (path=Given::Missing, format=None, *extra, overwrite=false.into(), **unknown))]
-    #[pyo3(text_signature = "($self, path, format=None, *, overwrite=False)")]
+    #[pyo3(signature = (path=Given::Missing, format=None, *extra, overwrite=false.into(), progress=None, **unknown))]
+    #[pyo3(text_signature = "($self, path, format=None, *, overwrite=False, progress=None)")]
+    #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn export<'py>(
         &self,
         py: Python<'py>,
@@ -93,6 +87,7 @@ impl ReplayBuffer {
         format: Option<Given<String>>,
         extra: &Bound<'py, PyTuple>,
         overwrite: Given<bool>,
+        progress: Option<&Bound<'py, PyAny>>,
         unknown: Option<&Bound<'py, PyDict>>,
     ) -> Result<Bound<'py, PyDict>, Failure> {
         refuse_strangers(extra, unknown, method::<Self>("export"))?;
@@ -100,16 +95,13 @@ impl ReplayBuffer {
         let format = format_of(format, &path)?;
         let overwrite = overwrite.get("overwrite", "True or False")?;
         let ring = self.ring()?;
-        let mut signal = None;
+        let mut watch = Watch::new(progress)?;
         let exported = py.detach(|| {
-            let options =
-                ExportOptions::default().overwrite(overwrite).on_progress(watch(&mut signal));
+            let options = ExportOptions::default().overwrite(overwrite);
+            let options = options.on_progress(|progress| watch.step(progress));
             export(&ring, &path, format, options)
         });
-        if let Some(raised) = signal {
-            return Err(raised.into());
-        }
-        let exported = exported?;
+        let exported = watch.done(exported)?;
         let report = PyDict::new(py);
         report.set_item("rows", exported.rows)?;
         report.set_item("rows_lapped", exported.rows_lapped)?;
@@ -142,6 +134,8 @@ impl ReplayBuffer {
     ///     Keep the ring when nobody holds it.
     /// dir : path, optional
     ///     Where it lives; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
+    /// progress : callable, optional
+    ///     Called now and then with the bytes done and the bytes in all. What it raises stops the call.
     ///
     /// Returns
     /// -------
@@ -162,10 +156,10 @@ impl ReplayBuffer {
     #[staticmethod]
     #[pyo3(signature = (
         path=Given::Missing, name=Given::Missing, format=None, *extra, capacity=None,
-        exist="error".into(), persistent=false.into(), dir=None, **unknown
+        exist="error".into(), persistent=false.into(), dir=None, progress=None, **unknown
     ))]
     #[pyo3(text_signature = "(path, name, format=None, *, capacity=None, exist='error', \
-                             persistent=False, dir=None)")]
+                             persistent=False, dir=None, progress=None)")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn from_file<'py>(
         py: Python<'py>,
@@ -177,6 +171,7 @@ impl ReplayBuffer {
         exist: Given<String>,
         persistent: Given<bool>,
         dir: Option<Given<PathBuf>>,
+        progress: Option<&Bound<'py, PyAny>>,
         unknown: Option<&Bound<'py, PyDict>>,
     ) -> Result<Self, Failure> {
         refuse_strangers(extra, unknown, method::<Self>("from_file"))?;
@@ -193,12 +188,10 @@ impl ReplayBuffer {
         if let Some(capacity) = capacity.transpose()? {
             options = options.capacity(capacity);
         }
-        let mut signal = None;
-        let imported = py.detach(|| import(&path, format, options.on_progress(watch(&mut signal))));
-        match signal {
-            Some(raised) => Err(raised.into()),
-            None => Ok(Self::of(imported?.0)),
-        }
+        let mut watch = Watch::new(progress)?;
+        let imported = py
+            .detach(|| import(&path, format, options.on_progress(|progress| watch.step(progress))));
+        Ok(Self::of(watch.done(imported)?.0))
     }
 }
 

@@ -36,6 +36,21 @@ impl<T> Given<T> {
     }
 }
 
+impl<T> Given<T> {
+    /// Whether something was given, of whatever type.
+    pub(crate) fn is_there(&self) -> bool {
+        !matches!(self, Self::Missing)
+    }
+
+    /// The same with a value in place of nothing.
+    pub(crate) fn or(self, default: impl Into<Self>) -> Self {
+        match self {
+            Self::Missing => default.into(),
+            given => given,
+        }
+    }
+}
+
 impl<T> From<T> for Given<T> {
     fn from(value: T) -> Self {
         Self::Value(value)

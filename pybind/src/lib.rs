@@ -28,6 +28,7 @@ mod final_obs;
 mod given;
 mod handle;
 mod histories;
+mod json;
 mod lease;
 mod market_batch;
 mod metrics;
@@ -36,11 +37,13 @@ mod out;
 mod panel;
 mod place;
 mod plain;
+mod progress;
 mod reset;
 mod rows;
 mod sampler;
 mod schema;
 mod shortcut;
+mod snapshots;
 mod states;
 mod stats;
 mod tokenizer;
@@ -56,7 +59,7 @@ mod _native {
     #[pymodule_export]
     use super::batches::Batches;
     #[pymodule_export]
-    use super::buffer::{_attach_buffer, ReplayBuffer};
+    use super::buffer::{_attach_buffer, _open_snapshot, ReplayBuffer};
     #[pymodule_export]
     use super::cli::cli_main;
     #[pymodule_export]
@@ -73,6 +76,8 @@ mod _native {
     use super::sampler::Sampler;
     #[pymodule_export]
     use super::schema::Schema;
+    #[pymodule_export]
+    use super::snapshots::{remove_snapshot, snapshots, verify_snapshot};
     #[pymodule_export]
     use super::tokenizer::{_restore_tokenizer, TickerTokenizer};
     #[pymodule_export]

@@ -21,7 +21,7 @@ pub(crate) fn place(dir: Option<Given<PathBuf>>) -> Result<Base, Failure> {
 }
 
 /// The `dir` argument that leads to an object of this path again: `<dir>/backcast-<uid>/<object>`.
-fn dir_of(path: &Path) -> Option<PathBuf> {
+pub(crate) fn dir_of(path: &Path) -> Option<PathBuf> {
     path.parent()?.parent().map(Path::to_owned)
 }
 

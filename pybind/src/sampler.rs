@@ -3,8 +3,9 @@
 use std::sync::{Arc, Weak};
 
 use backcast_core::{
-    BatchPlan, BatchesOptions, Boundary, Ring, Sampler as CoreSampler, SamplerOptions,
+    BatchPlan, BatchesOptions, Boundary, Ring, Sampler as CoreSampler, SamplerOptions, SamplerState,
 };
+use backcast_persist::sampler_state_json;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};
 
@@ -14,6 +15,7 @@ use crate::coerce::{self, count, count_in};
 use crate::error::{Failure, Kind};
 use crate::given::{Given, method, needed, not_called, refuse_strangers};
 use crate::handle::Handle;
+use crate::json;
 use crate::out::Out;
 
 /// Largest batch, as the core has it.
@@ -68,7 +70,13 @@ impl Windows {
         Self { history, future: 0, n_step, gamma, boundary: Boundary::Mask, copy: false }
     }
 
-    fn options(self, seed: Option<u64>) -> SamplerOptions {
+    /// Those of a sampler that goes on.
+    pub(crate) fn of(state: &SamplerState) -> Self {
+        let SamplerState { history, future, n_step, gamma, boundary, copy, .. } = *state;
+        Self { history, future, n_step, gamma, boundary, copy }
+    }
+
+    pub(crate) fn options(self, seed: Option<u64>) -> SamplerOptions {
         let options = seed.map_or_else(SamplerOptions::from_entropy, SamplerOptions::seeded);
         let options = options.future(self.future).boundary(self.boundary).copy(self.copy);
         let options = self.history.map_or(options, |history| options.history(history));
@@ -94,10 +102,9 @@ impl Draws {
     pub(crate) fn new(
         ring: &Ring,
         label: String,
-        seed: Option<u64>,
-        windows: Windows,
+        options: SamplerOptions,
     ) -> Result<Self, Failure> {
-        let sampler = ring.sampler(windows.options(seed))?;
+        let sampler = ring.sampler(options)?;
         let seed = sampler.seed();
         Ok(Self {
             place: Handle::new(
@@ -224,12 +231,12 @@ impl Draws {
         });
     }
 
-    /// What the sampler counted, wherever it is.
-    fn counted(
+    /// What the sampler says of itself, wherever it is.
+    fn asked<R>(
         &self,
-        here: impl FnOnce(&CoreSampler) -> u64,
-        ahead: impl FnOnce(&Ahead) -> u64,
-    ) -> Result<u64, Failure> {
+        here: impl FnOnce(&CoreSampler) -> R,
+        ahead: impl FnOnce(&Ahead) -> R,
+    ) -> Result<R, Failure> {
         let place = self.place.with(|place| {
             Ok(match place {
                 Place::Here(sampler) => Ok(here(sampler)),
@@ -237,7 +244,7 @@ impl Draws {
             })
         })?;
         match place {
-            Ok(count) => Ok(count),
+            Ok(said) => Ok(said),
             Err(Some(iterator)) => iterator.with(|iterator| Ok(ahead(iterator))),
             Err(None) => Err(self.lent()),
         }
@@ -447,16 +454,48 @@ impl Sampler {
         self.draws.gather(py, index, out)
     }
 
+    /// Where the sampler is, to be saved and gone on from.
+    ///
+    /// ``buf.sampler(state=...)`` draws what this sampler would draw next, in any process and from Rust
+    /// too, from the same data. Batches that an iterator drew ahead and did not return yet are still
+    /// to come. Save it with the data: ``buf.snapshot("epoch-10", state={"sampler": sampler.state()})``.
+    ///
+    /// Returns
+    /// -------
+    /// dict
+    ///     Numbers, words and None, as JSON has them.
+    ///
+    /// Raises
+    /// ------
+    /// ClosedError
+    ///     If the sampler was closed.
+    ///
+    /// Examples
+    /// --------
+    /// >>> buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100)
+    /// >>> with buf.writer() as writer:
+    /// ...     for t in range(10):
+    /// ...         at = writer.append(obs=t, terminated=False, truncated=False)
+    /// >>> sampler = buf.sampler(seed=7)
+    /// >>> batch = sampler.sample(32)
+    /// >>> again = buf.sampler(state=sampler.state())
+    /// >>> bool((again.sample(32).index == sampler.sample(32).index).all())
+    /// True
+    fn state<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Failure> {
+        let state = py.detach(|| self.draws.asked(CoreSampler::state, Ahead::state))?;
+        Ok(json::to_python(py, &sampler_state_json(&state))?)
+    }
+
     /// Draws that had to be repeated because a writer overwrote the row during the copy.
     #[getter]
     fn lapped(&self, py: Python<'_>) -> Result<u64, Failure> {
-        py.detach(|| self.draws.counted(CoreSampler::lapped, Ahead::lapped))
+        py.detach(|| self.draws.asked(CoreSampler::lapped, Ahead::lapped))
     }
 
     /// Transitions drawn so far, those that an iterator drew ahead included.
     #[getter]
     fn sampled(&self, py: Python<'_>) -> Result<u64, Failure> {
-        py.detach(|| self.draws.counted(CoreSampler::sampled, Ahead::sampled))
+        py.detach(|| self.draws.asked(CoreSampler::sampled, Ahead::sampled))
     }
 
     /// The seed, also of a sampler that was not given one.

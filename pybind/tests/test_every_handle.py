@@ -188,7 +188,8 @@ def scene(place: Path, tmp_path: Path) -> Iterator[Scene]:
 def test_the_table_has_every_public_class_that_holds_something() -> None:
     public = {name for name in bc.__all__ if hasattr(getattr(bc, name), "close")}
     public |= {f"envs.{name}" for name in envs.__all__ if hasattr(getattr(envs, name), "close")}
-    assert public == set(KINDS)
+    # A client holds nothing: its tests are with the daemon's.
+    assert public - {"Client"} == set(KINDS)
 
 
 @pytest.mark.parametrize("name", KINDS)

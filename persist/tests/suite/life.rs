@@ -146,6 +146,29 @@ fn the_state_comes_back_as_it_was_given() {
         matches!(refused, SaveError::StateTooLarge { .. })
             && refused.to_string().contains("16777216")
     );
+    // As deep as the parser of manifests goes, and deeper.
+    let nested = |depth| (0..depth).fold(json!(1), |inner, _| json!([inner]));
+    store.save(&ring, "c", small().state(nested(100))).unwrap();
+    assert_eq!(store.snapshot("pong@c").unwrap().state, nested(100));
+    let refused = store.save(&ring, "d", small().state(nested(101))).unwrap_err();
+    assert!(matches!(refused, SaveError::StateTooDeep { depth: 101, limit: 100 }), "{refused}");
+    let (loaded, found) = store
+        .load_with_state("pong@a", LoadOptions::default().name("x").base(place.base()))
+        .unwrap();
+    assert_eq!((found.state, loaded.name()), (state, Some("x")));
+}
+
+#[test]
+fn a_file_in_a_store_is_nothing_that_was_saved() {
+    let (place, schema) = (Place::new(), schema());
+    let (store, ring) = (place.store(), heap(&schema, 1, 10));
+    store.save(&ring, "a", small()).unwrap();
+    std::fs::write(store.path().join("README"), "by hand").unwrap();
+    assert_eq!(store.names().unwrap(), ["README", "pong"]);
+    assert!(store.snapshots("README").unwrap().snapshots.is_empty());
+    assert!(matches!(store.snapshot("README"), Err(StoreError::NotFound { .. })));
+    let refused = store.save(&ring, "a", small().name("README")).unwrap_err();
+    assert!(matches!(refused, SaveError::Store(StoreError::Io { .. })), "{refused}");
 }
 
 #[test]

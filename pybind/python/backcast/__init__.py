@@ -57,6 +57,9 @@ from backcast._native import (
     gc,
     list,
     remove,
+    remove_snapshot,
+    snapshots,
+    verify_snapshot,
 )
 
 __all__ = [
@@ -100,6 +103,9 @@ __all__ = [
     "gc",
     "list",
     "remove",
+    "remove_snapshot",
+    "snapshots",
+    "verify_snapshot",
 ]
 
 if not TYPE_CHECKING:

@@ -20,19 +20,19 @@ class SchemaError(BackcastError, ValueError):
 
 
 class NotFoundError(BackcastError, FileNotFoundError):
-    """No ring or panel of that name lives under the directory."""
+    """No ring or panel of that name lives under the directory, or no such snapshot in the store."""
 
 
 class ExistsError(BackcastError, FileExistsError):
-    """The name is taken, by an object that somebody holds or that is persistent."""
+    """The name is taken: by an object that somebody holds or that is persistent, or a snapshot."""
 
 
 class InUseError(BackcastError, OSError):
-    """Somebody holds the object that should be removed or replaced."""
+    """Somebody holds the object that should be removed or replaced, or is saving under its name."""
 
 
 class SpaceError(BackcastError, OSError):
-    """The file system has not the room; nothing was created."""
+    """The file system has not the room; nothing was created or saved."""
 
 
 class StorageError(BackcastError, OSError):
@@ -40,7 +40,7 @@ class StorageError(BackcastError, OSError):
 
 
 class CorruptError(BackcastError, ValueError):
-    """The bytes under that name are not a ring or panel of this layout version."""
+    """The bytes under that name are no ring, panel or snapshot of this version, or are damaged."""
 
 
 class WriterError(BackcastError, RuntimeError):

@@ -2,7 +2,7 @@
 
 import builtins
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import (
     Any,
@@ -32,6 +32,8 @@ _Boundary: TypeAlias = Literal["mask", "reject", "clamp"]
 # A Batch, or a dict of arrays: the same object comes back.
 _Out = TypeVar("_Out", bound=dict[str, Any])
 _Role: TypeAlias = Literal["obs", "step"]
+# Bytes done, and bytes in all.
+_Progress: TypeAlias = Callable[[int, int], object]
 # Loose on purpose: what a dict literal of dtypes, tuples and dicts is inferred to be fits nothing
 # narrower, and values are checked when the ring is made or the row appended.
 _Columns: TypeAlias = Mapping[str, Any]
@@ -55,11 +57,15 @@ __all__ = [
     "__version__",
     "_attach_buffer",
     "_attach_panel",
+    "_open_snapshot",
     "_restore_tokenizer",
     "cli_main",
     "gc",
     "list",
     "remove",
+    "remove_snapshot",
+    "snapshots",
+    "verify_snapshot",
 ]
 
 __version__: str
@@ -140,7 +146,44 @@ class ReplayBuffer:
         dir: _Path | None = None,
     ) -> ReplayBuffer: ...
     @staticmethod
-    def attach(name: str, *, dir: _Path | None = None) -> ReplayBuffer: ...
+    def attach(
+        name: str, *, dir: _Path | None = None, store: _Path | None = None
+    ) -> ReplayBuffer: ...
+    @staticmethod
+    def load(
+        snapshot: _Path,
+        name: str | None = None,
+        *,
+        store: _Path | None = None,
+        exist: Literal["error", "replace"] = "error",
+        persistent: bool = False,
+        huge_pages: bool = True,
+        dir: _Path | None = None,
+        progress: _Progress | None = None,
+    ) -> ReplayBuffer: ...
+    @staticmethod
+    def open_snapshot(
+        snapshot: _Path,
+        *,
+        store: _Path | None = None,
+        dir: _Path | None = None,
+        progress: _Progress | None = None,
+    ) -> ReplayBuffer: ...
+    def snapshot(
+        self,
+        label: str,
+        *,
+        name: str | None = None,
+        store: _Path | None = None,
+        state: Any = None,
+        replace: bool = False,
+        timeout: float = 60.0,
+        progress: _Progress | None = None,
+    ) -> dict[str, Any]: ...
+    @property
+    def is_snapshot(self) -> bool: ...
+    @property
+    def saved_state(self) -> Any: ...
     @staticmethod
     def from_file(
         path: _Path,
@@ -151,6 +194,7 @@ class ReplayBuffer:
         exist: _Exist = "error",
         persistent: bool = False,
         dir: _Path | None = None,
+        progress: _Progress | None = None,
     ) -> ReplayBuffer: ...
     def export(
         self,
@@ -158,6 +202,7 @@ class ReplayBuffer:
         format: Literal["parquet", "csv", "minari"] | None = None,
         *,
         overwrite: bool = False,
+        progress: _Progress | None = None,
     ) -> dict[str, int | None]: ...
     @property
     def name(self) -> str | None: ...
@@ -184,6 +229,7 @@ class ReplayBuffer:
         gamma: float | None = None,
         boundary: _Boundary = "mask",
         copy: bool = False,
+        state: dict[str, Any] | None = None,
     ) -> Sampler: ...
     @overload
     def sample(
@@ -451,6 +497,7 @@ class Sampler:
         limit: int | None = None,
         reuse: bool = False,
     ) -> Batches: ...
+    def state(self) -> dict[str, Any]: ...
     @property
     def lapped(self) -> int: ...
     @property
@@ -654,6 +701,12 @@ def remove(
     dir: _Path | None = None,
 ) -> dict[str, Any]: ...
 def gc(dir: _Path | None = None) -> _Objects: ...
+def snapshots(name: str | None = None, *, store: _Path | None = None) -> _Objects: ...
+def verify_snapshot(
+    snapshot: str, *, store: _Path | None = None, progress: _Progress | None = None
+) -> dict[str, Any]: ...
+def remove_snapshot(snapshot: str, *, store: _Path | None = None) -> dict[str, Any]: ...
 def cli_main(argv: Sequence[str]) -> int: ...
 def _attach_buffer(name: str, dir: _Path | None = None) -> ReplayBuffer: ...
+def _open_snapshot(spec: str, store: _Path, dir: _Path | None = None) -> ReplayBuffer: ...
 def _attach_panel(name: str, dir: _Path | None = None) -> Panel: ...

@@ -42,6 +42,7 @@ def test_the_blocks_of_a_page_run_and_print_what_it_shows(
         env={
             **os.environ,
             "BACKCAST_DIR": str(place),
+            "BACKCAST_STORE": str(tmp_path / "store"),
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "COLUMNS": "100",
         },

@@ -15,6 +15,7 @@ def test_the_page_of_errors_is_what_is_printed(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BACKCAST_DIR", str(place))
+    monkeypatch.setenv("BACKCAST_STORE", str(tmp_path / "store"))
     monkeypatch.chdir(tmp_path)
     printed = page(place, tmp_path)
     if os.environ.get("BACKCAST_WRITE_ERRORS_PAGE"):

@@ -94,6 +94,9 @@ def good(name: str, made: dict[str, Any]) -> dict[str, Any]:
         "ReplayBuffer.attach": {"name": "walk"},
         "ReplayBuffer.from_file": {"path": "nothing.parquet", "name": "nobody"},
         "ReplayBuffer.export": {"path": "nothing.parquet"},
+        "ReplayBuffer.snapshot": {"label": "never"},
+        "ReplayBuffer.load": {"snapshot": "nobody"},
+        "ReplayBuffer.open_snapshot": {"snapshot": "nobody"},
         "ReplayBuffer.sample": {"batch_size": 2},
         "ReplayBuffer.gather": {"index": [3]},
         "ReplayBuffer.rows": {"lane": 0, "start": 0, "length": 2},
@@ -120,6 +123,8 @@ def good(name: str, made: dict[str, Any]) -> dict[str, Any]:
         "Panel.tokens": {"tickers": ["AAA"]},
         "Panel.windows": {"days": [1], "tokens": [[1]], "history": 1, "future": 1},
         "remove": {"name": "nobody"},
+        "remove_snapshot": {"snapshot": "nobody"},
+        "verify_snapshot": {"snapshot": "nobody"},
         "PortfolioVectorEnv": {"panel": panel},
         "PortfolioVectorEnv.step": {"actions": np.zeros((2, 1))},
         "PortfolioEnv": {"panel": panel},
@@ -174,6 +179,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     (files / "prices.csv").write_text(prices())
     with ExitStack() as held, pytest.MonkeyPatch.context() as patch:
         patch.setenv("BACKCAST_DIR", str(files))
+        patch.setenv("BACKCAST_STORE", str(files / "store"))
         hold = held.enter_context
         hold(serving(files))
         buf = hold(bc.ReplayBuffer.create("walk", COLUMNS, capacity=400))

@@ -33,7 +33,7 @@ The examples share a ring `pong` of two lanes with 40 rows in the first, a write
 writer `two` of two lanes, an empty ring `empty`, a lease `rows` of 10 rows, a `sampler` of `pong`
 and a `batch` of 8 that it drew, a sampler `busy` whose iterator is open, a closed iterator `left`,
 a panel of 10 days, an environment `env` of two portfolios on it, just reset, and its `collector`
-into a ring that has a column `value`.
+into a ring that has a column `value`. `pong` was saved as `epoch-1`, which is open as `old`.
 
 ```python
 import backcast as bc
@@ -87,6 +87,21 @@ TYPED: dict[str, list[str]] = {
         'bc.ReplayBuffer.attach("pnog")',
         'bc.remove("pong")',
         'bc.remove("pong", kind="buffer")',
+    ],
+    "Snapshots": [
+        'pong.snapshot("epoch 1")',
+        'pong.snapshot("epoch-1")',
+        'pong.snapshot("epoch-2", state={"weights": np.zeros(3)})',
+        'pong.snapshot("epoch-2", state={"seed": 2**70})',
+        'bc.ReplayBuffer.load("pong@epoch-2", "old")',
+        'bc.ReplayBuffer.load("pnog", "old")',
+        'bc.ReplayBuffer.load("pong@epoch-1")',
+        'bc.ReplayBuffer.open_snapshot("epoch-1")',
+        "old.writer()",
+        "pong.sampler(seed=7, state=sampler.state())",
+        "pong.sampler(state=old.saved_state)",
+        'bc.verify_snapshot("pong@epoch_1")',
+        'bc.remove_snapshot("pong@epoch-10")',
     ],
     "Writers": [
         "pong.writer(lanes=3)",
@@ -315,8 +330,11 @@ class Newcomer:
         }
         self.names |= environments(self.names["panel"], hold)
         self.names |= samplers(pong, hold)
+        pong.snapshot("epoch-1", state={"steps": 7})
+        self.names["old"] = hold(bc.ReplayBuffer.open_snapshot("pong@epoch-1"))
         self.same_everywhere = {
             str(next(place.glob("backcast-*"))): "/dev/shm/backcast-1000",
+            str(files / "store"): "/home/me/.local/share/backcast",
             str(os.getpid()): "4711",
         }
 

@@ -1,0 +1,133 @@
+//! Where a sampler is in its stream of draws: enough to go on from there in another process.
+
+use crate::sampler_options::{Boundary, SamplerOptions};
+
+/// Everything that decides the next batch of a sampler, but for the data.
+///
+/// Draws are counted, so a seed and a number of batches are a position. A sampler that is made of it
+/// draws what the first one would have drawn next, from the same data, in any process and language:
+/// `ring.sampler(state.into())`.
+///
+/// ```
+/// use backcast_core::{DType, Ring, RingOptions, SamplerOptions, Schema, StepColumns, WriterOptions};
+///
+/// let schema = Schema::builder().column("obs", DType::F32, &[]).build()?;
+/// let ring = Ring::heap(&schema, RingOptions::with_capacity(100))?;
+/// let mut writer = ring.writer(WriterOptions::lanes(1))?;
+/// for t in 0..50_u8 {
+///     let obs = [f32::from(t)];
+///     writer.append(&StepColumns::of(&schema).with("obs", &obs)?.step(&[false], &[false])?)?;
+/// }
+/// let mut sampler = ring.sampler(SamplerOptions::seeded(7).history(4))?;
+/// sampler.sample(32)?;
+/// let mut again = ring.sampler(sampler.state().into())?;
+/// assert_eq!(again.sample(32)?.index(), sampler.sample(32)?.index());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SamplerState {
+    /// The seed of the draws.
+    pub seed: u64,
+    /// Batches drawn, which is the number of the next one.
+    pub batches: u64,
+    /// Transitions of the history window; `None`: no window axis.
+    pub history: Option<u32>,
+    /// Transitions of the future window.
+    pub future: u32,
+    /// Transitions of n-step returns.
+    pub n_step: Option<u32>,
+    /// Their discount.
+    pub gamma: Option<f64>,
+    /// What becomes of windows that reach beyond their episode.
+    pub boundary: Boundary,
+    /// Whether arrays are independent of each other.
+    pub copy: bool,
+}
+
+impl SamplerState {
+    pub(crate) fn of(options: &SamplerOptions, batches: u64) -> Self {
+        let SamplerOptions { seed, history, future, n_step, gamma, boundary, copy, .. } = *options;
+        Self { seed, batches, history, future, n_step, gamma, boundary, copy }
+    }
+}
+
+impl From<SamplerState> for SamplerOptions {
+    fn from(state: SamplerState) -> Self {
+        let SamplerState { seed, batches, history, future, n_step, gamma, boundary, copy } = state;
+        Self { seed, batches, history, future, n_step, gamma, boundary, copy }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use backcast_layout::DType;
+
+    use super::*;
+    use crate::{BatchesOptions, Ring, RingOptions, Schema, StepColumns, WriterOptions};
+
+    fn ring() -> Ring {
+        let schema = Schema::builder().column("reward", DType::F32, &[]).build().unwrap();
+        let ring = Ring::heap(&schema, RingOptions::with_capacity(200)).unwrap();
+        let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+        for step in 0..150_u8 {
+            let reward = [f32::from(step)];
+            let mut columns = StepColumns::of(&schema).with("reward", &reward).unwrap();
+            writer.append(&columns.step(&[step % 9 == 8], &[false]).unwrap()).unwrap();
+        }
+        ring
+    }
+
+    #[test]
+    fn a_sampler_made_of_a_state_draws_what_the_first_would_have_drawn() {
+        let ring = ring();
+        let options = SamplerOptions::seeded(u64::MAX);
+        for options in [
+            options,
+            options.history(4).future(2).boundary(Boundary::Reject),
+            options.n_step(3).gamma(0.9).boundary(Boundary::Clamp).history(2),
+        ] {
+            let mut first = ring.sampler(options).unwrap();
+            for batches in 0..5 {
+                let state = first.state();
+                assert_eq!(state.batches, batches);
+                let mut again = ring.sampler(state.into()).unwrap();
+                assert_eq!(again.state(), state);
+                let (expected, found) = (first.sample(50).unwrap(), again.sample(50).unwrap());
+                assert_eq!(found.index(), expected.index());
+                assert_eq!(again.sample(7).unwrap().index(), {
+                    let mut third = ring.sampler(first.state().into()).unwrap();
+                    third.sample(7).unwrap().index()
+                });
+            }
+        }
+    }
+
+    #[test]
+    fn batches_that_were_drawn_ahead_and_not_returned_are_still_to_come() {
+        let ring = ring();
+        let mut plain = ring.sampler(SamplerOptions::seeded(3).history(2)).unwrap();
+        let expected: Vec<_> = (0..6).map(|_| plain.sample(20).unwrap().index()).collect();
+        for prefetch in [0, 4] {
+            let sampler = ring.sampler(SamplerOptions::seeded(3).history(2)).unwrap();
+            let mut batches = sampler.batches(20, BatchesOptions::prefetch(prefetch)).unwrap();
+            for expected in &expected[..3] {
+                assert_eq!(batches.next().unwrap().unwrap().index(), *expected);
+            }
+            assert_eq!(batches.state().batches, 3);
+            let mut again = ring.sampler(batches.state().into()).unwrap();
+            for expected in &expected[3..] {
+                assert_eq!(again.sample(20).unwrap().index(), *expected);
+            }
+        }
+    }
+
+    #[test]
+    fn the_last_number_of_a_batch_is_followed_by_the_first() {
+        let ring = ring();
+        let state =
+            SamplerState { batches: u64::MAX, ..SamplerState::of(&SamplerOptions::seeded(1), 0) };
+        let mut sampler = ring.sampler(state.into()).unwrap();
+        sampler.sample(4).unwrap();
+        assert_eq!(sampler.state().batches, 0);
+    }
+}

@@ -1,0 +1,207 @@
+//! Looking at a ring: what it holds and how it stands, and waiting until it holds enough.
+
+use std::time::Duration;
+
+use backcast_core::Ring;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use super::ReplayBuffer;
+use crate::coerce::{count, whole};
+use crate::error::{Failure, Kind, bad_argument};
+use crate::given::{Given, method, refuse_strangers};
+use crate::schema::Schema;
+
+#[pymethods]
+impl ReplayBuffer {
+    /// The sequence numbers that can be read from a lane.
+    ///
+    /// Parameters
+    /// ----------
+    /// lane : int
+    ///     From 0 to ``lanes - 1``.
+    ///
+    /// Returns
+    /// -------
+    /// (int, int)
+    ///     The oldest row, and one past the newest.
+    ///
+    /// Raises
+    /// ------
+    /// SampleError
+    ///     If the ring has no such lane.
+    #[pyo3(signature = (lane=Given::Missing, *extra, **unknown))]
+    #[pyo3(text_signature = "($self, lane)")]
+    fn lane_span<'py>(
+        &self,
+        py: Python<'py>,
+        lane: Given<i128>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<(u64, u64), Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("lane_span"))?;
+        let number = count(lane, "lane", 0, Kind::Sample)?;
+        let (span, lanes) = self.ask(py, |ring| (ring.lane_span(number), ring.lanes()))?;
+        let span = span.ok_or_else(|| {
+            Failure::new(
+                Kind::Sample,
+                format!("there is no lane {number}; the ring has lanes 0 to {}", lanes - 1),
+            )
+        })?;
+        Ok((span.start, span.end))
+    }
+
+    /// Wait until the ring holds enough transitions, or until enough rows were published.
+    ///
+    /// Sleeps in the kernel and is woken by writers; Ctrl-C interrupts it.
+    ///
+    /// Parameters
+    /// ----------
+    /// min_size : int, optional
+    ///     Transitions to wait for.
+    /// timeout : float, optional
+    ///     Seconds to wait at most; without end when left out.
+    /// rows_published : int, optional
+    ///     Rows published since the ring was made to wait for instead, over all lanes; in a full
+    ///     ring the number of transitions tells nothing.
+    ///
+    /// Returns
+    /// -------
+    /// int
+    ///     Transitions in the ring, or rows published.
+    ///
+    /// Raises
+    /// ------
+    /// WaitTimeoutError
+    ///     If the time ran out; the message says how many there were.
+    /// ArgumentError
+    ///     If neither or both are given, a number is negative, or the ring can never hold so many.
+    /// ClosedError
+    ///     If the buffer was closed.
+    ///
+    /// Examples
+    /// --------
+    /// >>> buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100)
+    /// >>> buf.wait(0, timeout=5)
+    /// 0
+    #[pyo3(signature = (min_size=None, timeout=None, *extra, rows_published=None, **unknown))]
+    #[pyo3(text_signature = "($self, min_size=None, timeout=None, *, rows_published=None)")]
+    fn wait<'py>(
+        &self,
+        py: Python<'py>,
+        min_size: Option<Given<i128>>,
+        timeout: Option<Given<f64>>,
+        extra: &Bound<'py, PyTuple>,
+        rows_published: Option<Given<i128>>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<u64, Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("wait"))?;
+        let transitions = "transitions from 0 up";
+        let min_size = min_size
+            .map(|given| whole(given, "min_size", transitions, Kind::Argument))
+            .transpose()?;
+        let rows = rows_published
+            .map(|given| whole(given, "rows_published", "rows from 0 up", Kind::Argument))
+            .transpose()?;
+        let timeout = timeout.map(|given| seconds_of("timeout", given)).transpose()?;
+        let ring = self.ring()?;
+        let mut signal = None;
+        let mut interrupted = || {
+            signal = Python::attach(|py| py.check_signals().err());
+            signal.is_some()
+        };
+        let waited = match (min_size, rows) {
+            (Some(size), None) => py.detach(|| ring.wait_for(size, timeout, &mut interrupted)),
+            (None, Some(rows)) => py.detach(|| ring.wait_for_rows(rows, timeout, &mut interrupted)),
+            _ => {
+                let got = if rows.is_some() { "both" } else { "neither" };
+                return Err(bad_argument(format!(
+                    "wait takes either min_size or rows_published, got {got}; give one of them"
+                )));
+            }
+        };
+        match signal {
+            Some(raised) => Err(raised.into()),
+            None => Ok(waited?),
+        }
+    }
+
+    /// Counters and sizes.
+    ///
+    /// Returns
+    /// -------
+    /// dict
+    ///     Of the ring, with ``lane_stats`` and ``readers`` as lists of dicts. Sizes are in rows,
+    ///     or in bytes where the key says so; ``created_unix_ns`` is a wall clock. Taken without
+    ///     stopping anybody, O(lanes + readers).
+    ///
+    /// Raises
+    /// ------
+    /// ClosedError
+    ///     If the buffer was closed.
+    ///
+    /// Examples
+    /// --------
+    /// >>> stats = bc.ReplayBuffer.create(None, {"x": "f4"}, capacity=100, lanes=4).stats()
+    /// >>> stats["capacity"], stats["row_bytes"], stats["lane_stats"][0]["held"]
+    /// (100, 28, False)
+    fn stats<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>, Failure> {
+        let stats = self.ask(py, Ring::stats)?;
+        Ok(crate::stats::as_dict(py, &stats)?)
+    }
+
+    /// The ring's name; None when it is private to this process.
+    #[getter]
+    fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// The ring's directory; None when it is private to this process.
+    #[getter]
+    fn path(&self) -> Option<String> {
+        self.path.as_ref().map(|path| path.to_string_lossy().into_owned())
+    }
+
+    /// The columns.
+    #[getter]
+    fn schema(&self) -> Schema {
+        self.schema.clone()
+    }
+
+    /// Independent single-writer rings in it.
+    #[getter]
+    fn lanes(&self) -> Result<u32, Failure> {
+        self.ring.with(|ring| Ok(ring.lanes()))
+    }
+
+    /// Rows that each lane keeps.
+    #[getter]
+    fn lane_capacity(&self) -> Result<u64, Failure> {
+        self.ring.with(|ring| Ok(ring.lane_capacity()))
+    }
+
+    /// Rows that all lanes keep.
+    #[getter]
+    fn capacity(&self) -> Result<u64, Failure> {
+        self.ring.with(|ring| Ok(ring.capacity()))
+    }
+
+    /// True after :meth:`close`.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.ring.is_closed()
+    }
+
+    fn __len__(&self, py: Python<'_>) -> Result<usize, Failure> {
+        let transitions = self.ask(py, Ring::len)?;
+        Ok(usize::try_from(transitions).map_err(PyErr::from)?)
+    }
+}
+
+/// A duration given in seconds.
+pub(crate) fn seconds_of(what: &str, given: Given<f64>) -> Result<Duration, Failure> {
+    const SECONDS: &str = "seconds from 0 up, or None to wait without end";
+    let seconds = given.get(what, SECONDS)?;
+    Duration::try_from_secs_f64(seconds)
+        .map_err(|_| bad_argument(format!("{what} is {seconds}; give {SECONDS}")))
+}

@@ -1,0 +1,358 @@
+//! Reading transitions and rows: samplers, draws of the buffer's own, copies and leases.
+
+use std::sync::{Arc, PoisonError};
+
+use backcast_persist::sampler_state;
+use pyo3::prelude::*;
+use pyo3::types::{PyAny, PyDict, PyTuple};
+
+use super::{KEPT_DRAWS, ReplayBuffer};
+use crate::coerce::{count, whole};
+use crate::error::{Failure, Kind};
+use crate::given::{Given, method, refuse_strangers};
+use crate::json;
+use crate::lease::Lease;
+use crate::sampler::{Asked, Draws, Sampler, Windows};
+
+impl ReplayBuffer {
+    /// The buffer's own sampler for these windows, made at first use.
+    fn draws(&self, py: Python<'_>, windows: Windows) -> Result<Arc<Draws>, Failure> {
+        let ring = self.ring()?;
+        py.detach(|| {
+            let mut kept = self.draws.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some((_, draws)) = kept.iter().find(|(known, _)| *known == windows) {
+                return Ok(Arc::clone(draws));
+            }
+            let label = format!("the sampler of {}", self.ring.label());
+            let draws = Arc::new(Draws::new(&ring, label, windows.options(None))?);
+            if kept.len() == KEPT_DRAWS {
+                kept.remove(0);
+            }
+            kept.push((windows, Arc::clone(&draws)));
+            Ok(draws)
+        })
+    }
+}
+
+#[pymethods]
+impl ReplayBuffer {
+    /// Make a sampler of its own, for a seed or for many draws with the same windows.
+    ///
+    /// Parameters
+    /// ----------
+    /// seed : int, optional
+    ///     Equal seeds draw equal transitions from equal data; unset, the system chooses one.
+    /// history : int, optional
+    ///     Transitions per history window, ``H``, the drawn one included. None: no window axis.
+    /// future : int
+    ///     Transitions after the drawn one, ``F``.
+    /// n_step : int, optional
+    ///     Add the discounted return of up to ``n_step`` transitions from the drawn one on:
+    ///     ``n_reward``, ``n_discount`` and ``n_next_obs``. See Notes; needs ``gamma``.
+    /// gamma : float, optional
+    ///     Discount per transition of that return, 0 to 1: the learner's own, hence no default.
+    /// boundary : {"mask", "reject", "clamp"}
+    ///     What becomes of windows that reach beyond their episode, or beyond what the ring holds of
+    ///     it: ``"mask"`` zeroes those places; ``"reject"`` draws only whole windows, uniformly
+    ///     over those; ``"clamp"`` repeats the first and the last observation there, as frame
+    ///     stacks do, and zeroes all other columns. Masks say in each case what is there.
+    /// copy : bool
+    ///     Give ``obs`` and ``next_obs`` windows memory of their own, to be written to.
+    /// state : dict, optional
+    ///     What :meth:`Sampler.state` of another sampler returned: this one goes on with the very draws
+    ///     that would have come next, with the same windows. Stands for all other arguments.
+    ///
+    /// Returns
+    /// -------
+    /// Sampler
+    ///
+    /// Raises
+    /// ------
+    /// SampleError
+    ///     If a window is longer than a lane, ``gamma`` is missing or out of range, or ``n_step`` is
+    ///     asked of a ring without a column ``reward`` of one ``f4`` or ``f8`` a row.
+    ///
+    /// Notes
+    /// -----
+    /// An n-step return uses ``k`` transitions from the drawn one ``t`` on; ``k = n_step`` unless the
+    /// episode, or what is published of it, has fewer. ``n_reward`` is ``r[t] + gamma r[t+1] + ... +
+    /// gamma**(k-1) r[t+k-1]``; ``n_discount`` is ``gamma**k``, and 0 if the last transition used
+    /// terminated; ``n_next_obs`` is the observation after it. So the target is
+    /// ``n_reward + n_discount * V(n_next_obs)`` (Sutton, Machine Learning 3, 1988; Hessel et al.,
+    /// "Rainbow", AAAI 2018, "Multi-step learning"). A truncated episode bootstraps from its final
+    /// observation. The newest transitions of a lane are drawn as often as all others, with the
+    /// shorter return that can be summed of them. Which transitions are drawn, and all other
+    /// columns, do not depend on ``n_step``.
+    #[pyo3(signature = (
+        *extra, seed=None, history=None, future=Given::Missing, n_step=None, gamma=None,
+        boundary=Given::Missing, copy=Given::Missing, state=None, **unknown
+    ))]
+    #[pyo3(text_signature = "($self, *, seed=None, history=None, future=0, n_step=None, \
+                             gamma=None, boundary='mask', copy=False, state=None)")]
+    #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
+    fn sampler<'py>(
+        &self,
+        py: Python<'py>,
+        extra: &Bound<'py, PyTuple>,
+        seed: Option<Given<i128>>,
+        history: Option<Given<i128>>,
+        future: Given<i128>,
+        n_step: Option<Given<i128>>,
+        gamma: Option<Given<f64>>,
+        boundary: Given<String>,
+        copy: Given<bool>,
+        state: Option<&Bound<'py, PyAny>>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<Sampler, Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("sampler"))?;
+        let label = format!("the sampler of {}", self.ring.label());
+        if let Some(state) = state {
+            let others = [
+                ("seed", seed.is_some()),
+                ("history", history.is_some()),
+                ("future", future.is_there()),
+                ("n_step", n_step.is_some()),
+                ("gamma", gamma.is_some()),
+                ("boundary", boundary.is_there()),
+                ("copy", copy.is_there()),
+            ];
+            if let Some((other, _)) = others.iter().find(|(_, given)| *given) {
+                return Err(Failure::new(
+                    Kind::Sample,
+                    format!("state is given, and {other} too; leave {other} out, the state has it"),
+                ));
+            }
+            let state = json::from_python(state, "state")?;
+            let state = sampler_state(&state)?;
+            let draws = self.ask(py, |ring| Draws::new(ring, label, state.into()))??;
+            return Ok(Sampler::new(draws, Windows::of(&state)));
+        }
+        let seed = seed
+            .map(|seed| {
+                let range = format!("a whole number from 0 to {}, or None", u64::MAX);
+                let seed = seed.get("seed", &range)?;
+                u64::try_from(seed).map_err(|_| {
+                    Failure::new(Kind::Sample, format!("seed is {seed}; give {range}"))
+                })
+            })
+            .transpose()?;
+        let (future, boundary) = (future.or(0_i64), boundary.or("mask"));
+        let copy = copy.or(false);
+        let windows = Windows::new(Asked { history, future, n_step, gamma, boundary, copy })?;
+        let draws = self.ask(py, |ring| Draws::new(ring, label, windows.options(seed)))??;
+        Ok(Sampler::new(draws, windows))
+    }
+
+    /// Draw transitions uniformly, unseeded; see :meth:`Sampler.sample`.
+    ///
+    /// Parameters
+    /// ----------
+    /// batch_size : int
+    ///     Transitions to draw, ``B``.
+    /// history : int, optional
+    ///     Transitions per history window, ``H``, the drawn one included. None: no window axis.
+    /// future : int
+    ///     Transitions after the drawn one, ``F``.
+    /// copy : bool
+    ///     Give ``obs`` and ``next_obs`` windows memory of their own, to be written to.
+    /// n_step : int, optional
+    ///     Add the discounted return of up to ``n_step`` transitions from the drawn one on:
+    ///     ``n_reward``, ``n_discount`` and ``n_next_obs``. See :meth:`sampler`; needs
+    ///     ``gamma``.
+    /// gamma : float, optional
+    ///     Discount per transition of that return, 0 to 1: the learner's own, hence no default.
+    /// boundary : {"mask", "reject", "clamp"}
+    ///     What becomes of windows that reach beyond their episode, or beyond what the ring holds of
+    ///     it: ``"mask"`` zeroes those places; ``"reject"`` draws only whole windows, uniformly
+    ///     over those; ``"clamp"`` repeats the first and the last observation there, as frame
+    ///     stacks do, and zeroes all other columns. Masks say in each case what is there.
+    /// out : Batch or dict of ndarray, optional
+    ///     Memory to fill in place of new memory, as in :meth:`Sampler.sample`.
+    ///
+    /// Returns
+    /// -------
+    /// Batch
+    ///
+    /// Raises
+    /// ------
+    /// SampleError
+    ///     If the ring holds no transition yet, or with ``boundary="reject"`` no whole window, or a
+    ///     window is longer than a lane, or ``gamma`` is missing or out of range, or ``out`` does not
+    ///     fit.
+    #[pyo3(signature = (
+        batch_size=Given::Missing, history=None, future=0_i64.into(), copy=false.into(),
+        *extra, n_step=None, gamma=None, boundary="mask".into(), out=None, **unknown
+    ))]
+    #[pyo3(text_signature = "($self, batch_size, history=None, future=0, copy=False, *, \
+                             n_step=None, gamma=None, boundary='mask', out=None)")]
+    #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
+    fn sample<'py>(
+        &self,
+        py: Python<'py>,
+        batch_size: Given<i128>,
+        history: Option<Given<i128>>,
+        future: Given<i128>,
+        copy: Given<bool>,
+        extra: &Bound<'py, PyTuple>,
+        n_step: Option<Given<i128>>,
+        gamma: Option<Given<f64>>,
+        boundary: Given<String>,
+        out: Option<&Bound<'py, PyAny>>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<Bound<'py, PyDict>, Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("sample"))?;
+        let windows = Windows::new(Asked { history, future, n_step, gamma, boundary, copy })?;
+        self.draws(py, windows)?.sample(py, batch_size, out)
+    }
+
+    /// Fetch transitions by index, without windows; see :meth:`Sampler.gather`.
+    ///
+    /// Parameters
+    /// ----------
+    /// index : array_like of int64, shape (B,)
+    ///     As in :attr:`Batch.index` or as :meth:`Writer.append` returned them.
+    /// out : Batch or dict of ndarray, optional
+    ///     Memory to fill in place of new memory, as in :meth:`Sampler.sample`.
+    ///
+    /// Returns
+    /// -------
+    /// Batch
+    ///
+    /// Raises
+    /// ------
+    /// LappedError
+    ///     If a row was overwritten since.
+    /// SampleError
+    ///     If an index names no transition, or ``out`` does not fit.
+    ///
+    /// Examples
+    /// --------
+    /// >>> buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100)
+    /// >>> with buf.writer() as writer:
+    /// ...     end = {"terminated": False, "truncated": False}
+    /// ...     at = [int(writer.append(obs=t, **end)[0]) for t in range(5)]
+    /// >>> buf.gather(at[1:3])["next_obs"]
+    /// array([2., 3.], dtype=float32)
+    #[pyo3(signature = (index=None, out=None, *extra, **unknown))]
+    #[pyo3(text_signature = "($self, index, out=None)")]
+    fn gather<'py>(
+        &self,
+        py: Python<'py>,
+        index: Option<&Bound<'py, PyAny>>,
+        out: Option<&Bound<'py, PyAny>>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<Bound<'py, PyDict>, Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("gather"))?;
+        self.draws(py, Windows::none())?.gather(py, index, out)
+    }
+
+    /// Copy consecutive rows of one lane, as they were written.
+    ///
+    /// Parameters
+    /// ----------
+    /// lane : int
+    ///     From 0 to ``lanes - 1``.
+    /// start : int
+    ///     Sequence number of the first row, within :meth:`lane_span`.
+    /// length : int
+    ///     Rows to copy.
+    ///
+    /// Returns
+    /// -------
+    /// dict
+    ///     Every column as ``[length, ...]``, and the built-in ``seq`` and ``episode`` (uint64),
+    ///     ``t`` and ``flags`` (uint32: 1 terminated, 2 truncated, 4 final observation, 8 does not
+    ///     continue the row before).
+    ///
+    /// Raises
+    /// ------
+    /// LappedError
+    ///     If a writer overwrote a row meanwhile.
+    /// SampleError
+    ///     If the rows are not, or no longer, in the ring.
+    ///
+    /// Examples
+    /// --------
+    /// >>> buf = bc.ReplayBuffer.create(None, {"reward": "f4"}, capacity=100)
+    /// >>> with buf.writer() as writer:
+    /// ...     for t in range(3):
+    /// ...         index = writer.append(reward=t, terminated=t == 1, truncated=False)
+    /// >>> rows = buf.rows(0, 0, 3)
+    /// >>> rows["reward"], rows["flags"]
+    /// (array([0., 1., 0.], dtype=float32), array([0, 1, 4], dtype=uint32))
+    #[pyo3(signature = (
+        lane=Given::Missing, start=Given::Missing, length=Given::Missing, *extra, **unknown
+    ))]
+    #[pyo3(text_signature = "($self, lane, start, length)")]
+    fn rows<'py>(
+        &self,
+        py: Python<'py>,
+        lane: Given<i128>,
+        start: Given<i128>,
+        length: Given<i128>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<Bound<'py, PyDict>, Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("rows"))?;
+        let lane = count(lane, "lane", 0, Kind::Sample)?;
+        let start = start.get("start", "a sequence number, from 0 up")?;
+        let start = u64::try_from(start).map_err(|_| {
+            Failure::new(Kind::Sample, format!("start is {start}; sequence numbers begin at 0"))
+        })?;
+        let length = count(length, "length", 0, Kind::Sample)?;
+        let range = start..start.saturating_add(u64::from(length));
+        let rows = self.ask(py, |ring| ring.rows(lane, range))??;
+        Ok(crate::rows::as_dict(py, &rows)?)
+    }
+
+    /// Read rows of a lane where they are, without a copy.
+    ///
+    /// While the lease or any array from it lives, no writer overwrites the rows. A writer that
+    /// arrives at them does what the ring's ``lane_policy`` says, so let go of them soon.
+    ///
+    /// Parameters
+    /// ----------
+    /// lane : int
+    ///     The lane.
+    /// start : int
+    ///     Sequence number of the first row; :meth:`lane_span` says which there are.
+    /// length : int
+    ///     Rows; at most a quarter of the lane's capacity.
+    ///
+    /// Returns
+    /// -------
+    /// Lease
+    ///     A context manager whose items are read-only arrays.
+    ///
+    /// Raises
+    /// ------
+    /// LeaseError
+    ///     If the ring grants no leases, the rows are not readable or too many, or all reader slots
+    ///     are taken.
+    /// LappedError
+    ///     If the writer overwrote the rows meanwhile.
+    /// ClosedError
+    ///     If the buffer was closed.
+    #[pyo3(signature = (
+        lane=Given::Missing, start=Given::Missing, length=Given::Missing, *extra, **unknown
+    ))]
+    #[pyo3(text_signature = "($self, lane, start, length)")]
+    fn lease<'py>(
+        &self,
+        py: Python<'py>,
+        lane: Given<i128>,
+        start: Given<i128>,
+        length: Given<i128>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<Lease, Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("lease"))?;
+        let lane = count(lane, "lane", 0, Kind::Lease)?;
+        let start = whole(start, "start", "a sequence number, from 0 up", Kind::Lease)?;
+        let length = whole(length, "length", "rows from 1 up", Kind::Lease)?;
+        let lease =
+            self.ask(py, |ring| ring.lease(lane, start..start.saturating_add(length)))??;
+        Ok(Lease::new(self.ring.label(), lease))
+    }
+}

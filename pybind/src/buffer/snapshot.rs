@@ -1,0 +1,404 @@
+//! Snapshots of a ring: saved beside its writers, loaded as a ring again, or opened as they are.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use backcast_core::{Base, Exist, Ring};
+use backcast_persist::{LoadError, LoadOptions, SaveOptions, Snapshot, Store, StoreError};
+use pyo3::prelude::*;
+use pyo3::types::{PyAny, PyDict, PyTuple};
+use serde_json::Value;
+
+use super::ReplayBuffer;
+use super::look::seconds_of;
+use crate::error::{Failure, bad_argument};
+use crate::given::{Given, method, refuse_strangers};
+use crate::json;
+use crate::place::{base, dir_of, exist, place};
+use crate::progress::Watch;
+use crate::snapshots::{store, warn_of_damage};
+
+/// What a buffer was loaded from.
+#[derive(Debug)]
+pub(super) struct Saved {
+    store: PathBuf,
+    /// `name@label`.
+    spec: String,
+    state: Value,
+}
+
+impl ReplayBuffer {
+    fn of_saved(ring: Ring, store: &Store, snapshot: Snapshot) -> Self {
+        let (store, spec) = (store.path().to_owned(), snapshot.spec());
+        let saved = Some(Arc::new(Saved { store, spec, state: snapshot.state }));
+        Self { saved, ..Self::of(ring) }
+    }
+
+    /// Joins `"pong@epoch-10"`, which another process may have in memory although it is no longer
+    /// in the store.
+    pub(super) fn attach_snapshot(
+        py: Python<'_>,
+        name: &str,
+        place: Option<Given<PathBuf>>,
+        base: &Base,
+    ) -> Result<Self, Failure> {
+        let there = || Ring::attach_in(base, name).ok().filter(Ring::is_snapshot);
+        let store = match store(place) {
+            Ok(store) => store,
+            Err(error) => return there().map(Self::of).ok_or(error),
+        };
+        let mut watch = Watch::new(None)?;
+        let opened = py.detach(|| {
+            let options =
+                LoadOptions::default().base(base.clone()).on_progress(|done| watch.step(done));
+            store.attach_snapshot_with_state(name, options)
+        });
+        match opened {
+            Err(LoadError::Store(error @ StoreError::NotFound { .. })) => {
+                there().map(Self::of).ok_or_else(|| error.into())
+            }
+            opened => {
+                let (ring, snapshot) = watch.done(opened)?;
+                Ok(Self::of_saved(ring, &store, snapshot))
+            }
+        }
+    }
+
+    /// What pickles a snapshot: it is opened again from the store, if nobody has it in memory.
+    pub(super) fn reopened<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> Result<Option<Bound<'py, PyAny>>, Failure> {
+        let snapshot = self.name.as_deref().is_some_and(|name| name.contains('@'));
+        let Some(saved) = self.saved.as_ref().filter(|_| snapshot) else { return Ok(None) };
+        let open = py.import("backcast._native")?.getattr("_open_snapshot")?;
+        let dir = self.path.as_deref().and_then(dir_of);
+        let arguments = (&saved.spec, saved.store.clone(), dir);
+        Ok(Some((open, arguments).into_pyobject(py)?.into_any()))
+    }
+}
+
+/// Which snapshot a name or a path means: `pong@epoch-10`, or `/mnt/store/pong@epoch-10`.
+fn spec_of(
+    given: Given<PathBuf>,
+    place: Option<Given<PathBuf>>,
+) -> Result<(Store, String), Failure> {
+    const WANTED: &str = "\"NAME@LABEL\", \"NAME\" for the newest, or a path that ends so";
+    let given = given.get("snapshot", WANTED)?;
+    let spec = given.file_name().and_then(|name| name.to_str());
+    let spec = spec
+        .ok_or_else(|| bad_argument(format!("snapshot is '{}'; give {WANTED}", given.display())))?;
+    let folder = given.parent().filter(|folder| *folder != Path::new(""));
+    match (folder, &place) {
+        (None, _) => Ok((store(place)?, spec.to_owned())),
+        (Some(folder), None) => Ok((Store::at(folder), spec.to_owned())),
+        (Some(_), Some(_)) => Err(bad_argument(format!(
+            "snapshot is '{}', a path, and store is given too; leave one of them out",
+            given.display()
+        ))),
+    }
+}
+
+#[pymethods]
+impl ReplayBuffer {
+    /// Save what the ring holds to disk, as ``name@label``.
+    ///
+    /// Writers and learners go on meanwhile: the snapshot has the rows that were published when the
+    /// call began, with their episodes and sequence numbers. Rows that an earlier snapshot of the ring
+    /// has are shared with it and not written again. When this returns, the snapshot survives a
+    /// reboot; after an error, or a kill at any moment, everything saved before is as it was. Needs
+    /// memory for some megabytes of rows. Releases the interpreter; Ctrl-C stops it.
+    ///
+    /// Parameters
+    /// ----------
+    /// label : str
+    ///     Of the snapshot, such as ``"epoch-10"``.
+    /// name : str, optional
+    ///     To save under, if not the ring's own; a private ring has none.
+    /// store : path, optional
+    ///     Where snapshots are kept; ``BACKCAST_STORE``, else ``~/.local/share/backcast``, when left
+    ///     out.
+    /// state : dict, optional
+    ///     Anything that JSON holds, to be given back with the snapshot: ``Sampler.state()``, a step
+    ///     count, names of files with weights. NumPy's scalars are taken as Python's; arrays are not.
+    /// replace : bool, default False
+    ///     Put it in the place of a snapshot of that label, once it is whole.
+    /// timeout : float, default 60.0
+    ///     Seconds to wait for another process that saves under the same name.
+    /// progress : callable, optional
+    ///     Called every few megabytes with the bytes done and the bytes in all. What it raises stops
+    ///     the call.
+    ///
+    /// Returns
+    /// -------
+    /// dict
+    ///     ``snapshot`` (``name@label``), ``rows``, ``rows_written`` (the others were in earlier
+    ///     files), ``rows_lapped`` (overwritten before they were copied: the snapshot begins after
+    ///     them), ``bytes_written``, ``files_written``, ``bytes_freed``.
+    ///
+    /// Raises
+    /// ------
+    /// ExistsError
+    ///     If there is a snapshot of that label.
+    /// ArgumentError
+    ///     If a name or the state cannot be.
+    /// InUseError
+    ///     If another process is still saving under that name after ``timeout``.
+    /// SpaceError
+    ///     If the disk is full.
+    /// StorageError
+    ///     If the store cannot be written.
+    /// ClosedError
+    ///     If the buffer was closed.
+    ///
+    /// Warns
+    /// -----
+    /// UserWarning
+    ///     If one of the two manifests is damaged, and the other one was used.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import tempfile
+    /// >>> buf = bc.ReplayBuffer.create(None, {"x": "f4"}, capacity=100)
+    /// >>> with buf.writer() as writer:
+    /// ...     index = writer.append(x=1.5, terminated=False, truncated=False)
+    /// >>> with tempfile.TemporaryDirectory() as store:
+    /// ...     buf.snapshot("s1", name="x", store=store)["rows"]
+    /// 1
+    #[pyo3(signature = (
+        label=Given::Missing, *extra, name=None, store=None, state=None, replace=false.into(),
+        timeout=60.0_f64.into(), progress=None, **unknown
+    ))]
+    #[pyo3(text_signature = "($self, label, *, name=None, store=None, state=None, replace=False, \
+                             timeout=60.0, progress=None)")]
+    #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
+    fn snapshot<'py>(
+        &self,
+        py: Python<'py>,
+        label: Given<String>,
+        extra: &Bound<'py, PyTuple>,
+        name: Option<Given<String>>,
+        store: Option<Given<PathBuf>>,
+        state: Option<&Bound<'py, PyAny>>,
+        replace: Given<bool>,
+        timeout: Given<f64>,
+        progress: Option<&Bound<'py, PyAny>>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<Bound<'py, PyDict>, Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("snapshot"))?;
+        let label = label.get("label", "a label, such as \"epoch-10\"")?;
+        let mut options = SaveOptions::default()
+            .replace(replace.get("replace", "True or False")?)
+            .wait(seconds_of("timeout", timeout)?);
+        if let Some(name) = name {
+            options = options.name(&name.get("name", "a name to save under, or None")?);
+        }
+        if let Some(state) = state {
+            options = options.state(json::from_python(state, "state")?);
+        }
+        let store = self::store(store)?;
+        let mut watch = Watch::new(progress)?;
+        let ring = self.ring()?;
+        let saved = py.detach(|| {
+            store.save(&ring, &label, options.on_progress(|progress| watch.step(progress)))
+        });
+        let saved = watch.done(saved)?;
+        warn_of_damage(py, saved.damage.as_ref())?;
+        let report = PyDict::new(py);
+        report.set_item("snapshot", format!("{}@{}", saved.name, saved.label))?;
+        report.set_item("rows", saved.rows)?;
+        report.set_item("rows_written", saved.rows_written)?;
+        report.set_item("rows_lapped", saved.rows_lapped)?;
+        report.set_item("bytes_written", saved.bytes_written)?;
+        report.set_item("files_written", saved.files_written)?;
+        report.set_item("bytes_freed", saved.bytes_freed)?;
+        Ok(report)
+    }
+
+    /// Make a ring of a snapshot.
+    ///
+    /// Rows, sequence numbers, episodes and flags are as they were, so that a seed draws what it drew
+    /// then; a writer goes on after the newest row, with a new episode. Every byte is checked first: a
+    /// snapshot that is damaged makes no ring. What was saved as ``state`` is the buffer's
+    /// :attr:`saved_state`. Releases the interpreter; Ctrl-C stops it.
+    ///
+    /// Parameters
+    /// ----------
+    /// snapshot : str or path
+    ///     ``"pong@epoch-10"``, or ``"pong"`` for the newest of that name; or a path that ends so, whose
+    ///     folder is the store.
+    /// name : str, optional
+    ///     Of the ring, if not the one that was saved.
+    /// store : path, optional
+    ///     Where snapshots are kept; ``BACKCAST_STORE``, else ``~/.local/share/backcast``, when left
+    ///     out.
+    /// exist : {"error", "replace"}, default "error"
+    ///     What to do when the name is taken. The old ring stays until the new one is whole.
+    /// persistent : bool, default False
+    ///     Keep the ring when nobody holds it.
+    /// huge_pages : bool, default True
+    ///     Ask the system for huge pages.
+    /// dir : path, optional
+    ///     Where the ring lives; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
+    /// progress : callable, optional
+    ///     Called every few megabytes with the bytes done and the bytes in all. What it raises stops
+    ///     the call.
+    ///
+    /// Returns
+    /// -------
+    /// ReplayBuffer
+    ///     The ring, held by this process.
+    ///
+    /// Raises
+    /// ------
+    /// NotFoundError
+    ///     If there is no such snapshot.
+    /// CorruptError
+    ///     If a file is missing, cut or changed; the message names the part.
+    /// ExistsError
+    ///     If the ring's name is taken.
+    /// SpaceError
+    ///     If there is not the memory.
+    #[staticmethod]
+    #[pyo3(signature = (
+        snapshot=Given::Missing, name=None, *extra, store=None, exist="error".into(),
+        persistent=false.into(), huge_pages=true.into(), dir=None, progress=None, **unknown
+    ))]
+    #[pyo3(text_signature = "(snapshot, name=None, *, store=None, exist='error', \
+                             persistent=False, huge_pages=True, dir=None, progress=None)")]
+    #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
+    fn load<'py>(
+        py: Python<'py>,
+        snapshot: Given<PathBuf>,
+        name: Option<Given<String>>,
+        extra: &Bound<'py, PyTuple>,
+        store: Option<Given<PathBuf>>,
+        exist: Given<String>,
+        persistent: Given<bool>,
+        huge_pages: Given<bool>,
+        dir: Option<Given<PathBuf>>,
+        progress: Option<&Bound<'py, PyAny>>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<Self, Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("load"))?;
+        let (store, spec) = spec_of(snapshot, store)?;
+        let exist = self::exist(exist)?;
+        if exist == Exist::Attach {
+            return Err(bad_argument(
+                "exist is 'attach', and a ring that is there was not loaded; give \"error\" or \
+                 \"replace\", or call ReplayBuffer.attach",
+            ));
+        }
+        let mut options = LoadOptions::default()
+            .exist(exist)
+            .persistent(persistent.get("persistent", "True or False")?)
+            .huge_pages(huge_pages.get("huge_pages", "True or False")?)
+            .base(place(dir)?);
+        if let Some(name) = name {
+            options = options.name(&name.get("name", "a name for the ring, or None")?);
+        }
+        let mut watch = Watch::new(progress)?;
+        let loaded = py.detach(|| {
+            store.load_with_state(&spec, options.on_progress(|progress| watch.step(progress)))
+        });
+        let (ring, snapshot) = watch.done(loaded)?;
+        Ok(Self::of_saved(ring, &store, snapshot))
+    }
+
+    /// Open a snapshot read-only, in shared memory.
+    ///
+    /// All processes that open it share one copy, which lies beside the live ring under the name
+    /// ``name@label`` and goes with its last holder; the first one reads it from disk. It is drawn from
+    /// and looked at as any ring, can be leased as a whole, and is written by nobody. What was saved as
+    /// ``state`` is the buffer's :attr:`saved_state`. A context manager.
+    ///
+    /// Parameters
+    /// ----------
+    /// snapshot : str or path
+    ///     ``"pong@epoch-10"``, or ``"pong"`` for the newest of that name; or a path that ends so, whose
+    ///     folder is the store.
+    /// store : path, optional
+    ///     Where snapshots are kept; ``BACKCAST_STORE``, else ``~/.local/share/backcast``, when left
+    ///     out.
+    /// dir : path, optional
+    ///     Where the copy lives; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
+    /// progress : callable, optional
+    ///     Called every few megabytes with the bytes done and the bytes in all. What it raises stops
+    ///     the call.
+    ///
+    /// Returns
+    /// -------
+    /// ReplayBuffer
+    ///     A handle on the copy. Pickled, it is opened again.
+    ///
+    /// Raises
+    /// ------
+    /// NotFoundError
+    ///     If there is no such snapshot.
+    /// CorruptError
+    ///     If a file is missing, cut or changed; the message names the part.
+    /// ExistsError
+    ///     If some process has another snapshot open that had this name before it was replaced.
+    /// SpaceError
+    ///     If there is not the memory.
+    #[staticmethod]
+    #[pyo3(signature = (
+        snapshot=Given::Missing, *extra, store=None, dir=None, progress=None, **unknown
+    ))]
+    #[pyo3(text_signature = "(snapshot, *, store=None, dir=None, progress=None)")]
+    fn open_snapshot<'py>(
+        py: Python<'py>,
+        snapshot: Given<PathBuf>,
+        extra: &Bound<'py, PyTuple>,
+        store: Option<Given<PathBuf>>,
+        dir: Option<Given<PathBuf>>,
+        progress: Option<&Bound<'py, PyAny>>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<Self, Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("open_snapshot"))?;
+        let (store, spec) = spec_of(snapshot, store)?;
+        open(py, &store, &spec, place(dir)?, Watch::new(progress)?)
+    }
+
+    /// Whether nobody can write it: it holds what a ring held once.
+    #[getter]
+    fn is_snapshot(&self) -> Result<bool, Failure> {
+        self.ring.with(|ring| Ok(ring.is_snapshot()))
+    }
+
+    /// What was saved as ``state`` with the snapshot that this handle was loaded from, else None.
+    ///
+    /// A new object each time, as JSON gives it back: tuples are lists.
+    #[getter]
+    fn saved_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let state = self.saved.as_ref().map(|saved| &saved.state);
+        json::to_python(py, state.unwrap_or(&Value::Null))
+    }
+}
+
+fn open(
+    py: Python<'_>,
+    store: &Store,
+    spec: &str,
+    base: Base,
+    mut watch: Watch,
+) -> Result<ReplayBuffer, Failure> {
+    let opened = py.detach(|| {
+        let options = LoadOptions::default().base(base).on_progress(|done| watch.step(done));
+        store.attach_snapshot_with_state(spec, options)
+    });
+    let (ring, snapshot) = watch.done(opened)?;
+    Ok(ReplayBuffer::of_saved(ring, store, snapshot))
+}
+
+/// What pickles of a snapshot call.
+#[pyfunction]
+#[pyo3(signature = (spec, store, dir=None))]
+pub(crate) fn _open_snapshot(
+    py: Python<'_>,
+    spec: &str,
+    store: PathBuf,
+    dir: Option<PathBuf>,
+) -> Result<ReplayBuffer, Failure> {
+    open(py, &Store::at(store), spec, base(dir), Watch::new(None)?)
+}

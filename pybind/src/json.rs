@@ -1,0 +1,125 @@
+//! Plain Python values as JSON and back, exactly: what JSON cannot hold to the bit is refused.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use serde_json::{Map, Number, Value};
+
+use crate::error::{Failure, Kind};
+use crate::given::shown;
+
+/// Dicts and lists within each other: more is a circle, or nothing that anybody reads.
+const DEEPEST: usize = 64;
+const WANTED: &str = "None, a bool, an int, a float, a str, or lists and dicts of such";
+
+/// The value that `what` names in errors.
+pub(crate) fn from_python(given: &Bound<'_, PyAny>, what: &str) -> Result<Value, Failure> {
+    value(given, what, 0)
+}
+
+fn value(given: &Bound<'_, PyAny>, at: &str, depth: usize) -> Result<Value, Failure> {
+    if depth > DEEPEST {
+        return Err(Failure::new(
+            Kind::Argument,
+            format!("{at} lies more than {DEEPEST} levels deep; give flatter data"),
+        ));
+    }
+    if given.is_none() {
+        return Ok(Value::Null);
+    }
+    if let Ok(truth) = given.cast::<PyBool>() {
+        return Ok(Value::Bool(truth.is_true()));
+    }
+    if given.is_instance_of::<PyInt>() {
+        return whole(given, at);
+    }
+    if given.is_instance_of::<PyFloat>() {
+        let number: f64 = given.extract()?;
+        return Number::from_f64(number).map(Value::Number).ok_or_else(|| {
+            let message = format!("{at} is {number}, which JSON lacks; give None or a str for it");
+            Failure::new(Kind::Argument, message)
+        });
+    }
+    if let Ok(text) = given.cast::<PyString>() {
+        return match text.to_str() {
+            Ok(text) => Ok(Value::String(text.to_owned())),
+            Err(_) => Err(other(given, at)),
+        };
+    }
+    if let Ok(items) = given.cast::<PyDict>() {
+        let mut map = Map::new();
+        for (key, item) in items.iter() {
+            let Ok(key) = key.extract::<String>() else {
+                let key = shown(&key);
+                return Err(Failure::new(
+                    Kind::ArgumentType,
+                    format!("{at} has the key {key}; give keys that are str"),
+                ));
+            };
+            let item = value(&item, &format!("{at}[{key:?}]"), depth + 1)?;
+            map.insert(key, item);
+        }
+        return Ok(Value::Object(map));
+    }
+    if given.is_instance_of::<PyList>() || given.is_instance_of::<PyTuple>() {
+        let mut items = Vec::new();
+        for (number, item) in given.try_iter()?.enumerate() {
+            items.push(value(&item?, &format!("{at}[{number}]"), depth + 1)?);
+        }
+        return Ok(Value::Array(items));
+    }
+    // A number of NumPy's, of one element.
+    let numpy = given.py().import("numpy")?;
+    if given.is_instance(&numpy.getattr("generic")?)? {
+        let item = given.call_method0("item")?;
+        if !item.is_instance(&numpy.getattr("generic")?)? {
+            return value(&item, at, depth + 1);
+        }
+    }
+    Err(other(given, at))
+}
+
+fn whole(given: &Bound<'_, PyAny>, at: &str) -> Result<Value, Failure> {
+    if let Ok(number) = given.extract::<i64>() {
+        return Ok(number.into());
+    }
+    given.extract::<u64>().map(Into::into).map_err(|_| {
+        let given = shown(given);
+        Failure::new(
+            Kind::Argument,
+            format!("{at} is {given}, which has more than 64 bits; give it as a str, str(x)"),
+        )
+    })
+}
+
+fn other(given: &Bound<'_, PyAny>, at: &str) -> Failure {
+    let message = format!("{at} is {}; give {WANTED}", shown(given));
+    Failure::new(Kind::ArgumentType, message)
+}
+
+/// The value as Python's `json.loads` would give it.
+pub(crate) fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match value {
+        Value::Null => py.None().into_bound(py),
+        Value::Bool(truth) => PyBool::new(py, *truth).to_owned().into_any(),
+        Value::Number(number) => match (number.as_i64(), number.as_u64()) {
+            (Some(number), _) => number.into_pyobject(py)?.into_any(),
+            (None, Some(number)) => number.into_pyobject(py)?.into_any(),
+            (None, None) => number.as_f64().into_pyobject(py)?.into_any(),
+        },
+        Value::String(text) => PyString::new(py, text).into_any(),
+        Value::Array(items) => {
+            let list = PyList::empty(py);
+            for item in items {
+                list.append(to_python(py, item)?)?;
+            }
+            list.into_any()
+        }
+        Value::Object(items) => {
+            let dict = PyDict::new(py);
+            for (key, item) in items {
+                dict.set_item(key, to_python(py, item)?)?;
+            }
+            dict.into_any()
+        }
+    })
+}

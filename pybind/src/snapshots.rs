@@ -1,0 +1,275 @@
+//! Snapshots of a store: listed, verified, removed; and what can go wrong with them.
+
+use std::ffi::CString;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use backcast_files::Progress;
+use backcast_persist::{
+    BadSamplerState, Damage, LoadError, SaveError, Snapshot, Store, StoreError,
+};
+use pyo3::exceptions::PyUserWarning;
+use pyo3::prelude::*;
+use pyo3::types::{PyAny, PyDict, PyList, PyTuple};
+
+use crate::error::{Failure, Kind};
+use crate::given::{Given, function, refuse_strangers};
+use crate::json;
+use crate::place::name_of;
+use crate::progress::Watch;
+use crate::schema::entry;
+
+/// Longest wait for a process that saves under the name of what is to be removed.
+const REMOVE_WAIT: Duration = Duration::from_secs(60);
+
+/// The store that a `store` argument means.
+pub(crate) fn store(given: Option<Given<PathBuf>>) -> Result<Store, Failure> {
+    match given {
+        None => Ok(Store::standard()?),
+        Some(given) => Ok(Store::at(given.get("store", "a path, or None for the standard place")?)),
+    }
+}
+
+/// Warn of a manifest that is damaged, where the other one was used.
+pub(crate) fn warn_of_damage(py: Python<'_>, damage: Option<&Damage>) -> Result<(), Failure> {
+    let Some(damage) = damage else { return Ok(()) };
+    let text = format!(
+        "{damage}; the other manifest is used, which is one save older: what was saved last may be \
+         missing"
+    );
+    let text = CString::new(text.replace('\0', " ")).map_err(PyErr::from)?;
+    Ok(PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 1)?)
+}
+
+/// List the snapshots of a store.
+///
+/// Parameters
+/// ----------
+/// name : str, optional
+///     Of the ring that was saved; all names when left out.
+/// store : path, optional
+///     Where snapshots are kept; ``BACKCAST_STORE``, else ``~/.local/share/backcast``, when left out.
+///
+/// Returns
+/// -------
+/// list of dict
+///     By name, oldest first, each with ``snapshot`` (``name@label``), ``name``, ``label``,
+///     ``saved_unix_ns``, ``rows``, ``bytes`` (of the files, also where snapshots share them),
+///     ``files``, ``lanes`` (first row and one past the last of each), ``lane_capacity``, ``columns``,
+///     ``ring_uuid`` and ``state``. Empty if nothing was saved.
+///
+/// Raises
+/// ------
+/// CorruptError
+///     If no manifest of a name can be used.
+/// StorageError
+///     If the store cannot be read. One that does not exist holds nothing.
+///
+/// Warns
+/// -----
+/// UserWarning
+///     If one of the two manifests of a name is damaged, and the other one is used.
+#[pyfunction]
+#[pyo3(signature = (name=None, *extra, store=None, **unknown))]
+#[pyo3(text_signature = "(name=None, *, store=None)")]
+pub(crate) fn snapshots<'py>(
+    py: Python<'py>,
+    name: Option<Given<String>>,
+    extra: &Bound<'py, PyTuple>,
+    store: Option<Given<PathBuf>>,
+    unknown: Option<&Bound<'py, PyDict>>,
+) -> Result<Bound<'py, PyList>, Failure> {
+    refuse_strangers(extra, unknown, function("snapshots"))?;
+    let name = name.map(name_of).transpose()?;
+    let store = self::store(store)?;
+    let listings = py.detach(|| {
+        let names = name.map_or_else(|| store.names(), |name| Ok(vec![name]))?;
+        names.iter().map(|name| store.snapshots(name)).collect::<Result<Vec<_>, _>>()
+    })?;
+    let list = PyList::empty(py);
+    for listing in listings {
+        warn_of_damage(py, listing.damages.first())?;
+        for snapshot in &listing.snapshots {
+            list.append(as_dict(py, snapshot)?)?;
+        }
+    }
+    Ok(list)
+}
+
+fn as_dict<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("snapshot", snapshot.spec())?;
+    dict.set_item("name", &snapshot.name)?;
+    dict.set_item("label", &snapshot.label)?;
+    dict.set_item("saved_unix_ns", snapshot.saved_unix_ns)?;
+    dict.set_item("rows", snapshot.rows)?;
+    dict.set_item("bytes", snapshot.bytes)?;
+    let files = snapshot.files.iter().map(|file| file.as_os_str());
+    dict.set_item("files", PyList::new(py, files)?)?;
+    let lanes = snapshot.lanes.iter().map(|rows| (rows.start, rows.end));
+    dict.set_item("lanes", lanes.collect::<Vec<_>>())?;
+    dict.set_item("lane_capacity", snapshot.lane_capacity)?;
+    let columns = PyDict::new(py);
+    for column in &snapshot.columns {
+        columns.set_item(column.name(), entry(py, column)?)?;
+    }
+    dict.set_item("columns", columns)?;
+    dict.set_item("ring_uuid", &snapshot.ring_uuid)?;
+    dict.set_item("state", json::to_python(py, &snapshot.state)?)?;
+    Ok(dict)
+}
+
+/// Check every byte of a snapshot.
+///
+/// Reads all its files, and both manifests, and compares them with what was written. Makes no ring.
+/// Releases the interpreter; Ctrl-C stops it.
+///
+/// Parameters
+/// ----------
+/// snapshot : str
+///     ``"pong@epoch-10"``, or ``"pong"`` for all of that name.
+/// store : path, optional
+///     Where snapshots are kept; ``BACKCAST_STORE``, else ``~/.local/share/backcast``, when left out.
+/// progress : callable, optional
+///     Called every few megabytes with the bytes done and the bytes in all. What it raises stops the
+///     call.
+///
+/// Returns
+/// -------
+/// dict
+///     ``whole`` (whether every byte is as it was written), ``snapshots`` that were read, ``files``,
+///     ``bytes``, and ``damages``: a list of str, each with the file and the column and rows that it
+///     hit.
+///
+/// Raises
+/// ------
+/// NotFoundError
+///     If there is no such snapshot.
+/// CorruptError
+///     If no manifest can be used.
+#[pyfunction]
+#[pyo3(signature = (snapshot=Given::Missing, *extra, store=None, progress=None, **unknown))]
+#[pyo3(text_signature = "(snapshot, *, store=None, progress=None)")]
+pub(crate) fn verify_snapshot<'py>(
+    py: Python<'py>,
+    snapshot: Given<String>,
+    extra: &Bound<'py, PyTuple>,
+    store: Option<Given<PathBuf>>,
+    progress: Option<&Bound<'py, PyAny>>,
+    unknown: Option<&Bound<'py, PyDict>>,
+) -> Result<Bound<'py, PyDict>, Failure> {
+    refuse_strangers(extra, unknown, function("verify_snapshot"))?;
+    let snapshot = snapshot.get("snapshot", "\"NAME@LABEL\", or \"NAME\" for all of that name")?;
+    let store = self::store(store)?;
+    let mut watch = Watch::new(progress)?;
+    let found = py.detach(|| store.verify(&snapshot, |progress| watch.step(progress)));
+    let found = watch.done(found)?;
+    let report = PyDict::new(py);
+    report.set_item("whole", found.is_whole())?;
+    report.set_item("snapshots", &found.snapshots)?;
+    report.set_item("files", found.files)?;
+    report.set_item("bytes", found.bytes)?;
+    let damages: Vec<String> = found.damages.iter().map(ToString::to_string).collect();
+    report.set_item("damages", damages)?;
+    Ok(report)
+}
+
+/// Remove a snapshot, and those of its files that no other snapshot needs.
+///
+/// Rings that were loaded from it, and copies that somebody has open, stay.
+///
+/// Parameters
+/// ----------
+/// snapshot : str
+///     ``"pong@epoch-10"``, or ``"pong"`` for all of that name.
+/// store : path, optional
+///     Where snapshots are kept; ``BACKCAST_STORE``, else ``~/.local/share/backcast``, when left out.
+///
+/// Returns
+/// -------
+/// dict
+///     ``removed``, a list of ``name@label``, and ``bytes_freed``.
+///
+/// Raises
+/// ------
+/// NotFoundError
+///     If there is no such snapshot.
+/// InUseError
+///     If another process is still saving under that name after a minute.
+/// StorageError
+///     If the store cannot be written.
+#[pyfunction]
+#[pyo3(signature = (snapshot=Given::Missing, *extra, store=None, **unknown))]
+#[pyo3(text_signature = "(snapshot, *, store=None)")]
+pub(crate) fn remove_snapshot<'py>(
+    py: Python<'py>,
+    snapshot: Given<String>,
+    extra: &Bound<'py, PyTuple>,
+    store: Option<Given<PathBuf>>,
+    unknown: Option<&Bound<'py, PyDict>>,
+) -> Result<Bound<'py, PyDict>, Failure> {
+    refuse_strangers(extra, unknown, function("remove_snapshot"))?;
+    let snapshot = snapshot.get("snapshot", "\"NAME@LABEL\", or \"NAME\" for all of that name")?;
+    let store = self::store(store)?;
+    let mut watch = Watch::new(None)?;
+    let removed = py.detach(|| {
+        let waiting = || -> ControlFlow<()> { watch.step(&Progress::default()) };
+        store.remove_within(&snapshot, REMOVE_WAIT, waiting)
+    });
+    let removed = watch.done(removed)?;
+    let report = PyDict::new(py);
+    report.set_item("removed", &removed.removed)?;
+    report.set_item("bytes_freed", removed.bytes_freed)?;
+    Ok(report)
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        use StoreError as E;
+        let kind = match &error {
+            E::BadName { .. } | E::NoPlace => Kind::Argument,
+            E::NotFound { .. } => Kind::NotFound,
+            E::Busy { .. } => Kind::InUse,
+            E::NoSpace { .. } => Kind::Space,
+            E::NoManifest { .. } | E::OtherVersion { .. } => Kind::Corrupt,
+            _ => Kind::Storage,
+        };
+        Self::new(kind, error)
+    }
+}
+
+impl From<SaveError> for Failure {
+    fn from(error: SaveError) -> Self {
+        let kind = match error {
+            SaveError::Store(error) => return error.into(),
+            SaveError::LabelTaken { .. } => Kind::Exists,
+            SaveError::NoName
+            | SaveError::StateTooLarge { .. }
+            | SaveError::StateTooDeep { .. } => Kind::Argument,
+            SaveError::Unreadable { .. } | SaveError::OtherRing { .. } => Kind::Corrupt,
+            _ => Kind::Base,
+        };
+        Self::new(kind, error)
+    }
+}
+
+impl From<LoadError> for Failure {
+    fn from(error: LoadError) -> Self {
+        let kind = match error {
+            LoadError::Store(error) => return error.into(),
+            LoadError::Ring(error) => return error.into(),
+            LoadError::Restore(error) => return error.into(),
+            LoadError::Schema(_) | LoadError::Damaged { .. } => Kind::Corrupt,
+            LoadError::OtherSnapshot { .. } => Kind::Exists,
+            _ => Kind::Base,
+        };
+        Self::new(kind, error)
+    }
+}
+
+impl From<BadSamplerState> for Failure {
+    fn from(error: BadSamplerState) -> Self {
+        Self::new(Kind::Sample, error)
+    }
+}

@@ -1,0 +1,522 @@
+"""Snapshots from Python: saved, listed, loaded, opened, verified, removed; and what is refused."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import backcast as bc
+import numpy as np
+import pytest
+from saved_ring import append, content, ring
+
+
+@pytest.fixture
+def wide(place: Path) -> Iterator[bc.ReplayBuffer]:
+    """Make a ring of 15 MB, which takes several batches of rows."""
+    columns = {"obs": ("u1", (100_000,))}
+    with bc.ReplayBuffer.create("wide", columns, capacity=200, dir=place) as buf:
+        with buf.writer() as writer:
+            for _ in range(150):
+                writer.append(obs=np.zeros(100_000, "u1"), terminated=False, truncated=False)
+        yield buf
+
+
+@pytest.mark.parametrize("steps", [0, 1, 60, 500], ids=["empty", "one row", "some", "lapped"])
+def test_every_dtype_and_episode_comes_back(place: Path, tmp_path: Path, steps: int) -> None:
+    with ring(place, steps) as buf:
+        report = buf.snapshot("a", store=tmp_path)
+        assert (report["snapshot"], report["rows_lapped"]) == ("walk@a", 0)
+        assert report["rows"] == report["rows_written"] == 2 * min(steps, 200)
+        with bc.ReplayBuffer.load("walk@a", "again", store=tmp_path, dir=place) as again:
+            assert content(again) == content(buf)
+            assert len(again) == len(buf)
+            assert not again.is_snapshot
+            if steps > 1:
+                drawn = [one.sampler(seed=3, history=4).sample(64) for one in (buf, again)]
+                np.testing.assert_array_equal(drawn[0].index, drawn[1].index)
+                np.testing.assert_array_equal(drawn[0]["reward"], drawn[1]["reward"])
+                np.testing.assert_array_equal(drawn[0].mask, drawn[1].mask)
+
+
+def test_a_writer_goes_on_with_a_new_episode_that_continues_nothing(
+    place: Path, tmp_path: Path
+) -> None:
+    with ring(place, 10) as buf:
+        buf.snapshot("a", store=tmp_path)
+        last = buf.rows(0, 9, 1)["episode"][0]
+    with bc.ReplayBuffer.load("walk", store=tmp_path, dir=place) as again:
+        assert again.name == "walk"
+        with again.writer(2) as writer:
+            append(writer, 3, seed=2)
+        rows = again.rows(0, 10, 3)
+        assert rows["episode"].tolist() == [last + 1] * 3
+        assert rows["t"].tolist() == [0, 1, 2]
+        assert rows["flags"].tolist() == [8, 0, 0]
+        report = again.snapshot("b", store=tmp_path)
+        assert report["rows"] == 26
+
+
+def test_what_earlier_snapshots_have_is_not_written_again(place: Path, tmp_path: Path) -> None:
+    with ring(place, 100) as buf, buf.writer(2) as writer:
+        first = buf.snapshot("a", store=tmp_path)
+        append(writer, 3, seed=2)
+        second = buf.snapshot("b", store=tmp_path)
+        third = buf.snapshot("c", store=tmp_path)
+        assert first["rows_written"] == 200
+        assert (second["rows"], second["rows_written"]) == (206, 6)
+        assert (third["rows_written"], third["bytes_written"], third["files_written"]) == (0, 0, 0)
+        listed = bc.snapshots(store=tmp_path)
+        assert [one["snapshot"] for one in listed] == ["walk@a", "walk@b", "walk@c"]
+        assert [one["rows"] for one in listed] == [200, 206, 206]
+        assert listed[1]["lanes"] == [(0, 103), (0, 103)]
+        assert listed[0]["columns"] == buf.stats()["columns"]
+        assert all(Path(file).is_file() for one in listed for file in one["files"])
+        assert bc.snapshots("walk", store=tmp_path) == listed
+        assert bc.snapshots("other", store=tmp_path) == []
+        assert bc.verify_snapshot("walk", store=tmp_path)["whole"]
+        gone = bc.remove_snapshot("walk@a", store=tmp_path)
+        assert gone == {"removed": ["walk@a"], "bytes_freed": 0}, "all of it is in the others"
+        with bc.ReplayBuffer.open_snapshot("walk@c", store=tmp_path, dir=place) as last:
+            assert {**content(last), "lane_capacity": 200} == content(buf)
+        assert bc.remove_snapshot("walk", store=tmp_path)["bytes_freed"] > 0
+        assert bc.snapshots(store=tmp_path) == []
+
+
+def test_a_label_is_replaced_when_the_new_snapshot_is_whole(place: Path, tmp_path: Path) -> None:
+    with ring(place, 20) as buf, buf.writer(2) as writer:
+        buf.snapshot("latest", store=tmp_path)
+        append(writer, 5, seed=2)
+        with pytest.raises(bc.ExistsError, match=r"`walk@latest` is there already"):
+            buf.snapshot("latest", store=tmp_path)
+        assert buf.snapshot("latest", store=tmp_path, replace=True)["rows"] == 50
+        assert [one["rows"] for one in bc.snapshots("walk", store=tmp_path)] == [50]
+
+
+def test_an_open_snapshot_is_read_only_and_stays_as_it_was(place: Path, tmp_path: Path) -> None:
+    with ring(place, 100) as buf:
+        before = content(buf)
+        buf.snapshot("a", store=tmp_path, state={"step": 7})
+        with bc.ReplayBuffer.open_snapshot("walk@a", store=tmp_path, dir=place) as opened:
+            with buf.writer(2) as writer:
+                append(writer, 300, seed=2)
+            assert content(opened) == before
+            assert repr(opened).startswith("<backcast.ReplayBuffer: snapshot 'walk@a', ")
+            assert opened.is_snapshot
+            assert opened.saved_state == {"step": 7}
+            with pytest.raises(bc.WriterError, match="is a snapshot, which nobody writes"):
+                opened.writer()
+            with opened.lease(0, 0, 100) as rows:
+                np.testing.assert_array_equal(rows["reward"], opened.rows(0, 0, 100)["reward"])
+            # Another handle, by name, by path, by copy and by pickle: the same memory.
+            others = [
+                bc.ReplayBuffer.attach("walk@a", store=tmp_path, dir=place),
+                bc.ReplayBuffer.open_snapshot(tmp_path / "walk@a", dir=place),
+                bc.ReplayBuffer.open_snapshot(str(tmp_path / "walk"), dir=place),
+                pickle.loads(pickle.dumps(opened)),
+            ]
+            for other in others:
+                with other:
+                    assert (other.path, other.saved_state) == (opened.path, {"step": 7})
+                    assert content(other) == before
+            pickled = pickle.dumps(opened)
+        assert not [one for one in bc.list(dir=place) if one["held"] and "@" in one["name"]]
+        with pickle.loads(pickled) as reopened:
+            assert content(reopened) == before
+
+
+def test_a_snapshot_that_left_the_store_is_still_joined_by_who_can_see_it(
+    place: Path, tmp_path: Path
+) -> None:
+    with ring(place, 10) as buf:
+        buf.snapshot("a", store=tmp_path)
+        with bc.ReplayBuffer.attach("walk@a", store=tmp_path, dir=place) as opened:
+            bc.remove_snapshot("walk@a", store=tmp_path)
+            with bc.ReplayBuffer.attach("walk@a", store=tmp_path, dir=place) as other:
+                assert content(other) == content(opened)
+        with pytest.raises(bc.NotFoundError, match="walk@a"):
+            bc.ReplayBuffer.attach("walk@a", store=tmp_path, dir=place)
+
+
+def test_the_store_is_where_the_environment_says(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BACKCAST_STORE", str(tmp_path / "kept"))
+    monkeypatch.setenv("BACKCAST_DIR", str(place))
+    with ring(place, 10) as buf:
+        buf.snapshot("a")
+    assert (tmp_path / "kept" / "walk" / "manifest-0").is_file()
+    assert bc.snapshots()[0]["snapshot"] == "walk@a"
+    with bc.ReplayBuffer.attach("walk@a") as opened:
+        assert len(opened) > 0
+    assert bc.verify_snapshot("walk@a")["snapshots"] == ["walk@a"]
+    for name in ["BACKCAST_STORE", "XDG_DATA_HOME", "HOME"]:
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(bc.ArgumentError, match="set BACKCAST_STORE"):
+        bc.snapshots()
+
+
+STATES: dict[str, Any] = {
+    "words": {"none": None, "run": "naïve \0 💡", "yes": True},
+    "numbers": [
+        0,
+        -1,
+        2**63,
+        2**64 - 1,
+        -(2**63),
+        0.1,
+        -0.0,
+        1e-308,
+        5e-324,
+        1.7976931348623157e308,
+    ],
+    "nested": {"a": [{"b": [[], {}]}]},
+    "text": "alone",
+    "nothing": None,
+}
+
+
+@pytest.mark.parametrize("state", STATES.values(), ids=STATES)
+def test_the_state_comes_back_to_the_bit(place: Path, tmp_path: Path, state: object) -> None:
+    with ring(place, 5) as buf:
+        buf.snapshot("a", store=tmp_path, state=state)
+    with bc.ReplayBuffer.load("walk@a", store=tmp_path, dir=place) as again:
+        assert repr(again.saved_state) == repr(state)
+    assert repr(bc.snapshots(store=tmp_path)[0]["state"]) == repr(state)
+
+
+def test_floats_of_any_size_come_back_to_the_bit(place: Path, tmp_path: Path) -> None:
+    bits = np.random.default_rng(0).integers(0, 2**64, 5_000, np.uint64)
+    numbers = bits.view(np.float64)
+    state = numbers[np.isfinite(numbers)].tolist()
+    with ring(place, 5) as buf:
+        buf.snapshot("a", store=tmp_path, state=state)
+    assert bc.snapshots(store=tmp_path)[0]["state"] == state
+
+
+def test_numbers_of_numpy_are_taken_as_pythons(place: Path, tmp_path: Path) -> None:
+    state = {"a": np.int64(3), "b": np.float32(0.5), "c": np.bool_(True), "d": (np.uint8(1), "x")}
+    with ring(place, 5) as buf:
+        buf.snapshot("a", store=tmp_path, state=state)
+    assert bc.snapshots(store=tmp_path)[0]["state"] == {"a": 3, "b": 0.5, "c": True, "d": [1, "x"]}
+
+
+def circle() -> dict[str, Any]:
+    """Make a dict that holds itself."""
+    made: dict[str, Any] = {}
+    made["again"] = made
+    return made
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ({"weights": np.zeros(3)}, r'state\["weights"\] is .*; give None, a bool'),
+        ({"a": [1, {2: 3}]}, r'state\["a"\]\[1\] has the key 2; give keys that are str'),
+        ({"seed": 2**64}, r'state\["seed"\] is 18446744073709551616, which has more than 64 bits'),
+        ([float("nan")], r"state\[0\] is NaN, which JSON lacks"),
+        ([-float("inf")], r"state\[0\] is -inf, which JSON lacks"),
+        ({1}, r"state is \{1\}, a set; give None"),
+        ("\ud800", r"state is '\\ud800', a str; give"),
+        (circle(), r'state\["again"\].* lies more than 64 levels deep; give flatter data'),
+        ("x" * (17 << 20), r"the limit is 16777216"),
+    ],
+    ids=["array", "key", "large", "nan", "infinite", "set", "surrogate", "circle", "too long"],
+)
+def test_a_state_that_json_lacks_is_refused_and_nothing_is_saved(
+    place: Path, tmp_path: Path, state: object, words: str
+) -> None:
+    with ring(place, 5) as buf, pytest.raises(bc.ArgumentError, match=words):
+        buf.snapshot("a", store=tmp_path / "store", state=state)
+    assert not (tmp_path / "store").exists()
+
+
+def test_progress_is_told_and_what_it_raises_leaves_nothing(
+    wide: bc.ReplayBuffer, place: Path, tmp_path: Path
+) -> None:
+    told: list[tuple[int, int]] = []
+
+    def tell(done: int, total: int) -> None:
+        told.append((done, total))
+
+    def stop(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        wide.snapshot("a", store=tmp_path, progress=stop)
+    assert bc.snapshots(store=tmp_path) == []
+    assert not [*tmp_path.rglob("*.arrow*")]
+    wide.snapshot("a", store=tmp_path, progress=tell)
+    assert len(told) > 2
+    assert told == sorted(told)
+    assert told[-1][0] >= 150 * 100_000
+    told.clear()
+    calls: list[Callable[[Any], object]] = [
+        lambda progress: bc.ReplayBuffer.load(
+            "wide", "again", store=tmp_path, dir=place, progress=progress
+        ).close(),
+        lambda progress: bc.ReplayBuffer.open_snapshot(
+            "wide", store=tmp_path, dir=place, progress=progress
+        ).close(),
+        lambda progress: bc.verify_snapshot("wide", store=tmp_path, progress=progress),
+        lambda progress: wide.export(tmp_path / "wide.parquet", overwrite=True, progress=progress),
+        lambda progress: bc.ReplayBuffer.from_file(
+            tmp_path / "wide.parquet", "read", dir=place, progress=progress
+        ).close(),
+    ]
+    for call in calls:
+        call(tell)
+        assert len(told) > 2
+        assert told[-1][0] > 0
+        told.clear()
+        with pytest.raises(KeyboardInterrupt):
+            call(stop)
+    assert [one["name"] for one in bc.list(dir=place)] == ["wide"]
+
+
+INTERRUPTED = """
+import os, signal, sys, backcast as bc
+name, store, call = sys.argv[1:]
+def progress(done, total):
+    if done == 0 or signal.getsignal(signal.SIGINT) is None: return
+    os.kill(os.getpid(), signal.SIGINT)
+buf = bc.ReplayBuffer.attach(name)
+try:
+    if call == "save": buf.snapshot("b", store=store, progress=progress)
+    else: bc.ReplayBuffer.load("wide@a", "copy", store=store, progress=progress)
+except KeyboardInterrupt:
+    print("interrupted", [one["name"] for one in bc.list()])
+"""
+
+
+@pytest.mark.parametrize("call", ["save", "load"])
+def test_ctrl_c_ends_it_and_leaves_nothing(
+    wide: bc.ReplayBuffer, tmp_path: Path, start: Callable[..., Any], call: str
+) -> None:
+    if call == "load":
+        wide.snapshot("a", store=tmp_path)
+    child = start(INTERRUPTED, "wide", str(tmp_path), call)
+    out, error = child.communicate(timeout=120)
+    assert out.strip() == "interrupted ['wide']", error
+    assert len(bc.snapshots(store=tmp_path)) == (call == "load")
+
+
+@pytest.mark.parametrize("call", ["save", "load", "open", "verify"])
+def test_others_run_meanwhile(
+    wide: bc.ReplayBuffer, place: Path, tmp_path: Path, call: str
+) -> None:
+    wide.snapshot("a", store=tmp_path)
+    calls: dict[str, Callable[[], object]] = {
+        "save": lambda: wide.snapshot("a", store=tmp_path / "new", replace=True),
+        "load": lambda: bc.ReplayBuffer.load("wide", "new", store=tmp_path, dir=place),
+        "open": lambda: bc.ReplayBuffer.open_snapshot("wide@a", store=tmp_path, dir=place),
+        "verify": lambda: bc.verify_snapshot("wide@a", store=tmp_path),
+    }
+    go, ran = threading.Event(), list[int]()
+
+    def wait_and_run() -> None:
+        go.wait(60)
+        ran.append(1)
+
+    other = threading.Thread(target=wait_and_run)
+    other.start()
+    # Nobody is made to give the interpreter up any more: the other thread runs if the call does.
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1_000)
+    try:
+        go.set()
+        for _ in range(50):
+            got = calls[call]()
+            if isinstance(got, bc.ReplayBuffer):
+                got.close()
+            if ran:
+                break
+        assert ran
+    finally:
+        sys.setswitchinterval(interval)
+        other.join(60)
+
+
+@pytest.mark.parametrize("how", ["cut", "flipped", "missing", "emptied"])
+def test_a_damaged_file_makes_no_ring_and_is_named(place: Path, tmp_path: Path, how: str) -> None:
+    with ring(place, 100) as buf:
+        buf.snapshot("a", store=tmp_path)
+        pixels = buf.rows(0, 30, 10)["obs"]["image"].tobytes()
+    [path] = tmp_path.rglob("*.arrow")
+    whole = path.read_bytes()
+    at = whole.index(pixels) + 7
+    match how:
+        case "missing":
+            path.unlink()
+        case "flipped":
+            path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        case _:
+            path.write_bytes(whole[: -100 if how == "cut" else 0])
+    calls: list[Callable[[], object]] = [
+        lambda: bc.ReplayBuffer.load("walk@a", "new", store=tmp_path, dir=place),
+        lambda: bc.ReplayBuffer.open_snapshot("walk@a", store=tmp_path, dir=place),
+        lambda: bc.ReplayBuffer.attach("walk@a", store=tmp_path, dir=place),
+    ]
+    for call in calls:
+        with pytest.raises(bc.CorruptError, match=rf"`walk@a` is damaged: .*{path.name}.*; load"):
+            call()
+    assert bc.list(dir=place) == []
+    found = bc.verify_snapshot("walk@a", store=tmp_path)
+    assert not found["whole"]
+    assert all(path.name in damage for damage in found["damages"])
+    if how == "flipped":
+        assert "column `" in found["damages"][0]
+
+
+def test_a_damaged_manifest_warns_and_the_other_one_is_used(place: Path, tmp_path: Path) -> None:
+    with ring(place, 10) as buf:
+        buf.snapshot("a", store=tmp_path)
+        buf.snapshot("b", store=tmp_path)
+    (tmp_path / "README").write_text("a file that is none of ours")
+    newest = max((tmp_path / "walk").glob("manifest-*"), key=lambda path: path.stat().st_mtime_ns)
+    shutil.copy(newest, tmp_path / "kept")
+    newest.write_bytes(newest.read_bytes()[:-5])
+    with pytest.warns(UserWarning, match=f"{newest.name}.*the other manifest is used"):
+        assert [one["label"] for one in bc.snapshots(store=tmp_path)] == ["a"]
+    shutil.copy(tmp_path / "kept", newest)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(bc.snapshots(store=tmp_path)) == 2
+    for manifest in (tmp_path / "walk").glob("manifest-*"):
+        manifest.write_bytes(b"x")
+    with pytest.raises(bc.CorruptError, match=r"no manifest of .* can be used"):
+        bc.snapshots(store=tmp_path)
+
+
+def test_a_name_that_another_snapshot_still_has_in_memory_is_refused(
+    place: Path, tmp_path: Path
+) -> None:
+    with ring(place, 10) as buf, buf.writer(2) as writer:
+        buf.snapshot("latest", store=tmp_path)
+        with bc.ReplayBuffer.open_snapshot("walk@latest", store=tmp_path, dir=place):
+            append(writer, 5, seed=2)
+            buf.snapshot("latest", store=tmp_path, replace=True)
+            with pytest.raises(bc.ExistsError, match="another snapshot called `walk@latest`"):
+                bc.ReplayBuffer.open_snapshot("walk@latest", store=tmp_path, dir=place)
+        with bc.ReplayBuffer.open_snapshot("walk@latest", store=tmp_path, dir=place) as opened:
+            assert content(opened) == content(buf)
+
+
+def test_a_private_ring_is_saved_under_a_name_that_is_given(tmp_path: Path, place: Path) -> None:
+    with bc.ReplayBuffer.create(None, {"x": "f4"}, capacity=10) as buf:
+        with buf.writer() as writer:
+            writer.append(x=1, terminated=False, truncated=False)
+        with pytest.raises(bc.ArgumentError, match="the ring has no name; say under which one"):
+            buf.snapshot("a", store=tmp_path)
+        buf.snapshot("a", store=tmp_path, name="mine")
+        with bc.ReplayBuffer.load("mine", store=tmp_path, dir=place) as again:
+            assert again.rows(0, 0, 1)["x"] == [1]
+            assert again.saved_state is None
+        assert buf.saved_state is None
+        assert not buf.is_snapshot
+
+
+def test_the_persistent_ring_of_a_snapshot_outlives_its_handle(place: Path, tmp_path: Path) -> None:
+    with ring(place, 10) as buf:
+        buf.snapshot("a", store=tmp_path)
+        with pytest.raises(bc.ExistsError, match="walk"):
+            bc.ReplayBuffer.load("walk@a", store=tmp_path, dir=place)
+        replaced = bc.ReplayBuffer.load(
+            "walk@a", store=tmp_path, dir=place, exist="replace", persistent=True
+        )
+        replaced.close()
+    with bc.ReplayBuffer.attach("walk", dir=place) as again:
+        assert len(again) > 0
+        again.unlink()
+
+
+def refused(**changes: object) -> Callable[[bc.ReplayBuffer, Path, Path], object]:
+    """Save with some arguments changed."""
+    given: Any = changes
+    return lambda buf, store, place: buf.snapshot(**{"label": "a", "store": store} | given)
+
+
+def loading(**changes: object) -> Callable[[bc.ReplayBuffer, Path, Path], object]:
+    """Load with some arguments changed."""
+    given: Any = changes
+    return lambda buf, store, place: bc.ReplayBuffer.load(
+        **{"snapshot": "walk@s", "name": "new", "store": store, "dir": place} | given
+    )
+
+
+@pytest.mark.parametrize(
+    ("do", "error", "words"),
+    [
+        (refused(label="a/b"), bc.ArgumentError, r"label `a/b` is refused.*; use 1 to 100"),
+        (refused(label=""), bc.ArgumentError, r"label `` is refused: it is empty; use"),
+        (refused(label=7), bc.ArgumentTypeError, r"label is 7; give a label"),
+        (refused(name="a@b"), bc.ArgumentError, r"name `a@b` is refused"),
+        (refused(store=3), bc.ArgumentTypeError, r"store is 3; give a path"),
+        (refused(replace="no"), bc.ArgumentTypeError, r"replace is 'no', a str; give True"),
+        (refused(timeout=-1.0), bc.ArgumentError, r"timeout is -1; give seconds"),
+        (refused(progress=3), bc.ArgumentTypeError, r"progress is 3; give a function of two"),
+        (refused(store="/dev/null/x"), bc.StorageError, r"cannot create /dev/null"),
+        (
+            loading(snapshot="walk@t"),
+            bc.NotFoundError,
+            r"`walk@t` is not in the store.*`backcast ls`",
+        ),
+        (loading(snapshot="walk@epoch"), bc.NotFoundError, r"did you mean `walk@epoch-1`\?"),
+        (loading(snapshot="wolk"), bc.NotFoundError, r"did you mean `walk`\?"),
+        (loading(snapshot=".."), bc.ArgumentError, r"snapshot is '\.\.'; give \"NAME@LABEL\""),
+        (loading(snapshot=5), bc.ArgumentTypeError, r"snapshot is 5; give \"NAME@LABEL\""),
+        (loading(snapshot="/x/walk@s"), bc.ArgumentError, r"'/x/walk@s', a path, and store is"),
+        (loading(name=5), bc.ArgumentTypeError, r"name is 5; give a name for the ring"),
+        (loading(exist="attach"), bc.ArgumentError, r"exist is 'attach'.*; give \"error\" or"),
+        (loading(exist="x"), bc.ArgumentError, r"exist is 'x'; give"),
+        (
+            lambda buf, store, place: bc.ReplayBuffer.attach("walk", store=store, dir=place),
+            bc.ArgumentError,
+            r"store is given, but 'walk' is a ring in memory; leave it out",
+        ),
+    ],
+)
+def test_what_is_refused_says_why_and_changes_nothing(
+    place: Path,
+    tmp_path: Path,
+    do: Callable[[bc.ReplayBuffer, Path, Path], object],
+    error: type[bc.BackcastError],
+    words: str,
+) -> None:
+    with ring(place, 10) as buf:
+        buf.snapshot("s", store=tmp_path)
+        buf.snapshot("epoch-1", store=tmp_path)
+        before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+        with pytest.raises(error, match=words) as raised:
+            do(buf, tmp_path, place)
+        assert type(raised.value) is error
+        assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+        assert [one["name"] for one in bc.list(dir=place)] == ["walk"]
+
+
+def test_signals_are_looked_at_by_the_main_thread_alone(
+    wide: bc.ReplayBuffer, tmp_path: Path
+) -> None:
+    """A save in another thread is not stopped by Ctrl-C, and does not swallow it."""
+    sent: list[int] = []
+
+    def interrupt(done: int, total: int) -> None:
+        if not sent:
+            sent.append(done)
+            signal.raise_signal(signal.SIGINT)
+
+    thread = threading.Thread(
+        target=wide.snapshot, args=("a",), kwargs={"store": tmp_path, "progress": interrupt}
+    )
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        thread.join(60)
+    thread.join(60)
+    assert bc.snapshots(store=tmp_path)[0]["rows"] == 150
