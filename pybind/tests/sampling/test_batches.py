@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ def threads() -> int:
     """Count the threads of this process that draw ahead."""
     count = 0
     for task in os.listdir("/proc/self/task"):
-        with open(f"/proc/self/task/{task}/comm") as name:
+        # A thread of somebody else's may end between the two.
+        with suppress(FileNotFoundError), open(f"/proc/self/task/{task}/comm") as name:
             count += name.read().startswith("backcast-batche")
     return count
 
