@@ -10,8 +10,8 @@ use crate::console::{Console, Stream};
 use crate::demo::{self, DemoLauncher};
 use crate::error::{CliError, Exit};
 use crate::{
-    completions, create, doctor, export, gc, import, load, ls, man, panel, rm, save, serve, stat,
-    top, verify,
+    bench, completions, create, doctor, export, gc, import, load, ls, man, panel, rm, save, serve,
+    stat, top, verify,
 };
 
 /// Create, list, inspect, save and remove experience rings in shared memory, and look after them.
@@ -54,6 +54,7 @@ enum Command {
     Panel(panel::Args),
     Doctor(doctor::Args),
     Serve(serve::Args),
+    Bench(bench::Args),
     Demo(demo::Args),
     Completions(completions::Args),
     Man(man::Args),
@@ -85,21 +86,42 @@ pub(crate) fn command() -> clap::Command {
 /// Run the command line `args` (the program's name first) and return its exit status.
 ///
 /// `backcast demo` replaces the calling process by a Python interpreter, so that exit status and
-/// signals are the demo's own; callers that already are one pass a launcher to [`run_with`].
+/// signals are the demo's own; callers that already are one tell [`run_with`] how to do it.
 pub fn run(
     args: impl IntoIterator<Item = OsString>,
     out: &mut dyn Stream,
     err: &mut dyn Stream,
 ) -> u8 {
-    run_with(args, out, err, &mut demo::exec_python)
+    let itself = std::env::current_exe().map(|program| vec![program.into_os_string()]);
+    run_with(
+        args,
+        out,
+        err,
+        Host { demo: &mut demo::exec_python, itself: itself.unwrap_or_default() },
+    )
 }
 
-/// [`run`] with another way to start `backcast demo`.
+/// What the command line leaves to the program that it is a part of.
+pub struct Host<'a> {
+    /// How `backcast demo` is started.
+    pub demo: DemoLauncher<'a>,
+    /// The words that start this command line in another process, without arguments of its own:
+    /// `["python", "-m", "backcast"]`. Empty: nobody knows.
+    pub itself: Vec<OsString>,
+}
+
+impl std::fmt::Debug for Host<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Host").field("itself", &self.itself).finish_non_exhaustive()
+    }
+}
+
+/// [`run`] as a part of another program.
 pub fn run_with(
     args: impl IntoIterator<Item = OsString>,
     out: &mut dyn Stream,
     err: &mut dyn Stream,
-    launcher: DemoLauncher<'_>,
+    host: Host<'_>,
 ) -> u8 {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
@@ -119,16 +141,17 @@ pub fn run_with(
         }
     };
     let mut console = Console::new(out, err, cli.json);
-    let status = answer(cli, &mut console, launcher).unwrap_or_else(|error| {
+    let status = answer(cli, &mut console, host).unwrap_or_else(|error| {
         console.note(&format!("error: {error}"));
         error.exit().status()
     });
     console.finish(status)
 }
 
-fn answer(cli: Cli, console: &mut Console<'_>, launcher: DemoLauncher<'_>) -> Result<u8, CliError> {
+fn answer(cli: Cli, console: &mut Console<'_>, host: Host<'_>) -> Result<u8, CliError> {
+    let Host { demo, itself } = host;
     if let Command::Demo(args) = cli.command {
-        return demo::run(&args, cli.dir.as_deref(), console, launcher);
+        return demo::run(&args, cli.dir.as_deref(), console, demo);
     }
     // About the program itself: there need be no directory.
     match &cli.command {
@@ -156,6 +179,7 @@ fn answer(cli: Cli, console: &mut Console<'_>, launcher: DemoLauncher<'_>) -> Re
         Command::Panel(args) => panel::run(args, &base, console),
         Command::Serve(args) => serve::run(args, &base, console),
         Command::Doctor(args) => Ok(doctor::run(args, &base, console)),
+        Command::Bench(args) => return bench::run(args, &base, console, &itself),
         Command::Demo(_) | Command::Completions(_) | Command::Man(_) => {
             unreachable!("answered above")
         }

@@ -3,12 +3,16 @@
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-use backcast_core::{Kind, LanePolicy, RestoreError, RingError, SchemaError, SegmentError};
+use backcast_core::{
+    AppendError, Kind, LanePolicy, RestoreError, RingError, SampleError, SchemaError, SegmentError,
+    WriterError,
+};
 use backcast_exchange::{ExportError, ImportError};
 use backcast_market::{LoadError as PanelLoadError, PanelError};
 use backcast_persist::{LoadError, SaveError, StoreError};
 use thiserror::Error;
 
+use crate::bench::PairError;
 use crate::client::ClientError;
 use crate::columns::{ColumnError, SchemaFileError};
 use crate::serve::ServeError;
@@ -107,6 +111,14 @@ pub(crate) enum CliError {
     )]
     Terminal { source: std::io::Error },
     #[error(transparent)]
+    Pair(#[from] PairError),
+    #[error(transparent)]
+    Writer(#[from] WriterError),
+    #[error(transparent)]
+    Append(#[from] AppendError),
+    #[error(transparent)]
+    Sample(#[from] SampleError),
+    #[error(transparent)]
     Serve(#[from] ServeError),
     #[error(transparent)]
     Client(#[from] ClientError),
@@ -159,6 +171,10 @@ impl CliError {
             Self::Import(error) => of_import(error),
             Self::Interrupted => Exit::Interrupted,
             Self::Serve(_)
+            | Self::Pair(_)
+            | Self::Writer(_)
+            | Self::Append(_)
+            | Self::Sample(_)
             | Self::Taken { .. }
             | Self::Different { .. }
             | Self::Held { .. }

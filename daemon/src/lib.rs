@@ -15,6 +15,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod bench;
 mod catalogue;
 mod cli;
 mod client;
@@ -52,7 +53,7 @@ mod wire;
 #[path = "../tests/shelf/pty.rs"]
 mod pty;
 
-pub use cli::{run, run_with};
+pub use cli::{Host, run, run_with};
 pub use client::{Client, ClientError};
 pub use console::Stream;
 pub use demo::{DemoCall, DemoLauncher};

@@ -204,6 +204,12 @@ const CASES: &[Case] = &[
     case("pages into nowhere", "man --into /no/such", 2, &["/no/such", "create it"]),
     case("a word too many for the doctor", "doctor pong", 2, &["pong"]),
     case("a doctor of no place", "doctor --dir /no/such", 2, &["/no/such", "BACKCAST_DIR"]),
+    case("a bench of no time", "bench --seconds 0", 2, &["--seconds", "0.01 to 600"]),
+    case("a bench in words", "bench --seconds long", 2, &["long", "0.01 to 600"]),
+    case("a bench of small rows", "bench --row-bytes 8", 2, &["8", "16..=1048576"]),
+    case("a bench of many lanes", "bench --lanes 65", 2, &["65", "1..=64"]),
+    case("a bench of no place", "bench --dir /no/such", 2, &["/no/such", "BACKCAST_DIR"]),
+    case("a writer of no ring", "bench --writer pongg", 3, &["pongg"]),
     case("the demo as JSON", "--json demo", 2, &["out/demo.json"]),
 ];
 

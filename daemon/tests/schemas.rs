@@ -84,6 +84,7 @@ fn idle_objects_are_as_promised() {
     let file = shelf.file("prices.csv", shelf::PRICES);
     holds("panel-stat", &shelf.json(&["panel", "stat", &file]));
     holds("doctor", &shelf.json(&["doctor"]));
+    holds("bench", &shelf.json(&["bench", "--seconds", "0.02", "--row-bytes", "64"]));
     let into = shelf.path().to_str().unwrap();
     holds("man", &shelf.json(&["man", "--into", into]));
     holds("rm", &shelf.json(&["rm", "pong"]));

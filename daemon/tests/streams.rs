@@ -45,6 +45,8 @@ const ANSWERED: &[&str] = &[
     "gc --dry-run",
     "doctor",
     "--json doctor",
+    "bench --seconds 0.02",
+    "--json bench --seconds 0.02 --lanes 2",
     "completions zsh",
     "man",
     "help",

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io;
 
-use backcast_daemon::{DemoCall, run_with};
+use backcast_daemon::{DemoCall, Host, run_with};
 use pyo3::prelude::*;
 
 /// Run the command line.
@@ -20,15 +20,21 @@ use pyo3::prelude::*;
 #[pyfunction]
 pub(crate) fn cli_main(py: Python<'_>, argv: Vec<OsString>) -> PyResult<u8> {
     let mut raised = None;
+    // `current_exe` is the interpreter, which in turn need not be what was started.
+    let python: Option<OsString> = py.import("sys")?.getattr("executable")?.extract()?;
+    let python = python.filter(|python| !python.is_empty());
+    let itself = python.map(|python| vec![python, "-m".into(), "backcast".into()]);
     let status = py.detach(|| {
         let arguments = std::iter::once(OsString::from("backcast")).chain(argv);
         let (mut out, mut err) = (io::stdout(), io::stderr());
-        run_with(arguments, &mut out, &mut err, &mut |call, _| {
+        let mut demo = |call: DemoCall<'_>, _: &mut dyn io::Write| {
             Python::attach(|py| demo(py, &call)).unwrap_or_else(|error| {
                 raised = Some(error);
                 1
             })
-        })
+        };
+        let host = Host { demo: &mut demo, itself: itself.unwrap_or_default() };
+        run_with(arguments, &mut out, &mut err, host)
     });
     py.check_signals()?;
     match raised {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -44,6 +45,26 @@ def test_exit_statuses_are_those_of_the_tool(place: Path) -> None:
     missing = run("--dir", str(place), "stat", "nobody")
     assert missing.returncode == 3
     assert "nobody" in missing.stderr
+
+
+def test_the_bench_starts_its_second_process_with_this_interpreter(place: Path) -> None:
+    done = run("--dir", str(place), "--json", "bench", "--seconds", "0.05")
+    assert done.returncode == 0, done.stderr
+    rates = {row["what"]: row["rate_per_s"] for row in json.loads(done.stdout)["measured"]}
+    assert len(rates) == 5
+    assert rates["publish beside a learner"] > 0
+    assert bc.list(dir=place) == []
+
+
+def test_a_bench_that_ctrl_c_ends_leaves_nothing(place: Path) -> None:
+    command = [sys.executable, "-m", "backcast", "--dir", str(place), "bench", "--seconds", "600"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        while not [one for one in bc.list(dir=place) if one["name"].startswith("bench-")]:
+            assert child.poll() is None
+        child.send_signal(signal.SIGINT)
+        out, _ = child.communicate(timeout=120)
+    assert (child.returncode, out) == (cli.INTERRUPTED, b"")
+    assert bc.list(dir=place) == []
 
 
 def test_a_closed_pipe_is_not_an_error(place: Path) -> None:
