@@ -7,6 +7,7 @@ use backcast_market::Panel;
 use serde::Serialize;
 
 use crate::error::CliError;
+use crate::persist::PersistReport;
 
 /// Names this similar are worth a "did you mean" (Jaro-Winkler, 0 to 1).
 const SIMILAR: f64 = 0.75;
@@ -58,11 +59,14 @@ pub(crate) struct Entry {
     pub(crate) info: ObjectInfo,
     pub(crate) state: State,
     pub(crate) content: Content,
+    /// Of a ring that goes to disk by itself: how that stands.
+    pub(crate) persist: Option<PersistReport>,
 }
 
 impl Entry {
     /// Open the object as far as its state allows; `None` when it went away meanwhile.
     pub(crate) fn open(base: &Base, info: ObjectInfo) -> Option<Self> {
+        let mut persist = None;
         let (state, content) = if info.building && info.held {
             (State::Building, Content::Unopened)
         } else if is_garbage(&info) {
@@ -71,7 +75,10 @@ impl Entry {
             let opened = match info.kind {
                 // Observed, not held: nobody who removes or creates meanwhile meets this look.
                 Kind::Ring => Observed::open(base, &info.name)
-                    .map(|ring| Content::Ring(Box::new(ring.stats())))
+                    .map(|ring| {
+                        persist = PersistReport::read(ring.ring());
+                        Content::Ring(Box::new(ring.stats()))
+                    })
                     .map_err(|error| error.to_string()),
                 Kind::Panel => Panel::attach_in(base, &info.name)
                     .map(Content::Panel)
@@ -83,7 +90,7 @@ impl Entry {
                 Err(why) => (State::Damaged, Content::Damaged(why)),
             }
         };
-        Some(Self { info, state, content })
+        Some(Self { info, state, content, persist })
     }
 }
 

@@ -6,12 +6,14 @@ use std::time::Duration;
 use backcast_core::{
     Base, Capacity, Exist, LanePolicy, MAX_LANES, MAX_READER_SLOTS, Ring, RingOptions,
 };
+use backcast_persist::Mode;
 
 use crate::client::Client;
 use crate::columns::{self, ColumnSpec};
 use crate::console::Console;
 use crate::error::{CliError, Exit};
 use crate::geometry::Geometry;
+use crate::persist;
 use crate::units;
 
 /// Create a ring that lives until `backcast rm`.
@@ -26,7 +28,7 @@ Examples:
       --capacity 1_000_000 --lanes 8
   backcast create trades --column day:i4::obs --column shares:i4:30:obs --column action:f4:30 \\
       --capacity 8GiB --lanes 64 --exist replace
-  backcast create pong --schema pong.json --capacity 512MiB
+  backcast create pong --schema pong.json --capacity 512MiB --persist continuous
 with pong.json: {\"obs\": [\"u1\", [84, 84]], \"action\": \"i4\", \"day\": [\"i4\", [], \"obs\"]}")]
 pub(crate) struct Args {
     /// Name of the ring.
@@ -62,6 +64,12 @@ pub(crate) struct Args {
     /// Samplers and handles with leases that there is room for at a time, over all processes.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = whole(MAX_READER_SLOTS))]
     reader_slots: u32,
+    /// Have a daemon bring it to disk by itself: periodic, continuous, or block (continuous, and
+    /// writers wait rather than overwrite what is not on disk); or off.
+    ///
+    /// It stays with the ring: every daemon that looks after its directory does so (`backcast serve`).
+    #[arg(long, value_name = "MODE")]
+    persist: Option<Mode>,
     /// Have the daemon make it, within its budget (`backcast serve`).
     #[arg(long)]
     daemon: bool,
@@ -89,7 +97,11 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
         .huge_pages(!args.no_huge_pages)
         .base(base.clone());
     let ring = if args.daemon {
-        let (ring, granted) = Client::of(base).create(&args.name, &schema, &options)?;
+        let client = Client::of(base);
+        let (ring, granted) = match args.persist {
+            Some(mode) => client.create_persisted(&args.name, &schema, &options, mode)?,
+            None => client.create(&args.name, &schema, &options)?,
+        };
         if granted.shrunk() {
             console.note(&format!(
                 "warning: {} allocated, {} asked: the daemon's budget has no more left",
@@ -99,7 +111,11 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
         }
         ring
     } else {
-        Ring::create(&args.name, &schema, options)?
+        let ring = Ring::create(&args.name, &schema, options)?;
+        if let (Some(mode), Some(dir)) = (args.persist, ring.path()) {
+            persist::ask(dir, mode)?;
+        }
+        ring
     };
     let geometry = Geometry::from(&ring.stats());
     if console.json() {

@@ -37,6 +37,7 @@ mod load;
 mod ls;
 mod man;
 mod panel;
+mod persist;
 mod rm;
 mod save;
 mod serve;
@@ -57,5 +58,7 @@ pub use cli::{Host, run, run_with};
 pub use client::{Client, ClientError};
 pub use console::Stream;
 pub use demo::{DemoCall, DemoLauncher};
-pub use serve::{BadBudget, Budget, Daemon, ServeError, ServeOptions, WhenFull};
+pub use serve::{
+    BadBudget, BadSpan, Budget, Daemon, PersistOptions, ServeError, ServeOptions, Span, WhenFull,
+};
 pub use wire::{Code, Gone, Granted, ListedObject, OverBudget, Pong};

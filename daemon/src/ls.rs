@@ -47,7 +47,7 @@ pub(crate) struct Listed {
 }
 
 impl From<Entry> for Listed {
-    fn from(Entry { info, state, content }: Entry) -> Self {
+    fn from(Entry { info, state, content, .. }: Entry) -> Self {
         let mut listed = Self {
             kind: info.kind.as_str(),
             name: catalogue::shown_name(&info),

@@ -114,7 +114,7 @@ fn of_shared(base: &Base, args: &StatArgs) -> Result<Report, CliError> {
     if !args.columns.is_empty() || !args.macro_tickers.is_empty() || args.nan.is_some() {
         return Err(CliError::FileOptions { name: name.clone() });
     }
-    let Some(Entry { info, state, content }) = Entry::open(base, info) else {
+    let Some(Entry { info, state, content, .. }) = Entry::open(base, info) else {
         // Removed between the look-up and the opening: the second look-up says so.
         catalogue::find(base, name, Some(Kind::Panel))?;
         return Err(CliError::Replaced { name: name.clone() });

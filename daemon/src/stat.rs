@@ -12,6 +12,7 @@ use crate::cli::KindArg;
 use crate::console::{Align, Console};
 use crate::error::{CliError, Exit};
 use crate::geometry::{Geometry, yes_no};
+use crate::persist::PersistReport;
 use crate::snapshots::{SnapshotReport, StoreArg, is_snapshot};
 use crate::units;
 
@@ -50,6 +51,8 @@ pub(crate) struct RingReport {
     lanes: Vec<LaneRow>,
     readers: Vec<ReaderRow>,
     pins: Vec<PinRow>,
+    /// `None`: it is not brought to disk by itself.
+    persist: Option<PersistReport>,
 }
 
 /// JSON of one lane.
@@ -119,13 +122,13 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
         }
     }
     let info = catalogue::find(base, &args.name, args.kind.map(Into::into))?;
-    let Some(Entry { info, state, content }) = Entry::open(base, info) else {
+    let Some(Entry { info, state, content, persist }) = Entry::open(base, info) else {
         // Removed between the look-up and the opening: the second look-up says so.
         catalogue::find(base, &args.name, args.kind.map(Into::into))?;
         return Err(CliError::Replaced { name: args.name.clone() });
     };
     match content {
-        Content::Ring(stats) => ring(&RingReport::new(&stats, state), console),
+        Content::Ring(stats) => ring(&RingReport::new(&stats, state, persist), console),
         Content::Panel(opened) => panel(&PanelReport::new(&info, state, &opened), console),
         Content::Damaged(why) => {
             return Err(CliError::Damaged { kind: info.kind, name: info.name, why });
@@ -136,7 +139,7 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
 }
 
 impl RingReport {
-    pub(crate) fn new(ring: &RingStats, state: State) -> Self {
+    pub(crate) fn new(ring: &RingStats, state: State, persist: Option<PersistReport>) -> Self {
         Self {
             geometry: Geometry::from(ring),
             state,
@@ -184,6 +187,7 @@ impl RingReport {
                     start_seq: pin.start,
                 })
                 .collect(),
+            persist,
         }
     }
 }
@@ -196,6 +200,9 @@ fn ring(report: &RingReport, console: &mut Console<'_>) {
     let fact = |name: &str, value: String| vec![name.to_owned(), value];
     facts.insert(2, fact("state", report.state.to_string()));
     facts.push(fact("created", units::since(report.created_unix_ns)));
+    if let Some(persist) = &report.persist {
+        facts.extend(persist.facts().into_iter().map(|(name, value)| fact(name, value)));
+    }
     facts.push(fact(
         "rows",
         format!(

@@ -74,6 +74,9 @@ pub(crate) struct CreateAsk {
     pub(crate) lane_policy: String,
     pub(crate) lease_timeout_ms: u64,
     pub(crate) huge_pages: bool,
+    /// How it is to be brought to disk; left out, the daemon's settings say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) persist: Option<String>,
 }
 
 /// A column of it.
@@ -121,6 +124,7 @@ impl CreateAsk {
             lane_policy: settings.lane_policy.as_str().to_owned(),
             lease_timeout_ms: u64::try_from(timeout).unwrap_or(u64::MAX),
             huge_pages: settings.huge_pages,
+            persist: None,
         }
     }
 

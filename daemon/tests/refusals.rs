@@ -68,6 +68,17 @@ const CASES: &[Case] = &[
         &["many", "4096"],
     ),
     case(
+        "a persist mode that is none",
+        "create a --column x:f4 --capacity 10 --persist always",
+        2,
+        &["always", "periodic", "continuous", "block"],
+    ),
+    case("another persist mode for all", "serve --persist-mode on", 2, &["on", "continuous"]),
+    case("a time of another world", "serve --persist-every 1w", 2, &["1w", "10min"]),
+    case("a flush without a pause", "serve --persist-flush 0s", 2, &["0s", "10ms"]),
+    case("no snapshots at all", "serve --persist-newest 0", 2, &["0", "1000"]),
+    case("a size in words", "serve --persist-keep-bytes lots", 2, &["lots", "8GiB"]),
+    case(
         "another exist",
         "create a --column x:f4 --capacity 10 --exist overwrite",
         2,

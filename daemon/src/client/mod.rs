@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use std::{fmt, io};
 
 use backcast_core::{Base, BaseLock, DAEMON_SOCKET, Kind, Peer, Ring, RingOptions, Schema};
+use backcast_persist::Mode;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -108,6 +109,20 @@ impl Client {
         options: &RingOptions,
     ) -> Result<(Ring, Granted), ClientError> {
         self.handed(&Ask::Create(Box::new(CreateAsk::new(name, schema, options))), name)
+    }
+
+    /// The same, and has the daemon bring the ring to disk in some way. That stays with the ring: every
+    /// daemon after this one does so too.
+    pub fn create_persisted(
+        &self,
+        name: &str,
+        schema: &Schema,
+        options: &RingOptions,
+        mode: Mode,
+    ) -> Result<(Ring, Granted), ClientError> {
+        let mut ask = CreateAsk::new(name, schema, options);
+        ask.persist = Some(mode.to_string());
+        self.handed(&Ask::Create(Box::new(ask)), name)
     }
 
     /// Joins a ring through a descriptor that the daemon hands over: this process need not see the

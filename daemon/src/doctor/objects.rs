@@ -40,7 +40,7 @@ impl Stock {
         stock
     }
 
-    fn add(&mut self, Entry { info, state, content }: &Entry) {
+    fn add(&mut self, Entry { info, state, content, .. }: &Entry) {
         let name = catalogue::shown_name(info);
         self.objects += 1;
         self.bytes = self.bytes.saturating_add(info.bytes);

@@ -10,6 +10,7 @@ use super::{budget, sweep};
 use crate::catalogue::{self, Content, Entry, State};
 use crate::error::CliError;
 use crate::ls::Listed;
+use crate::persist::PersistReport;
 use crate::stat::RingReport;
 use crate::wire::{Ask, Code, Gone, Granted, Pong, Refusal};
 
@@ -106,7 +107,7 @@ fn look(shared: &Shared, info: backcast_core::ObjectInfo) -> Option<Entry> {
         return Entry::open(&shared.base, info);
     }
     let state = if info.held { State::Held } else { State::Idle };
-    Some(Entry { info, state, content: Content::Unopened })
+    Some(Entry { info, state, content: Content::Unopened, persist: None })
 }
 
 fn stats(shared: &Shared, name: &str) -> Result<Reply, Refusal> {
@@ -116,7 +117,8 @@ fn stats(shared: &Shared, name: &str) -> Result<Reply, Refusal> {
     }
     let state = if info.held { State::Held } else { State::Idle };
     let observed = Observed::open(&shared.base, name)?;
-    Reply::of(&RingReport::new(&observed.stats(), state))
+    let persist = PersistReport::read(observed.ring());
+    Reply::of(&RingReport::new(&observed.stats(), state, persist))
 }
 
 fn gone(info: &backcast_core::ObjectInfo) -> Gone {

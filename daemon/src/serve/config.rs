@@ -1,5 +1,6 @@
 //! Settings as they are typed: flags, and a TOML file with the same names. Flags win.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,7 @@ use super::budget::{Budget, WhenFull};
 use super::error::ServeError;
 use super::log::{Form, Level};
 use super::options::ServeOptions;
+use super::persist::{GivenPersist, PersistOptions, RING_KEYS, STORE_KEY};
 
 /// Shortest and longest interval, in seconds.
 const INTERVAL_S: std::ops::RangeInclusive<f64> = 0.05..=3600.0;
@@ -43,6 +45,11 @@ pub(crate) struct Given {
     /// Socket for clients [default: daemon.sock beside the rings].
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
+    #[command(flatten)]
+    persist: GivenPersist,
+    /// For rings of these names; in a file alone.
+    #[arg(skip)]
+    rings: BTreeMap<String, GivenPersist>,
     /// Log as text or json, on stderr [default: text].
     #[arg(long, value_name = "FORM", hide_possible_values = true)]
     log: Option<Form>,
@@ -60,13 +67,14 @@ pub(crate) struct Settings {
 }
 
 /// Keys of the file, which are the flags' names.
-const KEYS: [&str; 8] = [
+const KEYS: [&str; 9] = [
     "budget",
     "when-full",
     "interval",
     "metrics",
     "metrics-any-address",
     "socket",
+    "persist",
     "log",
     "log-level",
 ];
@@ -76,6 +84,7 @@ impl Given {
     pub(crate) fn settle(&self, file: Option<&Path>) -> Result<Settings, ServeError> {
         let file = file.map(read).transpose()?.unwrap_or_default();
         let defaults = ServeOptions::default();
+        let persist = self.persist_with(&file);
         let options = ServeOptions {
             budget: self.budget.or(file.budget).unwrap_or_default(),
             when_full: self.when_full.or(file.when_full).unwrap_or_default(),
@@ -84,6 +93,7 @@ impl Given {
             metrics: self.metrics.or(file.metrics),
             metrics_any_address: self.metrics_any_address || file.metrics_any_address,
             max_connections: defaults.max_connections,
+            persist,
         };
         options.check()?;
         Ok(Settings {
@@ -91,6 +101,14 @@ impl Given {
             log: self.log.or(file.log).unwrap_or_default(),
             log_level: self.log_level.or(file.log_level).unwrap_or_default(),
         })
+    }
+
+    fn persist_with(&self, file: &Self) -> PersistOptions {
+        let given = self.persist.or(&file.persist);
+        let defaults = PersistOptions::default();
+        let all = given.over(defaults.all);
+        let rings = file.rings.iter().map(|(name, ring)| (name.clone(), ring.over(all)));
+        PersistOptions { store: given.store, all, rings: rings.collect() }
     }
 }
 
@@ -101,17 +119,21 @@ fn read(path: &Path) -> Result<Given, ServeError> {
         path: path.to_owned(),
         why: error.to_string().trim_end().to_owned(),
     })?;
-    if let Some(key) = table.keys().find(|key| !KEYS.contains(&key.as_str())) {
-        let near = KEYS
-            .iter()
-            .map(|known| (strsim::jaro_winkler(known, key), *known))
-            .filter(|(similarity, _)| *similarity >= SIMILAR)
-            .max_by(|a, b| a.0.total_cmp(&b.0))
-            .map(|(_, known)| known.to_owned());
-        let (path, key, known) = (path.to_owned(), key.clone(), KEYS.join(", "));
-        return Err(ServeError::UnknownKey { path, key, near, known });
-    }
     let file = File { path, table: &table };
+    file.has_only(&KEYS)?;
+    let nothing = Table::new();
+    let persist = File { path, table: file.table("persist")?.unwrap_or(&nothing) };
+    persist.has_only(&[RING_KEYS.as_slice(), &[STORE_KEY, "ring"]].concat())?;
+    let mut rings = BTreeMap::new();
+    for (name, value) in persist.table("ring")?.unwrap_or(&nothing) {
+        let Value::Table(table) = value else {
+            let why = format!("write [persist.ring.{name}], and the keys below it");
+            return Err(persist.bad("ring", value, why));
+        };
+        let ring = File { path, table };
+        ring.has_only(&RING_KEYS)?;
+        rings.insert(name.clone(), ring.persist()?);
+    }
     Ok(Given {
         budget: file.parsed("budget")?,
         when_full: file.word("when-full")?,
@@ -119,6 +141,11 @@ fn read(path: &Path) -> Result<Given, ServeError> {
         metrics: file.parsed("metrics")?,
         metrics_any_address: file.flag("metrics-any-address")?,
         socket: file.text("socket")?.map(PathBuf::from),
+        persist: GivenPersist {
+            store: persist.text(STORE_KEY)?.map(PathBuf::from),
+            ..persist.persist()?
+        },
+        rings,
         log: file.word("log")?,
         log_level: file.word("log-level")?,
     })
@@ -134,6 +161,42 @@ impl File<'_> {
     fn bad(&self, key: &'static str, value: &Value, why: impl std::fmt::Display) -> ServeError {
         let (path, value) = (self.path.to_owned(), value.to_string());
         ServeError::BadValue { path, key, value, why: why.to_string() }
+    }
+
+    fn has_only(&self, keys: &[&str]) -> Result<(), ServeError> {
+        let Some(key) = self.table.keys().find(|key| !keys.contains(&key.as_str())) else {
+            return Ok(());
+        };
+        let near = keys
+            .iter()
+            .map(|known| (strsim::jaro_winkler(known, key), *known))
+            .filter(|(similarity, _)| *similarity >= SIMILAR)
+            .max_by(|a, b| a.0.total_cmp(&b.0))
+            .map(|(_, known)| known.to_owned());
+        let (path, key, known) = (self.path.to_owned(), key.clone(), keys.join(", "));
+        Err(ServeError::UnknownKey { path, key, near, known })
+    }
+
+    fn table(&self, key: &'static str) -> Result<Option<&Table>, ServeError> {
+        match self.table.get(key) {
+            None => Ok(None),
+            Some(Value::Table(table)) => Ok(Some(table)),
+            Some(value) => Err(self.bad(key, value, format!("write [{key}], and its keys below"))),
+        }
+    }
+
+    /// The keys that `[persist]` and its tables of rings share.
+    fn persist(&self) -> Result<GivenPersist, ServeError> {
+        let newest: Option<Newest> = self.parsed("newest")?;
+        Ok(GivenPersist {
+            mode: self.parsed("mode")?,
+            store: None,
+            every: self.parsed("every")?,
+            newest: newest.map(|newest| newest.0),
+            flush: self.parsed("flush")?,
+            keep_bytes: self.parsed("keep-bytes")?,
+            keep_age: self.parsed("keep-age")?,
+        })
     }
 
     fn text(&self, key: &'static str) -> Result<Option<String>, ServeError> {
@@ -173,6 +236,18 @@ impl File<'_> {
             Some(Value::Boolean(on)) => Ok(*on),
             Some(value) => Err(self.bad(key, value, "use true or false")),
         }
+    }
+}
+
+/// A number of snapshots, bounded as the flag is.
+struct Newest(u16);
+
+impl FromStr for Newest {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let newest = text.parse().ok().filter(|newest| (1..=1000).contains(newest));
+        newest.map(Self).ok_or("use a number from 1 to 1000")
     }
 }
 
@@ -241,6 +316,29 @@ mod tests {
     }
 
     #[test]
+    fn rings_are_persisted_as_flags_file_and_their_own_table_say() {
+        use backcast_persist::{Keep, Mode};
+        let text = "[persist]\nmode = \"periodic\"\nstore = \"/data\"\nevery = \"90s\"\nnewest = 5\n\
+                    keep-bytes = \"1GiB\"\n[persist.ring.pong]\nmode = \"block\"\nflush = \"1s\"\n\
+                    keep-age = \"7d\"\n";
+        let persist = settled(text, &Given::default()).unwrap().options.persist;
+        assert_eq!(persist.store, Some("/data".into()));
+        let all = persist.of("other", None);
+        assert_eq!((all.mode, all.every, all.newest), (Mode::Periodic, Duration::from_secs(90), 5));
+        assert_eq!(all.keep, Keep { bytes: Some(1 << 30), age: None });
+        assert_eq!(persist.of("other", Some(Mode::Off)).mode, Mode::Off, "its creator said so");
+        let pong = persist.of("pong", Some(Mode::Off));
+        assert_eq!((pong.mode, pong.flush, pong.newest), (Mode::Block, Duration::from_secs(1), 5));
+        assert_eq!(pong.keep.age, Some(Duration::from_secs(7 * 86400)));
+        let persist = GivenPersist { mode: Some(Mode::Continuous), ..GivenPersist::default() };
+        let flags = Given { persist, ..Given::default() };
+        let persist = settled(text, &flags).unwrap().options.persist;
+        assert_eq!(persist.of("other", None).mode, Mode::Continuous);
+        assert_eq!(persist.of("pong", None).mode, Mode::Block);
+        assert_eq!(settled("", &Given::default()).unwrap().options.persist.all.mode, Mode::Off);
+    }
+
+    #[test]
     fn what_the_file_gets_wrong_is_named() {
         for (text, parts) in [
             ("bugdet = \"8GiB\"", &["`bugdet`", "did you mean `budget`?", "when-full"][..]),
@@ -256,6 +354,14 @@ mod tests {
             ("metrics-any-address = 1", &["true or false"]),
             ("log-level = \"loud\"", &["error, warn, info, debug, trace"]),
             ("budget = ", &["backcast.toml", "line 1"]),
+            ("persist = \"on\"", &["persist", "[persist]"]),
+            ("[persist]\nmod = \"off\"", &["`mod`", "did you mean `mode`?"]),
+            ("[persist]\nmode = \"always\"", &["mode", "periodic"]),
+            ("[persist]\nevery = \"1w\"", &["every", "10min"]),
+            ("[persist]\nnewest = 0", &["newest", "1 to 1000"]),
+            ("[persist]\nkeep-bytes = \"lots\"", &["keep-bytes", "8GiB"]),
+            ("[persist.ring]\npong = 1", &["[persist.ring.pong]"]),
+            ("[persist.ring.pong]\nstore = \"x\"", &["`store`", "keep-age"]),
         ] {
             let error = settled(text, &Given::default()).unwrap_err();
             assert!(error.is_usage(), "{text}: {error}");

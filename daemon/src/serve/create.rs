@@ -1,13 +1,15 @@
 //! Making a ring within the budget.
 
 use backcast_core::{
-    Base, Capacity, Exist, Kind, ObjectInfo, Ring, RingOptions, Schema, SegmentError, collect,
-    list, remove,
+    Base, Capacity, Exist, Kind, ObjectInfo, Observed, Ring, RingOptions, Schema, SegmentError,
+    collect, list, remove,
 };
+use backcast_persist::Mode;
 
 use super::budget::{self, WhenFull};
 use super::shared::{Live, Shared, add};
 use crate::catalogue::is_garbage;
+use crate::persist;
 use crate::wire::{Code, CreateAsk, Granted, Refusal};
 
 /// Makes the ring that is asked for, or joins the one there is. The handle that comes along holds it
@@ -16,12 +18,26 @@ pub(crate) fn create(shared: &Shared, ask: &CreateAsk) -> Result<(Granted, Ring)
     let schema = ask.schema()?;
     let options = ask.options().map_err(|why| Refusal::new(Code::BadArgument, why))?;
     let options = options.base(shared.base.clone());
+    let persist: Option<Mode> = match &ask.persist {
+        None => None,
+        Some(mode) => Some(mode.parse().map_err(|why| Refusal::new(Code::BadArgument, why))?),
+    };
     let asked_bytes = Ring::planned_bytes(&schema, &options)?;
     // One at a time: of two that would each fit alone, the second sees the first.
     let _turn = shared.turn();
     let live = shared.live();
     let wish = Wish { name: &ask.name, schema: &schema, options, asked_bytes };
     let (ring, made) = make(shared, live, wish)?;
+    if let Some(dir) = ring.path() {
+        if let Some(mode) = persist {
+            persist::ask(dir, mode).map_err(|why| Refusal::new(Code::Storage, why))?;
+        }
+        // Now, and not at the next look: rows may be published at once.
+        let observed = Observed::open(&shared.base, &ask.name)?;
+        if let Err(why) = shared.keeper().tend(&ask.name, &observed, &shared.persist()) {
+            tracing::warn!(ring = %ask.name, why, "cannot follow a new ring");
+        }
+    }
     let stats = ring.stats();
     let granted = Granted {
         name: ask.name.clone(),

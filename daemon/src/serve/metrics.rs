@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use backcast_core::{Kind, Observed, RingStats, list};
+use backcast_persist::FollowState;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -144,6 +145,38 @@ const RING: [OfRing; 17] = {
     ]
 };
 
+/// A ring's metrics while it is brought to disk.
+type OfFollowed = (&'static str, &'static str, Form, fn(&FollowState) -> f64);
+
+#[expect(clippy::cast_precision_loss, reason = "Prometheus has 64-bit floats")]
+const PERSIST: [OfFollowed; 7] = {
+    use Form::{Counter, Gauge};
+    [
+        ("backcast_persist_behind_rows", "Rows published that are not on disk", Gauge, |state| {
+            state.rows_behind as f64
+        }),
+        ("backcast_persist_behind_seconds", "How old the oldest of them may be", Gauge, |state| {
+            state.behind_for.as_secs_f64()
+        }),
+        ("backcast_persist_rows", "Rows brought to disk", Gauge, |state| {
+            state.rows_persisted as f64
+        }),
+        (
+            "backcast_persist_lapped_rows",
+            "Rows overwritten before they could be copied",
+            Counter,
+            |state| state.rows_lapped as f64,
+        ),
+        ("backcast_persist_written_bytes", "Bytes written by this daemon", Counter, |state| {
+            state.bytes_written as f64
+        }),
+        ("backcast_persist_errors", "Attempts that failed", Counter, |state| state.errors as f64),
+        ("backcast_persist_failing", "1 while rows cannot be brought to disk", Gauge, |state| {
+            f64::from(u8::from(state.error.is_some()))
+        }),
+    ]
+};
+
 #[expect(clippy::cast_precision_loss, reason = "Prometheus has 64-bit floats")]
 fn take(shared: &Shared) -> Vec<Family> {
     let objects = list(&shared.base).unwrap_or_default();
@@ -164,6 +197,12 @@ fn take(shared: &Shared) -> Vec<Family> {
             (Some(("ring", ring.clone())), number(stats, totals))
         };
         Family { name, help, form, samples: rings.iter().map(sample).collect() }
+    });
+    let followed = shared.keeper().states();
+    let of_followed = PERSIST.iter().map(|&(name, help, form, number)| {
+        let sample =
+            |(ring, state): &(String, FollowState)| (Some(("ring", ring.clone())), number(state));
+        Family { name, help, form, samples: followed.iter().map(sample).collect() }
     });
     let live = shared.live();
     let tally = &shared.tally;
@@ -217,7 +256,7 @@ fn take(shared: &Shared) -> Vec<Family> {
         by("backcast_requests", "Requests of clients", "ask", tally.requests()),
         by("backcast_errors", "Requests refused", "code", tally.errors()),
     ];
-    of_rings.chain(of_daemon).collect()
+    of_rings.chain(of_followed).chain(of_daemon).collect()
 }
 
 /// Every metric, as the page calls it.

@@ -16,6 +16,7 @@ mod listen;
 mod log;
 mod metrics;
 mod options;
+mod persist;
 mod refusal;
 mod shared;
 mod sweep;
@@ -29,10 +30,12 @@ use std::thread::JoinHandle;
 use backcast_core::{Base, BaseLock, Claimed};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use budget::used;
 pub use budget::{BadBudget, Budget, WhenFull};
 pub(crate) use command::{Args, run};
 pub use error::ServeError;
 pub use options::ServeOptions;
+pub use persist::{BadSpan, PersistOptions, Span};
 
 use connection::Acceptor;
 use http::MetricsServer;
@@ -45,6 +48,23 @@ use sweep::Sweeper;
 pub(crate) struct Holder {
     pub(crate) pid: u32,
     pub(crate) socket: std::path::PathBuf,
+    /// Bytes that all objects may have together.
+    #[serde(default)]
+    pub(crate) budget_bytes: Option<u64>,
+}
+
+impl Holder {
+    /// Of the daemon that looks after `base`, if one does.
+    pub(crate) fn of(base: &Base) -> Option<Self> {
+        let said = BaseLock::is_held(base).then(|| BaseLock::said(base))??;
+        serde_json::from_str(&said).ok()
+    }
+
+    fn say(lock: &BaseLock, socket: &Path, budget_bytes: u64) -> Result<(), ServeError> {
+        let (pid, socket) = (std::process::id(), socket.to_owned());
+        let holder = Self { pid, socket, budget_bytes: Some(budget_bytes) };
+        Ok(lock.say(&serde_json::to_string(&holder).unwrap_or_default())?)
+    }
 }
 
 /// A running daemon. Dropping it ends it, after the requests that it works on.
@@ -72,7 +92,7 @@ pub struct Daemon {
     metrics: Option<MetricsServer>,
     sweeper: Sweeper,
     shared: Arc<Shared>,
-    _lock: BaseLock,
+    lock: BaseLock,
 }
 
 impl Daemon {
@@ -90,18 +110,19 @@ impl Daemon {
         };
         let listener = Listener::bind(&options.socket_in(base))?;
         let metrics = options.metrics.map(MetricsServer::bind).transpose()?;
-        let holder = Holder { pid: std::process::id(), socket: listener.path().to_owned() };
-        lock.say(&serde_json::to_string(&holder).unwrap_or_default())?;
         let shared = Arc::new(Shared::new(base, options)?);
+        Holder::say(&lock, listener.path(), shared.live().budget_bytes)?;
         let sweeper = Sweeper::start(&shared)?;
         let metrics = metrics.map(|server| server.start(&shared)).transpose()?;
         let acceptor = Acceptor::start(listener, &shared, options.max_connections)?;
-        Ok(Self { acceptor, metrics, sweeper, shared, _lock: lock })
+        Ok(Self { acceptor, metrics, sweeper, shared, lock })
     }
 
-    /// Takes over what can be changed while it runs: budget, what happens when it is full, interval.
+    /// Takes over what can be changed while it runs: budget, what happens when it is full, interval,
+    /// how rings are brought to disk.
     pub fn reload(&self, options: &ServeOptions) -> Result<(), ServeError> {
         self.shared.take_over(options)?;
+        Holder::say(&self.lock, self.socket(), self.budget_bytes())?;
         self.sweeper.wake();
         Ok(())
     }
@@ -138,6 +159,7 @@ impl Drop for Daemon {
             metrics.stop();
         }
         self.sweeper.stop();
+        self.shared.keeper().stop();
     }
 }
 

@@ -8,6 +8,7 @@ use backcast_core::{Base, DAEMON_SOCKET};
 
 use super::budget::{Budget, WhenFull};
 use super::error::ServeError;
+use super::persist::PersistOptions;
 
 /// Connections at a time.
 const MAX_CONNECTIONS: usize = 64;
@@ -29,6 +30,8 @@ pub struct ServeOptions {
     pub metrics_any_address: bool,
     /// Connections at a time.
     pub max_connections: usize,
+    /// How rings are brought to disk.
+    pub persist: PersistOptions,
 }
 
 impl Default for ServeOptions {
@@ -41,6 +44,7 @@ impl Default for ServeOptions {
             metrics: None,
             metrics_any_address: false,
             max_connections: MAX_CONNECTIONS,
+            persist: PersistOptions::default(),
         }
     }
 }

@@ -12,6 +12,7 @@ use super::budget::WhenFull;
 use super::census::Census;
 use super::error::ServeError;
 use super::options::ServeOptions;
+use super::persist::{Keeper, PersistOptions};
 use crate::wire::Code;
 
 /// Settings as they are now.
@@ -29,6 +30,8 @@ pub(crate) struct Shared {
     pub(crate) began: Instant,
     pub(crate) tally: Tally,
     live: RwLock<Live>,
+    persist: RwLock<PersistOptions>,
+    keeper: Mutex<Keeper>,
     census: Mutex<Census>,
     turn: Mutex<()>,
     stopping: AtomicBool,
@@ -53,6 +56,8 @@ impl Shared {
             began: Instant::now(),
             tally: Tally::default(),
             live: RwLock::new(resolve(base, options)?),
+            persist: RwLock::new(options.persist.clone()),
+            keeper: Mutex::default(),
             census: Mutex::default(),
             turn: Mutex::default(),
             stopping: AtomicBool::new(false),
@@ -66,7 +71,19 @@ impl Shared {
     pub(crate) fn take_over(&self, options: &ServeOptions) -> Result<(), ServeError> {
         let live = resolve(&self.base, options)?;
         *self.live.write().unwrap_or_else(PoisonError::into_inner) = live;
+        let persist = options.persist.clone();
+        *self.persist.write().unwrap_or_else(PoisonError::into_inner) = persist;
         Ok(())
+    }
+
+    /// How rings are brought to disk, as it is now.
+    pub(crate) fn persist(&self) -> PersistOptions {
+        self.persist.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Who brings them there.
+    pub(crate) fn keeper(&self) -> MutexGuard<'_, Keeper> {
+        locked(&self.keeper)
     }
 
     /// Whoever has the turn may change how much is used: what was found to fit still fits when it

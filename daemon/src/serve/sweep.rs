@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use backcast_core::{Kind, ObjectInfo, Observed, collect, list};
 
 use super::error::ServeError;
+use super::persist::PersistOptions;
 use super::shared::{Shared, add};
 use super::spawn;
 use crate::catalogue::{is_garbage, shown_name};
@@ -70,12 +71,17 @@ fn sweep(shared: &Shared, complained: &mut HashSet<String>) {
     };
     let is_ring =
         |info: &&ObjectInfo| info.kind == Kind::Ring && !info.building && !is_garbage(info);
+    let settings = shared.persist();
     for info in objects.iter().filter(is_ring) {
-        match look_after(shared, &info.name) {
-            Ok(0) => {}
-            Ok(pins) => {
-                add(&shared.tally.pins_cleared, pins);
-                tracing::info!(ring = %info.name, pins, "cleared pins of dead readers");
+        match look_after(shared, &info.name, &settings) {
+            Ok((pins, followed)) => {
+                if pins > 0 {
+                    add(&shared.tally.pins_cleared, pins);
+                    tracing::info!(ring = %info.name, pins, "cleared pins of dead readers");
+                }
+                if let Err(why) = followed {
+                    complain(complained, format!("cannot follow ring {}: {why}", info.name));
+                }
             }
             // It went away since it was listed.
             Err(_) if !info.path.exists() => {}
@@ -85,13 +91,22 @@ fn sweep(shared: &Shared, complained: &mut HashSet<String>) {
         }
     }
     shared.census().forget_unseen();
+    shared.keeper().forget_unseen();
 }
 
-fn look_after(shared: &Shared, name: &str) -> Result<u64, backcast_core::RingError> {
+/// Pins cleared, and why the ring is not brought to disk although it is to be.
+type LookedAfter = (u64, Result<(), String>);
+
+fn look_after(
+    shared: &Shared,
+    name: &str,
+    settings: &PersistOptions,
+) -> Result<LookedAfter, backcast_core::RingError> {
     let observed = Observed::open(&shared.base, name)?;
     // Before a slot passes on, which its next holder does.
     shared.census().update(name, observed.created_unix_ns(), &observed.readers());
-    observed.clear_dead_pins()
+    let pins = observed.clear_dead_pins()?;
+    Ok((pins, shared.keeper().tend(name, &observed, settings)))
 }
 
 pub(crate) fn log_removed(removed: &[ObjectInfo]) {

@@ -40,7 +40,7 @@ const fn words<R>(
 }
 
 /// Of a ring.
-pub(crate) const RINGS: [Column<RingRow>; 13] = [
+pub(crate) const RINGS: [Column<RingRow>; 14] = [
     words("RING", Some(Sort::Name), 0, |ring: &RingRow| printable(&ring.name)),
     words("STATE", None, 5, |ring: &RingRow| ring.state.to_string()),
     column("FILL", Some(Sort::Fill), 2, |ring: &RingRow| format!("{:.0} %", ring.fill * 100.0)),
@@ -63,6 +63,11 @@ pub(crate) const RINGS: [Column<RingRow>; 13] = [
     }),
     column("STALLS", Some(Sort::Stalls), 7, |ring: &RingRow| units::count(ring.stalls)),
     column("DROPPED", Some(Sort::Dropped), 6, |ring: &RingRow| units::count(ring.dropped_rows)),
+    column("UNSAVED", None, 9, |ring: &RingRow| match (&ring.persist_error, ring) {
+        (Some(_), _) => "failing".to_owned(),
+        (None, RingRow { persist_behind_rows: Some(rows), .. }) => units::count(*rows),
+        _ => dash(),
+    }),
     column("SIZE", Some(Sort::Bytes), 5, |ring: &RingRow| units::bytes(ring.allocated_bytes)),
 ];
 

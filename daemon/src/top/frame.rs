@@ -50,6 +50,12 @@ pub(crate) struct RingRow {
     pub(crate) release_awaited: bool,
     pub(crate) stalls: u64,
     pub(crate) dropped_rows: u64,
+    /// Published and not on disk; null of a ring that is not brought to disk by itself.
+    pub(crate) persist_behind_rows: Option<u64>,
+    /// How old the oldest of those rows may be.
+    pub(crate) persist_behind_s: Option<f64>,
+    /// Why rows cannot be brought to disk at the moment.
+    pub(crate) persist_error: Option<String>,
     pub(crate) lanes: Vec<LaneRow>,
 }
 
@@ -128,6 +134,9 @@ impl RingRow {
             release_awaited: false,
             stalls: 0,
             dropped_rows: 0,
+            persist_behind_rows: seen.persist.as_ref().map(|persist| persist.behind_rows),
+            persist_behind_s: seen.persist.as_ref().map(|persist| persist.behind_s),
+            persist_error: seen.persist.as_ref().and_then(|persist| persist.error.clone()),
             lanes: Vec::new(),
         };
         let Some(stats) = seen.stats.as_deref() else { return row };
@@ -239,7 +248,14 @@ pub(crate) mod made_up {
         stats.lane_stats[0].held = true;
         stats.lane_stats[0].pid = Some(4_242);
         let stats = Some(Box::new(stats));
-        Seen { name: name.to_owned(), state: State::Held, size_bytes: 1, stats, error: None }
+        Seen {
+            name: name.to_owned(),
+            state: State::Held,
+            size_bytes: 1,
+            stats,
+            error: None,
+            persist: None,
+        }
     }
 
     pub(crate) fn reader(slot: u32, pid: u64, batches: u64) -> ReaderStats {

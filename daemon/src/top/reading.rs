@@ -7,6 +7,8 @@ use backcast_core::{Base, Kind, RingStats};
 use crate::catalogue::{self, Content, Entry, State};
 use crate::doctor::{Machine, memory_group};
 use crate::error::CliError;
+use crate::persist::PersistReport;
+use crate::serve::{Holder, used};
 
 /// Everything that was seen at one moment.
 #[derive(Clone, Debug)]
@@ -27,6 +29,8 @@ pub(crate) struct Seen {
     /// What it says; `None` where it is not opened or cannot be.
     pub(crate) stats: Option<Box<RingStats>>,
     pub(crate) error: Option<String>,
+    /// Of a ring that goes to disk by itself: how that stands.
+    pub(crate) persist: Option<PersistReport>,
 }
 
 /// Something that bounds the memory of rings.
@@ -91,7 +95,12 @@ impl<'a> Observer<'a> {
             used: limit.saturating_sub(room),
             most: limit,
         });
-        space.into_iter().chain(group).collect()
+        let budget = Holder::of(self.base).and_then(|holder| holder.budget_bytes);
+        let budget = budget.map(|most| {
+            let used = catalogue::all(self.base).map_or(0, |objects| used(&objects));
+            Limit { name: "budget".to_owned(), used, most }
+        });
+        space.into_iter().chain(group).chain(budget).collect()
     }
 
     pub(crate) fn base(&self) -> &Base {
@@ -100,12 +109,12 @@ impl<'a> Observer<'a> {
 }
 
 impl From<Entry> for Seen {
-    fn from(Entry { info, state, content }: Entry) -> Self {
+    fn from(Entry { info, state, content, persist }: Entry) -> Self {
         let (stats, error) = match content {
             Content::Ring(stats) => (Some(stats), None),
             Content::Damaged(why) => (None, Some(why)),
             Content::Panel(_) | Content::Unopened => (None, None),
         };
-        Self { name: info.name, state, size_bytes: info.bytes, stats, error }
+        Self { name: info.name, state, size_bytes: info.bytes, stats, error, persist }
     }
 }

@@ -16,7 +16,7 @@ use crate::console::printable;
 const GAP: u16 = 2;
 const KEYS: &str =
     "q quit  ? help  arrows choose  Enter inspect  Esc back  < > sort by column  r reverse";
-const HELP: [&str; 17] = [
+const HELP: [&str; 18] = [
     "up down PgUp PgDn   choose a ring or a lane (also k and j)",
     "Enter               a ring: its lanes; a lane: its newest rows",
     "Esc Backspace       back",
@@ -33,6 +33,7 @@ const HELP: [&str; 17] = [
     "READERS  samplers and holders of leases that have a slot",
     "PINS     leases that freeze rows   STALLS   appends held up by a lease",
     "DROPPED  rows dropped because a lease was in the way",
+    "UNSAVED  rows that are not on disk yet, of a ring that goes there by itself",
     "SIZE     memory allocated",
 ];
 
@@ -236,13 +237,13 @@ mod tests {
 
     #[test]
     fn a_wide_terminal_shows_every_column() {
-        let shown = text(&busy(), 120, 8);
+        let shown = text(&busy(), 130, 8);
         let expected = "\
 backcast top  /dev/shm/b  rings: 2  400 rows/s
 rings take 2 MiB; /dev/shm: 1 GiB of 8 GiB used
-RINGv     STATE  FILL   ROWS/S  BATCH/S   DRAWN/S   OLDEST   READERS   PINS   WAIT  STALLS   DROPPED    SIZE
-breakout  held    0 %        0        0         0        -         0      0   -          0         0   1 MiB
-pong      held   50 %      400       20     5,120    0.2 s         1      0   -          0         0   1 MiB
+RINGv     STATE  FILL   ROWS/S  BATCH/S   DRAWN/S   OLDEST   READERS   PINS   WAIT  STALLS   DROPPED   UNSAVED    SIZE
+breakout  held    0 %        0        0         0        -         0      0   -          0         0         -   1 MiB
+pong      held   50 %      400       20     5,120    0.2 s         1      0   -          0         0         -   1 MiB
 
 
 q quit  ? help  arrows choose  Enter inspect  Esc back  < > sort by column  r reverse

@@ -8,6 +8,7 @@ mod descriptors;
 mod hostile;
 mod life;
 mod metrics;
+mod persist;
 mod running;
 
 /// The other process of some tests; see [`shelf::Holder`].

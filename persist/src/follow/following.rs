@@ -208,6 +208,15 @@ impl Following {
         }
     }
 
+    /// Rows published that were dealt with.
+    #[must_use]
+    pub fn rows_done(&self) -> u64 {
+        match &self.done {
+            Done::Lanes(lanes) => lanes.iter().map(|lane| lane.next).sum(),
+            Done::Snapshot { rows, .. } => *rows,
+        }
+    }
+
     /// Bytes and files that this process wrote.
     #[must_use]
     pub fn written(&self) -> (u64, u64) {

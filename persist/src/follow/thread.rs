@@ -16,6 +16,8 @@ use crate::store::Store;
 
 /// After an error it is tried again so soon, then after twice that, and so on.
 const RETRY: Duration = Duration::from_millis(100);
+/// Whether the one before has ended is looked at so often.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// At the latest after so long.
 const RETRY_AT_LAST: Duration = Duration::from_secs(5);
 
@@ -35,6 +37,8 @@ pub struct FollowState {
     pub rows_lapped: u64,
     /// Rows published before the ring was followed.
     pub rows_before: u64,
+    /// Rows published that were dealt with: all but those behind.
+    pub rows_done: u64,
     /// Bytes written by this thread.
     pub bytes_written: u64,
     /// Files written by this thread.
@@ -63,11 +67,22 @@ struct Shared {
     ending: AtomicBool,
     /// Another process that changes the directory is not waited for any more.
     hurry: AtomicBool,
+    /// The thread has done its last step.
+    ended: AtomicBool,
 }
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, FollowState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Says that the thread has ended, however it does.
+struct Ends(Arc<Shared>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.ended.store(true, Relaxed);
     }
 }
 
@@ -80,11 +95,25 @@ impl Follower {
         ring: &Ring,
         options: FollowOptions,
     ) -> io::Result<Self> {
+        Self::start_after(None, store, name, ring, options)
+    }
+
+    /// The same, once another one has ended that was told to [`finish`](Self::finish): a ring that is
+    /// made anew is saved after what the one before it had.
+    pub fn start_after(
+        before: Option<&Self>,
+        store: &Store,
+        name: &str,
+        ring: &Ring,
+        options: FollowOptions,
+    ) -> io::Result<Self> {
+        let before = before.map(|before| Arc::clone(&before.shared));
         let state = FollowState { mode: options.mode, ..FollowState::default() };
         let shared = Arc::new(Shared {
             state: Mutex::new(state),
             ending: AtomicBool::new(false),
             hurry: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
         });
         let (wake, woken) = mpsc::channel::<()>();
         let thread = thread::Builder::new().name("backcast-persist".to_owned()).spawn({
@@ -94,6 +123,9 @@ impl Follower {
                 // `true`: it is time to end.
                 let wait =
                     |time| !matches!(woken.recv_timeout(time), Err(RecvTimeoutError::Timeout));
+                let _ends = Ends(Arc::clone(&shared));
+                let ended = || before.as_ref().is_none_or(|before| before.ended.load(Relaxed));
+                while !ended() && !wait(LOOK_AGAIN) {}
                 follow(&store, &name, &ring, options, &shared, &wait);
             }
         })?;
@@ -208,6 +240,7 @@ fn note(following: &Following, state: &mut FollowState) {
     state.rows_persisted = following.rows_persisted();
     state.rows_lapped = following.rows_lapped();
     state.rows_before = following.rows_before();
+    state.rows_done = following.rows_done();
     (state.bytes_written, state.files_written) = following.written();
     state.behind_for = following.behind_for();
     state.rows_behind = following.rows_behind();

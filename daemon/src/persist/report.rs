@@ -1,0 +1,141 @@
+//! How a follower stands: written by the daemon to the ring's directory, read by whoever looks at it.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use backcast_core::Ring;
+use backcast_persist::{FollowState, Mode};
+use serde::{Deserialize, Serialize};
+
+use super::wish::asked;
+
+/// In the ring's directory.
+const FILE: &str = "persist.json";
+/// No report is longer.
+const MAX_BYTES: u64 = 64 << 10;
+
+/// JSON of how a ring is brought to disk. Rows that are behind are counted when it is read.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub(crate) struct PersistReport {
+    mode: String,
+    /// `None`: no daemon has followed the ring yet.
+    store: Option<PathBuf>,
+    pub(crate) behind_rows: u64,
+    pub(crate) behind_s: f64,
+    persisted_rows: u64,
+    pub(crate) lapped_rows: u64,
+    written_bytes: u64,
+    written_files: u64,
+    errors: u64,
+    pub(crate) error: Option<String>,
+    /// Wall clock when this was written.
+    updated_unix_ns: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    inner: Option<Inner>,
+}
+
+/// What stands in the file alone.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+struct Inner {
+    uuid: String,
+    /// Rows published that were dealt with.
+    done_rows: u64,
+}
+
+impl PersistReport {
+    pub(crate) fn new(ring: &Ring, store: &Path, state: &FollowState) -> Self {
+        Self {
+            mode: state.mode.to_string(),
+            store: Some(store.to_owned()),
+            behind_rows: state.rows_behind,
+            behind_s: state.behind_for.as_secs_f64(),
+            persisted_rows: state.rows_persisted,
+            lapped_rows: state.rows_lapped,
+            written_bytes: state.bytes_written,
+            written_files: state.files_written,
+            errors: state.errors,
+            error: state.error.clone(),
+            updated_unix_ns: unix_ns(),
+            inner: Some(Inner { uuid: uuid(ring), done_rows: state.rows_done }),
+        }
+    }
+
+    pub(crate) fn write(&self, dir: &Path) -> io::Result<()> {
+        backcast_files::write_atomically(&dir.join(FILE), |file| {
+            file.write_all(&serde_json::to_vec(self)?)
+        })
+    }
+
+    /// Of a ring that is not followed any more.
+    pub(crate) fn remove(dir: &Path) {
+        // What is not there need not be removed; what cannot be is shown with its age.
+        let _ = fs::remove_file(dir.join(FILE));
+    }
+
+    /// Of a ring that is followed or is to be, as it is now. `None`: nobody asked for it.
+    pub(crate) fn read(ring: &Ring) -> Option<Self> {
+        let dir = ring.path().filter(|_| !ring.is_snapshot())?;
+        let published = ring.rows_published();
+        let Some((mut report, inner)) = written(dir).filter(|(_, inner)| inner.uuid == uuid(ring))
+        else {
+            let mode = asked(dir).filter(|mode| *mode != Mode::Off)?.to_string();
+            return Some(Self { mode, behind_rows: published, ..Self::default() });
+        };
+        let before = report.behind_rows;
+        report.behind_rows = published.saturating_sub(inner.done_rows);
+        let since = unix_ns().saturating_sub(report.updated_unix_ns);
+        #[expect(clippy::cast_precision_loss, reason = "seconds, for people")]
+        let since_s = since as f64 / 1e9;
+        report.behind_s = match (report.behind_rows, before) {
+            (0, _) => 0.0,
+            // What is behind now was published since.
+            (_, 0) => since_s,
+            _ => report.behind_s + since_s,
+        };
+        Some(report)
+    }
+
+    /// As facts, for people.
+    pub(crate) fn facts(&self) -> Vec<(&'static str, String)> {
+        use crate::units;
+        let mut facts = vec![("persist", self.mode.clone())];
+        let Some(store) = &self.store else {
+            facts.push(("on disk", "nothing: no daemon has followed it yet".to_owned()));
+            return facts;
+        };
+        facts.push(("store", store.display().to_string()));
+        let lapped = match self.lapped_rows {
+            0 => String::new(),
+            lapped => format!(", {} lapped", units::exact(lapped)),
+        };
+        facts.push((
+            "on disk",
+            format!(
+                "{} rows{lapped}, {} behind ({:.1} s)",
+                units::exact(self.persisted_rows),
+                units::exact(self.behind_rows),
+                self.behind_s
+            ),
+        ));
+        facts.extend(self.error.clone().map(|error| ("persist error", error)));
+        facts
+    }
+}
+
+fn written(dir: &Path) -> Option<(PersistReport, Inner)> {
+    let bytes = super::read(&dir.join(FILE), MAX_BYTES)?;
+    let mut report: PersistReport = serde_json::from_slice(&bytes).ok()?;
+    let inner = report.inner.take()?;
+    Some((report, inner))
+}
+
+fn uuid(ring: &Ring) -> String {
+    format!("{:032x}", u128::from_be_bytes(ring.uuid()))
+}
+
+fn unix_ns() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,41 @@
+//! What the creator of a ring asked for. It stays with the ring, so that every daemon knows it.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use backcast_persist::Mode;
+
+/// In the ring's directory: one word.
+const FILE: &str = "persist";
+/// No word is longer.
+const MAX_BYTES: u64 = 32;
+
+/// Writes down how a ring is to be followed.
+pub(crate) fn ask(dir: &Path, mode: Mode) -> io::Result<()> {
+    backcast_files::write_atomically(&dir.join(FILE), |file| writeln!(file, "{mode}"))
+}
+
+/// How a ring is to be followed, if anybody asked.
+pub(crate) fn asked(dir: &Path) -> Option<Mode> {
+    let bytes = super::read(&dir.join(FILE), MAX_BYTES)?;
+    std::str::from_utf8(&bytes).ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_stays_and_rubbish_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(asked(dir.path()), None);
+        for mode in Mode::ALL {
+            ask(dir.path(), mode).unwrap();
+            assert_eq!(asked(dir.path()), Some(mode));
+        }
+        for rubbish in [&b""[..], b"\xff\xff", b"always", &[b' '; 1_000]] {
+            std::fs::write(dir.path().join(FILE), rubbish).unwrap();
+            assert_eq!(asked(dir.path()), None);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The followers of all rings, begun and ended as rings come and go.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use backcast_core::Observed;
+use backcast_persist::{FollowOptions, FollowState, Follower, Mode, Store};
+
+use super::options::PersistOptions;
+use crate::persist::{PersistReport, asked};
+
+/// A follower per ring that has one. What it knows beside stands in the ring's directory and in the
+/// store, so that another daemon goes on.
+#[derive(Debug, Default)]
+pub(crate) struct Keeper {
+    rings: BTreeMap<String, Kept>,
+    /// Of rings that are gone, or followed otherwise now: they bring the last rows to disk.
+    ending: Vec<(String, Follower)>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    uuid: [u8; 16],
+    options: FollowOptions,
+    store: PathBuf,
+    follower: Follower,
+    /// The error that was logged last, if it is still one.
+    logged: Option<String>,
+    /// Seen since the last [`Keeper::forget_unseen`].
+    seen: bool,
+}
+
+impl Keeper {
+    /// Sees to it that a ring is followed as it is to be. Returns why it cannot be.
+    pub(crate) fn tend(
+        &mut self,
+        name: &str,
+        observed: &Observed,
+        settings: &PersistOptions,
+    ) -> Result<(), String> {
+        let ring = observed.ring();
+        let Some(dir) = ring.path().filter(|_| !ring.is_snapshot()) else { return Ok(()) };
+        let options = settings.of(name, asked(dir));
+        if options.mode == Mode::Off {
+            self.end(name);
+            PersistReport::remove(dir);
+            return Ok(());
+        }
+        let store = settings.store().map_err(|error| error.to_string())?;
+        let same = |kept: &Kept| {
+            kept.uuid == ring.uuid() && kept.options == options && kept.store == store.path()
+        };
+        if !self.rings.get(name).is_some_and(same) {
+            self.end(name);
+            self.begin(name, observed, &store, options).map_err(|error| error.to_string())?;
+        }
+        if let Some(kept) = self.rings.get_mut(name) {
+            kept.seen = true;
+            let state = kept.follower.state();
+            kept.log(name, &state);
+            // For `stat` and `top`, which ask nobody. It costs nothing if it cannot be written.
+            let _ = PersistReport::new(ring, store.path(), &state).write(dir);
+        }
+        Ok(())
+    }
+
+    fn begin(
+        &mut self,
+        name: &str,
+        observed: &Observed,
+        store: &Store,
+        options: FollowOptions,
+    ) -> std::io::Result<()> {
+        let ring = observed.ring();
+        let before = self.ending.iter().rfind(|(ending, _)| ending == name);
+        let before = before.map(|(_, follower)| follower);
+        let follower = Follower::start_after(before, store, name, ring, options)?;
+        let (uuid, store) = (ring.uuid(), store.path().to_owned());
+        tracing::info!(ring = %name, mode = %options.mode, store = %store.display(), "following");
+        let kept = Kept { uuid, options, store, follower, logged: None, seen: true };
+        self.rings.insert(name.to_owned(), kept);
+        Ok(())
+    }
+
+    /// Ends what follows a ring, once all its rows are on disk.
+    fn end(&mut self, name: &str) {
+        if let Some(mut kept) = self.rings.remove(name) {
+            kept.follower.finish();
+            self.ending.push((name.to_owned(), kept.follower));
+        }
+    }
+
+    /// Ends what follows rings that were not tended since the last call: they are gone.
+    pub(crate) fn forget_unseen(&mut self) {
+        let gone: Vec<String> = self
+            .rings
+            .iter_mut()
+            .filter_map(|(name, kept)| (!std::mem::take(&mut kept.seen)).then(|| name.clone()))
+            .collect();
+        for name in &gone {
+            self.end(name);
+        }
+        self.ending.retain(|(name, follower)| {
+            if follower.is_finished() {
+                log_end(name, &follower.state());
+            }
+            !follower.is_finished()
+        });
+    }
+
+    /// How every ring stands that is followed.
+    pub(crate) fn states(&self) -> Vec<(String, FollowState)> {
+        self.rings.iter().map(|(name, kept)| (name.clone(), kept.follower.state())).collect()
+    }
+
+    /// Ends all of them, once all rows are on disk.
+    pub(crate) fn stop(&mut self) {
+        let names: Vec<String> = self.rings.keys().cloned().collect();
+        // All at once, then one after the other.
+        for name in &names {
+            self.end(name);
+        }
+        for (name, follower) in self.ending.drain(..) {
+            log_end(&name, &follower.stop());
+        }
+    }
+}
+
+impl Kept {
+    /// Says once that something goes wrong, and that it does not any more.
+    fn log(&mut self, name: &str, state: &FollowState) {
+        match &state.error {
+            Some(error) if self.logged.as_ref() != Some(error) => {
+                tracing::error!(ring = %name, %error, "cannot bring rows to disk; trying again");
+            }
+            None if self.logged.is_some() => {
+                tracing::info!(ring = %name, rows = state.rows_persisted, "rows go to disk again");
+            }
+            _ => {}
+        }
+        self.logged.clone_from(&state.error);
+    }
+}
+
+fn log_end(name: &str, state: &FollowState) {
+    let FollowState { rows_persisted, rows_lapped, rows_behind, .. } = *state;
+    if let Some(error) = &state.error {
+        tracing::error!(ring = %name, rows_behind, %error, "the last rows are not on disk");
+    } else {
+        tracing::info!(ring = %name, rows_persisted, rows_lapped, "followed to its end");
+    }
+}
