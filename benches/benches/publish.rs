@@ -3,9 +3,9 @@
 
 use std::hint::black_box;
 
-use backcast_benches::record::{Copies, LARGE, MEDIUM, Record, SMALL};
+use backcast_benches::record::{Copies, LARGE, MEDIUM, Record, Rows, SMALL};
 use backcast_benches::{base, criterion};
-use backcast_core::{Ring, RingOptions, Step, WriterOptions};
+use backcast_core::{Ring, RingOptions, RowIndex, Step, Writer, WriterOptions};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
 /// Bytes of most rings here: more than the last cache level holds.
@@ -31,8 +31,20 @@ fn against_memcpy(c: &mut Criterion, group: &str, record: Record, bytes: u64, la
     group.throughput(Throughput::Elements(lanes.into()));
     group.bench_function("backcast", |b| b.iter(|| writer.append(black_box(&step)).is_ok()));
     group.bench_function("memcpy of its columns", |b| b.iter(|| copies.append()));
+    if lanes == 1 {
+        group.bench_function("backcast, in place", |b| b.iter(|| in_place(&mut writer, &rows)));
+    }
     group.finish();
     assert_eq!(ring.stats().rows_published, writer.rows_written());
+}
+
+/// The same row, column by column.
+fn in_place(writer: &mut Writer, rows: &Rows) -> Option<RowIndex> {
+    let mut row = writer.reserve().ok()?;
+    row.column("obs").ok()?.write(black_box(&rows.obs)).ok()?;
+    row.column("action").ok()?.write(black_box(&rows.action)).ok()?;
+    row.column("reward").ok()?.write(black_box(&rows.reward)).ok()?;
+    row.commit(false, false).ok()
 }
 
 fn sizes(c: &mut Criterion) {

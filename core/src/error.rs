@@ -297,6 +297,36 @@ pub enum AppendError {
         /// The step's type.
         got: DType,
     },
+    /// A row reserved by a writer whose appends make other than one row.
+    #[error(
+        "a row is reserved by a writer of 1 lane in next_step mode, this one has {lanes} in {mode} \
+         mode; make a writer like that, or append"
+    )]
+    NotReservable {
+        /// Lanes of the writer.
+        lanes: usize,
+        /// Its mode.
+        mode: AutoresetMode,
+    },
+    /// A column of the reserved row was never asked for.
+    #[error("column `{name}` of the reserved row was not written; write every column, or append")]
+    NotWritten {
+        /// Column.
+        name: String,
+    },
+    /// Elements that the reserved row does not have.
+    #[error(
+        "{values} elements from element {at} on do not fit a column of {items}; write fewer, or from \
+         further left"
+    )]
+    BeyondColumn {
+        /// First element.
+        at: usize,
+        /// Elements given.
+        values: usize,
+        /// Elements of the column.
+        items: usize,
+    },
     /// A column of another size.
     #[error(
         "column `{name}` needs {expected} bytes ({}{lanes} lanes × {width} bytes a row), the step \

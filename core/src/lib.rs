@@ -3,6 +3,7 @@
 //!
 //! - [`Schema`]: the columns of a row; [`Ring`]: one replay, created once, attached by name anywhere;
 //! - [`Writer`]: appends steps of `n` lanes, with all three autoreset modes and FINAL rows;
+//!   [`Writer::reserve`]: writes a row where it stands;
 //! - [`Sampler`]: uniform draws with history and future windows, n-step returns, masks and `next_*`,
 //!   seeded; [`Batches`]: the same, drawn ahead by a thread; [`SamplerState`]: where they are;
 //! - [`Ring::restore`]: a ring that goes on where a saved one stopped;
@@ -102,4 +103,4 @@ pub use schema::{Schema, SchemaBuilder};
 pub use stall::Stall;
 pub use stats::{LaneStats, PinStats, ReaderStats, RingStats};
 pub use step::{Step, StepColumns};
-pub use writer::Writer;
+pub use writer::{ColumnMut, Reserved, Writer};

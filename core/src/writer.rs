@@ -1,9 +1,11 @@
 //! The writer of some lanes: one step of every lane per append.
 
 mod extend;
+mod reserve;
 
 use std::mem;
 
+pub use self::reserve::{ColumnMut, Reserved};
 use backcast_layout::protocol::{LaneWriter, MAX_SEQ, ring};
 use backcast_layout::{ClaimedLane, Column, Role};
 
@@ -30,6 +32,8 @@ pub struct Writer {
     indices: Vec<RowIndex>,
     /// As wide as the widest column.
     zeros: Vec<u8>,
+    /// Columns of the reserved row that were handed out.
+    asked: Vec<bool>,
     rows_written: u64,
     rows_dropped: u64,
     stall: Option<Stall>,
@@ -111,6 +115,7 @@ impl Writer {
             planned: Vec::with_capacity(lanes.len()),
             indices: Vec::with_capacity(lanes.len()),
             zeros: vec![0; widest],
+            asked: Vec::new(),
             numbers,
             lanes,
             rows_written: 0,

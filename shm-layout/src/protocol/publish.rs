@@ -81,6 +81,15 @@ pub trait WordsMut: Words {
     fn store_head(&self, value: u64, order: Ordering);
     /// Stores one row of a column, by relaxed words.
     fn copy_in(&self, column: usize, slot: u64, row: &[u8]);
+    /// Stores a part of one row of a column, whose rows have `width` bytes, from byte `at` on.
+    ///
+    /// A column is accessed in one size alone: where parts may be smaller, the row is stored again.
+    fn copy_part_in(&self, column: usize, slot: u64, width: usize, at: usize, part: &[u8]) {
+        let mut row = vec![0; width];
+        self.copy_out(column, slot, 1, &mut row);
+        row[at..at + part.len()].copy_from_slice(part);
+        self.copy_in(column, slot, &row);
+    }
     /// Stores `rows` rows of a column, one after the other from `slot` on, wrapping at the end.
     fn copy_rows_in(&self, column: usize, slot: u64, rows: u64, bytes: &[u8]) {
         let width = bytes.len() / usize::try_from(rows.max(1)).unwrap_or(usize::MAX);
@@ -200,6 +209,16 @@ impl<L: WordsMut> LaneWriter<L> {
     pub fn write(&self, column: usize, ahead: u64, row: &[u8]) {
         assert!(self.is_free(ahead + 1), "row {ahead} past head was not reserved");
         self.lane.copy_in(column, self.slot_after(ahead), row);
+    }
+
+    /// Writes a part of a column of row `head + ahead`, from byte `at` of the row on.
+    ///
+    /// # Panics
+    /// If the row was not reserved, or is frozen, or the part is not within the row's `width` bytes.
+    #[inline]
+    pub fn write_part(&self, column: usize, ahead: u64, width: usize, at: usize, part: &[u8]) {
+        assert!(self.is_free(ahead + 1), "row {ahead} past head was not reserved");
+        self.lane.copy_part_in(column, self.slot_after(ahead), width, at, part);
     }
 
     /// Writes a column of the next `rows` rows.

@@ -68,7 +68,7 @@ macro_rules! word_loop {
 
 /// Whether rows are copied behind the compiler's back. Not by builds for Miri, which cannot look
 /// into assembly, nor where `--cfg backcast_words` asks for words.
-const OPAQUE: bool =
+pub(super) const OPAQUE: bool =
     cfg!(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri), not(backcast_words)));
 
 /// One load and one store of a register whose name is written so on x86-64, and so on aarch64,

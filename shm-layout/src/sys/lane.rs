@@ -421,6 +421,25 @@ impl WordsMut for ClaimedLane {
         unsafe { copy::copy_in(self.lane.memory.base().add(at), row, word) }
     }
 
+    #[inline]
+    fn copy_part_in(&self, column: usize, slot: u64, width: usize, at: usize, part: &[u8]) {
+        let placed = self.lane.placed(column);
+        let fits = width == placed.width && at <= width && part.len() <= width - at;
+        assert!(slot < self.lane.slots && fits, "{} bytes at byte {at} of slot {slot}", part.len());
+        #[expect(clippy::cast_possible_truncation, reason = "below slots, which fits in memory")]
+        let row = placed.offset + slot as usize * width;
+        let base = self.lane.memory.base();
+        if copy::OPAQUE || part.len() == width {
+            // SAFETY: as in `copy_in`, for a part of the row, which is within it; opaque copies have no
+            // size of access to keep, and a whole row has the column's.
+            return unsafe { copy::copy_in(base.add(row + at), part, placed.word) };
+        }
+        let mut whole = vec![0; width];
+        self.lane.copy_out(column, slot, 1, &mut whole);
+        whole[at..at + part.len()].copy_from_slice(part);
+        self.copy_in(column, slot, &whole);
+    }
+
     fn copy_rows_in(&self, column: usize, slot: u64, rows: u64, bytes: &[u8]) {
         self.lane.store_rows(column, slot, rows, bytes);
     }

@@ -1,0 +1,401 @@
+//! Writing a row where it stands: announced, handed out column by column, and then published.
+
+use std::marker::PhantomData;
+
+use backcast_layout::Role;
+use backcast_layout::protocol::{MAX_SEQ, ring};
+
+use super::{Planned, Writer};
+use crate::element::Element;
+use crate::episode::Rows;
+use crate::error::AppendError;
+use crate::index::RowIndex;
+use crate::options::AutoresetMode;
+use crate::schema::USER;
+
+/// The next row of a writer, announced and not published: its columns are written where they stand.
+///
+/// [`commit`](Self::commit) publishes it. Dropping it, or a death of the process, leaves no row: the
+/// lane goes on with the next append as if there had been none. Until they are written, columns hold
+/// what the slot held before.
+#[derive(Debug)]
+pub struct Reserved<'w> {
+    writer: &'w mut Writer,
+    /// Nothing is written: a lease left no room, or the row has nothing to end.
+    nowhere: bool,
+}
+
+/// A column of a row that is being written.
+#[derive(Debug)]
+pub struct ColumnMut<'r, T> {
+    writer: &'r Writer,
+    column: usize,
+    items: usize,
+    nowhere: bool,
+    of: PhantomData<T>,
+}
+
+impl Writer {
+    /// Announces the next row and lends its columns, to be written in place and then committed: no
+    /// copy of the row is made anywhere else. For writers of one lane in next-step mode, whose appends
+    /// make one row each; after an end the row is the FINAL one, of which only observations count.
+    ///
+    /// Waits while a lease is in the way, as [`append`](Self::append) does. If the policy then is to drop
+    /// the row, it can be written like any other, and the commit returns [`RowIndex::NONE`].
+    ///
+    /// ```
+    /// use backcast_core::{DType, Ring, RingOptions, Schema, WriterOptions};
+    ///
+    /// let schema = Schema::builder().column("obs", DType::F32, &[3]).build()?;
+    /// let ring = Ring::heap(&schema, RingOptions::with_capacity(100))?;
+    /// let mut writer = ring.writer(WriterOptions::lanes(1))?;
+    /// let mut row = writer.reserve()?;
+    /// let mut obs = row.column::<f32>("obs")?;
+    /// obs.write(&[1.0, 2.0])?;
+    /// obs.write_at(2, &[3.0])?;
+    /// assert_eq!(ring.lane_span(0), Some(0..0));
+    /// let index = row.commit(false, false)?;
+    /// assert_eq!((index.seq(), ring.rows(0, 0..1)?.column::<f32>("obs")?), (0, &[1.0, 2.0, 3.0][..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn reserve(&mut self) -> Result<Reserved<'_>, AppendError> {
+        self.reserve_until(&mut || false)
+    }
+
+    /// The same; `interrupted` is asked as by [`append_until`](Self::append_until).
+    pub fn reserve_until(
+        &mut self,
+        interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<Reserved<'_>, AppendError> {
+        let ([lane], AutoresetMode::NextStep) = (&mut *self.lanes, self.mode) else {
+            let (lanes, mode) = (self.lanes.len(), self.mode);
+            return Err(AppendError::NotReservable { lanes, mode });
+        };
+        let head = lane.memory.head();
+        if head + 1 >= MAX_SEQ {
+            return Err(AppendError::LaneWornOut { lane: 0, rows: head });
+        }
+        // Whether it ends the episode is not known yet, and takes no other room.
+        let (rows, clock) = lane.clock.advance(self.mode, false, false);
+        self.planned.clear();
+        self.planned.push(Planned { rows, clock, unsettled: false, dropped: 0 });
+        self.make_room(interrupted)?;
+        let nowhere = self.planned.iter().all(|planned| planned.rows == Rows::Nothing);
+        self.asked.clear();
+        self.asked.resize(self.ring.schema().columns().len(), false);
+        Ok(Reserved { writer: self, nowhere })
+    }
+}
+
+impl Reserved<'_> {
+    /// Whether it is the FINAL row of an episode that ended with the row before: its observations are
+    /// the final ones, and everything else of it will be zero.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        self.writer.awaits_final().any(|awaits| awaits)
+    }
+
+    /// A column, to be written. Asking again gives the same place, as it was left.
+    pub fn column<T: Element>(&mut self, name: &str) -> Result<ColumnMut<'_, T>, AppendError> {
+        let columns = self.writer.ring.schema().columns();
+        let Some(at) = columns.iter().position(|column| column.name() == name) else {
+            let known = columns.iter().map(|column| column.name().to_owned()).collect();
+            return Err(AppendError::UnknownColumn { name: name.to_owned(), known });
+        };
+        let (dtype, items, role) = (columns[at].dtype(), columns[at].items(), columns[at].role());
+        if dtype != T::DTYPE {
+            let (name, expected, got) = (name.to_owned(), dtype, T::DTYPE);
+            return Err(AppendError::WrongDType { name, expected, got });
+        }
+        let nowhere = self.nowhere || (role == Role::Step && self.is_final());
+        if let Some(asked) = self.writer.asked.get_mut(at) {
+            *asked = true;
+        }
+        let column = USER + at;
+        Ok(ColumnMut { writer: self.writer, column, items, nowhere, of: PhantomData })
+    }
+
+    /// Gives the row up, as dropping it does: there is none, and the lane goes on.
+    pub fn abort(self) {}
+
+    /// Publishes the row. A column that nobody asked for is an error, and then there is no row.
+    ///
+    /// The flags say whether the action of this row ended the episode; of a FINAL row they are
+    /// ignored. Returns the row's index, or [`RowIndex::NONE`] where a lease left no room.
+    pub fn commit(self, terminated: bool, truncated: bool) -> Result<RowIndex, AppendError> {
+        let Self { writer, nowhere } = self;
+        let is_final = writer.awaits_final().any(|awaits| awaits);
+        let schema = writer.ring.schema();
+        let missing = schema
+            .columns()
+            .iter()
+            .zip(&writer.asked)
+            .find(|(column, asked)| !**asked && (!is_final || column.role() == Role::Obs));
+        if let Some((column, _)) = missing {
+            return Err(AppendError::NotWritten { name: column.name().to_owned() });
+        }
+        let ([lane], [number]) = (&mut *writer.lanes, &*writer.numbers) else {
+            let (lanes, mode) = (writer.lanes.len(), writer.mode);
+            return Err(AppendError::NotReservable { lanes, mode });
+        };
+        let (rows, clock) = lane.clock.advance(writer.mode, terminated, truncated);
+        let marks = match rows {
+            Rows::Step(marks) | Rows::Final(marks) if !nowhere => marks,
+            // The row is dropped: what comes next does not continue what came before.
+            Rows::Step(_) | Rows::Final(_) | Rows::StepAndFinal(..) => {
+                lane.clock = lane.clock.without(clock);
+                return Ok(RowIndex::NONE);
+            }
+            Rows::Nothing => {
+                lane.clock = clock;
+                return Ok(RowIndex::NONE);
+            }
+        };
+        lane.write_marks(0, marks);
+        if is_final {
+            let steps = schema.columns().iter().enumerate().filter(|(_, c)| c.role() == Role::Step);
+            for (at, column) in steps {
+                lane.memory.write(USER + at, 0, super::row(&writer.zeros, column.width(), 0));
+            }
+        }
+        lane.clock = clock;
+        let index = RowIndex::new(*number, lane.memory.head());
+        lane.memory.publish(1);
+        writer.rows_written += 1;
+        ring(&writer.ring.store().published());
+        Ok(index)
+    }
+}
+
+impl<T: Element> ColumnMut<'_, T> {
+    /// Elements of the row.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.items
+    }
+
+    /// Whether it has none; never.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.items == 0
+    }
+
+    /// Writes the first elements.
+    pub fn write(&mut self, values: &[T]) -> Result<(), AppendError> {
+        self.write_at(0, values)
+    }
+
+    /// Writes elements from number `at` on.
+    pub fn write_at(&mut self, at: usize, values: &[T]) -> Result<(), AppendError> {
+        if at.checked_add(values.len()).is_none_or(|end| end > self.items) {
+            let (values, items) = (values.len(), self.items);
+            return Err(AppendError::BeyondColumn { at, values, items });
+        }
+        if let Some(lane) = self.writer.lanes.first().filter(|_| !self.nowhere) {
+            let bytes = bytemuck::cast_slice(values);
+            let (width, at) = (self.items * size_of::<T>(), at * size_of::<T>());
+            lane.memory.write_part(self.column, 0, width, at, bytes);
+        }
+        Ok(())
+    }
+
+    /// Writes what `element` makes of each element's number, without the row anywhere else.
+    pub fn write_with(&mut self, mut element: impl FnMut(usize) -> T) {
+        const CHUNK: usize = 64;
+        for at in (0..self.items).step_by(CHUNK) {
+            let mut values = [element(at); CHUNK];
+            let values = &mut values[..CHUNK.min(self.items - at)];
+            let others = values.iter_mut().zip(at..).skip(1);
+            others.for_each(|(value, number)| *value = element(number));
+            // Within the row.
+            let _ = self.write_at(at, values);
+        }
+    }
+
+    /// Writes one value into every element.
+    pub fn fill(&mut self, value: T) {
+        self.write_with(|_| value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use backcast_layout::{DType, LanePolicy};
+
+    use super::*;
+    use crate::{FINAL, GAP, ReadError, Ring, RingOptions, Schema, StepColumns, WriterOptions};
+
+    fn ring(policy: LanePolicy) -> Ring {
+        let schema = Schema::builder()
+            .column("obs", DType::F32, &[5])
+            .column("pixels", DType::U8, &[7])
+            .column("action", DType::I64, &[])
+            .build()
+            .unwrap();
+        Ring::heap(&schema, RingOptions::with_capacity(40).lane_policy(policy)).unwrap()
+    }
+
+    fn contents(ring: &Ring) -> Vec<Vec<u8>> {
+        let rows = ring.rows(0, ring.lane_span(0).unwrap()).unwrap();
+        rows.columns().iter().map(|c| rows.bytes(c.name()).unwrap().to_vec()).collect()
+    }
+
+    fn obs(step: u8) -> [f32; 5] {
+        [0.0, 1.0, 2.0, 3.0, 4.0].map(|at: f32| at + 10.0 * f32::from(step))
+    }
+
+    fn append(writer: &mut Writer, step: u8, end: (bool, bool)) -> RowIndex {
+        let (obs, pixels, action) = (obs(step), [step; 7], [i64::from(step)]);
+        let schema = writer.schema().clone();
+        let columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
+        let columns = columns.with("pixels", &pixels).unwrap();
+        let mut columns = columns.with("action", &action).unwrap();
+        writer.append(&columns.step(&[end.0], &[end.1]).unwrap()).unwrap()[0]
+    }
+
+    fn fill(row: &mut Reserved<'_>, step: u8) {
+        let mut column = row.column("obs").unwrap();
+        column.write_at(2, &obs(step)[2..]).unwrap();
+        column.write(&obs(step)[..2]).unwrap();
+        row.column("pixels").unwrap().fill(step);
+        row.column("obs").unwrap().write_with(|at| obs(step)[at]);
+        row.column("action").unwrap().write(&[i64::from(step)]).unwrap();
+    }
+
+    #[test]
+    fn rows_written_in_place_are_those_that_appends_make() {
+        let [appended, reserved] = [(); 2].map(|()| ring(LanePolicy::default()));
+        let [mut one, mut other] =
+            [&appended, &reserved].map(|ring| ring.writer(WriterOptions::lanes(1)).unwrap());
+        // Twice around, with rows given up in between and all kinds of ends.
+        for step in 0..150_u8 {
+            let end = (step % 7 == 6, step % 11 == 10);
+            if step % 5 == 0 {
+                let mut row = other.reserve().unwrap();
+                row.column("obs").unwrap().fill(f32::NAN);
+            }
+            let index = append(&mut one, step, end);
+            let mut row = other.reserve().unwrap();
+            fill(&mut row, step);
+            assert_eq!(row.commit(end.0, end.1).unwrap(), index);
+            assert_eq!(reserved.lane_span(0), appended.lane_span(0));
+        }
+        assert_eq!(contents(&reserved), contents(&appended));
+        assert_eq!(other.rows_written(), one.rows_written());
+        // Appends and reserved rows take turns.
+        append(&mut one, 7, (false, false));
+        append(&mut other, 7, (false, false));
+        assert_eq!(contents(&reserved), contents(&appended));
+    }
+
+    #[test]
+    fn nobody_sees_a_row_before_its_commit_and_its_slot_is_nobodys_meanwhile() {
+        let ring = ring(LanePolicy::default());
+        let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+        for step in 0..200 {
+            append(&mut writer, step, (false, false));
+        }
+        let before = ring.lane_span(0).unwrap();
+        let oldest = before.end - ring.slots();
+        let mut row = writer.reserve().unwrap();
+        fill(&mut row, 9);
+        assert_eq!(ring.lane_span(0).unwrap().end, before.end);
+        let old = ring.rows(0, oldest..oldest + 1);
+        assert!(matches!(old, Err(ReadError::NotReadable { .. } | ReadError::Lapped { .. })));
+        row.abort();
+        assert_eq!(ring.lane_span(0).unwrap().end, before.end);
+        append(&mut writer, 1, (false, false));
+        let last = ring.rows(0, before.end..before.end + 1).unwrap();
+        assert_eq!(last.column::<f32>("obs").unwrap(), obs(1));
+        assert_eq!(last.column::<u32>("flags").unwrap(), [0]);
+    }
+
+    #[test]
+    fn of_a_final_row_only_observations_count() {
+        let ring = ring(LanePolicy::default());
+        let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+        append(&mut writer, 1, (true, false));
+        let mut row = writer.reserve().unwrap();
+        assert!(row.is_final());
+        row.column("obs").unwrap().write(&obs(2)).unwrap();
+        row.column("pixels").unwrap().fill(2_u8);
+        // Not an observation: it is not missed, and what is written of it goes nowhere.
+        row.column("action").unwrap().write(&[5_i64]).unwrap();
+        row.commit(true, true).unwrap();
+        let rows = ring.rows(0, 0..2).unwrap();
+        assert_eq!(rows.column::<u32>("flags").unwrap(), [1, FINAL]);
+        assert_eq!(rows.column::<i64>("action").unwrap(), [1, 0]);
+        assert!(!writer.reserve().unwrap().is_final());
+    }
+
+    #[test]
+    fn a_lease_in_the_way_is_honoured_as_by_an_append() {
+        for policy in [LanePolicy::DropNew, LanePolicy::Fail, LanePolicy::Block(Duration::ZERO)] {
+            let ring = ring(policy);
+            let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+            for step in 0..200 {
+                append(&mut writer, step, (false, false));
+            }
+            let span = ring.lane_span(0).unwrap();
+            let lease = ring.lease(0, span.start..span.start + 1).unwrap();
+            let mut leased = [0_u8; 20];
+            assert!(lease.copy_row(4, 0, &mut leased));
+            let mut dropped = 0;
+            for step in 0..40_u8 {
+                match writer.reserve() {
+                    Ok(mut row) => {
+                        fill(&mut row, step);
+                        dropped += u32::from(row.commit(false, false).unwrap() == RowIndex::NONE);
+                    }
+                    Err(error) => {
+                        assert!(matches!(error, AppendError::Leased { .. }), "{error}");
+                        dropped += 1;
+                    }
+                }
+            }
+            assert!(dropped > 0, "{policy}: the lease was in the way");
+            let mut after = [1_u8; 20];
+            assert!(lease.copy_row(4, 0, &mut after) && after == leased, "{policy}: frozen");
+            drop(lease);
+            let mut row = writer.reserve().unwrap();
+            fill(&mut row, 3);
+            let seq = row.commit(false, false).unwrap().seq();
+            let flags =
+                ring.rows(0, seq..seq + 1).unwrap().column::<u32>("flags").unwrap().to_vec();
+            let gap = if policy == LanePolicy::Fail { 0 } else { GAP };
+            assert_eq!(flags, [gap], "{policy}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_says_so_and_leaves_no_row() {
+        let ring = ring(LanePolicy::default());
+        let two = Ring::heap(ring.schema(), RingOptions::with_capacity(40).lanes(2)).unwrap();
+        let mut both = two.writer(WriterOptions::lanes(2)).unwrap();
+        let refused = both.reserve().unwrap_err().to_string();
+        assert!(refused.contains("has 2 in next_step"), "{refused}");
+        let same = WriterOptions::lanes(1).autoreset(AutoresetMode::SameStep);
+        let mut writer = ring.writer(same).unwrap();
+        let refused = writer.reserve().unwrap_err().to_string();
+        assert!(refused.contains("has 1 in same_step") && refused.contains("append"), "{refused}");
+        drop(writer);
+        let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+        let mut row = writer.reserve().unwrap();
+        for (error, says) in [
+            (row.column::<f32>("obz").unwrap_err(), "`obz`"),
+            (row.column::<f64>("obs").unwrap_err(), "f4"),
+            (
+                row.column::<f32>("obs").unwrap().write(&[0.0; 6]).unwrap_err(),
+                "6 elements from element 0",
+            ),
+            (row.column("obs").unwrap().write_at(3, &obs(0)[..3]).unwrap_err(), "column of 5"),
+            (row.column("obs").unwrap().write_at(usize::MAX, &obs(0)).unwrap_err(), "fewer"),
+            (row.commit(false, false).unwrap_err(), "`pixels` of the reserved row was not written"),
+        ] {
+            assert!(error.to_string().contains(says), "{error} lacks {says}");
+        }
+        assert_eq!(ring.lane_span(0), Some(0..0));
+    }
+}
