@@ -71,7 +71,7 @@ pub use backcast_layout::{
     BadExist, BadLanePolicy, Base, BaseLock, Claimed, Column, ColumnError, DAEMON_SOCKET, DType,
     Exist, HoldError, Kind, LanePolicy, MAX_LANES, MAX_READER_SLOTS, ObjectInfo, Peer,
     ReaderRecord, Role, SealedSegment, SegmentError, SpaceLimits, collect, list, receive, remove,
-    send_with_descriptor,
+    remove_unheld, send_with_descriptor,
 };
 pub use batch::{Batch, Memory};
 pub use batches::{Batches, BatchesOptions};

@@ -66,6 +66,11 @@ impl Observed {
             .collect()
     }
 
+    /// When each lane was last claimed, nanoseconds since 1970; 0: never.
+    pub fn writers(&self) -> impl Iterator<Item = u64> + '_ {
+        self.ring.store().lanes().iter().map(|lane| lane.claimed_unix_ns())
+    }
+
     /// Takes away the pins of readers that died; returns how many. Writers that meet one do the same
     /// by themselves; this is for lanes that nobody writes. O(lanes × readers).
     pub fn clear_dead_pins(&self) -> Result<u64, RingError> {
@@ -92,7 +97,7 @@ mod tests {
     use crate::sampler_options::SamplerOptions;
     use crate::schema::Schema;
     use crate::step::StepColumns;
-    use backcast_layout::{DType, collect, list};
+    use backcast_layout::{DType, SegmentError, collect, list};
 
     fn ring(base: &Base, persistent: bool) -> Ring {
         let schema = Schema::builder().column("obs", DType::U64, &[]).build().unwrap();
@@ -125,6 +130,27 @@ mod tests {
         backcast_layout::remove(&base, backcast_layout::Kind::Ring, "seen", false).unwrap();
         drop(observed);
         assert!(list(&base).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_ring_that_nobody_holds_goes_only_if_its_remover_is_sure() {
+        use backcast_layout::{Kind, remove_unheld};
+        let dir = tempfile::tempdir().unwrap();
+        let base = Base::at(dir.path());
+        let held = ring(&base, true);
+        let remove = |sure: &dyn Fn() -> bool| remove_unheld(&base, Kind::Ring, "seen", sure);
+        let refused = remove(&|| panic!("nobody is asked about a ring that is held"));
+        assert!(matches!(refused, Err(SegmentError::InUse { .. })));
+        drop(held);
+        let observed = Observed::open(&base, "seen").unwrap();
+        // While the question is open nobody can take hold of it.
+        let absent = || Ring::attach_in(&base, "seen").is_err();
+        assert_eq!(remove(&|| !absent()).unwrap(), None);
+        drop(Ring::attach_in(&base, "seen").unwrap());
+        assert_eq!(remove(&absent).unwrap().unwrap().name, "seen");
+        assert!(list(&base).unwrap().is_empty());
+        assert!(remove(&|| true).is_err());
+        assert_eq!(observed.stats().capacity, 1_000, "what is mapped stays readable");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::error::{CliError, Exit};
 use crate::interrupt::Watch;
 use crate::snapshots::{StoreArg, note_damage};
 use crate::units;
+use crate::wire::Saved;
 
 /// Save what a ring holds to disk, as a snapshot.
 ///
@@ -42,15 +43,10 @@ pub(crate) struct Args {
 
 /// JSON of what was saved.
 #[derive(Debug, Serialize)]
-struct Saved {
+struct Printed {
     action: &'static str,
-    name: String,
-    rows: u64,
-    written_rows: u64,
-    written_files: u64,
-    size_bytes: u64,
-    lapped_rows: u64,
-    freed_bytes: u64,
+    #[serde(flatten)]
+    saved: Saved,
 }
 
 pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result<Exit, CliError> {
@@ -75,7 +71,7 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
 }
 
 /// Saves under the first number that is free, whoever else does so at the same time.
-fn numbered(
+pub(crate) fn numbered(
     store: &Store,
     name: &str,
     save: impl Fn(&str) -> Result<SaveReport, SaveError>,
@@ -98,16 +94,7 @@ fn numbered(
 fn print(report: &SaveReport, console: &mut Console<'_>) {
     let name = format!("{}@{}", report.name, report.label);
     if console.json() {
-        console.object(&Saved {
-            action: "saved",
-            name,
-            rows: report.rows,
-            written_rows: report.rows_written,
-            written_files: report.files_written,
-            size_bytes: report.bytes_written,
-            lapped_rows: report.rows_lapped,
-            freed_bytes: report.bytes_freed,
-        });
+        console.object(&Printed { action: "saved", saved: report.into() });
     } else {
         console.text(&format!(
             "saved {name}: {} rows ({} new, {} written)",

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use backcast_core::{Capacity, Column, Exist, LanePolicy, RingOptions, Role, Schema};
+use backcast_persist::{SaveReport, Snapshot};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -40,6 +41,9 @@ pub(crate) enum Ask {
     Stats { name: String },
     Create(Box<CreateAsk>),
     Attach { name: String },
+    Save(SaveAsk),
+    Load(LoadAsk),
+    Snapshots { name: Option<String> },
     Remove { name: String, kind: Option<String>, force: bool },
     Gc,
 }
@@ -53,10 +57,34 @@ impl Ask {
             Self::Stats { .. } => "stats",
             Self::Create(_) => "create",
             Self::Attach { .. } => "attach",
+            Self::Save(_) => "save",
+            Self::Load(_) => "load",
+            Self::Snapshots { .. } => "snapshots",
             Self::Remove { .. } => "remove",
             Self::Gc => "gc",
         }
     }
+}
+
+/// A ring that is to be saved.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SaveAsk {
+    pub(crate) name: String,
+    /// `None`: the first of s1, s2, … that is free.
+    pub(crate) label: Option<String>,
+    pub(crate) replace: bool,
+}
+
+/// A snapshot that is to become a ring.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LoadAsk {
+    pub(crate) snapshot: String,
+    /// `None`: as it was saved.
+    pub(crate) name: Option<String>,
+    pub(crate) exist: String,
+    pub(crate) persistent: bool,
 }
 
 /// A ring that is to be made.
@@ -280,6 +308,66 @@ impl Granted {
     #[must_use]
     pub fn shrunk(&self) -> bool {
         self.made && self.allocated_bytes < self.asked_bytes
+    }
+}
+
+/// What a save did.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Saved {
+    /// `name@label`.
+    pub name: String,
+    /// Rows of the snapshot.
+    pub rows: u64,
+    /// Rows that were written now.
+    pub written_rows: u64,
+    /// Files that were written now.
+    pub written_files: u64,
+    /// Their bytes.
+    pub size_bytes: u64,
+    /// Rows that writers overwrote before they could be copied.
+    pub lapped_rows: u64,
+    /// Bytes of files that no snapshot needs any more, and that are gone.
+    pub freed_bytes: u64,
+}
+
+impl From<&SaveReport> for Saved {
+    fn from(report: &SaveReport) -> Self {
+        Self {
+            name: format!("{}@{}", report.name, report.label),
+            rows: report.rows,
+            written_rows: report.rows_written,
+            written_files: report.files_written,
+            size_bytes: report.bytes_written,
+            lapped_rows: report.rows_lapped,
+            freed_bytes: report.bytes_freed,
+        }
+    }
+}
+
+/// A snapshot in the daemon's store.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct SavedSnapshot {
+    /// `name@label`.
+    pub name: String,
+    /// Wall clock when it was saved, nanoseconds since 1970.
+    pub saved_unix_ns: u64,
+    /// Lanes of its ring.
+    pub lane_count: u64,
+    /// Rows that it has.
+    pub rows: u64,
+    /// Bytes of the files that hold them, files shared with other snapshots included.
+    pub size_bytes: u64,
+}
+
+impl From<&Snapshot> for SavedSnapshot {
+    fn from(snapshot: &Snapshot) -> Self {
+        Self {
+            name: snapshot.spec(),
+            saved_unix_ns: snapshot.saved_unix_ns,
+            lane_count: snapshot.lanes.len() as u64,
+            rows: snapshot.rows,
+            size_bytes: snapshot.bytes,
+        }
     }
 }
 

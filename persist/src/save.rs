@@ -13,7 +13,7 @@ use crate::error::SaveError;
 use crate::layout::{BATCH_BYTES, BatchLayout, FILE_BYTES};
 use crate::manifest::{SavedChunk, SavedRing, SavedSnapshot};
 use crate::slots::{self, Slots};
-use crate::spec::{ROLLING, check_free, check_name};
+use crate::spec::{EVICTED, ROLLING, check_free, check_name};
 use crate::store::{Store, unix_ns};
 
 /// Largest state of a user's, as JSON.
@@ -138,6 +138,18 @@ impl Store {
     ) -> Result<SaveReport, SaveError> {
         check_free(label)?;
         self.save_as(ring, label, options)
+    }
+
+    /// Saves a ring whose memory is to be given to others, in the place of what was saved of it for
+    /// that reason before: `name@evicted`.
+    pub fn save_evicted(
+        &self,
+        ring: &Ring,
+        name: &str,
+        state: Value,
+    ) -> Result<SaveReport, SaveError> {
+        let options = SaveOptions::default().name(name).replace(true).state(state);
+        self.save_as(ring, EVICTED, options)
     }
 
     /// The same under any label.

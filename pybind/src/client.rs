@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use backcast_core::{MAX_LANES, MAX_READER_SLOTS, RingOptions};
+use backcast_core::{Exist, MAX_LANES, MAX_READER_SLOTS, RingOptions};
 use backcast_daemon::{Client as Asking, ClientError, Code};
+use backcast_persist::Mode;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};
 use serde::Serialize;
@@ -116,6 +117,13 @@ pub(crate) fn connect<'py>(
     Ok(client)
 }
 
+/// The `persist` argument.
+fn mode(given: Given<String>) -> Result<Mode, Failure> {
+    const CHOICE: &str = "\"off\", \"periodic\", \"continuous\" or \"block\"";
+    let text = given.get("persist", CHOICE)?;
+    text.parse().map_err(|_| bad_argument(format!("persist is '{text}'; give {CHOICE}")))
+}
+
 impl Client {
     /// Asks, detached, and so that Ctrl-C ends the wait.
     fn ask<T: Send>(
@@ -212,6 +220,9 @@ impl Client {
     ///     Room for readers.
     /// huge_pages : bool, default True
     ///     Ask the system for huge pages.
+    /// persist : {"off", "periodic", "continuous", "block"}, optional
+    ///     Have the daemon bring the ring to disk by itself; its settings say whether, when left out. It
+    ///     stays with the ring, so that a daemon that is started later goes on with it.
     ///
     /// Returns
     /// -------
@@ -227,11 +238,12 @@ impl Client {
     #[pyo3(signature = (
         name=Given::Missing, schema=None, *extra, capacity=None, lanes=1_i64.into(),
         exist="error".into(), persistent=false.into(), lane_policy="block".into(),
-        lease_timeout=None, reader_slots=64_i64.into(), huge_pages=true.into(), **unknown
+        lease_timeout=None, reader_slots=64_i64.into(), huge_pages=true.into(), persist=None,
+        **unknown
     ))]
     #[pyo3(text_signature = "($self, name, schema, *, capacity, lanes=1, exist='error', \
                              persistent=False, lane_policy='block', lease_timeout=None, \
-                             reader_slots=64, huge_pages=True)")]
+                             reader_slots=64, huge_pages=True, persist=None)")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn create<'py>(
         &self,
@@ -247,6 +259,7 @@ impl Client {
         lease_timeout: Option<Given<f64>>,
         reader_slots: Given<i128>,
         huge_pages: Given<bool>,
+        persist: Option<Given<String>>,
         unknown: Option<&Bound<'py, PyDict>>,
     ) -> Result<ReplayBuffer, Failure> {
         refuse_strangers(extra, unknown, method::<Self>("create"))?;
@@ -260,8 +273,142 @@ impl Client {
             .lane_policy(policy(lane_policy, lease_timeout)?)
             .reader_slots(slots)
             .huge_pages(huge_pages.get("huge_pages", "True or False")?);
-        let (ring, _) = self.ask(py, |asking| asking.create(&name, &schema, &options))?;
+        let mode = persist.map(mode).transpose()?;
+        let (ring, _) = self.ask(py, |asking| match mode {
+            Some(mode) => asking.create_persisted(&name, &schema, &options, mode),
+            None => asking.create(&name, &schema, &options),
+        })?;
         Ok(ReplayBuffer::of(ring))
+    }
+
+    /// Save a ring to the daemon's store, beside its writers.
+    ///
+    /// Parameters
+    /// ----------
+    /// name : str
+    ///     What it was created as.
+    /// label : str, optional
+    ///     Label of the snapshot; the first of s1, s2, ... that is free, when left out.
+    /// replace : bool, default False
+    ///     Put it in the place of the snapshot that has the label.
+    ///
+    /// Returns
+    /// -------
+    /// dict
+    ///     ``name`` (``"pong@s1"``), ``rows``, ``written_rows``, ``written_files``, ``size_bytes``,
+    ///     ``lapped_rows``, ``freed_bytes``.
+    ///
+    /// Raises
+    /// ------
+    /// NotFoundError
+    ///     If there is no such ring.
+    /// ExistsError
+    ///     If the label has a snapshot.
+    /// SpaceError
+    ///     If the disk is full. What was saved before is not touched.
+    #[pyo3(signature = (name=Given::Missing, label=None, replace=false.into(), *extra, **unknown))]
+    #[pyo3(text_signature = "($self, name, label=None, replace=False)")]
+    fn save<'py>(
+        &self,
+        py: Python<'py>,
+        name: Given<String>,
+        label: Option<Given<String>>,
+        replace: Given<bool>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<Bound<'py, PyAny>, Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("save"))?;
+        let name = name_of(name)?;
+        let label = label.map(|label| label.get("label", "a str, or None")).transpose()?;
+        let replace = replace.get("replace", "True or False")?;
+        self.told(py, |asking| asking.save(&name, label.as_deref(), replace))
+    }
+
+    /// Make a ring of a snapshot in the daemon's store, within its budget.
+    ///
+    /// Parameters
+    /// ----------
+    /// snapshot : str
+    ///     ``"pong@epoch-10"``, or ``"pong"`` for the newest of that name.
+    /// name : str, optional
+    ///     Of the ring, if not the one that was saved.
+    /// exist : {"error", "replace"}, default "error"
+    ///     When the name is taken. The old ring stays until the new one is whole.
+    /// persistent : bool, default False
+    ///     Keep the ring when nobody holds it.
+    ///
+    /// Returns
+    /// -------
+    /// ReplayBuffer
+    ///     The ring, held by this process.
+    ///
+    /// Raises
+    /// ------
+    /// NotFoundError
+    ///     If there is no such snapshot.
+    /// CorruptError
+    ///     If a byte of it changed; no ring was made.
+    /// OverBudgetError
+    ///     If it does not fit.
+    #[pyo3(signature = (
+        snapshot=Given::Missing, name=None, exist="error".into(), persistent=false.into(), *extra,
+        **unknown
+    ))]
+    #[pyo3(text_signature = "($self, snapshot, name=None, exist='error', persistent=False)")]
+    #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
+    fn load<'py>(
+        &self,
+        py: Python<'py>,
+        snapshot: Given<String>,
+        name: Option<Given<String>>,
+        exist: Given<String>,
+        persistent: Given<bool>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<ReplayBuffer, Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("load"))?;
+        let snapshot = snapshot.get("snapshot", "a snapshot, such as \"pong@epoch-10\"")?;
+        let name = name.map(|name| name.get("name", "a name, a str, or None")).transpose()?;
+        let exist = match self::exist(exist)? {
+            Exist::Attach => {
+                return Err(bad_argument("exist is 'attach'; give \"error\" or \"replace\""));
+            }
+            exist => exist,
+        };
+        let persistent = persistent.get("persistent", "True or False")?;
+        let load = |asking: &Asking| asking.load(&snapshot, name.as_deref(), exist, persistent);
+        let (ring, _) = self.ask(py, load)?;
+        Ok(ReplayBuffer::of(ring))
+    }
+
+    /// List what is in the daemon's store.
+    ///
+    /// Parameters
+    /// ----------
+    /// name : str, optional
+    ///     Of one ring; all, when left out.
+    ///
+    /// Returns
+    /// -------
+    /// list of dict
+    ///     ``name`` (``"pong@s1"``), ``saved_unix_ns``, ``lane_count``, ``rows`` and ``size_bytes`` of
+    ///     each snapshot, oldest first.
+    ///
+    /// Raises
+    /// ------
+    /// DaemonNotRunningError
+    ///     If it has ended since.
+    #[pyo3(signature = (name=None, *extra, **unknown), text_signature = "($self, name=None)")]
+    fn snapshots<'py>(
+        &self,
+        py: Python<'py>,
+        name: Option<Given<String>>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<Bound<'py, PyAny>, Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("snapshots"))?;
+        let name = name.map(|name| name.get("name", "a name, a str, or None")).transpose()?;
+        self.told(py, |asking| asking.snapshots(name.as_deref()))
     }
 
     /// Join a ring through a descriptor that the daemon hands over.

@@ -47,6 +47,36 @@ def test_what_does_not_fit_is_refused_with_the_numbers(place: Path) -> None:
         assert client.list() == []
 
 
+def test_rings_go_to_the_daemons_store_and_come_back(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BACKCAST_STORE", str(tmp_path / "store"))
+    flags = ("--interval", "100ms", "--persist-flush", "50ms", "--budget", "64MiB")
+    with serving(place, *flags) as _, bc.connect(place) as client:
+        with client.create("pong", COLUMNS, capacity=100, persist="continuous") as buf:
+            with buf.writer() as writer:
+                for t in range(30):
+                    writer.append(obs=[t, t, t], reward=t, terminated=False, truncated=False)
+            saved = client.save("pong", "mine")
+            assert (saved["name"], saved["rows"]) == ("pong@mine", 30)
+            with pytest.raises(bc.ExistsError, match="pong@mine"):
+                client.save("pong", "mine")
+            assert client.save("pong", "mine", replace=True)["written_rows"] == 0
+            with client.load("pong@mine", "again") as again:
+                assert again.rows(0, 0, 30)["reward"].tolist() == list(range(30))
+            while client.stats("pong")["persist"]["persisted_rows"] < 30:
+                pass
+        names = [snapshot["name"] for snapshot in client.snapshots("pong")]
+        assert sorted(names) == ["pong@live", "pong@mine"]
+        assert client.snapshots("nobody") == []
+        with client.load("pong@live", exist="replace") as again:
+            assert again.rows(0, 0, 30)["obs"][29].tolist() == [29, 29, 29]
+        with pytest.raises(bc.NotFoundError, match="pong@x"):
+            client.load("pong@x")
+        with pytest.raises(bc.ArgumentError, match="persist is 'always'"):
+            client.create("new", COLUMNS, capacity=10, persist="always")  # type: ignore[arg-type]
+
+
 def test_a_daemon_that_shrinks_gives_what_is_left(place: Path) -> None:
     with (
         serving(place, "--budget", "1MiB", "--when-full", "shrink"),

@@ -58,7 +58,7 @@ pub use geometry::{
 pub use lane_header::{LANE_HEADER_BYTES, LANE_MAGIC, LaneHeader, LaneIdentity};
 pub use lease::{Hold, HoldError, LeaseBook, MAX_HOLDS};
 pub use name::{BadExist, Base, Exist, Kind, MAX_NAME_BYTES};
-pub use object::{ObjectInfo, collect, list, remove};
+pub use object::{ObjectInfo, collect, list, remove, remove_unheld};
 pub use policy::{BadLanePolicy, LanePolicy};
 pub use readers::{
     BELL_BYTES, BELLS, LanePins, READER_SLOT_BYTES, READERS_HEADER_BYTES, READERS_MAGIC,

@@ -286,6 +286,33 @@ pub fn remove(
     Ok(info)
 }
 
+/// Removes an object that nobody holds, if the caller is `sure` once nobody can take hold of it any
+/// more; until then it counts as absent. `None`: the caller was not.
+pub fn remove_unheld(
+    base: &Base,
+    kind: Kind,
+    name: &str,
+    sure: impl FnOnce() -> bool,
+) -> Result<Option<ObjectInfo>, SegmentError> {
+    check_known(name)?;
+    let path = directory(base, kind, name);
+    let in_use = || SegmentError::InUse { kind, name: name.to_owned() };
+    let info = describe(&path).ok_or_else(|| missing(base, kind, name))?;
+    let dir = file::open_dir(&path)?;
+    // Kept until the files are gone, so that nobody attaches meanwhile.
+    let lock = lock_of(&dir, &path, kind).map_err(|()| in_use())?.ok_or_else(in_use)?;
+    if !lock.try_lock(HOLD_BYTE, Hold::Exclusive).map_err(SegmentError::io("lock", &path))? {
+        return Err(in_use());
+    }
+    if !sure() {
+        return Ok(None);
+    }
+    let grave = dig(&path, Some(&dir))?.ok_or_else(|| missing(base, kind, name))?;
+    delete(&grave)?;
+    tidy(&path);
+    Ok(Some(info))
+}
+
 /// Removes every object that nobody holds and that is not persistent, and what dead creators and
 /// removers left, a dead daemon's lock and socket included. Returns the objects it removed.
 pub fn collect(base: &Base) -> Result<Vec<ObjectInfo>, SegmentError> {

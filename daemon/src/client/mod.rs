@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
-use backcast_core::{Base, BaseLock, DAEMON_SOCKET, Kind, Peer, Ring, RingOptions, Schema};
+use backcast_core::{Base, BaseLock, DAEMON_SOCKET, Exist, Kind, Peer, Ring, RingOptions, Schema};
 use backcast_persist::Mode;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -21,7 +21,8 @@ pub use error::ClientError;
 use crate::lines::{Line, Lines, write_line};
 use crate::serve::Holder;
 use crate::wire::{
-    Answer, Ask, CreateAsk, Gone, Granted, ListedObject, MAX_ANSWER_BYTES, PROTOCOL, Pong,
+    Answer, Ask, CreateAsk, Gone, Granted, ListedObject, LoadAsk, MAX_ANSWER_BYTES, PROTOCOL, Pong,
+    SaveAsk, Saved, SavedSnapshot,
 };
 
 /// How often a wait looks whether it is to end.
@@ -129,6 +130,43 @@ impl Client {
     /// ring's directory.
     pub fn attach(&self, name: &str) -> Result<Ring, ClientError> {
         Ok(self.handed(&Ask::Attach { name: name.to_owned() }, name)?.0)
+    }
+
+    /// Saves a ring to the daemon's store, under `label` or the first of s1, s2, … that is free;
+    /// `replace` puts it in the place of one with that label.
+    pub fn save(
+        &self,
+        name: &str,
+        label: Option<&str>,
+        replace: bool,
+    ) -> Result<Saved, ClientError> {
+        let label = label.map(str::to_owned);
+        self.ask(&Ask::Save(SaveAsk { name: name.to_owned(), label, replace }))
+    }
+
+    /// Makes a ring of a snapshot in the daemon's store, within its budget: of `"pong@epoch-10"`, or of
+    /// the newest of `"pong"`; under a name of its own, if one is given. A `persistent` one stays when
+    /// nobody holds it.
+    pub fn load(
+        &self,
+        snapshot: &str,
+        name: Option<&str>,
+        exist: Exist,
+        persistent: bool,
+    ) -> Result<(Ring, Granted), ClientError> {
+        let own = name.or_else(|| snapshot.split('@').next()).unwrap_or(snapshot);
+        let ask = LoadAsk {
+            snapshot: snapshot.to_owned(),
+            name: name.map(str::to_owned),
+            exist: exist.to_string(),
+            persistent,
+        };
+        self.handed(&Ask::Load(ask), own)
+    }
+
+    /// The snapshots in the daemon's store, of one name or of all, oldest first.
+    pub fn snapshots(&self, name: Option<&str>) -> Result<Vec<SavedSnapshot>, ClientError> {
+        self.ask(&Ask::Snapshots { name: name.map(str::to_owned) })
     }
 
     /// All rings and panels.

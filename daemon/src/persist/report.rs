@@ -25,6 +25,8 @@ pub(crate) struct PersistReport {
     pub(crate) behind_rows: u64,
     pub(crate) behind_s: f64,
     persisted_rows: u64,
+    /// Published before the ring was followed.
+    before_rows: u64,
     pub(crate) lapped_rows: u64,
     written_bytes: u64,
     written_files: u64,
@@ -52,6 +54,7 @@ impl PersistReport {
             behind_rows: state.rows_behind,
             behind_s: state.behind_for.as_secs_f64(),
             persisted_rows: state.rows_persisted,
+            before_rows: state.rows_before,
             lapped_rows: state.rows_lapped,
             written_bytes: state.bytes_written,
             written_files: state.files_written,

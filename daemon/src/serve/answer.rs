@@ -1,12 +1,13 @@
 //! What each request leads to.
 
-use backcast_core::{Kind, Observed, Ring, collect, remove};
+use backcast_core::{Kind, Observed, Ring, RingError, SegmentError, collect, remove};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::create::create;
+use super::create::{create, granted};
+use super::evict::{bring_back, evicted};
 use super::shared::{Shared, add};
-use super::{budget, sweep};
+use super::{budget, snapshot, sweep};
 use crate::catalogue::{self, Content, Entry, State};
 use crate::error::CliError;
 use crate::ls::Listed;
@@ -31,7 +32,9 @@ impl Reply {
 
 /// Whether it may take long, so that the client hears of it meanwhile.
 pub(crate) fn is_long(ask: &Ask) -> bool {
-    matches!(ask, Ask::Create(_) | Ask::Gc | Ask::Remove { .. })
+    use Ask::{Attach, Create, Gc, Load, Remove, Save};
+    // An evicted ring is attached by loading it.
+    matches!(ask, Create(_) | Gc | Remove { .. } | Save(_) | Load(_) | Attach { .. })
 }
 
 pub(crate) fn answer(shared: &Shared, ask: &Ask) -> Result<Reply, Refusal> {
@@ -52,17 +55,16 @@ pub(crate) fn answer(shared: &Shared, ask: &Ask) -> Result<Reply, Refusal> {
             Ok(Reply { ring: Some(ring), ..Reply::of(&granted)? })
         }
         Ask::Attach { name } => {
-            let ring = Ring::attach_in(&shared.base, name)?;
-            let granted = Granted {
-                name: name.clone(),
-                path: ring.path().map(Into::into).unwrap_or_default(),
-                made: false,
-                allocated_bytes: ring.stats().bytes_allocated,
-                asked_bytes: ring.stats().bytes_asked,
-                capacity_rows: ring.capacity(),
-            };
+            let ring = attach(shared, name)?;
+            let granted = granted(name, &ring, false, ring.stats().bytes_asked);
             Ok(Reply { ring: Some(ring), ..Reply::of(&granted)? })
         }
+        Ask::Save(ask) => Reply::of(&snapshot::save(shared, ask)?),
+        Ask::Load(ask) => {
+            let (granted, ring) = snapshot::load(shared, ask)?;
+            Ok(Reply { ring: Some(ring), ..Reply::of(&granted)? })
+        }
+        Ask::Snapshots { name } => Reply::of(&snapshot::snapshots(shared, name.as_deref())?),
         Ask::Remove { name, kind, force } => {
             let kind = match kind.as_deref() {
                 None => None,
@@ -85,6 +87,21 @@ pub(crate) fn answer(shared: &Shared, ask: &Ask) -> Result<Reply, Refusal> {
             sweep::log_removed(&removed);
             Reply::of(&removed.iter().map(gone).collect::<Vec<_>>())
         }
+    }
+}
+
+/// A ring that was evicted is brought back.
+fn attach(shared: &Shared, name: &str) -> Result<Ring, Refusal> {
+    let missing = match Ring::attach_in(&shared.base, name) {
+        Err(RingError::Segment(error @ SegmentError::NotFound { .. })) => error,
+        attached => return Ok(attached?),
+    };
+    let _turn = shared.turn();
+    // Another client may have been faster.
+    match (Ring::attach_in(&shared.base, name), evicted(shared, name)) {
+        (Err(_), Some((store, snapshot))) => bring_back(shared, name, &store, &snapshot),
+        (Err(_), None) => Err(missing.into()),
+        (attached, _) => Ok(attached?),
     }
 }
 

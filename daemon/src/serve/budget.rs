@@ -88,6 +88,9 @@ pub enum WhenFull {
     Refuse,
     /// It is made as large as the budget has left.
     Shrink,
+    /// Persistent rings that nobody holds are saved and their memory is freed, the one that was used
+    /// least recently first; who asks the daemon for one gets it back.
+    Evict,
 }
 
 impl WhenFull {
@@ -97,6 +100,7 @@ impl WhenFull {
         match self {
             Self::Refuse => "refuse",
             Self::Shrink => "shrink",
+            Self::Evict => "evict",
         }
     }
 }

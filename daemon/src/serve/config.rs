@@ -29,8 +29,8 @@ pub(crate) struct Given {
     /// and the memory limit allow [default: 95%].
     #[arg(long, value_name = "SIZE")]
     budget: Option<Budget>,
-    /// What becomes of a ring that does not fit: refuse it, or shrink it to what is left [default:
-    /// refuse].
+    /// What becomes of a ring that does not fit: refuse it, shrink it to what is left, or evict others
+    /// that nobody uses, which are saved first [default: refuse].
     #[arg(long, value_name = "WHAT", hide_possible_values = true)]
     when_full: Option<WhenFull>,
     /// Time between two looks at everything: `2s`, `500ms` [default: 2s].
@@ -346,7 +346,7 @@ mod tests {
             ("when_full = \"evict\"", &["did you mean `when-full`?"]),
             ("budget = \"8 gigs\"", &["budget = \"8 gigs\"", "8GiB"]),
             ("budget = [1]", &["budget", "quotes"]),
-            ("when-full = \"panic\"", &["when-full", "refuse, shrink"]),
+            ("when-full = \"panic\"", &["when-full", "refuse, shrink, evict"]),
             ("interval = \"0s\"", &["interval `0s`", "500ms"]),
             ("interval = 1e9", &["interval", "3600s"]),
             ("metrics = \"9464\"", &["metrics", "9464"]),

@@ -7,6 +7,7 @@ use backcast_core::{
 use backcast_persist::Mode;
 
 use super::budget::{self, WhenFull};
+use super::evict::{bring_back, evict_one, evicted, forget};
 use super::shared::{Live, Shared, add};
 use crate::catalogue::is_garbage;
 use crate::persist;
@@ -38,16 +39,50 @@ pub(crate) fn create(shared: &Shared, ask: &CreateAsk) -> Result<(Granted, Ring)
             tracing::warn!(ring = %ask.name, why, "cannot follow a new ring");
         }
     }
+    Ok((granted(&ask.name, &ring, made, asked_bytes), ring))
+}
+
+/// What a ring was given.
+pub(crate) fn granted(name: &str, ring: &Ring, made: bool, asked_bytes: u64) -> Granted {
     let stats = ring.stats();
-    let granted = Granted {
-        name: ask.name.clone(),
+    Granted {
+        name: name.to_owned(),
         path: stats.path.unwrap_or_default(),
         made,
         allocated_bytes: stats.bytes_allocated,
         asked_bytes,
         capacity_rows: stats.capacity,
-    };
-    Ok((granted, ring))
+    }
+}
+
+/// Sees to it that a ring fits, by removing what nobody holds or wants, and by evicting others where the
+/// settings say so. The turn is the caller's.
+pub(crate) fn room(shared: &Shared, name: &str, asked_bytes: u64) -> Result<(), Refusal> {
+    let (base, live) = (&shared.base, shared.live());
+    if fits(&live, &list(base)?, asked_bytes) {
+        return Ok(());
+    }
+    add(&shared.tally.orphans_removed, collect(base)?.len() as u64);
+    // What would not fit alone has nobody evicted for it.
+    if asked_bytes <= live.budget_bytes && live.when_full == WhenFull::Evict {
+        while !fits(&live, &list(base)?, asked_bytes) && evict_one(shared, name)? {}
+    }
+    let objects = list(base)?;
+    if fits(&live, &objects, asked_bytes) {
+        Ok(())
+    } else {
+        Err(over(&live, name, asked_bytes, &objects))
+    }
+}
+
+fn fits(live: &Live, objects: &[ObjectInfo], more: u64) -> bool {
+    budget::used(objects).checked_add(more).is_some_and(|sum| sum <= live.budget_bytes)
+}
+
+fn over(live: &Live, name: &str, asked_bytes: u64, objects: &[ObjectInfo]) -> Refusal {
+    let over = budget::over(live.budget_bytes, asked_bytes, objects);
+    let message = budget::explain(name, &over);
+    Refusal { code: Code::OverBudget, message, over_budget: Some(over) }
 }
 
 struct Wish<'a> {
@@ -79,11 +114,22 @@ fn make(shared: &Shared, live: Live, wish: Wish<'_>) -> Result<(Ring, bool), Ref
             },
             Exist::Replace => {}
         }
+    } else if let Some((store, snapshot)) = evicted(shared, name) {
+        match exist {
+            // It is there, though not in memory.
+            Exist::Error => {
+                let (kind, name, state) = (Kind::Ring, name.to_owned(), "it is evicted");
+                return Err(SegmentError::AlreadyExists { kind, name, state }.into());
+            }
+            Exist::Attach => {
+                let _held = bring_back(shared, name, &store, &snapshot)?;
+                return Ok((Ring::create(name, schema, options)?, false));
+            }
+            Exist::Replace => forget(&store, name),
+        }
     }
     let mut objects = list(base)?;
-    let fits = |objects: &[ObjectInfo], more: u64| {
-        budget::used(objects).checked_add(more).is_some_and(|sum| sum <= live.budget_bytes)
-    };
+    let fits = |objects: &[ObjectInfo], more: u64| fits(&live, objects, more);
     if !fits(&objects, asked_bytes) {
         add(&shared.tally.orphans_removed, collect(base)?.len() as u64);
         objects = list(base)?;
@@ -98,14 +144,12 @@ fn make(shared: &Shared, live: Live, wish: Wish<'_>) -> Result<(Ring, bool), Ref
             objects = list(base)?;
         }
     }
-    if !fits(&objects, asked_bytes) {
-        let refuse = || {
-            let over = budget::over(live.budget_bytes, asked_bytes, &objects);
-            let message = budget::explain(name, &over);
-            Refusal { code: Code::OverBudget, message, over_budget: Some(over) }
-        };
+    if !fits(&objects, asked_bytes) && live.when_full != WhenFull::Shrink {
+        room(shared, name, asked_bytes)?;
+    } else if !fits(&objects, asked_bytes) {
+        let refuse = || over(&live, name, asked_bytes, &objects);
         let left = live.budget_bytes.saturating_sub(budget::used(&objects));
-        if live.when_full == WhenFull::Refuse || left == 0 {
+        if left == 0 {
             return Err(refuse());
         }
         options = options.capacity(Capacity::Bytes(left));

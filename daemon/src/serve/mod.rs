@@ -10,6 +10,7 @@ mod config;
 mod connection;
 mod create;
 mod error;
+mod evict;
 mod gate;
 mod http;
 mod listen;
@@ -19,6 +20,7 @@ mod options;
 mod persist;
 mod refusal;
 mod shared;
+mod snapshot;
 mod sweep;
 
 use std::io;

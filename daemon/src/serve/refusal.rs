@@ -2,6 +2,8 @@
 
 use backcast_core::{RingError, SchemaError, SegmentError};
 
+use backcast_persist::{LoadError, SaveError, StoreError};
+
 use crate::error::CliError;
 use crate::wire::{Code, Refusal};
 
@@ -44,10 +46,24 @@ impl From<CliError> for Refusal {
             CliError::Ring(error) => return error.into(),
             CliError::Schema(error) => return error.into(),
             CliError::NotFound { .. } | CliError::Orphaned { .. } => Code::NotFound,
-            CliError::Taken { .. } | CliError::Different { .. } => Code::Exists,
+            CliError::Taken { .. }
+            | CliError::Different { .. }
+            | CliError::Save(SaveError::LabelTaken { .. }) => Code::Exists,
             CliError::Held { .. } => Code::InUse,
-            CliError::Damaged { .. } => Code::Corrupt,
+            CliError::Damaged { .. }
+            | CliError::Save(SaveError::Unreadable { .. })
+            | CliError::Load(LoadError::Damaged { .. }) => Code::Corrupt,
             CliError::Column(_) => Code::Schema,
+            CliError::Store(ref error)
+            | CliError::Save(SaveError::Store(ref error))
+            | CliError::Load(LoadError::Store(ref error)) => match error {
+                StoreError::NotFound { .. } => Code::NotFound,
+                StoreError::BadName { .. } | StoreError::NoPlace => Code::BadArgument,
+                StoreError::NoSpace { .. } => Code::NoSpace,
+                StoreError::Busy { .. } => Code::InUse,
+                StoreError::NoManifest { .. } => Code::Corrupt,
+                _ => Code::Storage,
+            },
             _ => Code::BadArgument,
         };
         Self::new(code, error)

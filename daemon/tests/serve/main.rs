@@ -10,6 +10,7 @@ mod life;
 mod metrics;
 mod persist;
 mod running;
+mod snapshots;
 
 /// The other process of some tests; see [`shelf::Holder`].
 #[test]

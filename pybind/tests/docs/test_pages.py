@@ -22,6 +22,7 @@ LIVE = [page for page in PAGES if any(block.language in RUNS for block in blocks
 SHOWN_ONLY = {
     "README.md": 1,
     "docs/howto/daemon.md": 1,
+    "docs/howto/persistence.md": 1,
     "docs/howto/windows.md": 1,
     "docs/install.md": 3,
 }

@@ -103,6 +103,12 @@ impl Lane {
         self.counter(offset_of!(LaneHeader, pid)).load(Ordering::Relaxed)
     }
 
+    /// When it was claimed, nanoseconds since 1970; 0: never.
+    #[must_use]
+    pub fn claimed_unix_ns(&self) -> u64 {
+        self.counter(offset_of!(LaneHeader, claimed_unix_ns)).load(Ordering::Relaxed)
+    }
+
     /// Rows that writers dropped because a lease was in the way.
     #[must_use]
     pub fn dropped(&self) -> u64 {

@@ -1,0 +1,164 @@
+//! Saving, loading and evicting through the daemon.
+
+use backcast_core::{Exist, Kind, Ring, StepColumns, WriterOptions, list};
+use backcast_daemon::{ClientError, Code};
+use backcast_persist::Mode;
+
+use crate::running::{Running, until};
+use crate::shelf::{Shelf, schema};
+
+/// Every row of a ring: per lane the bytes of each column.
+fn content(ring: &Ring) -> Vec<Vec<Vec<u8>>> {
+    let of_lane = |lane| {
+        let rows = ring.rows(lane, ring.lane_span(lane).unwrap()).unwrap();
+        let columns = rows.columns().iter();
+        columns.map(|column| rows.bytes(column.name()).unwrap().to_vec()).collect()
+    };
+    (0..ring.lanes()).map(of_lane).collect()
+}
+
+fn append(ring: &Ring, rows: u8, number: f32) {
+    let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+    for action in 0..i32::from(rows) {
+        let (obs, action) = ([number; 6], [action]);
+        let columns = StepColumns::of(ring.schema()).with("obs", &obs).unwrap();
+        let mut columns = columns.with("action", &action).unwrap();
+        writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
+    }
+}
+
+fn code(error: ClientError) -> Code {
+    match error {
+        ClientError::Refused { code, .. } => code,
+        ClientError::OverBudget { .. } => Code::OverBudget,
+        error => panic!("{error}"),
+    }
+}
+
+#[test]
+fn a_client_saves_a_ring_lists_what_was_saved_and_loads_it() {
+    let shelf = Shelf::new();
+    let daemon = Running::spawn(&shelf, &["--budget", "64MiB"]);
+    let client = daemon.client();
+    let (ring, _) = client.create("pong", &schema(), &shelf.options()).unwrap();
+    append(&ring, 30, 1.0);
+    let saved = client.save("pong", None, false).unwrap();
+    assert_eq!((saved.name.as_str(), saved.rows, saved.written_rows), ("pong@s1", 30, 30));
+    append(&ring, 5, 2.0);
+    let more = client.save("pong", Some("epoch-1"), false).unwrap();
+    assert_eq!((more.rows, more.written_rows), (35, 5));
+    assert_eq!(code(client.save("pong", Some("epoch-1"), false).unwrap_err()), Code::Exists);
+    assert_eq!(code(client.save("pong", Some("live"), false).unwrap_err()), Code::BadArgument);
+    assert_eq!(code(client.save("gone", None, false).unwrap_err()), Code::NotFound);
+    client.save("pong", Some("epoch-1"), true).unwrap();
+    let names = |name| -> Vec<String> {
+        client.snapshots(name).unwrap().into_iter().map(|snapshot| snapshot.name).collect()
+    };
+    assert_eq!(names(Some("pong")), ["pong@s1", "pong@epoch-1"]);
+    assert_eq!((names(None).len(), names(Some("other")).len()), (2, 0));
+    let (again, granted) = client.load("pong@epoch-1", Some("again"), Exist::Error, false).unwrap();
+    assert_eq!(content(&again), content(&ring));
+    assert!(granted.made && granted.name == "again");
+    assert_eq!(code(client.load("pong", None, Exist::Error, false).unwrap_err()), Code::Exists);
+    assert_eq!(code(client.load("pong@x", None, Exist::Error, false).unwrap_err()), Code::NotFound);
+    assert_eq!(
+        code(client.load("pong", None, Exist::Attach, false).unwrap_err()),
+        Code::BadArgument
+    );
+    let (replaced, _) = client.load("pong@s1", Some("again"), Exist::Replace, false).unwrap();
+    assert_eq!(replaced.rows_published(), 30);
+    drop(daemon);
+    let small = Running::spawn(&shelf, &["--budget", "4KiB"]);
+    let refused = small.client().load("pong@s1", Some("third"), Exist::Error, false).unwrap_err();
+    assert_eq!(code(refused), Code::OverBudget);
+}
+
+#[test]
+fn rings_that_nobody_uses_make_room_and_come_back() {
+    let shelf = Shelf::new();
+    let options = shelf.options().persistent(true);
+    let bytes = Ring::planned_bytes(&schema(), &options).unwrap();
+    let budget = (2 * bytes + bytes / 2).to_string();
+    let daemon = Running::spawn(&shelf, &["--budget", &budget, "--when-full", "evict"]);
+    let client = daemon.client();
+    let there = || -> Vec<String> {
+        let objects = list(&shelf.base()).unwrap();
+        assert!(objects.iter().map(|info| info.bytes).sum::<u64>() <= 2 * bytes + bytes / 2);
+        objects.into_iter().filter(|o| o.kind == Kind::Ring).map(|o| o.name).collect()
+    };
+    let mut contents = Vec::new();
+    for (name, number) in [("a", 1.0), ("b", 2.0)] {
+        let made = client.create_persisted(name, &schema(), &options, Mode::Off);
+        let (ring, _) = made.unwrap();
+        append(&ring, 20, number);
+        contents.push(content(&ring));
+    }
+    // Used after `b` was.
+    append(&client.attach("a").unwrap(), 1, 3.0);
+    let (held, _) = client.create("c", &schema(), &options).unwrap();
+    assert_eq!(there(), ["a", "c"]);
+    let taken = client.create("b", &schema(), &options).map(drop).unwrap_err();
+    assert_eq!(code(taken), Code::Exists, "it is there, though not in memory");
+    let back = client.attach("b").unwrap();
+    assert_eq!(there(), ["b", "c"], "`a` had to go");
+    assert_eq!(content(&back), contents[1]);
+    assert!(back.path().is_some_and(|dir| dir.join("persist").exists()), "its mode came too");
+    assert!(client.snapshots(Some("b")).unwrap().is_empty(), "it is in memory now");
+    // Nobody can go: both are held.
+    assert_eq!(code(client.attach("a").unwrap_err()), Code::OverBudget);
+    drop(held);
+    let (a, granted) =
+        client.create("a", &schema(), &options.clone().exist(Exist::Attach)).unwrap();
+    assert_eq!((granted.made, a.rows_published()), (false, 21));
+    assert_eq!(there(), ["a", "b"]);
+    let big = options.capacity(1_000_000_u64);
+    assert_eq!(
+        code(client.create("big", &schema(), &big).map(drop).unwrap_err()),
+        Code::OverBudget
+    );
+    assert_eq!(there(), ["a", "b"], "nobody goes for what would not fit");
+    drop((a, back));
+    let (_, granted) =
+        client.create("c", &schema(), &shelf.options().exist(Exist::Replace)).unwrap();
+    assert!(granted.made);
+    assert!(client.snapshots(Some("c")).unwrap().is_empty(), "it was replaced");
+}
+
+#[test]
+fn many_who_ask_at_once_get_their_rings_back_whole() {
+    let shelf = Shelf::new();
+    let options = shelf.options().persistent(true);
+    let bytes = Ring::planned_bytes(&schema(), &options).unwrap();
+    let budget = (2 * bytes + bytes / 2).to_string();
+    let daemon = Running::spawn(&shelf, &["--budget", &budget, "--when-full", "evict"]);
+    let names = ["a", "b", "c", "d"];
+    for (name, number) in names.into_iter().zip([1.0, 2.0, 3.0, 4.0]) {
+        let (ring, _) = daemon.client().create(name, &schema(), &options).unwrap();
+        append(&ring, 20, number);
+    }
+    std::thread::scope(|scope| {
+        for (name, number) in names.into_iter().zip([1.0_f32, 2.0, 3.0, 4.0]) {
+            let client = daemon.client();
+            scope.spawn(move || {
+                for _ in 0..10 {
+                    let mut ring = None;
+                    // Two at a time are held; who comes third tries again.
+                    until("it comes back", || match client.attach(name) {
+                        Ok(attached) => {
+                            ring = Some(attached);
+                            true
+                        }
+                        Err(error) => {
+                            assert_eq!(code(error), Code::OverBudget);
+                            false
+                        }
+                    });
+                    let ring = ring.unwrap();
+                    let rows = ring.rows(0, 0..20).unwrap();
+                    let obs = rows.column::<f32>("obs").unwrap();
+                    assert!(obs.iter().all(|obs| obs.to_bits() == number.to_bits()));
+                }
+            });
+        }
+    });
+}
