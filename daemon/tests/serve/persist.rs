@@ -1,7 +1,7 @@
 //! Rings that the daemon brings to disk: adopted by every daemon, said in `stat`, and counted to the
 //! last row.
 
-use backcast_core::{Base, Exist, Ring, StepColumns, Writer, WriterOptions};
+use backcast_core::{Base, Exist, LanePolicy, Ring, StepColumns, Writer, WriterOptions};
 use backcast_persist::{LoadOptions, Mode, Store};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -83,6 +83,39 @@ fn a_ring_goes_to_disk_under_one_daemon_after_the_other() {
     let ended = slow.end(Signal::TERM);
     assert!(ended.err.contains("followed to its end"), "{}", ended.err);
     same(&ring, &load(&shelf, &Base::at(elsewhere.path())));
+}
+
+#[test]
+fn a_writer_waits_for_the_disk_and_for_no_dead_daemon() {
+    let shelf = Shelf::new();
+    // A store that cannot be written: no row ever gets to disk, and the writer gets once around.
+    let store = shelf.file("full", "no directory");
+    let args = ["--interval", "50ms", "--persist-flush", "20ms", "--persist-store", &store];
+    let daemon = Running::spawn(&shelf, &args);
+    let wait = std::time::Duration::from_secs(60);
+    let options = shelf.options().lanes(1).lane_policy(LanePolicy::Block(wait));
+    let made = daemon.client().create_persisted("pong", &schema(), &options, Mode::Block);
+    let (ring, _) = made.unwrap();
+    until("it is followed", || !ring.stats().pins.is_empty());
+    let pins = ring.stats().pins;
+    assert_eq!((pins[0].pid, pins[0].lane, pins[0].start), (daemon.pid().into(), 0, 0));
+    let rows = 2 * ring.slots();
+    let (begun, waited) = std::sync::mpsc::channel();
+    let writing = std::thread::spawn({
+        let ring = ring.clone();
+        move || {
+            let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+            begun.send(()).unwrap();
+            append(&mut writer, rows);
+            writer.rows_dropped()
+        }
+    });
+    waited.recv().unwrap();
+    until("the writer waits", || ring.stats().release_awaited);
+    assert!(ring.rows_published() <= ring.slots(), "row 0 is not on disk");
+    daemon.end(Signal::KILL);
+    assert_eq!(writing.join().unwrap(), 0, "it went on at once");
+    assert!(ring.rows_published() >= rows);
 }
 
 #[test]

@@ -4,11 +4,15 @@
 //! test starts this very binary again inside; where namespaces are not permitted it says so.
 
 use std::env;
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use backcast_core::{DType, Exist, Schema};
-use backcast_persist::{LoadOptions, SaveError, SaveOptions, Store, StoreError};
+use backcast_persist::{
+    FollowOptions, FollowState, Follower, LoadOptions, SaveError, SaveOptions, Store, StoreError,
+};
 
 use crate::rings::{Place, append, content, heap, writer};
 
@@ -47,6 +51,45 @@ fn a_full_disk_is_said_and_the_ring_runs_on() {
     }
     assert!(output.status.success() && said.contains(DONE), "{said}\n{complained}");
     println!("{said}");
+}
+
+/// A disk that fills up under a follower: it says so, the ring runs on, and what is still there goes to
+/// disk when there is room.
+fn a_follower_waits_for_room(place: &Place, disk: &std::path::Path, schema: &Schema) {
+    let store = Store::at(disk.join("followed"));
+    let ring = heap(schema, 1, 200);
+    let mut writer = writer(&ring);
+    let flush = Duration::from_millis(1);
+    let options = FollowOptions { flush, ..FollowOptions::default() };
+    let follower = Follower::start(&store, "pong", &ring, options).unwrap();
+    let until = |what: &str, is_so: &dyn Fn(&FollowState) -> bool| {
+        let since = Instant::now();
+        while !is_so(&follower.state()) {
+            assert!(since.elapsed() < Duration::from_secs(60), "{what}: {:?}", follower.state());
+            std::thread::yield_now();
+        }
+    };
+    append(&mut writer, schema, 1, 50, 1);
+    until("the first rows are on disk", &|state| state.rows_persisted == ring.rows_published());
+    // All that is left, and not a byte more.
+    let ballast = disk.join("ballast");
+    let mut file = std::fs::File::create(&ballast).unwrap();
+    while file.write_all(&[1; 4096]).is_ok() {}
+    drop(file);
+    append(&mut writer, schema, 1, 50, 2);
+    until("the full disk is said", &|state| state.error.is_some());
+    let error = follower.state().error.expect("just seen");
+    assert!(error.contains("no space left") && error.contains("backcast rm"), "{error}");
+    let published = ring.rows_published();
+    append(&mut writer, schema, 1, 400, 3);
+    assert!(ring.rows_published() >= published + 400, "writers go on");
+    std::fs::remove_file(&ballast).unwrap();
+    until("it goes on", &|state| state.error.is_none() && state.rows_behind == 0);
+    let state = follower.stop();
+    let all = state.rows_before + state.rows_persisted + state.rows_lapped;
+    assert!(all == ring.rows_published() && state.rows_lapped > 0, "{state:?}");
+    let load = LoadOptions::default().name("followed").base(place.base());
+    assert_eq!(content(&store.load("pong@live", load).unwrap()), content(&ring));
 }
 
 #[test]
@@ -91,5 +134,6 @@ fn inside_a_small_tmpfs() {
     let saved = store.save(&small, "later", options()).unwrap();
     assert_eq!(saved.rows, 90);
     assert_eq!(content(&store.load("pong@later", options_of_load()).unwrap()), content(&small));
+    a_follower_waits_for_room(&place, &disk, &schema);
     println!("{DONE}");
 }
