@@ -70,8 +70,8 @@ mod writer;
 pub use backcast_layout::{
     BadExist, BadLanePolicy, Base, BaseLock, Claimed, Column, ColumnError, DAEMON_SOCKET, DType,
     Exist, HoldError, Kind, LanePolicy, MAX_LANES, MAX_READER_SLOTS, ObjectInfo, Peer,
-    ReaderRecord, Role, SealedSegment, SegmentError, SpaceLimits, collect, list, receive, remove,
-    remove_unheld, send_with_descriptor,
+    ReaderRecord, Role, SealedSegment, SegmentError, SpaceLimits, Window, collect, list, receive,
+    remove, remove_unheld, send_with_descriptor,
 };
 pub use batch::{Batch, Memory};
 pub use batches::{Batches, BatchesOptions};
@@ -103,4 +103,4 @@ pub use schema::{Schema, SchemaBuilder};
 pub use stall::Stall;
 pub use stats::{LaneStats, PinStats, ReaderStats, RingStats};
 pub use step::{Step, StepColumns};
-pub use writer::{ColumnMut, Reserved, Writer};
+pub use writer::{ColumnMut, Reserved, Suspended, Writer};

@@ -5,7 +5,7 @@ mod reserve;
 
 use std::mem;
 
-pub use self::reserve::{ColumnMut, Reserved};
+pub use self::reserve::{ColumnMut, Reserved, Suspended};
 use backcast_layout::protocol::{LaneWriter, MAX_SEQ, ring};
 use backcast_layout::{ClaimedLane, Column, Role};
 

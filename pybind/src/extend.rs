@@ -39,7 +39,7 @@ fn at_once<'py>(
     call: Call<'_, 'py>,
 ) -> Option<Result<Bound<'py, PyArray2<i64>>, Failure>> {
     let (py, lanes) = (call.py(), writer.lane_count());
-    let extended = writer.handle.try_with(|Pen { writer, shortcut }| {
+    let extended = writer.handle.try_with(|Pen { writer, shortcut, .. }| {
         shortcut
             .as_mut()?
             .with_step(call, lanes, true, |steps| py.detach(|| Extended::by(writer, steps)))
@@ -71,8 +71,7 @@ pub(crate) fn closely<'py>(
         truncated: &truncated,
         final_obs: finals.as_deref(),
     };
-    let extended =
-        py.detach(|| writer.handle.with(|Pen { writer, .. }| Ok(Extended::by(writer, &steps))))?;
+    let extended = py.detach(|| writer.handle.with(|pen| Ok(Extended::by(pen.free()?, &steps))))?;
     extended.finish(writer, py)
 }
 

@@ -39,6 +39,7 @@ mod place;
 mod plain;
 mod progress;
 mod reset;
+mod row;
 mod rows;
 mod sampler;
 mod schema;
@@ -72,6 +73,8 @@ mod _native {
     use super::panel::{_attach_panel, Panel};
     #[pymodule_export]
     use super::place::{collect_objects, list_objects, remove_object};
+    #[pymodule_export]
+    use super::row::{ReservedRow, RowMemory};
     #[pymodule_export]
     use super::sampler::Sampler;
     #[pymodule_export]

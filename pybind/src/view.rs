@@ -140,6 +140,56 @@ pub(crate) fn leased<'py>(
     }
 }
 
+/// A writable array over a row of a window, which `memory` keeps mapped for as long as the array or a
+/// view of it lives.
+///
+/// `address` must come from [`Reserved::place`](backcast_core::Reserved::place) for the window that
+/// `memory` owns and for a column of that dtype and shape.
+pub(crate) fn in_place<'py>(
+    memory: &Bound<'py, PyAny>,
+    address: usize,
+    dtype: &Bound<'py, PyArrayDescr>,
+    shape: &[usize],
+) -> PyResult<Bound<'py, PyUntypedArray>> {
+    let py = memory.py();
+    let (mut dims, axes) = extents(shape)?;
+    // SAFETY:
+    // - `dims` holds `axes` extents and outlives the call, which copies them; the descriptor is of a
+    //   plain numeric dtype, and the call steals the reference given up.
+    // - The memory: a row of the column, by the caller, of as many bytes as dtype and shape say. It
+    //   stays mapped while `memory` lives, which becomes the base object, whose reference the second
+    //   call steals, so it lives as long as the array and all views of it.
+    // - Written by NumPy: the row is announced and not published, and its window is detached before
+    //   it is, unless nobody refers to the array any more (`row.rs`). No Rust reference to it exists.
+    // - Aligned: columns begin on multiples of 8, and an element's size divides a row's.
+    // - The interpreter is attached: `py` is its token.
+    unsafe {
+        let array = PY_ARRAY_API.PyArray_NewFromDescr(
+            py,
+            get_type_object(py, NpyTypes::PyArray_Type),
+            dtype.clone().into_dtype_ptr(),
+            axes,
+            dims.as_mut_ptr(),
+            ptr::null_mut(),
+            ptr::with_exposed_provenance_mut(address),
+            NPY_ARRAY_WRITEABLE,
+            ptr::null_mut(),
+        );
+        let array = Bound::from_owned_ptr_or_err(py, array)?.cast_into::<PyUntypedArray>()?;
+        let base = memory.clone().into_ptr();
+        if PY_ARRAY_API.PyArray_SetBaseObject(py, array.as_array_ptr(), base) != 0 {
+            return Err(PyErr::fetch(py));
+        }
+        Ok(array)
+    }
+}
+
+/// Whether nobody but the caller refers to an array, neither to itself nor to a view of it.
+pub(crate) fn is_alone(array: &Bound<'_, PyUntypedArray>) -> bool {
+    // SAFETY: the array is alive and the interpreter attached: `array` is bound to it.
+    unsafe { pyo3::ffi::Py_REFCNT(array.as_ptr()) == 1 }
+}
+
 fn extents(shape: &[usize]) -> PyResult<(Vec<npy_intp>, c_int)> {
     let dims: Result<Vec<_>, _> = shape.iter().map(|axis| npy_intp::try_from(*axis)).collect();
     let dims = dims?;

@@ -1,8 +1,10 @@
 //! `backcast.Writer`: appends rows to lanes that it alone writes.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use backcast_core::{AppendError, AutoresetMode, DType, Stall, Step, Writer as CoreWriter};
+use backcast_core::{
+    AppendError, AutoresetMode, DType, Stall, Step, Suspended, Window, Writer as CoreWriter,
+};
 use numpy::{PyArray1, PyArray2, PyArrayDescr, PyUntypedArray};
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};
@@ -16,6 +18,7 @@ use crate::final_obs::{FinalColumn, final_columns};
 use crate::given::{method, not_called, refuse_strangers};
 use crate::handle::Handle;
 use crate::lease::warn;
+use crate::row;
 use crate::schema::Schema;
 use crate::shortcut::Shortcut;
 use crate::view::{FreshArray, bytes_of};
@@ -28,10 +31,12 @@ use crate::view::{FreshArray, bytes_of};
 #[pyclass(module = "backcast", name = "Writer", frozen)]
 pub(crate) struct Writer {
     pub(crate) handle: Handle<Pen>,
-    schema: Schema,
+    pub(crate) schema: Schema,
     pub(crate) columns: WantedColumns,
     lanes: Vec<u32>,
     mode: AutoresetMode,
+    /// The reserved one, to be given up when the writer is closed.
+    pub(crate) row: Mutex<Option<Arc<row::Opened>>>,
     /// The dtype of what an append returns.
     index: Py<PyArrayDescr>,
     /// What the last append returned: memory for the next one, if nobody kept it.
@@ -42,7 +47,31 @@ pub(crate) struct Writer {
 #[derive(Debug)]
 pub(crate) struct Pen {
     pub(crate) writer: CoreWriter,
+    /// Not there while a row is reserved.
     pub(crate) shortcut: Option<Shortcut>,
+    pub(crate) reserved: Option<Aside>,
+    /// Of the last reserved row, for the next.
+    pub(crate) window: Option<Arc<Window>>,
+}
+
+/// What waits while a row is reserved.
+#[derive(Debug)]
+pub(crate) struct Aside {
+    pub(crate) row: Suspended,
+    pub(crate) shortcut: Option<Shortcut>,
+}
+
+impl Pen {
+    /// The writer, unless a row is reserved.
+    pub(crate) fn free(&mut self) -> Result<&mut CoreWriter, Failure> {
+        if self.reserved.is_some() {
+            return Err(Failure::new(
+                Kind::Append,
+                "a row of this writer is reserved; commit it or give it up first",
+            ));
+        }
+        Ok(&mut self.writer)
+    }
 }
 
 /// An append of more bytes is copied with the interpreter released. Fewer take a few microseconds.
@@ -57,10 +86,16 @@ impl Writer {
             mode: writer.autoreset_mode(),
             index: descr(py, DType::I64)?.unbind(),
             spare: Mutex::new(None),
+            row: Mutex::new(None),
             handle: Handle::new(
                 format!("the writer of {ring}"),
                 "call `writer` again for another",
-                Pen { shortcut: Shortcut::of(py, writer.schema())?, writer },
+                Pen {
+                    shortcut: Shortcut::of(py, writer.schema())?,
+                    writer,
+                    reserved: None,
+                    window: None,
+                },
             ),
         })
     }
@@ -81,7 +116,7 @@ impl Writer {
             None => FreshArray::for_filling(py, dtype, &shape).ok()?,
         };
         let places = indices.bytes_mut();
-        let appended = self.handle.try_with(|Pen { writer, shortcut }| {
+        let appended = self.handle.try_with(|Pen { writer, shortcut, .. }| {
             shortcut.as_mut()?.with_step(call, lanes, false, |step| {
                 let mut append = || match writer.append_until(step, &mut || true) {
                     Ok(rows) => {
@@ -239,7 +274,8 @@ impl Writer {
             signal.is_some()
         };
         let appended = py.detach(|| {
-            self.handle.with(|Pen { writer, .. }| {
+            self.handle.with(|pen| {
+                let writer = pen.free()?;
                 let index = writer.append_until(&step, &mut interrupted)?;
                 let index: Vec<i64> = index.iter().map(|row| row.0).collect();
                 Ok((index, writer.has_stalled()))
@@ -351,7 +387,7 @@ impl Writer {
             Some(given) => self.flags("lanes", Some(given))?,
             None => vec![true; self.lanes.len()],
         };
-        py.detach(|| self.handle.with(|pen| Ok(pen.writer.restart(&chosen)?)))
+        py.detach(|| self.handle.with(|pen| Ok(pen.free()?.restart(&chosen)?)))
     }
 
     /// The columns of the ring.
@@ -387,9 +423,15 @@ impl Writer {
         py.detach(|| self.handle.with(|pen| Ok(pen.writer.rows_dropped())))
     }
 
-    /// Release the lanes. Closing again does nothing.
-    fn close(&self, py: Python<'_>) {
+    /// Release the lanes; a reserved row is given up. Closing again does nothing.
+    fn close(&self, py: Python<'_>) -> Result<(), Failure> {
+        // What is reserved is the lane's memory.
+        let row = self.row.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(row) = row {
+            row::give_up(py, self, &row)?;
+        }
         py.detach(|| self.handle.close());
+        Ok(())
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
@@ -397,8 +439,8 @@ impl Writer {
     }
 
     #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) {
-        self.close(py);
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> Result<(), Failure> {
+        self.close(py)
     }
 
     fn __repr__(&self) -> String {

@@ -71,6 +71,7 @@ pub use sys::copy::Word;
 pub use sys::lane::{Ahead, ClaimedLane, Lane, Start, gather};
 pub use sys::peer::{Peer, receive, send_with_descriptor};
 pub use sys::space::SpaceLimits;
+pub use sys::window::Window;
 pub use sys::words::copy_words;
 pub use tables::{Field, tables};
 

@@ -2,8 +2,8 @@
 
 use std::marker::PhantomData;
 
-use backcast_layout::Role;
 use backcast_layout::protocol::{MAX_SEQ, ring};
+use backcast_layout::{Column, Role, Window};
 
 use super::{Planned, Writer};
 use crate::element::Element;
@@ -87,7 +87,84 @@ impl Writer {
     }
 }
 
+/// A reserved row that nobody holds at the moment; see [`Reserved::suspend`].
+#[derive(Debug)]
+pub struct Suspended {
+    head: u64,
+    nowhere: bool,
+}
+
+impl Writer {
+    /// Goes on with a row that was suspended. `None`: another one was appended since.
+    pub fn resume(&mut self, row: &Suspended) -> Option<Reserved<'_>> {
+        let Suspended { head, nowhere } = *row;
+        let there = self
+            .lanes
+            .first()
+            .is_some_and(|lane| lane.memory.head() == head && (nowhere || lane.memory.is_free(1)));
+        there.then_some(Reserved { writer: self, nowhere })
+    }
+
+    /// Whether a window shows the lane of a writer of one, where it is now.
+    #[must_use]
+    pub fn is_shown_by(&self, window: &Window) -> bool {
+        self.lanes.first().is_some_and(|lane| lane.memory.lane().is_shown_by(window))
+    }
+
+    /// The lane of a writer of one, mapped a second time, for [`Reserved::place`]. `None` for a private
+    /// ring, and where the system cannot.
+    pub fn window(&self) -> std::io::Result<Option<Window>> {
+        self.lanes.first().map_or(Ok(None), |lane| lane.memory.lane().window())
+    }
+}
+
 impl Reserved<'_> {
+    /// Lets go of the writer for as long as code that is not ours fills the row.
+    #[must_use]
+    pub fn suspend(self) -> Suspended {
+        let head = self.writer.lanes.first().map_or(0, |lane| lane.memory.head());
+        Suspended { head, nowhere: self.nowhere }
+    }
+
+    /// Where column number `at` of the row stands in a window of the lane, for code that is not ours to
+    /// store to: a part of the ring until the window is [detached](Window::detach). `None` where what is
+    /// written counts nowhere, and for a window of another lane.
+    #[must_use]
+    pub fn place(&mut self, window: &Window, at: usize) -> Option<*mut u8> {
+        let column = self.writer.ring.schema().columns().get(at)?;
+        let nowhere = self.nowhere || (column.role() == Role::Step && self.is_final());
+        let memory = &self.writer.lanes.first().filter(|_| !nowhere)?.memory;
+        if !memory.lane().is_shown_by(window) {
+            return None;
+        }
+        let place = window.address(USER + at, memory.slot())?;
+        *self.writer.asked.get_mut(at)? = true;
+        Some(place)
+    }
+
+    /// The slot of the row, for [`Window::detach`].
+    #[must_use]
+    pub fn slot(&self) -> u64 {
+        self.writer.lanes.first().map_or(0, |lane| lane.memory.slot())
+    }
+
+    /// Writes column number `at` as bytes, of which there must be as many as the column has.
+    pub fn write_bytes(&mut self, at: usize, bytes: &[u8]) -> Result<(), AppendError> {
+        let columns = self.writer.ring.schema().columns();
+        let Some(column) = columns.get(at).filter(|column| column.width() == bytes.len()) else {
+            let (values, items) = (bytes.len(), columns.get(at).map_or(0, Column::width));
+            return Err(AppendError::BeyondColumn { at: 0, values, items });
+        };
+        let nowhere = self.nowhere || (column.role() == Role::Step && self.is_final());
+        if let Some(lane) = self.writer.lanes.first().filter(|_| !nowhere) {
+            lane.memory.write(USER + at, 0, bytes);
+        }
+        if let Some(asked) = self.writer.asked.get_mut(at) {
+            *asked = true;
+        }
+        Ok(())
+    }
+
     /// Whether it is the FINAL row of an episode that ended with the row before: its observations are
     /// the final ones, and everything else of it will be zero.
     #[must_use]

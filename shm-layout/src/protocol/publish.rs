@@ -152,6 +152,11 @@ impl<L: WordsMut> LaneWriter<L> {
         self.head
     }
 
+    /// The slot of the next row.
+    pub fn slot(&self) -> u64 {
+        self.slot
+    }
+
     /// The lane's memory.
     pub fn lane(&self) -> &L {
         &self.lane

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use super::copy::{self, Word};
 use super::lock::Claim;
 use super::map::{Access, Mapping};
+use super::window::Window;
 use crate::geometry::Geometry;
 use crate::lane_header::LaneHeader;
 use crate::protocol::{Fence, Words, WordsMut};
@@ -45,12 +46,19 @@ impl Default for Ahead {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Placed {
-    offset: usize,
+pub(super) struct Placed {
+    pub(super) offset: usize,
     /// In the mirror.
     mirrored: usize,
-    width: usize,
+    pub(super) width: usize,
     word: Word,
+}
+
+#[cfg(test)]
+impl Placed {
+    pub(super) fn of(offset: usize, width: usize) -> Self {
+        Self { offset, mirrored: 0, width, word: Word::of_width(width) }
+    }
 }
 
 impl Lane {
@@ -363,6 +371,29 @@ impl ClaimedLane {
 }
 
 impl ClaimedLane {
+    /// The lane at addresses of their own, for code that is not ours to write rows in place. `None` on
+    /// the heap, where no file is mapped, and where the system cannot.
+    pub fn window(&self) -> io::Result<Option<Window>> {
+        if self.lane.mirror.is_none() || !cfg!(target_os = "linux") || !copy::OPAQUE {
+            return Ok(None);
+        }
+        #[cfg(target_os = "linux")]
+        // SAFETY: a mapped lane's memory is a page-aligned shared mapping of its length, writable (by
+        // `new`), and has its columns.
+        return unsafe {
+            let Lane { memory, columns, slots, .. } = &*self.lane;
+            Window::of(memory.base(), memory.len(), columns, *slots)
+        };
+        #[cfg(not(target_os = "linux"))]
+        Ok(None)
+    }
+
+    /// Whether a window shows this lane, where it is now.
+    #[must_use]
+    pub fn is_shown_by(&self, window: &Window) -> bool {
+        window.is_of(self.lane.memory.base())
+    }
+
     /// Notes that a lease made the writer wait, drop or fail, and how many rows it dropped.
     pub fn count_stall(&self, dropped: u64) {
         let add = |offset, more| {

@@ -136,7 +136,6 @@ impl Mapping {
     }
 
     /// Bytes mapped.
-    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.len
     }

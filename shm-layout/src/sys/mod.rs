@@ -20,6 +20,7 @@ pub(crate) mod map;
 pub(crate) mod peer;
 pub(crate) mod space;
 pub(crate) mod wait;
+pub(crate) mod window;
 pub(crate) mod words;
 
 /// Hints that a cache line will be read soon. Any address will do.

@@ -1,0 +1,530 @@
+//! `Writer.reserve`: the next row as writable arrays, which are the ring's memory until it is over.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use backcast_core::{AppendError, Column, Role, RowIndex, Window};
+use numpy::PyUntypedArray;
+use pyo3::prelude::*;
+use pyo3::types::{PyAny, PyDict, PyTuple};
+
+use crate::batch::insert;
+use crate::coerce::descr;
+use crate::error::{Failure, Kind};
+use crate::given::{Given, closest, method, not_called, refuse_strangers};
+use crate::view::{FreshArray, bytes_of, in_place, is_alone};
+use crate::writer::{Aside, Pen, Writer};
+
+/// What the arrays of a reserved row are made of: the base object of each.
+#[pyclass(module = "backcast._native", name = "RowMemory", frozen)]
+pub(crate) struct RowMemory {
+    #[expect(dead_code, reason = "held for its drop; the arrays have its addresses")]
+    window: Arc<Window>,
+}
+
+/// The next row of a writer, to be written where it stands.
+///
+/// Made by :meth:`Writer.reserve`; a context manager. Its items are writable arrays, which are the
+/// ring's own memory: what is written into them is copied nowhere. Leaving the block publishes the
+/// row, an exception gives it up. Then the arrays are read-only; one that somebody kept, and every view
+/// of it, has its bytes in memory of its own from then on, so that nothing that is kept can reach the
+/// ring.
+///
+/// Examples
+/// --------
+/// >>> columns = {"obs": ("f4", (3,)), "action": "i4"}
+/// >>> buf = bc.ReplayBuffer.create(None, columns, capacity=100)
+/// >>> with buf.writer() as writer:
+/// ...     with writer.reserve() as row:
+/// ...         row["obs"][:] = [1, 2, 3]
+/// ...         row["action"] = 7
+/// ...         row.terminated = True
+/// >>> row.index, buf.rows(0, 0, 1)["obs"]
+/// (0, array([[1., 2., 3.]], dtype=float32))
+#[pyclass(module = "backcast", name = "ReservedRow", frozen)]
+pub(crate) struct ReservedRow {
+    writer: Py<Writer>,
+    open: Arc<Opened>,
+    /// After the commit.
+    index: Mutex<Option<i64>>,
+}
+
+/// A row, for as long as it is neither published nor given up: also its writer, when that is closed,
+/// gives it up.
+pub(crate) type Opened = Mutex<Option<Open>>;
+
+/// A row that is neither published nor given up.
+pub(crate) struct Open {
+    columns: Vec<Held>,
+    dict: Py<PyDict>,
+    window: Option<Arc<Window>>,
+    slot: u64,
+    ends: (bool, bool),
+    is_final: bool,
+}
+
+struct Held {
+    column: Column,
+    array: Py<PyUntypedArray>,
+    /// It is the ring's memory, and not a place whose bytes are copied, or count nowhere.
+    in_place: bool,
+    asked: bool,
+}
+
+/// What reserving found, without the interpreter.
+struct Found {
+    places: Vec<Option<usize>>,
+    window: Option<Arc<Window>>,
+    slot: u64,
+    is_final: bool,
+}
+
+impl Found {
+    /// Announces the next row and looks where it stands.
+    fn of(pen: &mut Pen, interrupted: &mut dyn FnMut() -> bool) -> Result<Self, Failure> {
+        let row = pen.free()?.reserve_until(interrupted)?.suspend();
+        if pen.window.as_ref().is_none_or(|window| !pen.writer.is_shown_by(window)) {
+            let window = pen.writer.window().map_err(|error| {
+                let text = format!("cannot map the lane again: {error}; append the row instead");
+                Failure::new(Kind::Storage, text)
+            })?;
+            pen.window = window.map(Arc::new);
+        }
+        let Pen { writer, window, .. } = pen;
+        let columns = writer.schema().columns().len();
+        let Some(mut reserved) = writer.resume(&row) else {
+            return Err(Failure::new(Kind::Append, "the row is gone; reserve another"));
+        };
+        let mut place = |at| Some(reserved.place(window.as_deref()?, at)?.expose_provenance());
+        let places = (0..columns).map(&mut place).collect();
+        let (slot, is_final) = (reserved.slot(), reserved.is_final());
+        let found = Self { places, window: window.clone(), slot, is_final };
+        pen.reserved = Some(Aside { row, shortcut: pen.shortcut.take() });
+        Ok(found)
+    }
+}
+
+/// What a pen goes back to.
+fn unreserve(pen: &mut Pen) -> Option<backcast_core::Suspended> {
+    let Aside { row, shortcut } = pen.reserved.take()?;
+    pen.shortcut = shortcut;
+    Some(row)
+}
+
+impl ReservedRow {
+    fn make(py: Python<'_>, writer: Py<Writer>, found: Found) -> Result<Self, Failure> {
+        let memory = found.window.as_ref().map(|window| {
+            Ok::<_, PyErr>(Py::new(py, RowMemory { window: Arc::clone(window) })?.into_any())
+        });
+        let memory = memory.transpose()?;
+        let dict = PyDict::new(py);
+        let schema = writer.get().schema.0.clone();
+        let mut columns = Vec::new();
+        for (column, place) in schema.columns().iter().zip(found.places) {
+            let shape: Vec<usize> = column.shape().iter().map(|axis| *axis as usize).collect();
+            let dtype = descr(py, column.dtype())?;
+            let array = if let (Some(address), Some(memory)) = (place, &memory) {
+                in_place(memory.bind(py), address, &dtype, &shape)?
+            } else {
+                let mut fresh = FreshArray::for_filling(py, &dtype, &shape)?;
+                fresh.bytes_mut().fill(0);
+                fresh.into_array()
+            };
+            insert(&dict, column.name(), &array)?;
+            let (column, in_place) = (column.clone(), place.is_some());
+            columns.push(Held { column, array: array.unbind(), in_place, asked: false });
+        }
+        let Found { window, slot, is_final, .. } = found;
+        let open =
+            Open { columns, dict: dict.unbind(), window, slot, ends: (false, false), is_final };
+        let open = Arc::new(Mutex::new(Some(open)));
+        *writer.get().row.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&open));
+        Ok(Self { writer, open, index: Mutex::new(None) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Open>> {
+        lock(&self.open)
+    }
+
+    fn with_open<R>(
+        &self,
+        work: impl FnOnce(&mut Open) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        match self.lock().as_mut() {
+            Some(open) => work(open),
+            None => Err(Failure::new(
+                Kind::Closed,
+                "the reserved row was published or given up; call `reserve` for the next",
+            )),
+        }
+    }
+
+    fn publish(&self, py: Python<'_>) -> Result<i64, Failure> {
+        self.with_open(|open| {
+            let missed = open
+                .columns
+                .iter()
+                .find(|held| !held.asked && (!open.is_final || held.column.role() == Role::Obs));
+            match missed {
+                Some(held) => {
+                    let name = held.column.name().to_owned();
+                    Err(AppendError::NotWritten { name }.into())
+                }
+                None => Ok(()),
+            }
+        })?;
+        let Some(open) = withdraw(py, self.writer.get(), &self.open)? else {
+            return self.with_open(|_| Ok(0));
+        };
+        let staged: Vec<(usize, Bound<'_, PyUntypedArray>)> = (0..)
+            .zip(&open.columns)
+            .filter(|(_, held)| !held.in_place)
+            .map(|(at, held)| (at, held.array.bind(py).clone()))
+            .collect();
+        let bytes: Vec<(usize, &[u8])> =
+            staged.iter().map(|(at, array)| (*at, bytes_of(array).unwrap_or_default())).collect();
+        let (terminated, truncated) = open.ends;
+        let committed = py.detach(|| {
+            self.writer.get().handle.with(|pen| {
+                let row = unreserve(pen);
+                let row = row.and_then(|row| pen.writer.resume(&row));
+                let Some(mut row) = row else {
+                    return Err(Failure::new(Kind::Append, "the row is gone; reserve another"));
+                };
+                for (at, bytes) in bytes {
+                    row.write_bytes(at, bytes)?;
+                }
+                if let Some(window) = &open.window {
+                    // What stands there already is marked as written.
+                    for (at, held) in open.columns.iter().enumerate().filter(|(_, h)| h.in_place) {
+                        if row.place(window, at).is_none() {
+                            let name = held.column.name().to_owned();
+                            return Err(AppendError::NotWritten { name }.into());
+                        }
+                    }
+                }
+                Ok((row.commit(terminated, truncated)?, pen.writer.has_stalled()))
+            })
+        });
+        let (index, stalled) = committed?;
+        *self.index.lock().unwrap_or_else(PoisonError::into_inner) = Some(index.0);
+        if stalled {
+            self.writer.get().complain(py)?;
+        }
+        Ok(index.0)
+    }
+
+    fn give_up(&self, py: Python<'_>) -> Result<(), Failure> {
+        give_up(py, self.writer.get(), &self.open)
+    }
+}
+
+fn lock(opened: &Opened) -> MutexGuard<'_, Option<Open>> {
+    opened.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Takes the arrays out of everybody's hands: read-only, and apart from the ring where one is kept.
+fn withdraw(py: Python<'_>, writer: &Writer, opened: &Opened) -> Result<Option<Open>, Failure> {
+    let Some(open) = lock(opened).take() else { return Ok(None) };
+    let cut = (|| {
+        empty(open.dict.bind(py))?;
+        for held in &open.columns {
+            held.array.bind(py).getattr("flags")?.setattr("writeable", false)?;
+        }
+        Ok::<_, PyErr>(())
+    })();
+    let kept = cut.is_err()
+        || open.columns.iter().any(|held| held.in_place && !is_alone(held.array.bind(py)));
+    if let Some(window) = open.window.as_ref().filter(|_| kept) {
+        if let Err(error) = window.detach(open.slot) {
+            *lock(opened) = Some(open);
+            let text = format!(
+                "cannot take the arrays that were kept out of the ring: {error}; let go of them, \
+                 and of memory, and try again"
+            );
+            return Err(Failure::new(Kind::Storage, text));
+        }
+        // In a child of this process that is another's.
+        let _ = writer.handle.with(|pen| {
+            pen.window = None;
+            Ok(())
+        });
+    }
+    Ok(Some(open))
+}
+
+/// Leaves no row, and lets the writer go on.
+pub(crate) fn give_up(py: Python<'_>, writer: &Writer, opened: &Opened) -> Result<(), Failure> {
+    if withdraw(py, writer, opened)?.is_some() {
+        // Closed meanwhile, or a child's: then there is nothing to go back to.
+        let _ = py.detach(|| {
+            writer.handle.with(|pen| {
+                unreserve(pen);
+                Ok(())
+            })
+        });
+    }
+    Ok(())
+}
+
+/// Empties a dict and those in it, which somebody may have kept.
+fn empty(dict: &Bound<'_, PyDict>) -> PyResult<()> {
+    for inner in dict.values() {
+        if let Ok(inner) = inner.cast_into::<PyDict>() {
+            empty(&inner)?;
+        }
+    }
+    dict.clear();
+    Ok(())
+}
+
+#[pymethods]
+impl Writer {
+    /// Reserve the next row, to be written where it stands.
+    ///
+    /// For a writer of one lane in the mode ``"next_step"``. The row is a context manager whose items
+    /// are arrays; an environment that fills ``row["obs"]`` writes its observation once, into the ring.
+    /// Every column must be asked for or set. Waits for a lease in the way as :meth:`append` does. In a
+    /// private ring, and on systems other than Linux, the arrays are memory of this process, copied
+    /// into the ring when the row is published.
+    ///
+    /// After a row that ended an episode, the reserved one is the FINAL row: its observations are the
+    /// final ones, and everything else of it counts nowhere.
+    ///
+    /// Returns
+    /// -------
+    /// ReservedRow
+    ///     Until it is published or given up, the writer appends nothing else.
+    ///
+    /// Raises
+    /// ------
+    /// AppendError
+    ///     If the writer has several lanes or another mode, or a row is reserved already.
+    /// LeaseError
+    ///     If a lease is in the way and the ring's ``lane_policy`` is ``"fail"``.
+    /// ClosedError
+    ///     If the writer was closed.
+    #[pyo3(signature = (*extra, **unknown), text_signature = "($self)")]
+    fn reserve<'py>(
+        slf: &Bound<'py, Self>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<ReservedRow, Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("reserve"))?;
+        let (py, this) = (slf.py(), slf.get());
+        let mut signal = None;
+        let mut interrupted = || {
+            signal = Python::attach(|py| py.check_signals().err());
+            signal.is_some()
+        };
+        let found = py.detach(|| this.handle.with(|pen| Found::of(pen, &mut interrupted)));
+        if let Some(raised) = signal {
+            return Err(raised.into());
+        }
+        let made = ReservedRow::make(py, slf.clone().unbind(), found?);
+        if made.is_err() {
+            let _ = this.handle.with(|pen| {
+                unreserve(pen);
+                Ok(())
+            });
+        }
+        made
+    }
+}
+
+#[pymethods]
+impl ReservedRow {
+    #[new]
+    #[pyo3(signature = (*_given, **_named))]
+    fn of_nothing(
+        _given: &Bound<'_, PyTuple>,
+        _named: Option<&Bound<'_, PyDict>>,
+    ) -> Result<Self, Failure> {
+        Err(not_called("ReservedRow", "call writer.reserve()"))
+    }
+
+    /// A column's array, to be written, or a dict of such below a ``/``.
+    ///
+    /// Parameters
+    /// ----------
+    /// name : str
+    ///     A column, such as ``"obs"`` or ``"obs/image"``, or what several have before the ``/``.
+    ///
+    /// Returns
+    /// -------
+    /// ndarray or dict
+    ///     Of the column's own shape: ``()`` for a single number.
+    ///
+    /// Raises
+    /// ------
+    /// ColumnError
+    ///     If there is no such column; also a ``KeyError``.
+    /// ClosedError
+    ///     If the row was published or given up.
+    fn __getitem__<'py>(
+        &self,
+        py: Python<'py>,
+        name: Given<String>,
+    ) -> Result<Bound<'py, PyAny>, Failure> {
+        let name = name.get("name", "a column, such as `obs`")?;
+        self.with_open(|open| {
+            let below = format!("{name}/");
+            let mut found = Some(open.dict.bind(py).clone().into_any());
+            for key in name.split('/') {
+                let inner = found.and_then(|dict| dict.cast_into::<PyDict>().ok());
+                found = inner.and_then(|dict| dict.get_item(key).ok().flatten());
+            }
+            let Some(found) = found else {
+                let known: Vec<&str> = open.columns.iter().map(|held| held.column.name()).collect();
+                let hint = closest(&name, known.iter().copied())
+                    .map_or_else(|| "it".to_owned(), |near| format!("did you mean `{near}`? It"));
+                let known = known.join(", ");
+                let text = format!("the reserved row has no column `{name}`; {hint} has {known}");
+                return Err(Failure::new(Kind::Column, text));
+            };
+            for held in &mut open.columns {
+                held.asked |= held.column.name() == name || held.column.name().starts_with(&below);
+            }
+            Ok(found)
+        })
+    }
+
+    /// Write a whole column: ``row["reward"] = 1.0``.
+    fn __setitem__(
+        &self,
+        py: Python<'_>,
+        name: Given<String>,
+        value: &Bound<'_, PyAny>,
+    ) -> Result<(), Failure> {
+        let place = self.__getitem__(py, name)?;
+        if place.is_instance_of::<PyDict>() {
+            return Err(Failure::new(
+                Kind::ArgumentType,
+                "several columns lie below that name; write each of them",
+            ));
+        }
+        Ok(place.set_item(py.Ellipsis(), value)?)
+    }
+
+    /// Whether the action of this row ended the episode; to be set.
+    #[getter]
+    fn terminated(&self) -> Result<bool, Failure> {
+        self.with_open(|open| Ok(open.ends.0))
+    }
+
+    #[setter]
+    fn set_terminated(&self, given: Given<bool>) -> Result<(), Failure> {
+        let ended = given.get("terminated", "True or False")?;
+        self.with_open(|open| {
+            open.ends.0 = ended;
+            Ok(())
+        })
+    }
+
+    /// Whether something outside the episode ended it after this row; to be set.
+    #[getter]
+    fn truncated(&self) -> Result<bool, Failure> {
+        self.with_open(|open| Ok(open.ends.1))
+    }
+
+    #[setter]
+    fn set_truncated(&self, given: Given<bool>) -> Result<(), Failure> {
+        let ended = given.get("truncated", "True or False")?;
+        self.with_open(|open| {
+            open.ends.1 = ended;
+            Ok(())
+        })
+    }
+
+    /// Whether it is the FINAL row of an episode, of which only observations count.
+    #[getter]
+    fn is_final(&self) -> Result<bool, Failure> {
+        self.with_open(|open| Ok(open.is_final))
+    }
+
+    /// Where the row went, as from :meth:`Writer.append`; None before it is published.
+    #[getter]
+    fn index(&self) -> Option<i64> {
+        *self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it was published or given up.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.lock().is_none()
+    }
+
+    /// Publish the row, as leaving the block does.
+    ///
+    /// Returns
+    /// -------
+    /// int
+    ///     Where it went: ``lane << 48 | seq``; -1 if it was dropped because a lease was in the way.
+    ///
+    /// Raises
+    /// ------
+    /// AppendError
+    ///     If a column was neither asked for nor set.
+    /// ClosedError
+    ///     If it was published or given up before.
+    fn commit(&self, py: Python<'_>) -> Result<i64, Failure> {
+        self.publish(py)
+    }
+
+    /// Give the row up: there is none, and the writer goes on. Doing it again does nothing.
+    ///
+    /// Raises
+    /// ------
+    /// StorageError
+    ///     If an array was kept and there is no memory of its own for it; try again.
+    fn abort(&self, py: Python<'_>) -> Result<(), Failure> {
+        self.give_up(py)
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        exception: &Bound<'_, PyAny>,
+        _value: &Bound<'_, PyAny>,
+        _traceback: &Bound<'_, PyAny>,
+    ) -> Result<(), Failure> {
+        if !exception.is_none() {
+            return self.give_up(py);
+        }
+        if self.closed() {
+            return Ok(());
+        }
+        let published = self.publish(py);
+        if published.is_err() {
+            self.give_up(py)?;
+        }
+        published.map(drop)
+    }
+
+    fn __repr__(&self) -> String {
+        let state = match (self.closed(), self.index()) {
+            (false, _) => "open".to_owned(),
+            (true, Some(index)) if index == RowIndex::NONE.0 => "dropped".to_owned(),
+            (true, Some(index)) => format!("published as {index}"),
+            (true, None) => "given up".to_owned(),
+        };
+        format!("<backcast.ReservedRow: of {}, {state}>", self.writer.get().handle.label())
+    }
+
+    fn __reduce__(&self) -> Result<(), Failure> {
+        let label = self.writer.get().handle.label();
+        Err(Failure::new(
+            Kind::ArgumentType,
+            format!("a reserved row of {label} cannot be pickled or copied; copy its arrays"),
+        ))
+    }
+}
+
+impl Drop for ReservedRow {
+    fn drop(&mut self) {
+        Python::try_attach(|py| self.give_up(py).ok());
+    }
+}
