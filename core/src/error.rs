@@ -62,6 +62,24 @@ pub enum RingError {
     Schema(#[from] SchemaError),
 }
 
+/// Why a ring could not be resized.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ResizeError {
+    /// The ring itself.
+    #[error(transparent)]
+    Ring(#[from] RingError),
+    /// The caller stopped it before lanes began to move.
+    #[error("the resize was stopped before anything moved; the ring is as it was")]
+    Cancelled,
+}
+
+impl From<SegmentError> for ResizeError {
+    fn from(error: SegmentError) -> Self {
+        Self::Ring(error.into())
+    }
+}
+
 /// Why a ring could not be made with rows in it.
 #[derive(Debug, Error)]
 #[non_exhaustive]

@@ -1,10 +1,10 @@
 //! Rows that writers leave alone until somebody outside has dealt with them.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use backcast_layout::protocol::{Words, freeze, readable, ring as ring_bell, thaw};
-use backcast_layout::{ClaimedReader, HoldError, RingStore};
+use backcast_layout::protocol::{Words, freeze, has_moved, readable, ring as ring_bell, thaw};
+use backcast_layout::{ClaimedReader, HoldError, Lane, RingStore};
 
 use crate::error::{LeaseError, ReadError};
 use crate::reader::copy_columns;
@@ -21,6 +21,8 @@ pub struct Guard {
     reader: ClaimedReader,
     store: Arc<RingStore>,
     schema: Schema,
+    /// Where the rows kept are: of a lane that moved, the old memory until all kept there were read.
+    lanes: Mutex<Vec<Arc<Lane>>>,
     /// First row kept, of each lane.
     from: Vec<Option<u64>>,
     /// A forked child has a copy of everything here, and must not let go of its parent's pins.
@@ -38,7 +40,8 @@ impl Guard {
         let (slots, lanes) = (spec.reader_slots, spec.lanes as usize);
         let reader = store.claim_reader()?.ok_or(LeaseError::NoSlot { slots })?;
         let schema = ring.schema().clone();
-        Ok(Self { reader, store, schema, from: vec![None; lanes], pid })
+        let mapped = Mutex::new(store.lanes().to_vec());
+        Ok(Self { reader, store, schema, lanes: mapped, from: vec![None; lanes], pid })
     }
 
     /// Keeps a lane's rows from `from` on, instead of those that it kept before. They may be rows
@@ -47,17 +50,37 @@ impl Guard {
     pub fn keep(&mut self, lane: u32, from: u64) -> Result<(), LeaseError> {
         let lanes = self.store.spec().lanes;
         let no_lane = || LeaseError::NoSuchLane { lane: lane.into(), lanes };
-        let memory = self.store.lane(lane).ok_or_else(no_lane)?;
-        let before = self.from.get_mut(lane as usize).ok_or_else(no_lane)?;
+        let before = *self.from.get(lane as usize).ok_or_else(no_lane)?;
         let (pins, slot) = (self.store.pins(lane), self.reader.slot());
         if before.is_some_and(|before| before < from) {
             thaw(&pins, slot, Some(from));
             ring_bell(&self.store.released());
         } else {
-            freeze(&**memory, &pins, slot, from, *before).map_err(HoldError::from)?;
+            let memory = self.memory(lane, u64::MAX).ok_or_else(no_lane)?;
+            let mut frozen = freeze(&*memory, &pins, slot, from, before);
+            if frozen.is_err() && has_moved(&*memory) {
+                // It moved just now; a ring is not resized again so soon.
+                let memory = self.memory(lane, u64::MAX).ok_or_else(no_lane)?;
+                frozen = freeze(&*memory, &pins, slot, from, before);
+            }
+            frozen.map_err(HoldError::from)?;
         }
-        *before = Some(from);
+        if let Some(kept) = self.from.get_mut(lane as usize) {
+            *kept = Some(from);
+        }
         Ok(())
+    }
+
+    /// Where a lane's rows from `from` on are.
+    fn memory(&self, lane: u32, from: u64) -> Option<Arc<Lane>> {
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let memory = lanes.get_mut(lane as usize)?;
+        if has_moved(&**memory) && readable(&**memory, memory.slots()).end <= from {
+            // That it cannot be mapped now is for the ring to say; the rows do not go.
+            let _ = self.store.follow();
+            *memory = self.store.lane(lane)?;
+        }
+        Some(Arc::clone(memory))
     }
 
     /// Rows of a lane that are kept and published: some of them may be older than those that the ring
@@ -65,9 +88,9 @@ impl Guard {
     #[must_use]
     pub fn span(&self, lane: u32) -> Option<Range<u64>> {
         let from = (*self.from.get(lane as usize)?)?;
-        let memory = self.store.lane(lane)?;
+        let memory = self.memory(lane, from)?;
         // All slots: the pin is in the writer's way before it is around.
-        let head = readable(&**memory, memory.slots()).end;
+        let head = readable(&*memory, memory.slots()).end;
         Some(from..head.clamp(from, from + memory.slots()))
     }
 
@@ -79,16 +102,16 @@ impl Guard {
         out: &mut [&mut [u8]],
     ) -> Result<(), ReadError> {
         let lanes = self.store.spec().lanes;
-        let memory = self.store.lane(lane);
-        let memory = memory.ok_or(ReadError::NoSuchLane { lane: lane.into(), lanes })?;
         let (from, to) = (range.start, range.end.max(range.start));
         let kept = self.span(lane).unwrap_or_default();
+        let memory = self.memory(lane, kept.start);
+        let memory = memory.ok_or(ReadError::NoSuchLane { lane: lane.into(), lanes })?;
         if from < kept.start || to > kept.end {
             let (oldest, head) = (kept.start, kept.end);
             return Err(ReadError::NotReadable { lane, from, to, oldest, head });
         }
         // No check afterwards: writers announce rows before they find that they may not write them.
-        if copy_columns(memory, &self.schema, range, out)? {
+        if copy_columns(&memory, &self.schema, range, out)? {
             return Ok(());
         }
         Err(ReadError::Lapped { lane, from, to })

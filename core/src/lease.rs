@@ -7,6 +7,7 @@ use backcast_layout::{Column, Hold};
 
 use crate::error::LeaseError;
 use crate::mark::{MARKS, Mark, PARTS};
+use crate::reader::Look;
 use crate::ring::Ring;
 use crate::schema::USER;
 
@@ -29,20 +30,23 @@ impl Ring {
     /// Leases rows of a lane: no copy, no waiting. At most a quarter of a lane's rows, or all of a
     /// snapshot's.
     pub fn lease(&self, lane: u32, range: Range<u64>) -> Result<Lease, LeaseError> {
+        self.unless_moved(|| self.lease_once(lane, range.clone()), Result::is_err)
+    }
+
+    fn lease_once(&self, lane: u32, range: Range<u64>) -> Result<Lease, LeaseError> {
         let spec = self.store().spec();
         if !spec.policy.grants_leases() && !spec.snapshot {
             return Err(LeaseError::Overwrite);
         }
-        let Some(memory) = self.store().lane(lane) else {
+        let Some(Look { memory, rows: readable }) = self.look(lane) else {
             return Err(LeaseError::NoSuchLane { lane: lane.into(), lanes: self.lanes() });
         };
         let (from, to) = (range.start, range.end);
-        let (asked, lane_capacity) = (to.saturating_sub(from), spec.lane_capacity);
+        let (asked, lane_capacity) = (to.saturating_sub(from), memory.capacity());
         let limit = if spec.snapshot { lane_capacity } else { (lane_capacity / 4).max(1) };
         if !(1..=limit).contains(&asked) {
             return Err(LeaseError::BadLength { asked, limit, lane_capacity });
         }
-        let readable = self.readable(memory);
         if from < readable.start || to > readable.end {
             let (oldest, head) = (readable.start, readable.end);
             return Err(LeaseError::NotReadable { lane, from, to, oldest, head });
@@ -54,7 +58,7 @@ impl Ring {
         }
         let book = self.leases()?.ok_or(LeaseError::NoSlot { slots: spec.reader_slots })?;
         let stalls_before = book.stalls();
-        let hold = book.hold(lane, from)?;
+        let hold = book.hold(lane, &memory, from)?;
         let lease = Lease { hold, ring: self.clone(), lane, range, stalls_before };
         for seq in [from, to - 1] {
             let found = Mark::read(lease.hold.memory(), seq).seq;

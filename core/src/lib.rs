@@ -52,6 +52,7 @@ mod picked;
 mod plan;
 mod pool;
 mod reader;
+mod resize;
 mod restore;
 mod ring;
 mod sampler;
@@ -79,8 +80,8 @@ pub use draw::philox4x32;
 pub use element::Element;
 pub use episode::{FINAL, GAP, TERMINATED, TRUNCATED};
 pub use error::{
-    AppendError, BatchError, HeldLane, LeaseError, ReadError, RestoreError, RingError, SampleError,
-    SchemaError, WaitError, WriterError,
+    AppendError, BatchError, HeldLane, LeaseError, ReadError, ResizeError, RestoreError, RingError,
+    SampleError, SchemaError, WaitError, WriterError,
 };
 pub use guard::Guard;
 pub use index::RowIndex;
@@ -94,6 +95,7 @@ pub use picked::Pick;
 pub use plan::{Arena, Axis, BatchPlan, View};
 pub use pool::Block;
 pub use reader::Rows;
+pub use resize::{ResizeProgress, Resized};
 pub use restore::Filling;
 pub use ring::Ring;
 pub use sampler::Sampler;

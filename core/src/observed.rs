@@ -67,8 +67,14 @@ impl Observed {
     }
 
     /// When each lane was last claimed, nanoseconds since 1970; 0: never.
-    pub fn writers(&self) -> impl Iterator<Item = u64> + '_ {
-        self.ring.store().lanes().iter().map(|lane| lane.claimed_unix_ns())
+    #[must_use]
+    pub fn writers(&self) -> Vec<u64> {
+        self.ring.store().lanes().iter().map(|lane| lane.claimed_unix_ns()).collect()
+    }
+
+    /// Finishes a resize whose process was killed, as [`Ring::finish_resize`].
+    pub fn finish_resize(&self) -> Result<Vec<u32>, RingError> {
+        if self.ring.is_snapshot() { Ok(Vec::new()) } else { self.ring.finish_resize() }
     }
 
     /// Takes away the pins of readers that died; returns how many. Writers that meet one do the same

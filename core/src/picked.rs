@@ -4,7 +4,7 @@ use backcast_layout::Column;
 use backcast_layout::protocol::{Words, still_whole};
 
 use crate::error::ReadError;
-use crate::reader::clean_bools;
+use crate::reader::{self, Look, clean_bools};
 use crate::ring::Ring;
 use crate::schema::USER;
 
@@ -35,10 +35,21 @@ impl Ring {
         rows: &[(usize, u64)],
         picks: &mut [Pick<'_>],
     ) -> Result<u64, ReadError> {
-        let Some(memory) = self.store().lane(lane) else {
+        let wanted = rows.iter().map(|(_, seq)| *seq).min().unwrap_or(u64::MAX);
+        // Rows are not gone because their lane moved.
+        let gone = |done: &Result<u64, ReadError>| matches!(done, Ok(whole) if *whole > wanted);
+        self.unless_moved(|| self.pick_once(lane, rows, picks), gone)
+    }
+
+    fn pick_once(
+        &self,
+        lane: u32,
+        rows: &[(usize, u64)],
+        picks: &mut [Pick<'_>],
+    ) -> Result<u64, ReadError> {
+        let Some(Look { memory, rows: readable }) = self.look(lane) else {
             return Err(ReadError::NoSuchLane { lane: lane.into(), lanes: self.lanes() });
         };
-        let readable = self.readable(memory);
         if let Some((_, seq)) = rows.iter().find(|(_, seq)| *seq >= readable.end) {
             let (from, to, oldest, head) = (*seq, seq + 1, readable.start, readable.end);
             return Err(ReadError::NotReadable { lane, from, to, oldest, head });
@@ -60,10 +71,10 @@ impl Ring {
             clean_bools(kind.dtype(), out);
         }
         let oldest = rows.iter().map(|(_, seq)| *seq).min().unwrap_or(readable.start);
-        if still_whole(&**memory, oldest) {
+        if still_whole(&*memory, oldest) {
             return Ok(oldest);
         }
-        Ok(self.readable(memory).start.max(oldest + 1))
+        Ok(reader::readable(&memory).start.max(oldest + 1))
     }
 }
 

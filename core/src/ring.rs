@@ -6,13 +6,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use backcast_layout::protocol::{Bell, Pins, Words, still_whole};
-use backcast_layout::{
-    Base, Geometry, Lane, LanePolicy, LeaseBook, RingSpec, RingStore, SegmentError,
-};
+use backcast_layout::{Base, Geometry, LanePolicy, LeaseBook, RingSpec, RingStore, SegmentError};
 
 use crate::error::{RingError, SampleError, WriterError};
 use crate::mark::Mark;
 use crate::options::{Capacity, RingOptions, WriterOptions};
+use crate::reader::Look;
 use crate::sampler::Sampler;
 use crate::sampler_options::SamplerOptions;
 use crate::schema::Schema;
@@ -139,9 +138,9 @@ impl Ring {
     #[must_use]
     pub fn options(&self) -> RingOptions {
         let spec = self.store().spec();
-        let capacity = match spec.asked_bytes {
-            0 => Capacity::Rows(spec.asked_rows),
-            bytes => Capacity::Bytes(bytes),
+        let capacity = match self.store().asked() {
+            (rows, 0) => Capacity::Rows(rows),
+            (_, bytes) => Capacity::Bytes(bytes),
         };
         RingOptions::with_capacity(capacity)
             .lanes(spec.lanes)
@@ -158,10 +157,18 @@ impl Ring {
         self.store().spec().lanes
     }
 
-    /// Rows a lane keeps for readers.
+    /// Rows a lane keeps for readers. While the ring is resized, of the lane that keeps fewest.
+    /// O(lanes).
     #[must_use]
     pub fn lane_capacity(&self) -> u64 {
-        self.store().spec().lane_capacity
+        (0..self.lanes()).filter_map(|lane| self.lane_capacity_of(lane)).min().unwrap_or(0)
+    }
+
+    /// Rows that one lane keeps for readers: while the ring is resized, lanes that have moved keep more
+    /// than others. `None` for a lane the ring lacks.
+    #[must_use]
+    pub fn lane_capacity_of(&self, lane: u32) -> Option<u64> {
+        self.look(lane).map(|look| look.memory.capacity())
     }
 
     /// Readers that can hold leases at once.
@@ -179,7 +186,8 @@ impl Ring {
     /// Physical rows of a lane.
     #[must_use]
     pub fn slots(&self) -> u64 {
-        self.store().geometry().slots
+        let slots = |lane| self.look(lane).map(|look| look.memory.slots());
+        (0..self.lanes()).filter_map(slots).min().unwrap_or(0)
     }
 
     /// Rows all lanes keep together.
@@ -191,7 +199,7 @@ impl Ring {
     /// Transitions that can be drawn. O(lanes).
     #[must_use]
     pub fn len(&self) -> u64 {
-        self.store().lanes().iter().map(|lane| self.transitions(lane)).sum()
+        (0..self.lanes()).map(|lane| self.transitions(lane)).sum()
     }
 
     /// Whether no transition can be drawn.
@@ -203,7 +211,7 @@ impl Ring {
     /// Sequence numbers of a lane that can be read now; `None` for a lane the ring lacks.
     #[must_use]
     pub fn lane_span(&self, lane: u32) -> Option<Range<u64>> {
-        self.store().lane(lane).map(|memory| self.readable(memory))
+        self.look(lane).map(|look| look.rows)
     }
 
     /// Claims lanes and writes them. The kernel releases them if this process dies.
@@ -223,17 +231,17 @@ impl Ring {
 
     /// Transitions of a lane: each episode that ended, or was broken off, costs one row more than
     /// it has transitions, and so does the newest one.
-    fn transitions(&self, lane: &Lane) -> u64 {
+    fn transitions(&self, lane: u32) -> u64 {
         let mut count = 0;
         for _ in 0..ATTEMPTS {
-            let rows = self.readable(lane);
+            let Some(Look { memory, rows }) = self.look(lane) else { return 0 };
             count = (rows.end - rows.start).saturating_sub(1);
             if count == 0 {
                 return 0;
             }
-            let first = Mark::read(lane, rows.start).episode;
-            let last = Mark::read(lane, rows.end - 1).episode;
-            if still_whole(lane, rows.start) {
+            let first = Mark::read(&*memory, rows.start).episode;
+            let last = Mark::read(&*memory, rows.end - 1).episode;
+            if still_whole(&*memory, rows.start) {
                 return count.saturating_sub(last.wrapping_sub(first));
             }
         }
@@ -260,19 +268,18 @@ impl Ring {
         use std::sync::atomic::Ordering::Relaxed;
         let store = self.store();
         let spec = store.spec();
-        let lane_stats: Vec<LaneStats> = (0..)
-            .zip(store.lanes())
-            .map(|(number, lane)| {
-                let rows = self.readable(lane);
+        let lane_stats: Vec<LaneStats> = (0..spec.lanes)
+            .filter_map(|number| Some((number, self.look(number)?)))
+            .map(|(number, Look { memory: lane, rows })| {
                 let written = rows.end > 0;
                 LaneStats {
                     lane: number,
                     head: rows.end,
                     reserved: lane.load_reserved(Relaxed),
                     rows: rows.end - rows.start,
-                    transitions: self.transitions(lane),
+                    transitions: self.transitions(number),
                     episodes: if written {
-                        Mark::read(&**lane, rows.end - 1).episode.wrapping_add(1)
+                        Mark::read(&*lane, rows.end - 1).episode.wrapping_add(1)
                     } else {
                         0
                     },
@@ -298,21 +305,21 @@ impl Ring {
             })
             .collect();
         let row_bytes = self.schema().row_bytes() as u64;
-        let asked = match spec.asked_bytes {
-            0 => spec.asked_rows.saturating_mul(row_bytes),
-            bytes => bytes,
+        let asked = match store.asked() {
+            (rows, 0) => rows.saturating_mul(row_bytes),
+            (_, bytes) => bytes,
         };
         RingStats {
             name: self.name().map(str::to_owned),
             path: self.path().map(Path::to_owned),
             lanes: spec.lanes,
-            lane_capacity: spec.lane_capacity,
+            lane_capacity: self.lane_capacity(),
             slots: self.slots(),
             capacity: self.capacity(),
             transitions: lane_stats.iter().map(|l| l.transitions).sum(),
             rows_published: lane_stats.iter().map(|l| l.head).sum(),
             bytes_asked: asked,
-            bytes_allocated: store.geometry().total_bytes(spec.lanes),
+            bytes_allocated: store.bytes(),
             bytes_huge: store.huge_bytes(),
             persistent: store.persistent(),
             row_bytes,

@@ -5,7 +5,7 @@ mod assemble;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use backcast_layout::{ClaimedReader, DType, Role};
+use backcast_layout::{ClaimedReader, DType, Lanes, Role};
 
 use self::assemble::{Pick, Wanted};
 use crate::batch::{Batch, Memory};
@@ -16,6 +16,7 @@ use crate::error::SampleError;
 use crate::mark::Mark;
 use crate::plan::BatchPlan;
 use crate::pool::Pool;
+use crate::reader::MOVES;
 use crate::ring::Ring;
 use crate::sampler_options::{Boundary, SamplerOptions};
 use crate::sampler_state::SamplerState;
@@ -46,6 +47,8 @@ pub struct Sampler {
     /// Column number of `reward`, with n-step returns.
     reward: Option<usize>,
     batches: u64,
+    /// The memory that `spans` is of.
+    lanes: Arc<Lanes>,
     spans: Spans,
     starts: Starts,
     /// Whether `starts` is of the same moment as `spans`.
@@ -89,6 +92,7 @@ impl Sampler {
         Ok(Self {
             slot: ring.store().claim_reader()?,
             draws: Draws::seeded(options.seed),
+            lanes: ring.store().lanes(),
             ring: ring.clone(),
             options,
             reach,
@@ -222,7 +226,7 @@ impl Sampler {
             return Err(SampleError::WrongIndexCount { got, expected });
         }
         let lapped_before = self.lapped();
-        self.spans.refresh(&self.ring);
+        self.lanes = self.spans.refresh(&self.ring);
         self.fill(Wanted::Rows(index), &plan, arenas)?;
         self.count(plan.batch(), lapped_before);
         Ok(())
@@ -237,9 +241,11 @@ impl Sampler {
 
     /// Looks at what the ring holds now.
     fn refresh(&mut self) {
-        self.spans.refresh(&self.ring);
-        if self.indexed {
-            self.starts.refresh(&self.ring, &self.spans);
+        for _ in 0..MOVES {
+            self.lanes = self.spans.refresh(&self.ring);
+            if !self.indexed || self.starts.refresh(&self.lanes, &self.spans) {
+                return;
+            }
         }
     }
 
@@ -264,7 +270,7 @@ impl Sampler {
     /// Why nothing can be drawn. O(rows).
     fn nothing(&self) -> SampleError {
         let mut all = Starts::new(0, 0);
-        all.refresh(&self.ring, &self.spans);
+        all.refresh(&self.lanes, &self.spans);
         let longest = all.longest();
         // Where windows are not wanted whole, what this finds was published just now.
         if longest == 0 || self.options.boundary != Boundary::Reject {
@@ -435,10 +441,10 @@ mod tests {
                 let ends = [step % 5 == 4, step % (6 + round) == 5];
                 writer.append(&columns.step(&ends, &[false; 2]).unwrap()).unwrap();
             }
-            spans.refresh(&ring);
-            starts.refresh(&ring, &spans);
+            let lanes = spans.refresh(&ring);
+            starts.refresh(&lanes, &spans);
             let mut fresh = Starts::new(2, 1);
-            fresh.refresh(&ring, &spans);
+            fresh.refresh(&lanes, &spans);
             let list = |starts: &Starts| -> Vec<_> {
                 (0..starts.total()).map(|n| starts.nth(n).unwrap()).collect()
             };

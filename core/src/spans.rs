@@ -1,9 +1,12 @@
 //! What a sampler may draw from: the readable rows of every lane, at one moment.
 
 use std::ops::Range;
+use std::sync::Arc;
 
+use backcast_layout::Lanes;
 use backcast_layout::protocol::Words;
 
+use crate::reader::{MOVES, moved, readable};
 use crate::ring::Ring;
 
 /// Readable rows per lane, and how many draws each lane is good for.
@@ -17,18 +20,39 @@ pub(crate) struct Spans {
 }
 
 impl Spans {
-    pub(crate) fn refresh(&mut self, ring: &Ring) {
+    /// Looks at every lane, and returns the memory that it looked at.
+    pub(crate) fn refresh(&mut self, ring: &Ring) -> Arc<Lanes> {
+        let mut lanes = ring.store().lanes();
+        for _ in 0..MOVES {
+            if !self.look(&lanes) {
+                break;
+            }
+            ring.follow();
+            let now = ring.store().lanes();
+            // A lane that moved nowhere stays empty.
+            if Arc::ptr_eq(&now, &lanes) {
+                break;
+            }
+            lanes = now;
+        }
+        lanes
+    }
+
+    /// `true`: some lane moved, and so looks empty.
+    fn look(&mut self, lanes: &Lanes) -> bool {
         self.ranges.clear();
         self.slots.clear();
         self.ends.clear();
-        let mut total = 0;
-        for lane in ring.store().lanes() {
-            let range = ring.readable(lane);
+        let (mut total, mut any_moved) = (0, false);
+        for lane in lanes.iter() {
+            let range = readable(lane);
+            any_moved |= moved(lane, &range);
             total += (range.end - range.start).saturating_sub(1);
             self.slots.push(range.start % lane.slots());
             self.ranges.push(range);
             self.ends.push(total);
         }
+        any_moved
     }
 
     /// Candidates over all lanes.

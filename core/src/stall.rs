@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use backcast_layout::protocol::{LaneWriter, Pin, listen, oldest};
+use backcast_layout::protocol::{LaneWriter, Pin, Words, listen, oldest};
 use backcast_layout::{ClaimedLane, LanePolicy, RingStore};
 
 use crate::error::AppendError;
@@ -65,7 +65,7 @@ impl Patience {
         writer: &mut LaneWriter<ClaimedLane>,
         rows: u64,
     ) -> bool {
-        let slots = store.geometry().slots;
+        let slots = writer.lane().slots();
         let found = oldest(&store.pins(lane), writer.head(), slots);
         let free = writer.settle(found.map(|pin| pin.start), rows);
         let in_the_way = found.filter(|_| !free);

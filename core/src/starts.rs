@@ -7,12 +7,12 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use backcast_layout::Lane;
-use backcast_layout::protocol::{Words, readable, still_whole};
+use backcast_layout::protocol::{Words, has_moved, still_whole};
+use backcast_layout::{Lane, Lanes};
 
 use crate::episode::{FINAL, GAP};
 use crate::mark::Mark;
-use crate::ring::Ring;
+use crate::reader::readable;
 use crate::spans::Spans;
 
 /// Rows read at a time.
@@ -54,24 +54,20 @@ impl Starts {
     }
 
     /// Reads the rows published since the last time and forgets those that are gone. O(those),
-    /// and O(lanes).
-    pub(crate) fn refresh(&mut self, ring: &Ring, spans: &Spans) {
-        let lanes = ring.store().lanes();
+    /// and O(lanes). `false`: a lane moved meanwhile, and some of its rows were not read.
+    pub(crate) fn refresh(&mut self, lanes: &Lanes, spans: &Spans) -> bool {
         self.lanes.resize_with(lanes.len(), LaneStarts::default);
         self.ends.clear();
-        let mut total = 0;
-        for ((starts, lane), range) in self.lanes.iter_mut().zip(lanes).zip(spans.ranges()) {
-            let mut reader = Reader {
-                lane,
-                marks: &mut self.marks,
-                capacity: ring.lane_capacity(),
-                window: (self.back, self.ahead),
-            };
-            reader.scan(starts, range);
+        let (mut total, mut whole) = (0, true);
+        for ((starts, lane), range) in self.lanes.iter_mut().zip(lanes.iter()).zip(spans.ranges()) {
+            let mut reader =
+                Reader { lane, marks: &mut self.marks, window: (self.back, self.ahead) };
+            whole &= reader.scan(starts, range);
             starts.forget_before(range.start.saturating_add(self.back));
             total += starts.count();
             self.ends.push(total);
         }
+        whole
     }
 
     /// Starts over all lanes.
@@ -153,12 +149,12 @@ impl LaneStarts {
 struct Reader<'a> {
     lane: &'a Lane,
     marks: &'a mut Vec<Mark>,
-    capacity: u64,
     window: (u64, u64),
 }
 
 impl Reader<'_> {
-    fn scan(&mut self, starts: &mut LaneStarts, range: &Range<u64>) {
+    /// `false`: the lane moved, and what is not read yet is to be read from its new memory.
+    fn scan(&mut self, starts: &mut LaneStarts, range: &Range<u64>) -> bool {
         // Behind the oldest row after a lap; beyond the newest only where a head went down, which no
         // writer of ours does: what was looked at is of no row then.
         if starts.scanned < range.start || starts.scanned > range.end {
@@ -169,12 +165,15 @@ impl Reader<'_> {
             let end = range.end.min(starts.scanned + CHUNK);
             if self.read(starts.scanned..end) {
                 self.take(starts);
+            } else if has_moved(self.lane) {
+                return false;
             } else {
                 // Overwritten meanwhile, and all before it too.
-                let oldest = readable(self.lane, self.capacity).start;
+                let oldest = readable(self.lane).start;
                 starts.restart(oldest.max(starts.scanned + 1));
             }
         }
+        true
     }
 
     /// Copies the marks of some rows; whether they were still there afterwards.

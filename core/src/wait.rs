@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use backcast_layout::protocol::{Words, listen};
+use backcast_layout::protocol::listen;
 
 use crate::error::WaitError;
 use crate::ring::Ring;
@@ -65,12 +65,11 @@ impl Ring {
     /// Rows published since the ring was made, over all lanes. O(lanes).
     #[must_use]
     pub fn rows_published(&self) -> u64 {
-        use std::sync::atomic::Ordering::Relaxed;
-        let heads = self.store().lanes().iter().map(|lane| lane.load_head(Relaxed));
+        let heads = (0..self.lanes()).filter_map(|lane| Some(self.look(lane)?.rows.end));
         heads.fold(0, u64::saturating_add)
     }
 
-    fn sleep_until(
+    pub(crate) fn sleep_until(
         &self,
         want: u64,
         count: &dyn Fn() -> u64,
@@ -118,7 +117,7 @@ impl Ring {
 }
 
 /// A wait that did not get what it wanted.
-struct Stopped {
+pub(crate) struct Stopped {
     have: u64,
     /// `None`: by the caller.
     waited: Option<Duration>,

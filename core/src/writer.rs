@@ -1,6 +1,7 @@
 //! The writer of some lanes: one step of every lane per append.
 
 mod extend;
+mod moves;
 mod reserve;
 
 use std::mem;
@@ -9,6 +10,7 @@ pub use self::reserve::{ColumnMut, Reserved, Suspended};
 use backcast_layout::protocol::{LaneWriter, MAX_SEQ, ring};
 use backcast_layout::{ClaimedLane, Column, Role};
 
+use self::moves::Moves;
 use crate::episode::{EpisodeClock, RowMarks, Rows};
 use crate::error::{AppendError, HeldLane, WriterError};
 use crate::index::RowIndex;
@@ -37,6 +39,7 @@ pub struct Writer {
     rows_written: u64,
     rows_dropped: u64,
     stall: Option<Stall>,
+    moves: Moves,
 }
 
 #[derive(Debug)]
@@ -71,6 +74,8 @@ impl Writer {
         if asked > count {
             return Err(WriterError::TooManyLanes { asked, lanes: count });
         }
+        // Before the claims, which find the lanes where resizes until then put them.
+        let moves = Moves::after(ring.store().resizes());
         // Nobody's claim is counted for a writer that cannot be had.
         let taken = |lane: &u32| ring.store().lane_held(*lane);
         let held: Vec<HeldLane> = (0..count).filter(taken).map(|lane| holder(ring, lane)).collect();
@@ -121,6 +126,7 @@ impl Writer {
             rows_written: 0,
             rows_dropped: 0,
             stall: None,
+            moves,
         })
     }
 
@@ -158,6 +164,7 @@ impl Writer {
         if self.goes_on(step) {
             self.append_steps(step);
         } else {
+            self.follow_resize();
             self.plan(step)?;
             self.make_room(interrupted)?;
             self.append_planned(step);

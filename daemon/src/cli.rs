@@ -10,8 +10,8 @@ use crate::console::{Console, Stream};
 use crate::demo::{self, DemoLauncher};
 use crate::error::{CliError, Exit};
 use crate::{
-    bench, completions, create, doctor, export, gc, import, load, ls, man, panel, rm, save, serve,
-    stat, top, verify,
+    bench, completions, create, doctor, export, gc, import, load, ls, man, panel, resize, rm, save,
+    serve, stat, top, verify,
 };
 
 /// Create, list, inspect, save and remove experience rings in shared memory, and look after them.
@@ -50,6 +50,7 @@ enum Command {
     Verify(verify::Args),
     Export(export::Args),
     Import(import::Args),
+    Resize(resize::Args),
     Gc(gc::Args),
     Panel(panel::Args),
     Doctor(doctor::Args),
@@ -175,6 +176,7 @@ fn answer(cli: Cli, console: &mut Console<'_>, host: Host<'_>) -> Result<u8, Cli
         Command::Verify(args) => verify::run(args, console),
         Command::Export(args) => export::run(args, &base, console),
         Command::Import(args) => import::run(args, &base, console),
+        Command::Resize(args) => resize::run(args, &base, console),
         Command::Gc(args) => gc::run(args, &base, console),
         Command::Panel(args) => panel::run(args, &base, console),
         Command::Serve(args) => serve::run(args, &base, console),

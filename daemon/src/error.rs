@@ -4,8 +4,8 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use backcast_core::{
-    AppendError, Kind, LanePolicy, RestoreError, RingError, SampleError, SchemaError, SegmentError,
-    WriterError,
+    AppendError, Kind, LanePolicy, ResizeError, RestoreError, RingError, SampleError, SchemaError,
+    SegmentError, WriterError,
 };
 use backcast_exchange::{ExportError, ImportError};
 use backcast_market::{LoadError as PanelLoadError, PanelError};
@@ -226,6 +226,16 @@ impl From<ImportError> for CliError {
     }
 }
 
+impl From<ResizeError> for CliError {
+    fn from(error: ResizeError) -> Self {
+        match error {
+            ResizeError::Ring(error) => error.into(),
+            // Nothing moved: the ring is as it was.
+            _ => Self::Interrupted,
+        }
+    }
+}
+
 impl From<RingError> for CliError {
     fn from(error: RingError) -> Self {
         match error {
@@ -315,7 +325,10 @@ fn of_panel(error: &PanelError) -> Exit {
 fn of_segment(error: &SegmentError) -> Exit {
     match error {
         SegmentError::NotFound { .. } => Exit::NoSuchObject,
-        SegmentError::BadName { .. } | SegmentError::Limit { .. } => Exit::WrongUsage,
+        SegmentError::BadName { .. }
+        | SegmentError::Limit { .. }
+        | SegmentError::NotLarger { .. }
+        | SegmentError::FixedSize { .. } => Exit::WrongUsage,
         _ => Exit::FoundProblems,
     }
 }

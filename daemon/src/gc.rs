@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use backcast_core::{Base, ObjectInfo};
+use backcast_core::{Base, Kind, ObjectInfo, Observed};
 use serde::Serialize;
 
 use crate::catalogue;
@@ -13,7 +13,8 @@ use crate::units;
 /// Remove rings and panels that are not persistent and that no process holds.
 ///
 /// They are left behind by programs that were killed. Held and persistent objects are never
-/// touched; the kernel's locks, not process numbers, say what is held.
+/// touched; the kernel's locks, not process numbers, say what is held. Memory that a killed `backcast
+/// resize` left in a ring goes back too.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -65,7 +66,9 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
     let collected = if args.dry_run {
         catalogue::all(base)?.into_iter().filter(catalogue::is_garbage).collect()
     } else {
-        backcast_core::collect(base)?
+        let collected = backcast_core::collect(base)?;
+        finish_resizes(base)?;
+        collected
     };
     for info in &collected {
         Removed::new(info, args.dry_run).print(console);
@@ -74,4 +77,16 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
         console.note("nothing to collect");
     }
     Ok(Exit::Done)
+}
+
+/// Moves what nobody writes, and gives back what nobody will move to. A ring that cannot be looked at is
+/// for `backcast stat` to tell of.
+fn finish_resizes(base: &Base) -> Result<(), CliError> {
+    let is_ring = |info: &ObjectInfo| info.kind == Kind::Ring && !info.building;
+    for info in catalogue::all(base)?.into_iter().filter(is_ring) {
+        if let Ok(observed) = Observed::open(base, &info.name) {
+            let _ = observed.finish_resize();
+        }
+    }
+    Ok(())
 }

@@ -38,6 +38,7 @@ mod ls;
 mod man;
 mod panel;
 mod persist;
+mod resize;
 mod rm;
 mod save;
 mod serve;

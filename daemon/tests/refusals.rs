@@ -26,7 +26,7 @@ const fn case(
 const CASES: &[Case] = &[
     case("no command", "", 2, &["Usage: backcast"]),
     case("a typo in a command", "lss", 2, &["'lss'", "'ls'"]),
-    case("a command that comes later", "resize", 2, &["'resize'"]),
+    case("a command that there is not", "shrink", 2, &["'shrink'"]),
     case("an unknown option", "ls --colour", 2, &["--colour"]),
     case("a name too many", "stat pong prices", 2, &["prices"]),
     case(
@@ -202,6 +202,13 @@ const CASES: &[Case] = &[
     case("a size below nothing", "create a --column x:f4 --capacity 0.1B", 2, &["0.1B"]),
     case("a file as the directory", "ls --dir /etc/passwd", 2, &["/etc/passwd", "--dir"]),
     case("gc of a name", "gc pong", 2, &["pong"]),
+    case("resize to nothing", "resize pong", 2, &["--capacity"]),
+    case("resize in a wrong unit", "resize pong --capacity 5parsecs", 2, &["5parsecs"]),
+    case("resize to less", "resize pong --capacity 10", 2, &["can only grow"]),
+    case("resize of no ring", "resize pnog --capacity 9_000", 3, &["pnog", "`pong`"]),
+    case("resize of a panel", "resize prices --capacity 9_000", 3, &["prices"]),
+    case("resize beyond the memory", "resize pong --capacity 9TiB", 1, &["space"]),
+    case("resize with a wrong time-out", "resize pong --capacity 9_000 --timeout -1", 2, &["-1"]),
     case(
         "a near name of a panel to remove",
         "rm pricess --kind panel",

@@ -87,6 +87,7 @@ fn idle_objects_are_as_promised() {
     holds("bench", &shelf.json(&["bench", "--seconds", "0.02", "--row-bytes", "64"]));
     let into = shelf.path().to_str().unwrap();
     holds("man", &shelf.json(&["man", "--into", into]));
+    holds("resize", &shelf.json(&["resize", "pong", "--capacity", "9_000"]));
     holds("rm", &shelf.json(&["rm", "pong"]));
     holds("rm", &shelf.json(&["rm", "prices"]));
 }

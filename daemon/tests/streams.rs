@@ -42,6 +42,8 @@ const ANSWERED: &[&str] = &[
     "--json import pong.parquet inn",
     "rm in",
     "rm inn",
+    "resize new --capacity 5000",
+    "--json resize newer --capacity 5000",
     "gc --dry-run",
     "doctor",
     "--json doctor",

@@ -95,12 +95,13 @@ pub(crate) fn known(
     manifest: &mut Manifest,
 ) -> Result<usize, SaveError> {
     if let Some(at) = manifest.rings.iter().position(|saved| saved.uuid == uuid) {
-        let same = manifest.rings.get(at).is_some_and(|saved| {
-            saved.columns == columns(ring)
-                && saved.lanes == ring.lanes()
-                && saved.lane_capacity == ring.lane_capacity()
-        });
-        return if same { Ok(at) } else { Err(SaveError::OtherRing { path: folder.dir.clone() }) };
+        let same =
+            |saved: &&mut SavedRing| saved.columns == columns(ring) && saved.lanes == ring.lanes();
+        let saved = manifest.rings.get_mut(at).filter(same);
+        let saved = saved.ok_or_else(|| SaveError::OtherRing { path: folder.dir.clone() })?;
+        // A resize makes lanes larger, one after the other.
+        saved.lane_capacity = saved.lane_capacity.max(lane_capacity(ring));
+        return Ok(at);
     }
     let stats = ring.stats();
     let policy = stats.lane_policy;
@@ -109,7 +110,7 @@ pub(crate) fn known(
         created_unix_ns: stats.created_unix_ns,
         columns: columns(ring),
         lanes: ring.lanes(),
-        lane_capacity: ring.lane_capacity(),
+        lane_capacity: lane_capacity(ring),
         lane_policy: policy.as_str().to_owned(),
         lease_timeout_ms: u64::try_from(policy.timeout().as_millis()).unwrap_or(u64::MAX),
         reader_slots: ring.reader_slots(),
@@ -117,6 +118,12 @@ pub(crate) fn known(
         chunks: Vec::new(),
     });
     Ok(manifest.rings.len() - 1)
+}
+
+/// Rows that the largest lane keeps.
+fn lane_capacity(ring: &Ring) -> u64 {
+    let of_lane = |lane| ring.lane_capacity_of(lane);
+    (0..ring.lanes()).filter_map(of_lane).max().unwrap_or_default()
 }
 
 /// What a chunk file says of itself, for other programs.

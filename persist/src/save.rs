@@ -214,8 +214,10 @@ impl Store {
         let (bytes_written, files_written) = sizes(&written);
         let Some(saved) = next.rings.get_mut(at) else { return Err(SaveError::NoName) };
         saved.chunks.extend(written);
-        let saved = saved.covered();
-        let lanes = without_gaps(&cut, &saved);
+        let lanes = without_gaps(&cut, &saved.covered());
+        // A lane may have been made larger since the ring was looked at.
+        let longest = lanes.iter().map(|(first, head)| head - first).max().unwrap_or_default();
+        saved.lane_capacity = saved.lane_capacity.max(longest);
         let in_cut: u64 = cut.iter().map(|span| span.end - span.start).sum();
         let snapshot = SavedSnapshot {
             label: label.to_owned(),

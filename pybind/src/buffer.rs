@@ -3,6 +3,7 @@
 mod look;
 mod make;
 mod read;
+mod resize;
 mod snapshot;
 
 use std::path::PathBuf;

@@ -3,8 +3,8 @@
 use std::fmt::Display;
 
 use backcast_core::{
-    AppendError, HoldError, LeaseError, ReadError, RestoreError, RingError, SampleError,
-    SchemaError, SegmentError, WaitError, WriterError,
+    AppendError, HoldError, LeaseError, ReadError, ResizeError, RestoreError, RingError,
+    SampleError, SchemaError, SegmentError, WaitError, WriterError,
 };
 use backcast_gym::EnvError;
 use backcast_market::{PanelError, WindowError};
@@ -127,9 +127,11 @@ impl From<SegmentError> for Failure {
         let kind = match &error {
             E::NotFound { .. } | E::Unlinked { .. } => Kind::NotFound,
             E::AlreadyExists { .. } | E::Different { .. } => Kind::Exists,
-            E::InUse { .. } => Kind::InUse,
+            E::InUse { .. } | E::BeingResized { .. } | E::ResizeUnfinished { .. } => Kind::InUse,
             E::NoSpace { .. } => Kind::Space,
-            E::BadName { .. } | E::Limit { .. } => Kind::Argument,
+            E::BadName { .. } | E::Limit { .. } | E::NotLarger { .. } | E::FixedSize { .. } => {
+                Kind::Argument
+            }
             E::Corrupt { .. } | E::WrongVersion { .. } | E::OutOfBounds { .. } => Kind::Corrupt,
             _ => Kind::Storage,
         };
@@ -148,6 +150,15 @@ impl From<RingError> for Failure {
         match error {
             RingError::Segment(error) => error.into(),
             RingError::Schema(error) => error.into(),
+            error => Self::new(Kind::Base, error),
+        }
+    }
+}
+
+impl From<ResizeError> for Failure {
+    fn from(error: ResizeError) -> Self {
+        match error {
+            ResizeError::Ring(error) => error.into(),
             error => Self::new(Kind::Base, error),
         }
     }

@@ -67,6 +67,7 @@ KINDS: dict[str, Kind] = {
             "capacity": lambda b: b.capacity,
             "lane_capacity": lambda b: b.lane_capacity,
             "writer": lambda b: b.writer(),
+            "resize": lambda b: b.resize(10_000),
             "copy": copy.copy,
         },
         "attach or create it again",

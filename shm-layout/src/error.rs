@@ -83,6 +83,44 @@ pub enum SegmentError {
         /// Name asked for.
         name: String,
     },
+    /// Rings of this kind keep the size that they have.
+    #[error("{what} cannot be resized; make a larger one and copy the rows, or `backcast load` it")]
+    FixedSize {
+        /// What it is.
+        what: &'static str,
+    },
+    /// A resize to no more than there is.
+    #[error(
+        "the lanes of `{name}` keep {is} rows each, asked were {asked}: a ring can only grow; ask for \
+         more, or make another ring"
+    )]
+    NotLarger {
+        /// Name of the ring.
+        name: String,
+        /// Rows of a lane asked for.
+        asked: u64,
+        /// Rows of a lane.
+        is: u64,
+    },
+    /// Another process resizes the ring.
+    #[error("another process is resizing `{name}`; wait until it has ended")]
+    BeingResized {
+        /// Name of the ring.
+        name: String,
+    },
+    /// A resize to another size is not finished.
+    #[error(
+        "`{name}` is still being resized to lanes of {rows} rows: lanes {lanes:?} move when their \
+         writers append next, or end; resize again then"
+    )]
+    ResizeUnfinished {
+        /// Name of the ring.
+        name: String,
+        /// Lanes that have still to move.
+        lanes: Vec<u32>,
+        /// Rows of a lane that it is being resized to.
+        rows: u64,
+    },
     /// The name cannot be a file name.
     #[error(
         "`{name}` cannot name a segment: {reason}; use 1 to {} of the characters \

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use crate::error::SegmentError;
 use crate::geometry::{Geometry, RingSpec};
 use crate::protocol::{MAX_SEQ, Words};
-use crate::ring_files::{self, Identity};
+use crate::ring_files;
+use crate::shape::Shapes;
 use crate::sys::file;
 use crate::sys::lane::Lane;
 use crate::sys::map::Access;
@@ -24,7 +25,7 @@ pub struct UnnamedRing<'a> {
 
 #[derive(Debug)]
 enum Place<'a> {
-    Files { dir: &'a OwnedFd, path: &'a Path, identity: &'a Identity },
+    Files { dir: &'a OwnedFd, path: &'a Path, shapes: &'a Shapes },
     Heap(&'a [Arc<Lane>]),
 }
 
@@ -34,9 +35,9 @@ impl<'a> UnnamedRing<'a> {
         geometry: &'a Geometry,
         dir: &'a OwnedFd,
         path: &'a Path,
-        identity: &'a Identity,
+        shapes: &'a Shapes,
     ) -> Self {
-        Self { spec, geometry, place: Place::Files { dir, path, identity } }
+        Self { spec, geometry, place: Place::Files { dir, path, shapes } }
     }
 
     pub(crate) fn of_heap(
@@ -68,14 +69,11 @@ impl<'a> UnnamedRing<'a> {
             return Ok(None);
         }
         let memory = match &self.place {
-            Place::Files { dir, path, identity } => {
+            Place::Files { dir, path, shapes } => {
                 let access = Access::ReadWrite;
                 let name = ring_files::lane_file(lane);
-                let fd = file::open(*dir, &name, path, access, Some(self.geometry.lane_bytes))?;
-                let path = path.join(name);
-                let mapped =
-                    ring_files::map_lane(&fd, &path, self.geometry, identity, lane, access)?;
-                Arc::new(mapped)
+                let fd = file::open(*dir, &name, path, access, None)?;
+                Arc::new(ring_files::map_lane(&fd, &path.join(name), shapes, lane, access)?)
             }
             Place::Heap(lanes) => match lanes.get(lane as usize) {
                 Some(memory) => Arc::clone(memory),

@@ -60,6 +60,8 @@ pub struct ColumnPlace {
 /// Sizes of a ring's files and the places in them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Geometry {
+    /// Rows of a lane that a reader may count on.
+    pub lane_capacity: u64,
     /// Physical rows of a lane; row `seq` stands in slot `seq % slots`.
     pub slots: u64,
     /// A place per column.
@@ -103,6 +105,7 @@ impl Geometry {
         let records = size_of::<ColumnRecord>() * spec.columns.len();
         let rdr = Readers::bytes(spec.reader_slots, spec.lanes);
         Ok(Self {
+            lane_capacity: spec.lane_capacity,
             slots,
             places,
             lane_header_bytes: header,

@@ -4,6 +4,7 @@ use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 
+use crate::geometry::Geometry;
 use crate::origin::header_crc;
 
 /// Bytes of the header; in a file padded to the page size.
@@ -11,7 +12,7 @@ pub const LANE_HEADER_BYTES: u64 = 512;
 /// First bytes of `lane-NNNN.dat`.
 pub const LANE_MAGIC: [u8; 8] = *b"\x89BKL\r\n\x1a\n";
 
-/// Written once by the creator.
+/// Written once by whoever made the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct LaneIdentity {
@@ -19,31 +20,40 @@ pub struct LaneIdentity {
     pub magic: [u8; 8],
     /// As in the superblock.
     pub ring_uuid: [u8; 16],
-    /// First half of the superblock's schema hash.
+    /// First half of the hash of the schema block, as it is for lanes of this size.
     pub schema_hash: [u8; 16],
     /// Number of the lane.
     pub lane: u32,
-    /// Zero.
-    pub unused: u32,
-    /// As in the superblock.
+    /// How often the ring had been resized when the file was made.
+    pub resizes: u32,
+    /// Physical rows.
     pub slots: u64,
+    /// Rows that readers may count on.
+    pub lane_capacity: u64,
     /// Zero.
-    pub unused2: u32,
+    pub unused: [u8; 60],
     /// CRC-32 of all bytes before it.
     pub crc32: u32,
 }
 
 impl LaneIdentity {
-    pub(crate) fn new(ring_uuid: [u8; 16], schema_hash: &[u8; 32], lane: u32, slots: u64) -> Self {
+    pub(crate) fn new(
+        ring_uuid: [u8; 16],
+        schema_hash: &[u8; 32],
+        geometry: &Geometry,
+        lane: u32,
+        resizes: u32,
+    ) -> Self {
         let schema_hash = schema_hash.first_chunk().copied().unwrap_or_default();
         let mut identity = Self {
             magic: LANE_MAGIC,
             ring_uuid,
             schema_hash,
             lane,
-            unused: 0,
-            slots,
-            unused2: 0,
+            resizes,
+            slots: geometry.slots,
+            lane_capacity: geometry.lane_capacity,
+            unused: [0; 60],
             crc32: 0,
         };
         identity.crc32 = header_crc(&identity);
@@ -57,9 +67,8 @@ impl LaneIdentity {
 pub struct LaneHeader {
     /// Identity, frozen.
     pub identity: LaneIdentity,
-    /// To the end of the line.
-    pub pad0: [u8; 64],
-    /// One past the last row announced. Never goes down.
+    /// One past the last row announced, or 2^63 once all rows are in the file that takes the place
+    /// of this one. Never goes down.
     pub reserved: u64,
     /// To the end of the line.
     pub pad1: [u8; 120],
@@ -82,7 +91,7 @@ pub struct LaneHeader {
 }
 
 const _: () = {
-    assert!(size_of::<LaneIdentity>() == 64);
+    assert!(size_of::<LaneIdentity>() == 128);
     assert!(size_of::<LaneHeader>() as u64 == LANE_HEADER_BYTES);
     assert!(offset_of!(LaneHeader, reserved) == 0x080);
     assert!(offset_of!(LaneHeader, head) == 0x100);

@@ -77,18 +77,20 @@ impl LeaseBook {
         self.store.reader(self.slot()).map_or(0, |record| record.stalls)
     }
 
-    /// Freezes a lane's rows from `start` on until the hold is dropped.
+    /// Freezes a lane's rows from `start` on, in `memory`, until the hold is dropped.
     ///
-    /// The rows must have been readable just before; if they were overwritten meanwhile, that is
-    /// the error, and nothing is frozen.
-    pub fn hold(self: &Arc<Self>, lane: u32, start: u64) -> Result<Hold, HoldError> {
+    /// The rows must have been readable there just before; if they were overwritten meanwhile, or the
+    /// lane moved, that is the error, and nothing is frozen.
+    pub fn hold(
+        self: &Arc<Self>,
+        lane: u32,
+        memory: &Arc<Lane>,
+        start: u64,
+    ) -> Result<Hold, HoldError> {
         let mut held = self.held();
         if held.total >= MAX_HOLDS {
             return Err(HoldError::TooMany { held: held.total, limit: MAX_HOLDS });
         }
-        let Some(memory) = self.store.lane(lane) else {
-            return Err(PinError { start, reserved: 0 }.into());
-        };
         freeze(&**memory, &self.store.pins(lane), self.slot(), start, held.oldest(lane))?;
         *held.lanes.entry(lane).or_default().entry(start).or_default() += 1;
         held.total += 1;

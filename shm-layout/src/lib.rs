@@ -3,6 +3,7 @@
 //!
 //! - [`Base`], [`Kind`], [`list`], [`remove`], [`collect`]: named objects, held by kernel locks;
 //! - [`RingStore`]: the files of a ring (`docs/layout.md` has their byte tables);
+//! - [`Resizing`]: larger lanes for a ring that is written and read meanwhile;
 //! - [`SealedSegment`]: immutable named data, such as a market panel;
 //! - [`protocol`]: publish and validate, pins, bells, generic over memory, so that models check
 //!   this very code;
@@ -30,6 +31,7 @@ mod error;
 mod filling;
 mod geometry;
 mod lane_header;
+mod lanes;
 mod lease;
 mod name;
 mod object;
@@ -37,9 +39,11 @@ mod origin;
 mod policy;
 pub mod protocol;
 mod readers;
+mod resize;
 mod ring;
 mod ring_files;
 mod sealed;
+mod shape;
 mod superblock;
 mod sys;
 mod tables;
@@ -56,6 +60,7 @@ pub use geometry::{
     RingSpec,
 };
 pub use lane_header::{LANE_HEADER_BYTES, LANE_MAGIC, LaneHeader, LaneIdentity};
+pub use lanes::Lanes;
 pub use lease::{Hold, HoldError, LeaseBook, MAX_HOLDS};
 pub use name::{BadExist, Base, Exist, Kind, MAX_NAME_BYTES};
 pub use object::{ObjectInfo, collect, list, remove, remove_unheld};
@@ -64,6 +69,7 @@ pub use readers::{
     BELL_BYTES, BELLS, LanePins, READER_SLOT_BYTES, READERS_HEADER_BYTES, READERS_MAGIC,
     ReaderRecord, SharedBell,
 };
+pub use resize::{NewSize, Resizing, tend};
 pub use ring::{ClaimedReader, RingStore};
 pub use sealed::{SEALED_HEADER_BYTES, SEALED_MAGIC, SealedSegment};
 pub use superblock::{ENDIAN_TAG, LAYOUT_VERSION, LINE_BYTES, MAGIC, SUPERBLOCK_BYTES, Superblock};

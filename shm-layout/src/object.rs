@@ -153,6 +153,11 @@ impl Object {
         &self.path
     }
 
+    /// The open directory.
+    pub(crate) fn dir(&self) -> &OwnedFd {
+        &self.dir
+    }
+
     pub(crate) fn persistent(&self) -> bool {
         self.persistent
     }

@@ -1,5 +1,6 @@
 //! `ring.rdr`: the bells, a slot per reader with what it has read, and the pins of its leases.
 
+use std::mem::offset_of;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -58,8 +59,10 @@ pub(crate) struct BellBytes {
     pub seq: u32,
     /// 1: somebody may be asleep.
     pub listening: u32,
+    /// Of the first bell: how often the ring was resized. Writers of older lanes move to the new ones.
+    pub resizes: u32,
     /// Zero.
-    pub unused: [u8; 120],
+    pub unused: [u8; 116],
 }
 
 /// A reader's slot, as offsets: its fields are atomics.
@@ -203,6 +206,16 @@ impl Readers {
     #[inline]
     pub(crate) fn published(&self, ringing: Ringing) -> SharedBell<'_> {
         SharedBell { ringing, ..self.bell(0) }
+    }
+
+    /// How often the ring was resized, as its writers are told. It stands beside what they look at
+    /// after every row, and so is at hand.
+    pub(crate) fn resizes(&self) -> &AtomicU32 {
+        static NEVER: AtomicU32 = AtomicU32::new(0);
+        #[expect(clippy::cast_possible_truncation, reason = "constants below 1000")]
+        let offset = READERS_HEADER_BYTES as usize + offset_of!(BellBytes, resizes);
+        // The header is part of every mapping; the fallback only spares a panic path.
+        self.map.words32(offset, 1).and_then(<[_]>::first).unwrap_or(&NEVER)
     }
 
     /// Rung by readers after they let go of a pin.

@@ -2,19 +2,22 @@
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use crate::column::Column;
 use crate::error::SegmentError;
 use crate::filling::UnnamedRing;
 use crate::geometry::{Geometry, RingSpec};
+use crate::lanes::{self, Lanes, Mapped, Size};
 use crate::name::{Base, Exist, Kind, check_name};
 use crate::object::{Object, unix_ns};
 use crate::policy::LanePolicy;
 use crate::protocol::slot::{self, Slots};
 use crate::readers::{LanePins, ReaderRecord, Readers, SharedBell};
-use crate::ring_files::{self, CTL, Identity, SNAPSHOT_FILE};
+use crate::resize;
+use crate::ring_files::{self, CTL, SNAPSHOT_FILE};
+use crate::shape::{self, Shapes};
 use crate::sys::lane::{ClaimedLane, Lane};
 use crate::sys::lock::{Claim, HeapLocks, Hold, LockFile};
 use crate::sys::map::{Access, page_size};
@@ -30,9 +33,8 @@ const READER_LOCKS: u64 = 1 << 32;
 pub struct RingStore {
     spec: RingSpec,
     geometry: Geometry,
-    created_unix_ns: u64,
-    huge_bytes: u64,
-    lanes: Vec<Arc<Lane>>,
+    origin: Origin,
+    lanes: Mapped,
     readers: Readers,
     /// How this process rings the bells; known once it has claimed a lane.
     ringing: OnceLock<Ringing>,
@@ -47,8 +49,16 @@ pub struct RingStore {
 )]
 enum Place {
     // `locks` holds the object too, so it goes first: the object asks whether it was the last.
-    Named { locks: LockFile, object: Object, identity: Identity },
+    Named { locks: LockFile, object: Object, shapes: Shapes },
     Heap { locks: HeapLocks, uuid: [u8; 16] },
+}
+
+/// What a ring says of its making.
+#[derive(Debug)]
+struct Origin {
+    created_unix_ns: u64,
+    /// Rows of a lane that it was created with.
+    lane_capacity: u64,
 }
 
 /// A reader's slot; dropping it frees the slot.
@@ -107,8 +117,8 @@ impl RingStore {
         let geometry = Geometry::of(spec, align)?;
         let mut failed = None;
         let made = Object::create(base, Kind::Ring, name, exist, persistent, |dir, path| {
-            let identity = ring_files::make(dir, path, spec, &geometry)?;
-            let unnamed = UnnamedRing::of_files(spec, &geometry, dir, path, &identity);
+            let shapes = ring_files::make(dir, path, spec)?;
+            let unnamed = UnnamedRing::of_files(spec, &geometry, dir, path, &shapes);
             fill(&unnamed).map_err(|error| {
                 failed = Some(error);
                 SegmentError::Abandoned { kind: Kind::Ring, name: name.to_owned() }
@@ -168,8 +178,11 @@ impl RingStore {
         let place = Place::Heap { locks: HeapLocks::default(), uuid: rand::random() };
         let spec = spec.clone();
         let ringing = OnceLock::new();
-        let created_unix_ns = unix_ns();
-        Ok(Self { spec, geometry, created_unix_ns, huge_bytes: 0, lanes, readers, ringing, place })
+        let lane_capacity = spec.lane_capacity;
+        let origin = Origin { created_unix_ns: unix_ns(), lane_capacity };
+        let RingSpec { asked_rows, asked_bytes, .. } = spec;
+        let lanes = Mapped::new(lanes, Size { asked_rows, asked_bytes, huge_bytes: 0 });
+        Ok(Self { spec, geometry, origin, lanes, readers, ringing, place })
     }
 
     fn of(object: Object) -> Result<Self, SegmentError> {
@@ -204,26 +217,27 @@ impl RingStore {
                 format!("it claims sizes {said:?}, not {is:?}"),
             ));
         }
-        let (ring_uuid, schema_hash) = (superblock.ring_uuid, superblock.schema_hash);
-        let identity = Identity { ring_uuid, schema_hash };
+        let ring_uuid = superblock.ring_uuid;
         // The records' own offsets, widths and padding: the same bytes that we would write.
-        if *blake3::hash(bytemuck::cast_slice(&ring_files::records(&spec, &geometry))).as_bytes()
-            != schema_hash
-        {
+        if shape::schema_hash(&spec, &geometry) != superblock.schema_hash {
             let what = "its column records disagree with the sizes of its columns";
             return Err(SegmentError::corrupt(&path, what));
         }
         let readers = ring_files::map_readers(&object, &geometry, ring_uuid, &spec)?;
+        // Who resized it may have been killed before it told the writers.
+        readers.resizes().fetch_max(superblock.resizes, Relaxed);
+        let shapes = Shapes::new(ring_uuid, spec.clone(), superblock.map_align.into());
         let lanes = (0..spec.lanes)
-            .map(|lane| {
-                map_lane(&object, &geometry, &identity, lane, Access::ReadOnly).map(Arc::new)
-            })
-            .collect::<Result<_, _>>()?;
+            .map(|lane| lanes::current(&object, &shapes, lane, Access::ReadOnly).map(Arc::new))
+            .collect::<Result<Vec<_>, _>>()?;
         let locks = object.lock_handle()?;
-        let (created_unix_ns, huge_bytes) = (superblock.created_unix_ns, superblock.huge_bytes);
-        let place = Place::Named { object, identity, locks };
-        let ringing = OnceLock::new();
-        Ok(Self { spec, geometry, created_unix_ns, huge_bytes, lanes, readers, ringing, place })
+        let origin = Origin {
+            created_unix_ns: superblock.created_unix_ns,
+            lane_capacity: superblock.made_lane_capacity,
+        };
+        let place = Place::Named { object, shapes, locks };
+        let (ringing, lanes) = (OnceLock::new(), Mapped::new(lanes, (&superblock).into()));
+        Ok(Self { spec, geometry, origin, lanes, readers, ringing, place })
     }
 
     fn check_same(&self, name: &str, asked: &RingSpec) -> Result<(), SegmentError> {
@@ -256,7 +270,8 @@ impl RingStore {
         if mine.lanes != asked.lanes {
             return different(format!("it has {} lanes, asked were {}", mine.lanes, asked.lanes));
         }
-        if mine.lane_capacity != asked.lane_capacity {
+        // A ring that was resized is still the one that its programs make.
+        if ![mine.lane_capacity, self.origin.lane_capacity].contains(&asked.lane_capacity) {
             let (there, here) = (mine.lane_capacity, asked.lane_capacity);
             return different(format!("its lanes keep {there} rows, asked were {here}"));
         }
@@ -276,13 +291,14 @@ impl RingStore {
         Ok(())
     }
 
-    /// What the ring is made of.
+    /// What the ring was made of when this handle was; a resize makes its lanes larger
+    /// ([`Lane::capacity`]).
     #[must_use]
     pub fn spec(&self) -> &RingSpec {
         &self.spec
     }
 
-    /// Its sizes.
+    /// Its sizes, then.
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
@@ -291,21 +307,21 @@ impl RingStore {
     /// Wall clock at creation, nanoseconds since 1970.
     #[must_use]
     pub fn created_unix_ns(&self) -> u64 {
-        self.created_unix_ns
+        self.origin.created_unix_ns
     }
 
     /// Bytes of the lanes that were on huge pages when the ring was made. The system may have taken
     /// some back since.
     #[must_use]
     pub fn huge_bytes(&self) -> u64 {
-        self.huge_bytes.min(self.geometry.total_bytes(self.spec.lanes))
+        self.lanes().size().huge_bytes.min(self.bytes())
     }
 
     /// Random, of this ring alone: a ring made anew under the same name has another one.
     #[must_use]
     pub fn uuid(&self) -> [u8; 16] {
         match &self.place {
-            Place::Named { identity, .. } => identity.ring_uuid,
+            Place::Named { shapes, .. } => shapes.ring_uuid,
             Place::Heap { uuid, .. } => *uuid,
         }
     }
@@ -340,16 +356,49 @@ impl RingStore {
         self.object().map_or(Ok(()), Object::unlink)
     }
 
-    /// A lane's memory, for reading.
+    /// A lane's memory, for reading, as this handle has it mapped.
     #[must_use]
-    pub fn lane(&self, lane: u32) -> Option<&Arc<Lane>> {
-        self.lanes.get(lane as usize)
+    pub fn lane(&self, lane: u32) -> Option<Arc<Lane>> {
+        self.lanes.now().get(lane as usize).map(Arc::clone)
     }
 
-    /// All lanes, in order.
+    /// All lanes, in order, as this handle has them mapped.
+    #[inline]
     #[must_use]
-    pub fn lanes(&self) -> &[Arc<Lane>] {
-        &self.lanes
+    pub fn lanes(&self) -> Arc<Lanes> {
+        self.lanes.now()
+    }
+
+    /// Maps anew the lanes that moved to larger files, whose old memory reads as empty. `true`: there
+    /// were some.
+    pub fn follow(&self) -> Result<bool, SegmentError> {
+        match &self.place {
+            Place::Named { object, shapes, .. } => self.lanes.follow(object, shapes),
+            Place::Heap { .. } => Ok(false),
+        }
+    }
+
+    /// Bytes of all files, as this handle has them mapped.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let lanes: u64 = self.lanes().iter().map(|lane| lane.bytes()).sum();
+        lanes + self.geometry.ctl_bytes + self.geometry.rdr_bytes
+    }
+
+    /// Rows, or else bytes, that were asked for.
+    #[must_use]
+    pub fn asked(&self) -> (u64, u64) {
+        let lanes = self.lanes();
+        (lanes.size().asked_rows, lanes.size().asked_bytes)
+    }
+
+    /// How often the ring was resized, as its writers are told.
+    #[inline]
+    #[must_use]
+    pub fn resizes(&self) -> u32 {
+        // ORDERING: relaxed; whoever then moves a lane passes an acquire fence, which pairs with the
+        // release store in `Resizing::tell`.
+        self.readers.resizes().load(Relaxed)
     }
 
     /// Claims a lane for writing; `None` when another writer has it, or in a snapshot.
@@ -357,13 +406,13 @@ impl RingStore {
         if self.spec.snapshot {
             return Ok(None);
         }
-        let Some(claim) = self.claim(LANE_LOCKS + u64::from(lane))? else { return Ok(None) };
+        let Some(claim) = self.hold_lane(lane)? else { return Ok(None) };
         let memory = match &self.place {
-            Place::Named { object, identity, .. } => {
-                map_lane(object, &self.geometry, identity, lane, Access::ReadWrite)?.into()
+            Place::Named { object, shapes, .. } => {
+                resize::settled(object, shapes, lane, self.resizes())?.into()
             }
             Place::Heap { .. } => match self.lane(lane) {
-                Some(lane) => Arc::clone(lane),
+                Some(lane) => lane,
                 None => return Ok(None),
             },
         };
@@ -442,6 +491,24 @@ impl RingStore {
         self.readers.record(slot)
     }
 
+    /// The ring's files, if its lanes can be made larger.
+    pub(crate) fn resizable(&self) -> Result<(&Object, &Shapes), SegmentError> {
+        match &self.place {
+            Place::Named { object, shapes, .. } if !self.spec.snapshot => Ok((object, shapes)),
+            Place::Named { .. } => Err(SegmentError::FixedSize { what: "a snapshot" }),
+            Place::Heap { .. } => Err(SegmentError::FixedSize { what: "a ring on the heap" }),
+        }
+    }
+
+    pub(crate) fn resizes_word(&self) -> &AtomicU32 {
+        self.readers.resizes()
+    }
+
+    /// Keeps writers from a lane that has none.
+    pub(crate) fn hold_lane(&self, lane: u32) -> Result<Option<Claim>, SegmentError> {
+        self.claim(LANE_LOCKS + u64::from(lane))
+    }
+
     fn claim(&self, byte: u64) -> Result<Option<Claim>, SegmentError> {
         match &self.place {
             Place::Named { object, .. } => {
@@ -461,18 +528,6 @@ impl RingStore {
             Place::Heap { locks, .. } => locks.held(byte),
         }
     }
-}
-
-fn map_lane(
-    object: &Object,
-    geometry: &Geometry,
-    identity: &Identity,
-    lane: u32,
-    access: Access,
-) -> Result<Lane, SegmentError> {
-    let name = ring_files::lane_file(lane);
-    let fd = object.file(&name, access, Some(geometry.lane_bytes))?;
-    ring_files::map_lane(&fd, &object.path().join(name), geometry, identity, lane, access)
 }
 
 /// The ring's reader slots, as the protocol speaks of them.

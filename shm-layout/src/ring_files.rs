@@ -1,5 +1,7 @@
 //! The files of a ring: made whole, and read back only where every byte of their identity is right.
 
+use std::fs::File;
+use std::io::{Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
@@ -10,6 +12,7 @@ use crate::lane_header::LaneIdentity;
 use crate::object::{Object, unix_ns};
 use crate::origin::boot_id_hash;
 use crate::readers::{Readers, ReadersHeader};
+use crate::shape::{Shape, Shapes};
 use crate::superblock::{
     ENDIAN_TAG, LAYOUT_VERSION, LINE_BYTES, MAGIC, SUPERBLOCK_BYTES, Superblock,
 };
@@ -19,19 +22,19 @@ use crate::sys::{file, huge, space};
 use crate::tables::abi_fingerprint;
 
 pub(crate) const CTL: &str = "ring.ctl";
+/// What will take its place when the ring is resized.
+pub(crate) const NEXT_CTL: &str = "ring.ctl.next";
 const RDR: &str = "ring.rdr";
 /// Marks a ring that nobody writes.
 pub(crate) const SNAPSHOT_FILE: &str = "snapshot";
 
-/// What every file of one ring repeats.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
-    pub(crate) ring_uuid: [u8; 16],
-    pub(crate) schema_hash: [u8; 32],
-}
-
 pub(crate) fn lane_file(lane: u32) -> String {
     format!("lane-{lane:04}.dat")
+}
+
+/// What will take the place of a lane's file when the lane moves.
+pub(crate) fn next_file(lane: u32) -> String {
+    format!("lane-{lane:04}.next")
 }
 
 /// The schema block.
@@ -40,41 +43,58 @@ pub(crate) fn records(spec: &RingSpec, geometry: &Geometry) -> Vec<ColumnRecord>
     places.map(|(column, place)| ColumnRecord::new(column, place.offset, place.length)).collect()
 }
 
-pub(crate) fn make(
-    dir: &OwnedFd,
-    path: &Path,
-    spec: &RingSpec,
-    geometry: &Geometry,
-) -> Result<Identity, SegmentError> {
-    use std::io::{Seek, SeekFrom, Write};
+pub(crate) fn make(dir: &OwnedFd, path: &Path, spec: &RingSpec) -> Result<Shapes, SegmentError> {
+    let shapes = Shapes::new(rand::random(), spec.clone(), page_size() as u64);
+    let shape = shapes.of(spec.lane_capacity)?;
+    let geometry = &shape.geometry;
     space::check_room(path, geometry.total_bytes(spec.lanes))?;
-    let records = records(spec, geometry);
-    let schema: &[u8] = bytemuck::cast_slice(&records);
-    let schema_hash = *blake3::hash(schema).as_bytes();
-    let ring_uuid: [u8; 16] = rand::random();
-    let identity = Identity { ring_uuid, schema_hash };
-    let make = |name: &str, bytes: u64, parts: &[&[u8]]| {
-        let mut made = file::make(dir, name, path)?;
-        space::pay(&mut made, &path.join(name), bytes)?;
-        made.seek(SeekFrom::Start(0))
-            .and_then(|_| parts.iter().try_for_each(|part| made.write_all(part)))
-            .map_err(SegmentError::io("write", &path.join(name)))?;
-        Ok::<_, SegmentError>(made)
-    };
     if spec.snapshot {
         file::make(dir, SNAPSHOT_FILE, path)?;
     }
-    let readers = ReadersHeader::new(ring_uuid, spec.reader_slots);
-    make(RDR, geometry.rdr_bytes, &[bytemuck::bytes_of(&readers)])?;
+    let readers = ReadersHeader::new(shapes.ring_uuid, spec.reader_slots);
+    write(dir, path, RDR, geometry.rdr_bytes, &[bytemuck::bytes_of(&readers)])?;
+    let huge_bytes = make_lanes(dir, path, &shapes, &shape, 0, &lane_file)?;
+    let origin = (unix_ns(), spec.lane_capacity, 0);
+    write_ctl(dir, path, CTL, &shapes, &shape, huge_bytes, origin)?;
+    Ok(shapes)
+}
+
+/// Makes the files of all lanes, under the names that `name` gives them. Returns the bytes that are
+/// on huge pages.
+pub(crate) fn make_lanes(
+    dir: &OwnedFd,
+    path: &Path,
+    shapes: &Shapes,
+    shape: &Shape,
+    resizes: u32,
+    name: &dyn Fn(u32) -> String,
+) -> Result<u64, SegmentError> {
+    let (spec, bytes) = (shapes.spec(), shape.geometry.lane_bytes);
     let mut huge_bytes = 0;
-    let deadline = huge::deadline(geometry.total_bytes(spec.lanes));
+    let deadline = huge::deadline(shape.geometry.total_bytes(spec.lanes));
     for lane in 0..spec.lanes {
-        let header = LaneIdentity::new(ring_uuid, &schema_hash, lane, geometry.slots);
-        let file = make(&lane_file(lane), geometry.lane_bytes, &[bytemuck::bytes_of(&header)])?;
+        let header = shapes.identity(shape, lane, resizes);
+        let file = write(dir, path, &name(lane), bytes, &[bytemuck::bytes_of(&header)])?;
         if spec.huge_pages {
-            huge_bytes += huge::ask(&file, geometry.lane_bytes, deadline);
+            huge_bytes += huge::ask(&file, bytes, deadline);
         }
     }
+    Ok(huge_bytes)
+}
+
+/// Writes what says of all other files what they are. `origin`: when the ring was created, with how
+/// many rows a lane, and how often it was resized.
+pub(crate) fn write_ctl(
+    dir: &OwnedFd,
+    path: &Path,
+    name: &str,
+    shapes: &Shapes,
+    shape: &Shape,
+    huge_bytes: u64,
+    (created_unix_ns, made_lane_capacity, resizes): (u64, u64, u32),
+) -> Result<(), SegmentError> {
+    let (spec, geometry) = (shapes.spec(), &shape.geometry);
+    let records = records(spec, geometry);
     let (lane_policy, lease_timeout_ms) = spec.policy.to_words();
     let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
     let superblock = Superblock {
@@ -85,30 +105,49 @@ pub(crate) fn make(
         ctl_bytes: geometry.ctl_bytes,
         rdr_bytes: geometry.rdr_bytes,
         lane_bytes: geometry.lane_bytes,
-        map_align: count(page_size()),
+        map_align: u32::try_from(shapes.map_align()).unwrap_or(u32::MAX),
         line_bytes: LINE_BYTES,
         lane_count: spec.lanes,
         column_count: count(spec.columns.len()),
         slots: geometry.slots,
-        lane_capacity: spec.lane_capacity,
+        lane_capacity: geometry.lane_capacity,
         reserve_chunk: spec.reserve_chunk,
         reader_slots: spec.reader_slots,
         asked_rows: spec.asked_rows,
         asked_bytes: spec.asked_bytes,
         schema_offset: SUPERBLOCK_BYTES,
-        schema_hash,
-        ring_uuid,
-        created_unix_ns: unix_ns(),
+        schema_hash: shape.schema_hash,
+        ring_uuid: shapes.ring_uuid,
+        created_unix_ns,
         boot_id_hash: boot_id_hash(),
         lane_policy,
         lease_timeout_ms,
         huge_bytes,
-        unused: [0; 3900],
+        made_lane_capacity,
+        resizes,
+        unused: [0; 3888],
         crc32: 0,
     }
     .sealed();
-    make(CTL, geometry.ctl_bytes, &[bytemuck::bytes_of(&superblock), schema])?;
-    Ok(identity)
+    let parts = [bytemuck::bytes_of(&superblock), bytemuck::cast_slice(&records)];
+    write(dir, path, name, geometry.ctl_bytes, &parts)?;
+    Ok(())
+}
+
+/// Makes a file of `bytes` bytes, all of them paid for, that begins with `parts`.
+fn write(
+    dir: &OwnedFd,
+    path: &Path,
+    name: &str,
+    bytes: u64,
+    parts: &[&[u8]],
+) -> Result<File, SegmentError> {
+    let mut made = file::make(dir, name, path)?;
+    space::pay(&mut made, &path.join(name), bytes)?;
+    made.seek(SeekFrom::Start(0))
+        .and_then(|_| parts.iter().try_for_each(|part| made.write_all(part)))
+        .map_err(SegmentError::io("write", &path.join(name)))?;
+    Ok(made)
 }
 
 /// The superblock and the columns, from one private copy of `ring.ctl`.
@@ -172,21 +211,45 @@ pub(crate) fn map_readers(
     Ok(Readers::new(map, spec.reader_slots, spec.lanes))
 }
 
-/// Maps a lane's file, which was opened from `path` and has the right length.
+/// Opens and maps one of a ring's lane files.
+pub(crate) fn open_lane(
+    object: &Object,
+    shapes: &Shapes,
+    lane: u32,
+    name: &str,
+    access: Access,
+) -> Result<Lane, SegmentError> {
+    let fd = object.file(name, access, None)?;
+    map_lane(&fd, &object.path().join(name), shapes, lane, access)
+}
+
+/// Maps a lane's file, which was opened from `path`. Of what it says of itself only how many rows it
+/// keeps is used; everything else must be what follows from that.
 pub(crate) fn map_lane(
     fd: &OwnedFd,
     path: &Path,
-    geometry: &Geometry,
-    identity: &Identity,
+    shapes: &Shapes,
     lane: u32,
     access: Access,
 ) -> Result<Lane, SegmentError> {
-    let map = Lane::map(fd.as_fd(), geometry, access).map_err(SegmentError::io("map", path))?;
-    let found = map.memory().copy(0, size_of::<LaneIdentity>());
-    let expected =
-        LaneIdentity::new(identity.ring_uuid, &identity.schema_hash, lane, geometry.slots);
-    if found != bytemuck::bytes_of(&expected) {
-        return Err(SegmentError::corrupt(path, "its header is not that of this ring's lane"));
+    let corrupt = |what: String| Err(SegmentError::corrupt(path, what));
+    let mut found = [0; size_of::<LaneIdentity>()];
+    let read = rustix::io::pread(fd, &mut found, 0)
+        .map_err(|error| SegmentError::io("read", path)(error.into()))?;
+    let bytes = rustix::fs::fstat(fd).map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0));
+    if read < found.len() {
+        return corrupt(format!("it has {bytes} bytes, too few for a header"));
     }
-    Ok(map)
+    let said: LaneIdentity = bytemuck::pod_read_unaligned(&found);
+    let shape = shapes.of(said.lane_capacity).map_err(|error| {
+        SegmentError::corrupt(path, format!("the size that it claims is impossible: {error}"))
+    })?;
+    if bytes != shape.geometry.lane_bytes {
+        return corrupt(format!("it has {bytes} bytes, not {}", shape.geometry.lane_bytes));
+    }
+    if found != bytemuck::bytes_of(&shapes.identity(&shape, lane, said.resizes)) {
+        return corrupt("its header is not that of this ring's lane".to_owned());
+    }
+    Lane::map(fd.as_fd(), &shape.geometry, said.resizes, access)
+        .map_err(SegmentError::io("map", path))
 }

@@ -13,15 +13,15 @@ pub const SUPERBLOCK_BYTES: u64 = 4096;
 /// First bytes of `ring.ctl`: damaged by a text-mode copy, like PNG's.
 pub const MAGIC: [u8; 8] = *b"\x89BKC\r\n\x1a\n";
 /// Version of every table in docs/layout.md. Readers and writers must agree on it.
-pub const LAYOUT_VERSION: u32 = 3;
+pub const LAYOUT_VERSION: u32 = 4;
 /// Reads as another number on a host of the other byte order.
 pub const ENDIAN_TAG: u32 = 0x0102_0304;
 /// Counters of different writers stand on lines of their own: two 64-byte lines, because x86
 /// prefetches in pairs and other machines have 128-byte lines.
 pub const LINE_BYTES: u32 = 128;
 
-/// Written once by the creator, before the ring has a name; read into private memory, checked,
-/// and never read again.
+/// Written once by the creator, before the ring has a name; read into private memory and checked. A
+/// resize puts another file in the place of this one.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Superblock {
@@ -37,7 +37,7 @@ pub struct Superblock {
     pub ctl_bytes: u64,
     /// Bytes of `ring.rdr`.
     pub rdr_bytes: u64,
-    /// Bytes of each `lane-NNNN.dat`.
+    /// Bytes of each `lane-NNNN.dat`, once it is as large as it shall be.
     pub lane_bytes: u64,
     /// Mapped parts are multiples of this: the creator's page size.
     pub map_align: u32,
@@ -47,17 +47,17 @@ pub struct Superblock {
     pub lane_count: u32,
     /// Records in the schema block.
     pub column_count: u32,
-    /// Physical rows of a lane.
+    /// Physical rows of such a lane.
     pub slots: u64,
-    /// Rows of a lane that a reader may count on.
+    /// Rows of such a lane that a reader may count on.
     pub lane_capacity: u64,
     /// Rows announced at a time.
     pub reserve_chunk: u32,
     /// Places in `ring.rdr`.
     pub reader_slots: u32,
-    /// Rows asked for at creation, or 0.
+    /// Rows asked for, or 0.
     pub asked_rows: u64,
-    /// Bytes asked for at creation, or 0.
+    /// Bytes asked for, or 0.
     pub asked_bytes: u64,
     /// First byte of the schema block.
     pub schema_offset: u64,
@@ -74,10 +74,14 @@ pub struct Superblock {
     pub lane_policy: u32,
     /// Longest that a writer waits for a lease, milliseconds.
     pub lease_timeout_ms: u32,
-    /// Bytes of the lanes that were on huge pages when the ring was made.
+    /// Bytes of the lanes that were on huge pages when they were made.
     pub huge_bytes: u64,
+    /// Rows of a lane that the ring was created with.
+    pub made_lane_capacity: u64,
+    /// How often the ring was resized.
+    pub resizes: u32,
     /// Zero.
-    pub unused: [u8; 3900],
+    pub unused: [u8; 3888],
     /// CRC-32 of all bytes before it.
     pub crc32: u32,
 }

@@ -46,18 +46,21 @@ pub fn tables() -> Vec<Field> {
             magic, layout_version, endian_tag, abi_fingerprint, ctl_bytes, rdr_bytes, lane_bytes,
             map_align, line_bytes, lane_count, column_count, slots, lane_capacity, reserve_chunk,
             reader_slots, asked_rows, asked_bytes, schema_offset, schema_hash, ring_uuid,
-            created_unix_ns, boot_id_hash, lane_policy, lease_timeout_ms, huge_bytes, unused, crc32,
+            created_unix_ns, boot_id_hash, lane_policy, lease_timeout_ms, huge_bytes,
+            made_lane_capacity, resizes, unused, crc32,
         }
         ColumnRecord {
             name, dtype, word, axes, role, shape, width_bytes, offset_bytes, length_bytes, unused,
         }
-        LaneIdentity { magic, ring_uuid, schema_hash, lane, unused, slots, unused2, crc32 }
+        LaneIdentity {
+            magic, ring_uuid, schema_hash, lane, resizes, slots, lane_capacity, unused, crc32,
+        }
         LaneHeader {
-            identity, pad0, reserved, pad1, head, pad2, generation, pid, claimed_unix_ns, dropped,
+            identity, reserved, pad1, head, pad2, generation, pid, claimed_unix_ns, dropped,
             stalls, pad3,
         }
         ReadersHeader { magic, ring_uuid, reader_slots, unused, crc32 }
-        BellBytes { seq, listening, unused }
+        BellBytes { seq, listening, resizes, unused }
         ReaderSlotBytes {
             generation, pid, claimed_unix_ns, sampled_rows, sampled_batches, lapped, leases, stalls,
             unused,

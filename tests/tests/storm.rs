@@ -293,7 +293,7 @@ fn a_reader_that_skips_validation_sees_torn_rows_and_one_that_validates_does_not
         let first = pixels[0];
         let whole = pixels.iter().zip(0..).all(|(pixel, k)| *pixel == first.wrapping_add(k));
         let is_row = whole && first == first_pixel(0, seq, life[0]);
-        if still_whole(&**memory, seq) {
+        if still_whole(&*memory, seq) {
             accepted += 1;
             accepted_torn += u64::from(!is_row);
         }

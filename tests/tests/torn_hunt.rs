@@ -251,7 +251,7 @@ fn control(store: &RingStore, writers: &mut [Writer]) -> Result<(), Box<dyn Erro
             assert!(start.elapsed() < WATCHDOG, "the detector sees nothing: {counts:?}");
         }
         let lane = u32::try_from(counts.looks % u64::from(LANES))?;
-        look(&**store.lane(lane).ok_or("a lane is missing")?, lane, &mut counts);
+        look(&*store.lane(lane).ok_or("a lane is missing")?, lane, &mut counts);
         counts.looks += 1;
     }
     println!("control: {counts:?}");

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use backcast_layout::Lane;
+use backcast_layout::Lanes;
 use backcast_layout::protocol::{Words, still_whole};
 
 use super::{BLIND, Sampler};
@@ -15,6 +15,7 @@ use crate::fill::Filler;
 use crate::index::RowIndex;
 use crate::mark::{MARKS, Mark};
 use crate::plan::BatchPlan;
+use crate::reader::MOVES;
 use crate::sampler_options::Boundary;
 use crate::window::{Marks, Window};
 
@@ -53,26 +54,58 @@ pub(super) struct Pick {
     seq: u64,
 }
 
+/// Why a batch is not made.
+enum Stopped {
+    /// Lanes are elsewhere now: the batch begins anew.
+    Moved,
+    Failed(SampleError),
+}
+
+impl From<SampleError> for Stopped {
+    fn from(error: SampleError) -> Self {
+        Self::Failed(error)
+    }
+}
+
 /// A batch on its way: what does not change while it is made.
 #[derive(Clone, Copy)]
 struct Job<'a> {
     wanted: Wanted<'a>,
-    lanes: &'a [Arc<Lane>],
+    lanes: &'a Arc<Lanes>,
     filler: Filler<'a>,
 }
 
 impl Sampler {
-    /// Fills a batch, block by block. How many draws it took.
+    /// Fills a batch. How many draws it took.
     pub(super) fn fill(
         &mut self,
         wanted: Wanted<'_>,
         plan: &BatchPlan,
         arenas: &mut [&mut [u8]],
     ) -> Result<u64, SampleError> {
-        let ring = self.ring.clone();
+        for _ in 0..MOVES {
+            match self.fill_blocks(wanted, plan, arenas) {
+                Ok(attempts) => return Ok(attempts),
+                // What was drawn stays drawn: which rows a batch has does not depend on where they are.
+                Err(Stopped::Moved) => {}
+                Err(Stopped::Failed(error)) => return Err(error),
+            }
+        }
+        // A peer says again and again that lanes moved.
+        Err(SampleError::Outrun { attempts: MAX_ATTEMPTS })
+    }
+
+    /// The same, block by block, from the memory that the lanes have now.
+    fn fill_blocks(
+        &mut self,
+        wanted: Wanted<'_>,
+        plan: &BatchPlan,
+        arenas: &mut [&mut [u8]],
+    ) -> Result<u64, Stopped> {
+        let lanes = Arc::clone(&self.lanes);
         let (reach, size, batch) = (self.reach, Block::size(plan.row_bytes()), plan.batch());
         let filler = Filler { plan, reach, gamma: self.options.gamma.unwrap_or(0.0) };
-        let job = Job { wanted, lanes: ring.store().lanes(), filler };
+        let job = Job { wanted, lanes: &lanes, filler };
         let span = |number: usize| (number * size).min(batch)..((number + 1) * size).min(batch);
         // Put back at the end: after an error they are made anew.
         let scratch = mem::take(&mut self.scratch);
@@ -107,10 +140,10 @@ impl Sampler {
         item: usize,
         mut attempt: u32,
         arenas: &mut [&mut [u8]],
-    ) -> Result<u32, SampleError> {
+    ) -> Result<u32, Stopped> {
         let mut again = Block::over(Vec::new(), 1, self.reach);
         loop {
-            self.note_lap(job.wanted);
+            self.note_lap(job)?;
             again.begin(item);
             self.look(job, item, attempt + 1, &mut again)?;
             job.filler.fill(&again, &[], arenas);
@@ -123,15 +156,19 @@ impl Sampler {
     }
 
     /// A writer came by: looks at what there is now.
-    fn note_lap(&mut self, wanted: Wanted<'_>) {
-        match wanted {
-            Wanted::Draws(_) => {
-                self.counters.lapped.fetch_add(1, Relaxed);
-                self.refresh();
-            }
+    fn note_lap(&mut self, job: Job<'_>) -> Result<(), Stopped> {
+        match job.wanted {
+            Wanted::Draws(_) => self.refresh(),
             // Perhaps only rows of the history are gone: with a shorter one it may do.
-            Wanted::Rows(_) => self.spans.refresh(&self.ring),
+            Wanted::Rows(_) => self.lanes = self.spans.refresh(&self.ring),
         }
+        if !Arc::ptr_eq(&self.lanes, job.lanes) {
+            return Err(Stopped::Moved);
+        }
+        if let Wanted::Draws(_) = job.wanted {
+            self.counters.lapped.fetch_add(1, Relaxed);
+        }
+        Ok(())
     }
 
     /// Draws some items for the first time, and asks for the memory of their marks.
@@ -160,7 +197,7 @@ impl Sampler {
         job: Job<'a>,
         items: Range<usize>,
         block: &mut Block<'a>,
-    ) -> Result<(), SampleError> {
+    ) -> Result<(), Stopped> {
         block.begin(items.start);
         for item in items {
             let drawn = self.picks[item % self.picks.len()];
@@ -183,51 +220,55 @@ impl Sampler {
         item: usize,
         attempt: u32,
         block: &mut Block<'a>,
-    ) -> Result<(), SampleError> {
+    ) -> Result<(), Stopped> {
         match job.wanted {
-            Wanted::Draws(batch) => self.look_for_draw(job.lanes, (batch, item), attempt, block),
+            Wanted::Draws(batch) => self.look_for_draw(job, (batch, item), attempt, block),
             Wanted::Rows(index) => {
                 let index = index.get(item).copied().unwrap_or(RowIndex::NONE.0);
-                self.look_for_row(job.lanes, (index, item), attempt, block)
+                self.look_for_row(job, (index, item), attempt, block)
             }
         }
     }
 
     fn look_for_draw<'a>(
         &mut self,
-        lanes: &'a [Arc<Lane>],
+        job: Job<'a>,
         (batch, item): (u64, usize),
         first: u32,
         block: &mut Block<'a>,
-    ) -> Result<(), SampleError> {
+    ) -> Result<(), Stopped> {
         let number = u32::try_from(item).unwrap_or(u32::MAX);
         for attempt in first..MAX_ATTEMPTS {
             if attempt == BLIND && !self.indexed {
                 self.indexed = true;
-                self.starts.refresh(&self.ring, &self.spans);
+                if !self.starts.refresh(job.lanes, &self.spans) {
+                    self.refresh();
+                    return Err(Stopped::Moved);
+                }
             }
             if self.spans.total() == 0 || (attempt >= BLIND && self.starts.total() == 0) {
-                return Err(self.nothing());
+                return Err(self.nothing().into());
             }
             let Some((lane, seq)) = self.pick(batch, number, attempt) else { continue };
-            match self.look_at_row(lanes, lane, seq, attempt, block) {
+            match self.look_at_row(job.lanes, lane, seq, attempt, block) {
                 Look::Found => return Ok(()),
                 Look::NoTransition | Look::Cut => {}
-                Look::Lapped => self.note_lap(Wanted::Draws(batch)),
+                Look::Lapped => self.note_lap(job)?,
             }
         }
-        Err(SampleError::Outrun { attempts: MAX_ATTEMPTS })
+        Err(SampleError::Outrun { attempts: MAX_ATTEMPTS }.into())
     }
 
     fn look_for_row<'a>(
         &mut self,
-        lanes: &'a [Arc<Lane>],
+        job: Job<'a>,
         (index, position): (i64, usize),
         first: u32,
         block: &mut Block<'a>,
-    ) -> Result<(), SampleError> {
+    ) -> Result<(), Stopped> {
         let (lane, seq) = (RowIndex(index).lane(), RowIndex(index).seq());
-        let bad = |reason| SampleError::BadIndex { position, index, lane, seq, reason };
+        let bad =
+            |reason| Stopped::Failed(SampleError::BadIndex { position, index, lane, seq, reason });
         let mut oldest = 0;
         for attempt in first..GATHER_ATTEMPTS {
             let range = self.spans.range(lane).ok_or_else(|| bad("the ring has fewer lanes"))?;
@@ -238,7 +279,7 @@ impl Sampler {
             if seq < range.start {
                 break;
             }
-            match self.look_at_row(lanes, lane, seq, attempt, block) {
+            match self.look_at_row(job.lanes, lane, seq, attempt, block) {
                 Look::Found => return Ok(()),
                 Look::NoTransition => {
                     return Err(bad(
@@ -251,10 +292,10 @@ impl Sampler {
                         "its window does not lie whole in its episode, as boundary=\"reject\" asks",
                     ));
                 }
-                Look::Lapped => self.note_lap(Wanted::Rows(&[])),
+                Look::Lapped => self.note_lap(job)?,
             }
         }
-        Err(SampleError::Lapped { position, index, lane, seq, oldest })
+        Err(SampleError::Lapped { position, index, lane, seq, oldest }.into())
     }
 
     /// The first draw of an item that may fit. The index, where it is there, knows.
@@ -272,7 +313,7 @@ impl Sampler {
     #[inline]
     fn look_at_row<'a>(
         &self,
-        lanes: &'a [Arc<Lane>],
+        lanes: &'a Lanes,
         number: u32,
         seq: u64,
         attempt: u32,

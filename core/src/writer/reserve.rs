@@ -67,6 +67,7 @@ impl Writer {
         &mut self,
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<Reserved<'_>, AppendError> {
+        self.follow_resize();
         let ([lane], AutoresetMode::NextStep) = (&mut *self.lanes, self.mode) else {
             let (lanes, mode) = (self.lanes.len(), self.mode);
             return Err(AppendError::NotReservable { lanes, mode });

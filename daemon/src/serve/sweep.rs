@@ -1,5 +1,5 @@
-//! The look at everything, every interval: orphans are removed, pins of dead readers cleared, and
-//! what readers did is noted before their slots pass on.
+//! The look at everything, every interval: orphans are removed, pins of dead readers cleared, resizes
+//! finished whose process was killed, and what readers did is noted before their slots pass on.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -105,6 +105,7 @@ fn look_after(
     let observed = Observed::open(&shared.base, name)?;
     // Before a slot passes on, which its next holder does.
     shared.census().update(name, observed.created_unix_ns(), &observed.readers());
+    observed.finish_resize()?;
     let pins = observed.clear_dead_pins()?;
     Ok((pins, shared.keeper().tend(name, &observed, settings)))
 }

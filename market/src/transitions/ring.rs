@@ -144,7 +144,8 @@ impl TransitionRing {
         let shape = TransitionShape::of(ring.schema(), panel.tickers().len())
             .ok_or_else(|| not("its columns are others"))?;
         let lanes = u64::from(ring.lanes());
-        if identity.capacity < lanes || identity.capacity.div_ceil(lanes) != ring.lane_capacity() {
+        // A ring that was resized keeps more rows; how many transitions there are stays.
+        if identity.capacity < lanes || identity.capacity.div_ceil(lanes) > ring.lane_capacity() {
             return Err(not("its capacity is another"));
         }
         Ok(Self::of(ring, panel, shape, identity.capacity, seed, threads))

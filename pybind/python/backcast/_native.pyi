@@ -210,6 +210,13 @@ class ReplayBuffer:
         dir: _Path | None = None,
         progress: _Progress | None = None,
     ) -> ReplayBuffer: ...
+    def resize(
+        self,
+        capacity: int | str,
+        *,
+        timeout: float = 10.0,
+        progress: _Progress | None = None,
+    ) -> dict[str, Any]: ...
     def export(
         self,
         path: _Path,

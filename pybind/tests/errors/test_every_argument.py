@@ -94,6 +94,7 @@ def good(name: str, made: dict[str, Any]) -> dict[str, Any]:
         "ReplayBuffer.attach": {"name": "walk"},
         "ReplayBuffer.from_file": {"path": "nothing.parquet", "name": "nobody"},
         "ReplayBuffer.export": {"path": "nothing.parquet"},
+        "ReplayBuffer.resize": {"capacity": 1},
         "ReplayBuffer.snapshot": {"label": "never"},
         "ReplayBuffer.load": {"snapshot": "nobody"},
         "ReplayBuffer.open_snapshot": {"snapshot": "nobody"},

@@ -39,6 +39,8 @@ pub enum Fence {
     Published,
     /// Reader, between copying rows and re-reading `reserved`. Acquire.
     Copied,
+    /// Reader, between seeing that a lane moved and looking at the one in its place. Acquire.
+    Moved,
 }
 
 impl Fence {
@@ -54,7 +56,8 @@ impl Fence {
             Fence::AnnouncedToPins | Fence::Pinned => Ordering::SeqCst,
             // ORDERING: pairs with the release store of `head` in `LaneWriter::publish`.
             // ORDERING: `Copied` pairs with `Announced`.
-            Fence::Published | Fence::Copied => Ordering::Acquire,
+            // ORDERING: `Moved` pairs with the last store of `reserved` in `Mover::finish`.
+            Fence::Published | Fence::Copied | Fence::Moved => Ordering::Acquire,
         }
     }
 }
@@ -65,7 +68,7 @@ pub trait Words {
     fn load_head(&self, order: Ordering) -> u64;
     /// One past the last row announced, as stored.
     fn load_reserved(&self, order: Ordering) -> u64;
-    /// The fence at one of the protocol's three places.
+    /// The fence at one of the protocol's places.
     fn fence(&self, at: Fence);
     /// Rows the lane has room for.
     fn slots(&self) -> u64;
@@ -144,6 +147,18 @@ impl<L: WordsMut> LaneWriter<L> {
         }
         // What the last writer announced may be frozen: it is scanned for before the first row.
         Ok(Self { lane, head, slot: head % slots, reserved, free: head, chunk })
+    }
+
+    /// The same writer on what `on` makes of its lane: the memory that took the place of the lane's,
+    /// and has all its rows.
+    #[must_use]
+    pub fn moved(self, on: impl FnOnce(L) -> L) -> Self {
+        let Self { lane, head, chunk, .. } = self;
+        let lane = on(lane);
+        let slots = lane.slots();
+        // ORDERING: relaxed; we stored it ourselves. A lying peer's is bounded here.
+        let reserved = lane.load_reserved(Ordering::Relaxed).clamp(head, head + slots);
+        Self { lane, head, slot: head % slots, reserved, free: head, chunk }
     }
 
     /// Sequence number of the next row.

@@ -24,6 +24,9 @@ pub struct Lane {
     mirror: Option<Mapping>,
     columns: Box<[Placed]>,
     slots: u64,
+    capacity: u64,
+    /// How often the ring had been resized when the lane was made.
+    resizes: u32,
 }
 
 /// Where a copy will begin. Known before it is made, so that its memory can be asked for.
@@ -62,7 +65,12 @@ impl Placed {
 }
 
 impl Lane {
-    pub(crate) fn map(fd: BorrowedFd<'_>, geometry: &Geometry, access: Access) -> io::Result<Self> {
+    pub(crate) fn map(
+        fd: BorrowedFd<'_>,
+        geometry: &Geometry,
+        resizes: u32,
+        access: Access,
+    ) -> io::Result<Self> {
         let too_big = |_| io::Error::from(io::ErrorKind::OutOfMemory);
         let mut parts = Vec::with_capacity(geometry.places.len());
         let mut columns = Vec::with_capacity(geometry.places.len());
@@ -78,7 +86,8 @@ impl Lane {
         let memory = Mapping::aligned(fd, len, access)?;
         // A lease is only ever read.
         let mirror = Some(Mapping::mirrored(fd, &parts, Access::ReadOnly)?);
-        Ok(Self { memory, mirror, columns: columns.into(), slots: geometry.slots })
+        let (slots, capacity) = (geometry.slots, geometry.lane_capacity);
+        Ok(Self { memory, mirror, columns: columns.into(), slots, capacity, resizes })
     }
 
     pub(crate) fn heap(geometry: &Geometry) -> io::Result<Self> {
@@ -92,11 +101,34 @@ impl Lane {
                 Ok(Placed { offset, mirrored: 0, width: place.width, word: place.word })
             })
             .collect::<io::Result<_>>()?;
-        Ok(Self { memory, mirror: None, columns, slots: geometry.slots })
+        let (slots, capacity) = (geometry.slots, geometry.lane_capacity);
+        Ok(Self { memory, mirror: None, columns, slots, capacity, resizes: 0 })
     }
 
     pub(crate) fn memory(&self) -> &Mapping {
         &self.memory
+    }
+
+    /// Rows that readers may count on.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// How often the ring had been resized when this memory was made.
+    #[must_use]
+    pub fn resizes(&self) -> u32 {
+        self.resizes
+    }
+
+    /// Bytes of a row of each column of the file.
+    pub(crate) fn widths(&self) -> Vec<usize> {
+        self.columns.iter().map(|column| column.width).collect()
+    }
+
+    /// Bytes of the memory.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.memory.len() as u64
     }
 
     /// How often the lane was claimed, as its writers say.
@@ -246,8 +278,20 @@ impl Lane {
     /// Sets both counters of a lane that nobody sees yet.
     pub(crate) fn restore_counters(&self, head: u64, reserved: u64) {
         // ORDERING: relaxed; whoever opens the ring does so after its directory was renamed.
-        self.counter(offset_of!(LaneHeader, reserved)).store(reserved, Ordering::Relaxed);
-        self.counter(offset_of!(LaneHeader, head)).store(head, Ordering::Relaxed);
+        self.store_reserved(reserved, Ordering::Relaxed);
+        self.store_head(head, Ordering::Relaxed);
+    }
+
+    /// For whoever holds the lane.
+    pub(crate) fn store_reserved(&self, value: u64, order: Ordering) {
+        assert!(self.memory.writable(), "the lane is mapped for reading");
+        self.counter(offset_of!(LaneHeader, reserved)).store(value, order);
+    }
+
+    /// For whoever holds the lane.
+    pub(crate) fn store_head(&self, value: u64, order: Ordering) {
+        assert!(self.memory.writable(), "the lane is mapped for reading");
+        self.counter(offset_of!(LaneHeader, head)).store(value, order);
     }
 }
 
@@ -348,6 +392,19 @@ fn gather_of<'a, const LEN: usize>(
     }
 }
 
+/// What a lane says of its writers goes along when it moves.
+pub(crate) fn copy_signature(from: &Lane, to: &Lane) {
+    for offset in [
+        offset_of!(LaneHeader, generation),
+        offset_of!(LaneHeader, pid),
+        offset_of!(LaneHeader, claimed_unix_ns),
+        offset_of!(LaneHeader, dropped),
+        offset_of!(LaneHeader, stalls),
+    ] {
+        to.counter(offset).store(from.counter(offset).load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
 /// A lane in the hands of its one writer; dropping it releases the lane.
 #[derive(Debug)]
 pub struct ClaimedLane {
@@ -381,8 +438,8 @@ impl ClaimedLane {
         // SAFETY: a mapped lane's memory is a page-aligned shared mapping of its length, writable (by
         // `new`), and has its columns.
         return unsafe {
-            let Lane { memory, columns, slots, .. } = &*self.lane;
-            Window::of(memory.base(), memory.len(), columns, *slots)
+            let Lane { memory, columns, slots, resizes, .. } = &*self.lane;
+            Window::of(memory.base(), memory.len(), columns, (*slots, *resizes))
         };
         #[cfg(not(target_os = "linux"))]
         Ok(None)
@@ -391,7 +448,18 @@ impl ClaimedLane {
     /// Whether a window shows this lane, where it is now.
     #[must_use]
     pub fn is_shown_by(&self, window: &Window) -> bool {
-        window.is_of(self.lane.memory.base())
+        window.is_of(self.lane.memory.base(), self.lane.resizes)
+    }
+
+    /// The lane's memory.
+    pub(crate) fn memory(&self) -> &Arc<Lane> {
+        &self.lane
+    }
+
+    /// The same claim, on the memory that took the place of this one. As it is, when that is mapped
+    /// for reading only.
+    pub(crate) fn moved_to(self, lane: Arc<Lane>) -> Self {
+        if lane.memory.writable() { Self { lane, ..self } } else { self }
     }
 
     /// Notes that a lease made the writer wait, drop or fail, and how many rows it dropped.

@@ -17,8 +17,9 @@ pub struct Window {
     len: usize,
     columns: Box<[Placed]>,
     slots: u64,
-    /// Where the lane itself is mapped, to be told from another.
-    of: usize,
+    /// Where the lane itself is mapped, and which of the files that it moved through it is: memory of
+    /// the next one may come to be at the same address.
+    of: (usize, u32),
     /// A forked child has none of the memory, and may have other memory there.
     pid: u32,
 }
@@ -40,7 +41,7 @@ impl Window {
         memory: *mut u8,
         len: usize,
         columns: &[Placed],
-        slots: u64,
+        (slots, resizes): (u64, u32),
     ) -> io::Result<Option<Self>> {
         // SAFETY: of the mapping that the caller vouches for; an old size of 0 leaves it as it is and
         // maps the same shared pages again, at a free place that the kernel chooses.
@@ -49,7 +50,8 @@ impl Window {
             return Err(io::Error::last_os_error());
         }
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        let (columns, of, pid) = (columns.into(), memory.addr(), std::process::id());
+        let (columns, pid) = (columns.into(), std::process::id());
+        let of = (memory.addr(), resizes);
         let window = Self { base, len, columns, slots, of, pid };
         // A forked child would keep what its parent is taken away.
         // SAFETY: exactly the range mapped above.
@@ -60,8 +62,8 @@ impl Window {
     }
 
     /// Whether it shows the lane that is mapped there.
-    pub(super) fn is_of(&self, memory: *mut u8) -> bool {
-        self.of == memory.addr()
+    pub(super) fn is_of(&self, memory: *mut u8, resizes: u32) -> bool {
+        self.of == (memory.addr(), resizes)
     }
 
     /// Where a row of a column stands. Valid while this lives; stores there are the ring's until
@@ -145,8 +147,10 @@ mod tests {
         // Rows of 12 bytes from the second page on: some lie on two pages.
         let columns = [Placed::of(page, 12)];
         // SAFETY: the mapping is shared, writable, page-aligned and as long.
-        let window = unsafe { Window::of(map.base(), 4 * page, &columns, 600) }.unwrap().unwrap();
-        assert!(window.is_of(map.base()) && !window.is_of(window.base.as_ptr()));
+        let window =
+            unsafe { Window::of(map.base(), 4 * page, &columns, (600, 0)) }.unwrap().unwrap();
+        assert!(window.is_of(map.base(), 0) && !window.is_of(window.base.as_ptr(), 0));
+        assert!(!window.is_of(map.base(), 1), "a lane that moved");
         assert!(window.address(0, 600).is_none() && window.address(1, 0).is_none());
         let slot = (page / 12) as u64;
         let at = page + page / 12 * 12;

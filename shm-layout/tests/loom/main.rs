@@ -5,6 +5,7 @@ mod bells;
 #[path = "../model/lane.rs"]
 #[allow(dead_code, reason = "some of it is shuttle's")]
 mod lane;
+mod moves;
 mod pins;
 mod publish;
 mod slots;
@@ -56,8 +57,8 @@ impl lane::Machine for Loom {
 }
 
 /// What a model says when it is violated; any other panic is a mistake in the model.
-const VIOLATIONS: [&str; 4] =
-    ["torn", "changed under its lease", "Causality violation", "deadlock"];
+const VIOLATIONS: [&str; 5] =
+    ["torn", "lost", "changed under its lease", "Causality violation", "deadlock"];
 
 /// Whether a model held in every execution: no row torn, no race, nobody asleep for ever.
 pub(crate) fn holds(

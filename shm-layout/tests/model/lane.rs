@@ -62,6 +62,16 @@ pub(crate) enum Mutant {
     LockLetGoEarly,
     /// The new holder clears the pins that it found after it made its own.
     ClearedLate,
+    // Moves.
+    /// That the lane moved is no release store.
+    RelaxedMove,
+    NoMovedFence,
+    /// The lane is said to have moved before the last rows were copied.
+    MovedEarly,
+    /// The writer is told to move by no release store.
+    RelaxedNews,
+    /// The writer goes on where it was, although it said that the lane moved.
+    LeftBehind,
 }
 
 enum Rows<M: Machine> {
@@ -214,7 +224,8 @@ impl<M: Machine> Words for Lane<M> {
             (Mutant::NoAnnouncedFence, Fence::Announced)
             | (Mutant::NoPublishedFence, Fence::Published)
             | (Mutant::NoCopiedFence, Fence::Copied)
-            | (Mutant::NoPinnedFence, Fence::Pinned) => return,
+            | (Mutant::NoPinnedFence, Fence::Pinned)
+            | (Mutant::NoMovedFence, Fence::Moved) => return,
             (Mutant::ReleaseBeforeScan, Fence::AnnouncedToPins) => Ordering::Release,
             _ => at.ordering(),
         };
@@ -239,6 +250,8 @@ impl<M: Machine> WordsMut for Lane<M> {
     fn store_reserved(&self, value: u64, order: Ordering) {
         self.memory.latest[1].store(value, SeqCst);
         if self.memory.mutant != Mutant::ReserveAfterWrite {
+            let relaxed = self.memory.mutant == Mutant::RelaxedMove;
+            let order = if relaxed { Ordering::Relaxed } else { order };
             M::store(&self.memory.reserved, value, order);
         }
     }

@@ -9,6 +9,7 @@ mod bells;
 #[allow(dead_code, reason = "some of it is loom's")]
 mod lane;
 mod machine;
+mod moves;
 mod pins;
 mod publish;
 mod slots;
@@ -43,7 +44,7 @@ impl Seen {
 }
 
 /// What a model says when it is violated; any other panic is a mistake in the model.
-const VIOLATIONS: [&str; 4] = ["torn", "changed under its lease", "race", "deadlock"];
+const VIOLATIONS: [&str; 5] = ["torn", "lost", "changed under its lease", "race", "deadlock"];
 
 /// Whether a model held under all schedules.
 fn run<S: Scheduler + 'static>(scheduler: S, model: impl Fn() + Send + Sync + 'static) -> bool {

@@ -8,6 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
+use backcast_layout::protocol::MOVED;
 use backcast_layout::{
     Base, ColumnRecord, Geometry, LANE_MAGIC, LaneHeader, LaneIdentity, READERS_MAGIC, RingStore,
     SUPERBLOCK_BYTES, Superblock, page_size,
@@ -315,9 +316,10 @@ fn agree(dir: &Path, ctl: &[u8]) -> io::Result<()> {
             ring_uuid: uuid,
             schema_hash: word(ctl, offset_of!(Superblock, schema_hash)),
             lane,
-            unused: 0,
+            resizes: short(offset_of!(Superblock, resizes)),
             slots: long(offset_of!(Superblock, slots)),
-            unused2: 0,
+            lane_capacity: long(offset_of!(Superblock, lane_capacity)),
+            unused: [0; 60],
             crc32: 0,
         };
         sum(bytemuck::bytes_of_mut(&mut identity));
@@ -360,6 +362,25 @@ pub fn damage_lane(dir: &Path, lane: u32, dice: &mut Dice) -> io::Result<String>
     }
     let noise = dice.random_range(4096..=bytes.len());
     dice.fill_bytes(&mut bytes[noise..]);
+    // It says that it moved: to a file that says something else, to one that moved too, or nowhere.
+    let moved = dice.random_ratio(1, 4);
+    if moved {
+        let next = dir.join(format!("lane-{lane:04}.next"));
+        let reserved = offset_of!(LaneHeader, reserved);
+        let say_so = |bytes: &mut [u8]| {
+            bytes[reserved..reserved + 8].copy_from_slice(&MOVED.to_le_bytes());
+        };
+        match dice.random_range(0..3) {
+            0 => fs::copy(&path, &next).and_then(|_| fs::write(&next, &bytes))?,
+            1 => {
+                say_so(&mut bytes);
+                fs::copy(&path, &next).and_then(|_| fs::write(&next, &bytes))?;
+            }
+            _ => {}
+        }
+        say_so(&mut bytes);
+    }
     fs::write(&path, bytes)?;
-    Ok(format!("counters of lane {lane} are {head} or odd, noise from byte {noise} on"))
+    let moved = if moved { ", moved" } else { "" };
+    Ok(format!("counters of lane {lane} are {head} or odd, noise from byte {noise} on{moved}"))
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
 use backcast_core::{Base, Ring, SegmentError};
+use backcast_layout::protocol::MOVED;
 use backcast_layout::{LaneHeader, RingStore};
 use rand::{Rng, RngExt};
 
@@ -76,7 +77,9 @@ impl Noise {
         match dice.random_range(0..10) {
             0 => {
                 let counter = if dice.random() { reserved } else { head };
-                lane.write_all_at(&odd_number(dice).to_le_bytes(), counter)
+                // One that moved nowhere, or to what somebody put there.
+                let value = if dice.random_ratio(1, 10) { MOVED } else { odd_number(dice) };
+                lane.write_all_at(&value.to_le_bytes(), counter)
             }
             1..=5 => {
                 let rows = dice.random_range(20_u64..60);

@@ -151,6 +151,10 @@ fn append(ring: &Ring, tally: &mut Tally) {
         Err(WriterError::LanesTaken { .. }) => return count(tally, "writer", "LanesTaken"),
         // A lane larger than the address space has room for.
         Err(WriterError::Segment(SegmentError::Io { .. })) => return count(tally, "writer", "Io"),
+        // A lane that says that it moved to something else.
+        Err(WriterError::Segment(SegmentError::Corrupt { .. })) => {
+            return count(tally, "writer", "Corrupt");
+        }
         Err(error) => panic!("{error}"),
     };
     count(tally, "writer", "works");

@@ -1,0 +1,383 @@
+//! A larger ring in the place of a smaller one, while it is written and read.
+
+use std::cell::{Cell, RefCell};
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use backcast_layout::{NewSize, Resizing, SegmentError, tend};
+
+use crate::error::{ResizeError, RingError};
+use crate::options::Capacity;
+use crate::ring::{Ring, page_size, spec};
+
+/// How far a resize is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ResizeProgress {
+    /// Lanes of the ring.
+    pub lanes: u32,
+    /// Lanes whose rows were copied, beside their writers.
+    pub lanes_copied: u32,
+    /// Lanes that have moved to the copies.
+    pub lanes_moved: u32,
+}
+
+/// What a resize did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resized {
+    /// Rows that a lane keeps for readers now, or once it has moved.
+    pub lane_capacity: u64,
+    /// Rows over all lanes.
+    pub capacity: u64,
+    /// Rows that were copied beside the writers.
+    pub rows_copied: u64,
+    /// Lanes whose writers have not appended since: they move with the next append, or when another
+    /// writer claims them. Until then they keep as many rows as before.
+    pub lanes_waiting: Vec<u32>,
+}
+
+impl Ring {
+    /// Makes the ring larger, while it is written and read: no row is lost, indices stay what they
+    /// are, and writers, readers and samplers of every process go over to the larger memory by
+    /// themselves. Leases stay valid in the old memory, which goes back when its last reader does.
+    ///
+    /// Waits until all lanes have moved, for `timeout` at most; a lane moves when its writer next
+    /// appends. `watch` is asked between two lanes and every 50 ms; if it breaks before lanes began
+    /// to move, the ring is as it was, and else what is left moves later, as after a time-out. So it
+    /// is after a kill at any moment.
+    ///
+    /// Old and new memory exist at the same time. O(bytes).
+    pub fn resize(
+        &self,
+        capacity: impl Into<Capacity>,
+        timeout: Option<Duration>,
+        watch: &mut dyn FnMut(ResizeProgress) -> ControlFlow<()>,
+    ) -> Result<Resized, ResizeError> {
+        let asked = spec(self.schema(), &self.options().capacity(capacity), page_size())?;
+        let (lanes, lane_capacity) = (self.lanes(), asked.lane_capacity);
+        let size =
+            NewSize { lane_capacity, asked_rows: asked.asked_rows, asked_bytes: asked.asked_bytes };
+        let mut resizing = Resizing::begin(self.store(), size)?;
+        let mut progress = ResizeProgress { lanes, ..ResizeProgress::default() };
+        let mut rows_copied = 0;
+        for lane in 0..lanes {
+            if watch(progress).is_break() {
+                return Err(ResizeError::Cancelled);
+            }
+            rows_copied += resizing.copy(lane)?;
+            progress.lanes_copied += 1;
+        }
+        resizing.tell()?;
+        let lanes_waiting = self.await_moves(&resizing, timeout, progress, watch)?;
+        let capacity = lane_capacity.saturating_mul(lanes.into());
+        Ok(Resized { lane_capacity, capacity, rows_copied, lanes_waiting })
+    }
+
+    /// Sleeps until the writers have moved their lanes; which they have not.
+    fn await_moves(
+        &self,
+        resizing: &Resizing,
+        timeout: Option<Duration>,
+        progress: ResizeProgress,
+        watch: &mut dyn FnMut(ResizeProgress) -> ControlFlow<()>,
+    ) -> Result<Vec<u32>, SegmentError> {
+        let lanes = u64::from(progress.lanes);
+        let waiting = RefCell::new(Ok(Vec::new()));
+        let moved = Cell::new(0);
+        let settle = || {
+            let left = resizing.settle();
+            // An error ends the wait.
+            let done = left.as_ref().map_or(lanes, |left| lanes - left.len() as u64);
+            drop(waiting.replace(left));
+            moved.set(done);
+            done
+        };
+        let mut interrupted = || {
+            let lanes_moved = u32::try_from(moved.get()).unwrap_or(u32::MAX);
+            watch(ResizeProgress { lanes_moved, ..progress }).is_break()
+        };
+        // Writers ring the bell with the row after which they have moved.
+        let _ = self.sleep_until(lanes, &settle, timeout, &mut interrupted);
+        waiting.into_inner()
+    }
+
+    /// Finishes a resize whose process was killed: moves the lanes that nobody writes, gives back
+    /// memory that nobody will move to. Returns the lanes that still have to be moved by their writers.
+    /// Does nothing while somebody resizes the ring. O(lanes).
+    pub fn finish_resize(&self) -> Result<Vec<u32>, RingError> {
+        Ok(tend(self.store())?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Base, DType, LanePolicy, RingOptions, SamplerOptions, Schema, StepColumns, Writer,
+        WriterOptions,
+    };
+
+    const FOREVER: Option<Duration> = None;
+    const NOT_AT_ALL: Option<Duration> = Some(Duration::ZERO);
+
+    fn on(_: ResizeProgress) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+
+    fn schema() -> Schema {
+        Schema::builder()
+            .column("obs", DType::U64, &[3])
+            .column("reward", DType::F32, &[])
+            .column("flag", DType::Bool, &[])
+            .build()
+            .unwrap()
+    }
+
+    fn ring(base: &Base, capacity: u64, lanes: u32, policy: LanePolicy) -> Ring {
+        let options = RingOptions::with_capacity(capacity).lanes(lanes).base(base.clone());
+        Ring::create("grows", &schema(), options.lane_policy(policy)).unwrap()
+    }
+
+    /// Appends a step to each lane; row `seq` of lane `l` has `obs` of `seq * 8 + l`.
+    fn append(writer: &mut Writer, steps: u64) {
+        let lanes = writer.lanes().to_vec();
+        for _ in 0..steps {
+            let spans: Vec<u64> =
+                lanes.iter().map(|lane| writer.ring().lane_span(*lane).unwrap().end).collect();
+            let value = |(lane, seq): (&u32, &u64)| seq * 8 + u64::from(*lane);
+            let values: Vec<u64> = lanes.iter().zip(&spans).map(value).collect();
+            let obs: Vec<u64> = values.iter().flat_map(|v| [*v; 3]).collect();
+            #[expect(clippy::cast_precision_loss, reason = "small numbers")]
+            let reward: Vec<f32> = values.iter().map(|v| *v as f32).collect();
+            let flag: Vec<bool> = values.iter().map(|v| v % 3 == 0).collect();
+            let schema = writer.schema().clone();
+            let columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
+            let columns = columns.with("reward", &reward).unwrap();
+            let mut columns = columns.with("flag", &flag).unwrap();
+            let goes_on = vec![false; lanes.len()];
+            let ends: Vec<bool> = spans.iter().map(|seq| seq % 11 == 10).collect();
+            writer.append(&columns.step(&ends, &goes_on).unwrap()).unwrap();
+        }
+    }
+
+    fn check_rows(ring: &Ring, lane: u32) {
+        let span = ring.lane_span(lane).unwrap();
+        let rows = ring.rows(lane, span.clone()).unwrap();
+        for (i, seq) in span.enumerate() {
+            assert_eq!(rows.column::<u64>("seq").unwrap()[i], seq);
+            let is_final = rows.column::<u32>("flags").unwrap()[i] & crate::FINAL != 0;
+            let value = seq * 8 + u64::from(lane);
+            assert_eq!(rows.column::<u64>("obs").unwrap()[i * 3..][..3], [value; 3], "{seq}");
+            assert_eq!(rows.column::<bool>("flag").unwrap()[i], !is_final && value % 3 == 0);
+        }
+    }
+
+    #[test]
+    fn a_larger_ring_has_all_rows_and_goes_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = Base::at(dir.path());
+        for (steps, capacity) in [(0, 4_000), (5, 4_000), (999, 1_002), (5_000, 20_000)] {
+            let ring = ring(&base, 1_000, 2, LanePolicy::default());
+            let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+            append(&mut writer, steps);
+            let mut sampler = (steps > 5).then(|| {
+                let mut sampler = ring.sampler(SamplerOptions::seeded(1).history(3)).unwrap();
+                sampler.sample(32).unwrap();
+                sampler
+            });
+            let before = ring.lane_span(0).unwrap();
+            // The writer has not appended since: its lane waits, the other has moved.
+            let resized = ring.resize(capacity, NOT_AT_ALL, &mut on).unwrap();
+            assert_eq!(resized.lanes_waiting, [0]);
+            assert_eq!(resized.lane_capacity, capacity / 2);
+            assert_eq!(ring.lane_span(0).unwrap(), before);
+            assert_eq!((ring.lane_capacity(), ring.stats().capacity), (500, 1_000));
+            // Until the next chunk is announced it goes on where it was.
+            append(&mut writer, 40);
+            let after = ring.lane_span(0).unwrap();
+            assert_eq!(after.end, before.end + 40);
+            let oldest = before.start.max(after.end.saturating_sub(capacity / 2));
+            assert!(after.start <= oldest, "{before:?} {after:?}");
+            assert_eq!(ring.lane_capacity(), capacity / 2);
+            assert_eq!(ring.finish_resize().unwrap(), []);
+            check_rows(&ring, 0);
+            append(&mut writer, 3 * capacity / 2);
+            check_rows(&ring, 0);
+            assert_eq!(ring.lane_span(0).unwrap().count() as u64, capacity / 2);
+            if let Some(sampler) = &mut sampler {
+                let batch = sampler.sample(64).unwrap();
+                let span = ring.lane_span(0).unwrap();
+                let index = batch.index();
+                let drawn = index.iter().map(|index| crate::RowIndex(*index).seq());
+                assert!(drawn.clone().all(|seq| span.contains(&seq)), "{span:?}");
+                assert!(drawn.max() > Some(before.end), "newer rows are drawn too");
+            }
+            drop(sampler);
+            let again = Ring::attach_in(&base, "grows").unwrap();
+            check_rows(&again, 0);
+            assert_eq!(again.capacity(), capacity);
+            let mut other = again.writer(WriterOptions::lanes(1)).unwrap();
+            assert_eq!(other.lanes(), [1]);
+            append(&mut other, 50);
+            check_rows(&ring, 1);
+            let stats = ring.stats();
+            assert_eq!(stats.bytes_asked, capacity * stats.row_bytes);
+        }
+    }
+
+    #[test]
+    fn what_is_drawn_does_not_depend_on_a_resize() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = Base::at(dir.path());
+        let ring = ring(&base, 600, 3, LanePolicy::default());
+        let mut writer = ring.writer(WriterOptions::lanes(3)).unwrap();
+        append(&mut writer, 150);
+        for boundary in [crate::Boundary::Mask, crate::Boundary::Reject] {
+            let options = SamplerOptions::seeded(9).history(4).future(2).boundary(boundary);
+            let [mut before, mut after] = [(); 2].map(|()| ring.sampler(options).unwrap());
+            let expected: Vec<_> = (0..6).map(|_| before.sample(100).unwrap().index()).collect();
+            assert_eq!(after.sample(100).unwrap().index(), expected[0]);
+            drop(writer);
+            let capacity = ring.capacity() * 2;
+            let resized = ring.resize(capacity, FOREVER, &mut on).unwrap();
+            assert_eq!(resized.lanes_waiting, [], "nobody writes");
+            for expected in &expected[1..] {
+                assert_eq!(&after.sample(100).unwrap().index(), expected);
+            }
+            writer = ring.writer(WriterOptions::lanes(3)).unwrap();
+        }
+    }
+
+    #[test]
+    fn leases_and_their_pins_outlive_a_resize() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = Base::at(dir.path());
+        let ring = ring(&base, 1_000, 1, LanePolicy::Fail);
+        let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+        append(&mut writer, 900);
+        let lease = ring.lease(0, 800..900).unwrap();
+        ring.resize(4_000, NOT_AT_ALL, &mut on).unwrap();
+        append(&mut writer, 100);
+        let newer = ring.lease(0, 880..960).unwrap();
+        let mut row = [0; 24];
+        for (lease, first) in [(&lease, 800), (&newer, 880)] {
+            assert!(lease.copy_row(4, 5, &mut row));
+            assert_eq!(row[..8], ((first + 5) * 8_u64).to_ne_bytes());
+        }
+        // The old lease freezes the rows of the new memory too: neither is overwritten.
+        let slots = ring.slots();
+        append(&mut writer, slots + 800 - 1_000);
+        let schema = ring.schema().clone();
+        let columns = StepColumns::of(&schema).with("obs", &[0_u64; 3]).unwrap();
+        let columns = columns.with("reward", &[0.0_f32]).unwrap();
+        let mut columns = columns.with("flag", &[false]).unwrap();
+        let step = columns.step(&[false], &[false]).unwrap();
+        assert!(writer.append(&step).is_err(), "row 800 is leased");
+        drop(lease);
+        writer.append(&step).unwrap();
+        drop(newer);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_and_changes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = Base::at(dir.path());
+        let ring = ring(&base, 1_000, 2, LanePolicy::default());
+        let mut writer = ring.writer(WriterOptions::lanes(2)).unwrap();
+        append(&mut writer, 100);
+        let files = || {
+            let entries = std::fs::read_dir(ring.path().unwrap()).unwrap();
+            let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+            names.sort();
+            names
+        };
+        let before = files();
+        let refused = |capacity: Capacity, part: &str| {
+            let error = ring.resize(capacity, FOREVER, &mut on).unwrap_err();
+            assert!(error.to_string().contains(part), "{error} lacks {part}");
+            assert_eq!(files(), before, "{error}");
+        };
+        refused(Capacity::Rows(1_000), "500");
+        refused(Capacity::Rows(10), "can only grow");
+        refused(Capacity::Rows(0), "can only grow");
+        refused(Capacity::Bytes(1 << 45), "space");
+        let stopped = ring.resize(2_000, FOREVER, &mut |_| ControlFlow::Break(())).unwrap_err();
+        assert!(matches!(stopped, ResizeError::Cancelled), "{stopped}");
+        assert_eq!(files(), before);
+        let resized = ring.resize(2_000, NOT_AT_ALL, &mut on).unwrap();
+        assert_eq!(resized.lanes_waiting, [0, 1]);
+        let error = ring.resize(3_000, NOT_AT_ALL, &mut on).unwrap_err().to_string();
+        assert!(error.contains("[0, 1]") && error.contains("1000 rows"), "{error}");
+        drop(writer);
+        // The same again finishes what is left.
+        let resized = ring.resize(2_000, FOREVER, &mut on).unwrap();
+        assert_eq!((resized.lanes_waiting, resized.rows_copied), (vec![], 0));
+        assert_eq!(files(), before);
+        let heap = Ring::heap(&schema(), RingOptions::with_capacity(10)).unwrap();
+        let error = heap.resize(20, FOREVER, &mut on).unwrap_err().to_string();
+        assert!(error.contains("heap"), "{error}");
+    }
+
+    #[test]
+    fn what_a_killed_resize_left_is_cleared_or_finished() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = Base::at(dir.path());
+        let ring = ring(&base, 1_000, 2, LanePolicy::default());
+        let mut writer = ring.writer(WriterOptions::lanes(2)).unwrap();
+        append(&mut writer, 100);
+        let size = NewSize { lane_capacity: 800, asked_rows: 1_600, asked_bytes: 0 };
+        let left = |what: &str| {
+            let names = std::fs::read_dir(ring.path().unwrap()).unwrap();
+            let name = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name();
+            names.map(name).filter(|name| name.to_string_lossy().ends_with(what)).count()
+        };
+        // Killed before it told anybody: its lock is gone, its files are there.
+        let resizing = Resizing::begin(ring.store(), size).unwrap();
+        resizing.copy(0).unwrap();
+        assert_eq!(left(".next"), 3);
+        assert_eq!(ring.finish_resize().unwrap(), [], "somebody is at it");
+        assert_eq!(left(".next"), 3);
+        let files = ring.path().unwrap().to_owned();
+        let saved: Vec<_> = ["lane-0000.next", "lane-0001.next", "ring.ctl.next"]
+            .into_iter()
+            .map(|name| (name, std::fs::read(files.join(name)).unwrap()))
+            .collect();
+        drop(resizing);
+        assert_eq!(left(".next"), 0);
+        let put_back = || {
+            use std::os::unix::fs::OpenOptionsExt;
+            for (name, bytes) in &saved {
+                let mut options = std::fs::File::options();
+                let mut file =
+                    options.write(true).create(true).mode(0o600).open(files.join(name)).unwrap();
+                std::io::Write::write_all(&mut file, bytes).unwrap();
+            }
+        };
+        put_back();
+        let observed = crate::Observed::open(&base, "grows").unwrap();
+        assert_eq!(observed.finish_resize().unwrap(), []);
+        assert_eq!((left(".next"), ring.lane_capacity()), (0, 500));
+        // Killed after it told: one lane waits for its writer, and nothing else is lost.
+        put_back();
+        std::fs::rename(files.join("ring.ctl.next"), files.join("ring.ctl")).unwrap();
+        let again = Ring::attach_in(&base, "grows").unwrap();
+        assert_eq!(again.finish_resize().unwrap(), [0, 1]);
+        append(&mut writer, 40);
+        assert_eq!(again.finish_resize().unwrap(), []);
+        assert_eq!((left(".next"), ring.lane_capacity(), again.lane_capacity()), (0, 800, 800));
+        (0..2).for_each(|lane| check_rows(&again, lane));
+    }
+
+    #[test]
+    fn programs_that_make_the_ring_as_it_was_join_the_larger_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = Base::at(dir.path());
+        let ring = ring(&base, 1_000, 2, LanePolicy::default());
+        ring.resize(2_000, FOREVER, &mut on).unwrap();
+        for (capacity, joins) in [(1_000, true), (2_000, true), (3_000, false)] {
+            let options = RingOptions::with_capacity(capacity).lanes(2).base(base.clone());
+            let joined =
+                Ring::create("grows", &schema(), options.exist(crate::Exist::Attach)).is_ok();
+            assert_eq!(joined, joins, "{capacity}");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+"""Rings that grow under their writers and readers, in several processes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import backcast as bc
+import numpy as np
+import pytest
+from conftest import Child
+
+COLUMNS: dict[str, Any] = {"x": ("f4", (2,)), "reward": "f4"}
+WRITER = """
+import sys
+import backcast as bc
+
+buf = bc.ReplayBuffer.attach("grows", dir=sys.argv[1])
+with buf.writer() as writer:
+    for row in range(30_000):
+        writer.append(x=[row, -row], reward=row, terminated=False, truncated=False)
+        if row == 2_000:
+            print("on the way", flush=True)
+"""
+
+
+def test_a_writer_and_a_sampler_go_over_by_themselves(
+    place: Path, start: Callable[..., Child]
+) -> None:
+    with bc.ReplayBuffer.create("grows", COLUMNS, capacity=1_000, dir=place) as buf:
+        sampler = buf.sampler(seed=3, history=4)
+        writer = start(WRITER, str(place))
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "on the way\n"
+        asked = buf.capacity
+        while asked < 9_000:
+            asked += 1_500
+            done = buf.resize(asked, timeout=60)
+            assert (done["capacity"], done["lanes_waiting"]) == (asked, [])
+            assert buf.capacity == asked
+            batch = sampler.sample(64)
+            newest = batch["x"][:, -1]
+            assert (newest[:, 0] == -newest[:, 1]).all()
+        assert writer.wait(60) == 0
+        assert buf.lane_span(0) == (30_000 - asked, 30_000)
+        rows = buf.rows(0, 30_000 - asked, asked)
+        expected = np.arange(30_000 - asked, 30_000, dtype="f4")
+        assert (rows["x"][:, 0] == expected).all()
+        assert (rows["reward"] == expected).all()
+
+
+def test_views_of_a_lease_stay(place: Path) -> None:
+    with bc.ReplayBuffer.create("grows", COLUMNS, capacity=1_000, dir=place) as buf:
+        with buf.writer() as writer:
+            for row in range(500):
+                writer.append(x=[row, 0], reward=0, terminated=False, truncated=False)
+        with buf.lease(0, 100, 50) as lease:
+            view = lease["x"]
+            assert buf.resize(2_000)["lanes_waiting"] == []
+            with buf.writer() as writer:
+                for row in range(500, 1_500):
+                    writer.append(x=[row, 0], reward=0, terminated=False, truncated=False)
+            assert (view[:, 0] == np.arange(100, 150)).all()
+            del view
+
+
+@pytest.mark.parametrize(
+    ("capacity", "kind", "says"),
+    [
+        (1_000, bc.ArgumentError, "can only grow"),
+        (1, bc.ArgumentError, "can only grow"),
+        ("9TiB", bc.SpaceError, "not enough space"),
+        (0, bc.ArgumentError, "at least 1"),
+        ("much", bc.ArgumentError, "much"),
+    ],
+)
+def test_what_cannot_be_is_said(
+    place: Path, capacity: int | str, kind: type[Exception], says: str
+) -> None:
+    with bc.ReplayBuffer.create("grows", COLUMNS, capacity=1_000, dir=place) as buf:
+        with pytest.raises(kind, match=says):
+            buf.resize(capacity)
+        assert buf.capacity == 1_000
+
+
+def test_private_buffers_and_snapshots_keep_their_size(place: Path, tmp_path: Path) -> None:
+    with (
+        bc.ReplayBuffer.create(None, COLUMNS, capacity=10) as buf,
+        pytest.raises(bc.ArgumentError, match="on the heap"),
+    ):
+        buf.resize(20)
+    with bc.ReplayBuffer.create("grows", COLUMNS, capacity=10, dir=place) as buf:
+        buf.snapshot("a", store=tmp_path)
+        with (
+            bc.ReplayBuffer.open_snapshot("grows@a", store=tmp_path, dir=place) as snapshot,
+            pytest.raises(bc.ArgumentError, match="a snapshot cannot be resized"),
+        ):
+            snapshot.resize(20)
+
+
+def test_a_resize_that_a_callback_stops_changes_nothing(place: Path) -> None:
+    def stop(done: int, total: int) -> None:
+        assert 0 <= done <= total
+        raise KeyError("enough")
+
+    with bc.ReplayBuffer.create("grows", COLUMNS, capacity=900, lanes=3, dir=place) as buf:
+        with pytest.raises(KeyError, match="enough"):
+            buf.resize(5_000, progress=stop)
+        assert buf.capacity == 900
+        assert buf.resize(5_000)["capacity"] == 5_001
+    assert sys.exc_info() == (None, None, None)
