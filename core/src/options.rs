@@ -82,6 +82,7 @@ pub struct RingOptions {
     pub(crate) policy: LanePolicy,
     pub(crate) huge_pages: bool,
     pub(crate) snapshot: bool,
+    pub(crate) snapshot_of: String,
 }
 
 impl RingOptions {
@@ -98,6 +99,7 @@ impl RingOptions {
             policy: LanePolicy::default(),
             huge_pages: true,
             snapshot: false,
+            snapshot_of: String::new(),
         }
     }
 
@@ -158,6 +160,13 @@ impl RingOptions {
     #[must_use]
     pub fn snapshot(mut self, snapshot: bool) -> Self {
         self.snapshot = snapshot;
+        self
+    }
+
+    /// What a [snapshot](Self::snapshot) is of, in up to 255 bytes: two of one name are told apart by it.
+    #[must_use]
+    pub fn snapshot_of(mut self, what: &str) -> Self {
+        what.clone_into(&mut self.snapshot_of);
         self
     }
 

@@ -134,6 +134,12 @@ impl Ring {
         self.store().spec().snapshot
     }
 
+    /// What it is a snapshot of, as its maker said ([`RingOptions::snapshot_of`]).
+    #[must_use]
+    pub fn snapshot_of(&self) -> &str {
+        &self.store().spec().snapshot_of
+    }
+
     /// How to make a ring like this one, in the standard place.
     #[must_use]
     pub fn options(&self) -> RingOptions {
@@ -355,6 +361,7 @@ pub(crate) fn spec(
         policy: options.policy,
         huge_pages: options.huge_pages,
         snapshot: options.snapshot,
+        snapshot_of: options.snapshot_of.clone(),
     };
     match options.capacity {
         Capacity::Rows(rows) => {

@@ -178,7 +178,8 @@ impl Store {
             .exist(options.exist)
             .persistent(options.persistent)
             .huge_pages(options.huge_pages)
-            .snapshot(snapshot);
+            .snapshot(snapshot)
+            .snapshot_of(&identity(&found));
         let layout = BatchLayout::of(&schema);
         let made = Ring::restore(name, &schema, ring_options, |filling| {
             let total_rows = saved.rows();
@@ -205,13 +206,14 @@ impl Store {
     }
 }
 
-/// Whether a ring in shared memory can be the snapshot of its name.
+/// Whether a ring in shared memory is the snapshot that has its name now.
 fn is_of(there: &Ring, found: &Snapshot) -> bool {
-    let spans = (0..there.lanes()).map(|lane| there.lane_span(lane).unwrap_or_default());
-    there.is_snapshot()
-        && there.schema().columns() == found.columns
-        && spans.zip(&found.lanes).all(|(is, saved)| is == *saved || saved.is_empty())
-        && there.lanes() as usize == found.lanes.len()
+    there.is_snapshot() && there.snapshot_of() == identity(found)
+}
+
+/// Tells a snapshot from others that have had its name.
+fn identity(of: &Snapshot) -> String {
+    format!("{} saved {}", of.ring_uuid, of.saved_unix_ns)
 }
 
 /// Why a ring was not filled.

@@ -42,6 +42,8 @@ pub struct RingSpec {
     pub huge_pages: bool,
     /// Nobody writes it: what it holds was put there before it had a name.
     pub snapshot: bool,
+    /// What it is a snapshot of: anything of up to 255 bytes that tells it from others.
+    pub snapshot_of: String,
 }
 
 /// Where a column stands in `lane-NNNN.dat`.
@@ -209,6 +211,7 @@ mod tests {
             policy: LanePolicy::default(),
             huge_pages: false,
             snapshot: false,
+            snapshot_of: String::new(),
         }
     }
 

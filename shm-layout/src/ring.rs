@@ -43,10 +43,7 @@ pub struct RingStore {
 
 /// Where the memory lives and who arbitrates over it.
 #[derive(Debug)]
-#[cfg_attr(
-    not(target_os = "linux"),
-    expect(clippy::large_enum_variant, reason = "one per ring, and never moved in bulk")
-)]
+#[expect(clippy::large_enum_variant, reason = "one per ring, and never moved in bulk")]
 enum Place {
     // `locks` holds the object too, so it goes first: the object asks whether it was the last.
     Named { locks: LockFile, object: Object, shapes: Shapes },
@@ -204,6 +201,7 @@ impl RingStore {
             policy,
             huge_pages: superblock.huge_bytes > 0,
             snapshot: object.has(SNAPSHOT_FILE),
+            snapshot_of: ring_files::read_mark(&object)?,
         };
         // Computed anew: what the file says about sizes must agree, and is not used.
         let geometry = Geometry::of(&spec, u64::from(superblock.map_align))

@@ -25,8 +25,10 @@ pub(crate) const CTL: &str = "ring.ctl";
 /// What will take its place when the ring is resized.
 pub(crate) const NEXT_CTL: &str = "ring.ctl.next";
 const RDR: &str = "ring.rdr";
-/// Marks a ring that nobody writes.
+/// Marks a ring that nobody writes, and says what it is of.
 pub(crate) const SNAPSHOT_FILE: &str = "snapshot";
+/// What it says is no longer.
+const MAX_MARK_BYTES: usize = 255;
 
 pub(crate) fn lane_file(lane: u32) -> String {
     format!("lane-{lane:04}.dat")
@@ -49,7 +51,10 @@ pub(crate) fn make(dir: &OwnedFd, path: &Path, spec: &RingSpec) -> Result<Shapes
     let geometry = &shape.geometry;
     space::check_room(path, geometry.total_bytes(spec.lanes))?;
     if spec.snapshot {
-        file::make(dir, SNAPSHOT_FILE, path)?;
+        let mark = spec.snapshot_of.as_bytes();
+        file::make(dir, SNAPSHOT_FILE, path)?
+            .write_all(mark.get(..MAX_MARK_BYTES).unwrap_or(mark))
+            .map_err(SegmentError::io("write", &path.join(SNAPSHOT_FILE)))?;
     }
     let readers = ReadersHeader::new(shapes.ring_uuid, spec.reader_slots);
     write(dir, path, RDR, geometry.rdr_bytes, &[bytemuck::bytes_of(&readers)])?;
@@ -148,6 +153,19 @@ fn write(
         .and_then(|_| parts.iter().try_for_each(|part| made.write_all(part)))
         .map_err(SegmentError::io("write", &path.join(name)))?;
     Ok(made)
+}
+
+/// What a snapshot says that it is of. Empty for other rings.
+pub(crate) fn read_mark(object: &Object) -> Result<String, SegmentError> {
+    if !object.has(SNAPSHOT_FILE) {
+        return Ok(String::new());
+    }
+    let fd = object.file(SNAPSHOT_FILE, Access::ReadOnly, None)?;
+    let mut mark = [0; MAX_MARK_BYTES];
+    let read = rustix::io::pread(&fd, &mut mark, 0).map_err(|error| {
+        SegmentError::io("read", &object.path().join(SNAPSHOT_FILE))(error.into())
+    })?;
+    Ok(String::from_utf8_lossy(mark.get(..read).unwrap_or_default()).into_owned())
 }
 
 /// The superblock and the columns, from one private copy of `ring.ctl`.

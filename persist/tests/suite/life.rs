@@ -192,9 +192,15 @@ fn a_snapshot_in_shared_memory_is_one_for_all_and_goes_with_its_last_holder() {
     append(&mut writer(&ring), &schema, 2, 5, 4);
     store.save(&ring, "a", small()).unwrap();
     assert!(matches!(attach(), Err(LoadError::OtherSnapshot { .. })));
+    // Nor is one of as many rows.
+    let other = heap(&schema, 2, 200);
+    append(&mut writer(&other), &schema, 2, 150, 7);
+    assert_eq!(other.lane_span(0), one.lane_span(0));
+    store.save(&other, "a", small().replace(true)).unwrap();
+    assert!(matches!(attach(), Err(LoadError::OtherSnapshot { .. })));
     drop((one, two, by_name));
     assert_eq!(backcast_core::list(&place.base()).unwrap().len(), 0);
-    assert_eq!(content(&attach().unwrap()), content(&ring));
+    assert_eq!(content(&attach().unwrap()), content(&other));
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //! - [publish and validate](publish): an accepted copy of a row is whole;
 //! - [pins](pin): rows under a lease are not overwritten;
 //! - [slots](slot): the pins of the dead are taken away, and nobody else's;
-//! - [moving](moving): a lane that moves to a larger file loses no row;
+//! - [`moving`]: a lane that moves to a larger file loses no row;
 //! - [bells](bell): whoever sleeps until something is published does not sleep through it.
 
 pub mod bell;
