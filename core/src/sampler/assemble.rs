@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use backcast_layout::Lanes;
 use backcast_layout::protocol::{Words, still_whole};
+use backcast_layout::{Lane, Lanes};
 
 use super::{BLIND, Sampler};
 use crate::block::{Block, Item};
@@ -71,7 +71,9 @@ impl From<SampleError> for Stopped {
 #[derive(Clone, Copy)]
 struct Job<'a> {
     wanted: Wanted<'a>,
-    lanes: &'a Arc<Lanes>,
+    lanes: &'a [Arc<Lane>],
+    /// Where these are.
+    mapped: &'a Arc<Lanes>,
     filler: Filler<'a>,
 }
 
@@ -105,7 +107,7 @@ impl Sampler {
         let lanes = Arc::clone(&self.lanes);
         let (reach, size, batch) = (self.reach, Block::size(plan.row_bytes()), plan.batch());
         let filler = Filler { plan, reach, gamma: self.options.gamma.unwrap_or(0.0) };
-        let job = Job { wanted, lanes: &lanes, filler };
+        let job = Job { wanted, lanes: &lanes, mapped: &lanes, filler };
         let span = |number: usize| (number * size).min(batch)..((number + 1) * size).min(batch);
         // Put back at the end: after an error they are made anew.
         let scratch = mem::take(&mut self.scratch);
@@ -162,7 +164,7 @@ impl Sampler {
             // Perhaps only rows of the history are gone: with a shorter one it may do.
             Wanted::Rows(_) => self.lanes = self.spans.refresh(&self.ring),
         }
-        if !Arc::ptr_eq(&self.lanes, job.lanes) {
+        if !Arc::ptr_eq(&self.lanes, job.mapped) {
             return Err(Stopped::Moved);
         }
         if let Wanted::Draws(_) = job.wanted {
@@ -241,7 +243,7 @@ impl Sampler {
         for attempt in first..MAX_ATTEMPTS {
             if attempt == BLIND && !self.indexed {
                 self.indexed = true;
-                if !self.starts.refresh(job.lanes, &self.spans) {
+                if !self.starts.refresh(job.mapped, &self.spans) {
                     self.refresh();
                     return Err(Stopped::Moved);
                 }
@@ -313,7 +315,7 @@ impl Sampler {
     #[inline]
     fn look_at_row<'a>(
         &self,
-        lanes: &'a Lanes,
+        lanes: &'a [Arc<Lane>],
         number: u32,
         seq: u64,
         attempt: u32,
