@@ -296,7 +296,9 @@ mod tests {
             assert!(error.to_string().contains(part), "{error} lacks {part}");
             assert_eq!(files(), before, "{error}");
         };
-        refused(Capacity::Rows(1_000), "500");
+        refused(Capacity::Rows(998), "499");
+        let same = ring.resize(1_000, FOREVER, &mut on).unwrap();
+        assert_eq!((same.capacity, same.rows_copied, files()), (1_000, 0, before.clone()));
         refused(Capacity::Rows(10), "can only grow");
         refused(Capacity::Rows(0), "can only grow");
         refused(Capacity::Bytes(1 << 45), "space");

@@ -5,6 +5,8 @@ mod moves;
 mod reserve;
 
 use std::mem;
+use std::thread;
+use std::time::{Duration, Instant};
 
 pub use self::reserve::{ColumnMut, Reserved, Suspended};
 use backcast_layout::protocol::{LaneWriter, MAX_SEQ, ring};
@@ -20,6 +22,10 @@ use crate::ring::Ring;
 use crate::schema::{Schema, USER};
 use crate::stall::{Met, Patience, Room, Stall, nap};
 use crate::step::Step;
+
+/// A writer that is to have lanes waits so long for a resize that has them, looking so often.
+const PATIENCE: Duration = Duration::from_secs(5);
+const NAP: Duration = Duration::from_millis(1);
 
 /// Writes the lanes it has claimed. Dropping it, or the death of the process, frees them.
 #[derive(Debug)]
@@ -62,6 +68,22 @@ struct Planned {
 
 impl Writer {
     pub(crate) fn new(ring: &Ring, options: WriterOptions) -> Result<Self, WriterError> {
+        let since = Instant::now();
+        loop {
+            let before = (ring.store().is_being_resized(), ring.store().resizes());
+            let claimed = Self::claim(ring, options);
+            let taken = matches!(claimed, Err(WriterError::LanesTaken { .. }));
+            // Whoever resizes holds a lane that nobody writes for as long as it moves it.
+            let resized =
+                before != (false, ring.store().resizes()) || ring.store().is_being_resized();
+            if !taken || !resized || since.elapsed() > PATIENCE {
+                return claimed;
+            }
+            thread::sleep(NAP);
+        }
+    }
+
+    fn claim(ring: &Ring, options: WriterOptions) -> Result<Self, WriterError> {
         let WriterOptions { lanes: asked, autoreset: mode } = options;
         let count = ring.lanes();
         if asked == 0 {

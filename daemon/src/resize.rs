@@ -16,7 +16,8 @@ use crate::units;
 ///
 /// No row is lost, and nobody has to do anything: each writer moves its lane to the larger memory with
 /// its next append, readers follow. A lane whose writer pauses moves later. Old and new memory exist
-/// at the same time. A resize that was broken off is finished by asking for the same again.
+/// at the same time. A resize that was broken off is finished by asking for the same again; that does
+/// no harm if it was not.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -89,7 +89,7 @@ pub enum SegmentError {
         /// What it is.
         what: &'static str,
     },
-    /// A resize to no more than there is.
+    /// A resize to less than there is.
     #[error(
         "the lanes of `{name}` keep {is} rows each, asked were {asked}: a ring can only grow; ask for \
          more, or make another ring"

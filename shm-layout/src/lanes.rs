@@ -85,9 +85,9 @@ impl Mapped {
         if not_before.is_some_and(|then| Instant::now() < then) {
             return Ok(false);
         }
-        *not_before = Some(Instant::now() + AGAIN);
+        // Another thread of this handle may have been faster.
         let before = self.now();
-        let mut moved = false;
+        let (mut moved, mut stuck) = (false, false);
         let lanes = (0..).zip(before.iter()).map(|(number, lane)| {
             if !has_moved(&**lane) {
                 return Ok(Arc::clone(lane));
@@ -96,13 +96,15 @@ impl Mapped {
             // A peer that lies says so of a lane that moved nowhere.
             let followed = !has_moved(&found);
             moved |= followed;
+            stuck |= !followed;
             Ok(if followed { Arc::new(found) } else { Arc::clone(lane) })
         });
-        let lanes = lanes.collect::<Result<_, SegmentError>>()?;
+        let lanes = lanes.collect::<Result<_, SegmentError>>();
+        *not_before = (stuck || lanes.is_err()).then(|| Instant::now() + AGAIN);
+        let lanes = lanes?;
         if moved {
             let size = ring_files::read_ctl(object).map_or(before.size, |(ctl, _)| (&ctl).into());
             let lanes = Lanes { lanes, size };
-            *not_before = None;
             let mut now = self.now.write().unwrap_or_else(PoisonError::into_inner);
             *now = Arc::new(lanes);
         }
@@ -117,20 +119,20 @@ pub(crate) fn current(
     number: u32,
     access: Access,
 ) -> Result<Lane, SegmentError> {
+    let open = |name: String| ring_files::open_lane(object, shapes, number, &name, access);
     let mut attempts = ATTEMPTS;
     loop {
-        let lane =
-            ring_files::open_lane(object, shapes, number, &ring_files::lane_file(number), access)?;
+        let lane = open(ring_files::lane_file(number))?;
         attempts -= 1;
-        if attempts == 0 || !has_moved(&lane) {
+        if !has_moved(&lane) {
             return Ok(lane);
         }
-        let next = ring_files::next_file(number);
-        match ring_files::open_lane(object, shapes, number, &next, access) {
+        match open(ring_files::next_file(number)) {
             Ok(next) if !has_moved(&next) => return Ok(next),
-            // It got its name meanwhile.
-            Err(_) if !object.has(&next) => {}
-            other => drop(other?),
+            // Perhaps it got its name meanwhile.
+            _ if attempts > 0 => {}
+            // It moved nowhere.
+            _ => return Ok(lane),
         }
     }
 }

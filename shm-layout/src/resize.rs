@@ -64,7 +64,7 @@ pub struct Resizing {
 
 impl Resizing {
     /// Begins to make a ring's lanes larger: takes the lock, pays for the new files. If an earlier
-    /// resize to the same size was not finished, this one finishes it.
+    /// resize to the same size was not finished, this one finishes it; if it was, nothing is to be done.
     pub fn begin(store: &Arc<RingStore>, size: NewSize) -> Result<Self, SegmentError> {
         let (object, _) = store.resizable()?;
         let lock = lock(object)?;
@@ -82,11 +82,12 @@ impl Resizing {
         let pending = pending(store, superblock.resizes);
         let is = superblock.lane_capacity;
         let name = object.name().to_owned();
-        let told = !pending.is_empty();
-        if told && is != size.lane_capacity {
+        // One that is as large as it shall be has nothing left to do.
+        let told = !pending.is_empty() || is == size.lane_capacity;
+        if !pending.is_empty() && is != size.lane_capacity {
             return Err(SegmentError::ResizeUnfinished { name, lanes: pending, rows: is });
         }
-        if !told && size.lane_capacity <= is {
+        if size.lane_capacity < is {
             return Err(SegmentError::NotLarger { name, asked: size.lane_capacity, is });
         }
         let resizes = superblock.resizes + u32::from(!told);
@@ -222,6 +223,12 @@ fn pending(store: &RingStore, resizes: u32) -> Vec<u32> {
 }
 
 impl RingStore {
+    /// Whether somebody resizes the ring, who may hold any lane for a moment.
+    #[must_use]
+    pub fn is_being_resized(&self) -> bool {
+        self.held(RESIZE_LOCK)
+    }
+
     /// Moves a lane to the larger file that a resize made for it, in the hands of its writer, who has
     /// to go on in what this returns. `true`: it moved; `false`: there is no such file. Takes as long as
     /// copying the rows published since the resize began.

@@ -520,7 +520,7 @@ impl RingStore {
         }
     }
 
-    fn held(&self, byte: u64) -> bool {
+    pub(crate) fn held(&self, byte: u64) -> bool {
         match &self.place {
             Place::Named { locks, .. } => locks.held_elsewhere(byte).unwrap_or(false),
             Place::Heap { locks, .. } => locks.held(byte),

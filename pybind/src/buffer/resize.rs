@@ -25,7 +25,8 @@ impl ReplayBuffer {
     /// Parameters
     /// ----------
     /// capacity : int or str
-    ///     Transitions over all lanes, or bytes as text (``"16GiB"``): more than there is.
+    ///     Transitions over all lanes, or bytes as text (``"16GiB"``): more than there is. Asked for as much
+    ///     as there is, the call finishes a resize that was broken off, if one was.
     /// timeout : float, default 10.0
     ///     Seconds to wait for writers to move their lanes; they move later by themselves.
     /// progress : callable, optional
@@ -42,7 +43,7 @@ impl ReplayBuffer {
     /// Raises
     /// ------
     /// ArgumentError
-    ///     If the capacity is not more than there is, or the buffer is private or a snapshot.
+    ///     If the capacity is less than there is, or the buffer is private or a snapshot.
     /// SpaceError
     ///     If there is no room for the larger memory beside the old.
     /// InUseError
