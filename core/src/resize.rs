@@ -370,6 +370,38 @@ mod tests {
     }
 
     #[test]
+    fn a_lane_whose_writer_died_before_the_new_file_had_its_name_is_not_taken_for_a_leftover() {
+        use std::os::unix::fs::{FileExt, OpenOptionsExt};
+        let dir = tempfile::tempdir().unwrap();
+        let base = Base::at(dir.path());
+        for again in [false, true] {
+            let ring = ring(&base, 1_000, 1, LanePolicy::default());
+            append(&mut ring.writer(WriterOptions::lanes(1)).unwrap(), 300);
+            let [lane, next] =
+                ["lane-0000.dat", "lane-0000.next"].map(|name| ring.path().unwrap().join(name));
+            let old = std::fs::read(&lane).unwrap();
+            ring.resize(2_000, FOREVER, &mut on).unwrap();
+            // As it was between the two: the old file, marked, under the name of the lane.
+            std::fs::rename(&lane, &next).unwrap();
+            let mut options = std::fs::File::options();
+            let file = options.write(true).create_new(true).mode(0o600).open(&lane).unwrap();
+            file.write_all_at(&old, 0).unwrap();
+            let moved = backcast_layout::protocol::MOVED.to_ne_bytes();
+            let reserved = std::mem::offset_of!(backcast_layout::LaneHeader, reserved);
+            file.write_all_at(&moved, reserved as u64).unwrap();
+            if again {
+                ring.resize(3_000, FOREVER, &mut on).unwrap();
+            } else {
+                assert_eq!(ring.finish_resize().unwrap(), []);
+            }
+            let found = Ring::attach_in(&base, "grows").unwrap();
+            assert_eq!(found.lane_span(0), Some(0..300));
+            check_rows(&found, 0);
+            assert!(!next.exists());
+        }
+    }
+
+    #[test]
     fn programs_that_make_the_ring_as_it_was_join_the_larger_one() {
         let dir = tempfile::tempdir().unwrap();
         let base = Base::at(dir.path());

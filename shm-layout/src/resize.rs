@@ -101,8 +101,8 @@ impl Resizing {
 
     /// Makes the files to move to; after an error none is left.
     fn make(&mut self) -> Result<(), SegmentError> {
-        let (object, _) = self.store.resizable()?;
-        remove_leftovers(object, self.lanes());
+        let (object, shapes) = self.store.resizable()?;
+        remove_leftovers(object, shapes, self.lanes());
         let shape = self.shapes.of(self.shapes.spec().lane_capacity)?;
         let bytes = shape.geometry.lane_bytes.saturating_mul(self.lanes().into());
         space::check_room(object.path(), bytes)?;
@@ -116,7 +116,7 @@ impl Resizing {
             ring_files::write_ctl(dir, path, NEXT_CTL, shapes, shape, huge_bytes, origin)
         });
         if written.is_err() {
-            remove_leftovers(object, self.lanes());
+            remove_leftovers(object, &self.shapes, self.lanes());
         }
         written
     }
@@ -172,9 +172,9 @@ impl Resizing {
 impl Drop for Resizing {
     fn drop(&mut self) {
         if !self.told
-            && let Ok((object, _)) = self.store.resizable()
+            && let Ok((object, shapes)) = self.store.resizable()
         {
-            remove_leftovers(object, self.lanes());
+            remove_leftovers(object, shapes, self.lanes());
         }
     }
 }
@@ -193,7 +193,7 @@ pub fn tend(store: &Arc<RingStore>) -> Result<Vec<u32>, SegmentError> {
     let resizes = ring_files::read_ctl(object)?.0.resizes;
     let waiting = settle(store, object, shapes, resizes)?;
     if waiting.is_empty() {
-        remove_leftovers(object, lanes);
+        remove_leftovers(object, shapes, lanes);
     }
     Ok(waiting)
 }
@@ -264,7 +264,7 @@ pub(crate) fn settled(
         }
         // Its last holder was killed before it gave the new file its name.
         let next = open(object, shapes, number, &next_file(number))?;
-        rename(object, number)?;
+        rename(object, number);
         return Ok(next);
     }
     if lane.resizes() >= resizes {
@@ -297,7 +297,7 @@ fn move_to_next<L: WordsMut>(
         let path = object.path().join(lane_file(number));
         return Err(SegmentError::corrupt(&path, "its counters are impossible"));
     }
-    rename(object, number)?;
+    rename(object, number);
     Ok(Some(new))
 }
 
@@ -318,19 +318,25 @@ fn open(object: &Object, shapes: &Shapes, lane: u32, name: &str) -> Result<Lane,
     ring_files::open_lane(object, shapes, lane, name, Access::ReadWrite)
 }
 
-/// Gives a lane's new file the name of the old one, which its holders keep as long as they want.
-fn rename(object: &Object, number: u32) -> Result<(), SegmentError> {
-    let (from, to) = (next_file(number), lane_file(number));
-    renameat(object.dir(), &from, object.dir(), to)
-        .map_err(|error| SegmentError::io("rename", &object.path().join(from))(error.into()))
+/// Gives the file that a lane moved to the name of the old one, whose holders keep it as long as they
+/// want. If that fails, it is the lane all the same: who looks for it finds it under either name, and
+/// the next holder tries again.
+fn rename(object: &Object, number: u32) {
+    let _ = renameat(object.dir(), next_file(number), object.dir(), lane_file(number));
 }
 
-/// Removes the files of a resize that told nobody. What cannot be removed costs space alone.
-fn remove_leftovers(object: &Object, lanes: u32) {
-    let names = (0..lanes).map(next_file).chain([NEXT_CTL.to_owned()]);
-    for name in names {
-        let _ = unlinkat(object.dir(), name, AtFlags::empty());
+/// Removes the files of a resize that told nobody. What cannot be removed costs space alone. A lane whose
+/// holder was killed before it gave its new file the name gets it now.
+fn remove_leftovers(object: &Object, shapes: &Shapes, lanes: u32) {
+    for lane in (0..lanes).filter(|lane| object.has(&next_file(*lane))) {
+        match ring_files::open_lane(object, shapes, lane, &lane_file(lane), Access::ReadOnly) {
+            Ok(old) if has_moved(&old) => rename(object, lane),
+            Ok(_) => drop(unlinkat(object.dir(), next_file(lane), AtFlags::empty())),
+            // Whether it moved cannot be told.
+            Err(_) => {}
+        }
     }
+    let _ = unlinkat(object.dir(), NEXT_CTL, AtFlags::empty());
 }
 
 /// Rows that are copied at a time.
