@@ -52,10 +52,8 @@ impl Ring {
         timeout: Option<Duration>,
         watch: &mut dyn FnMut(ResizeProgress) -> ControlFlow<()>,
     ) -> Result<Resized, ResizeError> {
-        let asked = spec(self.schema(), &self.options().capacity(capacity), page_size())?;
-        let (lanes, lane_capacity) = (self.lanes(), asked.lane_capacity);
-        let size =
-            NewSize { lane_capacity, asked_rows: asked.asked_rows, asked_bytes: asked.asked_bytes };
+        let size = self.new_size(capacity.into())?;
+        let (lanes, lane_capacity) = (self.lanes(), size.lane_capacity);
         let mut resizing = Resizing::begin(self.store(), size)?;
         let mut progress = ResizeProgress { lanes, ..ResizeProgress::default() };
         let mut rows_copied = 0;
@@ -70,6 +68,19 @@ impl Ring {
         let lanes_waiting = self.await_moves(&resizing, timeout, progress, watch)?;
         let capacity = lane_capacity.saturating_mul(lanes.into());
         Ok(Resized { lane_capacity, capacity, rows_copied, lanes_waiting })
+    }
+
+    /// Bytes that [`resize`](Self::resize) would allocate beside what there is; they are all allocated
+    /// when `watch` is first asked. 0: it would only finish what another began. Refuses what it would
+    /// refuse, but for want of space and for others that resize. O(lanes).
+    pub fn planned_resize_bytes(&self, capacity: impl Into<Capacity>) -> Result<u64, RingError> {
+        Ok(Resizing::planned_bytes(self.store(), self.new_size(capacity.into())?)?)
+    }
+
+    fn new_size(&self, capacity: Capacity) -> Result<NewSize, RingError> {
+        let asked = spec(self.schema(), &self.options().capacity(capacity), page_size())?;
+        let (asked_rows, asked_bytes) = (asked.asked_rows, asked.asked_bytes);
+        Ok(NewSize { lane_capacity: asked.lane_capacity, asked_rows, asked_bytes })
     }
 
     /// Sleeps until the writers have moved their lanes; which they have not.

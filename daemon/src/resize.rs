@@ -2,27 +2,31 @@
 
 use std::time::Duration;
 
-use backcast_core::{Base, Capacity, Kind, ResizeProgress, Resized, Ring, RingStats};
+use backcast_core::{Base, Capacity, Kind, Observed, ResizeProgress, Ring};
 use backcast_files::Progress;
 use serde::Serialize;
 
 use crate::catalogue;
+use crate::client::{Client, ClientError};
 use crate::console::Console;
 use crate::error::{CliError, Exit};
 use crate::interrupt::Watch;
+use crate::serve::Holder;
 use crate::units;
+use crate::wire::Grown;
 
 /// Make a ring larger while it is written and read.
 ///
 /// No row is lost, and nobody has to do anything: each writer moves its lane to the larger memory with
 /// its next append, readers follow. A lane whose writer pauses moves later. Old and new memory exist
 /// at the same time. A resize that was broken off is finished by asking for the same again; that does
-/// no harm if it was not.
+/// no harm if it was not. Where a daemon looks after the directory, it does this, within its budget.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   backcast resize pong --capacity 2_000_000
-  backcast resize pong --capacity 16GiB --timeout 60")]
+  backcast resize pong --capacity 16GiB --timeout 60
+  backcast resize pong --capacity 16GiB --direct")]
 pub(crate) struct Args {
     /// Name of the ring.
     name: String,
@@ -32,21 +36,42 @@ pub(crate) struct Args {
     /// Longest wait for writers to move their lanes, in seconds; they move later by themselves.
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     timeout: u32,
+    /// Do not ask a daemon: its budget counts the larger ring, and does not stop it.
+    #[arg(long)]
+    direct: bool,
 }
 
 /// JSON of what was done.
 #[derive(Debug, Serialize)]
-struct Done {
+struct Done<'a> {
     action: &'static str,
-    name: String,
-    capacity_rows: u64,
-    lane_capacity_rows: u64,
-    allocated_bytes: u64,
-    copied_rows: u64,
-    waiting_lanes: Vec<u32>,
+    #[serde(flatten)]
+    grown: &'a Grown,
 }
 
 pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result<Exit, CliError> {
+    let grown = match through_daemon(args, base)? {
+        Some(grown) => grown,
+        None => directly(args, base)?,
+    };
+    print(&grown, base, console);
+    Ok(Exit::Done)
+}
+
+/// `None`: no daemon looks after the directory, or none is to be asked.
+fn through_daemon(args: &Args, base: &Base) -> Result<Option<Grown>, CliError> {
+    if args.direct || Holder::of(base).is_none() {
+        return Ok(None);
+    }
+    let wait = Duration::from_secs(args.timeout.into());
+    match Client::of(base).resize(&args.name, args.capacity, wait) {
+        // It ended in between.
+        Err(ClientError::NotRunning { .. }) => Ok(None),
+        grown => Ok(Some(grown?)),
+    }
+}
+
+fn directly(args: &Args, base: &Base) -> Result<Grown, CliError> {
     let info = catalogue::find(base, &args.name, Some(Kind::Ring))?;
     let ring = Ring::attach_in(base, &info.name)?;
     let watch = Watch::start("resizing")?;
@@ -60,37 +85,41 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
     };
     let timeout = Duration::from_secs(args.timeout.into());
     let resized = ring.resize(args.capacity, Some(timeout), &mut shown)?;
-    drop(watch);
-    print(&info.name, &resized, &ring.stats(), console);
-    Ok(Exit::Done)
+    Ok(Grown {
+        name: info.name,
+        capacity_rows: resized.capacity,
+        lane_capacity_rows: resized.lane_capacity,
+        allocated_bytes: ring.stats().bytes_allocated,
+        copied_rows: resized.rows_copied,
+        waiting_lanes: resized.lanes_waiting,
+        shrunk: false,
+    })
 }
 
-fn print(name: &str, resized: &Resized, stats: &RingStats, console: &mut Console<'_>) {
+fn print(grown: &Grown, base: &Base, console: &mut Console<'_>) {
     if console.json() {
-        console.object(&Done {
-            action: "resized",
-            name: name.to_owned(),
-            capacity_rows: resized.capacity,
-            lane_capacity_rows: resized.lane_capacity,
-            allocated_bytes: stats.bytes_allocated,
-            copied_rows: resized.rows_copied,
-            waiting_lanes: resized.lanes_waiting.clone(),
-        });
+        console.object(&Done { action: "resized", grown });
     } else {
         console.text(&format!(
-            "resized {name}: {} rows, {} allocated",
-            units::exact(resized.capacity),
-            units::bytes(stats.bytes_allocated),
+            "resized {}: {} rows, {} allocated",
+            grown.name,
+            units::exact(grown.capacity_rows),
+            units::bytes(grown.allocated_bytes),
         ));
     }
-    if resized.lanes_waiting.is_empty() {
+    if grown.shrunk {
+        console.note("warning: smaller than asked for: the daemon's budget has no more left");
+    }
+    if grown.waiting_lanes.is_empty() {
         return;
     }
+    let stats = Observed::open(base, &grown.name).map(|ring| ring.stats()).ok();
     let writer = |lane: &u32| {
-        let pid = stats.lane_stats.get(*lane as usize).and_then(|lane| lane.pid);
+        let of_lane = stats.as_ref().and_then(|stats| stats.lane_stats.get(*lane as usize));
+        let pid = of_lane.and_then(|lane| lane.pid);
         pid.map_or_else(|| lane.to_string(), |pid| format!("{lane} (process {pid})"))
     };
-    let lanes: Vec<String> = resized.lanes_waiting.iter().map(writer).collect();
+    let lanes: Vec<String> = grown.waiting_lanes.iter().map(writer).collect();
     console.note(&format!(
         "lanes that move when their writers append next, or end: {}",
         lanes.join(", ")

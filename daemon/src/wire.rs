@@ -41,6 +41,7 @@ pub(crate) enum Ask {
     Stats { name: String },
     Create(Box<CreateAsk>),
     Attach { name: String },
+    Resize(ResizeAsk),
     Save(SaveAsk),
     Load(LoadAsk),
     Snapshots { name: Option<String> },
@@ -57,12 +58,52 @@ impl Ask {
             Self::Stats { .. } => "stats",
             Self::Create(_) => "create",
             Self::Attach { .. } => "attach",
+            Self::Resize(_) => "resize",
             Self::Save(_) => "save",
             Self::Load(_) => "load",
             Self::Snapshots { .. } => "snapshots",
             Self::Remove { .. } => "remove",
             Self::Gc => "gc",
         }
+    }
+}
+
+/// A ring that is to be made larger.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ResizeAsk {
+    pub(crate) name: String,
+    pub(crate) capacity_rows: Option<u64>,
+    pub(crate) capacity_bytes: Option<u64>,
+    /// Longest wait for writers to move their lanes.
+    pub(crate) timeout_ms: u64,
+}
+
+impl ResizeAsk {
+    pub(crate) fn new(name: &str, capacity: Capacity, timeout: Duration) -> Self {
+        let (capacity_rows, capacity_bytes) = split(capacity);
+        let timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+        Self { name: name.to_owned(), capacity_rows, capacity_bytes, timeout_ms }
+    }
+
+    pub(crate) fn capacity(&self) -> Result<Capacity, String> {
+        one_of(self.capacity_rows, self.capacity_bytes)
+    }
+}
+
+/// A capacity as two numbers, of which one is there.
+fn split(capacity: Capacity) -> (Option<u64>, Option<u64>) {
+    match capacity {
+        Capacity::Rows(rows) => (Some(rows), None),
+        Capacity::Bytes(bytes) => (None, Some(bytes)),
+    }
+}
+
+fn one_of(rows: Option<u64>, bytes: Option<u64>) -> Result<Capacity, String> {
+    match (rows, bytes) {
+        (Some(rows), None) => Ok(Capacity::Rows(rows)),
+        (None, Some(bytes)) => Ok(Capacity::Bytes(bytes)),
+        _ => Err("give one of capacity_rows and capacity_bytes".to_owned()),
     }
 }
 
@@ -135,10 +176,7 @@ impl From<&Column> for ColumnAsk {
 impl CreateAsk {
     pub(crate) fn new(name: &str, schema: &Schema, options: &RingOptions) -> Self {
         let settings = options.settings();
-        let (capacity_rows, capacity_bytes) = match settings.capacity {
-            Capacity::Rows(rows) => (Some(rows), None),
-            Capacity::Bytes(bytes) => (None, Some(bytes)),
-        };
+        let (capacity_rows, capacity_bytes) = split(settings.capacity);
         let timeout = settings.lane_policy.timeout().as_millis();
         Self {
             name: name.to_owned(),
@@ -168,11 +206,7 @@ impl CreateAsk {
 
     /// The options asked for, where there is one word that is none: which.
     pub(crate) fn options(&self) -> Result<RingOptions, String> {
-        let capacity = match (self.capacity_rows, self.capacity_bytes) {
-            (Some(rows), None) => Capacity::Rows(rows),
-            (None, Some(bytes)) => Capacity::Bytes(bytes),
-            _ => return Err("give one of capacity_rows and capacity_bytes".to_owned()),
-        };
+        let capacity = one_of(self.capacity_rows, self.capacity_bytes)?;
         let exist: Exist = self.exist.parse().map_err(|e| format!("{e}"))?;
         let mut policy: LanePolicy = self.lane_policy.parse().map_err(|e| format!("{e}"))?;
         if let LanePolicy::Block(_) = policy {
@@ -309,6 +343,25 @@ impl Granted {
     pub fn shrunk(&self) -> bool {
         self.made && self.allocated_bytes < self.asked_bytes
     }
+}
+
+/// What a resize did.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Grown {
+    /// Name of the ring.
+    pub name: String,
+    /// Rows that it keeps, once all lanes have moved.
+    pub capacity_rows: u64,
+    /// Rows that a lane keeps then.
+    pub lane_capacity_rows: u64,
+    /// Bytes that it has.
+    pub allocated_bytes: u64,
+    /// Rows that were copied beside the writers.
+    pub copied_rows: u64,
+    /// Lanes that move when their writers append next, or end.
+    pub waiting_lanes: Vec<u32>,
+    /// It is smaller than asked for, because the budget left no more.
+    pub shrunk: bool,
 }
 
 /// What a save did.

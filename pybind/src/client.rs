@@ -281,6 +281,56 @@ impl Client {
         Ok(ReplayBuffer::of(ring))
     }
 
+    /// Make a ring larger within the daemon's budget, while it is written and read.
+    ///
+    /// As :meth:`ReplayBuffer.resize`, which does not ask. The larger memory has to fit beside the old. A
+    /// ring that was evicted is brought back for it.
+    ///
+    /// Parameters
+    /// ----------
+    /// name : str
+    ///     What it was created as.
+    /// capacity : int or str
+    ///     Transitions over all lanes, or bytes as text (``"16GiB"``): more than there is. A daemon
+    ///     that shrinks may give less.
+    /// timeout : float, default 10.0
+    ///     Seconds that the daemon waits for writers to move their lanes, at most an hour; they move later
+    ///     by themselves.
+    ///
+    /// Returns
+    /// -------
+    /// dict
+    ///     ``name``, ``capacity_rows``, ``lane_capacity_rows``, ``allocated_bytes``, ``copied_rows``,
+    ///     ``waiting_lanes`` (lanes that move when their writers append next, or end), and ``shrunk``.
+    ///
+    /// Raises
+    /// ------
+    /// OverBudgetError
+    ///     If it does not fit; the ring is as it was.
+    /// NotFoundError
+    ///     If there is no such ring.
+    /// ArgumentError
+    ///     If the capacity is less than there is.
+    /// InUseError
+    ///     If somebody else resizes the ring, or an earlier resize to another size is not finished.
+    #[pyo3(signature = (name=Given::Missing, capacity=None, *extra, timeout=10.0.into(), **unknown))]
+    #[pyo3(text_signature = "($self, name, capacity, *, timeout=10.0)")]
+    fn resize<'py>(
+        &self,
+        py: Python<'py>,
+        name: Given<String>,
+        capacity: Option<&Bound<'py, PyAny>>,
+        extra: &Bound<'py, PyTuple>,
+        timeout: Given<f64>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<Bound<'py, PyAny>, Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("resize"))?;
+        let name = name_of(name)?;
+        let capacity = capacity::from_python(capacity)?;
+        let timeout = seconds_of("timeout", timeout)?;
+        self.told(py, |asking| asking.resize(&name, capacity, timeout))
+    }
+
     /// Save a ring to the daemon's store, beside its writers.
     ///
     /// Parameters

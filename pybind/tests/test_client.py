@@ -85,6 +85,26 @@ def test_a_daemon_that_shrinks_gives_what_is_left(place: Path) -> None:
         assert 1_000 < buf.capacity < 1_000_000
 
 
+def test_a_ring_grows_within_the_budget(place: Path) -> None:
+    with serving(place, "--budget", "1MiB"), bc.connect(place) as client:
+        with client.create("pong", COLUMNS, capacity=2_000) as buf, buf.writer() as writer:
+            for _ in range(300):
+                writer.append(obs=[1, 2, 3], reward=1, terminated=False, truncated=False)
+            grown = client.resize("pong", 6_000, timeout=0)
+            assert (grown["capacity_rows"], grown["waiting_lanes"]) == (6_000, [0])
+            assert (grown["copied_rows"], grown["shrunk"]) == (300, False)
+            for _ in range(40):
+                writer.append(obs=[1, 2, 3], reward=1, terminated=False, truncated=False)
+            assert (buf.capacity, len(buf)) == (6_000, 339)
+            with pytest.raises(bc.OverBudgetError, match=r"beside the old one.* --budget"):
+                client.resize("pong", "900KiB")
+            with pytest.raises(bc.ArgumentError, match="can only grow"):
+                client.resize("pong", 10)
+            assert buf.capacity == 6_000
+        with pytest.raises(bc.NotFoundError, match="pong"):
+            client.resize("pong", 9_000)
+
+
 def test_errors_are_those_of_rings(place: Path) -> None:
     with serving(place):
         client = bc.connect(place)

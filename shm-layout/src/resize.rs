@@ -68,28 +68,7 @@ impl Resizing {
     pub fn begin(store: &Arc<RingStore>, size: NewSize) -> Result<Self, SegmentError> {
         let (object, _) = store.resizable()?;
         let lock = lock(object)?;
-        let (superblock, columns) = ring_files::read_ctl(object)?;
-        let spec = RingSpec {
-            columns,
-            lane_capacity: size.lane_capacity,
-            asked_rows: size.asked_rows,
-            asked_bytes: size.asked_bytes,
-            ..store.spec().clone()
-        };
-        let map_align = u64::from(superblock.map_align);
-        let shapes = Shapes::new(superblock.ring_uuid, spec, map_align);
-        store.follow()?;
-        let pending = pending(store, superblock.resizes);
-        let is = superblock.lane_capacity;
-        let name = object.name().to_owned();
-        // One that is as large as it shall be has nothing left to do.
-        let told = !pending.is_empty() || is == size.lane_capacity;
-        if !pending.is_empty() && is != size.lane_capacity {
-            return Err(SegmentError::ResizeUnfinished { name, lanes: pending, rows: is });
-        }
-        if size.lane_capacity < is {
-            return Err(SegmentError::NotLarger { name, asked: size.lane_capacity, is });
-        }
+        let Plan { superblock, shapes, told } = plan(store, size)?;
         let resizes = superblock.resizes + u32::from(!told);
         let store = Arc::clone(store);
         let mut resizing = Self { store, _lock: lock, shapes, superblock, resizes, told };
@@ -97,6 +76,19 @@ impl Resizing {
             resizing.make()?;
         }
         Ok(resizing)
+    }
+
+    /// Bytes that a resize would allocate beside what there is: the larger lanes. 0: nothing is to be
+    /// made, as for one that finishes another. Refuses what [`begin`](Self::begin) would refuse, but
+    /// for want of space and for others that resize. O(lanes).
+    pub fn planned_bytes(store: &Arc<RingStore>, size: NewSize) -> Result<u64, SegmentError> {
+        let Plan { shapes, told, .. } = plan(store, size)?;
+        if told {
+            return Ok(0);
+        }
+        let geometry = &shapes.of(size.lane_capacity)?.geometry;
+        let lanes = geometry.lane_bytes.saturating_mul(store.spec().lanes.into());
+        Ok(lanes.saturating_add(geometry.ctl_bytes))
     }
 
     /// Makes the files to move to; after an error none is left.
@@ -177,6 +169,41 @@ impl Drop for Resizing {
             remove_leftovers(object, shapes, self.lanes());
         }
     }
+}
+
+/// What a resize is about.
+struct Plan {
+    superblock: Superblock,
+    shapes: Shapes,
+    /// Nothing is to be made: lanes are as large as they shall be, or about to move.
+    told: bool,
+}
+
+fn plan(store: &Arc<RingStore>, size: NewSize) -> Result<Plan, SegmentError> {
+    let (object, _) = store.resizable()?;
+    let (superblock, columns) = ring_files::read_ctl(object)?;
+    let spec = RingSpec {
+        columns,
+        lane_capacity: size.lane_capacity,
+        asked_rows: size.asked_rows,
+        asked_bytes: size.asked_bytes,
+        ..store.spec().clone()
+    };
+    let map_align = u64::from(superblock.map_align);
+    let shapes = Shapes::new(superblock.ring_uuid, spec, map_align);
+    store.follow()?;
+    let pending = pending(store, superblock.resizes);
+    let is = superblock.lane_capacity;
+    let name = object.name().to_owned();
+    // One that is as large as it shall be has nothing left to do.
+    let told = !pending.is_empty() || is == size.lane_capacity;
+    if !pending.is_empty() && is != size.lane_capacity {
+        return Err(SegmentError::ResizeUnfinished { name, lanes: pending, rows: is });
+    }
+    if size.lane_capacity < is {
+        return Err(SegmentError::NotLarger { name, asked: size.lane_capacity, is });
+    }
+    Ok(Plan { superblock, shapes, told })
 }
 
 /// Finishes what a killed resize left: moves the lanes that nobody writes, or removes files that

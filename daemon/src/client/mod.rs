@@ -11,7 +11,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
-use backcast_core::{Base, BaseLock, DAEMON_SOCKET, Exist, Kind, Peer, Ring, RingOptions, Schema};
+use backcast_core::{
+    Base, BaseLock, Capacity, DAEMON_SOCKET, Exist, Kind, Peer, Ring, RingOptions, Schema,
+};
 use backcast_persist::Mode;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -21,8 +23,8 @@ pub use error::ClientError;
 use crate::lines::{Line, Lines, write_line};
 use crate::serve::Holder;
 use crate::wire::{
-    Answer, Ask, CreateAsk, Gone, Granted, ListedObject, LoadAsk, MAX_ANSWER_BYTES, PROTOCOL, Pong,
-    SaveAsk, Saved, SavedSnapshot,
+    Answer, Ask, CreateAsk, Gone, Granted, Grown, ListedObject, LoadAsk, MAX_ANSWER_BYTES,
+    PROTOCOL, Pong, ResizeAsk, SaveAsk, Saved, SavedSnapshot,
 };
 
 /// How often a wait looks whether it is to end.
@@ -130,6 +132,18 @@ impl Client {
     /// ring's directory.
     pub fn attach(&self, name: &str) -> Result<Ring, ClientError> {
         Ok(self.handed(&Ask::Attach { name: name.to_owned() }, name)?.0)
+    }
+
+    /// Makes a ring larger while it is written and read, as [`Ring::resize`], if the larger memory fits the
+    /// daemon's budget beside the old. Waits for writers to move their lanes for `wait` at most, an hour
+    /// or less; they move later by themselves.
+    pub fn resize(
+        &self,
+        name: &str,
+        capacity: impl Into<Capacity>,
+        wait: Duration,
+    ) -> Result<Grown, ClientError> {
+        self.ask(&Ask::Resize(ResizeAsk::new(name, capacity.into(), wait)))
     }
 
     /// Saves a ring to the daemon's store, under `label` or the first of s1, s2, … that is free;

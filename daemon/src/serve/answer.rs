@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::create::{create, granted};
 use super::evict::{bring_back, evicted};
+use super::resize::resize;
 use super::shared::{Shared, add};
 use super::{budget, snapshot, sweep};
 use crate::catalogue::{self, Content, Entry, State};
@@ -32,9 +33,9 @@ impl Reply {
 
 /// Whether it may take long, so that the client hears of it meanwhile.
 pub(crate) fn is_long(ask: &Ask) -> bool {
-    use Ask::{Attach, Create, Gc, Load, Remove, Save};
+    use Ask::{Attach, Create, Gc, Load, Remove, Resize, Save};
     // An evicted ring is attached by loading it.
-    matches!(ask, Create(_) | Gc | Remove { .. } | Save(_) | Load(_) | Attach { .. })
+    matches!(ask, Create(_) | Gc | Remove { .. } | Resize(_) | Save(_) | Load(_) | Attach { .. })
 }
 
 pub(crate) fn answer(shared: &Shared, ask: &Ask) -> Result<Reply, Refusal> {
@@ -59,6 +60,7 @@ pub(crate) fn answer(shared: &Shared, ask: &Ask) -> Result<Reply, Refusal> {
             let granted = granted(name, &ring, false, ring.stats().bytes_asked);
             Ok(Reply { ring: Some(ring), ..Reply::of(&granted)? })
         }
+        Ask::Resize(ask) => Reply::of(&resize(shared, ask)?),
         Ask::Save(ask) => Reply::of(&snapshot::save(shared, ask)?),
         Ask::Load(ask) => {
             let (granted, ring) = snapshot::load(shared, ask)?;
@@ -91,7 +93,7 @@ pub(crate) fn answer(shared: &Shared, ask: &Ask) -> Result<Reply, Refusal> {
 }
 
 /// A ring that was evicted is brought back.
-fn attach(shared: &Shared, name: &str) -> Result<Ring, Refusal> {
+pub(crate) fn attach(shared: &Shared, name: &str) -> Result<Ring, Refusal> {
     let missing = match Ring::attach_in(&shared.base, name) {
         Err(RingError::Segment(error @ SegmentError::NotFound { .. })) => error,
         attached => return Ok(attached?),

@@ -119,14 +119,14 @@ pub(crate) fn over(budget_bytes: u64, asked_bytes: u64, objects: &[ObjectInfo]) 
     OverBudget { budget_bytes, used_bytes: used(objects), asked_bytes, largest }
 }
 
-/// The refusal's words.
-pub(crate) fn explain(name: &str, over: &OverBudget) -> String {
+/// The refusal's words, about what needs the bytes.
+pub(crate) fn explain(what: &str, over: &OverBudget) -> String {
     let OverBudget { budget_bytes, used_bytes, asked_bytes, largest } = over;
     let named: Vec<String> =
         largest.iter().map(|(name, bytes)| format!("{name} {}", units::bytes(*bytes))).collect();
     let of = if named.is_empty() { String::new() } else { format!(" ({})", named.join(", ")) };
     format!(
-        "ring `{name}` needs {}, and of the budget of {} {} are used{of}; ask for a smaller \
+        "{what} needs {}, and of the budget of {} {} are used{of}; ask for a smaller \
          capacity, remove what is not needed (`backcast rm NAME`), or give the daemon a larger \
          --budget",
         units::bytes(*asked_bytes),
@@ -175,7 +175,7 @@ mod tests {
             asked_bytes: 2 << 30,
             largest: vec![("pong".into(), 4 << 30), ("atari".into(), 3 << 30)],
         };
-        let text = explain("new", &over);
+        let text = explain("ring `new`", &over);
         for part in
             ["`new`", "2 GiB", "8 GiB", "7 GiB", "pong 4 GiB, atari 3 GiB", "rm", "--budget"]
         {

@@ -81,7 +81,7 @@ fn fits(live: &Live, objects: &[ObjectInfo], more: u64) -> bool {
 
 fn over(live: &Live, name: &str, asked_bytes: u64, objects: &[ObjectInfo]) -> Refusal {
     let over = budget::over(live.budget_bytes, asked_bytes, objects);
-    let message = budget::explain(name, &over);
+    let message = budget::explain(&format!("ring `{name}`"), &over);
     Refusal { code: Code::OverBudget, message, over_budget: Some(over) }
 }
 

@@ -19,6 +19,7 @@ mod metrics;
 mod options;
 mod persist;
 mod refusal;
+mod resize;
 mod shared;
 mod snapshot;
 mod sweep;

@@ -13,9 +13,11 @@ impl From<SegmentError> for Refusal {
         let code = match &error {
             E::NotFound { .. } | E::Unlinked { .. } => Code::NotFound,
             E::AlreadyExists { .. } | E::Different { .. } => Code::Exists,
-            E::InUse { .. } => Code::InUse,
+            E::InUse { .. } | E::BeingResized { .. } | E::ResizeUnfinished { .. } => Code::InUse,
             E::NoSpace { .. } => Code::NoSpace,
-            E::BadName { .. } | E::Limit { .. } => Code::BadArgument,
+            E::BadName { .. } | E::Limit { .. } | E::NotLarger { .. } | E::FixedSize { .. } => {
+                Code::BadArgument
+            }
             E::Corrupt { .. } | E::WrongVersion { .. } | E::OutOfBounds { .. } => Code::Corrupt,
             _ => Code::Storage,
         };

@@ -12,7 +12,7 @@ use crate::shelf::{Holder, Shelf, schema};
 /// Processes that create at once.
 const CREATORS: usize = 16;
 
-fn used(shelf: &Shelf) -> u64 {
+pub(crate) fn used(shelf: &Shelf) -> u64 {
     list(&shelf.base()).unwrap().iter().map(|info| info.bytes).sum()
 }
 

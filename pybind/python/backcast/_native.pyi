@@ -115,6 +115,9 @@ class Client:
         huge_pages: bool = True,
         persist: Literal["off", "periodic", "continuous", "block"] | None = None,
     ) -> ReplayBuffer: ...
+    def resize(
+        self, name: str, capacity: int | str, *, timeout: float = 10.0
+    ) -> dict[str, Any]: ...
     def save(
         self, name: str, label: str | None = None, replace: bool = False
     ) -> dict[str, Any]: ...

@@ -116,6 +116,7 @@ def good(name: str, made: dict[str, Any]) -> dict[str, Any]:
         "Lease.windows": {"length": 2},
         "Client.create": {"name": "asked", "schema": COLUMNS, "capacity": 10},
         "Client.attach": {"name": "walk"},
+        "Client.resize": {"name": "nobody", "capacity": 10},
         "Client.save": {"name": "nobody"},
         "Client.load": {"snapshot": "nobody"},
         "Client.snapshots": {"name": "nobody"},

@@ -1,0 +1,78 @@
+//! Making a ring larger within the budget.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use backcast_core::{Capacity, ResizeError, ResizeProgress, Ring};
+
+use super::answer::attach;
+use super::budget::{self, WhenFull};
+use super::create::room;
+use super::shared::Shared;
+use crate::wire::{Code, Grown, Refusal, ResizeAsk};
+
+/// Longest wait for writers that a client may ask for: it keeps a connection at work.
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
+
+/// Makes a ring larger beside its writers, if the larger memory fits beside the old. One that was evicted
+/// is brought back first. Others who ask for memory wait until it is allocated, not until it is filled.
+pub(crate) fn resize(shared: &Shared, ask: &ResizeAsk) -> Result<Grown, Refusal> {
+    let asked = ask.capacity().map_err(|why| Refusal::new(Code::BadArgument, why))?;
+    let timeout = Duration::from_millis(ask.timeout_ms);
+    if timeout > LONGEST_WAIT {
+        let (is, most) = (ask.timeout_ms, LONGEST_WAIT.as_millis());
+        let why =
+            format!("timeout_ms is {is}; give {most} at most: lanes move later by themselves");
+        return Err(Refusal::new(Code::BadArgument, why));
+    }
+    // Held, so that it is there as long as this takes.
+    let ring = attach(shared, &ask.name)?;
+    // What a killed resize left would take room twice.
+    ring.finish_resize()?;
+    let mut turn = Some(shared.turn());
+    let capacity = fitting(shared, &ask.name, &ring, asked)?;
+    let mut watch = |_: ResizeProgress| {
+        // When this is first asked everything is allocated.
+        drop(turn.take());
+        if shared.is_stopping() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let resized =
+        ring.resize(capacity, Some(timeout), &mut watch).map_err(|error| match error {
+            ResizeError::Ring(error) => error.into(),
+            error => Refusal::new(Code::Stopping, format!("the daemon is ending: {error}")),
+        })?;
+    let allocated_bytes = ring.stats().bytes_allocated;
+    tracing::info!(
+        ring = %ask.name,
+        rows = resized.capacity,
+        bytes = allocated_bytes,
+        waiting = resized.lanes_waiting.len(),
+        "resize"
+    );
+    Ok(Grown {
+        name: ask.name.clone(),
+        capacity_rows: resized.capacity,
+        lane_capacity_rows: resized.lane_capacity,
+        allocated_bytes,
+        copied_rows: resized.rows_copied,
+        waiting_lanes: resized.lanes_waiting,
+        shrunk: capacity != asked,
+    })
+}
+
+/// How large it can be. The turn is the caller's.
+fn fitting(shared: &Shared, name: &str, ring: &Ring, asked: Capacity) -> Result<Capacity, Refusal> {
+    let more = ring.planned_resize_bytes(asked)?;
+    let Err(mut refusal) = room(shared, name, more) else { return Ok(asked) };
+    let Some(over) = &refusal.over_budget else { return Err(refusal) };
+    let left = over.budget_bytes.saturating_sub(over.used_bytes);
+    let less = Capacity::Bytes(left);
+    // Something is gained only if what is left makes it larger than it is.
+    let gains = || ring.planned_resize_bytes(less).is_ok_and(|more| (1..=left).contains(&more));
+    if shared.live().when_full == WhenFull::Shrink && gains() {
+        return Ok(less);
+    }
+    let what = format!("the larger memory of ring `{name}`, which exists beside the old one,");
+    refusal.message = budget::explain(&what, over);
+    Err(refusal)
+}
