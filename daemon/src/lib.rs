@@ -62,4 +62,6 @@ pub use demo::{DemoCall, DemoLauncher};
 pub use serve::{
     BadBudget, BadSpan, Budget, Daemon, PersistOptions, ServeError, ServeOptions, Span, WhenFull,
 };
-pub use wire::{Code, Gone, Granted, Grown, ListedObject, OverBudget, Pong, Saved, SavedSnapshot};
+pub use wire::{
+    Code, Gone, Granted, Grown, ListedObject, OverBudget, OverQuota, Pong, Saved, SavedSnapshot,
+};

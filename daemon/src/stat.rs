@@ -13,6 +13,7 @@ use crate::console::{Align, Console};
 use crate::error::{CliError, Exit};
 use crate::geometry::{Geometry, yes_no};
 use crate::persist::PersistReport;
+use crate::serve::Caller;
 use crate::snapshots::{SnapshotReport, StoreArg, is_snapshot};
 use crate::units;
 
@@ -51,6 +52,8 @@ pub(crate) struct RingReport {
     lanes: Vec<LaneRow>,
     readers: Vec<ReaderRow>,
     pins: Vec<PinRow>,
+    /// The process that asked a daemon for it, while it is there.
+    asked_by_pid: Option<u32>,
     /// `None`: it is not brought to disk by itself.
     persist: Option<PersistReport>,
 }
@@ -140,6 +143,7 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
 
 impl RingReport {
     pub(crate) fn new(ring: &RingStats, state: State, persist: Option<PersistReport>) -> Self {
+        let asked_by = ring.path.as_deref().and_then(Caller::that_asked_for);
         Self {
             geometry: Geometry::from(ring),
             state,
@@ -187,6 +191,7 @@ impl RingReport {
                     start_seq: pin.start,
                 })
                 .collect(),
+            asked_by_pid: asked_by.and_then(Caller::pid),
             persist,
         }
     }
@@ -200,6 +205,9 @@ fn ring(report: &RingReport, console: &mut Console<'_>) {
     let fact = |name: &str, value: String| vec![name.to_owned(), value];
     facts.insert(2, fact("state", report.state.to_string()));
     facts.push(fact("created", units::since(report.created_unix_ns)));
+    if let Some(pid) = report.asked_by_pid {
+        facts.push(fact("asked for by", format!("process {pid}, of the daemon")));
+    }
     if let Some(persist) = &report.persist {
         facts.extend(persist.facts().into_iter().map(|(name, value)| fact(name, value)));
     }

@@ -237,12 +237,14 @@ pub(crate) struct Refusal {
     pub(crate) code: Code,
     pub(crate) message: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) over_budget: Option<OverBudget>,
+    pub(crate) over_budget: Option<Box<OverBudget>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) over_quota: Option<Box<OverQuota>>,
 }
 
 impl Refusal {
     pub(crate) fn new(code: Code, message: impl std::fmt::Display) -> Self {
-        Self { code, message: message.to_string(), over_budget: None }
+        Self { code, message: message.to_string(), over_budget: None, over_quota: None }
     }
 }
 
@@ -263,6 +265,8 @@ pub enum Code {
     Stopping,
     /// The ring does not fit the budget.
     OverBudget,
+    /// The process would have more than its quota.
+    OverQuota,
     /// No such ring or panel.
     NotFound,
     /// The name is taken.
@@ -294,6 +298,7 @@ impl Code {
             Self::Busy => "busy",
             Self::Stopping => "stopping",
             Self::OverBudget => "over_budget",
+            Self::OverQuota => "over_quota",
             Self::NotFound => "not_found",
             Self::Exists => "exists",
             Self::InUse => "in_use",
@@ -317,6 +322,21 @@ pub struct OverBudget {
     /// Bytes that the ring would add.
     pub asked_bytes: u64,
     /// The largest objects, largest first: name and bytes.
+    pub largest: Vec<(String, u64)>,
+}
+
+/// The numbers of a ring that a process may not have beside its others.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct OverQuota {
+    /// Bytes that the rings may have that one process asked for.
+    pub quota_bytes: u64,
+    /// Bytes that its others have.
+    pub held_bytes: u64,
+    /// Bytes that the ring would have.
+    pub asked_bytes: u64,
+    /// The process, as the daemon sees it; `None`: the kernel does not name it.
+    pub pid: Option<u32>,
+    /// Its largest others, largest first: name and bytes.
     pub largest: Vec<(String, u64)>,
 }
 
@@ -439,6 +459,9 @@ pub struct Pong {
     pub budget_bytes: u64,
     /// Bytes that they have.
     pub used_bytes: u64,
+    /// Bytes that the rings may have that one process asked for. `None`: as many as there are.
+    #[serde(default)]
+    pub quota_bytes: Option<u64>,
     /// What it does about a ring that does not fit.
     pub when_full: String,
 }

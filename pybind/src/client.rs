@@ -26,6 +26,7 @@ impl From<ClientError> for Failure {
             ClientError::NotRunning { .. } => Kind::DaemonNotRunning,
             ClientError::TimedOut { .. } => Kind::DaemonTimeout,
             ClientError::OverBudget { .. } => Kind::OverBudget,
+            ClientError::OverQuota { .. } => Kind::OverQuota,
             ClientError::Refused { code, .. } => match code {
                 Code::NotFound => Kind::NotFound,
                 Code::Exists => Kind::Exists,
@@ -178,7 +179,7 @@ impl Client {
     /// -------
     /// dict
     ///     ``pid``, ``version``, ``base`` (the directory), ``uptime_s``, ``budget_bytes``, ``used_bytes``,
-    ///     ``when_full``.
+    ///     ``quota_bytes`` (of one process; None: no limit), ``when_full``.
     ///
     /// Raises
     /// ------
@@ -233,6 +234,8 @@ impl Client {
     /// ------
     /// OverBudgetError
     ///     If it does not fit; the message has the numbers and the largest rings.
+    /// OverQuotaError
+    ///     If this process would have more than the daemon allows one.
     /// ExistsError
     ///     If the name is taken.
     #[pyo3(signature = (
@@ -307,6 +310,8 @@ impl Client {
     /// ------
     /// OverBudgetError
     ///     If it does not fit; the ring is as it was.
+    /// OverQuotaError
+    ///     If this process would have more than the daemon allows one.
     /// NotFoundError
     ///     If there is no such ring.
     /// ArgumentError

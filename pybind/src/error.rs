@@ -39,10 +39,11 @@ pub(crate) enum Kind {
     DaemonNotRunning,
     DaemonTimeout,
     OverBudget,
+    OverQuota,
 }
 
 /// In the order of [`Kind`].
-const CLASSES: [&str; 24] = [
+const CLASSES: [&str; 25] = [
     "BackcastError",
     "ArgumentError",
     "ArgumentTypeError",
@@ -67,6 +68,7 @@ const CLASSES: [&str; 24] = [
     "DaemonNotRunningError",
     "DaemonTimeoutError",
     "OverBudgetError",
+    "OverQuotaError",
 ];
 
 impl Kind {

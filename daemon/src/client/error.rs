@@ -7,7 +7,7 @@ use std::time::Duration;
 use backcast_core::RingError;
 use thiserror::Error;
 
-use crate::wire::{Code, OverBudget, Refusal};
+use crate::wire::{Code, OverBudget, OverQuota, Refusal};
 
 /// What asking a daemon can lead to.
 #[derive(Debug, Error)]
@@ -90,6 +90,14 @@ pub enum ClientError {
         /// Its numbers.
         numbers: OverBudget,
     },
+    /// This process would have more than its quota.
+    #[error("{message}")]
+    OverQuota {
+        /// What the daemon says.
+        message: String,
+        /// Its numbers.
+        numbers: OverQuota,
+    },
     /// The daemon did not do it.
     #[error("{message}")]
     Refused {
@@ -105,9 +113,10 @@ pub enum ClientError {
 
 impl From<Refusal> for ClientError {
     fn from(refusal: Refusal) -> Self {
-        let Refusal { code, message, over_budget } = refusal;
-        match over_budget {
-            Some(numbers) if code == Code::OverBudget => Self::OverBudget { message, numbers },
+        let Refusal { code, message, over_budget, over_quota } = refusal;
+        match (code, over_budget, over_quota) {
+            (Code::OverBudget, Some(numbers), _) => Self::OverBudget { message, numbers: *numbers },
+            (Code::OverQuota, _, Some(numbers)) => Self::OverQuota { message, numbers: *numbers },
             _ => Self::Refused { code, message },
         }
     }

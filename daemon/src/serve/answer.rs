@@ -4,6 +4,7 @@ use backcast_core::{Kind, Observed, Ring, RingError, SegmentError, collect, remo
 use serde::Serialize;
 use serde_json::Value;
 
+use super::caller::Caller;
 use super::create::{create, granted};
 use super::evict::{bring_back, evicted};
 use super::resize::resize;
@@ -38,7 +39,7 @@ pub(crate) fn is_long(ask: &Ask) -> bool {
     matches!(ask, Create(_) | Gc | Remove { .. } | Resize(_) | Save(_) | Load(_) | Attach { .. })
 }
 
-pub(crate) fn answer(shared: &Shared, ask: &Ask) -> Result<Reply, Refusal> {
+pub(crate) fn answer(shared: &Shared, ask: &Ask, caller: Caller) -> Result<Reply, Refusal> {
     match ask {
         Ask::Ping => Reply::of(&ping(shared)?),
         Ask::List => {
@@ -50,20 +51,20 @@ pub(crate) fn answer(shared: &Shared, ask: &Ask) -> Result<Reply, Refusal> {
         }
         Ask::Stats { name } => stats(shared, name),
         Ask::Create(ask) => {
-            let (granted, ring) = create(shared, ask)?;
+            let (granted, ring) = create(shared, ask, caller)?;
             let Granted { name, made, allocated_bytes, asked_bytes, .. } = &granted;
             tracing::info!(ring = %name, made, bytes = allocated_bytes, asked_bytes, "create");
             Ok(Reply { ring: Some(ring), ..Reply::of(&granted)? })
         }
         Ask::Attach { name } => {
-            let ring = attach(shared, name)?;
+            let ring = attach(shared, name, caller)?;
             let granted = granted(name, &ring, false, ring.stats().bytes_asked);
             Ok(Reply { ring: Some(ring), ..Reply::of(&granted)? })
         }
-        Ask::Resize(ask) => Reply::of(&resize(shared, ask)?),
+        Ask::Resize(ask) => Reply::of(&resize(shared, ask, caller)?),
         Ask::Save(ask) => Reply::of(&snapshot::save(shared, ask)?),
         Ask::Load(ask) => {
-            let (granted, ring) = snapshot::load(shared, ask)?;
+            let (granted, ring) = snapshot::load(shared, ask, caller)?;
             Ok(Reply { ring: Some(ring), ..Reply::of(&granted)? })
         }
         Ask::Snapshots { name } => Reply::of(&snapshot::snapshots(shared, name.as_deref())?),
@@ -93,7 +94,7 @@ pub(crate) fn answer(shared: &Shared, ask: &Ask) -> Result<Reply, Refusal> {
 }
 
 /// A ring that was evicted is brought back.
-pub(crate) fn attach(shared: &Shared, name: &str) -> Result<Ring, Refusal> {
+pub(crate) fn attach(shared: &Shared, name: &str, caller: Caller) -> Result<Ring, Refusal> {
     let missing = match Ring::attach_in(&shared.base, name) {
         Err(RingError::Segment(error @ SegmentError::NotFound { .. })) => error,
         attached => return Ok(attached?),
@@ -101,7 +102,7 @@ pub(crate) fn attach(shared: &Shared, name: &str) -> Result<Ring, Refusal> {
     let _turn = shared.turn();
     // Another client may have been faster.
     match (Ring::attach_in(&shared.base, name), evicted(shared, name)) {
-        (Err(_), Some((store, snapshot))) => bring_back(shared, name, &store, &snapshot),
+        (Err(_), Some((store, snapshot))) => bring_back(shared, name, &store, &snapshot, caller),
         (Err(_), None) => Err(missing.into()),
         (attached, _) => Ok(attached?),
     }
@@ -116,6 +117,7 @@ fn ping(shared: &Shared) -> Result<Pong, Refusal> {
         uptime_s: shared.began.elapsed().as_secs_f64(),
         budget_bytes: live.budget_bytes,
         used_bytes: budget::used(&backcast_core::list(&shared.base)?),
+        quota_bytes: live.quota_bytes,
         when_full: live.when_full.as_str().to_owned(),
     })
 }

@@ -36,7 +36,7 @@ impl Default for Budget {
 /// A text that is no budget.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error(
-    "budget `{0}` is neither a size nor a percentage; write 8GiB, 512MiB, a number of bytes, or 1% \
+    "`{0}` is neither a size nor a percentage; write 8GiB, 512MiB, a number of bytes, or 1% \
      to 100% of what the file system and the memory limit allow"
 )]
 pub struct BadBudget(String);

@@ -25,6 +25,7 @@ use crate::units;
 Examples:
   backcast serve --budget 8GiB
   backcast serve --budget 50% --when-full shrink --metrics 127.0.0.1:9464 --log json
+  backcast serve --budget 24GiB --quota 8GiB
   backcast serve --config backcast.toml
 with backcast.toml, the flags' names as keys:
   budget = \"8GiB\"
@@ -45,6 +46,7 @@ struct Started<'a> {
     base: &'a std::path::Path,
     socket: &'a std::path::Path,
     budget_bytes: u64,
+    quota_bytes: Option<u64>,
     metrics: Option<String>,
 }
 
@@ -95,14 +97,17 @@ fn tell(daemon: &Daemon, base: &Base, console: &mut Console<'_>) {
         base: base.path(),
         socket: daemon.socket(),
         budget_bytes: daemon.budget_bytes(),
+        quota_bytes: daemon.quota_bytes(),
         metrics: metrics.clone(),
     };
     if console.json() {
         console.object(&started);
     } else {
+        let quota = started.quota_bytes.map(units::bytes);
+        let quota = quota.map_or_else(String::new, |quota| format!(", quota {quota}"));
         let metrics = metrics.map_or_else(String::new, |url| format!(", metrics at {url}"));
         console.text(&format!(
-            "ready: {}, budget {}{metrics}",
+            "ready: {}, budget {}{quota}{metrics}",
             base.path().display(),
             units::bytes(started.budget_bytes)
         ));

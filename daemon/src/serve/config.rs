@@ -29,6 +29,10 @@ pub(crate) struct Given {
     /// and the memory limit allow [default: 95%].
     #[arg(long, value_name = "SIZE")]
     budget: Option<Budget>,
+    /// Memory that the rings may have that one process asked the daemon for: `2GiB`, or `10%` [default:
+    /// no limit].
+    #[arg(long, value_name = "SIZE")]
+    quota: Option<Budget>,
     /// What becomes of a ring that does not fit: refuse it, shrink it to what is left, or evict others
     /// that nobody uses, which are saved first [default: refuse].
     #[arg(long, value_name = "WHAT", hide_possible_values = true)]
@@ -67,8 +71,9 @@ pub(crate) struct Settings {
 }
 
 /// Keys of the file, which are the flags' names.
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 10] = [
     "budget",
+    "quota",
     "when-full",
     "interval",
     "metrics",
@@ -87,6 +92,7 @@ impl Given {
         let persist = self.persist_with(&file);
         let options = ServeOptions {
             budget: self.budget.or(file.budget).unwrap_or_default(),
+            quota: self.quota.or(file.quota),
             when_full: self.when_full.or(file.when_full).unwrap_or_default(),
             interval: self.interval.or(file.interval).map_or(defaults.interval, |i| i.0),
             socket: self.socket.clone().or(file.socket),
@@ -136,6 +142,7 @@ fn read(path: &Path) -> Result<Given, ServeError> {
     }
     Ok(Given {
         budget: file.parsed("budget")?,
+        quota: file.parsed("quota")?,
         when_full: file.word("when-full")?,
         interval: file.parsed("interval")?,
         metrics: file.parsed("metrics")?,
@@ -295,11 +302,12 @@ mod tests {
 
     #[test]
     fn the_file_says_what_the_flags_leave_open() {
-        let text = "budget = \"8GiB\"\nwhen-full = \"shrink\"\ninterval = \"500ms\"\n\
+        let text = "budget = \"8GiB\"\nquota = \"2GiB\"\nwhen-full = \"shrink\"\ninterval = \"500ms\"\n\
                     metrics = \"127.0.0.1:9464\"\nsocket = \"/tmp/s\"\nlog = \"json\"\n\
                     log-level = \"debug\"\nmetrics-any-address = true\n";
         let Settings { options, log, log_level } = settled(text, &Given::default()).unwrap();
         assert_eq!(options.budget, Budget::Bytes(8 << 30));
+        assert_eq!(options.quota, Some(Budget::Bytes(2 << 30)));
         assert_eq!(options.when_full, WhenFull::Shrink);
         assert_eq!(options.interval, Duration::from_millis(500));
         assert_eq!(options.metrics, Some("127.0.0.1:9464".parse().unwrap()));
@@ -307,6 +315,7 @@ mod tests {
         assert!(options.metrics_any_address);
         assert_eq!((log, log_level), (Form::Json, Level::Debug));
         let flags = Given { budget: Some(Budget::Percent(7)), ..Given::default() };
+        assert_eq!(settled("", &flags).unwrap().options.quota, None);
         let options = settled(text, &flags).unwrap().options;
         assert_eq!((options.budget, options.when_full), (Budget::Percent(7), WhenFull::Shrink));
         assert_eq!(
@@ -346,6 +355,7 @@ mod tests {
             ("when_full = \"evict\"", &["did you mean `when-full`?"]),
             ("budget = \"8 gigs\"", &["budget = \"8 gigs\"", "8GiB"]),
             ("budget = [1]", &["budget", "quotes"]),
+            ("quota = \"lots\"", &["quota = \"lots\"", "8GiB"]),
             ("when-full = \"panic\"", &["when-full", "refuse, shrink, evict"]),
             ("interval = \"0s\"", &["interval `0s`", "500ms"]),
             ("interval = 1e9", &["interval", "3600s"]),

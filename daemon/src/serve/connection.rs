@@ -12,6 +12,7 @@ use backcast_core::{Peer, Ring};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::answer::{Reply, answer, is_long};
+use super::caller::Caller;
 use super::error::ServeError;
 use super::gate::{Entered, Gate};
 use super::listen::Listener;
@@ -109,11 +110,12 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>, gate: &Arc<Gate>) {
     add(&shared.tally.connections, 1);
     // Before a byte is read.
     let peer = Peer::of(&socket);
-    if !may_ask(peer.as_ref().ok()) {
+    let Some(peer) = peer.as_ref().ok().filter(|peer| may_ask(Some(peer))) else {
         add(&shared.tally.strangers_refused, 1);
         tracing::warn!(?peer, "refused another user");
         return;
-    }
+    };
+    let caller = Caller::of(*peer);
     if socket.set_nonblocking(false).is_err() {
         return;
     }
@@ -125,7 +127,7 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>, gate: &Arc<Gate>) {
     };
     let shared = Arc::clone(shared);
     // Without a thread the connection is dropped, which the client sees.
-    if let Err(error) = spawn("client", move || serve(&shared, &socket, &entered)) {
+    if let Err(error) = spawn("client", move || serve(&shared, &socket, &entered, caller)) {
         tracing::warn!(%error, "refused a connection");
     }
 }
@@ -135,7 +137,7 @@ fn may_ask(peer: Option<&Peer>) -> bool {
     peer.is_some_and(Peer::is_us)
 }
 
-fn serve(shared: &Shared, socket: &UnixStream, entered: &Entered) {
+fn serve(shared: &Shared, socket: &UnixStream, entered: &Entered, caller: Caller) {
     let mut lines = Lines::new(socket, MAX_REQUEST_BYTES);
     // Held until the next request or the end: by then the client holds what it was given.
     let mut handed: Option<Ring>;
@@ -157,7 +159,7 @@ fn serve(shared: &Shared, socket: &UnixStream, entered: &Entered) {
         let outcome = if stopping || shared.is_stopping() {
             Err(Refusal::new(Code::Stopping, "the daemon is ending; start another, then try again"))
         } else {
-            work(shared, socket, &line)
+            work(shared, socket, &line, caller)
         };
         let (answer, ring) = match outcome {
             Ok(reply) => (Answer::Ok(reply.value), reply.ring),
@@ -178,17 +180,22 @@ fn serve(shared: &Shared, socket: &UnixStream, entered: &Entered) {
 
 /// Reads a request and does what it says. What takes long is done by another thread, while this one
 /// tells the client that it is being done.
-fn work(shared: &Shared, socket: &UnixStream, line: &[u8]) -> Result<Reply, Refusal> {
+fn work(
+    shared: &Shared,
+    socket: &UnixStream,
+    line: &[u8],
+    caller: Caller,
+) -> Result<Reply, Refusal> {
     let ask = read(line)?;
     shared.tally.count_request(ask.word());
     if !is_long(&ask) {
-        return answer(shared, &ask);
+        return answer(shared, &ask, caller);
     }
     thread::scope(|scope| {
         let (done, result) = mpsc::sync_channel(1);
         scope.spawn(|| {
             // A client that left does not end what it began.
-            let _ = done.send(answer(shared, &ask));
+            let _ = done.send(answer(shared, &ask, caller));
             drop(done);
         });
         loop {

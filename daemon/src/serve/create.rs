@@ -7,7 +7,9 @@ use backcast_core::{
 use backcast_persist::Mode;
 
 use super::budget::{self, WhenFull};
+use super::caller::Caller;
 use super::evict::{bring_back, evict_one, evicted, forget};
+use super::quota::Share;
 use super::shared::{Live, Shared, add};
 use crate::catalogue::is_garbage;
 use crate::persist;
@@ -15,7 +17,11 @@ use crate::wire::{Code, CreateAsk, Granted, Refusal};
 
 /// Makes the ring that is asked for, or joins the one there is. The handle that comes along holds it
 /// until the client does.
-pub(crate) fn create(shared: &Shared, ask: &CreateAsk) -> Result<(Granted, Ring), Refusal> {
+pub(crate) fn create(
+    shared: &Shared,
+    ask: &CreateAsk,
+    caller: Caller,
+) -> Result<(Granted, Ring), Refusal> {
     let schema = ask.schema()?;
     let options = ask.options().map_err(|why| Refusal::new(Code::BadArgument, why))?;
     let options = options.base(shared.base.clone());
@@ -27,7 +33,7 @@ pub(crate) fn create(shared: &Shared, ask: &CreateAsk) -> Result<(Granted, Ring)
     // One at a time: of two that would each fit alone, the second sees the first.
     let _turn = shared.turn();
     let live = shared.live();
-    let wish = Wish { name: &ask.name, schema: &schema, options, asked_bytes };
+    let wish = Wish { name: &ask.name, schema: &schema, options, asked_bytes, caller };
     let (ring, made) = make(shared, live, wish)?;
     if let Some(dir) = ring.path() {
         if let Some(mode) = persist {
@@ -82,7 +88,7 @@ fn fits(live: &Live, objects: &[ObjectInfo], more: u64) -> bool {
 fn over(live: &Live, name: &str, asked_bytes: u64, objects: &[ObjectInfo]) -> Refusal {
     let over = budget::over(live.budget_bytes, asked_bytes, objects);
     let message = budget::explain(&format!("ring `{name}`"), &over);
-    Refusal { code: Code::OverBudget, message, over_budget: Some(over) }
+    Refusal { over_budget: Some(Box::new(over)), ..Refusal::new(Code::OverBudget, message) }
 }
 
 struct Wish<'a> {
@@ -90,14 +96,16 @@ struct Wish<'a> {
     schema: &'a Schema,
     options: RingOptions,
     asked_bytes: u64,
+    caller: Caller,
 }
 
 /// `true`: it was made now.
 fn make(shared: &Shared, live: Live, wish: Wish<'_>) -> Result<(Ring, bool), Refusal> {
-    let Wish { name, schema, mut options, asked_bytes } = wish;
+    let Wish { name, schema, mut options, mut asked_bytes, caller } = wish;
     let base = &shared.base;
     let exist = options.settings().exist;
     let there = find(base, name)?;
+    let mut replaced = None;
     if let Some(there) = &there {
         match exist {
             Exist::Error => {
@@ -122,11 +130,19 @@ fn make(shared: &Shared, live: Live, wish: Wish<'_>) -> Result<(Ring, bool), Ref
                 return Err(SegmentError::AlreadyExists { kind, name, state }.into());
             }
             Exist::Attach => {
-                let _held = bring_back(shared, name, &store, &snapshot)?;
+                let _held = bring_back(shared, name, &store, &snapshot, caller)?;
                 return Ok((Ring::create(name, schema, options)?, false));
             }
-            Exist::Replace => forget(&store, name),
+            Exist::Replace => replaced = Some(store),
         }
+    }
+    if let Some(share) = Share::of(shared, caller, name)?
+        && asked_bytes > share.left()
+    {
+        let less = (live.when_full == WhenFull::Shrink)
+            .then(|| shrunk(schema, &options, share.left()))
+            .flatten();
+        (options, asked_bytes) = less.ok_or_else(|| share.refusal(name, asked_bytes))?;
     }
     let mut objects = list(base)?;
     let fits = |objects: &[ObjectInfo], more: u64| fits(&live, objects, more);
@@ -152,14 +168,29 @@ fn make(shared: &Shared, live: Live, wish: Wish<'_>) -> Result<(Ring, bool), Ref
         if left == 0 {
             return Err(refuse());
         }
-        options = options.capacity(Capacity::Bytes(left));
-        // Too little for a row in each lane, say.
-        match Ring::planned_bytes(schema, &options) {
-            Ok(bytes) if bytes <= left => {}
-            _ => return Err(refuse()),
-        }
+        (options, _) = shrunk(schema, &options, left).ok_or_else(refuse)?;
     }
-    Ok((Ring::create(name, schema, options)?, true))
+    let ring = Ring::create(name, schema, options)?;
+    note(&ring, caller);
+    if let Some(store) = replaced {
+        forget(&store, name);
+    }
+    Ok((ring, true))
+}
+
+/// As large as so many bytes allow, and how many of them it takes. `None`: they are too few for a row in
+/// each lane, say.
+fn shrunk(schema: &Schema, options: &RingOptions, most: u64) -> Option<(RingOptions, u64)> {
+    let options = options.clone().capacity(Capacity::Bytes(most));
+    let bytes = Ring::planned_bytes(schema, &options).ok()?;
+    (bytes <= most).then_some((options, bytes))
+}
+
+/// Writes down who asked for a ring. A daemon that is killed before leaves one that counts for nobody.
+pub(crate) fn note(ring: &Ring, caller: Caller) {
+    if let Some(Err(error)) = ring.path().map(|dir| caller.mark(dir)) {
+        tracing::warn!(ring = ring.name(), %error, "cannot write down who asked for a ring");
+    }
 }
 
 /// A ring of that name that counts as there.

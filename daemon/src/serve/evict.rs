@@ -7,6 +7,7 @@ use backcast_core::{
 use backcast_persist::{Snapshot, Store};
 use serde_json::{Value, json};
 
+use super::caller::Caller;
 use super::shared::Shared;
 use super::snapshot::{loaded, refused};
 use crate::catalogue::is_garbage;
@@ -86,8 +87,9 @@ pub(crate) fn bring_back(
     name: &str,
     store: &Store,
     snapshot: &Snapshot,
+    caller: Caller,
 ) -> Result<Ring, Refusal> {
-    let ring = loaded(shared, store, snapshot, name, Exist::Error, true)?;
+    let ring = loaded(shared, store, snapshot, name, (Exist::Error, true), caller)?;
     let mode = snapshot.state.get(MODE).and_then(Value::as_str).and_then(|mode| mode.parse().ok());
     if let (Some(mode), Some(dir)) = (mode, ring.path()) {
         persist::ask(dir, mode).map_err(|why| Refusal::new(crate::wire::Code::Storage, why))?;

@@ -16,6 +16,7 @@ use prometheus_client::registry::Registry;
 
 use super::budget;
 use super::census::Totals;
+use super::quota;
 use super::shared::Shared;
 use crate::catalogue::is_garbage;
 
@@ -217,6 +218,10 @@ fn take(shared: &Shared) -> Vec<Family> {
         let of_kind = objects.iter().filter(|info| info.kind == kind && !info.building).count();
         (Some(("kind", kind.as_str().to_owned())), of_kind as f64)
     });
+    let callers = quota::by_caller(&objects).into_iter().map(|(caller, bytes)| {
+        let pid = caller.pid().map_or_else(|| "unknown".to_owned(), |pid| pid.to_string());
+        (Some(("pid", pid)), bytes as f64)
+    });
     let (gauge, counter) = (Form::Gauge, Form::Counter);
     let of_daemon = [
         plain(
@@ -225,6 +230,18 @@ fn take(shared: &Shared) -> Vec<Family> {
             gauge,
             live.budget_bytes as f64,
         ),
+        Family {
+            name: "backcast_quota_bytes",
+            help: "Bytes that the rings may have that one process asked for",
+            form: gauge,
+            samples: live.quota_bytes.iter().map(|quota| (None, *quota as f64)).collect(),
+        },
+        Family {
+            name: "backcast_asked_by_bytes",
+            help: "Bytes of the rings that a process asked for",
+            form: gauge,
+            samples: callers.collect(),
+        },
         plain("backcast_used_bytes", "Bytes that they have", gauge, budget::used(&objects) as f64),
         Family { name: "backcast_objects", help: "Objects", form: gauge, samples: kinds.to_vec() },
         plain(

@@ -4,6 +4,7 @@
 
 mod answer;
 mod budget;
+mod caller;
 mod census;
 mod command;
 mod config;
@@ -18,6 +19,7 @@ mod log;
 mod metrics;
 mod options;
 mod persist;
+mod quota;
 mod refusal;
 mod resize;
 mod shared;
@@ -35,6 +37,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use budget::used;
 pub use budget::{BadBudget, Budget, WhenFull};
+pub(crate) use caller::Caller;
 pub(crate) use command::{Args, run};
 pub use error::ServeError;
 pub use options::ServeOptions;
@@ -121,7 +124,7 @@ impl Daemon {
         Ok(Self { acceptor, metrics, sweeper, shared, lock })
     }
 
-    /// Takes over what can be changed while it runs: budget, what happens when it is full, interval,
+    /// Takes over what can be changed while it runs: budget, quota, what happens when it is full, interval,
     /// how rings are brought to disk.
     pub fn reload(&self, options: &ServeOptions) -> Result<(), ServeError> {
         self.shared.take_over(options)?;
@@ -146,6 +149,12 @@ impl Daemon {
     #[must_use]
     pub fn budget_bytes(&self) -> u64 {
         self.shared.live().budget_bytes
+    }
+
+    /// Bytes that the rings may have that one process asked for. `None`: as many as there are.
+    #[must_use]
+    pub fn quota_bytes(&self) -> Option<u64> {
+        self.shared.live().quota_bytes
     }
 
     /// Ends it: requests at work are answered, the socket is removed.

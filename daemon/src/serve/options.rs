@@ -18,6 +18,8 @@ const MAX_CONNECTIONS: usize = 64;
 pub struct ServeOptions {
     /// Memory that all objects may have together.
     pub budget: Budget,
+    /// Memory that the rings may have that one process asked for; no limit if left out.
+    pub quota: Option<Budget>,
     /// What becomes of a ring that does not fit.
     pub when_full: WhenFull,
     /// Time between two looks at everything.
@@ -38,6 +40,7 @@ impl Default for ServeOptions {
     fn default() -> Self {
         Self {
             budget: Budget::default(),
+            quota: None,
             when_full: WhenFull::default(),
             interval: Duration::from_secs(2),
             socket: None,

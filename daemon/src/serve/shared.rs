@@ -19,6 +19,8 @@ use crate::wire::Code;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Live {
     pub(crate) budget_bytes: u64,
+    /// For each process that asks.
+    pub(crate) quota_bytes: Option<u64>,
     pub(crate) when_full: WhenFull,
     pub(crate) interval: Duration,
 }
@@ -107,7 +109,9 @@ impl Shared {
 
 fn resolve(base: &Base, options: &ServeOptions) -> Result<Live, ServeError> {
     let budget_bytes = options.budget.resolve(base)?;
-    Ok(Live { budget_bytes, when_full: options.when_full, interval: options.interval })
+    let quota_bytes = options.quota.map(|quota| quota.resolve(base)).transpose()?;
+    let (when_full, interval) = (options.when_full, options.interval);
+    Ok(Live { budget_bytes, quota_bytes, when_full, interval })
 }
 
 impl Tally {

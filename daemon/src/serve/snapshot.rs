@@ -3,7 +3,9 @@
 use backcast_core::{Base, Exist, Observed, Ring, RingOptions, Schema};
 use backcast_persist::{LoadOptions, SaveOptions, Snapshot, Store};
 
-use super::create::{granted, room};
+use super::caller::Caller;
+use super::create::{granted, note, room};
+use super::quota;
 use super::shared::Shared;
 use crate::error::CliError;
 use crate::save::numbered;
@@ -51,7 +53,11 @@ pub(crate) fn snapshots(
 }
 
 /// Makes a ring of a snapshot, if it fits the budget.
-pub(crate) fn load(shared: &Shared, ask: &LoadAsk) -> Result<(Granted, Ring), Refusal> {
+pub(crate) fn load(
+    shared: &Shared,
+    ask: &LoadAsk,
+    caller: Caller,
+) -> Result<(Granted, Ring), Refusal> {
     let exist: Exist =
         ask.exist.parse().map_err(|why| Refusal::new(Code::BadArgument, format!("{why}")))?;
     if exist == Exist::Attach {
@@ -62,7 +68,7 @@ pub(crate) fn load(shared: &Shared, ask: &LoadAsk) -> Result<(Granted, Ring), Re
     let snapshot = store.snapshot(&ask.snapshot).map_err(refused)?;
     let name = ask.name.as_deref().unwrap_or(&snapshot.name);
     let _turn = shared.turn();
-    let ring = loaded(shared, &store, &snapshot, name, exist, ask.persistent)?;
+    let ring = loaded(shared, &store, &snapshot, name, (exist, ask.persistent), caller)?;
     tracing::info!(ring = %name, snapshot = %snapshot.spec(), "load");
     Ok((granted(name, &ring, true, ring.stats().bytes_allocated), ring))
 }
@@ -73,18 +79,21 @@ pub(crate) fn loaded(
     store: &Store,
     snapshot: &Snapshot,
     name: &str,
-    exist: Exist,
-    persistent: bool,
+    (exist, persistent): (Exist, bool),
+    caller: Caller,
 ) -> Result<Ring, Refusal> {
     let (schema, options) = shape(snapshot, &shared.base)?;
     let asked = Ring::planned_bytes(&schema, &options)?;
+    quota::check(shared, caller, name, asked)?;
     room(shared, name, asked)?;
     let options = LoadOptions::default()
         .name(name)
         .base(shared.base.clone())
         .exist(exist)
         .persistent(persistent);
-    store.load(&snapshot.spec(), options).map_err(refused)
+    let ring = store.load(&snapshot.spec(), options).map_err(refused)?;
+    note(&ring, caller);
+    Ok(ring)
 }
 
 /// What a ring of it takes.

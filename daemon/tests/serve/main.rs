@@ -9,6 +9,7 @@ mod hostile;
 mod life;
 mod metrics;
 mod persist;
+mod quota;
 mod resize;
 mod running;
 mod snapshots;

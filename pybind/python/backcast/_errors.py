@@ -106,6 +106,10 @@ class OverBudgetError(DaemonError):
     """The ring does not fit the daemon's budget; nothing was created."""
 
 
+class OverQuotaError(DaemonError):
+    """A process has as much memory as the daemon allows one; nothing was created."""
+
+
 class MissingExtraError(BackcastError, ImportError):
     """A part that needs an optional library which is not installed."""
 

@@ -45,6 +45,7 @@ BUILTINS: dict[type[bc.BackcastError], type[Exception]] = {
     bc.DaemonNotRunningError: ConnectionError,
     bc.DaemonTimeoutError: TimeoutError,
     bc.OverBudgetError: bc.DaemonError,
+    bc.OverQuotaError: bc.DaemonError,
 }
 """What each error also is, for code that does not know Backcast."""
 

@@ -1,0 +1,153 @@
+//! A quota for each process that asks the daemon, exact over its restarts and over requests at once.
+
+use std::time::Duration;
+
+use backcast_core::{Exist, Ring, RingOptions};
+use backcast_daemon::{ClientError, OverQuota};
+use rustix::process::Signal;
+
+use crate::budget::used;
+use crate::running::{Running, until};
+use crate::shelf::{Shelf, schema};
+
+const ROWS: u64 = 20_000;
+const LONG: Duration = Duration::from_secs(120);
+
+fn options(shelf: &Shelf) -> RingOptions {
+    RingOptions::with_capacity(ROWS).base(shelf.base()).persistent(true)
+}
+
+fn bytes(shelf: &Shelf, rows: u64) -> u64 {
+    Ring::planned_bytes(&schema(), &options(shelf).capacity(rows)).unwrap()
+}
+
+#[track_caller]
+fn refused<T>(result: Result<T, ClientError>) -> OverQuota {
+    match result.map(drop).unwrap_err() {
+        ClientError::OverQuota { numbers, message } => {
+            assert!(message.contains("--quota"), "{message}");
+            numbers
+        }
+        error => panic!("{error}"),
+    }
+}
+
+#[test]
+fn each_process_has_its_own_quota_whoever_else_asks() {
+    let shelf = Shelf::new();
+    let one = bytes(&shelf, ROWS);
+    let quota = 2 * one + one / 2;
+    let args = ["--budget", &(10 * one).to_string(), "--quota", &quota.to_string()];
+    let daemon = Running::spawn(&shelf, &args);
+    assert_eq!(daemon.ready["quota_bytes"], quota);
+    let client = daemon.client();
+    assert_eq!(client.ping().unwrap().quota_bytes, Some(quota));
+    for name in ["a", "b"] {
+        drop(client.create(name, &schema(), &options(&shelf)).unwrap());
+    }
+    assert_eq!(used(&shelf), 2 * one, "who asked takes no room");
+    let numbers = refused(client.create("c", &schema(), &options(&shelf)));
+    assert_eq!(
+        (numbers.quota_bytes, numbers.held_bytes, numbers.asked_bytes),
+        (quota, 2 * one, one)
+    );
+    assert_eq!(numbers.pid, Some(std::process::id()));
+    assert_eq!(numbers.largest, [("a".to_owned(), one), ("b".to_owned(), one)]);
+    assert_eq!(used(&shelf), 2 * one);
+    // Another process has its own, and what it made counts for nobody when it has ended.
+    let create = ["create", "c", "--daemon", "--column", "obs:f4:2x3", "--column", "action:i4"];
+    shelf.run(&[&create[..], &["--capacity", "20000"]].concat()).expect(0);
+    let asked_by = |name: &str| shelf.json(&["stat", name]).remove(0)["asked_by_pid"].take();
+    assert_eq!((asked_by("a"), asked_by("c")), (std::process::id().into(), ().into()));
+    // To join it asks for nothing, and a ring made without the daemon is nobody's either.
+    drop(client.attach("c").unwrap());
+    let join = options(&shelf).exist(Exist::Attach);
+    assert!(!client.create("c", &schema(), &join).unwrap().1.made);
+    drop(Ring::create("direct", &schema(), options(&shelf)).unwrap());
+    assert!(asked_by("direct").is_null());
+    // The next daemon knows as much.
+    daemon.end(Signal::KILL);
+    let daemon = Running::spawn(&shelf, &args);
+    let client = daemon.client();
+    refused(client.create("d", &schema(), &options(&shelf)));
+    // In its own place a ring may stand, in another's not.
+    let replace = options(&shelf).exist(Exist::Replace);
+    drop(client.create("a", &schema(), &replace).unwrap());
+    refused(client.create("c", &schema(), &replace));
+    assert!(asked_by("c").is_null(), "it is as it was");
+    client.remove("b", None, false).unwrap();
+    drop(client.create("d", &schema(), &options(&shelf)).unwrap());
+}
+
+#[test]
+fn what_is_loaded_and_what_grows_counts_too() {
+    let shelf = Shelf::new();
+    let (one, three) = (bytes(&shelf, ROWS), bytes(&shelf, 3 * ROWS));
+    let quota = (three + one / 2).to_string();
+    let daemon = Running::spawn(&shelf, &["--quota", &quota]);
+    let client = daemon.client();
+    let (ring, _) = client.create("a", &schema(), &options(&shelf)).unwrap();
+    client.save("a", Some("kept"), false).unwrap();
+    // While it grows the old memory is there too: that is the budget's business.
+    assert_eq!(client.resize("a", 3 * ROWS, LONG).unwrap().allocated_bytes, three);
+    let numbers = refused(client.resize("a", 4 * ROWS, LONG));
+    assert_eq!((numbers.held_bytes, numbers.asked_bytes), (0, bytes(&shelf, 4 * ROWS)));
+    assert_eq!((ring.capacity(), used(&shelf)), (3 * ROWS, three));
+    refused(client.load("a@kept", Some("again"), Exist::Error, false));
+    // Who makes a ring larger asked for it from then on.
+    shelf.run(&["resize", "a", "--capacity", "61000"]).expect(0);
+    let (again, _) = client.load("a@kept", Some("again"), Exist::Error, false).unwrap();
+    assert_eq!(again.capacity(), ROWS);
+    assert_eq!(client.stats("again").unwrap()["asked_by_pid"], std::process::id());
+}
+
+#[test]
+fn a_ring_is_shrunk_to_the_quota_and_nobody_goes_for_what_exceeds_it() {
+    let shelf = Shelf::new();
+    let one = bytes(&shelf, ROWS);
+    let (quota, budget) = ((one + one / 2).to_string(), (8 * one).to_string());
+    let args = ["--quota", &quota, "--budget", &budget];
+    {
+        let daemon = Running::spawn(&shelf, &[&args[..], &["--when-full", "shrink"]].concat());
+        let client = daemon.client();
+        let (ring, _) = client.create("a", &schema(), &options(&shelf)).unwrap();
+        let (_, granted) = client.create("b", &schema(), &options(&shelf)).unwrap();
+        assert!(granted.shrunk() && granted.allocated_bytes <= one / 2, "{granted:?}");
+        assert_eq!(granted.asked_bytes, one);
+        refused(client.create("c", &schema(), &options(&shelf)));
+        client.remove("b", None, false).unwrap();
+        let grown = client.resize("a", 9 * ROWS, LONG).unwrap();
+        assert!(grown.shrunk && grown.allocated_bytes <= one + one / 2, "{grown:?}");
+        assert_eq!(ring.capacity(), grown.capacity_rows);
+        client.remove("a", None, true).unwrap();
+    }
+    let daemon = Running::spawn(&shelf, &[&args[..], &["--when-full", "evict"]].concat());
+    let client = daemon.client();
+    drop(client.create("idle", &schema(), &options(&shelf)).unwrap());
+    refused(client.create("more", &schema(), &options(&shelf)));
+    let there: Vec<String> = client.list().unwrap().into_iter().map(|info| info.name).collect();
+    assert_eq!(there, ["idle"]);
+}
+
+#[test]
+fn requests_at_once_of_one_process_get_what_its_quota_allows() {
+    let shelf = Shelf::new();
+    let one = bytes(&shelf, ROWS);
+    let config = shelf.file("backcast.toml", &format!("quota = {}\n", 3 * one + one / 2));
+    let daemon = Running::spawn(&shelf, &["--config", &config]);
+    let made = std::thread::scope(|scope| {
+        let asking: Vec<_> = (0..12)
+            .map(|i| {
+                let (client, options) = (daemon.client(), options(&shelf));
+                scope.spawn(move || client.create(&format!("r-{i}"), &schema(), &options).map(drop))
+            })
+            .collect();
+        let results = asking.into_iter().map(|thread| thread.join().unwrap());
+        results.filter(|made| made.as_ref().map_err(|_| ()).is_ok()).count()
+    });
+    assert_eq!((made, used(&shelf)), (3, 3 * one));
+    std::fs::write(&config, "quota = \"1GiB\"\n").unwrap();
+    daemon.signal(Signal::HUP);
+    until("the new quota", || daemon.client().ping().unwrap().quota_bytes == Some(1 << 30));
+    drop(daemon.client().create("more", &schema(), &options(&shelf)).unwrap());
+}
