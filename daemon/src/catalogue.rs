@@ -28,6 +28,8 @@ pub(crate) enum State {
     Damaged,
     /// It is on disk.
     Saved,
+    /// A daemon saved it to make room; who attaches through the daemon gets it back.
+    Evicted,
 }
 
 impl Display for State {
@@ -39,6 +41,7 @@ impl Display for State {
             Self::Building => "building",
             Self::Damaged => "damaged",
             Self::Saved => "saved",
+            Self::Evicted => "evicted",
         })
     }
 }

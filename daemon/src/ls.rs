@@ -1,14 +1,15 @@
 //! `backcast ls`: every ring, panel and snapshot, damaged ones included.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use backcast_core::Base;
-use backcast_persist::{Listing, StoreError};
+use backcast_core::{Base, Kind};
+use backcast_persist::{Listing, Snapshot, Store, StoreError};
 use serde::Serialize;
 
 use crate::catalogue::{self, Content, Entry, State};
 use crate::console::{Align, Console};
 use crate::error::{CliError, Exit};
+use crate::serve::{EVICTED, Holder};
 use crate::snapshots::{StoreArg, note_damage};
 use crate::units;
 
@@ -17,7 +18,8 @@ use crate::units;
 /// States: held (some process has it open), idle (nobody has; it is persistent), orphaned (nobody
 /// has; `backcast gc` removes it), building (its creator is at work), damaged (its bytes are not
 /// what they should be; exit status 1), saved (a snapshot: on disk; its size is that of all files with
-/// rows of it, which snapshots share).
+/// rows of it, which snapshots share), evicted (a daemon saved it to make room: on disk; who attaches
+/// through the daemon gets it back).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -97,6 +99,27 @@ impl Listed {
         }
     }
 
+    /// What is on disk: a snapshot, or a ring that was evicted.
+    fn on_disk(snapshot: &Snapshot, store: &Path, evicted: bool) -> Self {
+        let listed = if evicted {
+            let ring = Self::snapshot(snapshot.name.clone(), State::Evicted);
+            Self { kind: Kind::Ring.as_str(), ..ring }
+        } else {
+            Self::snapshot(snapshot.spec(), State::Saved)
+        };
+        Self {
+            path: store.join(&snapshot.name),
+            size_bytes: snapshot.bytes,
+            lane_count: u32::try_from(snapshot.lanes.len()).ok(),
+            rows: Some(snapshot.rows),
+            ..listed
+        }
+    }
+
+    fn is_ring(&self, name: &str) -> bool {
+        self.kind == Kind::Ring.as_str() && self.name == name
+    }
+
     fn cells(&self) -> Vec<String> {
         let number = |n: Option<u64>| n.map_or_else(|| "-".to_owned(), units::count);
         let note = match (&self.error, self.days, self.tickers) {
@@ -136,12 +159,10 @@ fn saved(
                 for damage in &damages {
                     note_damage(damage, console);
                 }
-                listed.extend(snapshots.into_iter().map(|snapshot| Listed {
-                    path: path.clone(),
-                    size_bytes: snapshot.bytes,
-                    lane_count: u32::try_from(snapshot.lanes.len()).ok(),
-                    rows: Some(snapshot.rows),
-                    ..Listed::snapshot(snapshot.spec(), State::Saved)
+                // A ring that is in memory is not evicted, whatever a kill left.
+                let gone = !listed.iter().any(|object| object.is_ring(&name));
+                listed.extend(snapshots.iter().map(|snapshot| {
+                    Listed::on_disk(snapshot, store.path(), gone && snapshot.label == EVICTED)
                 }));
             }
             Err(error) => listed.push(Listed {
@@ -154,12 +175,25 @@ fn saved(
     Ok(())
 }
 
+/// Rings that were evicted to a store and are not among those listed. One that cannot be read has none.
+pub(crate) fn evicted(store: &Store, listed: &[Listed]) -> Vec<Listed> {
+    let names = store.names().unwrap_or_default();
+    let gone = names.iter().filter(|name| !listed.iter().any(|object| object.is_ring(name)));
+    let found = gone.filter_map(|name| store.snapshot(&format!("{name}@{EVICTED}")).ok());
+    found.map(|snapshot| Listed::on_disk(&snapshot, store.path(), true)).collect()
+}
+
 pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result<Exit, CliError> {
     let mut listed: Vec<Listed> = catalogue::all(base)?
         .into_iter()
         .filter_map(|info| Entry::open(base, info).map(Listed::from))
         .collect();
     saved(&args.store, &mut listed, console)?;
+    // A daemon may keep them elsewhere.
+    if let Some(store) = Holder::of(base).and_then(|holder| holder.store) {
+        let elsewhere = evicted(&Store::at(store), &listed);
+        listed.extend(elsewhere);
+    }
     if console.json() {
         for object in &listed {
             console.object(object);
@@ -188,6 +222,13 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
             "{} orphaned ({}): `backcast gc` removes what nobody holds",
             in_state(State::Orphaned).count(),
             units::bytes(orphaned)
+        ));
+    }
+    if in_state(State::Evicted).next().is_some() {
+        console.note(&format!(
+            "{} evicted: who attaches through the daemon gets them back; `backcast rm NAME@{EVICTED}` \
+             removes one",
+            in_state(State::Evicted).count()
         ));
     }
     let damaged = in_state(State::Damaged).count();

@@ -7,6 +7,7 @@ use backcast_persist::{SaveError, SaveOptions, SaveReport, Store};
 use serde::Serialize;
 
 use crate::catalogue;
+use crate::client::Client;
 use crate::console::Console;
 use crate::error::{CliError, Exit};
 use crate::interrupt::Watch;
@@ -18,13 +19,15 @@ use crate::wire::Saved;
 ///
 /// Writers and learners go on meanwhile: the snapshot has the rows that were published when the
 /// command began. Rows that an earlier snapshot of the ring has are shared with it. When the command
-/// is done, the snapshot survives a reboot; Ctrl-C leaves nothing of it.
+/// is done, the snapshot survives a reboot; Ctrl-C leaves nothing of it. With --daemon the daemon saves it, to its
+/// own store, and goes on with it when this command is interrupted.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   backcast save pong epoch-10
   backcast save pong latest --replace
   backcast save pong --store /mnt/backup
+  backcast save pong --daemon
   backcast --json save pong | jq .size_bytes")]
 pub(crate) struct Args {
     /// Name of the ring.
@@ -37,6 +40,9 @@ pub(crate) struct Args {
     /// Longest wait for another process that saves a ring of this name, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     wait: u32,
+    /// Have the daemon save it, to its store (`backcast serve`).
+    #[arg(long, conflicts_with_all = ["store", "wait"])]
+    daemon: bool,
     #[command(flatten)]
     store: StoreArg,
 }
@@ -50,6 +56,11 @@ struct Printed {
 }
 
 pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result<Exit, CliError> {
+    if args.daemon {
+        let saved = Client::of(base).save(&args.name, args.label.as_deref(), args.replace)?;
+        print(saved, console);
+        return Ok(Exit::Done);
+    }
     let store = args.store.open()?;
     let info = catalogue::find(base, &args.name, Some(backcast_core::Kind::Ring))?;
     let ring = Ring::attach_in(base, &info.name)?;
@@ -66,7 +77,10 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
         None => numbered(&store, &info.name, save)?,
     };
     drop(watch);
-    print(&report, console);
+    print(Saved::from(&report), console);
+    if let Some(damage) = &report.damage {
+        note_damage(damage, console);
+    }
     Ok(Exit::Done)
 }
 
@@ -91,26 +105,24 @@ pub(crate) fn numbered(
     unreachable!("numbers do not end")
 }
 
-fn print(report: &SaveReport, console: &mut Console<'_>) {
-    let name = format!("{}@{}", report.name, report.label);
+fn print(saved: Saved, console: &mut Console<'_>) {
+    let lapped_rows = saved.lapped_rows;
     if console.json() {
-        console.object(&Printed { action: "saved", saved: report.into() });
+        console.object(&Printed { action: "saved", saved });
     } else {
         console.text(&format!(
-            "saved {name}: {} rows ({} new, {} written)",
-            units::exact(report.rows),
-            units::exact(report.rows_written),
-            units::bytes(report.bytes_written),
+            "saved {}: {} rows ({} new, {} written)",
+            saved.name,
+            units::exact(saved.rows),
+            units::exact(saved.written_rows),
+            units::bytes(saved.size_bytes),
         ));
     }
-    if report.rows_lapped > 0 {
+    if lapped_rows > 0 {
         console.note(&format!(
             "{} rows were overwritten by writers before they could be copied: the snapshot begins \
              after them",
-            units::exact(report.rows_lapped)
+            units::exact(lapped_rows)
         ));
-    }
-    if let Some(damage) = &report.damage {
-        note_damage(damage, console);
     }
 }

@@ -475,7 +475,8 @@ pub struct ListedObject {
     pub name: String,
     /// Its directory.
     pub path: std::path::PathBuf,
-    /// `held`, `idle`, `orphaned`, `building` or `damaged`.
+    /// `held`, `idle`, `orphaned`, `building`, `damaged`, or `evicted`: on disk, and back in memory
+    /// for who attaches through the daemon.
     pub state: String,
     /// Stays when nobody holds it.
     pub persistent: bool,

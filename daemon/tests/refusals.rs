@@ -204,6 +204,8 @@ const CASES: &[Case] = &[
     case("a size below nothing", "create a --column x:f4 --capacity 0.1B", 2, &["0.1B"]),
     case("a file as the directory", "ls --dir /etc/passwd", 2, &["/etc/passwd", "--dir"]),
     case("gc of a name", "gc pong", 2, &["pong"]),
+    case("save by a daemon that is not there", "save pong --daemon", 1, &["backcast serve"]),
+    case("save by a daemon into another store", "save pong --daemon --store x", 2, &["--store"]),
     case("resize to nothing", "resize pong", 2, &["--capacity"]),
     case("resize in a wrong unit", "resize pong --capacity 5parsecs", 2, &["5parsecs"]),
     case("resize to less", "resize pong --capacity 10", 2, &["can only grow"]),

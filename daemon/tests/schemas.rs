@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use backcast_core::{Ring, SamplerOptions, StepColumns, WriterOptions};
+use backcast_persist::Store;
 use jsonschema::Validator;
 use serde_json::{Value, json};
 use shelf::{Holder, Shelf, commands, schema};
@@ -109,6 +110,14 @@ fn snapshots_are_as_promised() {
     holds("stat", &shelf.json(&["stat", "pong@a"]));
     holds("verify", &shelf.json(&["verify", "pong"]));
     holds("load", &shelf.json(&["load", "pong@a", "--as", "b"]));
+    {
+        let ring = Ring::attach_in(&shelf.base(), "b").unwrap();
+        Store::at(shelf.store()).save_evicted(&ring, "b", Value::Null).unwrap();
+    }
+    shelf.json(&["rm", "b"]);
+    let listed = shelf.json(&["ls"]);
+    assert!(listed.iter().any(|object| object["name"] == "b" && object["state"] == "evicted"));
+    holds("ls", &listed);
     holds("rm", &shelf.json(&["rm", "pong@a"]));
     shelf.json(&["save", "pong", "a"]);
     for manifest in ["manifest-0", "manifest-1"] {

@@ -12,7 +12,7 @@ use super::shared::{Shared, add};
 use super::{budget, snapshot, sweep};
 use crate::catalogue::{self, Content, Entry, State};
 use crate::error::CliError;
-use crate::ls::Listed;
+use crate::ls::{self, Listed};
 use crate::persist::PersistReport;
 use crate::stat::RingReport;
 use crate::wire::{Ask, Code, Gone, Granted, Pong, Refusal};
@@ -43,10 +43,14 @@ pub(crate) fn answer(shared: &Shared, ask: &Ask, caller: Caller) -> Result<Reply
     match ask {
         Ask::Ping => Reply::of(&ping(shared)?),
         Ask::List => {
-            let listed: Vec<Listed> = catalogue::all(&shared.base)?
+            let mut listed: Vec<Listed> = catalogue::all(&shared.base)?
                 .into_iter()
                 .filter_map(|info| look(shared, info).map(Listed::from))
                 .collect();
+            if let Ok(store) = shared.persist().store() {
+                let gone = ls::evicted(&store, &listed);
+                listed.extend(gone);
+            }
             Reply::of(&listed)
         }
         Ask::Stats { name } => stats(shared, name),

@@ -14,6 +14,8 @@ use crate::catalogue::is_garbage;
 use crate::persist;
 use crate::wire::Refusal;
 
+/// Label of the snapshot of a ring that made room.
+pub(crate) const EVICTED: &str = "evicted";
 /// A ring that is used again and again while it is being saved is left alone.
 const ATTEMPTS: u32 = 3;
 /// In the state of its snapshot: how it was brought to disk.
@@ -107,5 +109,5 @@ pub(crate) fn forget(store: &Store, name: &str) {
 }
 
 fn spec(name: &str) -> String {
-    format!("{name}@evicted")
+    format!("{name}@{EVICTED}")
 }

@@ -40,6 +40,7 @@ pub use budget::{BadBudget, Budget, WhenFull};
 pub(crate) use caller::Caller;
 pub(crate) use command::{Args, run};
 pub use error::ServeError;
+pub(crate) use evict::EVICTED;
 pub use options::ServeOptions;
 pub use persist::{BadSpan, PersistOptions, Span};
 
@@ -57,6 +58,9 @@ pub(crate) struct Holder {
     /// Bytes that all objects may have together.
     #[serde(default)]
     pub(crate) budget_bytes: Option<u64>,
+    /// Where it keeps snapshots, and rings that it evicted.
+    #[serde(default)]
+    pub(crate) store: Option<std::path::PathBuf>,
 }
 
 impl Holder {
@@ -66,9 +70,10 @@ impl Holder {
         serde_json::from_str(&said).ok()
     }
 
-    fn say(lock: &BaseLock, socket: &Path, budget_bytes: u64) -> Result<(), ServeError> {
+    fn say(lock: &BaseLock, socket: &Path, shared: &Shared) -> Result<(), ServeError> {
         let (pid, socket) = (std::process::id(), socket.to_owned());
-        let holder = Self { pid, socket, budget_bytes: Some(budget_bytes) };
+        let store = shared.persist().store().ok().map(|store| store.path().to_owned());
+        let holder = Self { pid, socket, budget_bytes: Some(shared.live().budget_bytes), store };
         Ok(lock.say(&serde_json::to_string(&holder).unwrap_or_default())?)
     }
 }
@@ -117,7 +122,7 @@ impl Daemon {
         let listener = Listener::bind(&options.socket_in(base))?;
         let metrics = options.metrics.map(MetricsServer::bind).transpose()?;
         let shared = Arc::new(Shared::new(base, options)?);
-        Holder::say(&lock, listener.path(), shared.live().budget_bytes)?;
+        Holder::say(&lock, listener.path(), &shared)?;
         let sweeper = Sweeper::start(&shared)?;
         let metrics = metrics.map(|server| server.start(&shared)).transpose()?;
         let acceptor = Acceptor::start(listener, &shared, options.max_connections)?;
@@ -128,7 +133,7 @@ impl Daemon {
     /// how rings are brought to disk.
     pub fn reload(&self, options: &ServeOptions) -> Result<(), ServeError> {
         self.shared.take_over(options)?;
-        Holder::say(&self.lock, self.socket(), self.budget_bytes())?;
+        Holder::say(&self.lock, self.socket(), &self.shared)?;
         self.sweeper.wake();
         Ok(())
     }

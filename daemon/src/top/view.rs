@@ -51,7 +51,7 @@ impl Palette {
     fn state(self, state: State) -> Style {
         match state {
             State::Held => self.colour(Color::Green),
-            State::Idle | State::Saved => Style::new(),
+            State::Idle | State::Saved | State::Evicted => Style::new(),
             State::Building => self.colour(Color::Cyan),
             State::Orphaned => self.colour(Color::Yellow),
             State::Damaged => self.colour(Color::Red).add_modifier(Modifier::BOLD),

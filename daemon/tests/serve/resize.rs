@@ -161,7 +161,8 @@ fn a_ring_grows_to_what_is_left_or_others_make_room_as_the_settings_say() {
         append(&mut ring.writer(WriterOptions::lanes(1)).unwrap(), 10);
     }
     assert_eq!(client.resize("b", 2 * ROWS, LONG).unwrap().capacity_rows, 2 * ROWS);
-    assert_eq!(names(), ["b"], "`a` had to go");
+    assert_eq!(names(), ["b", "a"], "`a` had to go, and is shown last");
+    assert_eq!(client.list().unwrap()[1].state, "evicted");
     // It comes back to grow, once there is room for it.
     client.remove("b", None, false).unwrap();
     assert_eq!(client.resize("a", 2 * ROWS, LONG).unwrap().capacity_rows, 2 * ROWS);

@@ -125,6 +125,72 @@ fn rings_that_nobody_uses_make_room_and_come_back() {
 }
 
 #[test]
+fn a_ring_that_was_evicted_is_listed_with_and_without_the_daemon() {
+    let shelf = Shelf::new();
+    let options = shelf.options().persistent(true);
+    let bytes = Ring::planned_bytes(&schema(), &options).unwrap();
+    let budget = (bytes + bytes / 2).to_string();
+    // Not where the command looks by itself.
+    let elsewhere = shelf.path().join("elsewhere");
+    let store = elsewhere.to_str().unwrap();
+    let args = ["--budget", &budget, "--when-full", "evict", "--persist-store", store];
+    let daemon = Running::spawn(&shelf, &args);
+    let client = daemon.client();
+    let (ring, _) = client.create("a", &schema(), &options).unwrap();
+    append(&ring, 20, 1.0);
+    drop(ring);
+    drop(client.create("b", &schema(), &options).unwrap());
+    let find = |listed: &[serde_json::Value], name: &str| {
+        let of_name: Vec<_> = listed.iter().filter(|info| info["name"] == name).cloned().collect();
+        assert!(of_name.len() <= 1, "{of_name:?}");
+        of_name.into_iter().next()
+    };
+    let a = find(&shelf.json(&["ls"]), "a").unwrap();
+    assert!(a["kind"] == "ring" && a["state"] == "evicted" && a["rows"] == 20, "{a}");
+    assert!(a["size_bytes"].as_u64().unwrap() > 0 && a["lane_count"] == 2 && a["error"].is_null());
+    assert_eq!(a["path"], elsewhere.join("a").to_str().unwrap());
+    let shown = client.list().unwrap();
+    let shown: Vec<_> =
+        shown.iter().map(|info| (info.name.as_str(), info.state.as_str())).collect();
+    assert_eq!(shown, [("b", "idle"), ("a", "evicted")]);
+    let said = shelf.run(&["ls"]).expect(0);
+    assert!(said.err.contains("1 evicted") && said.err.contains("@evicted"), "{}", said.err);
+    // Without a daemon it is where its store is.
+    daemon.end(rustix::process::Signal::KILL);
+    assert_eq!(find(&shelf.json(&["ls"]), "a"), None);
+    let there = shelf.json(&["ls", "--store", store]);
+    assert_eq!(find(&there, "a").unwrap()["state"], "evicted");
+    // One that is in memory is not evicted, whatever else there is of it.
+    drop(Ring::create("a", &schema(), options).unwrap());
+    let there = shelf.json(&["ls", "--store", store]);
+    assert_eq!(find(&there, "a").unwrap()["state"], "idle");
+    assert_eq!(find(&there, "a@evicted").unwrap()["state"], "saved");
+}
+
+#[test]
+fn a_ring_is_saved_by_the_daemon_if_it_is_told_so() {
+    let shelf = Shelf::new();
+    let elsewhere = shelf.path().join("elsewhere");
+    let daemon = Running::spawn(&shelf, &["--persist-store", elsewhere.to_str().unwrap()]);
+    let (ring, _) = daemon.client().create("pong", &schema(), &shelf.options()).unwrap();
+    append(&ring, 20, 1.0);
+    let save = |args: &[&str]| shelf.json(&[&["save", "pong"], args].concat()).remove(0);
+    let saved = save(&["--daemon"]);
+    assert!(saved["action"] == "saved" && saved["name"] == "pong@s1", "{saved}");
+    assert!(saved["rows"] == 20 && saved["written_rows"] == 20, "{saved}");
+    assert_eq!(save(&["mine", "--daemon"])["name"], "pong@mine");
+    assert_eq!(save(&["mine", "--replace", "--daemon"])["written_rows"], 0);
+    assert_eq!(daemon.client().snapshots(Some("pong")).unwrap().len(), 2);
+    assert!(!shelf.store().exists(), "the store is the daemon's");
+    let taken = shelf.run(&["save", "pong", "mine", "--daemon"]).expect(1);
+    assert!(taken.err.contains("pong@mine"), "{}", taken.err);
+    shelf.run(&["save", "pnog", "--daemon"]).expect(3);
+    drop(daemon);
+    let alone = shelf.run(&["save", "pong", "--daemon"]).expect(1);
+    assert!(alone.err.contains("backcast serve"), "{}", alone.err);
+}
+
+#[test]
 fn many_who_ask_at_once_get_their_rings_back_whole() {
     let shelf = Shelf::new();
     let options = shelf.options().persistent(true);
