@@ -2,8 +2,11 @@
 
 pub mod certified;
 pub mod fuzz;
+#[cfg(target_os = "linux")]
+pub mod last_call;
 pub mod limits;
 pub mod pages;
 pub mod peer;
 pub mod steps;
 pub mod storm;
+pub mod victim;

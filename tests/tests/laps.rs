@@ -8,18 +8,10 @@ use backcast_core::{
     DType, Ring, RingOptions, RowIndex, SampleError, SamplerOptions, Schema, StepColumns,
     WriterOptions,
 };
+use backcast_tests::victim::Stop;
 
 /// Wide rows, so that a lap in the middle of a copy is frequent.
 const WIDTH: usize = 2_048;
-
-/// Stops the writer when the test ends, also by a panic.
-struct Stop<'a>(&'a AtomicBool);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Relaxed);
-    }
-}
 
 #[test]
 fn a_gather_is_refused_only_for_rows_that_are_gone() -> Result<(), Box<dyn Error>> {

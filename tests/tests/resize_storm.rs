@@ -3,7 +3,6 @@
 //! that was broken off is gone on with by the next.
 
 use std::error::Error;
-use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,6 +10,7 @@ use std::time::{Duration, Instant};
 use backcast_core::{Base, Ring, RingOptions, SampleError, SamplerOptions};
 use backcast_layout::RingStore;
 use backcast_tests::storm::{PIXELS, Seen, audit, is_whole, schema};
+use backcast_tests::victim::{Stop, Victim, WATCHDOG};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
@@ -23,8 +23,6 @@ const RESIZES: u64 = 12;
 const LANE_CAPACITY: u64 = 1024 - 16;
 /// Rows that a writer announces at a time.
 const ANNOUNCED: u64 = 16;
-/// A step of the storm that takes so long will never end.
-const WATCHDOG: Duration = Duration::from_secs(120);
 
 /// When somebody is killed, and who.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,49 +64,19 @@ impl Moment {
     }
 }
 
-/// Kills and reaps a process when a test ends, however it ends.
-struct Victim(Child);
-
-impl Victim {
-    fn start(program: &str, dir: &TempDir, args: &[String]) -> Self {
-        let child = Command::new(program).arg(dir.path()).arg("grows").args(args).spawn();
-        Self(child.expect("the binary starts"))
-    }
-
-    fn writer(dir: &TempDir, life: u64) -> Self {
-        let args = [life.to_string(), LANES.to_string()];
-        Self::start(env!("CARGO_BIN_EXE_storm_writer"), dir, &args)
-    }
-
-    fn resizer(dir: &TempDir, capacity: u64) -> Self {
-        Self::start(env!("CARGO_BIN_EXE_storm_resizer"), dir, &[capacity.to_string()])
-    }
-
-    fn ended(&mut self) -> Option<ExitStatus> {
-        self.0.try_wait().expect("a child can be looked at")
-    }
-
-    /// `true`: it was killed, and had not ended by itself.
-    fn kill(&mut self) -> bool {
-        self.0.kill().expect("SIGKILL can be sent");
-        self.0.wait().expect("a killed child can be waited for").code().is_none()
-    }
+fn start_writer(dir: &TempDir, life: u64) -> Victim {
+    let args = ["grows".to_owned(), life.to_string(), LANES.to_string()];
+    Victim::start(env!("CARGO_BIN_EXE_storm_writer"), dir.path(), &args)
 }
 
-impl Drop for Victim {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+fn start_resizer(dir: &TempDir, capacity: u64) -> Victim {
+    let args = ["grows".to_owned(), capacity.to_string()];
+    Victim::start(env!("CARGO_BIN_EXE_storm_resizer"), dir.path(), &args)
 }
 
-/// Ends the reader thread when the storm ends, also by a panic.
-struct Stop<'a>(&'a AtomicBool);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Relaxed);
-    }
+/// `true`: it was killed, and had not ended by itself.
+fn killed(victim: &mut Victim) -> bool {
+    victim.kill().code().is_none()
 }
 
 /// The storm's own account.
@@ -176,7 +144,7 @@ fn one_ring(dice: &mut StdRng, counts: &mut Counts) -> Result<(), Box<dyn Error>
 fn storm(dir: &TempDir, ring: &Ring, dice: &mut StdRng, counts: &mut Counts) {
     let mut audited: Vec<Vec<Seen>> = vec![Vec::new(); LANES as usize];
     let (mut life, mut asked) = (1, LANE_CAPACITY);
-    let mut writer = Victim::writer(dir, life);
+    let mut writer = start_writer(dir, life);
     let store = RingStore::attach(&base(ring), "grows").expect("it is there");
     for _ in 0..RESIZES {
         asked += dice.random_range(1..400);
@@ -189,7 +157,7 @@ fn storm(dir: &TempDir, ring: &Ring, dice: &mut StdRng, counts: &mut Counts) {
             if when == Moment::NobodyWrites {
                 kill_writer(ring, &mut writer, &mut audited, counts);
             }
-            let mut resizer = Victim::resizer(dir, asked * u64::from(LANES));
+            let mut resizer = start_resizer(dir, asked * u64::from(LANES));
             let delay = Duration::from_micros(dice.random_range(200..6_000));
             let begun = Instant::now();
             let reached = || match when {
@@ -206,7 +174,7 @@ fn storm(dir: &TempDir, ring: &Ring, dice: &mut StdRng, counts: &mut Counts) {
                 kill_writer(ring, &mut writer, &mut audited, counts);
             }
             if when.kills_resizer() {
-                let killed = resizer.kill();
+                let killed = killed(&mut resizer);
                 let (lanes, told) = moves(ring);
                 let late = killed && told == asked && lanes.iter().any(|is| *is < asked);
                 counts.resizers_killed_late += u64::from(late);
@@ -214,9 +182,9 @@ fn storm(dir: &TempDir, ring: &Ring, dice: &mut StdRng, counts: &mut Counts) {
             }
             if when.kills_writer() || when == Moment::NobodyWrites {
                 life += 1;
-                writer = Victim::writer(dir, life);
+                writer = start_writer(dir, life);
             }
-            let status = resizer.0.wait().expect("it is a child");
+            let status = resizer.wait();
             if status.success() {
                 break;
             }
@@ -234,7 +202,7 @@ fn storm(dir: &TempDir, ring: &Ring, dice: &mut StdRng, counts: &mut Counts) {
 
 /// Kills the writer and looks what it left.
 fn kill_writer(ring: &Ring, writer: &mut Victim, audited: &mut [Vec<Seen>], counts: &mut Counts) {
-    assert!(writer.kill(), "the writer ended by itself");
+    assert!(killed(writer), "the writer ended by itself");
     let (lanes, _) = moves(ring);
     counts.writers_killed += 1;
     counts.killed_between += u64::from(lanes.windows(2).any(|two| two[0] != two[1]));

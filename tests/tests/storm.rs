@@ -7,7 +7,6 @@
 //! if it never did.
 
 use std::error::Error;
-use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,6 +17,7 @@ use backcast_layout::protocol::{Words, still_whole};
 use backcast_tests::storm::{
     LIFE_COLUMN, PIXELS, PIXELS_COLUMN, Seen, audit, first_pixel, is_whole, schema,
 };
+use backcast_tests::victim::{Stop, Victim};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tempfile::TempDir;
@@ -25,53 +25,10 @@ use tempfile::TempDir;
 const LANES: u32 = 3;
 /// The fewest slots that mapped columns allow, less the reserve chunk: laps are frequent.
 const LANE_CAPACITY: u64 = 1024 - 16;
-/// A step of the storm that takes so long will never end.
-const WATCHDOG: Duration = Duration::from_secs(120);
 
-/// Kills and reaps the writer when a test ends, however it ends.
-struct Writer(Child);
-
-impl Writer {
-    fn start(dir: &TempDir, name: &str, life: u64, lanes: u32) -> Self {
-        let child = Command::new(env!("CARGO_BIN_EXE_storm_writer"))
-            .arg(dir.path())
-            .args([name, &life.to_string(), &lanes.to_string()])
-            .spawn();
-        Self(child.expect("the writer's binary starts"))
-    }
-
-    fn kill(&mut self) -> ExitStatus {
-        self.0.kill().expect("SIGKILL can be sent");
-        self.0.wait().expect("a killed child can be waited for")
-    }
-
-    /// Yields until `done`. Panics when the writer ends by itself, or nothing happens.
-    fn spin_until(&mut self, mut done: impl FnMut() -> bool) {
-        let start = Instant::now();
-        while !done() {
-            if let Some(status) = self.0.try_wait().expect("a child can be looked at") {
-                panic!("the writer ended by itself, {status}");
-            }
-            assert!(start.elapsed() < WATCHDOG, "the writer makes no progress");
-            thread::yield_now();
-        }
-    }
-}
-
-impl Drop for Writer {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Ends the reader thread when the storm ends, also by a panic.
-struct Stop<'a>(&'a AtomicBool);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Relaxed);
-    }
+fn start(dir: &TempDir, name: &str, life: u64, lanes: u32) -> Victim {
+    let args = [name.to_owned(), life.to_string(), lanes.to_string()];
+    Victim::start(env!("CARGO_BIN_EXE_storm_writer"), dir.path(), &args)
 }
 
 /// The storm's own account.
@@ -149,7 +106,7 @@ fn storm(dir: &TempDir, ring: &Ring, store: &RingStore, kills: u64) -> Counts {
         let before = ring.stats().lane_stats;
         let rows_before = heads(store);
         let start = Instant::now();
-        let mut writer = Writer::start(dir, "storm", life, LANES);
+        let mut writer = self::start(dir, "storm", life, LANES);
         let delay = Duration::from_micros(dice.random_range(50..3_000));
         match life % 8 {
             // Any time after the start: while it attaches, claims, or appends its first rows.
@@ -278,7 +235,7 @@ fn a_reader_that_skips_validation_sees_torn_rows_and_one_that_validates_does_not
     let memory = store.lane(0).ok_or("lane 0")?;
     let (mut life, mut pixels) = ([0_u64], vec![0_u64; PIXELS]);
     let (mut torn, mut accepted, mut accepted_torn) = (0, 0, 0);
-    let mut writer = Writer::start(&dir, "control", 1, 1);
+    let mut writer = start(&dir, "control", 1, 1);
     writer.spin_until(|| {
         let head = memory.load_head(Relaxed);
         let slots = memory.slots();

@@ -18,6 +18,7 @@ use backcast_core::{SampleError, Sampler};
 use backcast_layout::protocol::{Words, still_whole};
 use backcast_layout::{Lane, RingStore};
 use backcast_tests::certified::{check, is_row, options, schema, write};
+use backcast_tests::victim::Stop;
 use tempfile::TempDir;
 
 const LANES: u32 = 4;
@@ -50,15 +51,6 @@ struct Counts {
     outrun: AtomicU64,
     leases: AtomicU64,
     leased_rows: AtomicU64,
-}
-
-/// Tells everybody to stop, when a hunt is over or fails.
-struct Stop<'a>(&'a AtomicBool);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Relaxed);
-    }
 }
 
 impl Counts {

@@ -1,5 +1,6 @@
 //! The victim of the kill storm: attaches by name, claims lanes and appends as fast as it can until
-//! it is killed. `storm_writer DIR NAME LIFE LANES`
+//! it is killed: by the test, or before it renames a file. `storm_writer DIR NAME LIFE LANES
+//! [dies-before-rename]`
 
 use std::env;
 use std::error::Error;
@@ -12,8 +13,14 @@ const STEPS_BETWEEN_LOOKS: u64 = 1024;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = env::args().collect();
-    let [_, dir, name, life, lanes] = args.as_slice() else {
-        return Err("usage: storm_writer DIR NAME LIFE LANES".into());
+    let (dir, name, life, lanes) = match args.as_slice() {
+        [_, dir, name, life, lanes] => (dir, name, life, lanes),
+        #[cfg(target_os = "linux")]
+        [_, dir, name, life, lanes, point] if point == "dies-before-rename" => {
+            backcast_tests::last_call::dies_before_rename()?;
+            (dir, name, life, lanes)
+        }
+        _ => return Err("usage: storm_writer DIR NAME LIFE LANES [dies-before-rename]".into()),
     };
     write(dir, name, life.parse()?, lanes.parse()?)
 }

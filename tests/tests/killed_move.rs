@@ -1,0 +1,150 @@
+//! A writer is killed between the moment when its lane has moved to the larger memory and the moment
+//! when the new file has the lane's name. Whoever comes next finds the lane: all rows, and no others.
+#![cfg(target_os = "linux")]
+
+use std::error::Error;
+use std::fs::File;
+use std::mem::offset_of;
+use std::ops::ControlFlow;
+use std::os::unix::fs::FileExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::time::Duration;
+
+use backcast_core::{Base, Observed, ResizeProgress, Ring, RingOptions};
+use backcast_layout::LaneHeader;
+use backcast_layout::protocol::MOVED;
+use backcast_tests::storm::{Seen, audit, schema};
+use backcast_tests::victim::Victim;
+use tempfile::TempDir;
+
+const LANES: u32 = 3;
+const LANE_CAPACITY: u64 = 1024 - 16;
+/// Rows that a writer announces at a time.
+const ANNOUNCED: u64 = 16;
+const LARGER: u64 = 3 * LANE_CAPACITY;
+const NOT_AT_ALL: Option<Duration> = Some(Duration::ZERO);
+
+/// Who goes on after the kill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// The resize itself, which still waits for the lanes.
+    WhoResizes,
+    /// The same resize, asked for again.
+    SameResize,
+    /// A resize to another size.
+    OtherResize,
+    /// What a daemon's sweep does, which holds nothing.
+    Sweep,
+    /// The next writer of the lanes.
+    Writer,
+}
+
+fn on(_: ResizeProgress) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+fn writer(dir: &TempDir, life: u64, point: &[&str]) -> Victim {
+    let (life, lanes) = (life.to_string(), LANES.to_string());
+    let args = [&["grows", &life, &lanes], point].concat();
+    Victim::start(env!("CARGO_BIN_EXE_storm_writer"), dir.path(), &args)
+}
+
+/// Every row of every lane, each one whole and where it has to be.
+fn rows(ring: &Ring) -> Vec<Vec<Seen>> {
+    let of_lane = |lane| {
+        let span = ring.lane_span(lane).expect("the ring has the lane");
+        let rows = ring.rows(lane, span).expect("nobody writes now");
+        audit(&rows).unwrap_or_else(|why| panic!("{why}"))
+    };
+    (0..LANES).map(of_lane).collect()
+}
+
+fn has_moved(file: &Path) -> bool {
+    let mut word = [0; 8];
+    let at = offset_of!(LaneHeader, reserved) as u64;
+    File::open(file).and_then(|file| file.read_exact_at(&mut word, at)).expect("a lane's header");
+    u64::from_ne_bytes(word) == MOVED
+}
+
+#[test]
+fn a_lane_whose_writer_is_killed_before_its_file_has_the_name_is_kept() -> Result<(), Box<dyn Error>>
+{
+    use Next::{OtherResize, SameResize, Sweep, WhoResizes, Writer};
+    // Whole rows, rows in place, and each autoreset mode.
+    for life in 1..=4 {
+        for next in [WhoResizes, SameResize, OtherResize, Sweep, Writer] {
+            killed_then(next, life)?;
+        }
+    }
+    Ok(())
+}
+
+fn killed_then(next: Next, life: u64) -> Result<(), Box<dyn Error>> {
+    let dir = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new())?;
+    let base = Base::at(dir.path());
+    let options = RingOptions::with_capacity(LANE_CAPACITY * u64::from(LANES)).lanes(LANES);
+    let ring = Ring::create("grows", &schema()?, options.base(base.clone()))?;
+    let mut victim = writer(&dir, life, &["dies-before-rename"]);
+    // Past the first lap, so that old rows are at stake too.
+    victim.spin_until(|| ring.rows_published() > 2 * LANE_CAPACITY * u64::from(LANES));
+    let larger = LARGER * u64::from(LANES);
+    let path = ring.path().ok_or("a directory")?.to_owned();
+    let file = |lane: u32, end: &str| path.join(format!("lane-{lane:04}.{end}"));
+    if next == Next::WhoResizes {
+        let resized = ring.resize(larger, None, &mut on)?;
+        assert!(resized.lanes_waiting.is_empty(), "{next:?}: {resized:?}");
+        assert_eq!(victim.wait().signal(), Some(libc::SIGSYS), "{next:?}");
+    } else {
+        let resized = ring.resize(larger, NOT_AT_ALL, &mut on)?;
+        assert_eq!(victim.wait().signal(), Some(libc::SIGSYS), "{next:?}: {resized:?}");
+        // That was the point: one lane has moved, and its new file has not got the name.
+        let moved: Vec<u32> = (0..LANES).filter(|lane| has_moved(&file(*lane, "dat"))).collect();
+        assert_eq!(moved.len(), 1, "{next:?}");
+        assert!(moved.iter().all(|lane| file(*lane, "next").exists()), "{next:?}");
+    }
+    // Through the handle from before, and as somebody finds it who comes now.
+    let before = rows(&ring);
+    assert!(rows(&Ring::attach_in(&base, "grows")?) == before, "{next:?}");
+    let kept = before.iter().map(Vec::len).min().unwrap_or(0) as u64;
+    assert!(kept + 2 * ANNOUNCED >= LANE_CAPACITY, "{next:?}: {kept} rows");
+    let mut capacity = LARGER;
+    match next {
+        Next::WhoResizes => {}
+        Next::SameResize => assert_eq!(ring.resize(larger, None, &mut on)?.rows_copied, 0),
+        Next::OtherResize => {
+            // The first one has to be finished, which somebody does who comes by.
+            assert!(ring.finish_resize()?.is_empty(), "{next:?}");
+            capacity = LARGER + 500;
+            ring.resize(capacity * u64::from(LANES), None, &mut on)?;
+        }
+        Next::Sweep => assert!(Observed::open(&base, "grows")?.finish_resize()?.is_empty()),
+        Next::Writer => {
+            let mut successor = writer(&dir, life + 4, &[]);
+            let published = ring.rows_published();
+            successor.spin_until(|| ring.rows_published() > published + 300);
+            assert!(successor.kill().code().is_none());
+            assert!(ring.finish_resize()?.is_empty(), "{next:?}");
+        }
+    }
+    let after = rows(&ring);
+    for (lane, (before, after)) in before.iter().zip(&after).enumerate() {
+        let [(was, last), (is, newest)] = [before, after].map(|rows| {
+            let ends = (rows.first(), rows.last());
+            ends.0.zip(ends.1).map_or((0, 0), |(first, last)| (first.seq, last.seq))
+        });
+        assert!(newest == last || next == Next::Writer && newest > last, "{next:?}: lane {lane}");
+        // What was announced and not written costs old rows.
+        assert!(next == Next::Writer || is <= was + ANNOUNCED, "{next:?}: lane {lane}: {was} {is}");
+        let common = before.iter().filter(|row| row.seq >= is);
+        let again = after.iter().filter(|row| row.seq >= was);
+        assert!(common.zip(again).all(|(old, now)| old == now), "{next:?}: lane {lane}");
+    }
+    assert_eq!(ring.lane_capacity(), capacity, "{next:?}");
+    assert_eq!(ring.stats().capacity, capacity * u64::from(LANES));
+    // Under which of the two names the lane is found is a matter of tidiness; who sweeps sees to it.
+    assert!(ring.finish_resize()?.is_empty());
+    assert!((0..LANES).all(|lane| !file(lane, "next").exists()), "{next:?}");
+    assert!(rows(&Ring::attach_in(&base, "grows")?) == after, "{next:?}");
+    Ok(())
+}
