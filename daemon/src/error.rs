@@ -210,7 +210,7 @@ impl From<LoadError> for CliError {
 impl From<ExportError> for CliError {
     fn from(error: ExportError) -> Self {
         match error {
-            ExportError::Interrupted => Self::Interrupted,
+            ExportError::Interrupted { partial: None } => Self::Interrupted,
             error => Self::Export(error),
         }
     }
@@ -253,6 +253,7 @@ impl From<RingError> for CliError {
 fn of_export(error: &ExportError) -> Exit {
     match error {
         ExportError::OnlyRead { .. } => Exit::WrongUsage,
+        ExportError::Interrupted { .. } => Exit::Interrupted,
         _ => Exit::FoundProblems,
     }
 }

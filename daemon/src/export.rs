@@ -18,7 +18,9 @@ use crate::units;
 ///
 /// Writers and learners go on meanwhile. A table (parquet, csv) has every row as it is: lane, seq,
 /// episode, t, flags, then the ring's columns; a Minari dataset has episodes of obs, action and
-/// reward. The file appears whole or not at all: Ctrl-C leaves nothing of it.
+/// reward. The file appears whole or not at all. An export that is killed or stopped by Ctrl-C leaves
+/// PATH.partial; the same command goes on from there, and gives the file that it would have given at
+/// once. If the ring has other rows by then, or the options are others, it says so and begins anew.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -37,6 +39,10 @@ pub(crate) struct Args {
     /// Replace what is there, once the new file is whole.
     #[arg(long)]
     overwrite: bool,
+    /// Rows that are packed together, a row group of Parquet: an export that is killed does those of
+    /// one again (default: 32 MiB of them).
+    #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    group_rows: Option<u64>,
     #[command(flatten)]
     store: StoreArg,
 }
@@ -50,6 +56,8 @@ struct Exported<'a> {
     format: &'static str,
     rows: u64,
     lapped_rows: u64,
+    resumed_rows: u64,
+    began_anew: Option<String>,
     episodes: Option<u64>,
     size_bytes: u64,
 }
@@ -64,9 +72,12 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
         Ring::attach_in(base, &info.name)?
     };
     let watch = Watch::start("exporting")?;
-    let options = ExportOptions::default()
+    let mut options = ExportOptions::default()
         .overwrite(args.overwrite)
         .on_progress(|progress| watch.step(progress));
+    if let Some(rows) = args.group_rows {
+        options = options.group_rows(rows);
+    }
     let report = export(&ring, &args.path, format, options)?;
     drop(watch);
     print(args, format, &report, console);
@@ -89,6 +100,8 @@ fn print(args: &Args, format: Format, report: &ExportReport, console: &mut Conso
             format: format.as_str(),
             rows: report.rows,
             lapped_rows: report.rows_lapped,
+            resumed_rows: report.rows_resumed,
+            began_anew: report.began_anew.map(|why| why.to_string()),
             episodes: report.episodes,
             size_bytes: report.bytes,
         });
@@ -103,6 +116,15 @@ fn print(args: &Args, format: Format, report: &ExportReport, console: &mut Conso
             units::exact(report.rows),
             units::bytes(report.bytes),
         ));
+    }
+    if report.rows_resumed > 0 {
+        console.note(&format!(
+            "went on where an earlier export had stopped: {} rows were there already",
+            units::exact(report.rows_resumed)
+        ));
+    }
+    if let Some(why) = report.began_anew {
+        console.note(&format!("began anew where an earlier export had stopped: {why}"));
     }
     if report.rows_lapped > 0 {
         console.note(&format!(

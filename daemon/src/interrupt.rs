@@ -21,7 +21,7 @@ impl Watch {
         let signals = Signals::listen()?;
         // Hidden where stderr is no terminal.
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
-        let form = "{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec}";
+        let form = "{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta} left";
         if let Ok(style) = ProgressStyle::with_template(form) {
             bar.set_style(style.progress_chars("=> "));
         }

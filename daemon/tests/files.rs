@@ -3,8 +3,13 @@
 mod shelf;
 
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
+use std::thread;
+use std::time::Instant;
 
-use backcast_core::{Ring, StepColumns, WriterOptions};
+use backcast_core::{DType, Ring, RingOptions, Schema, StepColumns, WriterOptions};
+use rustix::process::{Pid, Signal, kill_process};
 use shelf::{Shelf, schema};
 
 /// A shelf with a ring `pong` of so many rows in each of two lanes.
@@ -58,15 +63,116 @@ fn a_snapshot_is_exported_like_a_ring() {
     assert!(shelf.states().iter().all(|(name, state)| name != "pong@a" || state == "saved"));
 }
 
+/// Rows so wide, and so hard to pack, that an export of them takes a while.
+fn with_wide() -> Shelf {
+    let shelf = Shelf::new();
+    let schema = Schema::builder().column("obs", DType::F32, &[512]).build().unwrap();
+    let options = RingOptions::with_capacity(4_000).base(shelf.base());
+    let ring = Ring::create("wide", &schema, options.persistent(true)).unwrap();
+    let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+    let mut dice = 1_u64;
+    let mut obs = [0_f32; 512];
+    for row in 0..4_000 {
+        for value in obs.iter_mut().step_by(4) {
+            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            *value = f32::from_bits(u32::try_from(dice >> 34).unwrap());
+        }
+        let mut columns = StepColumns::of(ring.schema()).with("obs", &obs).unwrap();
+        writer.append(&columns.step(&[row % 10 == 9], &[false]).unwrap()).unwrap();
+    }
+    drop(writer);
+    shelf
+}
+
+#[test]
+fn an_export_killed_at_random_moments_gives_the_same_bytes_and_says_that_it_went_on() {
+    let shelf = with_wide();
+    let began = Instant::now();
+    run(&shelf, "export wide DIR/whole.parquet --group-rows 300").expect(0);
+    let whole = began.elapsed();
+    let expected = fs::read(shelf.path().join("whole.parquet")).unwrap();
+    let to = shelf.path().join("wide.parquet");
+    let words = ["--json", "export", "wide", to.to_str().unwrap(), "--group-rows", "300"];
+    let (mut kills, mut went_on, mut dice) = (0, 0, 5_u64);
+    while kills < 10 || went_on < 2 {
+        let mut child = shelf.command().args(words).stdout(Stdio::piped()).spawn().unwrap();
+        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        // Not to wait for anything: the moment is the test's dice.
+        thread::sleep(whole * u32::try_from(dice >> 56).unwrap() / 256);
+        let _ = child.kill();
+        let output = child.wait_with_output().unwrap();
+        if output.status.signal() == Some(9) {
+            kills += 1;
+            // All but the saying so may have been done.
+            if !to.exists() {
+                continue;
+            }
+            let ran = shelf.run(&[&words[..], &["--overwrite"]].concat()).expect(0);
+            assert!(ran.out.contains("\"began_anew\":null"), "{}", ran.out);
+        } else {
+            assert!(output.status.success(), "{output:?}");
+            let said: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+            assert_eq!(said["began_anew"], serde_json::Value::Null, "{said}");
+            assert_eq!(said["rows"], 4_000, "{said}");
+            went_on += u32::from(said["resumed_rows"] != 0);
+        }
+        assert!(fs::read(&to).unwrap() == expected, "after {kills} kills");
+        assert!(!shelf.path().join("wide.parquet.partial").exists());
+        fs::remove_file(&to).unwrap();
+    }
+}
+
+#[test]
+fn an_export_of_newer_rows_begins_anew_in_words() {
+    let shelf = with_wide();
+    let to = shelf.path().join("wide.csv");
+    let left = shelf.path().join("wide.csv.partial/journal");
+    let mut child = shelf
+        .command()
+        .args(["export", "wide", to.to_str().unwrap(), "--group-rows", "300"])
+        .spawn()
+        .unwrap();
+    while !fs::metadata(&left).is_ok_and(|journal| journal.len() > 0) {
+        assert!(child.try_wait().unwrap().is_none(), "it did not wait to be killed");
+        thread::yield_now();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let went_on = run(&shelf, "export wide DIR/wide.csv --group-rows 300").expect(0);
+    assert!(went_on.err.contains("went on where an earlier export had stopped"), "{}", went_on.err);
+    fs::remove_file(&to).unwrap();
+    let mut child = shelf
+        .command()
+        .args(["export", "wide", to.to_str().unwrap(), "--group-rows", "300"])
+        .spawn()
+        .unwrap();
+    while !fs::metadata(&left).is_ok_and(|journal| journal.len() > 0) {
+        assert!(child.try_wait().unwrap().is_none(), "it did not wait to be killed");
+        thread::yield_now();
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(left.exists() && !to.exists());
+    let ring = Ring::attach_in(&shelf.base(), "wide").unwrap();
+    let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+    let mut columns = StepColumns::of(ring.schema()).with("obs", &[0_f32; 512]).unwrap();
+    writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
+    let anew = run(&shelf, "export wide DIR/wide.csv --group-rows 300").expect(0);
+    assert!(anew.err.contains("began anew") && anew.err.contains("other rows"), "{}", anew.err);
+}
+
 #[test]
 fn refusals_say_what_to_do() {
     let shelf = with_pong(10);
     run(&shelf, "export pong DIR/pong.parquet").expect(0);
     shelf.file("cut.parquet", "PAR1");
+    shelf.file("taken.csv.partial", "mine");
     for (words, status, says) in [
         ("export pnog DIR/x.parquet", 3, ["pnog", "did you mean `pong`"]),
         ("export pong@a DIR/x.parquet", 3, ["`pong`", "backcast ls"]),
         ("export pong DIR/pong.parquet", 1, ["pong.parquet exists", "overwrite"]),
+        ("export pong DIR/taken.csv", 1, ["taken.csv.partial is there", "another path"]),
+        ("export pong DIR/x.csv --group-rows 0", 2, ["'0'", "1..=1048576"]),
         ("export pong DIR/x.xlsx", 2, ["x.xlsx", "--format parquet"]),
         ("export pong DIR/x.npz", 2, ["npz", "parquet, csv or minari"]),
         ("export pong DIR/x --format xlsx", 2, ["xlsx", "\"parquet\""]),

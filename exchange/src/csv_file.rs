@@ -1,48 +1,87 @@
 //! A table of all rows as text, an element per cell.
 
-use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::fs::OpenOptions;
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 
 use backcast_core::{Column, DType, Rows};
-use backcast_files::write_atomically;
 use half::f16;
 
-use crate::error::ExportError;
-use crate::export::ExportReport;
+use crate::export::{ExportReport, Failure};
+use crate::partial::{Partial, RowsHash};
+use crate::plan::Plan;
 use crate::walk::Walk;
 
 /// Writes the file.
-pub(crate) fn write(mut walk: Walk<'_, '_>, to: &Path) -> Result<ExportReport, ExportError> {
-    let mut report = ExportReport::default();
-    write_atomically::<Failure>(to, |file| {
-        // Counted where the bytes leave for the file.
-        let mut counted = Counted { inner: file, bytes: 0 };
-        let mut csv = csv::Writer::from_writer(BufWriter::new(&mut counted));
+pub(crate) fn write(
+    walk: &mut Walk<'_, '_>,
+    partial: &mut Partial,
+    plan: &Plan,
+) -> Result<ExportReport, Failure> {
+    let mut report = ExportReport { rows: partial.rows(), ..ExportReport::default() };
+    if partial.is_named() {
+        report.bytes = partial.path().metadata()?.len();
+        return Ok(report);
+    }
+    let begin = partial.end();
+    let mut file =
+        OpenOptions::new().write(true).create(true).truncate(false).open(partial.path())?;
+    file.set_len(begin)?;
+    file.seek(SeekFrom::Start(begin))?;
+    // Counted where the bytes leave for the file.
+    let mut csv = csv::Writer::from_writer(Counted { inner: BufWriter::new(file), bytes: begin });
+    if begin == 0 {
         csv.write_record(header(walk.ring().schema().columns())).map_err(of_csv)?;
-        let mut record = csv::ByteRecord::new();
-        walk.rows(|lane, rows| {
-            let columns: Vec<(&Column, &[u8])> = columns_of(rows);
-            for row in 0..rows.len() {
-                record.clear();
-                let mut cell = Vec::new();
-                push(&mut record, &mut cell, lane);
-                for (column, bytes) in &columns {
-                    let width = column.width();
-                    let bytes = bytes.get(row * width..(row + 1) * width).unwrap_or_default();
-                    cells(column.dtype(), bytes, &mut cell, &mut record);
-                }
-                csv.write_byte_record(&record).map_err(|error| told(to, of_csv(error)))?;
-            }
+    }
+    for _ in partial.units() {
+        walk.skip(plan.unit_rows);
+    }
+    let mut record = csv::ByteRecord::new();
+    loop {
+        let places = walk.next(plan.unit_rows);
+        if places.is_empty() {
+            break;
+        }
+        let mut hash = RowsHash::new(&places);
+        let mut written = Ok(());
+        walk.read(&places, |lane, rows| {
+            hash.add(rows);
             report.rows += rows.len() as u64;
-            Ok(())
+            written = write_rows(&mut csv, lane, rows, &mut record);
+            written.is_ok()
         })?;
-        csv.into_inner().map_err(|error| Failure::Write(error.into_error()))?.flush()?;
-        report.bytes = counted.bytes;
-        Ok(())
-    })
-    .map_err(|failure| told(to, failure))?;
-    report.rows_lapped = walk.lapped();
+        written?;
+        csv.flush()?;
+        if walk.lapped() == 0 {
+            let to = csv.get_ref().bytes;
+            partial.add(&places, hash.finish(), to, String::new())?;
+        }
+    }
+    let Counted { inner, bytes } =
+        csv.into_inner().map_err(|error| Failure::Write(error.into_error()))?;
+    inner.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+    report.bytes = bytes;
     Ok(report)
+}
+
+fn write_rows(
+    csv: &mut csv::Writer<impl Write>,
+    lane: u32,
+    rows: &Rows,
+    record: &mut csv::ByteRecord,
+) -> io::Result<()> {
+    let columns: Vec<(&Column, &[u8])> = columns_of(rows);
+    let mut cell = Vec::new();
+    for row in 0..rows.len() {
+        record.clear();
+        push(record, &mut cell, lane);
+        for (column, bytes) in &columns {
+            let width = column.width();
+            let bytes = bytes.get(row * width..(row + 1) * width).unwrap_or_default();
+            cells(column.dtype(), bytes, &mut cell, record);
+        }
+        csv.write_byte_record(record).map_err(of_csv)?;
+    }
+    Ok(())
 }
 
 /// A file and how much went into it.
@@ -63,36 +102,10 @@ impl<W: Write> Write for Counted<W> {
     }
 }
 
-/// What ends a write: the file system, or whatever else.
-pub(crate) enum Failure {
-    Write(io::Error),
-    Export(ExportError),
-}
-
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Self {
-        Self::Write(error)
-    }
-}
-
-impl From<ExportError> for Failure {
-    fn from(error: ExportError) -> Self {
-        Self::Export(error)
-    }
-}
-
-/// The error of a whole export.
-pub(crate) fn told(path: &Path, failure: Failure) -> ExportError {
-    match failure {
-        Failure::Write(source) => ExportError::Write { path: path.to_owned(), source },
-        Failure::Export(error) => error,
-    }
-}
-
-fn of_csv(error: csv::Error) -> Failure {
+fn of_csv(error: csv::Error) -> io::Error {
     match error.into_kind() {
-        csv::ErrorKind::Io(error) => Failure::Write(error),
-        other => Failure::Write(io::Error::other(format!("{other:?}"))),
+        csv::ErrorKind::Io(error) => error,
+        other => io::Error::other(format!("{other:?}")),
     }
 }
 

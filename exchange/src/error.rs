@@ -1,7 +1,7 @@
 //! What can go wrong with files of other programs: one enum to write them, one to read them.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use backcast_core::{ReadError, RestoreError, SchemaError};
 use backcast_files::BadDescription;
@@ -45,9 +45,37 @@ pub enum ExportError {
     /// The ring cannot be read.
     #[error(transparent)]
     Ring(#[from] ReadError),
+    /// Somebody else is at it.
+    #[error("another export to {path} is under way; wait for it, or choose another path")]
+    Busy {
+        /// Path given.
+        path: PathBuf,
+    },
+    /// The place for what is not whole yet is taken.
+    #[error(
+        "{folder} is there, where the unfinished part of the export would be, and no export left it; \
+         move it away, or choose another path"
+    )]
+    NotPartial {
+        /// What is there.
+        folder: PathBuf,
+    },
     /// Somebody asked to stop.
-    #[error("the export was interrupted; nothing of it is left")]
-    Interrupted,
+    #[error("the export was interrupted; {}", left(.partial.as_deref()))]
+    Interrupted {
+        /// The folder from which the same export goes on; `None`: nothing of it is left.
+        partial: Option<PathBuf>,
+    },
+}
+
+fn left(partial: Option<&Path>) -> String {
+    match partial {
+        Some(folder) => {
+            let folder = folder.display();
+            format!("the same one goes on from where it was, with what is in {folder}")
+        }
+        None => "nothing of it is left".to_owned(),
+    }
 }
 
 /// Why no ring was made of a file.

@@ -1,8 +1,9 @@
 //! From a ring to a file: which format, and what was written.
 
 use std::fmt;
+use std::io;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use backcast_core::Ring;
@@ -10,7 +11,9 @@ use backcast_files::{OnProgress, Progress};
 use thiserror::Error;
 
 use crate::error::ExportError;
-use crate::walk::Walk;
+use crate::partial::{self, Partial, ReadBack};
+use crate::plan::{BeganAnew, Plan};
+use crate::walk::{Halt, Walk};
 use crate::{csv_file, minari, parquet_file};
 
 /// What a file is written or read as.
@@ -78,13 +81,17 @@ impl FromStr for Format {
 #[must_use]
 #[derive(Default)]
 pub struct ExportOptions<'a> {
-    pub(crate) overwrite: bool,
-    pub(crate) progress: Option<OnProgress<'a>>,
+    overwrite: bool,
+    group_rows: Option<u64>,
+    progress: Option<OnProgress<'a>>,
 }
 
 impl fmt::Debug for ExportOptions<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExportOptions").field("overwrite", &self.overwrite).finish_non_exhaustive()
+        f.debug_struct("ExportOptions")
+            .field("overwrite", &self.overwrite)
+            .field("group_rows", &self.group_rows)
+            .finish_non_exhaustive()
     }
 }
 
@@ -92,6 +99,13 @@ impl<'a> ExportOptions<'a> {
     /// Replace what is at the path, once the new file is whole.
     pub fn overwrite(mut self, overwrite: bool) -> Self {
         self.overwrite = overwrite;
+        self
+    }
+
+    /// Rows that are packed together, at least 1 and at most 2²⁰: a row group of a Parquet file. An export
+    /// that is killed loses the rows of one. When left out, as many as have 32 MiB.
+    pub fn group_rows(mut self, rows: u64) -> Self {
+        self.group_rows = Some(rows);
         self
     }
 
@@ -112,6 +126,10 @@ pub struct ExportReport {
     pub rows: u64,
     /// Rows that writers overwrote before they were read; none of a snapshot.
     pub rows_lapped: u64,
+    /// Rows that an earlier export to the same path had done when it was cut.
+    pub rows_resumed: u64,
+    /// Why what an earlier one had done was dropped, if there was any.
+    pub began_anew: Option<BeganAnew>,
     /// Bytes of the file, or of all files.
     pub bytes: u64,
     /// Episodes, of a dataset of such.
@@ -122,20 +140,73 @@ pub struct ExportReport {
 ///
 /// The file appears whole or not at all; it is on disk when the call returns. Needs memory for some
 /// megabytes of rows, not for all.
+///
+/// An export that is killed or stopped leaves a folder beside the file, of the same name with `.partial`
+/// after it. The same export of the same rows goes on from there, and gives the bytes that it would have
+/// given at once; any other begins anew, and says why ([`ExportReport::began_anew`]). What was done is
+/// read again and compared, which costs a small part of what making it did.
 pub fn export(
     ring: &Ring,
     to: &Path,
     format: Format,
     options: ExportOptions<'_>,
 ) -> Result<ExportReport, ExportError> {
-    if !options.overwrite && to.symlink_metadata().is_ok() {
-        return Err(ExportError::Exists { path: to.to_owned() });
+    let read_back: ReadBack = match format {
+        Format::Parquet | Format::Csv => partial::read_file,
+        Format::Minari => {
+            minari::check(ring.schema())?;
+            minari::read_back
+        }
+        Format::Npz => return Err(ExportError::OnlyRead { format: "npz" }),
+    };
+    let mut walk = Walk::new(ring, options.progress);
+    let plan = Plan::of(&walk, format, options.group_rows);
+    let mut partial = Partial::open(to, &plan, options.overwrite, &mut walk, read_back)
+        .map_err(|halt| halted(halt, || Partial::left(to)))?;
+    let (rows_resumed, began_anew) = (partial.rows(), partial.began_anew());
+    let written = match format {
+        Format::Csv => csv_file::write(&mut walk, &mut partial, &plan),
+        Format::Minari => minari::write(&mut walk, &mut partial, &plan, to),
+        _ => parquet_file::write(&mut walk, &mut partial, &plan),
+    };
+    let report = match written {
+        Ok(report) => report,
+        Err(Failure::Write(source)) => {
+            partial.give_up(false);
+            return Err(ExportError::Write { path: to.to_owned(), source });
+        }
+        Err(Failure::Halt(halt)) => {
+            let keep = matches!(halt, Halt::Asked);
+            let left = partial.give_up(keep);
+            return Err(halted(halt, || left));
+        }
+    };
+    partial.finish()?;
+    Ok(ExportReport { rows_lapped: walk.lapped(), rows_resumed, began_anew, ..report })
+}
+
+fn halted(halt: Halt, left: impl FnOnce() -> Option<PathBuf>) -> ExportError {
+    match halt {
+        Halt::Asked => ExportError::Interrupted { partial: left() },
+        Halt::Export(error) => error,
     }
-    let walk = Walk::new(ring, options.progress);
-    match format {
-        Format::Parquet => parquet_file::write(walk, to),
-        Format::Csv => csv_file::write(walk, to),
-        Format::Minari => minari::write(walk, to),
-        Format::Npz => Err(ExportError::OnlyRead { format: "npz" }),
+}
+
+/// What ends the writing of a file: the file system, or whatever ends the walk over the rows.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    Write(io::Error),
+    Halt(Halt),
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Write(error)
+    }
+}
+
+impl From<Halt> for Failure {
+    fn from(halt: Halt) -> Self {
+        Self::Halt(halt)
     }
 }

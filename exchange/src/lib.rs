@@ -37,11 +37,17 @@ mod episodes;
 mod error;
 mod export;
 mod import;
+#[cfg(test)]
+mod killed;
 mod minari;
 mod npz;
 mod parquet_file;
+mod partial;
+mod plan;
+mod row_groups;
 mod walk;
 
 pub use error::{ExportError, ImportError};
 pub use export::{BadFormat, ExportOptions, ExportReport, Format, export};
 pub use import::{ImportOptions, ImportReport, import};
+pub use plan::BeganAnew;

@@ -1,6 +1,7 @@
 //! A table of all rows as Parquet, and a ring from such a table: the same rows, to the bit.
 
-use std::io;
+use std::fs::OpenOptions;
+use std::io::{self, BufWriter, Seek, SeekFrom};
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
 use std::sync::Arc;
@@ -8,24 +9,24 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Field, Schema as ArrowSchema};
 use backcast_core::{Column, DType, Filling, Ring, Rows, Schema};
-use backcast_files::{Progress, write_atomically};
+use backcast_files::Progress;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{KeyValue, RowGroupMetaData};
+use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 
 use crate::about::{About, FORMAT, KEY};
 use crate::arrays;
 use crate::careful::{CarefulFile, Leaf};
-use crate::csv_file::{Failure, told};
-use crate::error::{ExportError, ImportError};
-use crate::export::ExportReport;
+use crate::error::ImportError;
+use crate::export::{ExportReport, Failure};
 use crate::import::{ImportOptions, ImportReport};
+use crate::partial::{Partial, RowsHash};
+use crate::plan::Plan;
+use crate::row_groups::{MAGIC, Packed, Packing, Present, io_error};
 use crate::walk::Walk;
 
-/// Bytes of rows in a row group, before they are packed: what a writer needs of memory.
-const GROUP_BYTES: u64 = 32 << 20;
 /// The built-in columns of a table, before the ring's.
 const BUILT_IN: [(&str, DType); 5] = [
     ("lane", DType::U32),
@@ -38,70 +39,89 @@ const BUILT_IN: [(&str, DType); 5] = [
 const PIECE_BYTES: u64 = 4 << 20;
 
 /// Writes the file.
-pub(crate) fn write(mut walk: Walk<'_, '_>, to: &Path) -> Result<ExportReport, ExportError> {
+pub(crate) fn write(
+    walk: &mut Walk<'_, '_>,
+    partial: &mut Partial,
+    plan: &Plan,
+) -> Result<ExportReport, Failure> {
+    let mut report = ExportReport { rows: partial.rows(), ..ExportReport::default() };
+    if partial.is_named() {
+        report.bytes = partial.path().metadata()?.len();
+        return Ok(report);
+    }
     let ring = walk.ring();
     let schema = Arc::new(table(ring.schema()));
-    let about = About::of(ring, walk.spans());
-    let mut report = ExportReport::default();
-    write_atomically::<Failure>(to, |file| {
-        let mut writer = ArrowWriter::try_new(file, Arc::clone(&schema), Some(properties(ring)))
-            .map_err(of_parquet)?;
-        let mut first = vec![None::<Range<u64>>; about.rows.len()];
-        walk.rows(|lane, rows| {
-            let batch = batch(&schema, lane, rows);
-            batch
-                .map_err(|error| of_parquet(error.into()))
-                .and_then(|batch| writer.write(&batch).map_err(of_parquet))
-                .map_err(|failure| told(to, failure))?;
-            report.rows += rows.len() as u64;
-            if let Some(span) = first.get_mut(lane as usize) {
-                let (_, range) = rows.place();
-                // After a gap the rows before it are of no use: a ring has none in its middle.
-                *span = match span.take() {
-                    Some(before) if before.end == range.start => Some(before.start..range.end),
-                    _ => Some(range),
-                };
-            }
-            Ok(())
-        })?;
-        // Only now is it known which rows are there.
-        let mut about = about.clone();
-        for (rows, span) in about.rows.iter_mut().zip(first) {
-            *rows = span.map_or((rows.1, rows.1), |span| (span.start, span.end));
+    let properties = properties(plan.unit_rows);
+    let present = partial.end();
+    let mut file =
+        OpenOptions::new().write(true).create(true).truncate(false).open(partial.path())?;
+    file.set_len(present)?;
+    file.seek(SeekFrom::Start(present))?;
+    let file = Present::new(BufWriter::with_capacity(1 << 18, file), present);
+    let (mut writer, _) = ArrowWriter::try_new(file, Arc::clone(&schema), Some(properties.clone()))
+        .and_then(ArrowWriter::into_serialized_writer)
+        .map_err(io_error)?;
+    let mut first = vec![None::<Range<u64>>; walk.spans().len()];
+    // After a gap the rows before it are of no use: a ring has none in its middle.
+    let mut note = |(lane, range): (u32, Range<u64>)| {
+        if let Some(span) = first.get_mut(lane as usize) {
+            *span = match span.take() {
+                Some(before) if before.end == range.start => Some(before.start..range.end),
+                _ => Some(range),
+            };
         }
-        let about = serde_json::to_string(&about).map_err(io::Error::from)?;
-        writer.append_key_value_metadata(KeyValue::new(KEY.to_owned(), about));
-        let metadata = writer.finish().map_err(of_parquet)?;
-        report.bytes = metadata.row_groups().iter().map(bytes_of_group).sum();
-        Ok(())
-    })
-    .map_err(|failure| told(to, failure))?;
-    report.rows_lapped = walk.lapped();
-    report.bytes = to.metadata().map_or(report.bytes, |file| file.len());
+    };
+    for unit in partial.units() {
+        let bytes = partial.bytes(unit)?;
+        let group = bytes.get(if unit.from == 0 { MAGIC.len() } else { 0 }..).unwrap_or_default();
+        Packed::again(group, &unit.note)?.put(&mut writer).map_err(io_error)?;
+        walk.skip(plan.unit_rows).into_iter().for_each(&mut note);
+    }
+    loop {
+        let places = walk.next(plan.unit_rows);
+        if places.is_empty() {
+            break;
+        }
+        let mut packing = Packing::new(&schema, &properties).map_err(io_error)?;
+        let mut hash = RowsHash::new(&places);
+        let mut packed = Ok(());
+        walk.read(&places, |lane, rows| {
+            hash.add(rows);
+            report.rows += rows.len() as u64;
+            note((lane, rows.place().1));
+            packed = batch(&schema, lane, rows)
+                .map_err(ParquetError::from)
+                .and_then(|batch| packing.add(&batch));
+            packed.is_ok()
+        })?;
+        packed.map_err(io_error)?;
+        let Some(packed) = packing.finish().map_err(io_error)? else { continue };
+        let tail = packed.tail();
+        packed.put(&mut writer).map_err(io_error)?;
+        if walk.lapped() == 0 {
+            partial.add(&places, hash.finish(), writer.bytes_written() as u64, tail)?;
+        }
+    }
+    // Only now is it known which rows are there.
+    let mut about = About::of(ring, walk.spans());
+    for (rows, span) in about.rows.iter_mut().zip(first) {
+        *rows = span.map_or((rows.1, rows.1), |span| (span.start, span.end));
+    }
+    let about = serde_json::to_string(&about).map_err(io::Error::from)?;
+    writer.append_key_value_metadata(KeyValue::new(KEY.to_owned(), about));
+    writer.finish().map_err(io_error)?;
+    report.bytes = writer.bytes_written() as u64;
+    writer.flush()?;
+    writer.inner().inner().get_ref().sync_all()?;
     Ok(report)
 }
 
-fn bytes_of_group(group: &RowGroupMetaData) -> u64 {
-    u64::try_from(group.compressed_size()).unwrap_or(0)
-}
-
-fn properties(ring: &Ring) -> WriterProperties {
-    let rows = (GROUP_BYTES / (ring.schema().row_bytes() as u64).max(1)).clamp(1, 1 << 20);
+fn properties(group_rows: u64) -> WriterProperties {
     WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
-        .set_max_row_group_row_count(Some(usize::try_from(rows).unwrap_or(1)))
+        .set_max_row_group_row_count(Some(usize::try_from(group_rows).unwrap_or(1)))
         .set_created_by("backcast".to_owned())
         .build()
-}
-
-fn of_parquet(error: ParquetError) -> Failure {
-    match error {
-        ParquetError::External(source) => match source.downcast::<io::Error>() {
-            Ok(error) => Failure::Write(*error),
-            Err(source) => Failure::Write(io::Error::other(source)),
-        },
-        error => Failure::Write(io::Error::other(error)),
-    }
 }
 
 /// The columns of the table.

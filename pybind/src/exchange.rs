@@ -37,7 +37,9 @@ impl ReplayBuffer {
     ///
     /// Writers go on meanwhile; rows that they overwrite before they are read are left out and counted.
     /// The file appears whole or not at all. Needs memory for some megabytes of rows. Releases the
-    /// interpreter; Ctrl-C stops it and leaves nothing.
+    /// interpreter; Ctrl-C stops it. One that was stopped or killed leaves a folder ``path.partial``; the
+    /// same call for the same rows goes on from there, and gives the same bytes. If the rows are others by
+    /// then, or the options, it begins anew.
     ///
     /// Parameters
     /// ----------
@@ -57,12 +59,16 @@ impl ReplayBuffer {
     /// Returns
     /// -------
     /// dict
-    ///     ``rows`` written, ``rows_lapped``, ``bytes`` of the file, ``episodes`` (None for a table).
+    ///     ``rows`` written, ``rows_lapped``, ``rows_resumed`` (done by an earlier call that was cut),
+    ///     ``began_anew`` (why what that one had done was dropped, or None), ``bytes`` of the file,
+    ///     ``episodes`` (None for a table).
     ///
     /// Raises
     /// ------
     /// ExistsError
-    ///     If something is there.
+    ///     If something is there, or in the place of the folder.
+    /// InUseError
+    ///     If another export to the path is under way.
     /// StorageError
     ///     If it cannot be written.
     /// SchemaError
@@ -105,6 +111,8 @@ impl ReplayBuffer {
         let report = PyDict::new(py);
         report.set_item("rows", exported.rows)?;
         report.set_item("rows_lapped", exported.rows_lapped)?;
+        report.set_item("rows_resumed", exported.rows_resumed)?;
+        report.set_item("began_anew", exported.began_anew.map(|why| why.to_string()))?;
         report.set_item("bytes", exported.bytes)?;
         report.set_item("episodes", exported.episodes)?;
         Ok(report)
@@ -198,7 +206,8 @@ impl ReplayBuffer {
 impl From<ExportError> for Failure {
     fn from(error: ExportError) -> Self {
         let kind = match &error {
-            ExportError::Exists { .. } => Kind::Exists,
+            ExportError::Exists { .. } | ExportError::NotPartial { .. } => Kind::Exists,
+            ExportError::Busy { .. } => Kind::InUse,
             ExportError::Write { .. } => Kind::Storage,
             ExportError::OnlyRead { .. } => Kind::Argument,
             ExportError::NoColumn { .. } => Kind::Schema,

@@ -1,4 +1,7 @@
 //! Plain Python values as JSON and back, exactly: what JSON cannot hold to the bit is refused.
+//!
+//! Readers of JSON in other languages, and `serde_json`, take an integer of more than 64 bits for a float.
+//! So it is written as `{"$int": "0x..."}`, and a dict that could be taken for that as `{"$dict": ...}`.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
@@ -10,6 +13,11 @@ use crate::given::shown;
 /// Dicts and lists within each other: more is a circle, or nothing that anybody reads.
 const DEEPEST: usize = 64;
 const WANTED: &str = "None, a bool, an int, a float, a str, or lists and dicts of such";
+
+/// The only key of what stands for an integer of more than 64 bits, in hexadecimal digits ...
+const INT: &str = "$int";
+/// ... and for a dict that has just one of these two keys.
+const DICT: &str = "$dict";
 
 /// The value that `what` names in errors.
 pub(crate) fn from_python(given: &Bound<'_, PyAny>, what: &str) -> Result<Value, Failure> {
@@ -30,7 +38,7 @@ fn value(given: &Bound<'_, PyAny>, at: &str, depth: usize) -> Result<Value, Fail
         return Ok(Value::Bool(truth.is_true()));
     }
     if given.is_instance_of::<PyInt>() {
-        return whole(given, at);
+        return whole(given);
     }
     if given.is_instance_of::<PyFloat>() {
         let number: f64 = given.extract()?;
@@ -58,7 +66,8 @@ fn value(given: &Bound<'_, PyAny>, at: &str, depth: usize) -> Result<Value, Fail
             let item = value(&item, &format!("{at}[{key:?}]"), depth + 1)?;
             map.insert(key, item);
         }
-        return Ok(Value::Object(map));
+        let alike = [INT, DICT].iter().any(|key| map.len() == 1 && map.contains_key(*key));
+        return Ok(if alike { only(DICT, Value::Object(map)) } else { Value::Object(map) });
     }
     if given.is_instance_of::<PyList>() || given.is_instance_of::<PyTuple>() {
         let mut items = Vec::new();
@@ -78,17 +87,20 @@ fn value(given: &Bound<'_, PyAny>, at: &str, depth: usize) -> Result<Value, Fail
     Err(other(given, at))
 }
 
-fn whole(given: &Bound<'_, PyAny>, at: &str) -> Result<Value, Failure> {
+fn whole(given: &Bound<'_, PyAny>) -> Result<Value, Failure> {
     if let Ok(number) = given.extract::<i64>() {
         return Ok(number.into());
     }
-    given.extract::<u64>().map(Into::into).map_err(|_| {
-        let given = shown(given);
-        Failure::new(
-            Kind::Argument,
-            format!("{at} is {given}, which has more than 64 bits; give it as a str, str(x)"),
-        )
-    })
+    if let Ok(number) = given.extract::<u64>() {
+        return Ok(number.into());
+    }
+    // In hexadecimal, which Python writes and reads at any length.
+    let digits = given.py().import("builtins")?.call_method1("hex", (given,))?;
+    Ok(only(INT, Value::String(digits.extract()?)))
+}
+
+fn only(key: &str, value: Value) -> Value {
+    Value::Object(Map::from_iter([(key.to_owned(), value)]))
 }
 
 fn other(given: &Bound<'_, PyAny>, at: &str) -> Failure {
@@ -115,6 +127,11 @@ pub(crate) fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'
             list.into_any()
         }
         Value::Object(items) => {
+            if let Some(number) = large(py, items) {
+                return Ok(number);
+            }
+            let inner = items.get(DICT).filter(|_| items.len() == 1).and_then(Value::as_object);
+            let items = inner.unwrap_or(items);
             let dict = PyDict::new(py);
             for (key, item) in items {
                 dict.set_item(key, to_python(py, item)?)?;
@@ -122,4 +139,11 @@ pub(crate) fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'
             dict.into_any()
         }
     })
+}
+
+/// The integer of more than 64 bits that an object stands for, if it does.
+fn large<'py>(py: Python<'py>, items: &Map<String, Value>) -> Option<Bound<'py, PyAny>> {
+    let digits = items.get(INT).filter(|_| items.len() == 1).and_then(Value::as_str)?;
+    // What is none is somebody else's dict, of a file that was not written here.
+    py.get_type::<PyInt>().call1((digits, 16)).ok()
 }

@@ -12,7 +12,7 @@ mod space;
 mod write;
 
 pub(crate) use read::read;
-pub(crate) use write::write;
+pub(crate) use write::{check, read_back, write};
 
 /// The folder that has everything.
 const DATA: &str = "data";

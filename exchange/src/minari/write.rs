@@ -3,7 +3,6 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, StructArray};
@@ -20,68 +19,95 @@ use super::{
 };
 use crate::arrays;
 use crate::error::ExportError;
-use crate::export::ExportReport;
-use crate::walk::Walk;
+use crate::export::{ExportReport, Failure};
+use crate::partial::{Partial, RowsHash, read_file};
+use crate::plan::Plan;
+use crate::walk::{Halt, Walk};
 
 /// The version of Minari whose layout this is.
 const MINARI: &str = "0.5.4";
 
-/// Writes the dataset beside its place, and then gives it its name.
-pub(crate) fn write(mut walk: Walk<'_, '_>, to: &Path) -> Result<ExportReport, ExportError> {
-    let failed = |source| ExportError::Write { path: to.to_owned(), source };
-    let parts = Parts::of(walk.ring().schema())?;
-    let beside = beside(to).map_err(failed)?;
-    let written = (|| {
-        fs::create_dir_all(beside.join(DATA)).map_err(failed)?;
-        let mut writer = DatasetWriter::new(&parts, beside.join(DATA));
-        let mut of = None;
-        walk.rows(|lane, rows| {
+/// Writes the dataset into the folder that it is made in.
+pub(crate) fn write(
+    walk: &mut Walk<'_, '_>,
+    partial: &mut Partial,
+    plan: &Plan,
+    to: &Path,
+) -> Result<ExportReport, Failure> {
+    let ring = walk.ring();
+    let parts = Parts::of(ring.schema()).map_err(Halt::from)?;
+    let data = partial.path().join(DATA);
+    if !partial.is_named() {
+        fs::create_dir_all(&data)?;
+        clear_after(&data, partial.end())?;
+    }
+    let mut writer = DatasetWriter::new(&parts, data, partial.end());
+    let known = partial.units().len();
+    let mut of = None;
+    for number in 0.. {
+        let places = walk.next(plan.unit_rows);
+        if places.is_empty() {
+            break;
+        }
+        let mut hash = RowsHash::new(&places);
+        let mut written = Ok(());
+        walk.read(&places, |lane, rows| {
+            hash.add(rows);
             let (_, range) = rows.place();
             // Another lane, or rows that were overwritten in between: what was begun ends here.
-            if of.replace((lane, range.end)) != Some((lane, range.start)) {
-                writer.cut().map_err(failed)?;
-            }
-            writer.rows(rows).map_err(failed)
+            let goes_on = of.replace((lane, range.end)) == Some((lane, range.start));
+            let cut = if goes_on { Ok(()) } else { writer.cut() };
+            written = cut.and_then(|()| writer.rows(rows));
+            written.is_ok()
         })?;
-        writer.cut().map_err(failed)?;
-        let report = writer.finish(to).map_err(failed)?;
-        replace(&beside, to).map_err(failed)?;
-        Ok(report)
-    })();
-    if written.is_err() {
-        // The error of the write is the one to tell.
-        let _ = fs::remove_dir_all(&beside);
-    }
-    written.map(|report| ExportReport { rows_lapped: walk.lapped(), ..report })
-}
-
-/// A folder of this call's own beside the dataset's place, where a rename is one step.
-fn beside(to: &Path) -> io::Result<PathBuf> {
-    let mut name = to.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
-    name.push(format!(".{}.tmp", process::id()));
-    let beside = to.with_file_name(name);
-    match fs::remove_dir_all(&beside) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(beside),
-    }
-}
-
-/// Gives the new folder its name. One that had it is moved away before and deleted after.
-fn replace(new: &Path, to: &Path) -> io::Result<()> {
-    let mut grave = new.as_os_str().to_owned();
-    grave.push(".old");
-    let replaced = fs::rename(to, &grave);
-    if let Err(error) = fs::rename(new, to) {
-        if replaced.is_ok() {
-            let _ = fs::rename(&grave, to);
+        written?;
+        if walk.is_over() {
+            writer.cut()?;
         }
-        return Err(error);
+        if number >= known && walk.lapped() == 0 {
+            let to = writer.report.episodes.unwrap_or_default();
+            partial.add(&places, hash.finish(), to, String::new())?;
+        }
     }
-    if replaced.is_ok() && fs::remove_dir_all(&grave).is_err() {
-        fs::remove_file(&grave)?;
+    Ok(writer.finish(to, partial.is_named())?)
+}
+
+/// Refuses a ring that no dataset can be made of.
+pub(crate) fn check(schema: &Schema) -> Result<(), ExportError> {
+    Parts::of(schema).map(drop)
+}
+
+/// Reads the files of episodes.
+pub(crate) fn read_back(
+    dataset: &Path,
+    from: u64,
+    count: u64,
+    take: &mut dyn FnMut(&[u8]),
+) -> io::Result<()> {
+    for number in from..from.saturating_add(count) {
+        let episode = dataset.join(DATA).join(number.to_string());
+        for path in [episode.join(EPISODE), episode.join(METADATA)] {
+            let bytes = path.metadata()?.len();
+            take(&bytes.to_le_bytes());
+            read_file(&path, 0, bytes, take)?;
+        }
     }
-    if let Some(folder) = to.parent().and_then(|folder| File::open(folder).ok()) {
-        let _ = folder.sync_all();
+    Ok(())
+}
+
+/// Removes what was begun after the first `episodes`.
+fn clear_after(data: &Path, episodes: u64) -> io::Result<()> {
+    for entry in fs::read_dir(data)? {
+        let entry = entry?;
+        let number = entry.file_name().to_str().and_then(|name| name.parse::<u64>().ok());
+        if number.is_some_and(|number| number < episodes) {
+            continue;
+        }
+        if entry.file_type()?.is_dir() {
+            fs::remove_dir_all(entry.path())?;
+        } else {
+            fs::remove_file(entry.path())?;
+        }
     }
     Ok(())
 }
@@ -136,14 +162,16 @@ struct DatasetWriter<'a> {
     choices: Vec<Choices>,
     report: ExportReport,
     steps: u64,
+    /// Episodes whose files are there.
+    present: u64,
 }
 
 impl<'a> DatasetWriter<'a> {
-    fn new(parts: &'a Parts<'a>, folder: PathBuf) -> Self {
+    fn new(parts: &'a Parts<'a>, folder: PathBuf, present: u64) -> Self {
         let count = parts.schema.columns().len();
         let report = ExportReport { episodes: Some(0), ..ExportReport::default() };
         let (columns, choices) = (vec![Vec::new(); count], vec![None; count]);
-        Self { parts, folder, columns, flags: Vec::new(), choices, report, steps: 0 }
+        Self { parts, folder, columns, flags: Vec::new(), choices, report, steps: 0, present }
     }
 
     fn rows(&mut self, rows: &Rows) -> io::Result<()> {
@@ -183,12 +211,16 @@ impl<'a> DatasetWriter<'a> {
         if rows >= 2 {
             let number = self.report.episodes.unwrap_or_default();
             let folder = self.folder.join(number.to_string());
-            fs::create_dir(&folder)?;
             self.count_choices(rows - 1);
-            let bytes = self.write_rows(&folder.join(EPISODE), rows)?;
-            let about = json!({ "id": number, "total_steps": rows - 1 });
-            write_json(&folder.join(METADATA), &about)?;
-            self.report.bytes += bytes;
+            self.report.bytes += if number < self.present {
+                folder.join(EPISODE).metadata()?.len()
+            } else {
+                fs::create_dir(&folder)?;
+                let bytes = self.write_rows(&folder.join(EPISODE), rows)?;
+                let about = json!({ "id": number, "total_steps": rows - 1 });
+                write_json(&folder.join(METADATA), &about)?;
+                bytes
+            };
             self.report.rows += rows as u64;
             self.report.episodes = Some(number + 1);
             self.steps += rows as u64 - 1;
@@ -311,7 +343,7 @@ impl<'a> DatasetWriter<'a> {
     }
 
     /// Writes the words about all of it. They come last: without them it is no dataset.
-    fn finish(mut self, to: &Path) -> io::Result<ExportReport> {
+    fn finish(mut self, to: &Path, is_there: bool) -> io::Result<ExportReport> {
         let columns = self.parts.schema.columns();
         let space = |at: &[usize], root: &str| {
             let of = |at: &usize| Some((columns.get(*at)?, *self.choices.get(*at)?));
@@ -333,8 +365,10 @@ impl<'a> DatasetWriter<'a> {
             "observation_space": space(&self.parts.obs, "obs"),
             "action_space": space(&self.parts.action, "action"),
         });
-        write_json(&self.folder.join(METADATA), &about)?;
-        File::open(&self.folder)?.sync_all()?;
+        if !is_there {
+            write_json(&self.folder.join(METADATA), &about)?;
+            File::open(&self.folder)?.sync_all()?;
+        }
         self.report.bytes += self.folder.join(METADATA).metadata()?.len();
         Ok(self.report)
     }

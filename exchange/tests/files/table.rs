@@ -92,7 +92,10 @@ fn an_interrupted_export_or_import_leaves_nothing() {
         let file = dir.path().join("out");
         let options = ExportOptions::default().on_progress(stop);
         let stopped = export(&ring, &file, format, options).unwrap_err();
-        assert!(matches!(stopped, ExportError::Interrupted), "{format}: {stopped}");
+        assert!(
+            matches!(stopped, ExportError::Interrupted { partial: None }),
+            "{format}: {stopped}"
+        );
         let left: Vec<_> =
             fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert_eq!(left.len(), 1, "{format}: {left:?}");

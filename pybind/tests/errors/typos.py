@@ -92,7 +92,7 @@ TYPED: dict[str, list[str]] = {
         'pong.snapshot("epoch 1")',
         'pong.snapshot("epoch-1")',
         'pong.snapshot("epoch-2", state={"weights": np.zeros(3)})',
-        'pong.snapshot("epoch-2", state={"seed": 2**70})',
+        'pong.snapshot("epoch-2", state={"best": float("inf")})',
         'bc.ReplayBuffer.load("pong@epoch-2", "old")',
         'bc.ReplayBuffer.load("pnog", "old")',
         'bc.ReplayBuffer.load("pong@epoch-1")',

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import csv
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -232,3 +235,47 @@ def test_what_cannot_be_imported_leaves_no_ring(buf: bc.ReplayBuffer, tmp_path: 
     with pytest.raises(bc.CorruptError, match="that no ring was exported to"):
         bc.ReplayBuffer.from_file(tmp_path / "plain.parquet", "new", dir=tmp_path)
     assert len(bc.list(dir=tmp_path)) == rings
+
+
+KILLED = """
+import os, signal, sys
+import backcast as bc
+
+def progress(done, total):
+    if done > 40 << 20:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+bc.ReplayBuffer.attach("wide", dir=sys.argv[1]).export(sys.argv[2], progress=progress)
+"""
+
+
+@pytest.mark.parametrize("name", ["wide.parquet", "wide.csv", "wide"])
+def test_an_export_that_was_killed_is_gone_on_with(name: str, tmp_path: Path) -> None:
+    columns = {"obs": ("f8", (512,)), "action": "i4", "reward": "f4"}
+    wide = bc.ReplayBuffer.create("wide", columns, capacity=20_000, dir=tmp_path)
+    obs = np.random.default_rng(1).integers(0, 100, 512).astype("f8")
+    with wide, wide.writer(autoreset_mode="same_step") as writer:
+        for step in range(20_000):
+            writer.append(
+                obs=obs,
+                action=step,
+                reward=step,
+                terminated=False,
+                truncated=step % 4000 == 3999,
+                final_obs=obs,
+            )
+        (tmp_path / "whole").mkdir()
+        whole, cut = tmp_path / "whole" / name, tmp_path / name
+        assert wide.export(whole)["rows_resumed"] == 0
+        killed = subprocess.run(
+            [sys.executable, "-c", KILLED, str(tmp_path), str(cut)], check=False
+        )
+        assert killed.returncode == -signal.SIGKILL
+        assert not cut.exists()
+        report = wide.export(cut)
+        assert report["rows_resumed"]
+        assert report["began_anew"] is None
+        files = [path.relative_to(whole) for path in [whole, *whole.rglob("*")] if path.is_file()]
+        assert files
+        assert all((cut / path).read_bytes() == (whole / path).read_bytes() for path in files)
+        assert not cut.with_name(f"{name}.partial").exists()

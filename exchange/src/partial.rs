@@ -1,0 +1,491 @@
+//! What an export has done so far, kept so that the same call goes on from there when it was cut.
+//!
+//! ```text
+//! walk.parquet.partial/
+//!   export.lock   held by whoever is exporting; the kernel lets go of it with the process
+//!   plan.json     what is exported, and how
+//!   journal       a line for every unit of rows that is written
+//!   new           the file so far, or the folder
+//!   old           what is being replaced, between two renames of folders
+//! ```
+//!
+//! Nothing here is forced to disk before the end, and nothing is believed: a unit counts if its rows
+//! in the ring and its bytes in the file still have the hashes that the journal has of them.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use backcast_core::Rows;
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+
+use crate::error::ExportError;
+use crate::plan::{BeganAnew, Plan};
+use crate::walk::{Halt, Place, Walk};
+
+const LOCK: &str = "export.lock";
+const PLAN: &str = "plan.json";
+const JOURNAL: &str = "journal";
+const NEXT_JOURNAL: &str = "journal.next";
+const NEW: &str = "new";
+const OLD: &str = "old";
+/// Longest plan or journal that is read.
+const MOST_WORDS: u64 = 1 << 30;
+/// Races with others that finish are tried again this often.
+const ATTEMPTS: u32 = 64;
+
+/// Rows that were read and written together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Unit {
+    pub(crate) rows: u64,
+    rows_hash: String,
+    /// Of the file, its first byte and how many; of a folder, its first episode and how many.
+    pub(crate) from: u64,
+    pub(crate) count: u64,
+    hash: String,
+    /// What a format wants to know besides.
+    pub(crate) note: String,
+}
+
+/// A line of the journal.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+enum Line {
+    Unit(Unit),
+    /// All is written; the next step gives this file or folder the name.
+    Whole(Inode),
+}
+
+/// The device and the number of a file or folder, which stay when it is renamed.
+type Inode = (u64, u64);
+
+/// How the bytes of a unit are read back: from the new file or folder, its first and how many.
+pub(crate) type ReadBack = fn(&Path, u64, u64, &mut dyn FnMut(&[u8])) -> io::Result<()>;
+
+/// An export that is under way: nobody else writes to the same path meanwhile.
+#[derive(Debug)]
+pub(crate) struct Partial {
+    to: PathBuf,
+    folder: PathBuf,
+    _lock: File,
+    journal: Option<File>,
+    units: Vec<Unit>,
+    read_back: ReadBack,
+    /// The units' file has its name already: all that was missing is to say so.
+    named: bool,
+    began_anew: Option<BeganAnew>,
+}
+
+impl Partial {
+    /// Begins, or takes up what an earlier call with the same plan left. `walk` is read as far as that
+    /// one came, and stands before the first row again.
+    pub(crate) fn open(
+        to: &Path,
+        plan: &Plan,
+        overwrite: bool,
+        walk: &mut Walk<'_, '_>,
+        read_back: ReadBack,
+    ) -> Result<Self, Halt> {
+        let failed = |source| ExportError::Write { path: to.to_owned(), source };
+        let folder = folder_of(to).map_err(failed)?;
+        if !overwrite && exists(to) && !exists(&folder) {
+            return Err(ExportError::Exists { path: to.to_owned() }.into());
+        }
+        let lock = lock(to, &folder)?;
+        let (to, began_anew) = (to.to_owned(), None);
+        let (journal, units, named) = (None, Vec::new(), false);
+        let mut partial =
+            Self { to, folder, _lock: lock, journal, units, read_back, named, began_anew };
+        let begun = partial.begin(plan, overwrite, walk);
+        if begun.is_err() && partial.units.is_empty() {
+            partial.remove();
+        }
+        begun.map(|()| partial)
+    }
+
+    fn begin(&mut self, plan: &Plan, overwrite: bool, walk: &mut Walk<'_, '_>) -> Result<(), Halt> {
+        let failed = |source| ExportError::Write { path: self.to.clone(), source };
+        let old = self.folder.join(OLD);
+        if exists(&old) && !exists(&self.to) {
+            // Killed between two renames: what was to be replaced has its name again.
+            fs::rename(&old, &self.to).map_err(failed)?;
+        }
+        let (units, whole) = read_journal(&self.folder.join(JOURNAL)).map_err(failed)?;
+        let before = read_words(&self.folder.join(PLAN)).map_err(failed)?;
+        let before: Option<Plan> = serde_json::from_slice(&before).ok();
+        let differs = before.as_ref().map(|before| plan.differs(before));
+        if differs == Some(None) {
+            self.named = whole.is_some() && whole == inode(&self.to);
+            self.units = units;
+            self.check(plan, walk)?;
+        } else if !units.is_empty() {
+            self.began_anew = differs.flatten().or(Some(BeganAnew::Damaged));
+        }
+        if self.named {
+            return Ok(());
+        }
+        if !overwrite && exists(&self.to) {
+            return Err(ExportError::Exists { path: self.to.clone() }.into());
+        }
+        let failed = |source| ExportError::Write { path: self.to.clone(), source };
+        if self.units.is_empty() {
+            self.clear().map_err(failed)?;
+            let plan = serde_json::to_vec(plan).map_err(|error| failed(error.into()))?;
+            fs::write(self.folder.join(PLAN), plan).map_err(failed)?;
+        }
+        self.journal = Some(self.journal_anew().map_err(failed)?);
+        Ok(())
+    }
+
+    /// A journal of the units so far: what was torn at the end of the old one would spoil the next line.
+    fn journal_anew(&self) -> io::Result<File> {
+        let beside = self.folder.join(NEXT_JOURNAL);
+        let mut journal = File::create(&beside)?;
+        for unit in &self.units {
+            write_line(&mut journal, &Line::Unit(unit.clone()))?;
+        }
+        fs::rename(beside, self.folder.join(JOURNAL))?;
+        Ok(journal)
+    }
+
+    /// Keeps of the journal's units those that are still true.
+    fn check(&mut self, plan: &Plan, walk: &mut Walk<'_, '_>) -> Result<(), Halt> {
+        let mut from = 0;
+        for number in 0..self.units.len() {
+            let Some(unit) = self.units.get(number).cloned() else { break };
+            let places = walk.next(plan.unit_rows);
+            let mut hash = RowsHash::new(&places);
+            walk.read(&places, |_, rows| {
+                hash.add(rows);
+                true
+            })?;
+            if rows_of(&places) != unit.rows || hash.finish() != unit.rows_hash {
+                self.began_anew = Some(BeganAnew::Rows);
+                (self.named, self.units) = (false, Vec::new());
+                break;
+            }
+            if unit.from != from || self.hash(from, unit.count).ok().as_ref() != Some(&unit.hash) {
+                // Its file was cut or changed: as if it had not come so far.
+                self.began_anew = (number == 0).then_some(BeganAnew::Damaged);
+                self.named = false;
+                self.units.truncate(number);
+                break;
+            }
+            from = from.saturating_add(unit.count);
+        }
+        walk.rewind();
+        Ok(())
+    }
+
+    /// Units that need not be written again.
+    pub(crate) fn units(&self) -> &[Unit] {
+        &self.units
+    }
+
+    /// Rows of them.
+    pub(crate) fn rows(&self) -> u64 {
+        self.units.iter().map(|unit| unit.rows).sum()
+    }
+
+    /// One past their last byte or episode.
+    pub(crate) fn end(&self) -> u64 {
+        self.units.last().map_or(0, |unit| unit.from + unit.count)
+    }
+
+    /// Why those of an earlier call were dropped, if there were any.
+    pub(crate) fn began_anew(&self) -> Option<BeganAnew> {
+        self.began_anew
+    }
+
+    /// Whether the work was over but for saying so.
+    pub(crate) fn is_named(&self) -> bool {
+        self.named
+    }
+
+    /// Where the file or the folder is made.
+    pub(crate) fn path(&self) -> PathBuf {
+        if self.named { self.to.clone() } else { self.folder.join(NEW) }
+    }
+
+    /// The bytes of a unit.
+    pub(crate) fn bytes(&self, unit: &Unit) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        (self.read_back)(&self.path(), unit.from, unit.count, &mut |part| {
+            bytes.extend_from_slice(part);
+        })?;
+        Ok(bytes)
+    }
+
+    fn hash(&self, from: u64, count: u64) -> io::Result<String> {
+        let mut hash = blake3::Hasher::new();
+        (self.read_back)(&self.path(), from, count, &mut |part| {
+            hash.update(part);
+        })?;
+        Ok(hash.finalize().to_hex().to_string())
+    }
+
+    /// Takes note of a unit: the rows of `places`, whose bytes or episodes go up to `to`.
+    pub(crate) fn add(
+        &mut self,
+        places: &[Place],
+        rows_hash: String,
+        to: u64,
+        note: String,
+    ) -> io::Result<()> {
+        let from = self.end();
+        let count = to.saturating_sub(from);
+        point("bytes");
+        let (rows, hash) = (rows_of(places), self.hash(from, count)?);
+        let unit = Unit { rows, rows_hash, from, count, hash, note };
+        if let Some(journal) = &mut self.journal {
+            write_line(journal, &Line::Unit(unit.clone()))?;
+        }
+        self.units.push(unit);
+        point("unit");
+        Ok(())
+    }
+
+    /// Gives what was made its name, and leaves nothing else.
+    pub(crate) fn finish(mut self) -> Result<(), ExportError> {
+        let failed = |source| ExportError::Write { path: self.to.clone(), source };
+        if !self.named {
+            let new = self.path();
+            let whole = inode(&new);
+            if let (Some(journal), Some(whole)) = (&mut self.journal, whole) {
+                write_line(journal, &Line::Whole(whole)).map_err(failed)?;
+            }
+            point("whole");
+            replace(&new, &self.to, &self.folder.join(OLD)).map_err(failed)?;
+            point("named");
+            if let Ok(beside) = File::open(parent_of(&self.to)) {
+                let _ = beside.sync_all();
+            }
+        }
+        self.remove();
+        Ok(())
+    }
+
+    /// The folder beside a path, if there is one.
+    pub(crate) fn left(to: &Path) -> Option<PathBuf> {
+        folder_of(to).ok().filter(|folder| exists(folder))
+    }
+
+    /// Ends without having made anything, and returns what is left to go on from, if there is anything.
+    pub(crate) fn give_up(self, keep: bool) -> Option<PathBuf> {
+        if keep && !self.units.is_empty() {
+            return Some(self.folder);
+        }
+        self.remove();
+        None
+    }
+
+    /// Removes all but the lock and the plan's folder.
+    fn clear(&self) -> io::Result<()> {
+        for name in [JOURNAL, NEXT_JOURNAL, NEW, PLAN, OLD] {
+            remove(&self.folder.join(name))?;
+        }
+        Ok(())
+    }
+
+    /// Removes the folder. The lock goes last: a folder that has things in it and no lock is not ours.
+    fn remove(&self) {
+        // What cannot be removed is told of when the path is next exported to.
+        if self.clear().is_err() {
+            return;
+        }
+        point("cleared");
+        if fs::remove_file(self.folder.join(LOCK)).is_ok() {
+            point("unlocked");
+            let _ = fs::remove_dir(&self.folder);
+        }
+    }
+}
+
+/// The hash of rows as they are read.
+#[derive(Debug)]
+pub(crate) struct RowsHash(blake3::Hasher);
+
+impl RowsHash {
+    pub(crate) fn new(places: &[Place]) -> Self {
+        let mut hash = blake3::Hasher::new();
+        for (lane, rows) in places {
+            for number in [u64::from(*lane), rows.start, rows.end] {
+                hash.update(&number.to_le_bytes());
+            }
+        }
+        Self(hash)
+    }
+
+    pub(crate) fn add(&mut self, rows: &Rows) {
+        for column in rows.columns() {
+            self.0.update(rows.bytes(column.name()).unwrap_or_default());
+        }
+    }
+
+    pub(crate) fn finish(&self) -> String {
+        self.0.finalize().to_hex().to_string()
+    }
+}
+
+/// Reads bytes of one file.
+pub(crate) fn read_file(
+    path: &Path,
+    from: u64,
+    count: u64,
+    take: &mut dyn FnMut(&[u8]),
+) -> io::Result<()> {
+    let mut file = File::open(path)?;
+    if file.metadata()?.len() < from.saturating_add(count) {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    file.seek(SeekFrom::Start(from))?;
+    let mut file = file.take(count);
+    let mut piece = vec![0; 1 << 20];
+    loop {
+        match file.read(&mut piece)? {
+            0 => return Ok(()),
+            read => take(piece.get(..read).unwrap_or_default()),
+        }
+    }
+}
+
+fn rows_of(places: &[Place]) -> u64 {
+    places.iter().map(|(_, rows)| rows.end - rows.start).sum()
+}
+
+/// Beside the path, where a rename is one step.
+fn folder_of(to: &Path) -> io::Result<PathBuf> {
+    let mut name = to.file_name().ok_or(io::ErrorKind::IsADirectory)?.to_owned();
+    name.push(".partial");
+    Ok(to.with_file_name(name))
+}
+
+fn parent_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn exists(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
+}
+
+fn inode(path: &Path) -> Option<Inode> {
+    path.symlink_metadata().ok().map(|found| (found.dev(), found.ino()))
+}
+
+/// Makes the folder if it is not there, and takes its lock.
+fn lock(to: &Path, folder: &Path) -> Result<File, ExportError> {
+    let failed = |source| ExportError::Write { path: to.to_owned(), source };
+    let path = folder.join(LOCK);
+    for _ in 0..ATTEMPTS {
+        match fs::create_dir(folder) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(failed(error));
+            }
+            _ => {}
+        }
+        let is_folder = folder.symlink_metadata().is_ok_and(|found| found.is_dir());
+        let empty = || fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none());
+        if !is_folder || !(exists(&path) || empty() || !exists(folder)) {
+            if exists(folder) {
+                return Err(ExportError::NotPartial { folder: folder.to_owned() });
+            }
+            continue;
+        }
+        let options = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
+        let lock = match options {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            opened => opened.map_err(failed)?,
+        };
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                return Err(ExportError::Busy { path: to.to_owned() });
+            }
+            other => other.map_err(|error| failed(error.into()))?,
+        }
+        // Whoever had it may have finished and removed it in between.
+        let ours = lock.metadata().map_err(failed)?;
+        if inode(&path) == Some((ours.dev(), ours.ino())) {
+            return Ok(lock);
+        }
+    }
+    Err(ExportError::Busy { path: to.to_owned() })
+}
+
+/// What is there of a file; nothing if it is not.
+fn read_words(path: &Path) -> io::Result<Vec<u8>> {
+    let mut words = Vec::new();
+    match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        opened => {
+            opened?.take(MOST_WORDS).read_to_end(&mut words)?;
+        }
+    }
+    Ok(words)
+}
+
+/// The units up to the first line that is torn, and which inode had all of them at the end.
+fn read_journal(path: &Path) -> io::Result<(Vec<Unit>, Option<Inode>)> {
+    let mut units = Vec::new();
+    for line in read_words(path)?.split_inclusive(|byte| *byte == b'\n') {
+        match line.strip_suffix(b"\n").and_then(read_line) {
+            Some(Line::Unit(unit)) => units.push(unit),
+            Some(Line::Whole(inode)) => return Ok((units, Some(inode))),
+            None => break,
+        }
+    }
+    Ok((units, None))
+}
+
+/// A line begins with its own hash.
+fn read_line(line: &[u8]) -> Option<Line> {
+    let (hash, text) = line.split_at_checked(2 * blake3::OUT_LEN)?;
+    if blake3::hash(text).to_hex().as_bytes() != hash {
+        return None;
+    }
+    serde_json::from_slice(text).ok()
+}
+
+fn write_line(journal: &mut File, line: &Line) -> io::Result<()> {
+    let text = serde_json::to_string(line)?;
+    let hash = blake3::hash(text.as_bytes()).to_hex();
+    journal.write_all(format!("{hash}{text}\n").as_bytes())
+}
+
+/// Gives the new file or folder its name. A folder that had it is moved away before.
+fn replace(new: &Path, to: &Path, old: &Path) -> io::Result<()> {
+    // A file takes a file's name in one step; a folder only that of an empty one.
+    let in_one_step = fs::rename(new, to);
+    if in_one_step.is_ok() || !new.is_dir() || !exists(to) {
+        return in_one_step;
+    }
+    remove(old)?;
+    fs::rename(to, old)?;
+    point("moved away");
+    if let Err(error) = fs::rename(new, to) {
+        let _ = fs::rename(old, to);
+        return Err(error);
+    }
+    Ok(())
+}
+
+/// Removes a file or a folder, if it is there.
+fn remove(path: &Path) -> io::Result<()> {
+    let removed = match path.symlink_metadata() {
+        Ok(found) if found.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(error) => Err(error),
+    };
+    match removed {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// A place where tests kill the process.
+#[cfg(not(test))]
+pub(crate) fn point(_: &str) {}
+#[cfg(test)]
+pub(crate) use crate::killed::point;
