@@ -90,3 +90,33 @@ def test_polars_reads_the_rows(
             column = column.ext.storage()
         found[name] = np.asarray(column.to_numpy()).reshape(rows[name].shape)
     check(found, rows)
+
+
+def test_duckdb_reads_the_rows(
+    saved: tuple[dict[str, np.ndarray[Any, Any]], list[str]],
+) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    dataset = pytest.importorskip("pyarrow.dataset")
+    rows, files = saved
+    rows = {name: values for name, values in rows.items() if values.dtype != np.float16}
+    # The files as they are, scanned by the engine: nothing is copied, nothing is downloaded. It
+    # has no half floats.
+    walk = dataset.dataset(files, format="arrow").scanner(columns=list(rows))
+    with duckdb.connect() as connection:
+        connection.register("walk", walk)
+        found = connection.sql("select * from walk order by lane, seq").fetchnumpy()
+        for name, values in rows.items():
+            column = found[name]
+            if values.ndim > 1:
+                column = np.asarray([np.asarray(row) for row in column])
+            assert (
+                np.asarray(column, values.dtype).reshape(values.shape).tobytes() == values.tobytes()
+            )
+        counted = (
+            "select lane, count(*), max(seq) from walk where t > 0 group by lane order by lane"
+        )
+        expected = []
+        for lane in np.unique(rows["lane"]):
+            of = (rows["lane"] == lane) & (rows["t"] > 0)
+            expected.append((int(lane), int(of.sum()), int(rows["seq"][of].max())))
+        assert connection.sql(counted).fetchall() == expected
