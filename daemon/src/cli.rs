@@ -98,7 +98,11 @@ pub fn run(
         args,
         out,
         err,
-        Host { demo: &mut demo::exec_python, itself: itself.unwrap_or_default() },
+        Host {
+            demo: &mut demo::exec_python,
+            itself: itself.unwrap_or_default(),
+            ends_by_signal: &mut false,
+        },
     )
 }
 
@@ -109,6 +113,9 @@ pub struct Host<'a> {
     /// The words that start this command line in another process, without arguments of its own:
     /// `["python", "-m", "backcast"]`. Empty: nobody knows.
     pub itself: Vec<OsString>,
+    /// Set when the command takes a signal for the order to end, as `serve` does: it then ended as it was
+    /// told to, and its status is all that there is to say about the signal.
+    pub ends_by_signal: &'a mut bool,
 }
 
 impl std::fmt::Debug for Host<'_> {
@@ -150,7 +157,8 @@ pub fn run_with(
 }
 
 fn answer(cli: Cli, console: &mut Console<'_>, host: Host<'_>) -> Result<u8, CliError> {
-    let Host { demo, itself } = host;
+    let Host { demo, itself, ends_by_signal } = host;
+    *ends_by_signal = matches!(cli.command, Command::Serve(_));
     if let Command::Demo(args) = cli.command {
         return demo::run(&args, cli.dir.as_deref(), console, demo);
     }

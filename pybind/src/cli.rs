@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io;
 
 use backcast_daemon::{DemoCall, Host, run_with};
+use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 
 /// Run the command line.
@@ -19,7 +20,7 @@ use pyo3::prelude::*;
 ///     0 done, 1 found problems, 2 wrong usage, 3 no such object.
 #[pyfunction]
 pub(crate) fn cli_main(py: Python<'_>, argv: Vec<OsString>) -> PyResult<u8> {
-    let mut raised = None;
+    let (mut raised, mut ends_by_signal) = (None, false);
     // `current_exe` is the interpreter, which in turn need not be what was started.
     let python: Option<OsString> = py.import("sys")?.getattr("executable")?.extract()?;
     let python = python.filter(|python| !python.is_empty());
@@ -33,10 +34,15 @@ pub(crate) fn cli_main(py: Python<'_>, argv: Vec<OsString>) -> PyResult<u8> {
                 1
             })
         };
-        let host = Host { demo: &mut demo, itself: itself.unwrap_or_default() };
+        let itself = itself.unwrap_or_default();
+        let host = Host { demo: &mut demo, itself, ends_by_signal: &mut ends_by_signal };
         run_with(arguments, &mut out, &mut err, host)
     });
-    py.check_signals()?;
+    match py.check_signals() {
+        // Python noted the signal too, for which the command ended as it should.
+        Err(error) if ends_by_signal && error.is_instance_of::<PyKeyboardInterrupt>(py) => {}
+        other => other?,
+    }
     match raised {
         Some(error) => Err(error),
         None => Ok(status),

@@ -67,6 +67,32 @@ def test_a_bench_that_ctrl_c_ends_leaves_nothing(place: Path) -> None:
     assert bc.list(dir=place) == []
 
 
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "term"])
+@pytest.mark.parametrize("installed", [False, True], ids=["module", "command"])
+def test_a_daemon_that_is_told_to_end_does_so_and_leaves_nothing(
+    place: Path, installed: bool, kind: signal.Signals
+) -> None:
+    script = Path(sys.executable).with_name("backcast")
+    start = [str(script)] if installed else [sys.executable, "-m", "backcast"]
+    if installed and not script.exists():
+        pytest.skip("the wheel's command is not installed beside this Python")
+    before = {path.relative_to(place) for path in place.rglob("*")}
+    with subprocess.Popen(
+        [*start, "--dir", str(place), "--json", "serve"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as child:
+        assert child.stdout is not None
+        assert '"ready":true' in child.stdout.readline()
+        child.send_signal(kind)
+        out, err = child.communicate(timeout=120)
+    assert (child.returncode, out) == (0, "")
+    assert "Traceback" not in err
+    assert "KeyboardInterrupt" not in err
+    assert {path.relative_to(place) for path in place.rglob("*")} == before
+
+
 def test_a_closed_pipe_is_not_an_error(place: Path) -> None:
     read, write = os.pipe()
     os.close(read)
