@@ -1,0 +1,83 @@
+//! `backcast stat` as a person sees it: in a terminal, wide and narrow, with colours allowed and not.
+
+#[path = "shelf/pty.rs"]
+mod pty;
+mod shelf;
+
+use backcast_core::{Ring, RingOptions, StepColumns, Writer, WriterOptions};
+use pty::Pty;
+use shelf::{Shelf, schema};
+
+const LANES: u32 = 40;
+
+/// A shelf with a ring of many lanes, each of which has another number of digits in its counters.
+fn with_many_lanes() -> (Shelf, Vec<Writer>) {
+    let shelf = Shelf::new();
+    let options = RingOptions::with_capacity(u64::from(LANES) * 64).lanes(LANES);
+    let ring = Ring::create("many", &schema(), options.base(shelf.base())).unwrap();
+    let mut writers = Vec::new();
+    for lane in 0..LANES {
+        let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+        for row in 0..(lane * lane) {
+            let (obs, action) = ([0.5_f32; 6], [i32::from(row % 2 == 0)]);
+            let columns = StepColumns::of(ring.schema());
+            let columns = columns.with("obs", &obs).and_then(|c| c.with("action", &action));
+            writer.append(&columns.unwrap().step(&[row % 7 == 6], &[false]).unwrap()).unwrap();
+        }
+        writers.push(writer);
+    }
+    (shelf, writers)
+}
+
+/// What a terminal of this size shows. What is wider than it is continued on its next row.
+fn seen(shelf: &Shelf, rows: u16, columns: u16, set: (&str, &str)) -> vt100::Screen {
+    let mut command = shelf.command();
+    command.env_remove("NO_COLOR").args(["stat", "many"]).env(set.0, set.1);
+    let (status, screen) = Pty::spawn(command, rows, columns).finish();
+    assert!(status.success(), "{}", screen.contents());
+    screen
+}
+
+/// All but how long ago it was made, which goes on.
+fn lines(text: &str) -> Vec<String> {
+    let lines = text.lines().map(|line| line.trim_end().to_owned());
+    lines.filter(|line| !line.starts_with("created")).collect()
+}
+
+#[test]
+fn a_terminal_shows_what_a_pipe_gets_whatever_its_width() {
+    let (shelf, _writers) = with_many_lanes();
+    let piped = shelf.run(&["stat", "many"]).expect(0).out;
+    assert!(!piped.contains('\u{1b}'), "{piped}");
+    for (rows, columns) in [(80, 160), (200, 60), (400, 30)] {
+        for set in [("LANG", "C"), ("NO_COLOR", "1"), ("COLUMNS", "20")] {
+            let screen = seen(&shelf, rows, columns, set);
+            assert_eq!(lines(&screen.contents()), lines(&piped), "{columns} columns, {set:?}");
+        }
+    }
+}
+
+#[test]
+fn the_rows_of_a_long_table_stand_under_their_titles() {
+    let (shelf, _writers) = with_many_lanes();
+    let screen = seen(&shelf, 80, 160, ("LANG", "C"));
+    let text = screen.contents();
+    let shown: Vec<&str> = text.lines().collect();
+    let titles = shown.iter().position(|line| line.trim_start().starts_with("LANE")).unwrap();
+    let ends = |title: &str| shown[titles].find(title).unwrap() + title.len();
+    let writer = shown[titles].find("WRITER").unwrap();
+    let said = shelf.json(&["stat", "many"]).remove(0);
+    let lanes = said["lanes"].as_array().unwrap();
+    assert_eq!(lanes.len(), LANES as usize);
+    for (lane, row) in lanes.iter().zip(&shown[titles + 1..]) {
+        // Flush right under its title, however long it is.
+        for (title, key) in [("LANE", "lane"), ("HEAD", "head_seq"), ("ROWS", "rows")] {
+            let cells = row.get(..ends(title)).unwrap_or_default();
+            let last = cells.split_whitespace().last().unwrap();
+            assert_eq!(last.replace(',', ""), lane[key].to_string(), "{title} in {row:?}");
+        }
+        let holder = format!("pid {}", std::process::id());
+        assert_eq!(row.get(writer..).map(str::trim), Some(&*holder), "{row:?}");
+    }
+    assert!(shown.iter().all(|line| line.chars().count() < 160), "{text}");
+}
