@@ -10,147 +10,12 @@ use backcast_market::{PanelRow, PanelRows, PriceColumn};
 
 use crate::{
     metrics::Sums,
+    quotes::SURELY_PAID,
     record::Fill,
     rules::{Bidding, StopLossPrice},
     stream::Stream,
-    world::Rules,
+    world::{Rules, Sides},
 };
-
-/// Largest `hmax` for which orders are put in sequence by counting: a counter for each quantity.
-const MOST_COUNTED: i32 = 256;
-
-/// Orders of one day, kept between days for their memory.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Orders {
-    /// Shares to buy, negative to sell, by ticker.
-    quantities: Vec<i32>,
-    /// Tickers in the sequence of execution: `sells` of them, then those that are bought up to
-    /// `executed`, then the others.
-    sequence: Vec<u32>,
-    sells: usize,
-    executed: usize,
-    /// Where the next order of a quantity goes, by [`Orders::place`].
-    places: Vec<u32>,
-    sorted: Vec<Order>,
-}
-
-/// Shares and ticker in one sortable word: sells first, then large quantities, then tickers in order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Order(u64);
-
-impl Order {
-    fn new(quantity: i32, ticker: u32) -> Self {
-        // Buys follow sells, and no order follows both.
-        let side = if quantity == 0 { 2 } else { u64::from(quantity > 0) };
-        // Quantities lie in -i32::MAX..=i32::MAX.
-        let small = u64::from(i32::MAX.unsigned_abs() - quantity.unsigned_abs());
-        Self((side << 62) | (small << 31) | u64::from(ticker))
-    }
-
-    fn ticker(self) -> u32 {
-        (self.0 & 0x7FFF_FFFF) as u32
-    }
-}
-
-impl Orders {
-    pub(crate) fn with_capacity(tickers: usize) -> Self {
-        Self {
-            quantities: Vec::with_capacity(tickers),
-            sequence: Vec::with_capacity(tickers),
-            ..Self::default()
-        }
-    }
-
-    /// Turn actions into orders. A ticker whose `open` is 0 has no row today and is not traded.
-    #[expect(clippy::cast_possible_truncation, reason = "|action| <= 1 and hmax <= i32::MAX")]
-    pub(crate) fn collect<A: Copy + Into<f64>>(
-        &mut self,
-        actions: &[A],
-        hmax: f64,
-        open: &[f64],
-        shares: &[i32],
-    ) {
-        self.quantities.clear();
-        self.quantities.extend(actions.iter().zip(open).zip(shares).map(
-            |((&action, &open), &held)| {
-                // Conversion truncates toward zero.
-                let quantity = (action.into() * hmax) as i32;
-                // In numbers: which of these holds is as random as the actions are.
-                let possible =
-                    i32::from(open > 0.0) & (i32::from(quantity > 0) | i32::from(held > 0));
-                quantity * possible
-            },
-        ));
-        self.arrange(hmax as i32);
-    }
-
-    /// Leave out what `tradable` says of a position.
-    pub(crate) fn retain(&mut self, hmax: f64, tradable: impl Fn(usize) -> bool) {
-        for (ticker, quantity) in self.quantities.iter_mut().enumerate() {
-            if !tradable(ticker) {
-                *quantity = 0;
-            }
-        }
-        #[expect(clippy::cast_possible_truncation, reason = "hmax <= i32::MAX")]
-        self.arrange(hmax as i32);
-    }
-
-    /// Find the sequence of execution.
-    fn arrange(&mut self, hmax: i32) {
-        #[expect(clippy::cast_possible_truncation, reason = "panels hold at most i32::MAX tickers")]
-        let count = self.quantities.len() as u32;
-        if hmax > MOST_COUNTED {
-            let orders = self.quantities.iter().zip(0..count);
-            self.sorted.clear();
-            self.sorted.extend(orders.map(|(&quantity, ticker)| Order::new(quantity, ticker)));
-            self.sorted.sort_unstable();
-            self.sequence.clear();
-            self.sequence.extend(self.sorted.iter().map(|order| order.ticker()));
-            self.sells = self.quantities.iter().filter(|&&quantity| quantity < 0).count();
-            let buys = self.quantities.iter().filter(|&&quantity| quantity > 0).count();
-            self.executed = self.sells + buys;
-            return;
-        }
-        // A counting sort: random quantities would make a comparing one guess wrong at every branch.
-        let most = hmax.unsigned_abs() as usize;
-        self.places.clear();
-        self.places.resize(2 * most + 1, 0);
-        for &quantity in &self.quantities {
-            self.places[Self::place(quantity, hmax)] += 1;
-        }
-        let mut before = 0;
-        for place in &mut self.places {
-            before += std::mem::replace(place, before);
-        }
-        self.sells = self.places[most] as usize;
-        self.executed = self.places[2 * most] as usize;
-        self.sequence.resize(self.quantities.len(), 0);
-        for (&quantity, ticker) in self.quantities.iter().zip(0..count) {
-            let place = &mut self.places[Self::place(quantity, hmax)];
-            self.sequence[*place as usize] = ticker;
-            *place += 1;
-        }
-    }
-
-    /// `0..hmax`: sells, the largest first; `hmax..2 * hmax`: buys, the largest first; then none.
-    fn place(quantity: i32, hmax: i32) -> usize {
-        let place = if quantity < 0 { hmax + quantity } else { 2 * hmax - quantity };
-        // Quantities lie in -hmax..=hmax.
-        place.unsigned_abs() as usize
-    }
-
-    /// Fill all orders.
-    pub(crate) fn fill(&self, account: &mut Account<'_>) {
-        for &ticker in &self.sequence[..self.sells] {
-            let ticker = ticker as usize;
-            account.sell(ticker, self.quantities[ticker].unsigned_abs(), false);
-        }
-        for &ticker in &self.sequence[self.sells..self.executed] {
-            let ticker = ticker as usize;
-            account.buy(ticker, self.quantities[ticker]);
-        }
-    }
-}
 
 /// The market of one day, as far as fills look at it.
 #[derive(Clone, Copy)]
@@ -199,6 +64,18 @@ enum Side {
 }
 
 impl Account<'_> {
+    /// The fees of all orders, as fractions, where orders come to nothing else than the close and these, and
+    /// nobody wants to know of single fills.
+    pub(crate) fn only_costs(&self) -> Option<Sides> {
+        let rules = self.today.rules;
+        let Sides { buy, sell } = rules.slippage;
+        let plain = rules.bidding == Bidding::Default
+            && rules.fixed_fee <= 0.0
+            && buy <= 1.0
+            && sell >= 1.0;
+        rules.same_costs.filter(|_| plain && self.fills.is_none())
+    }
+
     /// The price before slippage.
     #[inline]
     fn price(&mut self, ticker: usize, side: Side) -> f64 {
@@ -223,7 +100,7 @@ impl Account<'_> {
     }
 
     #[inline]
-    fn sell(&mut self, ticker: usize, quantity: u32, is_stop_loss: bool) {
+    pub(crate) fn sell(&mut self, ticker: usize, quantity: u32, is_stop_loss: bool) {
         let rules = self.today.rules;
         let held = self.shares[ticker];
         let sold = i32::try_from(quantity).map_or(held, |quantity| quantity.min(held));
@@ -252,7 +129,7 @@ impl Account<'_> {
     }
 
     #[inline]
-    fn buy(&mut self, ticker: usize, quantity: i32) {
+    pub(crate) fn buy(&mut self, ticker: usize, quantity: i32) {
         let rules = self.today.rules;
         let held = self.shares[ticker];
         let asked = self.price(ticker, Side::Buy);
@@ -262,7 +139,7 @@ impl Account<'_> {
         let cost = |bought: i32| price * f64::from(bought) * factor + fixed;
         let mut bought = quantity.min(i32::MAX - held);
         // Dividing takes long, and is only needed near the end of the cash.
-        if cost(bought) > *self.cash * (1.0 - 1e-9) {
+        if cost(bought) > *self.cash * SURELY_PAID {
             #[expect(clippy::cast_possible_truncation, reason = "saturates; NaN becomes 0")]
             let affordable = ((*self.cash - fixed) / (price * factor)) as i32;
             bought = bought.min(affordable);
@@ -328,7 +205,7 @@ mod tests {
     use backcast_market::{PanelData, PanelOptions};
 
     use super::*;
-    use crate::{options::PortfolioOptions, rules::Generator};
+    use crate::{options::PortfolioOptions, orders::Orders, rules::Generator};
 
     fn rules(hmax: f64, tickers: usize) -> Rules {
         let options = PortfolioOptions { sell_cost_pct: 0.01, ..PortfolioOptions::default() };
@@ -342,6 +219,20 @@ mod tests {
         shares: &[i32],
         hmax: f64,
     ) -> (f64, Vec<i32>, Vec<f64>) {
+        let (cash, shares, avg_buy_price, _) =
+            trade_and_note(actions, prices, cash, shares, hmax, None);
+        (cash, shares, avg_buy_price)
+    }
+
+    /// With fills to note, orders are filled one by one. Also what the sums and the tally came to.
+    fn trade_and_note(
+        actions: &[f64],
+        prices: &[f64],
+        cash: f64,
+        shares: &[i32],
+        hmax: f64,
+        fills: Option<&mut Vec<Fill>>,
+    ) -> (f64, Vec<i32>, Vec<f64>, String) {
         let (mut cash, mut shares) = (cash, shares.to_vec());
         let mut avg_buy_price: Vec<f64> =
             shares.iter().map(|&held| f64::from(held.min(1)) * 5.0).collect();
@@ -355,19 +246,20 @@ mod tests {
         let rules = rules(hmax, prices.len());
         let today =
             Market { rows: panel.rows(), day: 0, tickers: &tickers, closes: prices, rules: &rules };
+        let (mut sums, mut tally) = (Sums::default(), Tally::default());
         let mut account = Account {
             env: 0,
             cash: &mut cash,
             shares: &mut shares,
             avg_buy_price: &mut avg_buy_price,
-            sums: &mut Sums::default(),
-            tally: &mut Tally::default(),
+            sums: &mut sums,
+            tally: &mut tally,
             stream: &mut Stream::new(Generator::default(), 0),
-            fills: None,
+            fills,
             today,
         };
         orders.fill(&mut account);
-        (cash, shares, avg_buy_price)
+        (cash, shares, avg_buy_price, format!("{sums:?} {tally:?}"))
     }
 
     #[test]
@@ -425,10 +317,40 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2_000))]
 
+        /// Noting fills is what tells the two ways apart; prices that are none take the second one too.
+        #[test]
+        fn filling_at_once_is_filling_one_by_one_to_the_last_bit(
+            lines in prop::collection::vec(
+                (-1.0..=1.0_f64, 0.01..200.0_f64, prop_oneof![0..300_i32, Just(i32::MAX - 2)]),
+                1..70,
+            ),
+            odd in (0..200_usize, prop_oneof![Just(0.0), Just(f64::NAN)]),
+            cash in prop_oneof![0.0..2_000.0_f64, 0.0..1e9_f64],
+            hmax in prop_oneof![Just(3.0), Just(15.0), Just(256.0), Just(257.0)],
+        ) {
+            let column = |pick: fn(&(f64, f64, i32)) -> f64| lines.iter().map(pick).collect::<Vec<_>>();
+            let (actions, mut prices) = (column(|line| line.0), column(|line| line.1));
+            if let Some(price) = prices.get_mut(odd.0) {
+                *price = odd.1;
+            }
+            let shares: Vec<i32> = lines.iter().map(|line| line.2).collect();
+            let at_once = trade_and_note(&actions, &prices, cash, &shares, hmax, None);
+            let fills = &mut Vec::new();
+            let one_by_one = trade_and_note(&actions, &prices, cash, &shares, hmax, Some(fills));
+            let bits = |numbers: &[f64]| numbers.iter().map(|n| n.to_bits()).collect::<Vec<_>>();
+            prop_assert_eq!(at_once.0.to_bits(), one_by_one.0.to_bits());
+            prop_assert_eq!(&at_once.1, &one_by_one.1);
+            prop_assert_eq!(bits(&at_once.2), bits(&one_by_one.2));
+            prop_assert_eq!(&at_once.3, &one_by_one.3);
+        }
+
         /// The model follows the rules order by order on a sorted list.
         #[test]
         fn trading_agrees_with_a_plain_restatement(
-            lines in prop::collection::vec((-1.0..=1.0_f64, prop_oneof![Just(0.0), 0.5..200.0_f64], 0..300_i32), 1..25),
+            lines in prop_oneof![9 => 1..25_usize, 1 => 250..262_usize].prop_flat_map(|n| {
+                let price = prop_oneof![Just(0.0), 0.5..200.0_f64];
+                prop::collection::vec((-1.0..=1.0_f64, price, 0..300_i32), n)
+            }),
             cash in 0.0..20_000.0_f64,
             hmax in prop_oneof![Just(3.0), Just(100.0), Just(257.0), Just(2_147_483_647.0)],
         ) {

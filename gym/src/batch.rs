@@ -3,9 +3,10 @@
 use backcast_market::PriceColumn;
 
 use crate::{
-    account::{Account, Market, Orders, Tally},
+    account::{Account, Market, Tally},
     metrics::Sums,
     observation::{Observation, Shape, zeros},
+    orders::Orders,
     record::{Fill, Record},
     rules::StopLossDay,
     stream::Stream,
@@ -47,6 +48,9 @@ pub(crate) struct Batch {
     pub(crate) records: Vec<Record>,
     /// The last close known of each ticker, `[N, T]`: the fill price, and the value in a gap.
     closes: Vec<f64>,
+    /// Of the portfolio valued last, what it has of each ticker at the open and at the close, `[T]`.
+    mornings: Vec<f64>,
+    evenings: Vec<f64>,
     orders: Orders,
     /// Leave the indicators out of `obs`; they are in the table.
     pub(crate) lean: bool,
@@ -74,6 +78,8 @@ impl Batch {
             fills: Vec::new(),
             records: zeros(if record { n } else { 0 })?,
             closes: zeros(n.checked_mul(shape.tickers)?)?,
+            mornings: zeros(shape.tickers)?,
+            evenings: zeros(shape.tickers)?,
             orders: Orders::with_capacity(shape.tickers),
             lean: false,
         })
@@ -167,7 +173,7 @@ impl Batch {
         world: &WorldView<'_>,
         turn: &mut Turn<'_>,
         day: usize,
-        deal: impl FnOnce(&Orders, &mut Account<'_>, &[f64]),
+        deal: impl FnOnce(&mut Orders, &mut Account<'_>, &[f64]),
     ) {
         let env = turn.env;
         let mine = env * turn.tickers.len()..(env + 1) * turn.tickers.len();
@@ -188,7 +194,7 @@ impl Batch {
                 rules: world.rules,
             },
         };
-        deal(&self.orders, &mut account, &self.obs.open[mine]);
+        deal(&mut self.orders, &mut account, &self.obs.open[mine]);
     }
 
     /// Show the morning of `day`, and note its close for the reward and the next fill.
@@ -203,9 +209,7 @@ impl Batch {
         if let Some(table) = world.table {
             let (today, before) = (table.day(day), table.day(from));
             opens.copy_from_slice(today.open);
-            for ((close, &new), &open) in closes.iter_mut().zip(today.close).zip(today.open) {
-                *close = if open > 0.0 { new } else { *close };
-            }
+            note_closes(closes, today.close, today.open);
             copy_env(&mut self.obs.macro_open, today.macro_open, env);
             if !self.lean {
                 copy_env(&mut self.obs.indicators, before.indicators, env);
@@ -235,12 +239,13 @@ impl Batch {
     fn value(&mut self, world: &WorldView<'_>, turn: &Turn<'_>) {
         let env = turn.env;
         let mine = env * turn.tickers.len()..(env + 1) * turn.tickers.len();
+        let (open, closes) = (&self.obs.open[mine.clone()], &self.closes[mine.clone()]);
+        let (mornings, evenings) = (&mut self.mornings, &mut self.evenings);
+        worth(open, closes, &self.obs.shares[mine], mornings, evenings);
         let (mut morning, mut evening) = (0.0, 0.0);
-        let prices = self.obs.open[mine.clone()].iter().zip(&self.closes[mine.clone()]);
-        for ((&open, &close), &held) in prices.zip(&self.obs.shares[mine]) {
-            let held = f64::from(held);
-            morning += held * if open > 0.0 { open } else { close };
-            evening += held * close;
+        for (of_morning, of_evening) in mornings.iter().zip(evenings.iter()) {
+            morning += of_morning;
+            evening += of_evening;
         }
         let cash = self.obs.cash[env];
         self.value_at_close[env] = cash + evening;
@@ -255,6 +260,26 @@ impl Batch {
             let (day, cash) = (self.obs.day[env], self.obs.cash[env]);
             record.running.arrive(day, cash, shares, self.value_at_close[env]);
         }
+    }
+}
+
+/// What is held of each ticker, valued at the open (without one at the close) and at the close.
+#[inline(never)]
+fn worth(open: &[f64], closes: &[f64], shares: &[i32], mornings: &mut [f64], evenings: &mut [f64]) {
+    let prices = open.iter().zip(closes).zip(shares);
+    let values = mornings.iter_mut().zip(evenings);
+    for (((&open, &close), &held), (morning, evening)) in prices.zip(values) {
+        let held = f64::from(held);
+        *morning = held * if open > 0.0 { open } else { close };
+        *evening = held * close;
+    }
+}
+
+/// Note the new closes of tickers that have a row; those of the others stay.
+#[inline(never)]
+fn note_closes(closes: &mut [f64], new: &[f64], open: &[f64]) {
+    for ((close, &new), &open) in closes.iter_mut().zip(new).zip(open) {
+        *close = if open > 0.0 { new } else { *close };
     }
 }
 

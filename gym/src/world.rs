@@ -48,6 +48,8 @@ pub(crate) struct Rules {
     pub(crate) hmax: f64,
     /// Fees as fractions.
     pub(crate) costs: Vec<Sides>,
+    /// Where they are the same for all tickers.
+    pub(crate) same_costs: Option<Sides>,
     pub(crate) fixed_fee: f64,
     /// Factors on prices.
     pub(crate) slippage: Sides,
@@ -72,12 +74,14 @@ impl Rules {
     /// The same for each of `tickers` tickers.
     pub(crate) fn uniform(options: &PortfolioOptions, tickers: usize) -> Self {
         let slip = options.slippage_bps / 10_000.0;
+        let costs = Sides { buy: options.buy_cost_pct, sell: options.sell_cost_pct };
         Self {
             initial_amount: options.initial_amount,
             initial_shares: Vec::new(),
             failure_threshold: options.failure_threshold,
             hmax: f64::from(options.hmax),
-            costs: vec![Sides { buy: options.buy_cost_pct, sell: options.sell_cost_pct }; tickers],
+            costs: vec![costs; tickers],
+            same_costs: Some(costs),
             fixed_fee: options.fixed_fee,
             slippage: Sides { buy: 1.0 + slip, sell: 1.0 - slip },
             bidding: options.bidding,
@@ -95,6 +99,7 @@ impl Rules {
         let mut rules = Self::uniform(options, tickers);
         for (name, &(buy, sell)) in &options.ticker_costs {
             rules.costs[traded(panel, name)?] = Sides { buy, sell };
+            rules.same_costs = None;
         }
         if !options.initial_shares.is_empty() {
             rules.initial_shares = vec![0; tickers];
