@@ -13,7 +13,7 @@ use numpy::{PyArray1, PyArrayDyn, PyReadwriteArrayDyn};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyAny, PyDict, PySlice};
+use pyo3::types::{PyAny, PySlice};
 
 use crate::coerce::descr;
 use crate::error::{Failure, Kind};
@@ -41,8 +41,9 @@ struct Arrays {
     out: Py<PyArrayDyn<f32>>,
     /// `[N, H + SPARE_DAYS, X]`.
     mask: Py<PyArrayDyn<u8>>,
-    /// The same as booleans.
-    flags: Py<PyAny>,
+    /// The same as Python sees them, tickers before days, the second as booleans. Read-only, as are
+    /// all views of them.
+    shown: [Py<PyAny>; 2],
 }
 
 /// The arrays of one call.
@@ -93,8 +94,13 @@ impl Histories {
             let envs = envs.unwrap_or(1);
             let out = PyArrayDyn::<f32>::zeros(py, [envs, days, rows, columns].as_slice(), false);
             let mask = PyArrayDyn::<u8>::zeros(py, [envs, days, rows].as_slice(), false);
-            let flags = mask.call_method1("view", ("bool",))?.unbind();
-            PyResult::Ok(Arrays { out: out.unbind(), mask: mask.unbind(), flags })
+            let flags = mask.call_method1("view", ("bool",))?;
+            let shown = turned(out.clone().into_any(), flags, 1)?;
+            for view in &shown {
+                view.call_method1("setflags", (false,))?;
+            }
+            let shown = shown.map(Bound::unbind);
+            PyResult::Ok(Arrays { out: out.unbind(), mask: mask.unbind(), shown })
         })?;
         let busy = |error| {
             let remedy = "let one thread at a time use it, or ask for fresh arrays with copy=True";
@@ -149,19 +155,10 @@ impl<'py> Days<'_, 'py> {
                 let Sliding { py, arrays, at, history, out, mask } = *sliding;
                 drop((out, mask));
                 let from = *at.lock().unwrap_or_else(PoisonError::into_inner);
-                let shown = (
-                    PySlice::full(py),
-                    PySlice::new(py, from.cast_signed(), (from + history).cast_signed(), 1),
-                );
-                let out = arrays.out.bind(py).get_item(&shown)?;
-                let mask = arrays.flags.bind(py).get_item(&shown)?;
-                let views = turned(out, mask, 1)?;
-                let fixed = PyDict::new(py);
-                fixed.set_item(intern!(py, "write"), false)?;
-                for view in &views {
-                    view.call_method(intern!(py, "setflags"), (), Some(&fixed))?;
-                }
-                Ok(views)
+                let days = PySlice::new(py, from.cast_signed(), (from + history).cast_signed(), 1);
+                let shown = (PySlice::full(py), PySlice::full(py), days).into_pyobject(py)?;
+                let [out, mask] = &arrays.shown;
+                Ok([out.bind(py).get_item(&shown)?, mask.bind(py).get_item(&shown)?])
             }
         }
     }

@@ -4,6 +4,7 @@ use backcast_core::DType;
 use backcast_gym::{EnvError, Observation, PortfolioVectorEnv as CoreEnv};
 use numpy::prelude::*;
 use numpy::{Element, PyArrayDyn, PyReadwriteArrayDyn, PyUntypedArray};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString};
@@ -109,11 +110,12 @@ impl Form {
             .map(|histories| histories.allocate(py, self.envs))
             .transpose()?;
         let days = histories.as_mut().map(Days::slots).transpose()?;
+        let numbers = self.fields().collect();
         let (arrays, answer) = match &self.reused {
             None => {
                 let mut arrays = self.allocate(py, self.envs)?;
                 let fields = arrays.iter_mut().map(FreshArray::bytes_mut).collect();
-                let answer = py.detach(|| work(Slots { fields, days }))?;
+                let answer = py.detach(|| work(Slots { fields, numbers, days }))?;
                 (arrays.into_iter().map(FreshArray::into_array).collect::<Vec<_>>(), answer)
             }
             Some(reused) => {
@@ -128,7 +130,7 @@ impl Form {
                     .collect::<Result<Vec<_>, _>>()?;
                 let fields =
                     borrowed.iter_mut().map(Borrowed::bytes_mut).collect::<Result<_, _>>()?;
-                let answer = py.detach(|| work(Slots { fields, days }))?;
+                let answer = py.detach(|| work(Slots { fields, numbers, days }))?;
                 drop(borrowed);
                 (arrays.iter().map(|array| array.bind(py).clone()).collect(), answer)
             }
@@ -146,13 +148,25 @@ impl Form {
     ) -> Result<Bound<'py, PyAny>, Failure> {
         let mut arrays = self.allocate(py, None)?;
         let fields = arrays.iter_mut().map(FreshArray::bytes_mut).collect();
-        py.detach(|| Slots { fields, days: None }.fill_from(last, self.history_shape))?;
+        let numbers = self.fields().collect();
+        py.detach(|| Slots { fields, numbers, days: None }.fill_from(last, self.history_shape))?;
         let days = match (&self.histories, &last.days) {
             (Some(histories), Some(days)) => Some(histories.arrays_of(py, days)?),
             _ => None,
         };
         let arrays = arrays.into_iter().map(FreshArray::into_array).collect();
         Ok(self.collect(py, arrays, days)?)
+    }
+
+    /// A panel without indicators, or an environment without macro tickers, has no such field: no space has it.
+    fn fields(&self) -> impl Iterator<Item = usize> {
+        let there = |axes: Axes| match axes {
+            Axes::One | Axes::Tickers => true,
+            Axes::Indicators => self.indicators > 0,
+            Axes::Macros => self.macros > 0,
+            Axes::MacroIndicators => self.macros > 0 && self.indicators > 0,
+        };
+        (0..FIELDS.len()).filter(move |&at| there(FIELDS[at].2))
     }
 
     fn allocate<'py>(
@@ -167,9 +181,9 @@ impl Form {
         if let Some(width) = self.flat {
             return Ok(vec![array(DType::F32, &[width])?]);
         }
-        FIELDS
-            .iter()
-            .map(|&(_, dtype, axes)| match axes {
+        self.fields()
+            .map(|at| FIELDS[at])
+            .map(|(_, dtype, axes)| match axes {
                 Axes::One => array(dtype, &[]),
                 Axes::Tickers => array(dtype, &[self.tickers]),
                 Axes::Indicators => array(dtype, &[self.tickers, self.indicators]),
@@ -179,8 +193,7 @@ impl Form {
             .collect()
     }
 
-    /// The flat array, or a dict. A panel without indicators, or an environment without macro tickers or
-    /// history, has no such field: no space has it.
+    /// The flat array, or a dict of the fields that there are.
     fn collect<'py>(
         &self,
         py: Python<'py>,
@@ -199,23 +212,15 @@ impl Form {
         });
         let dict = PyDict::new(py);
         let mut days = days;
-        for (((name, _, axes), key), array) in FIELDS.into_iter().zip(names).zip(arrays) {
+        for (at, array) in self.fields().zip(arrays) {
             // Sorted by name, as the spaces are.
-            if name > "history"
+            if FIELDS[at].0 > "history"
                 && let Some([history, mask]) = days.take()
             {
-                dict.set_item("history", history)?;
-                dict.set_item("history_mask", mask)?;
+                dict.set_item(intern!(py, "history"), history)?;
+                dict.set_item(intern!(py, "history_mask"), mask)?;
             }
-            let there = match axes {
-                Axes::One | Axes::Tickers => true,
-                Axes::Indicators => self.indicators > 0,
-                Axes::Macros => self.macros > 0,
-                Axes::MacroIndicators => self.macros > 0 && self.indicators > 0,
-            };
-            if there {
-                dict.set_item(key.bind(py), array)?;
-            }
+            dict.set_item(names[at].bind(py), array)?;
         }
         Ok(dict.into_any())
     }
@@ -230,6 +235,8 @@ pub(crate) struct Last {
 /// Memory of the arrays of one observation: one piece per field or a single flat one, and the days before.
 pub(crate) struct Slots<'a> {
     fields: Vec<&'a mut [u8]>,
+    /// Which of [`FIELDS`] these are.
+    numbers: Vec<usize>,
     days: Option<DaySlots<'a>>,
 }
 
@@ -239,10 +246,10 @@ impl Slots<'_> {
         if let [flat] = self.fields.as_mut_slice() {
             env.flatten_into(cast_mut(flat)?)?;
         } else {
-            for ((slot, field), (_, _, axes)) in
-                self.fields.iter_mut().zip(bytes(env.obs())).zip(FIELDS)
-            {
-                match axes {
+            let fields = bytes(env.obs());
+            for (slot, &at) in self.fields.iter_mut().zip(&self.numbers) {
+                let field = fields[at];
+                match FIELDS[at].2 {
                     Axes::Indicators => copy_shown(slot, env, 0)?,
                     Axes::MacroIndicators => copy_shown(slot, env, 1)?,
                     _ => copy_field(slot, field)?,
@@ -258,8 +265,9 @@ impl Slots<'_> {
             let (days, mask) = days.as_ref().map_or((&[][..], &[][..]), |(d, m)| (d, m));
             return Ok(obs.flatten_with_history(days, mask, history_shape, cast_mut(flat)?)?);
         }
-        for (slot, field) in self.fields.iter_mut().zip(bytes(obs)) {
-            copy_field(slot, field)?;
+        let fields = bytes(obs);
+        for (slot, &at) in self.fields.iter_mut().zip(&self.numbers) {
+            copy_field(slot, fields[at])?;
         }
         Ok(())
     }
