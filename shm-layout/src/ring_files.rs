@@ -79,10 +79,13 @@ pub(crate) fn make_lanes(
     let deadline = huge::deadline(shape.geometry.total_bytes(spec.lanes));
     for lane in 0..spec.lanes {
         let header = shapes.identity(shape, lane, resizes);
-        let file = write(dir, path, &name(lane), bytes, &[bytemuck::bytes_of(&header)])?;
+        let (name, parts) = (name(lane), [bytemuck::bytes_of(&header)]);
+        let file = file::make(dir, &name, path)?;
         if spec.huge_pages {
+            // Before small pages are paid for, which would then be made for nothing.
             huge_bytes += huge::ask(&file, bytes, deadline);
         }
+        fill(file, &path.join(name), bytes, &parts)?;
     }
     Ok(huge_bytes)
 }
@@ -146,13 +149,16 @@ fn write(
     name: &str,
     bytes: u64,
     parts: &[&[u8]],
-) -> Result<File, SegmentError> {
-    let mut made = file::make(dir, name, path)?;
-    space::pay(&mut made, &path.join(name), bytes)?;
+) -> Result<(), SegmentError> {
+    fill(file::make(dir, name, path)?, &path.join(name), bytes, parts)
+}
+
+/// Pays for a file, and writes what it begins with.
+fn fill(mut made: File, path: &Path, bytes: u64, parts: &[&[u8]]) -> Result<(), SegmentError> {
+    space::pay(&mut made, path, bytes)?;
     made.seek(SeekFrom::Start(0))
         .and_then(|_| parts.iter().try_for_each(|part| made.write_all(part)))
-        .map_err(SegmentError::io("write", &path.join(name)))?;
-    Ok(made)
+        .map_err(SegmentError::io("write", path))
 }
 
 /// What a snapshot says that it is of. Empty for other rings.

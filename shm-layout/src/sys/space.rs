@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::SegmentError;
 
-/// Grows an empty file to `len` bytes, all of them allocated and zero.
+/// Grows a file of zeros to `len` bytes, all of them allocated.
 pub(crate) fn pay(file: &mut fs::File, path: &Path, len: u64) -> Result<(), SegmentError> {
     #[cfg(target_os = "linux")]
     match rustix::fs::fallocate(file.as_fd(), rustix::fs::FallocateFlags::empty(), 0, len) {
