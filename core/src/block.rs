@@ -11,7 +11,7 @@ use crate::mark::Mark;
 use crate::window::{Marks, Reach, Window};
 
 /// Most items of a block.
-pub(crate) const MOST: usize = 16;
+pub(crate) const MOST: usize = 4;
 /// Bytes of rows that a block has, unless one item has more: what is asked for ahead has to be in the
 /// nearest cache still when its turn comes.
 const BYTES: usize = 12 << 10;
@@ -37,6 +37,33 @@ pub(crate) struct Item<'a> {
     pub(crate) attempt: u32,
     /// First row whose mark was copied, and how many were.
     pub(crate) marks: (u64, usize),
+}
+
+impl<'a> Item<'a> {
+    /// A row whose window is to be found. Nothing happens in it so far, and it is whole.
+    #[inline]
+    pub(crate) fn new(lane: &'a Lane, index: RowIndex, age: u64, attempt: u32) -> Self {
+        let window = Window { seq: index.seq(), back: 0, ahead: 0, run: 0 };
+        Self {
+            lane,
+            index,
+            age,
+            flags: 0,
+            all_flags: 0,
+            window,
+            whole: true,
+            missing: 0,
+            slot: 0,
+            attempt,
+            marks: (0, 0),
+        }
+    }
+
+    /// The same with its window, whose first row is in `slot`.
+    #[inline]
+    pub(crate) fn with_window(self, window: Window, slot: u64) -> Self {
+        Self { window, slot, ..self }
+    }
 }
 
 /// Consecutive items of a batch, and the marks of their windows.

@@ -22,9 +22,8 @@ pub(crate) struct Filler<'p> {
 }
 
 impl Filler<'_> {
-    /// Fills every arena's places of the block's items, and asks for the memory of the next
-    /// block's.
-    pub(crate) fn fill(&self, block: &Block<'_>, next: &[Item<'_>], arenas: &mut [&mut [u8]]) {
+    /// Fills every arena's places of the block's items.
+    pub(crate) fn fill(&self, block: &Block<'_>, arenas: &mut [&mut [u8]]) {
         let plan = self.plan.fills().iter().zip(self.plan.arenas());
         for ((fill, arena), buffer) in plan.zip(arenas) {
             let (bytes, dtype) = (fill.rows * fill.width, arena.dtype());
@@ -42,19 +41,17 @@ impl Filler<'_> {
                 Source::Column(column) if block.is_whole() => {
                     let (lead, rows) = (self.lead(fill), fill.rows as u64);
                     let starts = block.items().iter().map(|item| start(item, lead));
-                    let next = next.iter().map(|item| start(item, lead));
-                    gather(column, rows, starts, next, here, bytes);
+                    gather(column, rows, starts, here, bytes);
                 }
                 Source::Column(column) => {
-                    let (lead, mut next) = (self.lead(fill), next.iter());
+                    let lead = self.lead(fill);
                     for (place, item) in places.zip(block.items()) {
-                        let next = next.next().map(|next| ahead(column, next, lead));
-                        copy(fill, column, item, lead, next.unwrap_or_default(), place);
+                        copy(fill, column, item, lead, place);
                     }
                 }
                 Source::NNext(column) => {
                     let starts = block.items().iter().map(after_run);
-                    gather(column, 1, starts, next.iter().map(after_run), here, bytes);
+                    gather(column, 1, starts, here, bytes);
                 }
                 Source::Index => {
                     for (place, item) in words(places).zip(block.items()) {
@@ -100,13 +97,14 @@ impl Filler<'_> {
         }
     }
 
-    /// Asks for the memory of a block before anything is copied.
+    /// Asks for the memory of a block, so that it is on its way before it is copied.
     pub(crate) fn ask(&self, block: &Block<'_>) {
-        for fill in self.plan.fills() {
-            let Source::Column(column) = fill.source else { continue };
-            let lead = self.lead(fill);
-            for item in block.items() {
-                ahead(column, item, lead).ask(fill.rows * fill.width);
+        // All of an item's together: a request that has to look its page up holds back what comes
+        // after it, and so gets as many lines as follow it on the same page.
+        for item in block.items() {
+            for fill in self.plan.fills() {
+                let Source::Column(column) = fill.source else { continue };
+                ahead(column, item, self.lead(fill)).ask(fill.rows * fill.width);
             }
         }
     }
@@ -164,16 +162,16 @@ fn ahead(column: usize, item: &Item<'_>, lead: u64) -> Ahead {
 
 /// Fills the places that have a row and zeroes the others.
 #[inline]
-fn copy(fill: &Fill, column: usize, item: &Item<'_>, lead: u64, next: Ahead, place: &mut [u8]) {
+fn copy(fill: &Fill, column: usize, item: &Item<'_>, lead: u64, place: &mut [u8]) {
     if item.whole {
         let slot = slot_after(item, lead);
-        return item.lane.copy_out_asking(column, slot, fill.rows as u64, place, next);
+        return item.lane.copy_out(column, slot, fill.rows as u64, place);
     }
     let (from, rows) = present(fill, item.window);
     let filled = part(fill, from, rows, place);
     if rows > 0 {
         let slot = slot_after(item, item.window.back.saturating_add_signed(from));
-        item.lane.copy_out_asking(column, slot, rows, filled, next);
+        item.lane.copy_out(column, slot, rows, filled);
     }
 }
 
@@ -185,9 +183,7 @@ fn words(places: std::slice::ChunksExactMut<'_, u8>) -> impl Iterator<Item = &mu
 /// The slot so many rows after the window's first.
 #[inline]
 fn slot_after(item: &Item<'_>, rows: u64) -> u64 {
-    let slots = item.lane.slots();
-    let slot = item.slot + rows;
-    if slot < slots { slot } else { slot - slots }
+    item.lane.slot_after(item.slot, rows)
 }
 
 /// The places of a fill that have a row: the first, relative to the drawn one, and how many.

@@ -2,7 +2,7 @@
 //! and not four.
 
 use backcast_layout::protocol::Words;
-use backcast_layout::{Column, ColumnError, DType, Role};
+use backcast_layout::{Column, ColumnError, DType, Lane, Role};
 use bytemuck::{Pod, Zeroable};
 
 /// Column number of the marks in a lane's file.
@@ -51,6 +51,12 @@ impl Mark {
     pub(crate) fn read_into(lane: &impl Words, slot: u64, out: &mut [Mark]) {
         let rows = out.len() as u64;
         lane.copy_out(MARKS, slot, rows, bytemuck::cast_slice_mut(out));
+    }
+
+    /// A copy of the mark in a slot. To be validated like any copy.
+    #[inline]
+    pub(crate) fn of(lane: &Lane, slot: u64) -> Self {
+        bytemuck::cast(lane.row::<{ size_of::<Self>() }>(MARKS, slot))
     }
 
     /// A copy of the mark of row `seq`, whatever stands in its slot.

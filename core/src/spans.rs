@@ -17,6 +17,8 @@ pub(crate) struct Spans {
     slots: Vec<u64>,
     /// Candidates in this lane and all before it. The newest row has no successor yet.
     ends: Vec<u64>,
+    /// Lanes for each candidate: where the lane of one is, if all have about as many.
+    density: f64,
 }
 
 impl Spans {
@@ -52,6 +54,9 @@ impl Spans {
             self.ranges.push(range);
             self.ends.push(total);
         }
+        #[expect(clippy::cast_precision_loss, reason = "a guess")]
+        let density = lanes.len() as f64 / total as f64;
+        self.density = density;
         any_moved
     }
 
@@ -85,10 +90,21 @@ impl Spans {
     }
 
     /// The lane and row of the n-th candidate.
+    #[inline]
     pub(crate) fn candidate(&self, n: u64) -> Option<(u32, u64)> {
-        let lane = self.ends.partition_point(|end| *end <= n);
-        let before = lane.checked_sub(1).and_then(|l| self.ends.get(l)).copied().unwrap_or(0);
+        #[expect(clippy::cast_precision_loss, clippy::cast_sign_loss, reason = "a guess")]
+        #[expect(clippy::cast_possible_truncation, reason = "a guess")]
+        let guess = (n as f64 * self.density) as usize;
+        let before =
+            |lane: usize| lane.checked_sub(1).map_or(Some(0), |l| self.ends.get(l).copied());
+        let holds = |lane: usize| {
+            before(lane).is_some_and(|before| before <= n)
+                && self.ends.get(lane).is_some_and(|end| n < *end)
+        };
+        // Lanes that fill at the same pace have as many rows: a search among many, which no processor
+        // foresees, costs more than a small column.
+        let lane = if holds(guess) { guess } else { self.ends.partition_point(|end| *end <= n) };
         let first = self.ranges.get(lane)?.start;
-        Some((u32::try_from(lane).ok()?, first + (n - before)))
+        Some((u32::try_from(lane).ok()?, first + (n - before(lane)?)))
     }
 }

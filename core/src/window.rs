@@ -59,6 +59,24 @@ pub(crate) struct Window {
 }
 
 impl Window {
+    /// The whole window around `seq`, if the first and the last of its rows say that nothing happens
+    /// in it: they are so many steps of one episode apart, and of an episode only the first row can be a
+    /// GAP, only the last FINAL, and only the one before that an end.
+    #[inline]
+    pub(crate) fn between(first: &Mark, last: &Mark, seq: u64, reach: Reach) -> Option<Self> {
+        let rows = reach.back + reach.far() + 2;
+        let ours = (first.seq ^ (seq - reach.back)) | (last.seq ^ (seq + reach.far() + 1)) == 0;
+        let quiet = first.flags | last.flags == 0
+            && first.episode == last.episode
+            && u64::from(last.t) == u64::from(first.t) + rows - 1;
+        (ours && quiet).then(|| Self::whole(seq, reach))
+    }
+
+    fn whole(seq: u64, reach: Reach) -> Self {
+        let run = (reach.far() + 1).min(reach.steps.max(1));
+        Self { seq, back: reach.back, ahead: reach.ahead, run }
+    }
+
     /// Whether nothing of what was asked for is missing.
     pub(crate) fn is_whole(&self, reach: Reach) -> bool {
         (self.back, self.ahead) == (reach.back, reach.ahead)
@@ -94,8 +112,7 @@ impl Marks<'_> {
             && u64::from(drawn.t) >= reach.back
             && (first.episode, last.episode) == (drawn.episode, drawn.episode);
         if whole {
-            let run = (reach.far() + 1).min(reach.steps.max(1));
-            return Some(Window { seq, back: reach.back, ahead: reach.ahead, run });
+            return Some(Window::whole(seq, reach));
         }
         self.cut_window(seq, at, reach)
     }

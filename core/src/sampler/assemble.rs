@@ -23,10 +23,6 @@ use crate::window::{Marks, Window};
 const MAX_ATTEMPTS: u32 = 10_000;
 /// A gather of one row is given up after the writer has lapped it so many times.
 const GATHER_ATTEMPTS: u32 = 64;
-/// Bytes of a window's marks that are asked for before they are looked at; the processor follows a
-/// longer read by itself.
-const MARK_BYTES: usize = 1024;
-
 /// What a look at a row found.
 #[derive(Clone, Copy)]
 enum Look {
@@ -120,7 +116,8 @@ impl Sampler {
         for number in 0..batch.div_ceil(size) {
             self.draw(job, span(number + 2));
             self.look_at(job, span(number + 1), &mut next)?;
-            filler.fill(&now, next.items(), arenas);
+            filler.ask(&next);
+            filler.fill(&now, arenas);
             for (i, item) in now.items().iter().enumerate() {
                 let mut attempt = item.attempt;
                 if !is_whole(item) {
@@ -148,7 +145,7 @@ impl Sampler {
             self.note_lap(job)?;
             again.begin(item);
             self.look(job, item, attempt + 1, &mut again)?;
-            job.filler.fill(&again, &[], arenas);
+            job.filler.fill(&again, arenas);
             let Some(found) = again.items().first() else { return Ok(attempt) };
             attempt = found.attempt;
             if is_whole(found) {
@@ -176,8 +173,8 @@ impl Sampler {
     /// Draws some items for the first time, and asks for the memory of their marks.
     fn draw(&mut self, job: Job<'_>, items: Range<usize>) {
         let count = self.picks.len();
-        let bytes = (self.reach.most_rows() * size_of::<Mark>()).min(MARK_BYTES);
-        for item in items {
+        let after = self.reach.most_rows() as u64 - 1;
+        for item in items.clone() {
             let pick = match job.wanted {
                 Wanted::Draws(batch) => self.first_pick(batch, item),
                 Wanted::Rows(index) => index.get(item).map(|index| {
@@ -186,10 +183,14 @@ impl Sampler {
                 }),
             };
             self.picks[item % count] = pick;
-            let Some(Pick { lane: number, seq, .. }) = pick else { continue };
+        }
+        // Close together, so that the processor waits for many at once.
+        for item in items {
+            let Some(Pick { lane: number, seq, .. }) = self.picks[item % count] else { continue };
             let Some(lane) = job.lanes.get(number as usize) else { continue };
-            let first = seq.saturating_sub(self.reach.back);
-            lane.ahead(MARKS, self.spans.slot(number, first, lane.slots())).ask(bytes);
+            let first = self.spans.slot(number, seq.saturating_sub(self.reach.back), lane.slots());
+            lane.ahead(MARKS, first).ask_at_once();
+            lane.ahead(MARKS, lane.slot_after(first, after)).ask_at_once();
         }
     }
 
@@ -331,7 +332,30 @@ impl Sampler {
             return Look::Lapped;
         }
         let rows = self.reach.rows(seq, range);
-        let (first, slot) = (rows.start, self.spans.slot(number, rows.start, lane.slots()));
+        let slot = self.spans.slot(number, rows.start, lane.slots());
+        let index = RowIndex::new(number, seq);
+        let item = Item::new(lane, index, range.end - seq - 1, attempt);
+        if rows.end - rows.start == self.reach.most_rows() as u64 {
+            let last = lane.slot_after(slot, rows.end - rows.start - 1);
+            let (first, last) = (Mark::of(lane, slot), Mark::of(lane, last));
+            if let Some(window) = Window::between(&first, &last, seq, self.reach) {
+                block.push(item.with_window(window, slot));
+                return Look::Found;
+            }
+        }
+        self.look_closely(item, rows, slot, block)
+    }
+
+    /// The same, from the marks of all rows.
+    #[inline(never)]
+    fn look_closely<'a>(
+        &self,
+        mut item: Item<'a>,
+        rows: Range<u64>,
+        slot: u64,
+        block: &mut Block<'a>,
+    ) -> Look {
+        let (lane, seq, first) = (item.lane, item.index.seq(), rows.start);
         let room = block.room(usize::try_from(rows.end - first).unwrap_or(0));
         Mark::read_into(lane, slot, room);
         let marks = Marks { first, rows: room };
@@ -350,22 +374,13 @@ impl Sampler {
                 return if still_whole(lane, from) { outcome } else { Look::Lapped };
             }
         };
-        let slot = slot + (window.first() - first);
-        let slot = if slot < lane.slots() { slot } else { slot - lane.slots() };
-        let (flags, count) = (marks.flags(seq).unwrap_or(0), marks.rows.len());
-        block.push(Item {
-            lane,
-            index: RowIndex::new(number, seq),
-            age: range.end - seq - 1,
-            flags,
-            all_flags,
-            window,
-            whole: window.is_whole(self.reach),
-            missing: self.reach.back - window.back,
-            slot,
-            attempt,
-            marks: (first, count),
-        });
+        item.flags = marks.flags(seq).unwrap_or(0);
+        item.all_flags = all_flags;
+        item.marks = (first, marks.rows.len());
+        item.whole = window.is_whole(self.reach);
+        item.missing = self.reach.back - window.back;
+        let slot = lane.slot_after(slot, window.first() - first);
+        block.push(item.with_window(window, slot));
         Look::Found
     }
 

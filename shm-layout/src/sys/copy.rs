@@ -228,8 +228,7 @@ pub(crate) unsafe fn copy_out_asking(src: *mut u8, dst: &mut [u8], word: Word, n
 #[inline]
 pub(crate) fn ask(from: *const u8, len: usize) {
     const LINE: usize = 64;
-    let first = from.addr() / LINE * LINE;
-    let mut line = from.wrapping_sub(from.addr() - first);
+    let mut line = from.wrapping_sub(from.addr() % LINE);
     let end = from.wrapping_add(len);
     while line < end {
         super::prefetch(line);

@@ -34,17 +34,17 @@ pub struct Lane {
 pub struct Ahead(*const u8);
 
 impl Ahead {
-    /// Asks the processor for the first `len` bytes. Reads nothing, changes nothing, never fails.
+    /// Asks the processor for `len` bytes. Reads nothing, changes nothing, never fails.
     #[inline]
     pub fn ask(self, len: usize) {
         copy::ask(self.0, len);
     }
-}
 
-impl Default for Ahead {
-    /// Nowhere.
-    fn default() -> Self {
-        Self(std::ptr::null())
+    /// Asks for the first few of them, to be read before anything else: straight into the nearest cache,
+    /// which takes few requests at a time.
+    #[inline]
+    pub fn ask_at_once(self) {
+        super::prefetch_nearest(self.0);
     }
 }
 
@@ -194,37 +194,36 @@ impl Lane {
     #[must_use]
     pub fn ahead(&self, column: usize, slot: u64) -> Ahead {
         let Some(Placed { offset, width, .. }) = self.columns.get(column).copied() else {
-            return Ahead::default();
+            return Ahead(std::ptr::null());
         };
         #[expect(clippy::cast_possible_truncation, reason = "only ever asked for, never read")]
         let at = (slot as usize).wrapping_mul(width).wrapping_add(offset);
         Ahead(self.memory.base().wrapping_add(at))
     }
 
-    /// As [`copy_out`](Words::copy_out), asking for as many bytes elsewhere meanwhile: those of the
-    /// next copy.
+    /// The slot so many rows after a slot.
     #[inline]
-    pub fn copy_out_asking(
-        &self,
-        column: usize,
-        slot: u64,
-        rows: u64,
-        out: &mut [u8],
-        next: Ahead,
-    ) {
-        self.copy_one::<0>(column, slot, rows, out, next);
+    #[must_use]
+    pub fn slot_after(&self, slot: u64, rows: u64) -> u64 {
+        let slot = slot + rows;
+        if slot < self.slots { slot } else { slot - self.slots }
     }
 
-    /// The same, where copies of `LEN` bytes are; 0: of any length.
+    /// A copy of one row of a column, of `LEN` bytes.
+    ///
+    /// # Panics
+    /// If there is no such row, or its length is another one.
     #[inline]
-    fn copy_one<const LEN: usize>(
-        &self,
-        column: usize,
-        slot: u64,
-        rows: u64,
-        out: &mut [u8],
-        next: Ahead,
-    ) {
+    #[must_use]
+    pub fn row<const LEN: usize>(&self, column: usize, slot: u64) -> [u8; LEN] {
+        let mut row = [0; LEN];
+        self.copy_one::<LEN>(column, slot, 1, &mut row);
+        row
+    }
+
+    /// Copies rows of a column; 0: of any length, else of `LEN` bytes together.
+    #[inline]
+    fn copy_one<const LEN: usize>(&self, column: usize, slot: u64, rows: u64, out: &mut [u8]) {
         let Placed { offset, width, word, .. } = self.placed(column);
         let len = if LEN == 0 { out.len() } else { LEN };
         #[expect(clippy::cast_possible_truncation, reason = "below slots, which fits in memory")]
@@ -235,9 +234,7 @@ impl Lane {
         {
             let at = offset + slot as usize * width;
             // SAFETY: as in `copy_out`, for rows before the end of the lane.
-            unsafe {
-                copy::copy_out_asking(self.memory.base().add(at), &mut out[..len], word, next.0);
-            }
+            unsafe { copy::copy_out(self.memory.base().add(at), &mut out[..len], word) };
         } else {
             self.copy_out(column, slot, rows, out);
         }
@@ -354,7 +351,7 @@ pub struct Start<'a> {
 }
 
 /// Copies `rows` rows of a column from each of many places, one after the other into `out`, whose
-/// chunks of `bytes` bytes they fill. While one is copied, the memory of one of `next` is asked for.
+/// chunks of `bytes` bytes they fill.
 ///
 /// # Panics
 /// If a row does not exist, or the rows are not as long as the chunks.
@@ -363,18 +360,17 @@ pub fn gather<'a>(
     column: usize,
     rows: u64,
     starts: impl Iterator<Item = Start<'a>>,
-    next: impl Iterator<Item = Start<'a>>,
     out: &mut [u8],
     bytes: usize,
 ) {
     // Short copies are a few instructions if their length is known.
     match bytes {
-        1 => gather_of::<1>(column, rows, starts, next, out, bytes),
-        4 => gather_of::<4>(column, rows, starts, next, out, bytes),
-        8 => gather_of::<8>(column, rows, starts, next, out, bytes),
-        16 => gather_of::<16>(column, rows, starts, next, out, bytes),
-        24 => gather_of::<24>(column, rows, starts, next, out, bytes),
-        _ => gather_of::<0>(column, rows, starts, next, out, bytes),
+        1 => gather_of::<1>(column, rows, starts, out, bytes),
+        4 => gather_of::<4>(column, rows, starts, out, bytes),
+        8 => gather_of::<8>(column, rows, starts, out, bytes),
+        16 => gather_of::<16>(column, rows, starts, out, bytes),
+        24 => gather_of::<24>(column, rows, starts, out, bytes),
+        _ => gather_of::<0>(column, rows, starts, out, bytes),
     }
 }
 
@@ -382,13 +378,11 @@ fn gather_of<'a, const LEN: usize>(
     column: usize,
     rows: u64,
     starts: impl Iterator<Item = Start<'a>>,
-    mut next: impl Iterator<Item = Start<'a>>,
     out: &mut [u8],
     bytes: usize,
 ) {
     for (place, Start { lane, slot }) in out.chunks_exact_mut(bytes).zip(starts) {
-        let next = next.next().map(|Start { lane, slot }| lane.ahead(column, slot));
-        lane.copy_one::<LEN>(column, slot, rows, place, next.unwrap_or_default());
+        lane.copy_one::<LEN>(column, slot, rows, place);
     }
 }
 

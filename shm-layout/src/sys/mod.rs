@@ -24,8 +24,30 @@ pub(crate) mod window;
 pub(crate) mod words;
 
 /// Hints that a cache line will be read soon. Any address will do.
+///
+/// It goes to the second cache: the nearest takes fewer requests at a time, and a request beyond them
+/// stops the processor (`docs/decisions/0024-batches-are-assembled-in-blocks.md`).
 #[inline]
 fn prefetch(line: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch has no architectural effect and cannot fault, whatever the address.
+    unsafe {
+        use core::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T1>(line.cast());
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as above; PRFM is a hint.
+    unsafe {
+        core::arch::asm!("prfm pldl2keep, [{line}]", line = in(reg) line,
+            options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = line;
+}
+
+/// Hints that a cache line will be read at once. Any address will do.
+#[inline]
+fn prefetch_nearest(line: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch has no architectural effect and cannot fault, whatever the address.
     unsafe {
