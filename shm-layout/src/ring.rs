@@ -18,7 +18,7 @@ use crate::readers::{LanePins, ReaderRecord, Readers, SharedBell};
 use crate::resize;
 use crate::ring_files::{self, CTL, SNAPSHOT_FILE};
 use crate::shape::{self, Shapes};
-use crate::sys::lane::{ClaimedLane, Lane};
+use crate::sys::lane::{self, ClaimedLane, Lane};
 use crate::sys::lock::{Claim, HeapLocks, Hold, LockFile};
 use crate::sys::map::{Access, page_size};
 use crate::sys::wait::Ringing;
@@ -166,10 +166,13 @@ impl RingStore {
         fill: impl FnOnce(&UnnamedRing<'_>) -> Result<(), E>,
     ) -> Result<Self, E> {
         let geometry = Geometry::of(spec, 1)?;
-        let lanes = (0..spec.lanes)
-            .map(|_| Lane::heap(&geometry).map(Arc::new))
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(SegmentError::io("allocate", Path::new("heap")))?;
+        let refused = SegmentError::io("allocate", Path::new("heap"));
+        let lanes = lane::columns(&geometry)
+            .and_then(|columns| {
+                let lane = |_| Lane::heap(&geometry, &columns).map(Arc::new);
+                (0..spec.lanes).map(lane).collect::<Result<Vec<_>, _>>()
+            })
+            .map_err(refused)?;
         fill(&UnnamedRing::of_heap(spec, &geometry, &lanes))?;
         let readers = Readers::heap(&geometry, spec.reader_slots, spec.lanes);
         let place = Place::Heap { locks: HeapLocks::default(), uuid: rand::random() };

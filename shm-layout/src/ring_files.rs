@@ -274,6 +274,6 @@ pub(crate) fn map_lane(
     if found != bytemuck::bytes_of(&shapes.identity(&shape, lane, said.resizes)) {
         return corrupt("its header is not that of this ring's lane".to_owned());
     }
-    Lane::map(fd.as_fd(), &shape.geometry, said.resizes, access)
+    Lane::map(fd.as_fd(), &shape.geometry, &shape.columns, said.resizes, access)
         .map_err(SegmentError::io("map", path))
 }

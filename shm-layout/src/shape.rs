@@ -1,16 +1,19 @@
 //! What a lane of some capacity looks like. While a ring is resized its lanes are of two.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::SegmentError;
 use crate::geometry::{Geometry, RingSpec};
 use crate::lane_header::LaneIdentity;
 use crate::ring_files::records;
+use crate::sys::lane::{self, Columns};
 
 /// The sizes of a lane's file, and how the schema is written down for them.
 #[derive(Debug)]
 pub(crate) struct Shape {
     pub(crate) geometry: Geometry,
+    pub(crate) columns: Columns,
     pub(crate) schema_hash: [u8; 32],
 }
 
@@ -46,7 +49,9 @@ impl Shapes {
         let spec = RingSpec { lane_capacity, ..self.spec.clone() };
         let geometry = Geometry::of(&spec, self.map_align)?;
         let schema_hash = schema_hash(&spec, &geometry);
-        let shape = Arc::new(Shape { geometry, schema_hash });
+        let columns =
+            lane::columns(&geometry).map_err(SegmentError::io("place", Path::new("lane")))?;
+        let shape = Arc::new(Shape { geometry, columns, schema_hash });
         // A peer that lies may name any number of capacities; there are never more than two.
         known.truncate(1);
         known.push(Arc::clone(&shape));

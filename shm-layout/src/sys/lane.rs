@@ -15,15 +15,18 @@ use crate::lane_header::LaneHeader;
 use crate::protocol::{Fence, Words, WordsMut};
 
 /// A lane's memory as any process may look at it.
+///
+/// What a copy needs comes first and in one cache line: a batch looks at many lanes.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub struct Lane {
     /// The file as it is: counters, and columns for copies, of which one over the end of the lane is
     /// two. Mapped so that the kernel can use huge pages.
     memory: Mapping,
+    columns: Columns,
+    slots: u64,
     /// Every column twice, back to back, for leases, which are read where they are. None on the heap.
     mirror: Option<Mapping>,
-    columns: Box<[Placed]>,
-    slots: u64,
     capacity: u64,
     /// How often the ring had been resized when the lane was made.
     resizes: u32,
@@ -48,19 +51,40 @@ impl Ahead {
     }
 }
 
+/// Where the columns of a lane stand: one list for all lanes of a size.
+pub(crate) type Columns = Arc<[Placed]>;
+
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Placed {
+pub(crate) struct Placed {
     pub(super) offset: usize,
+    length: usize,
     /// In the mirror.
     mirrored: usize,
     pub(super) width: usize,
     word: Word,
 }
 
+/// Where a geometry has the columns.
+pub(crate) fn columns(geometry: &Geometry) -> io::Result<Columns> {
+    let mut mirrored = 0;
+    let places = geometry.places.iter().map(|place| {
+        let (offset, length) = (in_memory(place.offset)?, in_memory(place.length)?);
+        let placed = Placed { offset, length, mirrored, width: place.width, word: place.word };
+        mirrored += 2 * length;
+        Ok(placed)
+    });
+    places.collect()
+}
+
+/// A number of bytes, if a process can have so many.
+fn in_memory(bytes: u64) -> io::Result<usize> {
+    usize::try_from(bytes).map_err(|_| io::ErrorKind::OutOfMemory.into())
+}
+
 #[cfg(test)]
 impl Placed {
     pub(super) fn of(offset: usize, width: usize) -> Self {
-        Self { offset, mirrored: 0, width, word: Word::of_width(width) }
+        Self { offset, length: 0, mirrored: 0, width, word: Word::of_width(width) }
     }
 }
 
@@ -68,41 +92,22 @@ impl Lane {
     pub(crate) fn map(
         fd: BorrowedFd<'_>,
         geometry: &Geometry,
+        columns: &Columns,
         resizes: u32,
         access: Access,
     ) -> io::Result<Self> {
-        let too_big = |_| io::Error::from(io::ErrorKind::OutOfMemory);
-        let mut parts = Vec::with_capacity(geometry.places.len());
-        let mut columns = Vec::with_capacity(geometry.places.len());
-        let mut mirrored = 0;
-        for place in &geometry.places {
-            let offset = usize::try_from(place.offset).map_err(too_big)?;
-            let len = usize::try_from(place.length).map_err(too_big)?;
-            parts.push((offset, len));
-            columns.push(Placed { offset, mirrored, width: place.width, word: place.word });
-            mirrored += 2 * len;
-        }
-        let len = usize::try_from(geometry.lane_bytes).map_err(too_big)?;
-        let memory = Mapping::aligned(fd, len, access)?;
+        let memory = Mapping::aligned(fd, in_memory(geometry.lane_bytes)?, access)?;
+        let parts = columns.iter().map(|column| (column.offset, column.length)).collect::<Vec<_>>();
         // A lease is only ever read.
         let mirror = Some(Mapping::mirrored(fd, &parts, Access::ReadOnly)?);
-        let (slots, capacity) = (geometry.slots, geometry.lane_capacity);
-        Ok(Self { memory, mirror, columns: columns.into(), slots, capacity, resizes })
+        let (columns, slots, capacity) = (columns.clone(), geometry.slots, geometry.lane_capacity);
+        Ok(Self { memory, columns, slots, mirror, capacity, resizes })
     }
 
-    pub(crate) fn heap(geometry: &Geometry) -> io::Result<Self> {
-        let too_big = |_| io::Error::from(io::ErrorKind::OutOfMemory);
-        let memory = Mapping::heap(usize::try_from(geometry.lane_bytes).map_err(too_big)?);
-        let columns = geometry
-            .places
-            .iter()
-            .map(|place| {
-                let offset = usize::try_from(place.offset).map_err(too_big)?;
-                Ok(Placed { offset, mirrored: 0, width: place.width, word: place.word })
-            })
-            .collect::<io::Result<_>>()?;
-        let (slots, capacity) = (geometry.slots, geometry.lane_capacity);
-        Ok(Self { memory, mirror: None, columns, slots, capacity, resizes: 0 })
+    pub(crate) fn heap(geometry: &Geometry, columns: &Columns) -> io::Result<Self> {
+        let memory = Mapping::heap(in_memory(geometry.lane_bytes)?);
+        let (columns, slots, capacity) = (columns.clone(), geometry.slots, geometry.lane_capacity);
+        Ok(Self { memory, columns, slots, mirror: None, capacity, resizes: 0 })
     }
 
     pub(crate) fn memory(&self) -> &Mapping {
