@@ -208,10 +208,9 @@ impl Writer {
     /// Appends a step that [`goes_on`](Self::goes_on). Cannot fail.
     #[inline]
     fn append_steps(&mut self, step: &Step<'_>) {
-        let schema = self.ring.schema();
         for (i, (lane, number)) in self.lanes.iter_mut().zip(&self.numbers).enumerate() {
             let marks = lane.clock.step();
-            lane.write_step(schema, 0, marks, step, i);
+            lane.write_step(0, marks, step, i);
             self.indices.push(RowIndex::new(*number, lane.memory.head()));
             lane.memory.publish(1);
         }
@@ -224,9 +223,9 @@ impl Writer {
         let lanes = self.lanes.iter_mut().zip(&self.planned).zip(&self.numbers);
         for (i, ((lane, planned), number)) in lanes.enumerate() {
             match planned.rows {
-                Rows::Step(marks) => lane.write_step(schema, 0, marks, step, i),
+                Rows::Step(marks) => lane.write_step(0, marks, step, i),
                 Rows::StepAndFinal(marks, last) => {
-                    lane.write_step(schema, 0, marks, step, i);
+                    lane.write_step(0, marks, step, i);
                     let finals = step.final_obs.unwrap_or_default();
                     lane.write_final(schema, 1, last, &self.zeros, finals.iter(), i);
                 }
@@ -501,11 +500,10 @@ impl OwnLane {
     }
 
     #[inline]
-    fn write_step(&self, schema: &Schema, ahead: u64, marks: RowMarks, step: &Step<'_>, i: usize) {
+    fn write_step(&self, ahead: u64, marks: RowMarks, step: &Step<'_>, i: usize) {
         self.write_marks(ahead, marks);
-        for (at, (column, bytes)) in schema.columns().iter().zip(step.columns).enumerate() {
-            self.memory.write(USER + at, ahead, row(bytes, column.width(), i));
-        }
+        let lanes = step.terminated.len();
+        self.memory.write_row(USER, ahead, step.columns, (i, lanes));
     }
 
     fn write_final<'a>(

@@ -84,6 +84,13 @@ pub trait WordsMut: Words {
     fn store_head(&self, value: u64, order: Ordering);
     /// Stores one row of a column, by relaxed words.
     fn copy_in(&self, column: usize, slot: u64, row: &[u8]);
+    /// Stores one row of every column from `first` on: row `i` of the `of` rows that each of `columns` has.
+    fn copy_row_in(&self, first: usize, slot: u64, columns: &[&[u8]], (i, of): (usize, usize)) {
+        for (column, bytes) in (first..).zip(columns) {
+            let width = bytes.len() / of.max(1);
+            self.copy_in(column, slot, &bytes[i * width..(i + 1) * width]);
+        }
+    }
     /// Stores a part of one row of a column, whose rows have `width` bytes, from byte `at` on.
     ///
     /// A column is accessed in one size alone: where parts may be smaller, the row is stored again.
@@ -229,6 +236,17 @@ impl<L: WordsMut> LaneWriter<L> {
     pub fn write(&self, column: usize, ahead: u64, row: &[u8]) {
         assert!(self.is_free(ahead + 1), "row {ahead} past head was not reserved");
         self.lane.copy_in(column, self.slot_after(ahead), row);
+    }
+
+    /// Writes all columns of row `head + ahead` from `first` on: row `i` of the `of` rows that each of
+    /// `columns` has.
+    ///
+    /// # Panics
+    /// If the row was not reserved, or is frozen.
+    #[inline]
+    pub fn write_row(&self, first: usize, ahead: u64, columns: &[&[u8]], row: (usize, usize)) {
+        assert!(self.is_free(ahead + 1), "row {ahead} past head was not reserved");
+        self.lane.copy_row_in(first, self.slot_after(ahead), columns, row);
     }
 
     /// Writes a part of a column of row `head + ahead`, from byte `at` of the row on.

@@ -526,6 +526,20 @@ impl WordsMut for ClaimedLane {
     }
 
     #[inline]
+    fn copy_row_in(&self, first: usize, slot: u64, columns: &[&[u8]], (i, _): (usize, usize)) {
+        let lane = &*self.lane;
+        let placed = &lane.columns[first..];
+        assert!(slot < lane.slots && placed.len() == columns.len(), "the columns of slot {slot}");
+        #[expect(clippy::cast_possible_truncation, reason = "below slots, which fits in memory")]
+        let (base, slot) = (lane.memory.base(), slot as usize);
+        for (&Placed { offset, width, word, .. }, bytes) in placed.iter().zip(columns) {
+            let row = &bytes[i * width..(i + 1) * width];
+            // SAFETY: as in `copy_in`.
+            unsafe { copy::copy_in(base.add(offset + slot * width), row, word) };
+        }
+    }
+
+    #[inline]
     fn copy_part_in(&self, column: usize, slot: u64, width: usize, at: usize, part: &[u8]) {
         let placed = self.lane.placed(column);
         let fits = width == placed.width && at <= width && part.len() <= width - at;
