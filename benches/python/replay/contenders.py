@@ -26,6 +26,8 @@ from .workloads import (
 )
 
 Batch = Mapping[str, Any]
+Row = tuple[Any, Any, Any, Any, Any]
+"""A transition, in the order of `Transition`; a plain tuple, which is taken apart at once."""
 
 
 class Backcast:
@@ -51,20 +53,20 @@ class Backcast:
             self.writers.append(
                 obs=s.obs, action=s.action, reward=s.reward, terminated=quiet, truncated=end
             )
-        for t in range(self.one.capacity + 1):
-            self.append(Transition(*(column[0] for column in steps[t % len(steps)])))
+        first: list[Row] = [
+            (s.obs[0], s.action[0], s.reward[0], s.next_obs[0], s.done[0]) for s in steps
+        ]
+        for _ in range(self.one.capacity // len(first) + 1):
+            self.append(first)
         self.sampler = self.many.sampler(seed=0)
         self.out = self.sampler.sample(BATCH)
 
-    def append(self, step: Transition) -> object:
-        """Store one transition."""
-        return self.writer.append(
-            obs=step.obs,
-            action=step.action,
-            reward=step.reward,
-            terminated=step.done,
-            truncated=False,
-        )
+    def append(self, steps: list[Row]) -> object:
+        """Store transitions one by one."""
+        append = self.writer.append
+        for obs, action, reward, _, done in steps:
+            append(obs=obs, action=action, reward=reward, terminated=done, truncated=False)
+        return None
 
     def append_many(self, steps: Transition) -> object:
         """Store `MANY` transitions of as many environments."""
@@ -120,15 +122,13 @@ class NumPy:
             for name, column in self.columns.items()
         }
 
-    def append(self, step: Transition) -> object:
-        """Store one transition."""
-        at, columns = self.at, self.columns
-        columns["obs"][at] = step.obs
-        columns["action"][at] = step.action
-        columns["reward"][at] = step.reward
-        columns["next_obs"][at] = step.next_obs
-        columns["done"][at] = step.done
-        self.at = (at + 1) % CAPACITY
+    def append(self, steps: list[Row]) -> object:
+        """Store transitions one by one."""
+        obs, action, reward, next_obs, done = (self.columns[name] for name in Transition._fields)
+        for step in steps:
+            at = self.at
+            obs[at], action[at], reward[at], next_obs[at], done[at] = step
+            self.at = (at + 1) % CAPACITY
         return None
 
     def append_many(self, steps: Transition) -> object:
@@ -180,11 +180,16 @@ class Cpprb:
         for t in range(CAPACITY // MANY):
             self.append_many(steps[t % len(steps)])
 
-    def append(self, step: Transition) -> object:
-        """Store one transition."""
-        return self.buffer.add(**step._asdict())
+    def append(self, steps: list[Row]) -> object:
+        """Store transitions one by one."""
+        add = self.buffer.add
+        for obs, action, reward, next_obs, done in steps:
+            add(obs=obs, action=action, reward=reward, next_obs=next_obs, done=done)
+        return None
 
-    append_many = append
+    def append_many(self, steps: Transition) -> object:
+        """Store `MANY` transitions."""
+        return self.buffer.add(**steps._asdict())
 
     extend = append_many
 
