@@ -164,20 +164,19 @@ impl Orders {
         }
     }
 
-    /// Fill all orders: at once as long as nothing stands in their way, then one by one.
+    /// Fill all orders: at once if nothing but the cash can stand in their way, else one by one.
     pub(crate) fn fill(&mut self, account: &mut Account<'_>) {
         let (sells, buys) = self.sequence[..self.executed].split_at(self.sells);
-        let (mut sold, mut bought) = (0, 0);
         if let Some(costs) = account.only_costs()
             && self.quotes.ask(&self.quantities, account)
         {
-            (sold, bought) = (sells.len(), self.quotes.settle(sells, buys, costs, account));
+            return self.quotes.settle(sells, buys, costs, account);
         }
-        for &ticker in &sells[sold..] {
+        for &ticker in sells {
             let ticker = ticker as usize;
             account.sell(ticker, self.quantities[ticker].unsigned_abs(), false);
         }
-        for &ticker in &buys[bought..] {
+        for &ticker in buys {
             let ticker = ticker as usize;
             account.buy(ticker, self.quantities[ticker]);
         }

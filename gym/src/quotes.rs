@@ -1,4 +1,4 @@
-//! Filling all orders of a day at the close at once, as long as the cash pays for them.
+//! Filling all orders of a day at the close at once.
 //!
 //! One order after the other, as [`Account`] fills them, most of the time goes into waiting: for the sums that
 //! the order before left in memory, and for guesses about which way a random order goes. Only the sums need
@@ -33,15 +33,14 @@ impl Quotes {
         fits && price(&self.shares, account.today.closes, &mut self.values)
     }
 
-    /// Execute the sales, then purchases up to the first that the cash may not pay for; say how many those are.
-    /// `costs`: fees, as fractions.
+    /// Execute the sales, then the purchases as far as the cash goes. `costs`: fees, as fractions.
     pub(crate) fn settle(
         &mut self,
         sells: &[u32],
         buys: &[u32],
         costs: Sides,
         account: &mut Account<'_>,
-    ) -> usize {
+    ) {
         let (kept, factor) = (1.0 - costs.sell, 1.0 + costs.buy);
         // Here they stay in registers.
         let (mut cash, mut fees, mut traded) =
@@ -52,30 +51,45 @@ impl Quotes {
             fees += value * costs.sell;
             traded += value;
         }
-        let mut bought = buys.len();
-        for (at, &ticker) in buys.iter().enumerate() {
-            let value = self.values[ticker as usize];
-            let spent = value * factor;
-            if spent > cash * SURELY_PAID {
-                bought = at;
-                break;
+        let mut orders = sells.len();
+        for &ticker in buys {
+            let ticker = ticker as usize;
+            let mut value = self.values[ticker];
+            if value * factor > cash * SURELY_PAID {
+                let close = account.today.closes[ticker];
+                let shares = affordable(self.shares[ticker], close, factor, cash);
+                value = close * f64::from(shares);
+                (self.shares[ticker], self.values[ticker]) = (shares, value);
+                if shares == 0 {
+                    continue;
+                }
             }
-            cash -= spent;
+            cash -= value * factor;
             fees += value * costs.buy;
             traded += value;
-        }
-        for &ticker in &buys[bought..] {
-            self.shares[ticker as usize] = 0;
+            orders += 1;
         }
         *account.cash = cash;
         account.sums.costs = fees;
         account.sums.traded = traded;
-        account.sums.orders += u32::try_from(sells.len() + bought).unwrap_or(u32::MAX);
+        account.sums.orders += u32::try_from(orders).unwrap_or(u32::MAX);
         let shares = self.shares.iter().map(|shares| i64::from(shares.unsigned_abs()));
         account.tally.shares_traded += shares.sum::<i64>();
         hold(account.shares, account.avg_buy_price, &self.shares, &self.values, factor);
-        bought
     }
+}
+
+/// How many of so many shares the cash pays for, by the operations of [`Account::buy`].
+fn affordable(shares: i32, close: f64, factor: f64, cash: f64) -> i32 {
+    // At the end of the cash most orders get nothing, and dividing takes long.
+    if close * factor > cash {
+        return 0;
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "saturates; NaN becomes 0")]
+    let shares = shares.min((cash / (close * factor)) as i32).max(0);
+    // The quotient may have been rounded up to a whole number.
+    let too_many = shares > 0 && close * f64::from(shares) * factor > cash;
+    shares - i32::from(too_many)
 }
 
 /// How many shares each order trades: no more are sold than are `held`. False where more would be held
