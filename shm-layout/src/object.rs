@@ -338,7 +338,7 @@ fn directory(base: &Base, kind: Kind, name: &str) -> PathBuf {
 
 fn describe(path: &Path) -> Option<ObjectInfo> {
     let file_name = path.file_name()?.to_str()?;
-    let building = file_name.starts_with(BUILDING_PREFIX) || file_name.starts_with(DEAD_PREFIX);
+    let building = is_remnant(path);
     let (name, kind) = if building {
         let panel = path.join(Kind::Panel.lock_file()).exists();
         ("", if panel { Kind::Panel } else { Kind::Ring })
@@ -369,6 +369,12 @@ fn describe(path: &Path) -> Option<ObjectInfo> {
     })
 }
 
+/// Whether a directory is one that is being made or removed, and has no object's name.
+fn is_remnant(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    [BUILDING_PREFIX, DEAD_PREFIX].iter().any(|prefix| name.starts_with(prefix))
+}
+
 /// The lock file of a directory of ours; `None` when there is none, an error when it cannot be
 /// told.
 fn lock_of(dir: &OwnedFd, path: &Path, kind: Kind) -> Result<Option<LockFile>, ()> {
@@ -379,11 +385,11 @@ fn lock_of(dir: &OwnedFd, path: &Path, kind: Kind) -> Result<Option<LockFile>, (
     }
 }
 
-/// Removes a directory of ours if nobody holds it and it is not persistent. `true`: it is gone.
+/// Removes a directory of ours if nobody holds it and it is not a persistent object. `true`: it is gone.
 fn collect_one(path: &Path, kind: Kind) -> Result<bool, SegmentError> {
-    let buried = path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(DEAD_PREFIX));
     let Ok(dir) = file::open_dir(path) else { return Ok(false) };
-    if is_persistent(&dir) && !buried {
+    // What is not whole yet, or not any more, persists for nobody.
+    if is_persistent(&dir) && !is_remnant(path) {
         return Ok(false);
     }
     // Kept until the files are gone, so that nobody attaches meanwhile.

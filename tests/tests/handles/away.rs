@@ -118,6 +118,8 @@ fn remnants_of_dead_creators_and_removers_are_collected() {
     for remnant in [".building-0123", ".dead-4567"] {
         DirBuilder::new().mode(0o700).create(base.path().join(remnant)).unwrap();
         fs::write(base.path().join(remnant).join("ring.ctl"), [1; 5000]).unwrap();
+        // They were to persist when they were whole, or did.
+        fs::write(base.path().join(remnant).join("persistent"), []).unwrap();
     }
     let found = list(&base).unwrap();
     let seen: Vec<_> = found.iter().map(|i| (&*i.name, i.building, i.held)).collect();
