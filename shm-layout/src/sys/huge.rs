@@ -17,12 +17,12 @@ use rustix::fs::FallocateFlags;
 #[cfg(target_os = "linux")]
 use super::map::{Access, HUGE_PAGE, Mapping};
 
-/// Until when a system may be asked for so many bytes. One that takes longer is looking for memory: small
-/// pages will do.
+/// Until when a system may be asked for so many bytes: about as long as small pages take. One that takes
+/// longer is looking for memory, and small pages will do.
 pub(crate) fn deadline(bytes: u64) -> Instant {
-    const LEAST: Duration = Duration::from_millis(200);
-    const NS_PER_BYTE: u64 = 2;
-    Instant::now() + LEAST + Duration::from_nanos(bytes.saturating_mul(NS_PER_BYTE))
+    const LEAST: Duration = Duration::from_millis(50);
+    const BYTES_PER_NS: u64 = 4;
+    Instant::now() + LEAST + Duration::from_nanos(bytes / BYTES_PER_NS)
 }
 
 /// Puts as much of a file as the system grants at once on huge pages; what the file lacks of them is
