@@ -81,7 +81,7 @@ fn in_memory(bytes: u64) -> io::Result<usize> {
     usize::try_from(bytes).map_err(|_| io::ErrorKind::OutOfMemory.into())
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 impl Placed {
     pub(super) fn of(offset: usize, width: usize) -> Self {
         Self { offset, length: 0, mirrored: 0, width, word: Word::of_width(width) }
