@@ -4,7 +4,6 @@ mod shelf;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
 
 use serde_json::Value;
 use shelf::{Holder, Shelf};
@@ -82,7 +81,7 @@ fn a_limit_below_the_lanes_of_a_ring_is_found() {
     let shelf = Shelf::new();
     let create = "create wide --column x:f4 --capacity 4096 --lanes 32";
     shelf.run(&create.split_whitespace().collect::<Vec<_>>()).expect(0);
-    let output = Command::new("sh")
+    let output = std::process::Command::new("sh")
         .args(["-c", "ulimit -n 64; exec \"$0\" --json doctor", env!("CARGO_BIN_EXE_backcast")])
         .env("BACKCAST_DIR", shelf.path())
         .output()

@@ -13,15 +13,18 @@ const STEPS_BETWEEN_LOOKS: u64 = 1024;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = env::args().collect();
-    let (dir, name, life, lanes) = match args.as_slice() {
-        [_, dir, name, life, lanes] => (dir, name, life, lanes),
-        #[cfg(target_os = "linux")]
-        [_, dir, name, life, lanes, point] if point == "dies-before-rename" => {
-            backcast_tests::last_call::dies_before_rename()?;
-            (dir, name, life, lanes)
-        }
-        _ => return Err("usage: storm_writer DIR NAME LIFE LANES [dies-before-rename]".into()),
+    let usage = "usage: storm_writer DIR NAME LIFE LANES [dies-before-rename]";
+    let [_, dir, name, life, lanes, point @ ..] = args.as_slice() else {
+        return Err(usage.into());
     };
+    match point {
+        [] => {}
+        #[cfg(target_os = "linux")]
+        [point] if point == "dies-before-rename" => {
+            backcast_tests::last_call::dies_before_rename()?;
+        }
+        _ => return Err(usage.into()),
+    }
     write(dir, name, life.parse()?, lanes.parse()?)
 }
 
