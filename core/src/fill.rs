@@ -1,7 +1,7 @@
 //! A block's windows on their way into the arenas of a batch.
 
 use backcast_layout::protocol::Words;
-use backcast_layout::{Ahead, DType, Start, gather};
+use backcast_layout::{DType, Start, gather};
 
 use crate::block::{Block, Item};
 use crate::episode::TERMINATED;
@@ -103,8 +103,12 @@ impl Filler<'_> {
         // after it, and so gets as many lines as follow it on the same page.
         for item in block.items() {
             for fill in self.plan.fills() {
-                let Source::Column(column) = fill.source else { continue };
-                ahead(column, item, self.lead(fill)).ask(fill.rows * fill.width);
+                let (column, Start { lane, slot }) = match fill.source {
+                    Source::Column(column) => (column, start(item, self.lead(fill))),
+                    Source::NNext(column) => (column, after_run(item)),
+                    _ => continue,
+                };
+                lane.ahead(column, slot).ask(fill.rows * fill.width);
             }
         }
     }
@@ -152,12 +156,6 @@ fn start<'a>(item: &Item<'a>, lead: u64) -> Start<'a> {
 fn after_run<'a>(item: &Item<'a>) -> Start<'a> {
     let slot = slot_after(item, item.window.back + item.window.run);
     Start { lane: item.lane, slot }
-}
-
-#[inline]
-fn ahead(column: usize, item: &Item<'_>, lead: u64) -> Ahead {
-    let Start { lane, slot } = start(item, lead);
-    lane.ahead(column, slot)
 }
 
 /// Fills the places that have a row and zeroes the others.
