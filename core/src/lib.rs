@@ -70,7 +70,7 @@ mod writer;
 
 pub use backcast_layout::{
     BadExist, BadLanePolicy, Base, BaseLock, Claimed, Column, ColumnError, DAEMON_SOCKET, DType,
-    Exist, HoldError, Kind, LanePolicy, MAX_LANES, MAX_READER_SLOTS, ObjectInfo, Peer,
+    Exist, HoldError, Kind, LanePolicy, MAX_LANES, MAX_READER_SLOTS, MemfdKeeper, ObjectInfo, Peer,
     ReaderRecord, Role, SealedSegment, SegmentError, SpaceLimits, Window, collect, list, receive,
     remove, remove_unheld, send_with_descriptor,
 };

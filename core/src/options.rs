@@ -72,6 +72,7 @@ impl FromStr for Capacity {
 
 /// How a ring is made.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "wishes that have nothing to do with each other")]
 pub struct RingOptions {
     pub(crate) capacity: Capacity,
     pub(crate) lanes: u32,
@@ -81,6 +82,7 @@ pub struct RingOptions {
     pub(crate) reader_slots: u32,
     pub(crate) policy: LanePolicy,
     pub(crate) huge_pages: bool,
+    pub(crate) memfd: bool,
     pub(crate) snapshot: bool,
     pub(crate) snapshot_of: String,
 }
@@ -98,6 +100,7 @@ impl RingOptions {
             reader_slots: 64,
             policy: LanePolicy::default(),
             huge_pages: true,
+            memfd: false,
             snapshot: false,
             snapshot_of: String::new(),
         }
@@ -155,6 +158,16 @@ impl RingOptions {
         self
     }
 
+    /// Whether the ring lies in sealed memfds instead of files (Linux): no process can cut its memory
+    /// short, which gives those who have it mapped a SIGBUS. Names are found through `/proc`, and the
+    /// memory goes when the last process that has it ends: a ring that is to outlive its holders wants
+    /// a daemon, which keeps it.
+    #[must_use]
+    pub fn memfd(mut self, memfd: bool) -> Self {
+        self.memfd = memfd;
+        self
+    }
+
     /// A ring that nobody can write: for [`Ring::restore`](crate::Ring::restore). All of its rows can
     /// be leased at once, and its name may be `ring@label`.
     #[must_use]
@@ -196,6 +209,8 @@ pub struct RingSettings {
     pub lane_policy: LanePolicy,
     /// Whether the system is asked for huge pages.
     pub huge_pages: bool,
+    /// Whether it lies in sealed memfds.
+    pub memfd: bool,
 }
 
 impl RingOptions {
@@ -210,6 +225,7 @@ impl RingOptions {
             reader_slots: self.reader_slots,
             lane_policy: self.policy,
             huge_pages: self.huge_pages,
+            memfd: self.memfd,
         }
     }
 }

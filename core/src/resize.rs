@@ -2,9 +2,10 @@
 
 use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
+use std::sync::Mutex;
 use std::time::Duration;
 
-use backcast_layout::{NewSize, Resizing, SegmentError, tend};
+use backcast_layout::{MemfdKeeper, NewSize, Resizing, SegmentError, tend};
 
 use crate::error::{ResizeError, RingError};
 use crate::options::Capacity;
@@ -46,15 +47,38 @@ impl Ring {
     /// is after a kill at any moment.
     ///
     /// Old and new memory exist at the same time. O(bytes).
+    ///
+    /// A ring in memfds is [resized by who keeps them](Self::resize_kept).
     pub fn resize(
         &self,
         capacity: impl Into<Capacity>,
         timeout: Option<Duration>,
         watch: &mut dyn FnMut(ResizeProgress) -> ControlFlow<()>,
     ) -> Result<Resized, ResizeError> {
-        let size = self.new_size(capacity.into())?;
+        self.resize_with(None, capacity.into(), timeout, watch)
+    }
+
+    /// The same in the process that keeps the memory of rings in memfds; other rings as well.
+    pub fn resize_kept(
+        &self,
+        keeper: &Mutex<MemfdKeeper>,
+        capacity: impl Into<Capacity>,
+        timeout: Option<Duration>,
+        watch: &mut dyn FnMut(ResizeProgress) -> ControlFlow<()>,
+    ) -> Result<Resized, ResizeError> {
+        self.resize_with(Some(keeper), capacity.into(), timeout, watch)
+    }
+
+    fn resize_with(
+        &self,
+        keeper: Option<&Mutex<MemfdKeeper>>,
+        capacity: Capacity,
+        timeout: Option<Duration>,
+        watch: &mut dyn FnMut(ResizeProgress) -> ControlFlow<()>,
+    ) -> Result<Resized, ResizeError> {
+        let size = self.new_size(capacity)?;
         let (lanes, lane_capacity) = (self.lanes(), size.lane_capacity);
-        let mut resizing = Resizing::begin(self.store(), size)?;
+        let mut resizing = Resizing::begin(self.store(), size, keeper)?;
         let mut progress = ResizeProgress { lanes, ..ResizeProgress::default() };
         let mut rows_copied = 0;
         for lane in 0..lanes {
@@ -344,7 +368,7 @@ mod tests {
             names.map(name).filter(|name| name.to_string_lossy().ends_with(what)).count()
         };
         // Killed before it told anybody: its lock is gone, its files are there.
-        let resizing = Resizing::begin(ring.store(), size).unwrap();
+        let resizing = Resizing::begin(ring.store(), size, None).unwrap();
         resizing.copy(0).unwrap();
         assert_eq!(left(".next"), 3);
         assert_eq!(ring.finish_resize().unwrap(), [], "somebody is at it");

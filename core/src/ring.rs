@@ -154,6 +154,7 @@ impl Ring {
             .reader_slots(spec.reader_slots)
             .lane_policy(spec.policy)
             .huge_pages(spec.huge_pages)
+            .memfd(spec.memfd)
             .snapshot(spec.snapshot)
     }
 
@@ -328,6 +329,7 @@ impl Ring {
             bytes_allocated: store.bytes(),
             bytes_huge: store.huge_bytes(),
             persistent: store.persistent(),
+            memfd: spec.memfd,
             row_bytes,
             created_unix_ns: store.created_unix_ns(),
             columns: self.schema().columns().to_vec(),
@@ -360,6 +362,7 @@ pub(crate) fn spec(
         asked_bytes: 0,
         policy: options.policy,
         huge_pages: options.huge_pages,
+        memfd: options.memfd,
         snapshot: options.snapshot,
         snapshot_of: options.snapshot_of.clone(),
     };

@@ -7,6 +7,7 @@ use backcast_layout::{Column, LanePolicy};
 /// Sizes, lanes and readers of a ring. Taken without stopping anybody, so the numbers are each
 /// true and not of one instant.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with each other")]
 pub struct RingStats {
     /// Name; `None` on the heap.
     pub name: Option<String>,
@@ -32,6 +33,8 @@ pub struct RingStats {
     pub bytes_huge: u64,
     /// Stays when nobody holds it.
     pub persistent: bool,
+    /// It lies in sealed memfds, not in files.
+    pub memfd: bool,
     /// Bytes of a row, built-in columns included.
     pub row_bytes: u64,
     /// Wall clock at creation, nanoseconds since 1970.

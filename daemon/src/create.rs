@@ -76,6 +76,11 @@ pub(crate) struct Args {
     /// Do not ask the system for huge pages, which make draws faster.
     #[arg(long)]
     no_huge_pages: bool,
+    /// Put the ring into sealed memory, which no process can cut short, instead of files. Linux.
+    ///
+    /// The daemon keeps it: if that is killed, it goes with the last process that has it.
+    #[arg(long, requires = "daemon")]
+    memfd: bool,
 }
 
 pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result<Exit, CliError> {
@@ -95,6 +100,7 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
         .lane_policy(policy(args)?)
         .reader_slots(args.reader_slots)
         .huge_pages(!args.no_huge_pages)
+        .memfd(args.memfd)
         .base(base.clone());
     let ring = if args.daemon {
         let client = Client::of(base);

@@ -15,6 +15,7 @@ pub(crate) struct Geometry {
     name: Option<String>,
     path: Option<PathBuf>,
     persistent: bool,
+    memfd: bool,
     lane_count: u32,
     lane_capacity_rows: u64,
     capacity_rows: u64,
@@ -60,6 +61,7 @@ impl From<&RingStats> for Geometry {
             name: stats.name.clone(),
             path: stats.path.clone(),
             persistent: stats.persistent,
+            memfd: stats.memfd,
             lane_count: stats.lanes,
             lane_capacity_rows: stats.lane_capacity,
             capacity_rows: stats.capacity,
@@ -107,8 +109,9 @@ impl Geometry {
             fact(
                 "memory",
                 format!(
-                    "{} allocated, {} of it on huge pages, {} asked ({} slots per lane, {} a row)",
+                    "{} allocated{}, {} of it on huge pages, {} asked ({} slots per lane, {} a row)",
                     units::bytes(self.allocated_bytes),
+                    if self.memfd { " in sealed memfds" } else { "" },
                     units::bytes(self.huge_bytes),
                     units::bytes(self.asked_bytes),
                     units::exact(self.lane_slots_rows),

@@ -143,6 +143,9 @@ pub(crate) struct CreateAsk {
     pub(crate) lane_policy: String,
     pub(crate) lease_timeout_ms: u64,
     pub(crate) huge_pages: bool,
+    /// Left out by clients that know nothing of it.
+    #[serde(default)]
+    pub(crate) memfd: bool,
     /// How it is to be brought to disk; left out, the daemon's settings say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) persist: Option<String>,
@@ -190,6 +193,7 @@ impl CreateAsk {
             lane_policy: settings.lane_policy.as_str().to_owned(),
             lease_timeout_ms: u64::try_from(timeout).unwrap_or(u64::MAX),
             huge_pages: settings.huge_pages,
+            memfd: settings.memfd,
             persist: None,
         }
     }
@@ -218,7 +222,8 @@ impl CreateAsk {
             .persistent(self.persistent)
             .lane_policy(policy)
             .reader_slots(self.reader_slots)
-            .huge_pages(self.huge_pages))
+            .huge_pages(self.huge_pages)
+            .memfd(self.memfd))
     }
 }
 
@@ -521,7 +526,8 @@ mod tests {
             .persistent(true)
             .lane_policy(LanePolicy::Block(Duration::from_millis(250)))
             .reader_slots(9)
-            .huge_pages(false);
+            .huge_pages(false)
+            .memfd(true);
         let ask = Ask::Create(Box::new(CreateAsk::new("pong", &schema, &options)));
         let line = serde_json::to_string(&Request { protocol: PROTOCOL, ask }).unwrap();
         assert!(!line.contains('\n'), "{line}");

@@ -27,6 +27,7 @@ pub struct LoadOptions<'a> {
     exist: Exist,
     persistent: bool,
     huge_pages: bool,
+    memfd: bool,
     progress: Option<OnProgress<'a>>,
 }
 
@@ -38,6 +39,7 @@ impl Default for LoadOptions<'_> {
             exist: Exist::Error,
             persistent: false,
             huge_pages: true,
+            memfd: false,
             progress: None,
         }
     }
@@ -76,6 +78,12 @@ impl<'a> LoadOptions<'a> {
     /// Keep the ring when nobody holds it.
     pub fn persistent(mut self, persistent: bool) -> Self {
         self.persistent = persistent;
+        self
+    }
+
+    /// Whether the ring lies in sealed memfds ([`RingOptions::memfd`](backcast_core::RingOptions::memfd)).
+    pub fn memfd(mut self, memfd: bool) -> Self {
+        self.memfd = memfd;
         self
     }
 
@@ -178,6 +186,7 @@ impl Store {
             .exist(options.exist)
             .persistent(options.persistent)
             .huge_pages(options.huge_pages)
+            .memfd(options.memfd)
             .snapshot(snapshot)
             .snapshot_of(&identity(&found));
         let layout = BatchLayout::of(&schema);

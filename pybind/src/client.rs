@@ -221,6 +221,9 @@ impl Client {
     ///     Room for readers.
     /// huge_pages : bool, default True
     ///     Ask the system for huge pages.
+    /// memfd : bool, default False
+    ///     Put the ring into sealed memory, which no process can cut short, instead of files (Linux). The
+    ///     daemon keeps it; if that is killed, the ring goes with the last process that has it.
     /// persist : {"off", "periodic", "continuous", "block"}, optional
     ///     Have the daemon bring the ring to disk by itself; its settings say whether, when left out. It
     ///     stays with the ring, so that a daemon that is started later goes on with it.
@@ -241,12 +244,12 @@ impl Client {
     #[pyo3(signature = (
         name=Given::Missing, schema=None, *extra, capacity=None, lanes=1_i64.into(),
         exist="error".into(), persistent=false.into(), lane_policy="block".into(),
-        lease_timeout=None, reader_slots=64_i64.into(), huge_pages=true.into(), persist=None,
-        **unknown
+        lease_timeout=None, reader_slots=64_i64.into(), huge_pages=true.into(), memfd=false.into(),
+        persist=None, **unknown
     ))]
     #[pyo3(text_signature = "($self, name, schema, *, capacity, lanes=1, exist='error', \
                              persistent=False, lane_policy='block', lease_timeout=None, \
-                             reader_slots=64, huge_pages=True, persist=None)")]
+                             reader_slots=64, huge_pages=True, memfd=False, persist=None)")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn create<'py>(
         &self,
@@ -262,6 +265,7 @@ impl Client {
         lease_timeout: Option<Given<f64>>,
         reader_slots: Given<i128>,
         huge_pages: Given<bool>,
+        memfd: Given<bool>,
         persist: Option<Given<String>>,
         unknown: Option<&Bound<'py, PyDict>>,
     ) -> Result<ReplayBuffer, Failure> {
@@ -275,7 +279,8 @@ impl Client {
             .persistent(persistent.get("persistent", "True or False")?)
             .lane_policy(policy(lane_policy, lease_timeout)?)
             .reader_slots(slots)
-            .huge_pages(huge_pages.get("huge_pages", "True or False")?);
+            .huge_pages(huge_pages.get("huge_pages", "True or False")?)
+            .memfd(memfd.get("memfd", "True or False")?);
         let mode = persist.map(mode).transpose()?;
         let (ring, _) = self.ask(py, |asking| match mode {
             Some(mode) => asking.create_persisted(&name, &schema, &options, mode),

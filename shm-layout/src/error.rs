@@ -89,6 +89,15 @@ pub enum SegmentError {
         /// What it is.
         what: &'static str,
     },
+    /// A ring in memfds is resized by whoever keeps them.
+    #[error(
+        "`{name}` lies in memfds, which the daemon that keeps them can make larger, and nobody else; \
+         use `backcast resize` or `client.resize` while `backcast serve` runs"
+    )]
+    NotItsKeeper {
+        /// Name of the ring.
+        name: String,
+    },
     /// A resize to less than there is.
     #[error(
         "the lanes of `{name}` keep {is} rows each, asked were {asked}: a ring can only grow; ask for \
@@ -147,6 +156,17 @@ pub enum SegmentError {
         available: u64,
         /// What sets the limit.
         limit: &'static str,
+    },
+    /// The sealed memory of a ring went with the processes that had it.
+    #[error(
+        "the memory behind {path} is gone, or out of reach: process {pid} made it, and none that this one \
+         can look at has it; make the ring anew, and let a daemon keep it (`backcast serve`)"
+    )]
+    MemoryGone {
+        /// Where the link to it is.
+        path: PathBuf,
+        /// The process that made it.
+        pid: u32,
     },
     /// A file belongs to someone else or is open to others.
     #[error("{path} is not safe to use: {reason}; remove it or choose another `dir`")]

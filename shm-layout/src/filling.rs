@@ -2,16 +2,13 @@
 //! lane then goes on where that one stopped.
 
 use std::ops::Range;
-use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::SegmentError;
 use crate::geometry::{Geometry, RingSpec};
 use crate::protocol::{MAX_SEQ, Words};
-use crate::ring_files;
+use crate::ring_files::{self, Folder};
 use crate::shape::Shapes;
-use crate::sys::file;
 use crate::sys::lane::Lane;
 use crate::sys::map::Access;
 
@@ -25,7 +22,7 @@ pub struct UnnamedRing<'a> {
 
 #[derive(Debug)]
 enum Place<'a> {
-    Files { dir: &'a OwnedFd, path: &'a Path, shapes: &'a Shapes },
+    Files { folder: Folder<'a>, shapes: &'a Shapes },
     Heap(&'a [Arc<Lane>]),
 }
 
@@ -33,11 +30,10 @@ impl<'a> UnnamedRing<'a> {
     pub(crate) fn of_files(
         spec: &'a RingSpec,
         geometry: &'a Geometry,
-        dir: &'a OwnedFd,
-        path: &'a Path,
+        folder: Folder<'a>,
         shapes: &'a Shapes,
     ) -> Self {
-        Self { spec, geometry, place: Place::Files { dir, path, shapes } }
+        Self { spec, geometry, place: Place::Files { folder, shapes } }
     }
 
     pub(crate) fn of_heap(
@@ -69,11 +65,11 @@ impl<'a> UnnamedRing<'a> {
             return Ok(None);
         }
         let memory = match &self.place {
-            Place::Files { dir, path, shapes } => {
+            Place::Files { folder, shapes } => {
                 let access = Access::ReadWrite;
                 let name = ring_files::lane_file(lane);
-                let fd = file::open(*dir, &name, path, access, None)?;
-                Arc::new(ring_files::map_lane(&fd, &path.join(name), shapes, lane, access)?)
+                let fd = folder.open(&name, access)?;
+                Arc::new(ring_files::map_lane(&fd, &folder.path.join(name), shapes, lane, access)?)
             }
             Place::Heap(lanes) => match lanes.get(lane as usize) {
                 Some(memory) => Arc::clone(memory),

@@ -40,6 +40,8 @@ pub struct RingSpec {
     pub policy: LanePolicy,
     /// Ask the system for huge pages.
     pub huge_pages: bool,
+    /// It lies in sealed memfds, not in files: nobody can cut it short (Linux).
+    pub memfd: bool,
     /// Nobody writes it: what it holds was put there before it had a name.
     pub snapshot: bool,
     /// What it is a snapshot of: anything of up to 255 bytes that tells it from others.
@@ -210,6 +212,7 @@ mod tests {
             asked_bytes: 0,
             policy: LanePolicy::default(),
             huge_pages: false,
+            memfd: false,
             snapshot: false,
             snapshot_of: String::new(),
         }

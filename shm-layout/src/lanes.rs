@@ -107,6 +107,7 @@ impl Mapped {
             let lanes = Lanes { lanes, size };
             let mut now = self.now.write().unwrap_or_else(PoisonError::into_inner);
             *now = Arc::new(lanes);
+            object.tidy_memory();
         }
         Ok(moved)
     }

@@ -4,6 +4,7 @@
 //! - [`Base`], [`Kind`], [`list`], [`remove`], [`collect`]: named objects, held by kernel locks;
 //! - [`RingStore`]: the files of a ring (`docs/layout.md` has their byte tables);
 //! - [`Resizing`]: larger lanes for a ring that is written and read meanwhile;
+//! - [`MemfdKeeper`]: keeps rings whose memory no file system has;
 //! - [`SealedSegment`]: immutable named data, such as a market panel;
 //! - [`protocol`]: publish and validate, pins, bells, generic over memory, so that models check
 //!   this very code;
@@ -33,6 +34,7 @@ mod geometry;
 mod lane_header;
 mod lanes;
 mod lease;
+mod memfd;
 mod name;
 mod object;
 mod origin;
@@ -62,6 +64,7 @@ pub use geometry::{
 pub use lane_header::{LANE_HEADER_BYTES, LANE_MAGIC, LaneHeader, LaneIdentity};
 pub use lanes::Lanes;
 pub use lease::{Hold, HoldError, LeaseBook, MAX_HOLDS};
+pub use memfd::MemfdKeeper;
 pub use name::{BadExist, Base, Exist, Kind, MAX_NAME_BYTES};
 pub use object::{ObjectInfo, collect, list, remove, remove_unheld};
 pub use policy::{BadLanePolicy, LanePolicy};

@@ -15,13 +15,17 @@ use std::path::{Path, PathBuf};
 
 use crate::base_lock;
 use crate::error::SegmentError;
+use crate::memfd::{self, Memory};
 use crate::name::{Base, Exist, Kind, check_known};
+use crate::ring_files::{CTL, Folder};
 use crate::sys::file;
 use crate::sys::lock::{Hold, LockFile};
 use crate::sys::map::Access;
 
 /// The byte that every handle of an object locks.
 const HOLD_BYTE: u64 = 1;
+/// The byte that whoever keeps the memory of an object in memfds locks, without holding the object.
+pub(crate) const KEEP_BYTE: u64 = 3;
 /// Marks an object that stays when nobody holds it.
 const PERSISTENT_FILE: &str = "persistent";
 const BUILDING_PREFIX: &str = ".building-";
@@ -40,6 +44,8 @@ pub(crate) struct Object {
     persistent: bool,
     /// Whether this handle keeps the object alive; an observer's does not.
     holds: bool,
+    /// What it has of the object's memory, if that lies in memfds.
+    memory: Memory,
 }
 
 impl Object {
@@ -141,8 +147,8 @@ impl Object {
             file::make(&dir, PERSISTENT_FILE, path)?;
         }
         make(&dir, path)?;
-        let path = path.to_owned();
-        Ok(Self { kind, name: name.to_owned(), path, dir, hold, persistent, holds: true })
+        let (name, path, memory) = (name.to_owned(), path.to_owned(), Memory::default());
+        Ok(Self { kind, name, path, dir, hold, persistent, holds: true, memory })
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -169,17 +175,52 @@ impl Object {
         access: Access,
         len: Option<u64>,
     ) -> Result<OwnedFd, SegmentError> {
-        file::open(self.dir.as_fd(), name, &self.path, access, len).map_err(|error| {
-            if is_at(&self.dir, &self.path) {
-                return error;
-            }
-            SegmentError::Unlinked { kind: self.kind, name: self.name.clone() }
-        })
+        let opened = file::open(&self.dir, name, &self.path, access, len);
+        opened.map_err(|error| self.unless_unlinked(error))
     }
 
-    /// Whether the object has a file of that name: a mark set by its creator.
+    /// The same of a file that is mapped, which may be a link to a memfd.
+    pub(crate) fn memory(
+        &self,
+        name: &str,
+        access: Access,
+        len: Option<u64>,
+    ) -> Result<OwnedFd, SegmentError> {
+        let opened = memfd::open(&self.dir, name, &self.path, access, len, &self.memory);
+        opened.map_err(|error| self.unless_unlinked(error))
+    }
+
+    fn unless_unlinked(&self, error: SegmentError) -> SegmentError {
+        if is_at(&self.dir, &self.path) {
+            return error;
+        }
+        SegmentError::Unlinked { kind: self.kind, name: self.name.clone() }
+    }
+
+    /// Whether the object has a file of that name: a mark set by its creator, say.
     pub(crate) fn has(&self, name: &str) -> bool {
-        has(&self.dir, name)
+        memfd::exists(&self.dir, name)
+    }
+
+    /// Where more of its files are made, and of what.
+    pub(crate) fn folder(&self) -> Folder<'_> {
+        let memfds = self.is_in_memfds().then_some(&self.memory);
+        Folder { dir: &self.dir, path: &self.path, memfds }
+    }
+
+    /// Whether what is mapped of it lies in memfds.
+    pub(crate) fn is_in_memfds(&self) -> bool {
+        is_in_memfds(&self.dir)
+    }
+
+    /// Keeps the memory that the object was made of.
+    pub(crate) fn take_over(&mut self, memory: Memory) {
+        self.memory = memory;
+    }
+
+    /// Lets go of memory that is not the object's any more.
+    pub(crate) fn tidy_memory(&self) {
+        self.memory.tidy(&self.dir);
     }
 
     /// A lock handle of its own, which holds the object too unless this one only observes it.
@@ -206,7 +247,12 @@ impl Object {
 impl Drop for Object {
     fn drop(&mut self) {
         // A forked child has a copy of the handle and of its lock: it removes nothing.
-        if self.persistent || !self.holds || !self.hold.is_ours() {
+        if !self.holds || !self.hold.is_ours() {
+            return;
+        }
+        // What persists is in files, or is kept by somebody else.
+        let kept = || self.hold.held_elsewhere(KEEP_BYTE).unwrap_or(true);
+        if self.persistent && (!self.is_in_memfds() || kept()) {
             return;
         }
         // Raising the shared lock succeeds for the last holder only. Two last holders that leave at
@@ -227,6 +273,7 @@ fn tidy(object: &Path) {
 
 /// One named object as the file system and the kernel's locks show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with each other")]
 pub struct ObjectInfo {
     /// Name; empty for a remnant of a creator or remover that died.
     pub name: String,
@@ -242,6 +289,8 @@ pub struct ObjectInfo {
     pub held: bool,
     /// Not named yet, or not any more: a remnant, unless held.
     pub building: bool,
+    /// It lies in sealed memfds, not in files.
+    pub memfd: bool,
 }
 
 /// Every object below `base`, damaged ones included, by kind and name. A base that does not exist
@@ -349,15 +398,23 @@ fn describe(path: &Path) -> Option<ObjectInfo> {
     if !path.symlink_metadata().ok()?.is_dir() {
         return None;
     }
+    let dir = file::open_dir(path);
+    let memfd = dir.as_ref().is_ok_and(is_in_memfds);
+    let lock = dir.as_ref().map_err(drop).and_then(|dir| lock_of(dir, path, kind));
     // What cannot be told counts as held: nothing live is ever collected.
-    let held = file::open_dir(path)
-        .map_err(drop)
-        .and_then(|dir| lock_of(&dir, path, kind))
-        .and_then(|lock| lock.map_or(Ok(false), |l| l.held_elsewhere(HOLD_BYTE).map_err(drop)))
-        .unwrap_or(true);
+    let locked = |byte| match &lock {
+        Ok(Some(lock)) => lock.held_elsewhere(byte).unwrap_or(true),
+        Ok(None) => false,
+        Err(()) => true,
+    };
+    let held = locked(HOLD_BYTE);
     let blocks = |entry: fs::DirEntry| entry.metadata().map_or(0, |m| m.blocks() * 512);
-    let bytes = fs::read_dir(path).ok()?.filter_map(Result::ok).map(blocks).sum();
-    let persistent = path.join(PERSISTENT_FILE).exists();
+    let mut bytes: u64 = fs::read_dir(path).ok()?.filter_map(Result::ok).map(blocks).sum();
+    if memfd {
+        bytes = bytes.saturating_add(dir.as_ref().map_or(0, memfd::allocated_bytes));
+    }
+    // Memory that nobody keeps is gone, whatever was asked for.
+    let persistent = path.join(PERSISTENT_FILE).exists() && (!memfd || held || locked(KEEP_BYTE));
     Some(ObjectInfo {
         name: name.to_owned(),
         kind,
@@ -366,6 +423,7 @@ fn describe(path: &Path) -> Option<ObjectInfo> {
         persistent,
         held,
         building,
+        memfd,
     })
 }
 
@@ -389,11 +447,17 @@ fn lock_of(dir: &OwnedFd, path: &Path, kind: Kind) -> Result<Option<LockFile>, (
 fn collect_one(path: &Path, kind: Kind) -> Result<bool, SegmentError> {
     let Ok(dir) = file::open_dir(path) else { return Ok(false) };
     // What is not whole yet, or not any more, persists for nobody.
-    if is_persistent(&dir) && !is_remnant(path) {
+    let persistent = is_persistent(&dir) && !is_remnant(path);
+    if persistent && !is_in_memfds(&dir) {
         return Ok(false);
     }
     // Kept until the files are gone, so that nobody attaches meanwhile.
     let Ok(lock) = lock_of(&dir, path, kind) else { return Ok(false) };
+    // Memory that nobody keeps is gone, whatever was asked for.
+    let kept = |lock: &LockFile| lock.held_elsewhere(KEEP_BYTE).unwrap_or(true);
+    if persistent && lock.as_ref().is_none_or(kept) {
+        return Ok(false);
+    }
     if let Some(lock) = &lock
         && !matches!(lock.try_lock(HOLD_BYTE, Hold::Exclusive), Ok(true))
     {
@@ -474,12 +538,12 @@ pub(crate) fn is_at(dir: impl AsFd, path: &Path) -> bool {
 }
 
 fn is_persistent(dir: &OwnedFd) -> bool {
-    has(dir, PERSISTENT_FILE)
+    memfd::exists(dir, PERSISTENT_FILE)
 }
 
-fn has(dir: &OwnedFd, name: &str) -> bool {
-    use rustix::fs::{Access, AtFlags, accessat};
-    accessat(dir, name, Access::EXISTS, AtFlags::empty()).is_ok()
+/// Whether what is mapped of an object lies in memfds. Rings alone do.
+fn is_in_memfds(dir: &OwnedFd) -> bool {
+    memfd::is_link(dir, CTL)
 }
 
 pub(crate) fn prepare_base(base: &Base) -> Result<(), SegmentError> {

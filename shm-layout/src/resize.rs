@@ -12,13 +12,14 @@
 //! that holds what it says, and may lag. Until 2. nobody takes notice of it, and the next resize
 //! removes it.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{AtFlags, renameat, unlinkat};
 
 use crate::error::SegmentError;
 use crate::geometry::RingSpec;
+use crate::memfd::MemfdKeeper;
 use crate::object::Object;
 use crate::protocol::{Fence, Mover, Words, WordsMut, has_moved};
 use crate::ring::RingStore;
@@ -28,7 +29,6 @@ use crate::superblock::Superblock;
 use crate::sys::lane::{ClaimedLane, Lane, copy_signature};
 use crate::sys::lock::{Hold, LockFile};
 use crate::sys::map::Access;
-use crate::sys::space;
 
 /// The byte that whoever resizes a ring locks.
 const RESIZE_LOCK: u64 = 2;
@@ -65,8 +65,18 @@ pub struct Resizing {
 impl Resizing {
     /// Begins to make a ring's lanes larger: takes the lock, pays for the new files. If an earlier
     /// resize to the same size was not finished, this one finishes it; if it was, nothing is to be done.
-    pub fn begin(store: &Arc<RingStore>, size: NewSize) -> Result<Self, SegmentError> {
+    ///
+    /// A ring in memfds has its new memory kept by `keeper`, which it needs: else a kill would take the
+    /// memory away that its writers are about to move to.
+    pub fn begin(
+        store: &Arc<RingStore>,
+        size: NewSize,
+        keeper: Option<&Mutex<MemfdKeeper>>,
+    ) -> Result<Self, SegmentError> {
         let (object, _) = store.resizable()?;
+        if object.is_in_memfds() && keeper.is_none() {
+            return Err(SegmentError::NotItsKeeper { name: object.name().to_owned() });
+        }
         let lock = lock(object)?;
         let Plan { superblock, shapes, told } = plan(store, size)?;
         let resizes = superblock.resizes + u32::from(!told);
@@ -74,6 +84,9 @@ impl Resizing {
         let mut resizing = Self { store, _lock: lock, shapes, superblock, resizes, told };
         if !told {
             resizing.make()?;
+        }
+        if let (Some(keeper), (object, _)) = (keeper, resizing.store.resizable()?) {
+            keeper.lock().unwrap_or_else(PoisonError::into_inner).keep(object)?;
         }
         Ok(resizing)
     }
@@ -97,18 +110,18 @@ impl Resizing {
         remove_leftovers(object, shapes, self.lanes());
         let shape = self.shapes.of(self.shapes.spec().lane_capacity)?;
         let bytes = shape.geometry.lane_bytes.saturating_mul(self.lanes().into());
-        space::check_room(object.path(), bytes)?;
-        let (dir, path) = (object.dir(), object.path());
-        let made =
-            ring_files::make_lanes(dir, path, &self.shapes, &shape, self.resizes, &next_file);
+        let folder = object.folder();
+        folder.check_room(bytes)?;
+        let made = ring_files::make_lanes(folder, &self.shapes, &shape, self.resizes, &next_file);
         let written = made.and_then(|huge_bytes| {
             let Superblock { created_unix_ns, made_lane_capacity, .. } = self.superblock;
             let origin = (created_unix_ns, made_lane_capacity, self.resizes);
             let (shapes, shape) = (&self.shapes, &*shape);
-            ring_files::write_ctl(dir, path, NEXT_CTL, shapes, shape, huge_bytes, origin)
+            ring_files::write_ctl(folder, NEXT_CTL, shapes, shape, huge_bytes, origin)
         });
         if written.is_err() {
             remove_leftovers(object, &self.shapes, self.lanes());
+            object.tidy_memory();
         }
         written
     }
@@ -192,11 +205,17 @@ fn plan(store: &Arc<RingStore>, size: NewSize) -> Result<Plan, SegmentError> {
     let map_align = u64::from(superblock.map_align);
     let shapes = Shapes::new(superblock.ring_uuid, spec, map_align);
     store.follow()?;
-    let pending = pending(store, superblock.resizes);
+    let mut pending = pending(store, superblock.resizes);
+    let lost = |lane| is_lost(object, &next_file(lane));
+    if pending.iter().copied().any(lost) {
+        // The memory to move to went with who made it: as if nobody had made any.
+        pending.clear();
+    }
     let is = superblock.lane_capacity;
     let name = object.name().to_owned();
     // One that is as large as it shall be has nothing left to do.
-    let told = !pending.is_empty() || is == size.lane_capacity;
+    let settled = store.lanes().iter().all(|lane| lane.resizes() >= superblock.resizes);
+    let told = !pending.is_empty() || (settled && is == size.lane_capacity);
     if !pending.is_empty() && is != size.lane_capacity {
         return Err(SegmentError::ResizeUnfinished { name, lanes: pending, rows: is });
     }
@@ -313,7 +332,11 @@ fn move_to_next<L: WordsMut>(
     if !object.has(&name) {
         return Ok(None);
     }
-    let new = open(object, shapes, number, &name)?;
+    let new = match open(object, shapes, number, &name) {
+        // It went with who made it, and this lane stays what it is.
+        Err(SegmentError::MemoryGone { .. }) => return Ok(None),
+        opened => opened?,
+    };
     // What a killed resize left, which told nobody.
     if new.resizes() <= old.resizes() || new.resizes() > resizes || new.slots() < old.slots() {
         return Ok(None);
@@ -326,6 +349,12 @@ fn move_to_next<L: WordsMut>(
     }
     rename(object, number);
     Ok(Some(new))
+}
+
+/// Whether there is a link to memory that nobody has.
+fn is_lost(object: &Object, name: &str) -> bool {
+    let opened = object.memory(name, Access::ReadOnly, None);
+    matches!(opened, Err(SegmentError::MemoryGone { .. }))
 }
 
 /// Keeps others from resizing the ring.

@@ -10,13 +10,14 @@ use crate::error::SegmentError;
 use crate::filling::UnnamedRing;
 use crate::geometry::{Geometry, RingSpec};
 use crate::lanes::{self, Lanes, Mapped, Size};
+use crate::memfd::Memory;
 use crate::name::{Base, Exist, Kind, check_name};
 use crate::object::{Object, unix_ns};
 use crate::policy::LanePolicy;
 use crate::protocol::slot::{self, Slots};
 use crate::readers::{LanePins, ReaderRecord, Readers, SharedBell};
 use crate::resize;
-use crate::ring_files::{self, CTL, SNAPSHOT_FILE};
+use crate::ring_files::{self, CTL, Folder, SNAPSHOT_FILE};
 use crate::shape::{self, Shapes};
 use crate::sys::lane::{self, ClaimedLane, Lane};
 use crate::sys::lock::{Claim, HeapLocks, Hold, LockFile};
@@ -113,18 +114,25 @@ impl RingStore {
         let align = page_size() as u64;
         let geometry = Geometry::of(spec, align)?;
         let mut failed = None;
+        let memory = Memory::default();
         let made = Object::create(base, Kind::Ring, name, exist, persistent, |dir, path| {
-            let shapes = ring_files::make(dir, path, spec)?;
-            let unnamed = UnnamedRing::of_files(spec, &geometry, dir, path, &shapes);
+            // Of an attempt that somebody was faster than.
+            memory.clear();
+            let folder = Folder { dir, path, memfds: spec.memfd.then_some(&memory) };
+            let shapes = ring_files::make(folder, spec)?;
+            let unnamed = UnnamedRing::of_files(spec, &geometry, folder, &shapes);
             fill(&unnamed).map_err(|error| {
                 failed = Some(error);
                 SegmentError::Abandoned { kind: Kind::Ring, name: name.to_owned() }
             })
         });
-        let (object, built) = match (made, failed) {
+        let (mut object, built) = match (made, failed) {
             (Err(_), Some(error)) => return Err(error),
             (made, _) => made?,
         };
+        if built {
+            object.take_over(memory);
+        }
         let store = Self::of(object)?;
         if !built {
             store.check_same(name, spec)?;
@@ -203,6 +211,7 @@ impl RingStore {
             asked_bytes: superblock.asked_bytes,
             policy,
             huge_pages: superblock.huge_bytes > 0,
+            memfd: object.is_in_memfds(),
             snapshot: object.has(SNAPSHOT_FILE),
             snapshot_of: ring_files::read_mark(&object)?,
         };
@@ -267,6 +276,10 @@ impl RingStore {
             let kind = |snapshot| if snapshot { "a snapshot" } else { "no snapshot" };
             let (there, here) = (kind(mine.snapshot), kind(asked.snapshot));
             return different(format!("it is {there}, asked was {here}"));
+        }
+        // Whoever asks for memory that cannot be cut relies on it.
+        if asked.memfd && !mine.memfd {
+            return different("it lies in files, asked was memfd".to_owned());
         }
         if mine.lanes != asked.lanes {
             return different(format!("it has {} lanes, asked were {}", mine.lanes, asked.lanes));

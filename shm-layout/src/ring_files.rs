@@ -9,6 +9,7 @@ use crate::column::{Column, ColumnRecord};
 use crate::error::SegmentError;
 use crate::geometry::{Geometry, RingSpec};
 use crate::lane_header::LaneIdentity;
+use crate::memfd::{self, Memory};
 use crate::object::{Object, unix_ns};
 use crate::origin::boot_id_hash;
 use crate::readers::{Readers, ReadersHeader};
@@ -45,11 +46,67 @@ pub(crate) fn records(spec: &RingSpec, geometry: &Geometry) -> Vec<ColumnRecord>
     places.map(|(column, place)| ColumnRecord::new(column, place.offset, place.length)).collect()
 }
 
-pub(crate) fn make(dir: &OwnedFd, path: &Path, spec: &RingSpec) -> Result<Shapes, SegmentError> {
+/// Where the files of a ring are made, and of what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Folder<'a> {
+    pub(crate) dir: &'a OwnedFd,
+    pub(crate) path: &'a Path,
+    /// Files that are mapped are sealed memory, which is kept here.
+    pub(crate) memfds: Option<&'a Memory>,
+}
+
+impl Folder<'_> {
+    fn new_file(&self, name: &str) -> Result<File, SegmentError> {
+        match self.memfds {
+            None => file::make(self.dir, name, self.path),
+            Some(memory) => memfd::make(self.dir, name, self.path, memory),
+        }
+    }
+
+    /// Opens a file that was made.
+    pub(crate) fn open(&self, name: &str, access: Access) -> Result<OwnedFd, SegmentError> {
+        match self.memfds {
+            None => file::open(self.dir, name, self.path, access, None),
+            Some(memory) => memfd::open(self.dir, name, self.path, access, None, memory),
+        }
+    }
+
+    /// Refuses what is known not to fit.
+    pub(crate) fn check_room(&self, bytes: u64) -> Result<(), SegmentError> {
+        match self.memfds {
+            None => space::check_room(self.path, bytes),
+            Some(_) => space::check_memory(self.path, bytes),
+        }
+    }
+
+    /// Makes a file of `bytes` bytes, all of them paid for, that begins with `parts`.
+    fn write(&self, name: &str, bytes: u64, parts: &[&[u8]]) -> Result<(), SegmentError> {
+        self.fill(self.new_file(name)?, name, bytes, parts)
+    }
+
+    /// Pays for a file, and writes what it begins with. Its size stays what it is then.
+    fn fill(
+        &self,
+        mut made: File,
+        name: &str,
+        bytes: u64,
+        parts: &[&[u8]],
+    ) -> Result<(), SegmentError> {
+        let path = &self.path.join(name);
+        space::pay(&mut made, path, bytes)?;
+        made.seek(SeekFrom::Start(0))
+            .and_then(|_| parts.iter().try_for_each(|part| made.write_all(part)))
+            .map_err(SegmentError::io("write", path))?;
+        self.memfds.map_or(Ok(()), |_| memfd::seal(&made, path))
+    }
+}
+
+pub(crate) fn make(folder: Folder<'_>, spec: &RingSpec) -> Result<Shapes, SegmentError> {
+    let Folder { dir, path, .. } = folder;
     let shapes = Shapes::new(rand::random(), spec.clone(), page_size() as u64);
     let shape = shapes.of(spec.lane_capacity)?;
     let geometry = &shape.geometry;
-    space::check_room(path, geometry.total_bytes(spec.lanes))?;
+    folder.check_room(geometry.total_bytes(spec.lanes))?;
     if spec.snapshot {
         let mark = spec.snapshot_of.as_bytes();
         file::make(dir, SNAPSHOT_FILE, path)?
@@ -57,18 +114,17 @@ pub(crate) fn make(dir: &OwnedFd, path: &Path, spec: &RingSpec) -> Result<Shapes
             .map_err(SegmentError::io("write", &path.join(SNAPSHOT_FILE)))?;
     }
     let readers = ReadersHeader::new(shapes.ring_uuid, spec.reader_slots);
-    write(dir, path, RDR, geometry.rdr_bytes, &[bytemuck::bytes_of(&readers)])?;
-    let huge_bytes = make_lanes(dir, path, &shapes, &shape, 0, &lane_file)?;
+    folder.write(RDR, geometry.rdr_bytes, &[bytemuck::bytes_of(&readers)])?;
+    let huge_bytes = make_lanes(folder, &shapes, &shape, 0, &lane_file)?;
     let origin = (unix_ns(), spec.lane_capacity, 0);
-    write_ctl(dir, path, CTL, &shapes, &shape, huge_bytes, origin)?;
+    write_ctl(folder, CTL, &shapes, &shape, huge_bytes, origin)?;
     Ok(shapes)
 }
 
 /// Makes the files of all lanes, under the names that `name` gives them. Returns the bytes that are
 /// on huge pages.
 pub(crate) fn make_lanes(
-    dir: &OwnedFd,
-    path: &Path,
+    folder: Folder<'_>,
     shapes: &Shapes,
     shape: &Shape,
     resizes: u32,
@@ -80,12 +136,12 @@ pub(crate) fn make_lanes(
     for lane in 0..spec.lanes {
         let header = shapes.identity(shape, lane, resizes);
         let (name, parts) = (name(lane), [bytemuck::bytes_of(&header)]);
-        let file = file::make(dir, &name, path)?;
+        let file = folder.new_file(&name)?;
         if spec.huge_pages {
             // Before small pages are paid for, which would then be made for nothing.
             huge_bytes += huge::ask(&file, bytes, deadline);
         }
-        fill(file, &path.join(name), bytes, &parts)?;
+        folder.fill(file, &name, bytes, &parts)?;
     }
     Ok(huge_bytes)
 }
@@ -93,8 +149,7 @@ pub(crate) fn make_lanes(
 /// Writes what says of all other files what they are. `origin`: when the ring was created, with how
 /// many rows a lane, and how often it was resized.
 pub(crate) fn write_ctl(
-    dir: &OwnedFd,
-    path: &Path,
+    folder: Folder<'_>,
     name: &str,
     shapes: &Shapes,
     shape: &Shape,
@@ -138,27 +193,7 @@ pub(crate) fn write_ctl(
     }
     .sealed();
     let parts = [bytemuck::bytes_of(&superblock), bytemuck::cast_slice(&records)];
-    write(dir, path, name, geometry.ctl_bytes, &parts)?;
-    Ok(())
-}
-
-/// Makes a file of `bytes` bytes, all of them paid for, that begins with `parts`.
-fn write(
-    dir: &OwnedFd,
-    path: &Path,
-    name: &str,
-    bytes: u64,
-    parts: &[&[u8]],
-) -> Result<(), SegmentError> {
-    fill(file::make(dir, name, path)?, &path.join(name), bytes, parts)
-}
-
-/// Pays for a file, and writes what it begins with.
-fn fill(mut made: File, path: &Path, bytes: u64, parts: &[&[u8]]) -> Result<(), SegmentError> {
-    space::pay(&mut made, path, bytes)?;
-    made.seek(SeekFrom::Start(0))
-        .and_then(|_| parts.iter().try_for_each(|part| made.write_all(part)))
-        .map_err(SegmentError::io("write", path))
+    folder.write(name, geometry.ctl_bytes, &parts)
 }
 
 /// What a snapshot says that it is of. Empty for other rings.
@@ -178,7 +213,7 @@ pub(crate) fn read_mark(object: &Object) -> Result<String, SegmentError> {
 pub(crate) fn read_ctl(object: &Object) -> Result<(Superblock, Vec<Column>), SegmentError> {
     let path = object.path().join(CTL);
     let corrupt = |what: String| SegmentError::corrupt(&path, what);
-    let fd = object.file(CTL, Access::ReadOnly, None)?;
+    let fd = object.memory(CTL, Access::ReadOnly, None)?;
     let len = rustix::fs::fstat(&fd).map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0));
     let most = SUPERBLOCK_BYTES + 128 * crate::geometry::MAX_COLUMNS as u64 + (1 << 21);
     if len < SUPERBLOCK_BYTES || len > most {
@@ -224,7 +259,7 @@ pub(crate) fn map_readers(
     spec: &RingSpec,
 ) -> Result<Readers, SegmentError> {
     let path = object.path().join(RDR);
-    let fd = object.file(RDR, Access::ReadWrite, Some(geometry.rdr_bytes))?;
+    let fd = object.memory(RDR, Access::ReadWrite, Some(geometry.rdr_bytes))?;
     let len = usize::try_from(geometry.rdr_bytes).unwrap_or(usize::MAX);
     let map = Mapping::file(fd.as_fd(), len, Access::ReadWrite)
         .map_err(SegmentError::io("map", &path))?;
@@ -243,7 +278,7 @@ pub(crate) fn open_lane(
     name: &str,
     access: Access,
 ) -> Result<Lane, SegmentError> {
-    let fd = object.file(name, access, None)?;
+    let fd = object.memory(name, access, None)?;
     map_lane(&fd, &object.path().join(name), shapes, lane, access)
 }
 

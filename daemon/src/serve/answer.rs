@@ -85,11 +85,13 @@ pub(crate) fn answer(shared: &Shared, ask: &Ask, caller: Caller) -> Result<Reply
             let info = catalogue::find(&shared.base, name, kind)?;
             let _turn = shared.turn();
             let removed = remove(&shared.base, info.kind, name, *force)?;
+            shared.keep_memory()?;
             tracing::info!(kind = %removed.kind, name, bytes = removed.bytes, "remove");
             Reply::of(&gone(&removed))
         }
         Ask::Gc => {
             let removed = collect(&shared.base)?;
+            shared.keep_memory()?;
             add(&shared.tally.orphans_removed, removed.len() as u64);
             sweep::log_removed(&removed);
             Reply::of(&removed.iter().map(gone).collect::<Vec<_>>())

@@ -57,6 +57,7 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
         .map_err(ServeError::system("listen for signals"))?;
     let log = Log::begin(settings.log, settings.log_level)
         .map_err(ServeError::system("write to stderr"))?;
+    raise_descriptors();
     let daemon = Daemon::start(base, &settings.options)?;
     tell(&daemon, base, console);
     for signal in &mut signals {
@@ -86,6 +87,18 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
     let _ = sd_notify::notify(&[NotifyState::Stopping]);
     daemon.stop();
     Ok(Exit::Done)
+}
+
+/// Has as many descriptors as the system allows: a ring in memfds takes one for each lane.
+fn raise_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: maximum, maximum };
+    if current != maximum
+        && let Err(error) = setrlimit(Resource::Nofile, raised)
+    {
+        tracing::warn!(%error, "cannot have more descriptors");
+    }
 }
 
 /// Says that it is ready: to whoever reads its output, and to the service manager if there is one.

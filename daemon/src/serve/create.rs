@@ -35,6 +35,7 @@ pub(crate) fn create(
     let live = shared.live();
     let wish = Wish { name: &ask.name, schema: &schema, options, asked_bytes, caller };
     let (ring, made) = make(shared, live, wish)?;
+    keep(shared, &ring)?;
     if let Some(dir) = ring.path() {
         if let Some(mode) = persist {
             persist::ask(dir, mode).map_err(|why| Refusal::new(Code::Storage, why))?;
@@ -176,6 +177,16 @@ fn make(shared: &Shared, live: Live, wish: Wish<'_>) -> Result<(Ring, bool), Ref
         forget(&store, name);
     }
     Ok((ring, true))
+}
+
+/// Keeps the memory of a new ring, if no file system does. One that cannot be kept goes with its handle.
+pub(crate) fn keep(shared: &Shared, ring: &Ring) -> Result<(), Refusal> {
+    if ring.stats().memfd
+        && let Some(error) = shared.keep_memory()?.pop()
+    {
+        return Err(error.into());
+    }
+    Ok(())
 }
 
 /// As large as so many bytes allow, and how many of them it takes. `None`: they are too few for a row in

@@ -20,6 +20,8 @@ pub(crate) const EVICTED: &str = "evicted";
 const ATTEMPTS: u32 = 3;
 /// In the state of its snapshot: how it was brought to disk.
 const MODE: &str = "persist";
+/// And whether it lay in memfds.
+const MEMFD: &str = "memfd";
 
 /// Saves the ring that was used least recently, of those that are persistent and that nobody holds, and
 /// frees its memory. `false`: there is none. The turn is the caller's.
@@ -55,13 +57,16 @@ fn evict(shared: &Shared, info: &ObjectInfo) -> Result<bool, Refusal> {
         let Ok(observed) = Observed::open(&shared.base, name) else { return Ok(false) };
         let ring = observed.ring();
         let mode = ring.path().and_then(persist::asked);
-        let state = mode.map_or(Value::Null, |mode| json!({ MODE: mode.as_str() }));
+        let mode = mode.map_or(Value::Null, |mode| mode.as_str().into());
+        let state = json!({ MODE: mode, MEMFD: observed.stats().memfd });
         let published = ring.rows_published();
         store.save_evicted(ring, name, state).map_err(refused)?;
         // Nobody can take hold of it while this is asked: what is saved is what there is.
         let sure = || ring.rows_published() == published;
         match remove_unheld(&shared.base, Kind::Ring, name, sure) {
             Ok(Some(removed)) => {
+                // What it had in memfds goes back now.
+                shared.keep_memory()?;
                 tracing::info!(ring = %name, bytes = removed.bytes, "evicted");
                 return Ok(true);
             }
@@ -91,7 +96,8 @@ pub(crate) fn bring_back(
     snapshot: &Snapshot,
     caller: Caller,
 ) -> Result<Ring, Refusal> {
-    let ring = loaded(shared, store, snapshot, name, (Exist::Error, true), caller)?;
+    let memfd = snapshot.state.get(MEMFD).and_then(Value::as_bool).unwrap_or(false);
+    let ring = loaded(shared, store, snapshot, name, (Exist::Error, true, memfd), caller)?;
     let mode = snapshot.state.get(MODE).and_then(Value::as_str).and_then(|mode| mode.parse().ok());
     if let (Some(mode), Some(dir)) = (mode, ring.path()) {
         persist::ask(dir, mode).map_err(|why| Refusal::new(crate::wire::Code::Storage, why))?;

@@ -177,6 +177,7 @@ impl Drop for Daemon {
         }
         self.sweeper.stop();
         self.shared.keeper().stop();
+        self.shared.release_memory();
     }
 }
 

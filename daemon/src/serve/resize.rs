@@ -43,11 +43,11 @@ pub(crate) fn resize(shared: &Shared, ask: &ResizeAsk, caller: Caller) -> Result
         }
         if shared.is_stopping() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    let resized =
-        ring.resize(capacity, Some(timeout), &mut watch).map_err(|error| match error {
-            ResizeError::Ring(error) => error.into(),
-            error => Refusal::new(Code::Stopping, format!("the daemon is ending: {error}")),
-        })?;
+    let resized = ring.resize_kept(shared.memory(), capacity, Some(timeout), &mut watch);
+    let resized = resized.map_err(|error| match error {
+        ResizeError::Ring(error) => error.into(),
+        error => Refusal::new(Code::Stopping, format!("the daemon is ending: {error}")),
+    })?;
     let allocated_bytes = ring.stats().bytes_allocated;
     tracing::info!(
         ring = %ask.name,

@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use backcast_core::Base;
+use backcast_core::{Base, MemfdKeeper, SegmentError, collect};
 
 use super::budget::WhenFull;
 use super::census::Census;
 use super::error::ServeError;
 use super::options::ServeOptions;
 use super::persist::{Keeper, PersistOptions};
+use super::sweep::log_removed;
 use crate::wire::Code;
 
 /// Settings as they are now.
@@ -35,6 +36,7 @@ pub(crate) struct Shared {
     persist: RwLock<PersistOptions>,
     keeper: Mutex<Keeper>,
     census: Mutex<Census>,
+    memory: Mutex<MemfdKeeper>,
     turn: Mutex<()>,
     stopping: AtomicBool,
 }
@@ -61,6 +63,7 @@ impl Shared {
             persist: RwLock::new(options.persist.clone()),
             keeper: Mutex::default(),
             census: Mutex::default(),
+            memory: Mutex::default(),
             turn: Mutex::default(),
             stopping: AtomicBool::new(false),
         })
@@ -96,6 +99,30 @@ impl Shared {
 
     pub(crate) fn census(&self) -> MutexGuard<'_, Census> {
         self.census.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Who keeps rings that lie in memfds.
+    pub(crate) fn memory(&self) -> &Mutex<MemfdKeeper> {
+        &self.memory
+    }
+
+    /// Keeps what there is to keep, and gives back what no ring has any more. Returns what could not be
+    /// kept, and why.
+    pub(crate) fn keep_memory(&self) -> Result<Vec<SegmentError>, SegmentError> {
+        locked(&self.memory).look(&self.base)
+    }
+
+    /// Gives back what was kept; what nobody else has is gone then, and its name with it.
+    pub(crate) fn release_memory(&self) {
+        let kept = std::mem::take(&mut *locked(&self.memory));
+        let rings = kept.rings();
+        drop(kept);
+        if rings > 0 {
+            match collect(&self.base) {
+                Ok(removed) => log_removed(&removed),
+                Err(error) => tracing::warn!(%error, "cannot remove rings whose memory is gone"),
+            }
+        }
     }
 
     pub(crate) fn stop(&self) {

@@ -4,7 +4,7 @@ use backcast_core::{Base, Exist, Observed, Ring, RingOptions, Schema};
 use backcast_persist::{LoadOptions, SaveOptions, Snapshot, Store};
 
 use super::caller::Caller;
-use super::create::{granted, note, room};
+use super::create::{granted, keep, note, room};
 use super::quota;
 use super::shared::Shared;
 use crate::error::CliError;
@@ -68,7 +68,7 @@ pub(crate) fn load(
     let snapshot = store.snapshot(&ask.snapshot).map_err(refused)?;
     let name = ask.name.as_deref().unwrap_or(&snapshot.name);
     let _turn = shared.turn();
-    let ring = loaded(shared, &store, &snapshot, name, (exist, ask.persistent), caller)?;
+    let ring = loaded(shared, &store, &snapshot, name, (exist, ask.persistent, false), caller)?;
     tracing::info!(ring = %name, snapshot = %snapshot.spec(), "load");
     Ok((granted(name, &ring, true, ring.stats().bytes_allocated), ring))
 }
@@ -79,7 +79,7 @@ pub(crate) fn loaded(
     store: &Store,
     snapshot: &Snapshot,
     name: &str,
-    (exist, persistent): (Exist, bool),
+    (exist, persistent, memfd): (Exist, bool, bool),
     caller: Caller,
 ) -> Result<Ring, Refusal> {
     let (schema, options) = shape(snapshot, &shared.base)?;
@@ -90,8 +90,10 @@ pub(crate) fn loaded(
         .name(name)
         .base(shared.base.clone())
         .exist(exist)
-        .persistent(persistent);
+        .persistent(persistent)
+        .memfd(memfd);
     let ring = store.load(&snapshot.spec(), options).map_err(refused)?;
+    keep(shared, &ring)?;
     note(&ring, caller);
     Ok(ring)
 }

@@ -1,5 +1,5 @@
-//! The look at everything, every interval: orphans are removed, pins of dead readers cleared, resizes
-//! finished whose process was killed, and what readers did is noted before their slots pass on.
+//! The look at everything, every interval: orphans are removed, memory of rings in memfds is kept,
+//! pins of dead readers cleared, resizes finished whose process was killed, and what readers did is noted before their slots pass on.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -64,6 +64,15 @@ fn sweep(shared: &Shared, complained: &mut HashSet<String>) {
             log_removed(&removed);
         }
         Err(error) => complain(complained, format!("cannot collect: {error}")),
+    }
+    // After what is gone was removed, and before anything is looked at.
+    match shared.keep_memory() {
+        Ok(failed) => {
+            for error in failed {
+                complain(complained, format!("cannot keep a ring's memory: {error}"));
+            }
+        }
+        Err(error) => complain(complained, format!("cannot keep memory: {error}")),
     }
     let objects = match list(&shared.base) {
         Ok(objects) => objects,

@@ -7,6 +7,7 @@ mod budget;
 mod descriptors;
 mod hostile;
 mod life;
+mod memfd;
 mod metrics;
 mod persist;
 mod quota;

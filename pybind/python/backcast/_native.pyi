@@ -113,6 +113,7 @@ class Client:
         lease_timeout: float | None = None,
         reader_slots: int = 64,
         huge_pages: bool = True,
+        memfd: bool = False,
         persist: Literal["off", "periodic", "continuous", "block"] | None = None,
     ) -> ReplayBuffer: ...
     def resize(

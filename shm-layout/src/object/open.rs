@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::{HOLD_BYTE, Object, directory, is_at, is_missing, is_persistent, missing};
 use crate::error::SegmentError;
+use crate::memfd::Memory;
 use crate::name::{Base, Kind, check_known};
 use crate::sys::file;
 use crate::sys::lock::{Hold, LockFile};
@@ -39,7 +40,8 @@ impl Object {
         let (dir, path) = look_up(base, kind, name)?;
         let hold = lock_file(&dir, &path, kind, || missing(base, kind, name))?;
         let persistent = is_persistent(&dir);
-        Ok(Self { kind, name: name.to_owned(), path, dir, hold, persistent, holds: false })
+        let (name, memory) = (name.to_owned(), Memory::default());
+        Ok(Self { kind, name, path, dir, hold, persistent, holds: false, memory })
     }
 
     /// Another descriptor of the object's directory, to hand over.
@@ -87,5 +89,6 @@ fn join(
     if !joined || hold.links().map_err(io("look at"))? == 0 {
         return Err(missing());
     }
-    Ok(Object { kind, name: name.to_owned(), path, dir, hold, persistent, holds: true })
+    let (name, memory) = (name.to_owned(), Memory::default());
+    Ok(Object { kind, name, path, dir, hold, persistent, holds: true, memory })
 }

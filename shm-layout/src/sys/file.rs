@@ -9,6 +9,15 @@ use rustix::fs::{FileType, Mode, OFlags, openat};
 use super::map::Access;
 use crate::error::SegmentError;
 
+impl Access {
+    fn flags(self) -> OFlags {
+        match self {
+            Self::ReadOnly => OFlags::RDONLY,
+            Self::ReadWrite => OFlags::RDWR,
+        }
+    }
+}
+
 /// Makes a new file, readable and writable by this user alone.
 pub(crate) fn make(dir: impl AsFd, name: &str, path: &Path) -> Result<File, SegmentError> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -26,11 +35,7 @@ pub(crate) fn open(
     len: Option<u64>,
 ) -> Result<OwnedFd, SegmentError> {
     let path = path.join(name);
-    let rw = match access {
-        Access::ReadOnly => OFlags::RDONLY,
-        Access::ReadWrite => OFlags::RDWR,
-    };
-    let flags = rw | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let flags = access.flags() | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let fd = openat(dir, name, flags, Mode::empty()).map_err(|e| match e {
         rustix::io::Errno::LOOP => {
             SegmentError::Permission { path: path.clone(), reason: "it is a symbolic link".into() }
@@ -45,6 +50,70 @@ pub(crate) fn open(
         return Err(SegmentError::corrupt(&path, format!("it has {found} bytes, not {len}")));
     }
     Ok(fd)
+}
+
+/// Makes a file that has no name in any file system, and whose size can be sealed.
+#[cfg(target_os = "linux")]
+pub(crate) fn anonymous(name: &str) -> rustix::io::Result<OwnedFd> {
+    use rustix::fs::{MemfdFlags, fchmod, memfd_create};
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let made = match memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
+        // Linux before 6.3 does not know that nobody wants to run it.
+        Err(rustix::io::Errno::INVAL) => memfd_create(name, flags),
+        other => other,
+    }?;
+    fchmod(&made, Mode::from_raw_mode(0o600))?;
+    Ok(made)
+}
+
+/// From here on the size of a file without a name stays what it is, and so does what is sealed.
+#[cfg(target_os = "linux")]
+pub(crate) fn seal(file: &File) -> rustix::io::Result<()> {
+    use rustix::fs::{SealFlags, fcntl_add_seals};
+    fcntl_add_seals(file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
+}
+
+/// Bytes of a file that is open already: this user's alone, and its size is sealed.
+#[cfg(target_os = "linux")]
+pub(crate) fn check_sealed(fd: &OwnedFd, path: &Path) -> Result<u64, SegmentError> {
+    use rustix::fs::{SealFlags, fcntl_get_seals};
+    let len = check_owner(fd, path, FileType::RegularFile)?;
+    let sealed = fcntl_get_seals(fd).unwrap_or(SealFlags::empty());
+    if sealed.contains(SealFlags::SHRINK | SealFlags::GROW) {
+        return Ok(len);
+    }
+    Err(SegmentError::Permission {
+        path: path.to_owned(),
+        reason: "the memory that it leads to is not sealed".to_owned(),
+    })
+}
+
+/// No other system has them.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn anonymous(_: &str) -> rustix::io::Result<OwnedFd> {
+    Err(rustix::io::Errno::NOSYS)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn seal(_: &File) -> rustix::io::Result<()> {
+    Err(rustix::io::Errno::NOSYS)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn check_sealed(_: &OwnedFd, path: &Path) -> Result<u64, SegmentError> {
+    Err(SegmentError::io("open", path)(rustix::io::Errno::NOSYS.into()))
+}
+
+/// Opens a file that has no name through a descriptor that some process has of it; `path` is what it
+/// stands for.
+pub(crate) fn open_anonymous(
+    at: &Path,
+    path: &Path,
+    access: Access,
+) -> Result<OwnedFd, SegmentError> {
+    let flags = access.flags() | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    rustix::fs::open(at, flags, Mode::empty())
+        .map_err(|error| SegmentError::io("open", path)(error.into()))
 }
 
 /// Opens a directory that belongs to this user alone.

@@ -32,19 +32,39 @@ pub(crate) fn pay(file: &mut fs::File, path: &Path, len: u64) -> Result<(), Segm
 /// Refuses what is known not to fit before anything is allocated: an over-committed memory
 /// cgroup is killed, not told.
 pub(crate) fn check_room(dir: &Path, asked: u64) -> Result<(), SegmentError> {
-    let refuse = |available, limit| {
-        Err(SegmentError::NoSpace { path: dir.to_owned(), asked, available, limit })
-    };
-    let free = file_system_free(dir).map_err(SegmentError::io("look at", dir))?;
-    if free < asked {
-        return refuse(free, "free space of the file system");
+    let available = file_system_free(dir).map_err(SegmentError::io("look at", dir))?;
+    if available < asked {
+        let (path, limit) = (dir.to_owned(), "free space of the file system");
+        return Err(SegmentError::NoSpace { path, asked, available, limit });
     }
-    if let Some(room) = cgroup_room()
-        && room < asked
-    {
-        return refuse(room, "memory limit of the control group");
+    check_cgroup(dir, asked)
+}
+
+/// The same for memory that no file system limits: there, what is asked for beyond what the machine has
+/// ends some process.
+pub(crate) fn check_memory(dir: &Path, asked: u64) -> Result<(), SegmentError> {
+    if let Some(available) = memory_available().filter(|available| *available < asked) {
+        let (path, limit) = (dir.to_owned(), "memory of the machine");
+        return Err(SegmentError::NoSpace { path, asked, available, limit });
     }
-    Ok(())
+    check_cgroup(dir, asked)
+}
+
+fn check_cgroup(dir: &Path, asked: u64) -> Result<(), SegmentError> {
+    match cgroup_room() {
+        Some(available) if available < asked => {
+            let (path, limit) = (dir.to_owned(), "memory limit of the control group");
+            Err(SegmentError::NoSpace { path, asked, available, limit })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Bytes that processes can have without swapping, where the kernel says so.
+fn memory_available() -> Option<u64> {
+    let memory = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = memory.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
 /// What sets an upper bound to all objects of a directory together.
@@ -137,6 +157,16 @@ mod tests {
     fn more_than_the_file_system_has_is_refused_before_anything_is_made() {
         let error = check_room(&std::env::temp_dir(), u64::MAX).unwrap_err();
         assert!(matches!(error, SegmentError::NoSpace { asked: u64::MAX, .. }), "{error}");
+    }
+
+    #[test]
+    fn more_than_the_machine_has_is_refused_where_no_file_system_limits_it() {
+        let dir = std::env::temp_dir();
+        if memory_available().is_some() {
+            let error = check_memory(&dir, u64::MAX).unwrap_err().to_string();
+            assert!(error.contains("memory of the machine"), "{error}");
+        }
+        check_memory(&dir, 1).unwrap();
     }
 
     #[test]

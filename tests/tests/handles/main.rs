@@ -2,6 +2,7 @@
 
 mod away;
 mod create;
+mod memfd;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};

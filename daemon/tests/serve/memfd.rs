@@ -1,0 +1,160 @@
+//! Rings in sealed memfds: the daemon keeps them, and finds them again after it was killed.
+#![cfg(target_os = "linux")]
+
+use std::time::Duration;
+
+use backcast_core::{Ring, RingOptions, StepColumns, Writer, WriterOptions, list};
+use backcast_daemon::{ClientError, Code};
+use rustix::process::Signal;
+
+use crate::budget::used;
+use crate::running::{Running, until};
+use crate::shelf::{Shelf, schema};
+
+const ROWS: u64 = 20_000;
+const LONG: Duration = Duration::from_secs(120);
+
+fn options(shelf: &Shelf) -> RingOptions {
+    RingOptions::with_capacity(ROWS).lanes(2).base(shelf.base()).memfd(true)
+}
+
+fn append(writer: &mut Writer, rows: u64) {
+    let schema = writer.schema().clone();
+    for row in 0..rows {
+        let (obs, action) = ([0.5_f32; 6], [i32::try_from(row).unwrap()]);
+        let columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
+        let mut columns = columns.with("action", &action).unwrap();
+        writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
+    }
+}
+
+fn fill(ring: &Ring, rows: u64) {
+    append(&mut ring.writer(WriterOptions::lanes(1)).unwrap(), rows);
+}
+
+const CREATE: [&str; 10] = [
+    "create",
+    "pong",
+    "--column",
+    "obs:f4:2x3",
+    "--column",
+    "action:i4",
+    "--capacity",
+    "20000",
+    "--daemon",
+    "--memfd",
+];
+
+#[test]
+fn the_command_line_makes_it_and_every_command_finds_it() {
+    let shelf = Shelf::new();
+    let alone = shelf.run(&[&CREATE[..8], &["--memfd"]].concat()).expect(2);
+    assert!(alone.err.contains("--daemon"), "{}", alone.err);
+    let daemon = Running::spawn(&shelf, &["--budget", "64MiB"]);
+    shelf.run(&CREATE).expect(0);
+    // Nobody holds it: the daemon alone has its memory.
+    assert_eq!(shelf.states(), [("pong".to_owned(), "idle".to_owned())]);
+    let stat = shelf.json(&["stat", "pong"]).remove(0);
+    assert_eq!((&stat["memfd"], &stat["persistent"]), (&true.into(), &true.into()));
+    assert!(shelf.run(&["stat", "pong"]).expect(0).out.contains("sealed memfds"));
+    assert!(used(&shelf) >= stat["allocated_bytes"].as_u64().unwrap(), "{} bytes", used(&shelf));
+    let ring = Ring::attach_in(&shelf.base(), "pong").unwrap();
+    fill(&ring, 50);
+    drop(ring);
+    shelf.run(&["save", "pong", "--label", "a"]).expect(0);
+    shelf.run(&["export", "pong", "pong.parquet"]).expect(0);
+    shelf.run(&["resize", "pong", "--capacity", "40000"]).expect(0);
+    let grown = shelf.json(&["stat", "pong"]).remove(0);
+    assert_eq!((&grown["capacity_rows"], &grown["memfd"]), (&40_000.into(), &true.into()));
+    assert_eq!(grown["transitions"], 49);
+    shelf.run(&["gc"]).expect(0);
+    shelf.run(&["doctor"]);
+    shelf.run(&["rm", "pong"]).expect(0);
+    assert_eq!(daemon.end(Signal::TERM).status, Some(0));
+    assert_eq!(used(&shelf), 0);
+}
+
+#[test]
+fn a_killed_daemon_takes_nothing_along_that_others_have() {
+    let shelf = Shelf::new();
+    let daemon = Running::spawn(&shelf, &["--budget", "64MiB"]);
+    let (ring, _) =
+        daemon.client().create("pong", &schema(), &options(&shelf).persistent(true)).unwrap();
+    let (lone, _) =
+        daemon.client().create("lone", &schema(), &options(&shelf).persistent(true)).unwrap();
+    fill(&lone, 5);
+    drop(lone);
+    let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+    append(&mut writer, 30);
+    let before = used(&shelf);
+    assert_eq!(daemon.end(Signal::KILL).signal, Some(Signal::KILL.as_raw()));
+    // Nobody notices who has it, and who comes now finds it there.
+    append(&mut writer, 30);
+    assert_eq!(shelf.json(&["stat", "pong"])[0]["transitions"], 59);
+    let heir = Running::spawn(&shelf, &["--budget", "64MiB"]);
+    // The next daemon keeps what there is.
+    drop((ring, writer));
+    assert_eq!(shelf.states(), [("pong".to_owned(), "idle".to_owned())]);
+    let again = heir.client().attach("pong").unwrap();
+    assert_eq!(again.len(), 59);
+    // What the first one alone had is gone, and so is its name.
+    assert!(used(&shelf) < before, "{} of {before} bytes", used(&shelf));
+    fill(&again, 10);
+    let resized = heir.client().resize("pong", 2 * ROWS, LONG).unwrap();
+    assert_eq!((resized.capacity_rows, again.stats().memfd), (2 * ROWS, true));
+    drop(again);
+    let ended = heir.end(Signal::TERM);
+    assert_eq!(ended.status, Some(0), "{}", ended.err);
+    assert!(list(&shelf.base()).unwrap().is_empty(), "nobody has it any more");
+}
+
+#[test]
+fn the_budget_counts_it_and_its_room_is_given_back() {
+    let shelf = Shelf::new();
+    let one = Ring::planned_bytes(&schema(), &options(&shelf)).unwrap();
+    let budget = (one + one / 2).to_string();
+    let daemon = Running::spawn(&shelf, &["--budget", &budget]);
+    let client = daemon.client();
+    let (ring, granted) = client.create("pong", &schema(), &options(&shelf)).unwrap();
+    assert_eq!((granted.allocated_bytes, client.ping().unwrap().used_bytes), (one, one));
+    let Err(ClientError::OverBudget { numbers, .. }) =
+        client.create("more", &schema(), &options(&shelf))
+    else {
+        panic!("there was no room")
+    };
+    assert_eq!((numbers.used_bytes, numbers.asked_bytes), (one, one));
+    let refused = client.resize("pong", 2 * ROWS, LONG).unwrap_err();
+    assert!(matches!(refused, ClientError::OverBudget { .. }), "{refused}");
+    drop(ring);
+    let (more, _) = client.create("more", &schema(), &options(&shelf)).unwrap();
+    assert!(
+        client
+            .create("more", &schema(), &options(&shelf))
+            .is_err_and(|error| matches!(error, ClientError::Refused { code: Code::Exists, .. }))
+    );
+    drop(more);
+    until("its memory is given back", || client.ping().unwrap().used_bytes == 0);
+}
+
+#[test]
+fn what_was_evicted_comes_back_into_memfds() {
+    let shelf = Shelf::new();
+    let one = Ring::planned_bytes(&schema(), &options(&shelf)).unwrap();
+    let budget = (one + one / 2).to_string();
+    let daemon = Running::spawn(&shelf, &["--budget", &budget, "--when-full", "evict"]);
+    let client = daemon.client();
+    let persistent = options(&shelf).persistent(true);
+    let (ring, _) = client.create("old", &schema(), &persistent).unwrap();
+    fill(&ring, 20);
+    drop(ring);
+    drop(client.create("new", &schema(), &persistent).unwrap());
+    assert!(used(&shelf) <= one + one / 2);
+    let back = client.attach("old").unwrap();
+    assert_eq!((back.len(), back.stats().memfd), (19, true));
+    let pid = daemon.pid();
+    let kept = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().filter_map(Result::ok);
+    let kept = kept.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    let memfds = kept.filter(|target| target.to_string_lossy().contains("memfd:backcast")).count();
+    // Some are had twice, by the keeper and by who looks after the ring.
+    assert!((1..=3 * 4).contains(&memfds), "{memfds} descriptors of one ring's four files");
+}

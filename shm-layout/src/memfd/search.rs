@@ -1,0 +1,139 @@
+//! Where a memory is: a descriptor of some process of this user.
+
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::{Link, MARK};
+
+/// Finds memory, and remembers what it saw while it looked.
+#[derive(Debug, Default)]
+pub(crate) struct Search {
+    /// By the memory's number.
+    seen: HashMap<u64, PathBuf>,
+    looked: bool,
+    /// Processes are looked through once at most.
+    once: bool,
+}
+
+impl Search {
+    /// For a look at many links, of which some may lead nowhere.
+    pub(crate) fn once() -> Self {
+        Self { once: true, ..Self::default() }
+    }
+
+    /// What was not found may be there by now.
+    pub(crate) fn again(&mut self) {
+        self.looked = false;
+    }
+
+    /// The way to a memory: where its maker had it, or else any process that has it. `None`:
+    /// none of those that this one may look at has.
+    ///
+    /// One look at every descriptor of every process of this user, if its maker is gone.
+    pub(crate) fn find(&mut self, link: Link) -> Option<PathBuf> {
+        let first = of(&Path::new("/proc").join(link.pid.to_string()), link.descriptor);
+        if is_it(&first, link) {
+            return Some(first);
+        }
+        if let Some(known) = self.known(link) {
+            return Some(known);
+        }
+        if self.looked && self.once {
+            return None;
+        }
+        self.look();
+        self.known(link)
+    }
+
+    fn known(&self, link: Link) -> Option<PathBuf> {
+        self.seen.get(&link.id).filter(|path| is_it(path, link)).cloned()
+    }
+
+    fn look(&mut self) {
+        self.looked = true;
+        let uid = rustix::process::geteuid().as_raw();
+        let processes = fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
+        for process in processes {
+            let number = process.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
+            if number.is_none() || process.metadata().is_ok_and(|found| found.uid() != uid) {
+                continue;
+            }
+            let descriptors = fs::read_dir(process.path().join("fd")).into_iter().flatten();
+            for descriptor in descriptors.filter_map(Result::ok) {
+                let path = descriptor.path();
+                if let Some(id) = shown_at(&path).as_deref().and_then(id_of) {
+                    self.seen.insert(id, path);
+                }
+            }
+        }
+    }
+}
+
+fn of(process: &Path, descriptor: u32) -> PathBuf {
+    process.join("fd").join(descriptor.to_string())
+}
+
+/// What the kernel says that a descriptor refers to.
+fn shown_at(path: &Path) -> Option<String> {
+    fs::read_link(path).ok()?.into_os_string().into_string().ok()
+}
+
+fn is_it(path: &Path, link: Link) -> bool {
+    shown_at(path).is_some_and(|shown| shown == link.shown())
+}
+
+/// The number of a memory of ours.
+fn id_of(shown: &str) -> Option<u64> {
+    let rest = shown.strip_prefix("/memfd:")?.strip_prefix(MARK)?.strip_prefix(':')?;
+    u64::from_str_radix(rest.strip_suffix(" (deleted)")?, 16).ok()
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::os::fd::{AsRawFd, OwnedFd};
+
+    use super::*;
+    use crate::sys::file;
+
+    fn memory(id: u64) -> OwnedFd {
+        file::anonymous(&super::super::memory_name(id)).unwrap()
+    }
+
+    fn link(id: u64, pid: u32, fd: &OwnedFd) -> Link {
+        Link { id, pid, descriptor: u32::try_from(fd.as_raw_fd()).unwrap() }
+    }
+
+    #[test]
+    fn memory_is_found_where_it_was_made_or_wherever_it_is() {
+        let id = rand::random();
+        let fd = memory(id);
+        let me = std::process::id();
+        let mut search = Search::default();
+        let found = search.find(link(id, me, &fd)).unwrap();
+        assert!(!search.looked, "the first place will do");
+        let elsewhere = Link { pid: u32::MAX, ..link(id, me, &fd) };
+        let again = search.find(elsewhere).unwrap();
+        assert!(search.looked && is_it(&again, elsewhere), "{found:?} {again:?}");
+        // The number of a process and descriptor says nothing by itself.
+        let other = memory(rand::random());
+        assert_eq!(search.find(link(rand::random(), me, &other)), None);
+        drop(fd);
+        assert_eq!(search.find(elsewhere), None, "it is gone");
+    }
+
+    #[test]
+    fn one_look_is_enough_for_many_that_lead_nowhere() {
+        let mut search = Search::once();
+        let id = rand::random();
+        assert_eq!(search.find(Link { id, pid: u32::MAX, descriptor: 3 }), None);
+        let fd = memory(id);
+        assert_eq!(
+            search.find(Link { id, pid: u32::MAX, descriptor: 3 }),
+            None,
+            "not looked again"
+        );
+        assert!(search.find(link(id, std::process::id(), &fd)).is_some());
+    }
+}

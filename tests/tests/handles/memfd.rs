@@ -1,0 +1,240 @@
+//! Rings in sealed memfds: who finds their memory, who keeps it, and what a peer can do to it.
+#![cfg(target_os = "linux")]
+
+use std::fs::{self, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use backcast_core::{
+    Base, Exist, Kind, MemfdKeeper, Ring, RingOptions, SamplerOptions, SegmentError, WriterOptions,
+    collect, list, remove,
+};
+
+use crate::{append, fill, options, place, schema, segment};
+
+fn in_memfds(base: &Base) -> RingOptions {
+    options(base).memfd(true)
+}
+
+fn make(base: &Base, persistent: bool) -> Ring {
+    let ring = Ring::create("pong", &schema(), in_memfds(base).persistent(persistent)).unwrap();
+    assert!(ring.stats().memfd);
+    ring
+}
+
+/// The links of a ring, and what they say.
+fn links(base: &Base) -> Vec<(PathBuf, String)> {
+    let entries = fs::read_dir(base.path().join("pong.ring")).unwrap();
+    let mut links: Vec<_> = entries
+        .map(|entry| entry.unwrap().path())
+        .filter_map(|path| Some((path.clone(), fs::read_link(&path).ok()?)))
+        .map(|(path, text)| (path, text.into_os_string().into_string().unwrap()))
+        .collect();
+    links.sort();
+    links
+}
+
+/// The descriptor of this process that a link speaks of.
+fn descriptor(text: &str) -> PathBuf {
+    let mut parts = text.rsplit(':');
+    let (number, pid) = (parts.next().unwrap(), parts.next().unwrap());
+    Path::new("/proc").join(pid).join("fd").join(number)
+}
+
+/// Puts another link in the place of one.
+fn lead(path: &Path, text: &str) {
+    fs::remove_file(path).unwrap();
+    symlink(text, path).unwrap();
+}
+
+#[test]
+fn it_is_a_ring_like_any_other() {
+    let (_dir, base) = place();
+    let ring = make(&base, false);
+    let mut writer = ring.writer(WriterOptions::lanes(2)).unwrap();
+    append(&mut writer, 60);
+    let other = Ring::attach_in(&base, "pong").unwrap();
+    assert_eq!((other.len(), other.stats().memfd), (2 * 49, true));
+    let mut sampler = other.sampler(SamplerOptions::seeded(1).history(3)).unwrap();
+    assert_eq!(sampler.sample(32).unwrap().len(), 32);
+    let lease = other.lease(0).unwrap();
+    append(&mut writer, 10);
+    drop(lease);
+    assert_eq!(links(&base).len(), 4, "ring.ctl, ring.rdr and two lanes");
+    let info = &list(&base).unwrap()[0];
+    assert!(info.memfd && info.held && !info.persistent);
+    assert!(info.bytes >= ring.stats().bytes_allocated, "{} bytes", info.bytes);
+    drop((ring, writer, other, sampler));
+    assert!(!base.path().exists(), "the last handle takes the name away");
+}
+
+#[test]
+fn nobody_can_cut_it_short_nor_make_it_longer() {
+    let (_dir, base) = place();
+    let ring = make(&base, false);
+    fill(&ring, 20);
+    for (path, text) in links(&base) {
+        let file = OpenOptions::new().read(true).write(true).open(descriptor(&text)).unwrap();
+        let is = file.metadata().unwrap().len();
+        for len in [0, is - 1, is + 1] {
+            let refused = file.set_len(len).unwrap_err();
+            assert_eq!(refused.raw_os_error(), Some(libc::EPERM), "{} to {len}", path.display());
+        }
+        assert!(file.write_at(&[0], is).is_err(), "beyond its end");
+    }
+    assert_eq!(ring.rows(0, 0..20).unwrap().len(), 20);
+}
+
+#[test]
+fn whoever_has_it_lends_it_its_name_when_its_maker_is_gone() {
+    let (_dir, base) = place();
+    let made = make(&base, false);
+    fill(&made, 20);
+    let heir = Ring::attach_in(&base, "pong").unwrap();
+    drop(made);
+    let (_, text) = links(&base).remove(0);
+    assert!(!descriptor(&text).exists(), "its maker's descriptor is closed");
+    let found = Ring::attach_in(&base, "pong").unwrap();
+    assert_eq!(found.len(), 19);
+    fill(&found, 5);
+    assert_eq!(heir.len(), 19 + 4);
+    drop((heir, found));
+    assert!(list(&base).unwrap().is_empty());
+}
+
+#[test]
+fn what_persists_needs_a_keeper() {
+    let (_dir, base) = place();
+    // Nobody keeps it: it goes with its last holder.
+    drop(make(&base, true));
+    assert!(list(&base).unwrap().is_empty());
+
+    let ring = make(&base, true);
+    fill(&ring, 20);
+    let mut keeper = MemfdKeeper::default();
+    assert!(keeper.look(&base).unwrap().is_empty());
+    drop(ring);
+    assert!(collect(&base).unwrap().is_empty(), "it is kept");
+    let info = &list(&base).unwrap()[0];
+    assert!(info.persistent && !info.held);
+    assert_eq!(Ring::attach_in(&base, "pong").unwrap().len(), 19);
+    // A second keeper finds it where the first one has it.
+    let mut second = MemfdKeeper::default();
+    assert!(second.look(&base).unwrap().is_empty());
+    drop(keeper);
+    assert_eq!(Ring::attach_in(&base, "pong").unwrap().len(), 19);
+    drop(second);
+    // Memory that nobody has is gone, whatever was asked for.
+    assert!(!list(&base).unwrap()[0].persistent);
+    let error = segment(Ring::attach_in(&base, "pong").unwrap_err());
+    assert!(matches!(error, SegmentError::MemoryGone { .. }), "{error}");
+    for part in ["ring.ctl", &std::process::id().to_string(), "backcast serve"] {
+        assert!(error.to_string().contains(part), "{error}");
+    }
+    assert_eq!(collect(&base).unwrap().len(), 1);
+    assert!(!base.path().exists());
+}
+
+#[test]
+fn a_keeper_holds_no_ring_and_gives_back_what_is_removed() {
+    let (_dir, base) = place();
+    let ring = make(&base, true);
+    let mut keeper = MemfdKeeper::default();
+    keeper.look(&base).unwrap();
+    drop(ring);
+    assert_eq!(keeper.rings(), 1);
+    remove(&base, Kind::Ring, "pong", false).unwrap();
+    keeper.look(&base).unwrap();
+    assert_eq!(keeper.rings(), 0);
+}
+
+#[test]
+fn a_link_that_leads_elsewhere_is_refused() {
+    let (_dir, base) = place();
+    let ring = make(&base, false);
+    let other = Ring::create("other", &schema(), options(&base).memfd(true)).unwrap();
+    let of_other = |name: &str| {
+        fs::read_link(base.path().join("other.ring").join(name)).unwrap().into_os_string()
+    };
+    let unsealed = rustix::fs::memfd_create(
+        "backcast-memfd:00000000000000ab",
+        rustix::fs::MemfdFlags::CLOEXEC,
+    )
+    .unwrap();
+    let number = unsealed.as_raw_fd();
+    let unsealed_link = format!("backcast-memfd:00000000000000ab:{}:{number}", std::process::id());
+    rustix::fs::fchmod(&unsealed, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+    for (path, was) in links(&base) {
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        for (text, part) in [
+            ("/etc/passwd", "symbolic link"),
+            ("/proc/self/fd/0", "symbolic link"),
+            ("backcast-memfd:zz:1:1", "symbolic link"),
+            ("backcast-memfd:00000000000000cd:1:1", "is gone"),
+            (&unsealed_link, "not sealed"),
+            (of_other(&name).to_str().unwrap(), "damaged"),
+        ] {
+            lead(&path, text);
+            let error = Ring::attach_in(&base, "pong");
+            // Another ring's ring.ctl is a whole one: what contradicts it is found next.
+            let error = error.expect_err(&format!("{name} -> {text}")).to_string();
+            assert!(error.contains(part), "{name} -> {text}: {error}");
+        }
+        lead(&path, &was);
+    }
+    assert_eq!(Ring::attach_in(&base, "pong").unwrap().len(), 0);
+    drop((ring, other));
+}
+
+#[test]
+fn its_keeper_makes_it_larger_and_nobody_else() {
+    let (_dir, base) = place();
+    let ring = make(&base, true);
+    let mut on = |_| std::ops::ControlFlow::Continue(());
+    let refused = ring.resize(1_000, None, &mut on).unwrap_err().to_string();
+    assert!(refused.contains("`pong`") && refused.contains("backcast resize"), "{refused}");
+    let keeper = Mutex::new(MemfdKeeper::default());
+    keeper.lock().unwrap().look(&base).unwrap();
+    let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+    append(&mut writer, 70);
+    let span = ring.lane_span(0).unwrap();
+    let before = links(&base);
+    std::thread::scope(|scope| {
+        let growing = ring.clone();
+        let resized = scope.spawn(|| {
+            growing.resize_kept(&keeper, 1_000, None, &mut |_| std::ops::ControlFlow::Continue(()))
+        });
+        while !resized.is_finished() {
+            append(&mut writer, 1);
+        }
+        assert!(resized.join().unwrap().unwrap().lanes_waiting.is_empty());
+    });
+    assert!(ring.capacity() >= 1_000 && ring.lane_span(0).unwrap().start <= span.start);
+    keeper.lock().unwrap().look(&base).unwrap();
+    drop((ring, writer));
+    // Everything is in the larger memory, and the smaller one went back.
+    let again = Ring::attach_in(&base, "pong").unwrap();
+    assert!(again.stats().memfd && again.lane_span(0).unwrap().end > 70);
+    for ((path, was), (_, is)) in before.iter().zip(links(&base)) {
+        assert!(*was != is || path.ends_with("ring.rdr"), "{}", path.display());
+    }
+}
+
+#[test]
+fn who_relies_on_it_is_told_if_it_is_in_files() {
+    let (_dir, base) = place();
+    let ring = Ring::create("pong", &schema(), options(&base)).unwrap();
+    let asked = in_memfds(&base).exist(Exist::Attach);
+    let error = segment(Ring::create("pong", &schema(), asked).unwrap_err()).to_string();
+    assert!(error.contains("files") && error.contains("memfd"), "{error}");
+    drop(ring);
+    let ring = make(&base, false);
+    // The other way round nobody misses anything.
+    let joined = Ring::create("pong", &schema(), options(&base).exist(Exist::Attach)).unwrap();
+    assert!(joined.stats().memfd);
+    let replaced = Ring::create("pong", &schema(), in_memfds(&base).exist(Exist::Replace)).unwrap();
+    fill(&ring, 3);
+    assert_eq!((ring.len(), replaced.len()), (2, 0), "its holders keep it, under no name");
+}
