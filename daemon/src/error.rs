@@ -325,11 +325,12 @@ fn of_panel(error: &PanelError) -> Exit {
 
 fn of_segment(error: &SegmentError) -> Exit {
     match error {
-        SegmentError::NotFound { .. } => Exit::NoSuchObject,
+        SegmentError::NotFound { .. } | SegmentError::MemoryGone { .. } => Exit::NoSuchObject,
         SegmentError::BadName { .. }
         | SegmentError::Limit { .. }
         | SegmentError::NotLarger { .. }
-        | SegmentError::FixedSize { .. } => Exit::WrongUsage,
+        | SegmentError::FixedSize { .. }
+        | SegmentError::NotItsKeeper { .. } => Exit::WrongUsage,
         _ => Exit::FoundProblems,
     }
 }

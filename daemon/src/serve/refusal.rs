@@ -11,13 +11,15 @@ impl From<SegmentError> for Refusal {
     fn from(error: SegmentError) -> Self {
         use SegmentError as E;
         let code = match &error {
-            E::NotFound { .. } | E::Unlinked { .. } => Code::NotFound,
+            E::NotFound { .. } | E::Unlinked { .. } | E::MemoryGone { .. } => Code::NotFound,
             E::AlreadyExists { .. } | E::Different { .. } => Code::Exists,
             E::InUse { .. } | E::BeingResized { .. } | E::ResizeUnfinished { .. } => Code::InUse,
             E::NoSpace { .. } => Code::NoSpace,
-            E::BadName { .. } | E::Limit { .. } | E::NotLarger { .. } | E::FixedSize { .. } => {
-                Code::BadArgument
-            }
+            E::BadName { .. }
+            | E::Limit { .. }
+            | E::NotLarger { .. }
+            | E::FixedSize { .. }
+            | E::NotItsKeeper { .. } => Code::BadArgument,
             E::Corrupt { .. } | E::WrongVersion { .. } | E::OutOfBounds { .. } => Code::Corrupt,
             _ => Code::Storage,
         };

@@ -61,7 +61,7 @@ fn the_command_line_makes_it_and_every_command_finds_it() {
     let ring = Ring::attach_in(&shelf.base(), "pong").unwrap();
     fill(&ring, 50);
     drop(ring);
-    shelf.run(&["save", "pong", "--label", "a"]).expect(0);
+    shelf.run(&["save", "pong", "a"]).expect(0);
     shelf.run(&["export", "pong", "pong.parquet"]).expect(0);
     shelf.run(&["resize", "pong", "--capacity", "40000"]).expect(0);
     let grown = shelf.json(&["stat", "pong"]).remove(0);
