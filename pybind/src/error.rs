@@ -127,13 +127,15 @@ impl From<SegmentError> for Failure {
     fn from(error: SegmentError) -> Self {
         use SegmentError as E;
         let kind = match &error {
-            E::NotFound { .. } | E::Unlinked { .. } => Kind::NotFound,
+            E::NotFound { .. } | E::Unlinked { .. } | E::MemoryGone { .. } => Kind::NotFound,
             E::AlreadyExists { .. } | E::Different { .. } => Kind::Exists,
             E::InUse { .. } | E::BeingResized { .. } | E::ResizeUnfinished { .. } => Kind::InUse,
             E::NoSpace { .. } => Kind::Space,
-            E::BadName { .. } | E::Limit { .. } | E::NotLarger { .. } | E::FixedSize { .. } => {
-                Kind::Argument
-            }
+            E::BadName { .. }
+            | E::Limit { .. }
+            | E::NotLarger { .. }
+            | E::FixedSize { .. }
+            | E::NotItsKeeper { .. } => Kind::Argument,
             E::Corrupt { .. } | E::WrongVersion { .. } | E::OutOfBounds { .. } => Kind::Corrupt,
             _ => Kind::Storage,
         };

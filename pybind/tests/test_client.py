@@ -132,6 +132,47 @@ def test_a_ring_grows_within_the_budget(place: Path) -> None:
             client.resize("pong", 9_000)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="no memfds elsewhere")
+def test_a_ring_in_sealed_memory_outlives_its_holders_and_cannot_be_cut(
+    place: Path, start: Callable[..., Child]
+) -> None:
+    other = """
+import sys
+import backcast as bc
+
+buf = bc.ReplayBuffer.attach("pong", dir=sys.argv[1])
+with buf.writer() as writer:
+    for t in range(5):
+        writer.append(obs=[t, t, t], reward=t, terminated=False, truncated=False)
+print("written", flush=True)
+sys.stdin.readline()
+"""
+    with serving(place, "--budget", "64MiB") as ready, bc.connect(place) as client:
+        made = client.create("pong", COLUMNS, capacity=1_000, memfd=True, persistent=True)
+        lane = Path(made.path or "") / "lane-0000.dat"
+        _, _, pid, descriptor = lane.readlink().name.split(":")
+        assert int(pid) == ready["pid"]
+        with (
+            Path(f"/proc/{pid}/fd/{descriptor}").open("r+b") as memory,
+            pytest.raises(PermissionError),
+        ):
+            memory.truncate(0)
+        made.close()
+        child = start(other, str(place))
+        assert child.stdout is not None
+        assert child.stdout.readline() == "written\n"
+        with client.attach("pong") as buf, bc.connect(place) as again:
+            assert buf.rows(0, 0, 5)["reward"].tolist() == [0, 1, 2, 3, 4]
+            with pytest.raises(bc.ArgumentError, match=r"daemon that keeps them.*client\.resize"):
+                buf.resize(3_000)
+            again.resize("pong", 3_000, timeout=0)
+            child.communicate("end\n", timeout=60)
+            assert buf.rows(0, 0, 5)["reward"].tolist() == [0, 1, 2, 3, 4]
+        assert client.stats("pong")["memfd"] is True
+        with pytest.raises(bc.ArgumentError, match="memfd"):
+            client.create("more", COLUMNS, capacity=10, memfd="yes")  # type: ignore[arg-type]
+
+
 def test_errors_are_those_of_rings(place: Path) -> None:
     with serving(place):
         client = bc.connect(place)
