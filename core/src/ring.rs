@@ -6,7 +6,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use backcast_layout::protocol::{Bell, Pins, Words, still_whole};
-use backcast_layout::{Base, Geometry, LanePolicy, LeaseBook, RingSpec, RingStore, SegmentError};
+use backcast_layout::{
+    Base, Geometry, LanePolicy, LeaseBook, MemfdKeeper, RingSpec, RingStore, SegmentError,
+};
 
 use crate::error::{RingError, SampleError, WriterError};
 use crate::mark::Mark;
@@ -66,6 +68,11 @@ impl Ring {
     /// A descriptor of the ring's directory, to be sent to another process. `None` on the heap.
     pub fn directory(&self) -> Result<Option<OwnedFd>, RingError> {
         Ok(self.store().directory()?)
+    }
+
+    /// Has a keeper keep the ring's memory, if it lies in memfds: the ring may then outlive this handle.
+    pub fn keep_by(&self, keeper: &Mutex<MemfdKeeper>) -> Result<(), RingError> {
+        Ok(keeper.lock().unwrap_or_else(PoisonError::into_inner).keep(self.store())?)
     }
 
     /// Bytes that [`create`](Self::create) would allocate. Checks what it would check before.

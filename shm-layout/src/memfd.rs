@@ -29,6 +29,8 @@ use crate::sys::map::Access;
 pub use keeper::MemfdKeeper;
 pub(crate) use search::Search;
 
+/// Memory is looked for again this often when the process that had it ends meanwhile.
+const ATTEMPTS: u32 = 16;
 /// What a link begins with, and the name of the memory that it means.
 const MARK: &str = "backcast-memfd";
 
@@ -68,6 +70,12 @@ impl FromStr for Link {
 }
 
 impl Link {
+    /// To memory that this process has.
+    fn ours(id: u64, fd: &OwnedFd) -> Self {
+        let descriptor = u32::try_from(fd.as_raw_fd()).unwrap_or(u32::MAX);
+        Self { id, pid: std::process::id(), descriptor }
+    }
+
     /// The link of that name in a directory; `None` if there is something else, or nothing.
     pub(crate) fn read(dir: impl AsFd, name: &str) -> Option<Self> {
         let text = readlinkat(dir, name, Vec::new()).ok()?;
@@ -105,6 +113,21 @@ impl Memory {
 
     fn keep(&self, id: u64, fd: OwnedFd) {
         self.kept().push((id, fd));
+    }
+
+    /// Takes everything that another has, which lets go of it.
+    fn take_from(&self, other: &Self) {
+        let taken = std::mem::take(&mut *other.kept());
+        let mut kept = self.kept();
+        kept.retain(|(id, _)| taken.iter().all(|(other, _)| other != id));
+        kept.extend(taken);
+    }
+
+    /// Where this process has a memory, as a link to it says.
+    fn link(&self, id: u64) -> Option<Link> {
+        let kept = self.kept();
+        let (_, fd) = kept.iter().find(|(kept, _)| *kept == id)?;
+        Some(Link::ours(id, fd))
     }
 
     fn has(&self, id: u64) -> bool {
@@ -151,8 +174,7 @@ pub(crate) fn make(
     let id = rand::random();
     let fd = file::anonymous(&memory_name(id)).map_err(failed)?;
     let made = fd.try_clone().map_err(SegmentError::io("duplicate", &path.join(name)))?;
-    let descriptor = u32::try_from(fd.as_raw_fd()).unwrap_or(u32::MAX);
-    let link = Link { id, pid: std::process::id(), descriptor };
+    let link = Link::ours(id, &fd);
     memory.keep(id, fd);
     symlinkat(link.to_string(), dir, name).map_err(failed)?;
     Ok(File::from(made))
@@ -176,9 +198,7 @@ pub(crate) fn open(
         return file::open(dir, name, path, access, len);
     };
     let path = path.join(name);
-    let gone = || SegmentError::MemoryGone { path: path.clone(), pid: link.pid };
-    let found = memory.search().find(link).ok_or_else(gone)?;
-    let fd = file::open_anonymous(&found, &path, access)?;
+    let fd = open_found(link, &path, access, memory)?;
     let is = file::check_sealed(&fd, &path)?;
     if let Some(len) = len.filter(|len| *len != is) {
         return Err(SegmentError::corrupt(&path, format!("it has {is} bytes, not {len}")));
@@ -187,6 +207,24 @@ pub(crate) fn open(
         memory.keep(link.id, fd.try_clone().map_err(SegmentError::io("duplicate", &path))?);
     }
     Ok(fd)
+}
+
+fn open_found(
+    link: Link,
+    path: &Path,
+    access: Access,
+    memory: &Memory,
+) -> Result<OwnedFd, SegmentError> {
+    let gone = || SegmentError::MemoryGone { path: path.to_owned(), pid: link.pid };
+    for _ in 0..ATTEMPTS {
+        let found = memory.search().find(link).ok_or_else(gone)?;
+        match file::open_anonymous(&found, access) {
+            // Who had it there ended in between; others may have it.
+            Err(Errno::NOENT | Errno::SRCH) => {}
+            opened => return opened.map_err(|error| SegmentError::io("open", path)(error.into())),
+        }
+    }
+    Err(gone())
 }
 
 /// Bytes of the memory that links in a directory mean.

@@ -213,6 +213,11 @@ impl Object {
         is_in_memfds(&self.dir)
     }
 
+    /// What this handle has of memory in memfds.
+    pub(crate) fn mapped_memory(&self) -> &Memory {
+        &self.memory
+    }
+
     /// Keeps the memory that the object was made of.
     pub(crate) fn take_over(&mut self, memory: Memory) {
         self.memory = memory;

@@ -31,7 +31,7 @@ use crate::sys::lock::{Hold, LockFile};
 use crate::sys::map::Access;
 
 /// The byte that whoever resizes a ring locks.
-const RESIZE_LOCK: u64 = 2;
+pub(crate) const RESIZE_LOCK: u64 = 2;
 /// Bytes copied at a time, about: what stays in the nearest caches.
 const BLOCK_BYTES: usize = 128 * 1024;
 /// The copies beside the writers end when a round finds less than so many rows, or after so many rounds.
@@ -86,7 +86,7 @@ impl Resizing {
             resizing.make()?;
         }
         if let (Some(keeper), (object, _)) = (keeper, resizing.store.resizable()?) {
-            keeper.lock().unwrap_or_else(PoisonError::into_inner).keep(object)?;
+            keeper.lock().unwrap_or_else(PoisonError::into_inner).keep_object(object)?;
         }
         Ok(resizing)
     }

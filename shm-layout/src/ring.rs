@@ -358,7 +358,7 @@ impl RingStore {
         self.object().is_some_and(Object::persistent)
     }
 
-    fn object(&self) -> Option<&Object> {
+    pub(crate) fn object(&self) -> Option<&Object> {
         match &self.place {
             Place::Named { object, .. } => Some(object),
             Place::Heap { .. } => None,

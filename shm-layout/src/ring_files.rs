@@ -25,6 +25,8 @@ use crate::tables::abi_fingerprint;
 pub(crate) const CTL: &str = "ring.ctl";
 /// What will take its place when the ring is resized.
 pub(crate) const NEXT_CTL: &str = "ring.ctl.next";
+/// What the names of files end with that are to take the places of others.
+pub(crate) const NEXT_SUFFIX: &str = ".next";
 const RDR: &str = "ring.rdr";
 /// Marks a ring that nobody writes, and says what it is of.
 pub(crate) const SNAPSHOT_FILE: &str = "snapshot";

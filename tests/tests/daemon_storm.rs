@@ -86,9 +86,9 @@ struct Asked {
 
 /// Asks for rings until it is told to end. Whatever the daemon's death leads to is counted; anything
 /// else is an error.
-fn ask(base: &Base, end: &AtomicBool, asked: &Asked) -> Result<(), String> {
+fn ask(base: &Base, memfd: bool, end: &AtomicBool, asked: &Asked) -> Result<(), String> {
     let schema = schema().map_err(|error| error.to_string())?;
-    let options = RingOptions::with_capacity(64_u64).exist(Exist::Replace);
+    let options = RingOptions::with_capacity(64_u64).exist(Exist::Replace).memfd(memfd);
     let mut number = 0_u64;
     while !end.load(Relaxed) {
         number += 1;
@@ -105,7 +105,9 @@ fn ask(base: &Base, end: &AtomicBool, asked: &Asked) -> Result<(), String> {
             Err(ClientError::NotRunning { .. }) => asked.not_there.fetch_add(1, Relaxed),
             // It was handed a ring whose only holder was killed, and the next daemon was faster.
             Err(
-                ClientError::Ring(RingError::Segment(SegmentError::Unlinked { .. }))
+                ClientError::Ring(RingError::Segment(
+                    SegmentError::Unlinked { .. } | SegmentError::MemoryGone { .. },
+                ))
                 | ClientError::Gone { .. }
                 | ClientError::Io { .. },
             ) => asked.cut_off.fetch_add(1, Relaxed),
@@ -117,8 +119,18 @@ fn ask(base: &Base, end: &AtomicBool, asked: &Asked) -> Result<(), String> {
 
 #[test]
 fn a_daemon_that_is_killed_again_and_again_is_missed_by_nobody() -> Result<(), Box<dyn Error>> {
-    let kills: u64 =
-        std::env::var("BACKCAST_STORM_KILLS").map_or(Ok(100), |kills| kills.parse())?;
+    storm(false)
+}
+
+/// Whose memory the first of them made, and whoever has it hands on.
+#[test]
+#[cfg(target_os = "linux")]
+fn nor_is_it_by_a_ring_in_memfds() -> Result<(), Box<dyn Error>> {
+    storm(true)
+}
+
+fn storm(memfd: bool) -> Result<(), Box<dyn Error>> {
+    let kills: u64 = std::env::var("BACKCAST_STORM_KILLS").map_or(Ok(80), |kills| kills.parse())?;
     let dir = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new())?;
     let base = Base::at(dir.path());
     let place = dir.path().to_str().ok_or("a path that is no text")?;
@@ -128,8 +140,14 @@ fn a_daemon_that_is_killed_again_and_again_is_missed_by_nobody() -> Result<(), B
     let store_place = store_dir.to_str().ok_or("a path that is no text")?;
     let options = RingOptions::with_capacity(LANE_CAPACITY * u64::from(WRITERS))
         .lanes(WRITERS)
+        .memfd(memfd)
         .base(base.clone());
-    let ring = Ring::create("storm", &schema()?, options)?;
+    let mut daemon = Victim::daemon(place, store_place).0;
+    let ring = if memfd {
+        Client::connect(&base)?.timeout(WATCHDOG).create("storm", &schema()?, &options)?.0
+    } else {
+        Ring::create("storm", &schema()?, options)?
+    };
     let mut writers: Vec<Victim> = (0..WRITERS)
         .map(|life| {
             let life = (life + 1).to_string();
@@ -145,11 +163,10 @@ fn a_daemon_that_is_killed_again_and_again_is_missed_by_nobody() -> Result<(), B
     let mut dice = StdRng::seed_from_u64(23);
     let mut ready_again = Vec::new();
     let (end, asked) = (AtomicBool::new(false), Asked::default());
-    let mut daemon = Victim::daemon(place, store_place).0;
     thread::scope(|scope| -> Result<(), Box<dyn Error>> {
         // Ends the client also when this panics.
         let ending = End(&end);
-        let client = scope.spawn(|| ask(&base, &end, &asked));
+        let client = scope.spawn(|| ask(&base, memfd, &end, &asked));
         for kill in 0..kills {
             let (began, rows, saved) = (Instant::now(), heads(&ring), last_step(&store));
             // Most die before they have brought anything to disk, some just after they did.

@@ -181,12 +181,7 @@ fn make(shared: &Shared, live: Live, wish: Wish<'_>) -> Result<(Ring, bool), Ref
 
 /// Keeps the memory of a new ring, if no file system does. One that cannot be kept goes with its handle.
 pub(crate) fn keep(shared: &Shared, ring: &Ring) -> Result<(), Refusal> {
-    if ring.stats().memfd
-        && let Some(error) = shared.keep_memory()?.pop()
-    {
-        return Err(error.into());
-    }
-    Ok(())
+    Ok(ring.keep_by(shared.memory())?)
 }
 
 /// As large as so many bytes allow, and how many of them it takes. `None`: they are too few for a row in

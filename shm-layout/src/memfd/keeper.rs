@@ -5,14 +5,21 @@ use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{AtFlags, Dir, renameat, symlinkat, unlinkat};
+
 use super::{Link, Memory, is_link, open};
 use crate::error::SegmentError;
 use crate::name::{Base, Kind};
 use crate::object::{KEEP_BYTE, Object};
-use crate::ring_files::CTL;
+use crate::resize::RESIZE_LOCK;
+use crate::ring::RingStore;
+use crate::ring_files::{CTL, NEXT_SUFFIX};
 use crate::sys::file;
 use crate::sys::lock::{Hold, LockFile};
 use crate::sys::map::Access;
+
+/// A link that is about to take another one's place.
+const RENEWED: &str = "renewed";
 
 /// Keeps the memory of every ring of a base directory that lies in sealed memfds. It holds no ring:
 /// whoever removes one meets nobody here, and the memory goes back at the next [`look`](Self::look).
@@ -62,13 +69,20 @@ impl MemfdKeeper {
         Ok(failed)
     }
 
-    /// Takes the memory of one ring, if it lies in memfds.
-    pub(crate) fn keep(&mut self, object: &Object) -> Result<(), SegmentError> {
+    /// Takes the memory of one ring, if it lies in memfds, with the very descriptors that its handle has:
+    /// if this made the ring, its links stay true.
+    pub fn keep(&mut self, ring: &RingStore) -> Result<(), SegmentError> {
+        ring.object().map_or(Ok(()), |object| self.keep_object(object))
+    }
+
+    pub(crate) fn keep_object(&mut self, object: &Object) -> Result<(), SegmentError> {
         let dir = object.directory()?;
-        match is_link(&dir, CTL).then(|| key(&dir)).flatten() {
-            Some(key) => self.keep_at(key, dir, object.path()),
-            None => Ok(()),
+        let Some(key) = is_link(&dir, CTL).then(|| key(&dir)).flatten() else { return Ok(()) };
+        self.keep_at(key, dir, object.path())?;
+        if let Some(ring) = self.rings.get(&key) {
+            ring.memory.take_from(object.mapped_memory());
         }
+        Ok(())
     }
 
     fn keep_at(&mut self, key: (u64, u64), dir: OwnedFd, path: &Path) -> Result<(), SegmentError> {
@@ -98,10 +112,8 @@ impl KeptRing {
     fn tend(&self) -> Result<(), SegmentError> {
         self.memory.search().again();
         let mut result = Ok(());
-        let names = rustix::fs::Dir::read_from(&self.dir)
-            .map_err(|error| SegmentError::io("list", &self.path)(error.into()))?
-            .filter_map(Result::ok)
-            .filter_map(|entry| entry.file_name().to_str().map(str::to_owned).ok());
+        let names =
+            names(&self.dir).map_err(|error| SegmentError::io("list", &self.path)(error.into()))?;
         for name in names {
             let Some(link) = Link::read(&self.dir, &name) else { continue };
             if !self.memory.has(link.id) {
@@ -115,8 +127,49 @@ impl KeptRing {
             }
         }
         self.memory.tidy(&self.dir);
+        self.renew_links();
         result
     }
+
+    /// Has links that speak of others, who may be gone, speak of this process. Only where nobody gives a
+    /// lane's new file its name meanwhile: while this keeps others from resizing, and nobody resized.
+    fn renew_links(&self) {
+        let names = names(&self.dir).unwrap_or_default();
+        let stale = |name: &&String| {
+            let link = Link::read(&self.dir, name);
+            link.is_some_and(|link| self.memory.link(link.id).is_some_and(|ours| ours != link))
+        };
+        if !names.iter().any(|name| stale(&name)) {
+            return;
+        }
+        if !matches!(self.lock.try_lock(RESIZE_LOCK, Hold::Exclusive), Ok(true)) {
+            return;
+        }
+        // Seen anew: the first look may be from before the last move.
+        let names = self::names(&self.dir).unwrap_or_default();
+        if !names.iter().any(|name| name.ends_with(NEXT_SUFFIX)) {
+            for name in names.iter().filter(stale) {
+                self.renew(name);
+            }
+        }
+        let _ = self.lock.unlock(RESIZE_LOCK);
+    }
+
+    /// What goes wrong leaves a link that is searched for.
+    fn renew(&self, name: &str) {
+        let ours = Link::read(&self.dir, name).and_then(|link| self.memory.link(link.id));
+        let Some(ours) = ours else { return };
+        let _ = unlinkat(&self.dir, RENEWED, AtFlags::empty());
+        if symlinkat(ours.to_string(), &self.dir, RENEWED).is_ok() {
+            let _ = renameat(&self.dir, RENEWED, &self.dir, name);
+        }
+    }
+}
+
+/// What a directory has.
+fn names(dir: &OwnedFd) -> Result<Vec<String>, rustix::io::Errno> {
+    let entries = Dir::read_from(dir)?.filter_map(Result::ok);
+    Ok(entries.filter_map(|entry| entry.file_name().to_str().map(str::to_owned).ok()).collect())
 }
 
 fn key(dir: &OwnedFd) -> Option<(u64, u64)> {

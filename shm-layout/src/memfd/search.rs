@@ -7,11 +7,14 @@ use std::path::{Path, PathBuf};
 
 use super::{Link, MARK};
 
+/// All who had a memory may have ended since they were seen, this often at most.
+const LOOKS: u32 = 8;
+
 /// Finds memory, and remembers what it saw while it looked.
 #[derive(Debug, Default)]
 pub(crate) struct Search {
-    /// By the memory's number.
-    seen: HashMap<u64, PathBuf>,
+    /// By the memory's number: everybody who has it, as any of them may end meanwhile.
+    seen: HashMap<u64, Vec<PathBuf>>,
     looked: bool,
     /// Processes are looked through once at most.
     once: bool,
@@ -43,16 +46,24 @@ impl Search {
         if self.looked && self.once {
             return None;
         }
-        self.look();
-        self.known(link)
+        for _ in 0..LOOKS {
+            self.look();
+            let known = self.known(link);
+            // Those who had it a moment ago may have handed it on before they ended.
+            if known.is_some() || !self.seen.contains_key(&link.id) {
+                return known;
+            }
+        }
+        None
     }
 
     fn known(&self, link: Link) -> Option<PathBuf> {
-        self.seen.get(&link.id).filter(|path| is_it(path, link)).cloned()
+        self.seen.get(&link.id)?.iter().find(|path| is_it(path, link)).cloned()
     }
 
     fn look(&mut self) {
         self.looked = true;
+        self.seen.clear();
         let uid = rustix::process::geteuid().as_raw();
         let processes = fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
         for process in processes {
@@ -64,7 +75,7 @@ impl Search {
             for descriptor in descriptors.filter_map(Result::ok) {
                 let path = descriptor.path();
                 if let Some(id) = shown_at(&path).as_deref().and_then(id_of) {
-                    self.seen.insert(id, path);
+                    self.seen.entry(id).or_default().push(path);
                 }
             }
         }

@@ -104,16 +104,10 @@ pub(crate) fn check_sealed(_: &OwnedFd, path: &Path) -> Result<u64, SegmentError
     Err(SegmentError::io("open", path)(rustix::io::Errno::NOSYS.into()))
 }
 
-/// Opens a file that has no name through a descriptor that some process has of it; `path` is what it
-/// stands for.
-pub(crate) fn open_anonymous(
-    at: &Path,
-    path: &Path,
-    access: Access,
-) -> Result<OwnedFd, SegmentError> {
+/// Opens a file that has no name through a descriptor that some process has of it.
+pub(crate) fn open_anonymous(at: &Path, access: Access) -> rustix::io::Result<OwnedFd> {
     let flags = access.flags() | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     rustix::fs::open(at, flags, Mode::empty())
-        .map_err(|error| SegmentError::io("open", path)(error.into()))
 }
 
 /// Opens a directory that belongs to this user alone.
