@@ -57,7 +57,7 @@ impl MemfdKeeper {
             let is_ring = path.extension().is_some_and(|extension| extension == suffix);
             let Some(dir) = is_ring.then(|| file::open_dir(&path).ok()).flatten() else { continue };
             let Some(key) = is_link(&dir, CTL).then(|| key(&dir)).flatten() else { continue };
-            match self.keep_at(key, dir, &path) {
+            match self.keep_at(key, dir, &path, &Memory::default()) {
                 Ok(()) => {}
                 // It went away since it was listed.
                 Err(_) if !path.exists() => continue,
@@ -78,20 +78,24 @@ impl MemfdKeeper {
     pub(crate) fn keep_object(&mut self, object: &Object) -> Result<(), SegmentError> {
         let dir = object.directory()?;
         let Some(key) = is_link(&dir, CTL).then(|| key(&dir)).flatten() else { return Ok(()) };
-        self.keep_at(key, dir, object.path())?;
-        if let Some(ring) = self.rings.get(&key) {
-            ring.memory.take_from(object.mapped_memory());
-        }
-        Ok(())
+        self.keep_at(key, dir, object.path(), object.mapped_memory())
     }
 
-    fn keep_at(&mut self, key: (u64, u64), dir: OwnedFd, path: &Path) -> Result<(), SegmentError> {
+    fn keep_at(
+        &mut self,
+        key: (u64, u64),
+        dir: OwnedFd,
+        path: &Path,
+        has: &Memory,
+    ) -> Result<(), SegmentError> {
         if let Some(ring) = self.rings.get(&key) {
+            ring.memory.take_from(has);
             return ring.tend();
         }
         let lock = file::open(&dir, Kind::Ring.lock_file(), path, Access::ReadWrite, None)?;
         let lock = LockFile::new(lock);
         let (path, memory) = (path.to_owned(), Memory::looked_for_once());
+        memory.take_from(has);
         let ring = KeptRing { dir, path, memory, lock };
         // What cannot be found is not said to be kept.
         ring.tend()?;

@@ -144,6 +144,8 @@ fn a_keeper_holds_no_ring_and_gives_back_what_is_removed() {
     keeper.look(&base).unwrap();
     drop(ring);
     assert_eq!(keeper.rings(), 1);
+    // Links speak of the keeper, who has it now.
+    assert!(links(&base).iter().all(|(_, text)| descriptor(text).exists()));
     remove(&base, Kind::Ring, "pong", false).unwrap();
     keeper.look(&base).unwrap();
     assert_eq!(keeper.rings(), 0);
