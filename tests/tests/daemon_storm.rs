@@ -223,16 +223,11 @@ fn storm(memfd: bool) -> Result<(), Box<dyn Error>> {
     collect(&base)?;
     assert!(!base.path().exists(), "something is left in {}", base.path().display());
 
-    ready_again.sort_unstable();
-    let at = |percent: usize| ready_again[(ready_again.len() - 1) * percent / 100];
+    let rows = stats.rows_published;
     println!(
-        "{kills} daemons killed; ready again in {:?} (median), {:?} (99%), {:?} at most; {} rows \
-         written, {audited} read again, {persisted} brought to disk, {lapped} lapped, {restored} \
-         loaded; client: {asked:?}",
-        at(50),
-        at(99),
-        at(100),
-        stats.rows_published
+        "{kills} daemons killed; ready again in {}; {rows} rows written, {audited} read again, \
+         {persisted} brought to disk, {lapped} lapped, {restored} loaded; client: {asked:?}",
+        percentiles(&mut ready_again),
     );
     for (count, what) in
         [(&asked.answered, "no request was answered"), (&asked.cut_off, "no request was cut off")]
@@ -240,6 +235,12 @@ fn storm(memfd: bool) -> Result<(), Box<dyn Error>> {
         assert!(count.load(Relaxed) > 0, "{what}: the storm proves nothing");
     }
     Ok(())
+}
+
+fn percentiles(times: &mut [Duration]) -> String {
+    times.sort_unstable();
+    let at = |percent: usize| times[(times.len() - 1) * percent / 100];
+    format!("{:?} (median), {:?} (99%), {:?} at most", at(50), at(99), at(100))
 }
 
 /// When rows were last brought to disk.
