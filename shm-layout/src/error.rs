@@ -245,6 +245,16 @@ impl SegmentError {
                 let limit = "the file system has no file (inode) or quota left";
                 SegmentError::NoSpace { path, asked: 0, available: 0, limit }
             }
+            _ if source.raw_os_error() == Some(libc::EMFILE) => {
+                let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+                let limit = limit.unwrap_or(u64::MAX);
+                SegmentError::Limit {
+                    what: "the number of files that this process has open",
+                    value: limit,
+                    limit,
+                    remedy: "raise it (`ulimit -n`), or use fewer lanes in one memfd ring",
+                }
+            }
             _ => SegmentError::Io { operation, path, source },
         }
     }

@@ -37,6 +37,9 @@ pub(crate) struct Given {
     /// that nobody uses, which are saved first [default: refuse].
     #[arg(long, value_name = "WHAT", hide_possible_values = true)]
     when_full: Option<WhenFull>,
+    /// Put every ring that it makes into sealed memory, which no process can cut short. Linux.
+    #[arg(long)]
+    memfd: bool,
     /// Time between two looks at everything: `2s`, `500ms` [default: 2s].
     #[arg(long, value_name = "TIME")]
     interval: Option<Interval>,
@@ -71,10 +74,11 @@ pub(crate) struct Settings {
 }
 
 /// Keys of the file, which are the flags' names.
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 11] = [
     "budget",
     "quota",
     "when-full",
+    "memfd",
     "interval",
     "metrics",
     "metrics-any-address",
@@ -94,6 +98,7 @@ impl Given {
             budget: self.budget.or(file.budget).unwrap_or_default(),
             quota: self.quota.or(file.quota),
             when_full: self.when_full.or(file.when_full).unwrap_or_default(),
+            memfd: self.memfd || file.memfd,
             interval: self.interval.or(file.interval).map_or(defaults.interval, |i| i.0),
             socket: self.socket.clone().or(file.socket),
             metrics: self.metrics.or(file.metrics),
@@ -144,6 +149,7 @@ fn read(path: &Path) -> Result<Given, ServeError> {
         budget: file.parsed("budget")?,
         quota: file.parsed("quota")?,
         when_full: file.word("when-full")?,
+        memfd: file.flag("memfd")?,
         interval: file.parsed("interval")?,
         metrics: file.parsed("metrics")?,
         metrics_any_address: file.flag("metrics-any-address")?,
@@ -304,7 +310,7 @@ mod tests {
     fn the_file_says_what_the_flags_leave_open() {
         let text = "budget = \"8GiB\"\nquota = \"2GiB\"\nwhen-full = \"shrink\"\ninterval = \"500ms\"\n\
                     metrics = \"127.0.0.1:9464\"\nsocket = \"/tmp/s\"\nlog = \"json\"\n\
-                    log-level = \"debug\"\nmetrics-any-address = true\n";
+                    log-level = \"debug\"\nmetrics-any-address = true\nmemfd = true\n";
         let Settings { options, log, log_level } = settled(text, &Given::default()).unwrap();
         assert_eq!(options.budget, Budget::Bytes(8 << 30));
         assert_eq!(options.quota, Some(Budget::Bytes(2 << 30)));
@@ -312,7 +318,7 @@ mod tests {
         assert_eq!(options.interval, Duration::from_millis(500));
         assert_eq!(options.metrics, Some("127.0.0.1:9464".parse().unwrap()));
         assert_eq!(options.socket, Some("/tmp/s".into()));
-        assert!(options.metrics_any_address);
+        assert!(options.metrics_any_address && options.memfd);
         assert_eq!((log, log_level), (Form::Json, Level::Debug));
         let flags = Given { budget: Some(Budget::Percent(7)), ..Given::default() };
         assert_eq!(settled("", &flags).unwrap().options.quota, None);

@@ -171,7 +171,8 @@ fn make(shared: &Shared, live: Live, wish: Wish<'_>) -> Result<(Ring, bool), Ref
         }
         (options, _) = shrunk(schema, &options, left).ok_or_else(refuse)?;
     }
-    let ring = Ring::create(name, schema, options)?;
+    let memfd = live.memfd || options.settings().memfd;
+    let ring = Ring::create(name, schema, options.memfd(memfd))?;
     note(&ring, caller);
     if let Some(store) = replaced {
         forget(&store, name);

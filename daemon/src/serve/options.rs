@@ -22,6 +22,8 @@ pub struct ServeOptions {
     pub quota: Option<Budget>,
     /// What becomes of a ring that does not fit.
     pub when_full: WhenFull,
+    /// Every ring that it makes lies in sealed memfds (Linux).
+    pub memfd: bool,
     /// Time between two looks at everything.
     pub interval: Duration,
     /// Socket; in the base directory if left out.
@@ -42,6 +44,7 @@ impl Default for ServeOptions {
             budget: Budget::default(),
             quota: None,
             when_full: WhenFull::default(),
+            memfd: false,
             interval: Duration::from_secs(2),
             socket: None,
             metrics: None,

@@ -23,6 +23,8 @@ pub(crate) struct Live {
     /// For each process that asks.
     pub(crate) quota_bytes: Option<u64>,
     pub(crate) when_full: WhenFull,
+    /// For every ring that is made.
+    pub(crate) memfd: bool,
     pub(crate) interval: Duration,
 }
 
@@ -137,8 +139,8 @@ impl Shared {
 fn resolve(base: &Base, options: &ServeOptions) -> Result<Live, ServeError> {
     let budget_bytes = options.budget.resolve(base)?;
     let quota_bytes = options.quota.map(|quota| quota.resolve(base)).transpose()?;
-    let (when_full, interval) = (options.when_full, options.interval);
-    Ok(Live { budget_bytes, quota_bytes, when_full, interval })
+    let ServeOptions { when_full, memfd, interval, .. } = *options;
+    Ok(Live { budget_bytes, quota_bytes, when_full, memfd, interval })
 }
 
 impl Tally {

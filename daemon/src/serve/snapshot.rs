@@ -91,7 +91,7 @@ pub(crate) fn loaded(
         .base(shared.base.clone())
         .exist(exist)
         .persistent(persistent)
-        .memfd(memfd);
+        .memfd(memfd || shared.live().memfd);
     let ring = store.load(&snapshot.spec(), options).map_err(refused)?;
     keep(shared, &ring)?;
     note(&ring, caller);

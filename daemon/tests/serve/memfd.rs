@@ -158,3 +158,24 @@ fn what_was_evicted_comes_back_into_memfds() {
     // Some are had twice, by the keeper and by who looks after the ring.
     assert!((1..=3 * 4).contains(&memfds), "{memfds} descriptors of one ring's four files");
 }
+
+#[test]
+fn a_daemon_may_make_all_its_rings_so_and_few_descriptors_are_an_error_that_says_so() {
+    let shelf = Shelf::new();
+    let daemon = Running::spawn(&shelf, &["--budget", "64MiB", "--memfd"]);
+    let plain = RingOptions::with_capacity(ROWS).lanes(64).base(shelf.base()).persistent(true);
+    let (ring, _) = daemon.client().create("pong", &schema(), &plain).unwrap();
+    assert!(ring.stats().memfd);
+    let few = |command: &str| {
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", &format!("ulimit -n 40; exec \"$0\" {command}")]);
+        shell.arg(env!("CARGO_BIN_EXE_backcast")).env("BACKCAST_DIR", shelf.path());
+        let output = shell.output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (status, text) = few("stat pong");
+    assert_ne!(status, Some(0), "{text}");
+    assert!(text.contains("is 40") && text.contains("ulimit -n"), "{text}");
+    // Who could not look takes nothing away.
+    assert_eq!(shelf.json(&["stat", "pong"])[0]["memfd"], true);
+}
