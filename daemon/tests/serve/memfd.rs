@@ -166,11 +166,11 @@ fn a_daemon_may_make_all_its_rings_so_and_few_descriptors_are_an_error_that_says
     let plain = RingOptions::with_capacity(ROWS).lanes(64).base(shelf.base()).persistent(true);
     let (ring, _) = daemon.client().create("pong", &schema(), &plain).unwrap();
     assert!(ring.stats().memfd);
-    let few = |command: &str| {
-        let mut shell = std::process::Command::new("sh");
-        shell.args(["-c", &format!("ulimit -n 40; exec \"$0\" {command}")]);
-        shell.arg(env!("CARGO_BIN_EXE_backcast")).env("BACKCAST_DIR", shelf.path());
-        let output = shell.output().unwrap();
+    let few = |args: &str| {
+        let mut few = std::process::Command::new("sh");
+        few.args(["-c", &format!("ulimit -n 40; exec \"$0\" {args}")]);
+        few.arg(env!("CARGO_BIN_EXE_backcast")).env("BACKCAST_DIR", shelf.path());
+        let output = few.output().unwrap();
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
     let (status, text) = few("stat pong");
