@@ -1,12 +1,17 @@
 //! The state of all portfolios, one buffer per field, and what one step does to one of them.
 
+use std::ops::Range;
+
+use backcast_core::wide;
 use backcast_market::PriceColumn;
 
 use crate::{
     account::{Account, Market, Tally},
+    lines::LINE,
     metrics::Sums,
     observation::{Observation, Shape, zeros},
     orders::Orders,
+    prices::{OwnPrices, Prices, Worth},
     record::{Fill, Record},
     rules::StopLossDay,
     stream::Stream,
@@ -28,7 +33,8 @@ pub(crate) enum Phase {
     Ended,
 }
 
-/// Buffers of `N` portfolios. The observation *is* the state: day, cash, shares and averages live there.
+/// Buffers of `N` portfolios. The observation is the state: day and cash live there. Shares and averages live in
+/// lines of their own, and are copied there when a step is done.
 #[derive(Clone, Debug)]
 pub(crate) struct Batch {
     pub(crate) obs: Observation,
@@ -46,11 +52,19 @@ pub(crate) struct Batch {
     pub(crate) fills: Vec<Fill>,
     /// `[N]`, or empty.
     pub(crate) records: Vec<Record>,
-    /// The last close known of each ticker, `[N, T]`: the fill price, and the value in a gap.
-    closes: Vec<f64>,
-    /// Of the portfolio valued last, what it has of each ticker at the open and at the close, `[T]`.
-    mornings: Vec<f64>,
-    evenings: Vec<f64>,
+    /// Numbers of a portfolio's tickers, in lines: `W`.
+    width: usize,
+    /// `[N, W]`.
+    shares: Vec<i32>,
+    /// `[N, W]`.
+    averages: Vec<f64>,
+    own: OwnPrices,
+    /// Is there a table that has the same? Its closes are older than the episode, but every ticker had one when
+    /// that began. `[N]`
+    as_in_table: Vec<bool>,
+    /// Of the portfolio valued last, what it has of each ticker at the open and at the close, `[W]`.
+    in_the_morning: Vec<f64>,
+    in_the_evening: Vec<f64>,
     orders: Orders,
     /// Leave the indicators out of `obs`; they are in the table.
     pub(crate) lean: bool,
@@ -66,6 +80,8 @@ pub(crate) struct Turn<'a> {
 impl Batch {
     /// `None` where memory does not suffice.
     pub(crate) fn new(n: usize, shape: Shape, record: bool) -> Option<Self> {
+        let width = shape.tickers.checked_next_multiple_of(LINE)?;
+        let all = n.checked_mul(width)?;
         Some(Self {
             obs: Observation::zeros(n, shape)?,
             rewards: zeros(n)?,
@@ -77,10 +93,14 @@ impl Batch {
             sums: zeros(n)?,
             fills: Vec::new(),
             records: zeros(if record { n } else { 0 })?,
-            closes: zeros(n.checked_mul(shape.tickers)?)?,
-            mornings: zeros(shape.tickers)?,
-            evenings: zeros(shape.tickers)?,
-            orders: Orders::with_capacity(shape.tickers),
+            width,
+            shares: zeros(all)?,
+            averages: zeros(all)?,
+            own: OwnPrices::new(all)?,
+            as_in_table: zeros(n)?,
+            in_the_morning: zeros(width)?,
+            in_the_evening: zeros(width)?,
+            orders: Orders::with_capacity(width),
             lean: false,
         })
     }
@@ -88,21 +108,25 @@ impl Batch {
     /// Begin an episode: cash, and nothing held but what the settings give.
     pub(crate) fn begin(&mut self, world: &WorldView<'_>, turn: &mut Turn<'_>, day: usize) {
         let (env, tickers) = (turn.env, turn.tickers);
-        let mine = env * tickers.len()..(env + 1) * tickers.len();
+        let mine = self.lines_of(env);
         self.obs.cash[env] = world.rules.initial_amount;
-        self.obs.shares[mine.clone()].fill(0);
-        self.obs.avg_buy_price[mine.clone()].fill(0.0);
-        self.closes[mine.clone()].fill(0.0);
+        self.shares[mine.clone()].fill(0);
+        self.averages[mine.clone()].fill(0.0);
+        self.own.closes[mine.clone()].fill(0.0);
         self.tallies[env] = Tally::default();
         self.phase[env] = Phase::Running;
+        let listed =
+            |prices: Prices<'_>| prices.open[..tickers.len()].iter().all(|&open| open > 0.0);
+        self.as_in_table[env] = world.table.is_some_and(|table| listed(table.prices(day)));
         self.wake(world, turn, day);
         if !world.rules.initial_shares.is_empty() {
-            for (at, &ticker) in mine.zip(tickers) {
-                self.obs.shares[at] = world.rules.initial_shares[ticker];
-                let held = self.obs.shares[at] > 0;
-                self.obs.avg_buy_price[at] = if held { self.obs.open[at] } else { 0.0 };
+            let opens = &self.obs.open[env * tickers.len()..(env + 1) * tickers.len()];
+            for ((at, &ticker), &open) in mine.zip(tickers).zip(opens) {
+                self.shares[at] = world.rules.initial_shares[ticker];
+                self.averages[at] = if self.shares[at] > 0 { open } else { 0.0 };
             }
         }
+        self.show(turn);
         self.value(world, turn);
         self.sums[env] = Sums::begin(self.value_at_close[env]);
         if let Some(record) = self.records.get_mut(env) {
@@ -119,6 +143,13 @@ impl Batch {
         self.truncated[env] = false;
     }
 
+    /// Ask for the memory that the step of a portfolio will read.
+    pub(crate) fn ask(&self, world: &WorldView<'_>, env: usize) {
+        if let (Some(table), Some(&day)) = (world.table, self.obs.day.get(env)) {
+            table.ask(usize::try_from(day).unwrap_or_default(), world.indicator_lag);
+        }
+    }
+
     /// One day of one running portfolio: trade today, sleep, wake up at tomorrow's open.
     pub(crate) fn step<A: Copy + Into<f64>>(
         &mut self,
@@ -128,12 +159,12 @@ impl Batch {
     ) {
         let (env, rules) = (turn.env, world.rules);
         let first_fill = self.fills.len();
-        let mine = env * turn.tickers.len()..(env + 1) * turn.tickers.len();
+        let mine = self.lines_of(env);
         // Days were checked to fit when the episode began and end before the panel does.
         let day = usize::try_from(self.obs.day[env]).unwrap_or_default();
         self.tallies[env] = Tally::default();
-        let (open, shares) = (&self.obs.open[mine.clone()], &self.obs.shares[mine]);
-        self.orders.collect(actions, rules.hmax, open, shares);
+        let open = self.own.or_table(world, self.as_in_table[env], mine.clone(), day).open;
+        self.orders.collect(actions, rules.hmax, open, &self.shares[mine]);
         if rules.tradable.is_some() {
             self.orders.retain(rules.hmax, |ticker| rules.tradable(turn.tickers[ticker], day));
         }
@@ -150,6 +181,7 @@ impl Batch {
         if stop && rules.stop_loss_day == StopLossDay::Next {
             self.trade(world, turn, day, |_, account, open| account.stop_losses(open));
         }
+        self.show(turn);
         let begin = self.value_at_close[env];
         self.value(world, turn);
         let end = self.value_at_close[env];
@@ -176,12 +208,15 @@ impl Batch {
         deal: impl FnOnce(&mut Orders, &mut Account<'_>, &[f64]),
     ) {
         let env = turn.env;
-        let mine = env * turn.tickers.len()..(env + 1) * turn.tickers.len();
+        let mine = self.lines_of(env);
+        let counted = self.sums[env].length < world.rules.countable_steps;
+        let Prices { open, closes, sound, .. } =
+            self.own.or_table(world, self.as_in_table[env], mine.clone(), day);
         let mut account = Account {
             env,
             cash: &mut self.obs.cash[env],
-            shares: &mut self.obs.shares[mine.clone()],
-            avg_buy_price: &mut self.obs.avg_buy_price[mine.clone()],
+            shares: &mut self.shares[mine.clone()],
+            avg_buy_price: &mut self.averages[mine],
             sums: &mut self.sums[env],
             tally: &mut self.tallies[env],
             stream: turn.stream,
@@ -190,34 +225,53 @@ impl Batch {
                 rows: world.rows,
                 day,
                 tickers: turn.tickers,
-                closes: &self.closes[mine.clone()],
+                closes,
+                sound: sound && counted,
                 rules: world.rules,
             },
         };
-        deal(&mut self.orders, &mut account, &self.obs.open[mine]);
+        deal(&mut self.orders, &mut account, &open[..turn.tickers.len()]);
+    }
+
+    fn lines_of(&self, env: usize) -> Range<usize> {
+        env * self.width..(env + 1) * self.width
+    }
+
+    /// Copy shares and averages to the observation.
+    fn show(&mut self, turn: &Turn<'_>) {
+        let (tickers, from) = (turn.tickers.len(), turn.env * self.width);
+        let mine = turn.env * tickers..(turn.env + 1) * tickers;
+        self.obs.shares[mine.clone()].copy_from_slice(&self.shares[from..from + tickers]);
+        self.obs.avg_buy_price[mine].copy_from_slice(&self.averages[from..from + tickers]);
     }
 
     /// Show the morning of `day`, and note its close for the reward and the next fill.
     fn wake(&mut self, world: &WorldView<'_>, turn: &Turn<'_>, day: usize) {
         let (env, tickers) = (turn.env, turn.tickers);
-        let mine = env * tickers.len()..(env + 1) * tickers.len();
-        let opens = &mut self.obs.open[mine.clone()];
-        let closes = &mut self.closes[mine];
+        let shown = env * tickers.len()..(env + 1) * tickers.len();
+        let mine = self.lines_of(env);
         // Panels hold at most i32::MAX days, and no episode starts before day `indicator_lag`.
         self.obs.day[env] = i32::try_from(day).unwrap_or(i32::MAX);
         let (macros, from) = (world.macros, day - world.indicator_lag);
         if let Some(table) = world.table {
-            let (today, before) = (table.day(day), table.day(from));
-            opens.copy_from_slice(today.open);
-            note_closes(closes, today.close, today.open);
-            copy_env(&mut self.obs.macro_open, today.macro_open, env);
+            let today = table.prices(day);
+            self.obs.open[shown].copy_from_slice(&today.open[..tickers.len()]);
+            if !self.as_in_table[env] {
+                self.own.note(today, mine);
+            }
+            if !macros.is_empty() {
+                copy_env(&mut self.obs.macro_open, table.shown(day).macro_open, env);
+            }
             if !self.lean {
+                let before = table.shown(from);
                 copy_env(&mut self.obs.indicators, before.indicators, env);
                 copy_env(&mut self.obs.macro_indicators, before.macro_indicators, env);
             }
             return;
         }
-        for ((open, close), &ticker) in opens.iter_mut().zip(closes).zip(tickers) {
+        let OwnPrices { opens, closes, .. } = &mut self.own;
+        let prices = opens[mine.clone()].iter_mut().zip(&mut closes[mine.clone()]);
+        for ((open, close), &ticker) in prices.zip(tickers) {
             let row = world.rows.row(ticker, day);
             *open = row.value(OPEN);
             // Otherwise `close` still holds the last one known: what a ticker without a row is worth.
@@ -225,6 +279,8 @@ impl Batch {
                 *close = row.value(CLOSE);
             }
         }
+        self.obs.open[shown].copy_from_slice(&self.own.opens[mine.start..][..tickers.len()]);
+        self.own.note_mornings(mine);
         world.copy_indicators(tickers, from, &mut self.obs.indicators, env);
         if !macros.is_empty() {
             let opens = &mut self.obs.macro_open[env * macros.len()..(env + 1) * macros.len()];
@@ -238,15 +294,13 @@ impl Batch {
     /// Value a portfolio in the morning and in the evening of its day.
     fn value(&mut self, world: &WorldView<'_>, turn: &Turn<'_>) {
         let env = turn.env;
-        let mine = env * turn.tickers.len()..(env + 1) * turn.tickers.len();
-        let (open, closes) = (&self.obs.open[mine.clone()], &self.closes[mine.clone()]);
-        let (mornings, evenings) = (&mut self.mornings, &mut self.evenings);
-        worth(open, closes, &self.obs.shares[mine], mornings, evenings);
-        let (mut morning, mut evening) = (0.0, 0.0);
-        for (of_morning, of_evening) in mornings.iter().zip(evenings.iter()) {
-            morning += of_morning;
-            evening += of_evening;
-        }
+        let mine = self.lines_of(env);
+        let day = usize::try_from(self.obs.day[env]).unwrap_or_default();
+        let Prices { closes, mornings: prices, .. } =
+            self.own.or_table(world, self.as_in_table[env], mine.clone(), day);
+        let (mornings, evenings) = (&mut self.in_the_morning, &mut self.in_the_evening);
+        let shares = &self.shares[mine];
+        let (morning, evening) = wide(Worth, (shares, prices, closes), (mornings, evenings), ());
         let cash = self.obs.cash[env];
         self.value_at_close[env] = cash + evening;
         self.obs.total_asset[env] =
@@ -260,26 +314,6 @@ impl Batch {
             let (day, cash) = (self.obs.day[env], self.obs.cash[env]);
             record.running.arrive(day, cash, shares, self.value_at_close[env]);
         }
-    }
-}
-
-/// What is held of each ticker, valued at the open (without one at the close) and at the close.
-#[inline(never)]
-fn worth(open: &[f64], closes: &[f64], shares: &[i32], mornings: &mut [f64], evenings: &mut [f64]) {
-    let prices = open.iter().zip(closes).zip(shares);
-    let values = mornings.iter_mut().zip(evenings);
-    for (((&open, &close), &held), (morning, evening)) in prices.zip(values) {
-        let held = f64::from(held);
-        *morning = held * if open > 0.0 { open } else { close };
-        *evening = held * close;
-    }
-}
-
-/// Note the new closes of tickers that have a row; those of the others stay.
-#[inline(never)]
-fn note_closes(closes: &mut [f64], new: &[f64], open: &[f64]) {
-    for ((close, &new), &open) in closes.iter_mut().zip(new).zip(open) {
-        *close = if open > 0.0 { new } else { *close };
     }
 }
 

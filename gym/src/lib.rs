@@ -25,15 +25,18 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![forbid(unsafe_code)]
+#![expect(clippy::inline_always, reason = "what is compiled for wide vectors has to be inlined")]
 
 mod account;
 mod batch;
 mod error;
+mod lines;
 mod metrics;
 mod observation;
 mod options;
 mod orders;
 mod portfolio;
+mod prices;
 mod quotes;
 mod record;
 mod rules;

@@ -1,20 +1,29 @@
 //! The orders of one portfolio on one day, and the sequence in which they are filled.
 
-use crate::{account::Account, quotes::Quotes};
+use backcast_core::{Wide, whole_part, wide};
+
+use crate::{
+    account::Account,
+    lines::{LINE, in_sequence},
+    quotes::Quotes,
+};
 
 /// Largest `hmax` for which orders are put in sequence by counting: a counter for each quantity.
 const MOST_COUNTED: i32 = 256;
+/// Largest one for which the number of a counter is a byte.
+const MOST_IN_BYTES: i32 = 127;
 /// Most tickers for which those counters are bytes.
 const MOST_TICKERS: usize = 255;
-/// More than are used: their number is a power of two, so that a place needs no check.
-const COUNTERS: usize = 1024;
+/// As many as bytes can name, so that a place needs no check.
+const COUNTERS: usize = 256;
 /// A word with a one in each byte: the product with it has in each byte the sum of the bytes up to there.
 const ONES: u64 = 0x0101_0101_0101_0101;
 
 /// Orders of one day, kept between days for their memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Orders {
-    /// Shares to buy, negative to sell, by ticker.
+    tickers: usize,
+    /// Shares to buy, negative to sell, by ticker, in lines.
     quantities: Vec<i32>,
     /// Tickers in the sequence of execution: `sells` of them, then those that are bought up to
     /// `executed`, then the others, then places that mean nothing.
@@ -22,9 +31,9 @@ pub(crate) struct Orders {
     sells: usize,
     executed: usize,
     /// By ticker: which of the counters is its quantity's.
-    places: Vec<u32>,
+    places: Vec<u8>,
+    many_places: Vec<u32>,
     /// Where the next order of a quantity goes.
-    counters: Vec<u8>,
     words: Vec<u32>,
     sorted: Vec<Order>,
     quotes: Quotes,
@@ -57,7 +66,8 @@ impl Orders {
         }
     }
 
-    /// Turn actions into orders. A ticker whose `open` is 0 has no row today and is not traded.
+    /// Turn actions into orders. A ticker whose `open` is 0 has no row today and is not traded. All but actions
+    /// may be in lines.
     pub(crate) fn collect<A: Copy + Into<f64>>(
         &mut self,
         actions: &[A],
@@ -65,14 +75,15 @@ impl Orders {
         open: &[f64],
         shares: &[i32],
     ) {
-        self.quantities.resize(actions.len(), 0);
-        want(actions, hmax, open, shares, &mut self.quantities);
+        self.tickers = actions.len();
+        self.quantities.resize(open.len(), 0);
+        wide(Want, (actions, open, shares), (&mut self.quantities, &mut []), hmax);
         self.arrange(hmax);
     }
 
     /// Leave out what `tradable` says of a position.
     pub(crate) fn retain(&mut self, hmax: f64, tradable: impl Fn(usize) -> bool) {
-        for (ticker, quantity) in self.quantities.iter_mut().enumerate() {
+        for (ticker, quantity) in self.quantities[..self.tickers].iter_mut().enumerate() {
             if !tradable(ticker) {
                 *quantity = 0;
             }
@@ -87,7 +98,7 @@ impl Orders {
         let hmax = hmax as i32;
         if hmax > MOST_COUNTED {
             self.sort();
-        } else if self.quantities.len() <= MOST_TICKERS {
+        } else if self.tickers <= MOST_TICKERS && hmax <= MOST_IN_BYTES {
             self.count(hmax);
         } else {
             self.count_many(hmax);
@@ -95,7 +106,7 @@ impl Orders {
     }
 
     fn sort(&mut self) {
-        let orders = self.quantities.iter().zip(0..);
+        let orders = self.quantities[..self.tickers].iter().zip(0..);
         self.sorted.clear();
         self.sorted.extend(orders.map(|(&quantity, ticker)| Order::new(quantity, ticker)));
         self.sorted.sort_unstable();
@@ -110,18 +121,18 @@ impl Orders {
     /// largest first; then comes that of no order.
     fn count(&mut self, hmax: i32) {
         self.places.resize(self.quantities.len(), 0);
-        self.counters.resize(COUNTERS, 0);
+        wide(Place, (&self.quantities, &[], &[]), (&mut self.places, &mut []), hmax);
         self.sequence.resize(MOST_TICKERS + 1, 0);
-        let counters = self.counters.first_chunk_mut::<COUNTERS>();
-        let sequence = self.sequence.first_chunk_mut::<{ MOST_TICKERS + 1 }>();
-        let (Some(counters), Some(sequence)) = (counters, sequence) else { return };
+        let Some(sequence) = self.sequence.first_chunk_mut::<{ MOST_TICKERS + 1 }>() else {
+            return;
+        };
         let most = hmax.unsigned_abs() as usize;
-        let (words, _) = counters[..(2 * most + 1).next_multiple_of(8)].as_chunks_mut::<8>();
-        words.fill([0; 8]);
-        for (place, &quantity) in self.places.iter_mut().zip(&self.quantities) {
-            *place = self::place(quantity, hmax);
-            counters[*place as usize % COUNTERS] += 1;
-        }
+        let mut counters = [0_u8; COUNTERS];
+        let places = &self.places;
+        in_sequence!(at of self.tickers, [places] {
+            let counter = &mut counters[usize::from(places[at])];
+            *counter = counter.wrapping_add(1);
+        });
         let mut before = 0_u64;
         let (words, _) = counters[..(2 * most + 1).next_multiple_of(8)].as_chunks_mut::<8>();
         for word in words {
@@ -133,11 +144,13 @@ impl Orders {
         }
         self.sells = usize::from(counters[most]);
         self.executed = usize::from(counters[2 * most]);
-        for (&place, ticker) in self.places.iter().zip(0..) {
-            let next = &mut counters[place as usize % COUNTERS];
+        let mut ticker = 0;
+        in_sequence!(at of self.tickers, [places] {
+            let next = &mut counters[usize::from(places[at])];
             sequence[usize::from(*next)] = ticker;
             *next = next.wrapping_add(1);
-        }
+            ticker += 1;
+        });
     }
 
     /// The same with counters that are words.
@@ -145,9 +158,10 @@ impl Orders {
         let most = hmax.unsigned_abs() as usize;
         self.words.clear();
         self.words.resize(2 * most + 1, 0);
-        self.places.clear();
-        self.places.extend(self.quantities.iter().map(|&quantity| place(quantity, hmax)));
-        for &place in &self.places {
+        self.many_places.clear();
+        self.many_places
+            .extend(self.quantities[..self.tickers].iter().map(|&quantity| place(quantity, hmax)));
+        for &place in &self.many_places {
             self.words[place as usize] += 1;
         }
         let mut before = 0;
@@ -156,8 +170,8 @@ impl Orders {
         }
         self.sells = self.words[most] as usize;
         self.executed = self.words[2 * most] as usize;
-        self.sequence.resize(self.quantities.len(), 0);
-        for (&place, ticker) in self.places.iter().zip(0..) {
+        self.sequence.resize(self.tickers, 0);
+        for (&place, ticker) in self.many_places.iter().zip(0..) {
             let next = &mut self.words[place as usize];
             self.sequence[*next as usize] = ticker;
             *next += 1;
@@ -184,6 +198,7 @@ impl Orders {
 }
 
 /// The counter of a quantity in `-hmax..=hmax`.
+#[inline(always)]
 fn place(quantity: i32, hmax: i32) -> u32 {
     let place = if quantity < 0 { hmax + quantity } else { 2 * hmax - quantity };
     #[expect(clippy::cast_sign_loss, reason = "at least 0")]
@@ -191,21 +206,57 @@ fn place(quantity: i32, hmax: i32) -> u32 {
     unsigned
 }
 
-/// Orders by ticker. The slices are arguments, so that the compiler knows them to be apart and does several at
-/// a time.
-#[inline(never)]
-fn want<A: Copy + Into<f64>>(
+/// Finds the counters of quantities, at most 255 of them.
+struct Place;
+
+impl Wide<i32, (), (), u8, (), i32, ()> for Place {
+    #[inline(always)]
+    fn run(quantities: &[i32], _: &[()], _: &[()], places: &mut [u8], _: &mut [()], hmax: i32) {
+        for (found, &quantity) in places.iter_mut().zip(quantities) {
+            #[expect(clippy::cast_possible_truncation, reason = "at most twice MOST_IN_BYTES")]
+            let place = place(quantity, hmax) as u8;
+            *found = place;
+        }
+    }
+}
+
+/// Makes orders of actions.
+struct Want;
+
+impl<A: Copy + Into<f64>> Wide<A, f64, i32, i32, (), f64, ()> for Want {
+    #[inline(always)]
+    fn run(
+        actions: &[A],
+        open: &[f64],
+        shares: &[i32],
+        quantities: &mut [i32],
+        _: &mut [()],
+        hmax: f64,
+    ) {
+        let (lines, rest) = actions.split_at(actions.len() / LINE * LINE);
+        let (in_lines, behind) = quantities.split_at_mut(lines.len());
+        want_each(lines, open, shares, in_lines, hmax);
+        if let &[first, ..] = rest {
+            // Behind the last ticker any action will do: nothing is traded there.
+            let mut line = [first; LINE];
+            line[..rest.len()].copy_from_slice(rest);
+            want_each(&line, &open[lines.len()..], &shares[lines.len()..], behind, hmax);
+        }
+    }
+}
+
+#[inline(always)]
+fn want_each<A: Copy + Into<f64>>(
     actions: &[A],
-    hmax: f64,
     open: &[f64],
     shares: &[i32],
     quantities: &mut [i32],
+    hmax: f64,
 ) {
     let inputs = actions.iter().zip(open).zip(shares);
     for (quantity, ((&action, &open), &held)) in quantities.iter_mut().zip(inputs) {
         // Conversion truncates toward zero.
-        #[expect(clippy::cast_possible_truncation, reason = "|action| <= 1 and hmax <= i32::MAX")]
-        let wanted = (action.into() * hmax) as i32;
+        let wanted = whole_part(action.into() * hmax);
         // In numbers: which of these holds is as random as the actions are.
         let possible = i32::from(open > 0.0) & (i32::from(wanted > 0) | i32::from(held > 0));
         *quantity = wanted * possible;

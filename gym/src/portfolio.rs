@@ -1,6 +1,6 @@
 //! The vectorised portfolio environment: resets, steps, autoreset, and the checks before them.
 
-use backcast_core::AutoresetMode;
+use backcast_core::{AutoresetMode, Wide, wide};
 use backcast_market::Panel;
 
 use crate::{
@@ -17,6 +17,9 @@ use crate::{
 /// Portfolios from which on the days of their tickers are laid out for them: fewer would not read the copy
 /// often enough, and processes with one each would all have one.
 const MANY: usize = 8;
+
+/// Portfolios between asking for the memory of a step and the step.
+const AHEAD: usize = 2;
 
 /// Numbers in all observations of one step: a gibibyte of them.
 const MOST_NUMBERS: usize = (1 << 30) / size_of::<f64>();
@@ -302,22 +305,27 @@ impl PortfolioVectorEnv {
         let (mode, count) = (self.world.options.autoreset_mode, self.n_tickers());
         self.batch.fills.clear();
         self.began.fill(false);
+        let mut world = self.world.view();
         for (env, actions) in actions.chunks_exact(count).enumerate() {
             if self.batch.phase[env] == Phase::Ended && mode != AutoresetMode::Disabled {
                 self.begin(env, Start::Drawn(0));
+                world = self.world.view();
                 self.batch.clear_outcome(env);
                 self.ended[env] = false;
                 continue;
             }
+            // Every portfolio stands on a day of its own, which nobody could guess.
+            self.batch.ask(&world, env + AHEAD);
             let tickers = &self.tickers[env * count..(env + 1) * count];
             let mut turn = Turn { env, tickers, stream: &mut self.streams[env] };
-            self.batch.step(&self.world.view(), &mut turn, actions);
+            self.batch.step(&world, &mut turn, actions);
             self.ended[env] = self.batch.terminated[env] || self.batch.truncated[env];
             if self.ended[env] {
                 self.metrics[env] = self.batch.sums[env].metrics();
                 if mode == AutoresetMode::SameStep {
                     self.final_obs.copy_env(&self.batch.obs, env);
                     self.begin(env, Start::Drawn(0));
+                    world = self.world.view();
                 }
             }
         }
@@ -330,6 +338,7 @@ impl PortfolioVectorEnv {
         let disabled = self.world.options.autoreset_mode == AutoresetMode::Disabled;
         let play_on = self.world.options.play_on;
         let last_day = i32::try_from(self.world.last_day()).unwrap_or(i32::MAX);
+        let within = wide(Within, (actions, &[], &[]), (&mut [], &mut []), ());
         for (env, actions) in actions.chunks_exact(tickers).enumerate() {
             match self.batch.phase[env] {
                 Phase::New => return Err(EnvError::NotReset { env }),
@@ -343,8 +352,7 @@ impl PortfolioVectorEnv {
                 Phase::Ended => continue,
                 Phase::Running => {}
             }
-            // NaN lies in no range. All are looked at, which needs no branch for each.
-            if actions.iter().fold(true, |fine, &action| fine & (action.into().abs() <= 1.0)) {
+            if within {
                 continue;
             }
             let outside = |&action: &A| !(-1.0..=1.0).contains(&action.into());
@@ -618,5 +626,16 @@ impl PortfolioVectorEnv {
     #[must_use]
     pub fn panel(&self) -> &Panel {
         &self.world.panel
+    }
+}
+
+/// Do all actions lie in their range?
+struct Within;
+
+impl<A: Copy + Into<f64>> Wide<A, (), (), (), (), (), bool> for Within {
+    #[inline(always)]
+    fn run(actions: &[A], _: &[()], _: &[()], _: &mut [()], _: &mut [()], (): ()) -> bool {
+        // NaN lies in no range. All are looked at, which needs no branch for each.
+        actions.iter().fold(true, |within, &action| within & (action.into().abs() <= 1.0))
     }
 }

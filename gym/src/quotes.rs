@@ -6,13 +6,18 @@
 //! then the sums are taken, in sequence; then holdings change, again in ticker order. Every number comes out
 //! of the same operations in the same sequence as there, to the last bit.
 //!
-//! What works on all tickers is a function of slices, so that the compiler knows them to be apart and does
-//! several tickers at a time.
+//! Where the cash lasts, which it does on most days of most portfolios, no purchase has to ask for it: that is
+//! seen when all are made, and they are made again with the question if it was not so.
 
-use crate::{account::Account, world::Sides};
+use backcast_core::{Wide, wide};
+
+use crate::{account::Account, lines::in_sequence, world::Sides};
 
 /// Below this part of the cash a purchase needs no division to see how many shares it pays for.
 pub(crate) const SURELY_PAID: f64 = 1.0 - 1e-9;
+
+/// A purse that has more than this part of its cash after all purchases could pay for each without a question.
+const PLENTY: f64 = 1e-6;
 
 /// Orders of one day by ticker, kept between days for their memory.
 #[derive(Clone, Debug, Default)]
@@ -27,10 +32,15 @@ impl Quotes {
     /// Quote orders of these `quantities`; are all of them such that nothing but the cash can stand in their
     /// way?
     pub(crate) fn ask(&mut self, quantities: &[i32], account: &Account<'_>) -> bool {
+        let (held, closes) = (&*account.shares, account.today.closes);
+        if !account.today.sound && !sound(quantities, held, closes) {
+            return false;
+        }
         self.shares.resize(quantities.len(), 0);
         self.values.resize(quantities.len(), 0.0);
-        let fits = share(quantities, account.shares, &mut self.shares);
-        fits && price(&self.shares, account.today.closes, &mut self.values)
+        let (shares, values) = (&mut self.shares, &mut self.values);
+        wide(Quote, (quantities, held, closes), (shares, values), ());
+        true
     }
 
     /// Execute the sales, then the purchases as far as the cash goes. `costs`: fees, as fractions.
@@ -41,41 +51,99 @@ impl Quotes {
         costs: Sides,
         account: &mut Account<'_>,
     ) {
-        let (kept, factor) = (1.0 - costs.sell, 1.0 + costs.buy);
-        // Here they stay in registers.
-        let (mut cash, mut fees, mut traded) =
-            (*account.cash, account.sums.costs, account.sums.traded);
-        for &ticker in sells {
-            let value = self.values[ticker as usize];
-            cash += value * kept;
-            fees += value * costs.sell;
-            traded += value;
+        let before = Purse {
+            cash: *account.cash,
+            fees: account.sums.costs,
+            traded: account.sums.traded,
+            orders: 0,
+        };
+        let (sold, mut purse) =
+            wide(Book, (sells, buys, &self.values), (&mut [], &mut []), (costs, before));
+        // Cash only falls while purchases are made, so that each took at most what is missing in the end.
+        let lasts = purse.cash >= sold.cash * PLENTY;
+        if !lasts {
+            purse = self.buy_what_cash_allows(buys, costs, account.today.closes, sold);
         }
-        let mut orders = sells.len();
+        *account.cash = purse.cash;
+        account.sums.costs = purse.fees;
+        account.sums.traded = purse.traded;
+        account.sums.orders += u32::try_from(purse.orders).unwrap_or(u32::MAX);
+        let held = (&mut *account.shares, &mut *account.avg_buy_price);
+        account.tally.shares_traded +=
+            wide(Hold, (&self.shares, &self.values, &[]), held, 1.0 + costs.buy);
+    }
+
+    /// Make the purchases, each cut to the cash at that moment.
+    #[inline(never)]
+    fn buy_what_cash_allows(
+        &mut self,
+        buys: &[u32],
+        costs: Sides,
+        closes: &[f64],
+        mut purse: Purse,
+    ) -> Purse {
+        let factor = 1.0 + costs.buy;
         for &ticker in buys {
             let ticker = ticker as usize;
             let mut value = self.values[ticker];
-            if value * factor > cash * SURELY_PAID {
-                let close = account.today.closes[ticker];
-                let shares = affordable(self.shares[ticker], close, factor, cash);
+            if value * factor > purse.cash * SURELY_PAID {
+                let close = closes[ticker];
+                let shares = affordable(self.shares[ticker], close, factor, purse.cash);
                 value = close * f64::from(shares);
                 (self.shares[ticker], self.values[ticker]) = (shares, value);
                 if shares == 0 {
                     continue;
                 }
             }
-            cash -= value * factor;
-            fees += value * costs.buy;
-            traded += value;
-            orders += 1;
+            purse.cash -= value * factor;
+            purse.fees += value * costs.buy;
+            purse.traded += value;
+            purse.orders += 1;
         }
-        *account.cash = cash;
-        account.sums.costs = fees;
-        account.sums.traded = traded;
-        account.sums.orders += u32::try_from(orders).unwrap_or(u32::MAX);
-        let shares = self.shares.iter().map(|shares| i64::from(shares.unsigned_abs()));
-        account.tally.shares_traded += shares.sum::<i64>();
-        hold(account.shares, account.avg_buy_price, &self.shares, &self.values, factor);
+        purse
+    }
+}
+
+/// What the sequence of orders changes, in registers.
+#[derive(Clone, Copy)]
+struct Purse {
+    cash: f64,
+    fees: f64,
+    traded: f64,
+    orders: usize,
+}
+
+/// Takes the sums over sales and then over purchases, as if there were cash for all. What is there between the
+/// two, and in the end?
+struct Book;
+
+impl Wide<u32, u32, f64, (), (), (Sides, Purse), (Purse, Purse)> for Book {
+    #[inline(always)]
+    fn run(
+        sells: &[u32],
+        buys: &[u32],
+        values: &[f64],
+        _: &mut [()],
+        _: &mut [()],
+        (costs, mut purse): (Sides, Purse),
+    ) -> (Purse, Purse) {
+        let (kept, factor) = (1.0 - costs.sell, 1.0 + costs.buy);
+        in_sequence!(at of sells.len(), [sells] {
+            let value = values[sells[at] as usize];
+            purse.cash += value * kept;
+            purse.fees += value * costs.sell;
+            purse.traded += value;
+        });
+        purse.orders += sells.len();
+        let sold = purse;
+        in_sequence!(at of buys.len(), [buys] {
+            let value = values[buys[at] as usize];
+            purse.cash -= value * factor;
+            purse.fees += value * costs.buy;
+            purse.traded += value;
+        });
+        purse.orders += buys.len();
+        (sold, purse)
     }
 }
 
@@ -92,41 +160,64 @@ fn affordable(shares: i32, close: f64, factor: f64, cash: f64) -> i32 {
     shares - i32::from(too_many)
 }
 
-/// How many shares each order trades: no more are sold than are `held`. False where more would be held
-/// than can be counted.
-#[inline(never)]
-fn share(quantities: &[i32], held: &[i32], shares: &mut [i32]) -> bool {
-    let mut too_many = 0;
-    for ((&quantity, &held), shares) in quantities.iter().zip(held).zip(shares) {
-        *shares = quantity.max(-held);
-        too_many |= i32::from(held > i32::MAX - quantity.max(0));
+/// Does every order have a price, and can what is held after it be counted?
+fn sound(quantities: &[i32], held: &[i32], closes: &[f64]) -> bool {
+    let mut faults = 0;
+    for ((&quantity, &held), &close) in quantities.iter().zip(held).zip(closes) {
+        // In numbers, for several at a time. Nothing is sold of what is not held.
+        let traded = u64::from(quantity.max(-held) != 0);
+        // Not a number is no price either.
+        faults |= traded & (u64::from(close > 0.0) ^ 1);
+        faults |= u64::from(held > i32::MAX - quantity.max(0));
     }
-    too_many == 0
+    faults == 0
 }
 
-/// What the shares of each order are worth. False where that is nothing or no number.
-#[inline(never)]
-fn price(shares: &[i32], closes: &[f64], values: &mut [f64]) -> bool {
-    let mut worthless = 0;
-    for ((&shares, &close), value) in shares.iter().zip(closes).zip(values) {
-        let shares = f64::from(shares).abs();
-        *value = close * shares;
-        // In numbers, for several at a time. Not a number is no price either.
-        worthless |= u64::from(shares > 0.0) & (u64::from(*value > 0.0) ^ 1);
+/// Finds how many shares each order trades, no more than are held being sold, and what those are worth.
+struct Quote;
+
+impl Wide<i32, i32, f64, i32, f64, (), ()> for Quote {
+    #[inline(always)]
+    fn run(
+        quantities: &[i32],
+        held: &[i32],
+        closes: &[f64],
+        shares: &mut [i32],
+        values: &mut [f64],
+        (): (),
+    ) {
+        let orders = quantities.iter().zip(held).zip(closes);
+        for (((&quantity, &held), &close), (shares, value)) in
+            orders.zip(shares.iter_mut().zip(values))
+        {
+            *shares = quantity.max(-held);
+            *value = close * f64::from(*shares).abs();
+        }
     }
-    worthless == 0
 }
 
-/// Change what is held, and at which average price.
-#[inline(never)]
-fn hold(held: &mut [i32], averages: &mut [f64], shares: &[i32], values: &[f64], factor: f64) {
-    let changes = shares.iter().zip(values);
-    for ((held, average), (&shares, &value)) in held.iter_mut().zip(averages).zip(changes) {
-        let holding = *held + shares;
-        let paid = f64::from(*held) * *average + value * factor;
-        let bought = paid / f64::from(holding);
-        let kept = if holding == 0 { 0.0 } else { *average };
-        *average = if shares > 0 { bought } else { kept };
-        *held = holding;
+/// Changes what is held, and at which average price. How many shares were traded?
+struct Hold;
+
+impl Wide<i32, f64, (), i32, f64, f64, i64> for Hold {
+    #[inline(always)]
+    fn run(
+        shares: &[i32],
+        values: &[f64],
+        _: &[()],
+        held: &mut [i32],
+        averages: &mut [f64],
+        factor: f64,
+    ) -> i64 {
+        let changes = shares.iter().zip(values);
+        for ((held, average), (&shares, &value)) in held.iter_mut().zip(averages).zip(changes) {
+            let holding = *held + shares;
+            let paid = f64::from(*held) * *average + value * factor;
+            let bought = paid / f64::from(holding);
+            let kept = if holding == 0 { 0.0 } else { *average };
+            *average = if shares > 0 { bought } else { kept };
+            *held = holding;
+        }
+        shares.iter().map(|shares| i64::from(shares.unsigned_abs())).sum()
     }
 }

@@ -5,28 +5,35 @@
 
 use std::{ops::Range, sync::Arc};
 
+use backcast_core::soon;
 use backcast_market::{Panel, PriceColumn};
+
+use crate::{
+    lines::LINE,
+    prices::{Prices, in_the_morning},
+};
 
 /// Bytes that a table may take; larger worlds are read from the panel.
 const MOST_BYTES: usize = 256 << 20;
 
-/// What a step reads of a day, `[days][numbers]`.
+/// What a step reads of a day.
 #[derive(Clone, Debug)]
 pub(crate) struct DayTable {
     first: usize,
-    tickers: usize,
-    macros: usize,
-    /// Per ticker.
-    indicators: usize,
-    numbers: Arc<[f64]>,
+    /// Tickers, in lines.
+    width: usize,
+    /// `[days, 3, width]`: as in [`Prices`].
+    prices: Arc<[f64]>,
+    /// Of each day: are all closes prices?
+    sound: Arc<[bool]>,
+    /// Indicators of the tickers, macro tickers, and their indicators.
+    parts: [usize; 3],
+    /// `[days]` of those.
+    shown: Arc<[f64]>,
 }
 
-/// One day of a [`DayTable`].
-pub(crate) struct DayOf<'a> {
-    /// `[T]`; 0 without a row.
-    pub(crate) open: &'a [f64],
-    /// `[T]`.
-    pub(crate) close: &'a [f64],
+/// What else is shown of a day.
+pub(crate) struct Shown<'a> {
     /// `[T, K]`.
     pub(crate) indicators: &'a [f64],
     /// `[M]`.
@@ -44,50 +51,76 @@ impl DayTable {
         columns: &[usize],
         days: Range<usize>,
     ) -> Option<Self> {
-        let table = Self {
-            first: days.start,
-            tickers: tickers.len(),
-            macros: macros.len(),
-            indicators: columns.len(),
-            numbers: Arc::new([]),
-        };
-        let mut numbers = with_room(table.stride().checked_mul(days.len())?)?;
-        let rows = panel.rows();
+        let width = tickers.len().next_multiple_of(LINE);
+        let parts = [tickers.len() * columns.len(), macros.len(), macros.len() * columns.len()];
+        let mut prices = with_room(width.checked_mul(3 * days.len())?)?;
+        let mut sound = with_room(days.len())?;
+        let mut shown = with_room(parts.iter().sum::<usize>().checked_mul(days.len())?)?;
+        let (first, rows) = (days.start, panel.rows());
+        let mut closes = vec![0.0; width];
         for day in days {
-            let column = |of: &[usize], column: usize, numbers: &mut Vec<f64>| {
-                numbers.extend(of.iter().map(|&ticker| rows.row(ticker, day).value(column)));
-            };
-            let indicators = |of: &[usize], numbers: &mut Vec<f64>| {
+            let price =
+                |ticker: usize, column: PriceColumn| rows.row(ticker, day).value(column as usize);
+            let open = prices.len();
+            prices.extend(tickers.iter().map(|&ticker| price(ticker, PriceColumn::Open)));
+            prices.resize(open + width, 0.0);
+            for (at, &ticker) in tickers.iter().enumerate() {
+                if prices[open + at] > 0.0 {
+                    closes[at] = price(ticker, PriceColumn::Close);
+                }
+            }
+            prices.extend_from_slice(&closes);
+            for (at, &close) in closes.iter().enumerate() {
+                prices.push(in_the_morning(prices[open + at], close));
+            }
+            sound.push(closes[..tickers.len()].iter().all(|&close| close > 0.0));
+            let indicators = |of: &[usize], shown: &mut Vec<f64>| {
                 for &ticker in of {
                     let row = rows.row(ticker, day);
-                    numbers.extend(columns.iter().map(|&column| row.value(column)));
+                    shown.extend(columns.iter().map(|&column| row.value(column)));
                 }
             };
-            column(tickers, PriceColumn::Open as usize, &mut numbers);
-            column(tickers, PriceColumn::Close as usize, &mut numbers);
-            indicators(tickers, &mut numbers);
-            column(macros, PriceColumn::Open as usize, &mut numbers);
-            indicators(macros, &mut numbers);
+            indicators(tickers, &mut shown);
+            shown.extend(macros.iter().map(|&ticker| price(ticker, PriceColumn::Open)));
+            indicators(macros, &mut shown);
         }
-        Some(Self { numbers: numbers.into(), ..table })
-    }
-
-    fn stride(&self) -> usize {
-        self.tickers * (2 + self.indicators) + self.macros * (1 + self.indicators)
+        let (prices, sound, shown) = (prices.into(), sound.into(), shown.into());
+        Some(Self { first, width, prices, sound, parts, shown })
     }
 
     /// # Panics
     ///
     /// If the day lies outside the table, like any slice.
     #[inline]
-    pub(crate) fn day(&self, day: usize) -> DayOf<'_> {
-        let stride = self.stride();
-        let start = (day - self.first) * stride;
-        let (open, rest) = self.numbers[start..start + stride].split_at(self.tickers);
-        let (close, rest) = rest.split_at(self.tickers);
-        let (indicators, rest) = rest.split_at(self.tickers * self.indicators);
-        let (macro_open, macro_indicators) = rest.split_at(self.macros);
-        DayOf { open, close, indicators, macro_open, macro_indicators }
+    pub(crate) fn prices(&self, day: usize) -> Prices<'_> {
+        let (day, width) = (day - self.first, self.width);
+        let (open, rest) = self.prices[day * 3 * width..][..3 * width].split_at(width);
+        let (closes, mornings) = rest.split_at(width);
+        Prices { open, closes, mornings, sound: self.sound[day] }
+    }
+
+    /// Ask for the memory of what a step from `day` to the next will read: the prices of both, and what is shown
+    /// of the day before the next by `lag`.
+    #[inline]
+    pub(crate) fn ask(&self, day: usize, lag: usize) {
+        let at = day.saturating_sub(self.first);
+        let stride = self.parts.iter().sum::<usize>();
+        soon(self.prices.get(at * 3 * self.width..(at + 2) * 3 * self.width).unwrap_or_default());
+        let shown = (at + 1).saturating_sub(lag);
+        soon(self.shown.get(shown * stride..(shown + 1) * stride).unwrap_or_default());
+    }
+
+    /// # Panics
+    ///
+    /// If the day lies outside the table, like any slice.
+    #[inline]
+    pub(crate) fn shown(&self, day: usize) -> Shown<'_> {
+        let [indicators, macros, macro_indicators] = self.parts;
+        let stride = indicators + macros + macro_indicators;
+        let day = &self.shown[(day - self.first) * stride..][..stride];
+        let (indicators, rest) = day.split_at(indicators);
+        let (macro_open, macro_indicators) = rest.split_at(macros);
+        Shown { indicators, macro_open, macro_indicators }
     }
 }
 

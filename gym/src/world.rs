@@ -60,6 +60,8 @@ pub(crate) struct Rules {
     /// `[T, D]`.
     pub(crate) tradable: Option<(Vec<bool>, usize)>,
     pub(crate) max_episode_steps: u32,
+    /// Steps of an episode after which a holding is still not too large to be counted.
+    pub(crate) countable_steps: u32,
     pub(crate) valued_at_close: bool,
 }
 
@@ -90,6 +92,7 @@ impl Rules {
             stop_loss_day: options.stop_loss_day,
             tradable: None,
             max_episode_steps: options.max_episode_steps.unwrap_or(u32::MAX),
+            countable_steps: i32::MAX.unsigned_abs() / options.hmax.max(1),
             valued_at_close: options.valued_at_close(),
         }
     }
@@ -113,6 +116,8 @@ impl Rules {
                     rule: "at most 2147483647 shares of a ticker",
                 })?;
         }
+        let most = rules.initial_shares.iter().copied().max().unwrap_or_default();
+        rules.countable_steps = (i32::MAX - most).unsigned_abs() / options.hmax;
         if let Some(tradable) = &options.tradable {
             check_length("tradable", tickers * days, Some(tradable.len()))?;
             rules.tradable = Some((tradable.clone(), days));
@@ -336,8 +341,8 @@ impl World {
 
     /// The indicators shown on `day`, those of the macro tickers too, where the days are laid out.
     pub(crate) fn laid_out(&self, day: usize) -> Option<[&[f64]; 2]> {
-        let day = self.table.as_ref()?.day(day - self.options.indicator_lag);
-        Some([day.indicators, day.macro_indicators])
+        let shown = self.table.as_ref()?.shown(day - self.options.indicator_lag);
+        Some([shown.indicators, shown.macro_indicators])
     }
 
     /// Write the `out.len() / (X * C)` days before `day`, zeros where the panel has none.

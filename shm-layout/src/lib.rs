@@ -79,7 +79,9 @@ pub use superblock::{ENDIAN_TAG, LAYOUT_VERSION, LINE_BYTES, MAGIC, SUPERBLOCK_B
 pub use sys::copy::Word;
 pub use sys::lane::{Ahead, ClaimedLane, Lane, Start, gather};
 pub use sys::peer::{Peer, receive, send_with_descriptor};
+pub use sys::soon::soon;
 pub use sys::space::SpaceLimits;
+pub use sys::wide::{Wide, whole_part, wide};
 pub use sys::window::Window;
 pub use sys::words::copy_words;
 pub use tables::{Field, tables};

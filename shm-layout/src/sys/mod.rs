@@ -18,8 +18,10 @@ pub(crate) mod lane;
 pub(crate) mod lock;
 pub(crate) mod map;
 pub(crate) mod peer;
+pub(crate) mod soon;
 pub(crate) mod space;
 pub(crate) mod wait;
+pub(crate) mod wide;
 pub(crate) mod window;
 pub(crate) mod words;
 

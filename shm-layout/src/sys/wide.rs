@@ -1,0 +1,131 @@
+//! Loops that are compiled twice: for every processor, and for those with wider vectors.
+//!
+//! A wheel has to run on every x86-64, whose vectors are of 16 bytes; nearly all that are in use have some of 32.
+//! Results are the same to the last bit: an operation on a vector is that on each of its numbers, and nothing
+//! allows the compiler to join a product and a sum into one rounding, or to take sums in another order.
+
+/// Work that gains from wide vectors: a few loops over three slices that it reads and two that it writes, and
+/// `with` what else it needs.
+pub trait Wide<A, B, C, D, E, With, Output> {
+    /// Do it.
+    ///
+    /// Has to be `#[inline(always)]`, as have the functions with loops that it calls: what is not inlined stays
+    /// as it is compiled for every processor. The slices are arguments, and not fields of something, since that
+    /// tells the compiler that they are apart.
+    fn run(r1: &[A], r2: &[B], r3: &[C], w1: &mut [D], w2: &mut [E], with: With) -> Output;
+}
+
+/// Does `W` as compiled for the widest vectors that are known here and that this processor has.
+#[inline]
+pub fn wide<W, A, B, C, D, E, With, Output>(
+    _work: W,
+    (r1, r2, r3): (&[A], &[B], &[C]),
+    (w1, w2): (&mut [D], &mut [E]),
+    with: With,
+) -> Output
+where
+    W: Wide<A, B, C, D, E, With, Output>,
+{
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        #[target_feature(enable = "avx2")]
+        fn with_avx2<W, A, B, C, D, E, With, Output>(
+            r1: &[A],
+            r2: &[B],
+            r3: &[C],
+            w1: &mut [D],
+            w2: &mut [E],
+            with: With,
+        ) -> Output
+        where
+            W: Wide<A, B, C, D, E, With, Output>,
+        {
+            W::run(r1, r2, r3, w1, w2, with)
+        }
+        // A load and a test: the answer is remembered.
+        if std::arch::is_x86_feature_detected!("avx2") {
+            // SAFETY: the processor has what the function is compiled for, as was just asked.
+            return unsafe {
+                with_avx2::<W, A, B, C, D, E, With, Output>(r1, r2, r3, w1, w2, with)
+            };
+        }
+    }
+    as_everywhere::<W, A, B, C, D, E, With, Output>(r1, r2, r3, w1, w2, with)
+}
+
+#[inline(never)]
+fn as_everywhere<W, A, B, C, D, E, With, Output>(
+    r1: &[A],
+    r2: &[B],
+    r3: &[C],
+    w1: &mut [D],
+    w2: &mut [E],
+    with: With,
+) -> Output
+where
+    W: Wide<A, B, C, D, E, With, Output>,
+{
+    W::run(r1, r2, r3, w1, w2, with)
+}
+
+/// The whole part of a number, as `as i32` gives it, in operations that there are for vectors. What does not fit
+/// becomes the nearest that does; what is no number, the least.
+#[inline(always)]
+#[must_use]
+pub fn whole_part(value: f64) -> i32 {
+    const LEAST: f64 = i32::MIN as f64;
+    const MOST: f64 = i32::MAX as f64;
+    let value = if value > LEAST { value } else { LEAST };
+    let value = if value < MOST { value } else { MOST };
+    // SAFETY: a number between the least and the largest, both included.
+    unsafe { value.to_int_unchecked() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Sums;
+
+    impl Wide<f64, (), (), f64, (), f64, f64> for Sums {
+        #[expect(clippy::inline_always, reason = "as the trait asks")]
+        #[inline(always)]
+        fn run(
+            values: &[f64],
+            _: &[()],
+            _: &[()],
+            products: &mut [f64],
+            _: &mut [()],
+            by: f64,
+        ) -> f64 {
+            let mut sum = 0.0;
+            for (product, value) in products.iter_mut().zip(values) {
+                *product = value * by + 0.3;
+                sum += *product;
+            }
+            sum
+        }
+    }
+
+    #[test]
+    fn wide_vectors_change_no_bit() {
+        let values: Vec<f64> = (0..101_u32).map(|n| (f64::from(n) * 0.37).sin()).collect();
+        let (mut products, mut plain) = (vec![0.0; 101], vec![0.0; 101]);
+        let sum = wide(Sums, (&values, &[], &[]), (&mut products, &mut []), 1.1);
+        let plain_sum = Sums::run(&values, &[], &[], &mut plain, &mut [], 1.1);
+        assert_eq!(sum.to_bits(), plain_sum.to_bits());
+        let bits = |of: &[f64]| of.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&products), bits(&plain));
+    }
+
+    #[test]
+    #[expect(clippy::cast_possible_truncation, reason = "what it is compared with")]
+    fn whole_parts_are_those_of_a_cast() {
+        let edges = [0.0, -0.0, 0.999, -0.999, 7.5, -7.5, 2_147_483_646.9, -2_147_483_647.9];
+        let beyond = [2_147_483_647.0, 2_147_483_648.0, -2_147_483_648.0, 1e300, -1e300];
+        for value in edges.into_iter().chain(beyond).chain([f64::INFINITY, f64::NEG_INFINITY]) {
+            assert_eq!(whole_part(value), value as i32, "{value}");
+        }
+        assert_eq!(whole_part(f64::NAN), i32::MIN);
+    }
+}
