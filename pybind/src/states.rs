@@ -1,6 +1,7 @@
 //! States as environments return them, read into transitions: dicts of arrays, leading axis envs.
 
 use std::collections::HashMap;
+use std::fmt::{self, Display};
 
 use backcast_core::DType;
 use backcast_market::{Panel, TransitionBatch, TransitionShape};
@@ -33,37 +34,52 @@ enum Numbers<'a> {
     Bool(&'a [u8]),
 }
 
+/// What errors speak of: an argument, or an entry of a state. Put into words by those alone.
+#[derive(Clone, Copy)]
+enum What<'a> {
+    Argument(&'static str),
+    Entry(&'static str, &'a Bound<'a, PyString>),
+}
+
+impl Display for What<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Argument(name) => out.write_str(name),
+            Self::Entry(state, key) => write!(out, "{state}['{key}']"),
+        }
+    }
+}
+
 /// An array and how errors speak of it.
-struct Field<'py> {
-    what: String,
+struct Field<'a, 'py> {
+    what: What<'a>,
     array: Bound<'py, PyUntypedArray>,
 }
 
-impl<'py> Field<'py> {
-    /// An argument, or an entry of a state.
-    fn of(value: &Bound<'py, PyAny>, what: &str) -> Result<Self, Failure> {
+impl<'a, 'py> Field<'a, 'py> {
+    fn of(value: &Bound<'py, PyAny>, what: What<'a>) -> Result<Self, Failure> {
         if let Ok(array) = value.cast::<PyUntypedArray>()
             && array.is_c_contiguous()
             && native(array)
         {
-            return Ok(Self { what: what.to_owned(), array: array.clone() });
+            return Ok(Self { what, array: array.clone() });
         }
         // Of other kinds the nearest that loses nothing that float32 would keep.
-        let target = |dtype| Target { what, kind: Kind::Append, dtype };
+        let text = what.to_string();
+        let target = |dtype| Target { what: &text, kind: Kind::Append, dtype };
         let array = array_of(value, target(DType::Bool))
             .or_else(|_| array_of(value, target(DType::I64)))
             .or_else(|_| array_of(value, target(DType::F64)))?;
-        Ok(Self { what: what.to_owned(), array })
+        Ok(Self { what, array })
     }
 
     fn entry(
         state: &Bound<'py, PyDict>,
-        key: &Bound<'py, PyString>,
-        which: &str,
+        key: &'a Bound<'py, PyString>,
+        which: &'static str,
     ) -> Result<Self, Failure> {
-        let what = format!("{which}['{key}']");
         match state.get_item(key)? {
-            Some(value) => Self::of(&value, &what),
+            Some(value) => Self::of(&value, What::Entry(which, key)),
             None => Err(missing(state, &key.to_string(), which)),
         }
     }
@@ -181,7 +197,7 @@ fn missing(state: &Bound<'_, PyDict>, key: &str, which: &str) -> Failure {
 pub(crate) fn sizes_of(arguments: &Arguments<'_, '_>) -> Result<(usize, usize), Failure> {
     let py = arguments.actions.py();
     let shares = Field::entry(arguments.states, intern!(py, "shares"), "states")?;
-    let rewards = Field::of(arguments.rewards, "rewards")?;
+    let rewards = Field::of(arguments.rewards, What::Argument("rewards"))?;
     let tickers = shares.array.shape().get(1).copied().unwrap_or(0);
     let objectives = rewards.array.shape().get(1).copied().unwrap_or(1);
     Ok((tickers, objectives))
@@ -275,7 +291,7 @@ pub(crate) fn read(
     let n = Field::entry(arguments.states, intern!(py, "day"), "states")?.array.len();
     batch.resize(n, shape);
     if let Some(ids) = arguments.states.get_item(intern!(py, "env_ids"))? {
-        let ids = Field::of(&ids, "states['env_ids']")?;
+        let ids = Field::of(&ids, What::Argument("states['env_ids']"))?;
         ids.expect(&[n], "one per environment")?;
         ids.wholes(&mut batch.env_ids, 1, 1, 0)?;
     } else {
@@ -300,7 +316,7 @@ pub(crate) fn read(
         price.floats(&mut batch.avg_buy_prices, width, 2 * width, side * width)?;
     }
     if let Some(tokens) = arguments.states.get_item(intern!(py, "tokens"))? {
-        let tokens = Field::of(&tokens, "states['tokens']")?;
+        let tokens = Field::of(&tokens, What::Argument("states['tokens']"))?;
         tokens.expect(&each, "one per environment and ticker")?;
         let mut wide = vec![0; n * width];
         tokens.wholes(&mut wide, width, width, 0)?;
@@ -315,13 +331,13 @@ pub(crate) fn read(
         lists.read(&tickers, n, width, &mut batch.tokens)?;
     }
 
-    let actions = Field::of(arguments.actions, "actions")?;
+    let actions = Field::of(arguments.actions, What::Argument("actions"))?;
     let expected: Vec<usize> = std::iter::once(n).chain(shape.action.iter().copied()).collect();
     actions.expect(&expected, "the environments first, then action_shape")?;
     let numbers = shape.action_len();
     actions.floats(&mut batch.actions, numbers, numbers, 0)?;
 
-    let rewards = Field::of(arguments.rewards, "rewards")?;
+    let rewards = Field::of(arguments.rewards, What::Argument("rewards"))?;
     if shape.objectives > 1 || rewards.array.ndim() != 1 {
         rewards.expect(&[n, shape.objectives], "the environments first, then objectives")?;
     } else {
@@ -340,7 +356,7 @@ pub(crate) fn read(
 /// Booleans, `[n]`; a trailing axis of one is what some buffers return.
 fn flags(
     value: &Bound<'_, PyAny>,
-    what: &str,
+    what: &'static str,
     n: usize,
     out: &mut [u8],
     at: usize,
@@ -352,7 +368,7 @@ fn flags(
         let message = format!("{what}: got shape {got}; give {want}, one per environment");
         return Err(Failure::new(Kind::Append, message));
     }
-    let field = Field { what: what.to_owned(), array };
+    let field = Field { what: What::Argument(what), array };
     if let Numbers::Bool(from) = field.numbers()? {
         spread(from, out, 1, 2, at, |flag| u8::from(flag != 0));
     }
