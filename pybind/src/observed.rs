@@ -56,11 +56,11 @@ fn bytes(obs: &Observation) -> [&[u8]; FIELDS.len()] {
 pub(crate) struct Form {
     /// The leading axis; `None` for the one environment that has none.
     envs: Option<usize>,
-    tickers: usize,
-    indicators: usize,
-    macros: usize,
-    /// Numbers of a flat observation; `None` for dicts.
-    flat: Option<usize>,
+    /// Which of [`FIELDS`] there are.
+    fields: Vec<usize>,
+    /// Dtype and axes of each array, without the leading one: of those fields, or of the flat one.
+    arrays: Vec<(DType, Vec<usize>)>,
+    flat: bool,
     /// Arrays to write to again and again; `None` where every call gets fresh ones.
     reused: Option<PyOnceLock<Vec<Py<PyUntypedArray>>>>,
     /// `None` where no days before are shown, or not in arrays of their own.
@@ -73,13 +73,28 @@ impl Form {
         let obs = env.obs();
         let envs_or_one = obs.num_envs().max(1);
         let tickers = obs.open.len() / envs_or_one;
+        let macros = obs.macro_open.len() / envs_or_one;
         let indicators = (obs.indicators.len() / envs_or_one).checked_div(tickers);
+        let indicators = indicators.unwrap_or_default();
+        // A panel without indicators, or an environment without macro tickers, has no such field: no space
+        // has it.
+        let axes = |axes: Axes| match axes {
+            Axes::One => Some(vec![]),
+            Axes::Tickers => Some(vec![tickers]),
+            Axes::Indicators => (indicators > 0).then(|| vec![tickers, indicators]),
+            Axes::Macros => (macros > 0).then(|| vec![macros]),
+            Axes::MacroIndicators => {
+                (macros > 0 && indicators > 0).then(|| vec![macros, indicators])
+            }
+        };
+        let there = FIELDS.iter().enumerate();
+        let there = there.filter_map(|(at, field)| Some((at, (field.1, axes(field.2)?))));
+        let (fields, arrays) = there.unzip();
         Self {
             envs,
-            tickers,
-            indicators: indicators.unwrap_or_default(),
-            macros: obs.macro_open.len() / envs_or_one,
-            flat: flat.then(|| env.flat_width()),
+            fields,
+            arrays: if flat { vec![(DType::F32, vec![env.flat_width()])] } else { arrays },
+            flat,
             reused: reuse.then(PyOnceLock::new),
             // A flat observation has them within.
             histories: (!flat).then(|| Histories::new(envs, env.history_shape(), reuse)).flatten(),
@@ -88,7 +103,7 @@ impl Form {
     }
 
     pub(crate) fn is_flat(&self) -> bool {
-        self.flat.is_some()
+        self.flat
     }
 
     pub(crate) fn reuses(&self) -> bool {
@@ -110,7 +125,7 @@ impl Form {
             .map(|histories| histories.allocate(py, self.envs))
             .transpose()?;
         let days = histories.as_mut().map(Days::slots).transpose()?;
-        let numbers = self.fields().collect();
+        let numbers = &self.fields[..];
         let (arrays, answer) = match &self.reused {
             None => {
                 let mut arrays = self.allocate(py, self.envs)?;
@@ -148,7 +163,7 @@ impl Form {
     ) -> Result<Bound<'py, PyAny>, Failure> {
         let mut arrays = self.allocate(py, None)?;
         let fields = arrays.iter_mut().map(FreshArray::bytes_mut).collect();
-        let numbers = self.fields().collect();
+        let numbers = &self.fields[..];
         py.detach(|| Slots { fields, numbers, days: None }.fill_from(last, self.history_shape))?;
         let days = match (&self.histories, &last.days) {
             (Some(histories), Some(days)) => Some(histories.arrays_of(py, days)?),
@@ -158,39 +173,18 @@ impl Form {
         Ok(self.collect(py, arrays, days)?)
     }
 
-    /// A panel without indicators, or an environment without macro tickers, has no such field: no space has it.
-    fn fields(&self) -> impl Iterator<Item = usize> {
-        let there = |axes: Axes| match axes {
-            Axes::One | Axes::Tickers => true,
-            Axes::Indicators => self.indicators > 0,
-            Axes::Macros => self.macros > 0,
-            Axes::MacroIndicators => self.macros > 0 && self.indicators > 0,
-        };
-        (0..FIELDS.len()).filter(move |&at| there(FIELDS[at].2))
-    }
-
     fn allocate<'py>(
         &self,
         py: Python<'py>,
         envs: Option<usize>,
     ) -> PyResult<Vec<FreshArray<'py>>> {
-        let array = |dtype, axes: &[usize]| {
-            let shape: Vec<usize> = envs.into_iter().chain(axes.iter().copied()).collect();
-            FreshArray::for_filling(py, &descr(py, dtype)?, &shape)
+        let array = |(dtype, axes): &(DType, Vec<usize>)| {
+            let mut shape = [envs.unwrap_or_default(), 0, 0];
+            let first = usize::from(envs.is_some());
+            shape[first..first + axes.len()].copy_from_slice(axes);
+            FreshArray::for_filling(py, &descr(py, *dtype)?, &shape[..first + axes.len()])
         };
-        if let Some(width) = self.flat {
-            return Ok(vec![array(DType::F32, &[width])?]);
-        }
-        self.fields()
-            .map(|at| FIELDS[at])
-            .map(|(_, dtype, axes)| match axes {
-                Axes::One => array(dtype, &[]),
-                Axes::Tickers => array(dtype, &[self.tickers]),
-                Axes::Indicators => array(dtype, &[self.tickers, self.indicators]),
-                Axes::Macros => array(dtype, &[self.macros]),
-                Axes::MacroIndicators => array(dtype, &[self.macros, self.indicators]),
-            })
-            .collect()
+        self.arrays.iter().map(array).collect()
     }
 
     /// The flat array, or a dict of the fields that there are.
@@ -202,7 +196,7 @@ impl Form {
     ) -> PyResult<Bound<'py, PyAny>> {
         // Made once: the same names stand in every observation.
         static NAMES: PyOnceLock<Vec<Py<PyString>>> = PyOnceLock::new();
-        if self.flat.is_some()
+        if self.flat
             && let Some(array) = arrays.first()
         {
             return Ok(array.clone().into_any());
@@ -212,7 +206,7 @@ impl Form {
         });
         let dict = PyDict::new(py);
         let mut days = days;
-        for (at, array) in self.fields().zip(arrays) {
+        for (&at, array) in self.fields.iter().zip(arrays) {
             // Sorted by name, as the spaces are.
             if FIELDS[at].0 > "history"
                 && let Some([history, mask]) = days.take()
@@ -236,7 +230,7 @@ pub(crate) struct Last {
 pub(crate) struct Slots<'a> {
     fields: Vec<&'a mut [u8]>,
     /// Which of [`FIELDS`] these are.
-    numbers: Vec<usize>,
+    numbers: &'a [usize],
     days: Option<DaySlots<'a>>,
 }
 
@@ -247,7 +241,7 @@ impl Slots<'_> {
             env.flatten_into(cast_mut(flat)?)?;
         } else {
             let fields = bytes(env.obs());
-            for (slot, &at) in self.fields.iter_mut().zip(&self.numbers) {
+            for (slot, &at) in self.fields.iter_mut().zip(self.numbers) {
                 let field = fields[at];
                 match FIELDS[at].2 {
                     Axes::Indicators => copy_shown(slot, env, 0)?,
@@ -266,7 +260,7 @@ impl Slots<'_> {
             return Ok(obs.flatten_with_history(days, mask, history_shape, cast_mut(flat)?)?);
         }
         let fields = bytes(obs);
-        for (slot, &at) in self.fields.iter_mut().zip(&self.numbers) {
+        for (slot, &at) in self.fields.iter_mut().zip(self.numbers) {
             copy_field(slot, fields[at])?;
         }
         Ok(())

@@ -20,6 +20,9 @@ use pyo3::types::PyAny;
 
 use crate::handle::forks;
 
+/// Axes that nearly all arrays have at most.
+const FEW_AXES: usize = 8;
+
 /// A C-contiguous array made here and not yet seen by anybody else: its bytes may be filled.
 pub(crate) struct FreshArray<'py>(Bound<'py, PyUntypedArray>);
 
@@ -30,7 +33,18 @@ impl<'py> FreshArray<'py> {
         dtype: &Bound<'py, PyArrayDescr>,
         shape: &[usize],
     ) -> PyResult<Self> {
-        let (mut dims, axes) = extents(shape)?;
+        // Observations are made of many small arrays: what has few axes needs no memory for them.
+        let (mut few, mut many) = ([0; FEW_AXES], Vec::new());
+        let dims = if shape.len() > FEW_AXES {
+            many.resize(shape.len(), 0);
+            &mut many[..]
+        } else {
+            &mut few[..shape.len()]
+        };
+        for (dim, axis) in dims.iter_mut().zip(shape) {
+            *dim = npy_intp::try_from(*axis)?;
+        }
+        let axes = c_int::try_from(dims.len())?;
         let dtype = dtype.clone().into_dtype_ptr();
         // SAFETY:
         // - `dims` holds `axes` non-negative extents and outlives the call (this function); NumPy
