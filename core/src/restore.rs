@@ -2,12 +2,13 @@
 
 use std::ops::Range;
 
-use backcast_layout::{RingStore, SegmentError, UnnamedLane, UnnamedRing};
+use backcast_layout::{Leftover, PartialRing, RingStore, SegmentError, UnnamedLane, UnnamedRing};
 
 use crate::episode::{FINAL, GAP, TERMINATED, TRUNCATED};
-use crate::error::RestoreError;
+use crate::error::{ReadError, RestoreError};
 use crate::mark::{Mark, PARTS};
 use crate::options::RingOptions;
+use crate::reader::copy_columns;
 use crate::ring::{Ring, page_size, spec};
 use crate::schema::Schema;
 
@@ -19,6 +20,7 @@ const FLAGS: u32 = TERMINATED | TRUNCATED | FINAL | GAP;
 pub struct Filling<'a> {
     unnamed: &'a UnnamedRing<'a>,
     schema: &'a Schema,
+    leftover: &'a Leftover,
     lanes: Vec<Option<UnnamedLane>>,
     /// Memory for the marks of the rows given last.
     marks: Vec<Mark>,
@@ -57,13 +59,33 @@ impl Ring {
     ) -> Result<Self, E> {
         let spec = spec(schema, &options, page_size()).map_err(RestoreError::from)?;
         let RingOptions { base, exist, persistent, .. } = options;
-        let filled = |unnamed: &UnnamedRing<'_>| filled(unnamed, schema, &mut fill);
+        let filled =
+            |unnamed: &UnnamedRing<'_>| filled(unnamed, schema, &Leftover::Nothing, &mut fill);
         let made = RingStore::create_filled(&base, name, &spec, exist, persistent, filled);
         let (store, _) = made.map_err(Failure::into_error)?;
         Ok(Self::of(store).map_err(RestoreError::from)?)
     }
 
-    /// The same in private memory, without a name.
+    /// As [`restore`](Self::restore), in a place that outlives the process: after an error, or when the process was killed,
+    /// what was stored stays there, and the next call is told of it ([`Filling::leftover`]). It is for
+    /// the caller to know how much of it is true. The place stays as well, with whatever else is in it;
+    /// name and base directory are the place's.
+    #[expect(clippy::needless_pass_by_value, reason = "the same call as `restore`")]
+    pub fn restore_in<E: From<RestoreError>>(
+        partial: &PartialRing,
+        schema: &Schema,
+        options: RingOptions,
+        mut fill: impl FnMut(&mut Filling<'_>) -> Result<(), E>,
+    ) -> Result<Self, E> {
+        let spec = spec(schema, &options, page_size()).map_err(RestoreError::from)?;
+        let RingOptions { exist, persistent, .. } = options;
+        let made = RingStore::create_in(partial, &spec, exist, persistent, |unnamed, leftover| {
+            filled(unnamed, schema, leftover, &mut fill)
+        });
+        Ok(Self::of(made.map_err(Failure::into_error)?).map_err(RestoreError::from)?)
+    }
+
+    /// As [`restore`](Self::restore), in private memory, without a name.
     #[expect(clippy::needless_pass_by_value, reason = "the same call as `restore`")]
     pub fn restore_heap<E: From<RestoreError>>(
         schema: &Schema,
@@ -71,7 +93,9 @@ impl Ring {
         mut fill: impl FnMut(&mut Filling<'_>) -> Result<(), E>,
     ) -> Result<Self, E> {
         let spec = spec(schema, &options, 1).map_err(RestoreError::from)?;
-        let made = RingStore::heap_filled(&spec, |unnamed| filled(unnamed, schema, &mut fill));
+        let made = RingStore::heap_filled(&spec, |unnamed| {
+            filled(unnamed, schema, &Leftover::Nothing, &mut fill)
+        });
         let store = made.map_err(Failure::into_error)?;
         Ok(Self::of(store).map_err(RestoreError::from)?)
     }
@@ -81,10 +105,11 @@ impl Ring {
 fn filled<E: From<RestoreError>>(
     unnamed: &UnnamedRing<'_>,
     schema: &Schema,
+    leftover: &Leftover,
     fill: &mut impl FnMut(&mut Filling<'_>) -> Result<(), E>,
 ) -> Result<(), Failure<E>> {
     let lanes = (0..unnamed.spec().lanes).map(|_| None).collect();
-    let mut filling = Filling { unnamed, schema, lanes, marks: Vec::new() };
+    let mut filling = Filling { unnamed, schema, leftover, lanes, marks: Vec::new() };
     fill(&mut filling).map_err(Failure::Filling)?;
     filling.finish().map_err(|error| Failure::Filling(error.into()))
 }
@@ -168,8 +193,48 @@ impl Filling<'_> {
         Ok(())
     }
 
+    /// What an earlier call left in the place of [`Ring::restore_in`].
+    #[must_use]
+    pub fn leftover(&self) -> &Leftover {
+        self.leftover
+    }
+
+    /// Copies what stands in the places of a lane's rows, whether they were given or not: a buffer per
+    /// column, as in [`rows`](Self::rows). After an error the buffers hold anything.
+    pub fn read_back(
+        &self,
+        lane: u32,
+        rows: Range<u64>,
+        columns: &mut [&mut [u8]],
+    ) -> Result<(), ReadError> {
+        let begun = self.lanes.get(lane as usize).and_then(Option::as_ref);
+        let Some(begun) = begun else {
+            return Err(ReadError::NoSuchLane { lane: lane.into(), lanes: self.lanes() });
+        };
+        let (from, to) = (rows.start, rows.end.max(rows.start));
+        let has = begun.rows();
+        if from < has.start || to > has.end {
+            let (oldest, head) = (has.start, has.end);
+            return Err(ReadError::NotReadable { lane, from, to, oldest, head });
+        }
+        copy_columns(begun.memory(), self.schema, from..to, columns).map(drop)
+    }
+
+    /// Takes the next `rows` rows of a lane as they are in their places, instead of being given them.
+    pub fn keep(&mut self, lane: u32, rows: u64) -> Result<(), RestoreError> {
+        let missing = self.missing(lane)?.ok_or(RestoreError::NotBegun { lane })?;
+        if rows > missing.end - missing.start {
+            let (from, to) = (missing.start, missing.end);
+            return Err(RestoreError::TooManyRows { lane, rows, from, to });
+        }
+        if let Some(Some(lane)) = self.lanes.get_mut(lane as usize) {
+            lane.keep(rows);
+        }
+        Ok(())
+    }
+
     /// Rows still to be given; `None` for a lane that is not begun.
-    fn missing(&self, lane: u32) -> Result<Option<Range<u64>>, RestoreError> {
+    pub fn missing(&self, lane: u32) -> Result<Option<Range<u64>>, RestoreError> {
         let lanes = self.lanes();
         let place =
             self.lanes.get(lane as usize).ok_or(RestoreError::NoSuchLane { lane, lanes })?;

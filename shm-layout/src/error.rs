@@ -83,6 +83,14 @@ pub enum SegmentError {
         /// Name asked for.
         name: String,
     },
+    /// Another process fills a ring of that name.
+    #[error(
+        "another process is filling a ring named `{name}`; wait until it has ended, or choose another name"
+    )]
+    BeingFilled {
+        /// Name asked for.
+        name: String,
+    },
     /// Rings of this kind keep the size that they have.
     #[error("{what} cannot be resized; make a larger one and copy the rows, or `backcast load` it")]
     FixedSize {

@@ -101,6 +101,27 @@ impl UnnamedLane {
         self.next..self.rows.end
     }
 
+    /// The lane's memory, for reading what was stored.
+    #[must_use]
+    pub fn memory(&self) -> &Lane {
+        &self.memory
+    }
+
+    /// Rows that it gets.
+    #[must_use]
+    pub fn rows(&self) -> Range<u64> {
+        self.rows.clone()
+    }
+
+    /// Takes the next rows as they are in their places.
+    ///
+    /// # Panics
+    /// If there are more rows than are missing.
+    pub fn keep(&mut self, rows: u64) {
+        assert!(rows <= self.rows.end - self.next, "{rows} rows are more than are missing");
+        self.next += rows;
+    }
+
     /// Stores the next rows: `columns` has the bytes of every column of the file.
     ///
     /// # Panics

@@ -3,6 +3,7 @@
 //!
 //! - [`Base`], [`Kind`], [`list`], [`remove`], [`collect`]: named objects, held by kernel locks;
 //! - [`RingStore`]: the files of a ring (`docs/layout.md` has their byte tables);
+//! - [`PartialRing`]: a ring that is filled, and gone on with when its maker was killed;
 //! - [`Resizing`]: larger lanes for a ring that is written and read meanwhile;
 //! - [`MemfdKeeper`]: keeps rings whose memory no file system has;
 //! - [`SealedSegment`]: immutable named data, such as a market panel;
@@ -42,6 +43,7 @@ mod policy;
 pub mod protocol;
 mod readers;
 mod resize;
+mod resume;
 mod ring;
 mod ring_files;
 mod sealed;
@@ -66,13 +68,17 @@ pub use lanes::Lanes;
 pub use lease::{Hold, HoldError, LeaseBook, MAX_HOLDS};
 pub use memfd::MemfdKeeper;
 pub use name::{BadExist, Base, Exist, Kind, MAX_NAME_BYTES};
-pub use object::{ObjectInfo, collect, list, remove, remove_unheld};
+pub use object::{
+    ObjectInfo, PartialRing, collect, collect_orphans, list, remove, remove_partial, remove_unheld,
+};
+pub use origin::boot_id_hash;
 pub use policy::{BadLanePolicy, LanePolicy};
 pub use readers::{
     BELL_BYTES, BELLS, LanePins, READER_SLOT_BYTES, READERS_HEADER_BYTES, READERS_MAGIC,
     ReaderRecord, SharedBell,
 };
 pub use resize::{NewSize, Resizing, tend};
+pub use resume::Leftover;
 pub use ring::{ClaimedReader, RingStore};
 pub use sealed::{SEALED_HEADER_BYTES, SEALED_MAGIC, SealedSegment};
 pub use superblock::{ENDIAN_TAG, LAYOUT_VERSION, LINE_BYTES, MAGIC, SUPERBLOCK_BYTES, Superblock};

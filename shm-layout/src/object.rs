@@ -6,6 +6,7 @@
 //! when the process dies. Only whoever removes an object takes that byte alone.
 
 mod open;
+mod partial;
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -21,6 +22,9 @@ use crate::ring_files::{CTL, Folder};
 use crate::sys::file;
 use crate::sys::lock::{Hold, LockFile};
 use crate::sys::map::Access;
+
+pub(crate) use partial::is_lock;
+pub use partial::{PartialRing, remove_partial};
 
 /// The byte that every handle of an object locks.
 const HOLD_BYTE: u64 = 1;
@@ -49,9 +53,35 @@ pub(crate) struct Object {
 }
 
 impl Object {
+    /// Name of the file that marks one that stays when nobody holds it.
+    pub(crate) const PERSISTENT: &str = PERSISTENT_FILE;
+
     /// Builds an object with `make`, which fills the directory it is given, or opens the one that
     /// exists. `true`: it was built.
     pub(crate) fn create(
+        base: &Base,
+        kind: Kind,
+        name: &str,
+        exist: Exist,
+        persistent: bool,
+        make: impl FnMut(&OwnedFd, &Path) -> Result<(), SegmentError>,
+    ) -> Result<(Self, bool), SegmentError> {
+        Self::create_at(Site::Hidden, base, kind, name, exist, persistent, make)
+    }
+
+    /// The same, built where what is not whole stays for the next one.
+    pub(crate) fn create_in(
+        partial: &PartialRing,
+        exist: Exist,
+        persistent: bool,
+        make: impl FnMut(&OwnedFd, &Path) -> Result<(), SegmentError>,
+    ) -> Result<(Self, bool), SegmentError> {
+        let (base, name) = (partial.base(), partial.name());
+        Self::create_at(Site::Partial(partial), base, Kind::Ring, name, exist, persistent, make)
+    }
+
+    fn create_at(
+        site: Site<'_>,
         base: &Base,
         kind: Kind,
         name: &str,
@@ -82,12 +112,15 @@ impl Object {
                     },
                 }
             }
-            let building = base.path().join(format!("{BUILDING_PREFIX}{}", random_word()));
-            let built = Self::build(&building, kind, name, persistent, &mut make);
+            let building = site.path(base);
+            let built = match site {
+                Site::Hidden => Self::build(&building, kind, name, persistent, &mut make),
+                Site::Partial(partial) => partial.build(persistent, &mut make),
+            };
             let mut object = match built {
                 Ok(object) => object,
                 Err(error) => {
-                    let _ = fs::remove_dir_all(&building);
+                    site.give_up(&building);
                     // The last user of the base directory removed it in between, or a collector
                     // found the new directory before its lock.
                     if again && is_missing(&error) {
@@ -117,10 +150,10 @@ impl Object {
                         Some(libc::ENOTEMPTY | libc::EEXIST | libc::ENOENT)
                     ) =>
                 {
-                    let _ = fs::remove_dir_all(&building);
+                    site.give_up(&building);
                 }
                 Err(e) => {
-                    let _ = fs::remove_dir_all(&building);
+                    site.give_up(&building);
                     return Err(SegmentError::io("rename", &building)(e));
                 }
             }
@@ -269,6 +302,29 @@ impl Drop for Object {
     }
 }
 
+/// Where an object is built.
+#[derive(Clone, Copy, Debug)]
+enum Site<'a> {
+    /// In a directory of its own, which goes if it does not become whole.
+    Hidden,
+    Partial(&'a PartialRing),
+}
+
+impl Site<'_> {
+    fn path(self, base: &Base) -> PathBuf {
+        match self {
+            Self::Hidden => base.path().join(format!("{BUILDING_PREFIX}{}", random_word())),
+            Self::Partial(partial) => partial.ring(),
+        }
+    }
+
+    fn give_up(self, building: &Path) {
+        if let Self::Hidden = self {
+            let _ = fs::remove_dir_all(building);
+        }
+    }
+}
+
 /// Removes the base directory when nothing is left in it; a full one refuses.
 fn tidy(object: &Path) {
     if let Some(base) = object.parent() {
@@ -280,7 +336,8 @@ fn tidy(object: &Path) {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with each other")]
 pub struct ObjectInfo {
-    /// Name; empty for a remnant of a creator or remover that died.
+    /// Name, or what a partial ring is to be called; empty for another remnant of a creator or remover that
+    /// died.
     pub name: String,
     /// Ring or panel.
     pub kind: Kind,
@@ -296,6 +353,15 @@ pub struct ObjectInfo {
     pub building: bool,
     /// It lies in sealed memfds, not in files.
     pub memfd: bool,
+}
+
+impl ObjectInfo {
+    /// Whether it is a ring that is being filled, or was when its maker died: the next one can go on with
+    /// it ([`PartialRing`]).
+    #[must_use]
+    pub fn is_partial(&self) -> bool {
+        self.building && !self.name.is_empty()
+    }
 }
 
 /// Every object below `base`, damaged ones included, by kind and name. A base that does not exist
@@ -317,7 +383,7 @@ fn missing(base: &Base, kind: Kind, name: &str) -> SegmentError {
     let near = list(base)
         .unwrap_or_default()
         .into_iter()
-        .filter(|info| info.kind == kind && info.name != name)
+        .filter(|info| info.kind == kind && info.name != name && !info.building)
         .map(|info| (strsim::damerau_levenshtein(&info.name, name), info.name))
         .min()
         .filter(|(edits, near)| *edits <= 2.min(near.len() / 2))
@@ -373,10 +439,23 @@ pub fn remove_unheld(
 }
 
 /// Removes every object that nobody holds and that is not persistent, and what dead creators and
-/// removers left, a dead daemon's lock and socket included. Returns the objects it removed.
+/// removers left, partial rings and a dead daemon's lock and socket included. Returns the objects it
+/// removed.
 pub fn collect(base: &Base) -> Result<Vec<ObjectInfo>, SegmentError> {
+    collect_those(base, |_| true)
+}
+
+/// The same, but for partial rings: somebody may come back to them.
+pub fn collect_orphans(base: &Base) -> Result<Vec<ObjectInfo>, SegmentError> {
+    collect_those(base, |info| !info.is_partial())
+}
+
+fn collect_those(
+    base: &Base,
+    wanted: impl Fn(&ObjectInfo) -> bool,
+) -> Result<Vec<ObjectInfo>, SegmentError> {
     let mut removed = Vec::new();
-    for info in list(base)? {
+    for info in list(base)?.into_iter().filter(wanted) {
         if collect_one(&info.path, info.kind)? {
             removed.push(info);
         }
@@ -392,8 +471,11 @@ fn directory(base: &Base, kind: Kind, name: &str) -> PathBuf {
 
 fn describe(path: &Path) -> Option<ObjectInfo> {
     let file_name = path.file_name()?.to_str()?;
-    let building = is_remnant(path);
-    let (name, kind) = if building {
+    let partial = partial::ring_of(file_name);
+    let building = partial.is_some() || is_remnant(path);
+    let (name, kind) = if let Some(name) = partial {
+        (name, Kind::Ring)
+    } else if building {
         let panel = path.join(Kind::Panel.lock_file()).exists();
         ("", if panel { Kind::Panel } else { Kind::Ring })
     } else {
@@ -413,8 +495,10 @@ fn describe(path: &Path) -> Option<ObjectInfo> {
         Err(()) => true,
     };
     let held = locked(HOLD_BYTE);
-    let blocks = |entry: fs::DirEntry| entry.metadata().map_or(0, |m| m.blocks() * 512);
-    let mut bytes: u64 = fs::read_dir(path).ok()?.filter_map(Result::ok).map(blocks).sum();
+    let mut bytes = bytes_of(path)?;
+    if partial.is_some() {
+        bytes = bytes.saturating_add(bytes_of(&partial::ring_in(path)).unwrap_or(0));
+    }
     if memfd {
         bytes = bytes.saturating_add(dir.as_ref().map_or(0, memfd::allocated_bytes));
     }
@@ -430,6 +514,12 @@ fn describe(path: &Path) -> Option<ObjectInfo> {
         building,
         memfd,
     })
+}
+
+/// Bytes of the files in a directory.
+fn bytes_of(path: &Path) -> Option<u64> {
+    let blocks = |entry: fs::DirEntry| entry.metadata().map_or(0, |m| m.blocks() * 512);
+    Some(fs::read_dir(path).ok()?.filter_map(Result::ok).map(blocks).sum())
 }
 
 /// Whether a directory is one that is being made or removed, and has no object's name.

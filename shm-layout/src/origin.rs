@@ -54,7 +54,8 @@ pub(crate) fn header_crc<T: Pod>(header: &T) -> u32 {
 }
 
 /// A number that changes with every start of the machine; 0 where it cannot be told.
-pub(crate) fn boot_id_hash() -> u64 {
+#[must_use]
+pub fn boot_id_hash() -> u64 {
     std::fs::read("/proc/sys/kernel/random/boot_id").map_or(0, |id| {
         let hash = blake3::hash(&id);
         hash.as_bytes().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))

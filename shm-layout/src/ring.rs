@@ -193,7 +193,7 @@ impl RingStore {
         Ok(Self { spec, geometry, origin, lanes, readers, ringing, place })
     }
 
-    fn of(object: Object) -> Result<Self, SegmentError> {
+    pub(crate) fn of(object: Object) -> Result<Self, SegmentError> {
         let (superblock, columns) = ring_files::read_ctl(&object)?;
         let path = object.path().join(CTL);
         let (policy, timeout_ms) = (superblock.lane_policy, superblock.lease_timeout_ms);
@@ -250,7 +250,7 @@ impl RingStore {
         Ok(Self { spec, geometry, origin, lanes, readers, ringing, place })
     }
 
-    fn check_same(&self, name: &str, asked: &RingSpec) -> Result<(), SegmentError> {
+    pub(crate) fn check_same(&self, name: &str, asked: &RingSpec) -> Result<(), SegmentError> {
         let different = |what: String| {
             Err(SegmentError::Different { kind: Kind::Ring, name: name.to_owned(), what })
         };

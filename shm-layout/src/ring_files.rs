@@ -115,12 +115,36 @@ pub(crate) fn make(folder: Folder<'_>, spec: &RingSpec) -> Result<Shapes, Segmen
             .write_all(mark.get(..MAX_MARK_BYTES).unwrap_or(mark))
             .map_err(SegmentError::io("write", &path.join(SNAPSHOT_FILE)))?;
     }
-    let readers = ReadersHeader::new(shapes.ring_uuid, spec.reader_slots);
-    folder.write(RDR, geometry.rdr_bytes, &[bytemuck::bytes_of(&readers)])?;
+    make_readers(folder, &shapes, geometry)?;
     let huge_bytes = make_lanes(folder, &shapes, &shape, 0, &lane_file)?;
     let origin = (unix_ns(), spec.lane_capacity, 0);
     write_ctl(folder, CTL, &shapes, &shape, huge_bytes, origin)?;
     Ok(shapes)
+}
+
+/// Makes the readers' file.
+fn make_readers(
+    folder: Folder<'_>,
+    shapes: &Shapes,
+    geometry: &Geometry,
+) -> Result<(), SegmentError> {
+    let readers = ReadersHeader::new(shapes.ring_uuid, shapes.spec().reader_slots);
+    folder.write(RDR, geometry.rdr_bytes, &[bytemuck::bytes_of(&readers)])
+}
+
+/// Makes the readers' file as if there had been none, in a ring that nobody has seen yet.
+pub(crate) fn make_readers_anew(
+    folder: Folder<'_>,
+    shapes: &Shapes,
+    geometry: &Geometry,
+) -> Result<(), SegmentError> {
+    match std::fs::remove_file(folder.path.join(RDR)) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(SegmentError::io("remove", &folder.path.join(RDR))(error));
+        }
+        _ => {}
+    }
+    make_readers(folder, shapes, geometry)
 }
 
 /// Makes the files of all lanes, under the names that `name` gives them. Returns the bytes that are

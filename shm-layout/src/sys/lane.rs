@@ -284,6 +284,21 @@ impl Lane {
         self.store_head(head, Ordering::Relaxed);
     }
 
+    /// Sets all that it says of its rows and writers to what a new lane says, while nobody sees it.
+    pub(crate) fn forget(&self) {
+        for offset in [
+            offset_of!(LaneHeader, reserved),
+            offset_of!(LaneHeader, head),
+            offset_of!(LaneHeader, generation),
+            offset_of!(LaneHeader, pid),
+            offset_of!(LaneHeader, claimed_unix_ns),
+            offset_of!(LaneHeader, dropped),
+            offset_of!(LaneHeader, stalls),
+        ] {
+            self.counter(offset).store(0, Ordering::Relaxed);
+        }
+    }
+
     /// For whoever holds the lane.
     pub(crate) fn store_reserved(&self, value: u64, order: Ordering) {
         assert!(self.memory.writable(), "the lane is mapped for reading");
