@@ -24,6 +24,8 @@ pub(crate) enum State {
     Orphaned,
     /// Its creator is still at work.
     Building,
+    /// An import of it was cut; the same one goes on from there.
+    Partial,
     /// Its bytes are not what they should be.
     Damaged,
     /// It is on disk.
@@ -39,6 +41,7 @@ impl Display for State {
             Self::Idle => "idle",
             Self::Orphaned => "orphaned",
             Self::Building => "building",
+            Self::Partial => "partial",
             Self::Damaged => "damaged",
             Self::Saved => "saved",
             Self::Evicted => "evicted",
@@ -72,6 +75,8 @@ impl Entry {
         let mut persist = None;
         let (state, content) = if info.building && info.held {
             (State::Building, Content::Unopened)
+        } else if info.is_partial() {
+            (State::Partial, Content::Unopened)
         } else if is_garbage(&info) {
             (State::Orphaned, Content::Unopened)
         } else {
@@ -97,15 +102,19 @@ impl Entry {
     }
 }
 
-/// Whether `gc` removes it: nobody holds it, and it is not to be kept or is a dead creator's.
+/// Whether `gc` removes it: nobody holds it, and it is not to be kept, or is a dead creator's, also if
+/// somebody may go on with it.
 pub(crate) fn is_garbage(info: &ObjectInfo) -> bool {
     !info.held && (info.building || !info.persistent)
 }
 
-/// What to call it: a dead creator's remnant has no name yet, only a directory.
+/// What to call it: a dead creator's remnant has no name yet, only a directory, unless it is known what it
+/// was to be.
 pub(crate) fn shown_name(info: &ObjectInfo) -> String {
     match info.path.file_name() {
-        Some(directory) if info.building => directory.to_string_lossy().into_owned(),
+        Some(directory) if info.building && !info.is_partial() => {
+            directory.to_string_lossy().into_owned()
+        }
         _ => info.name.clone(),
     }
 }

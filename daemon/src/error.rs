@@ -219,7 +219,7 @@ impl From<ExportError> for CliError {
 impl From<ImportError> for CliError {
     fn from(error: ImportError) -> Self {
         match error {
-            ImportError::Interrupted => Self::Interrupted,
+            ImportError::Interrupted { partial: None } => Self::Interrupted,
             ImportError::Restore(RestoreError::Ring(error)) => error.into(),
             error => Self::Import(error),
         }
@@ -264,6 +264,7 @@ fn of_import(error: &ImportError) -> Exit {
             Exit::NoSuchObject
         }
         ImportError::OnlyWritten { .. } | ImportError::Capacity { .. } => Exit::WrongUsage,
+        ImportError::Interrupted { .. } => Exit::Interrupted,
         _ => Exit::FoundProblems,
     }
 }

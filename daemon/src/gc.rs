@@ -13,8 +13,8 @@ use crate::units;
 /// Remove rings and panels that are not persistent and that no process holds.
 ///
 /// They are left behind by programs that were killed. Held and persistent objects are never
-/// touched; the kernel's locks, not process numbers, say what is held. Memory that a killed `backcast
-/// resize` left in a ring goes back too.
+/// touched; the kernel's locks, not process numbers, say what is held. What a cut `backcast import` left
+/// goes too, so that the next one begins anew, and memory that a killed `backcast resize` left in a ring.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -25,6 +25,9 @@ pub(crate) struct Args {
     #[arg(long)]
     dry_run: bool,
 }
+
+/// Kind of what a cut import left.
+const PARTIAL: &str = "partial";
 
 /// JSON of one removed object.
 #[derive(Debug, Serialize)]
@@ -40,7 +43,7 @@ impl Removed {
     pub(crate) fn new(info: &ObjectInfo, dry_run: bool) -> Self {
         Self {
             action: if dry_run { "would_remove" } else { "removed" },
-            kind: info.kind.as_str(),
+            kind: if info.is_partial() { PARTIAL } else { info.kind.as_str() },
             name: catalogue::shown_name(info),
             path: info.path.clone(),
             size_bytes: info.bytes,
@@ -58,7 +61,8 @@ impl Removed {
         }
         let action = self.action.replace('_', " ");
         let size = units::bytes(self.size_bytes);
-        console.text(&format!("{action} {} {} ({size})", self.kind, self.name));
+        let kind = if self.kind == PARTIAL { "partial ring" } else { self.kind };
+        console.text(&format!("{action} {kind} {} ({size})", self.name));
     }
 }
 

@@ -18,6 +18,10 @@ use crate::units;
 /// episodes. A Minari dataset (stored as parquet) and a .npz of plain steps (obs, action, reward,
 /// terminated, truncated, next obs) become the episodes of one lane. The ring is persistent: it
 /// stays until `backcast rm`. A file that is damaged makes no ring.
+///
+/// An import that is killed or stopped by Ctrl-C leaves what it has (`backcast ls` shows it as partial);
+/// the same command goes on from there, and gives the ring that it would have given at once. If the file
+/// was changed since, or the options are others, it says so and begins anew. A .npz always begins anew.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -53,6 +57,8 @@ struct Imported<'a> {
     format: &'static str,
     lane_count: u32,
     rows: u64,
+    resumed_rows: u64,
+    began_anew: Option<String>,
     transitions: u64,
     episodes: Option<u64>,
     allocated_bytes: u64,
@@ -90,6 +96,8 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
         format: format.as_str(),
         lane_count: stats.lanes,
         rows: report.rows,
+        resumed_rows: report.rows_resumed,
+        began_anew: report.began_anew.map(|why| why.to_string()),
         transitions: stats.transitions,
         episodes: report.episodes,
         allocated_bytes: stats.bytes_allocated,
@@ -105,6 +113,15 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
             units::exact(imported.transitions),
             units::bytes(imported.allocated_bytes),
         ));
+    }
+    if report.rows_resumed > 0 {
+        console.note(&format!(
+            "went on where an earlier import had stopped: {} rows were there already",
+            units::exact(report.rows_resumed)
+        ));
+    }
+    if let Some(why) = report.began_anew {
+        console.note(&format!("began anew where an earlier import had stopped: {why}"));
     }
     if report.rows_without_successor > 0 {
         console.note(

@@ -16,7 +16,8 @@ use crate::units;
 /// List rings, panels and snapshots.
 ///
 /// States: held (some process has it open), idle (nobody has; it is persistent), orphaned (nobody
-/// has; `backcast gc` removes it), building (its creator is at work), damaged (its bytes are not
+/// has; `backcast gc` removes it), building (its creator is at work), partial (an import was cut; the
+/// same one goes on from there), damaged (its bytes are not
 /// what they should be; exit status 1), saved (a snapshot: on disk; its size is that of all files with
 /// rows of it, which snapshots share), evicted (a daemon saved it to make room: on disk; who attaches
 /// through the daemon gets it back).
@@ -117,7 +118,8 @@ impl Listed {
     }
 
     fn is_ring(&self, name: &str) -> bool {
-        self.kind == Kind::Ring.as_str() && self.name == name
+        let whole = !matches!(self.state, State::Building | State::Partial);
+        self.kind == Kind::Ring.as_str() && self.name == name && whole
     }
 
     fn cells(&self) -> Vec<String> {
@@ -222,6 +224,15 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
             "{} orphaned ({}): `backcast gc` removes what nobody holds",
             in_state(State::Orphaned).count(),
             units::bytes(orphaned)
+        ));
+    }
+    let partial: u64 = in_state(State::Partial).map(|object| object.size_bytes).sum();
+    if in_state(State::Partial).next().is_some() {
+        console.note(&format!(
+            "{} partial ({}): the same `backcast import` goes on from there; `backcast rm NAME` removes \
+             one, and `backcast gc` all",
+            in_state(State::Partial).count(),
+            units::bytes(partial)
         ));
     }
     if in_state(State::Evicted).next().is_some() {

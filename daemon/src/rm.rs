@@ -1,6 +1,6 @@
 //! `backcast rm`: remove one ring, panel or snapshot by name.
 
-use backcast_core::{Base, SegmentError};
+use backcast_core::{Base, Kind, SegmentError, remove_partial};
 use backcast_persist::StoreError;
 
 use crate::catalogue;
@@ -14,7 +14,8 @@ use crate::snapshots::{StoreArg, is_snapshot};
 /// Remove a ring, panel or snapshot by name.
 ///
 /// Refuses while a process holds it. With --force the name goes at once; processes that have it
-/// open keep their memory until they close it. NAME@LABEL removes a snapshot, and those of its files
+/// open keep their memory until they close it. Where a cut `backcast import` left a part of a ring, and
+/// there is no ring of that name, the part goes. NAME@LABEL removes a snapshot, and those of its files
 /// that no other snapshot needs.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -50,7 +51,20 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
             }
         }
     }
-    let info = catalogue::find(base, &args.name, args.kind.map(Into::into))?;
+    let kind: Option<Kind> = args.kind.map(Into::into);
+    let info = match catalogue::find(base, &args.name, kind) {
+        Err(error @ CliError::NotFound { .. }) if kind != Some(Kind::Panel) => {
+            return match remove_partial(base, &args.name) {
+                Ok(removed) => {
+                    Removed::new(&removed, false).print(console);
+                    Ok(Exit::Done)
+                }
+                Err(SegmentError::NotFound { .. } | SegmentError::BadName { .. }) => Err(error),
+                Err(other) => Err(other.into()),
+            };
+        }
+        found => found?,
+    };
     match backcast_core::remove(base, info.kind, &info.name, args.force) {
         Ok(removed) => Removed::new(&removed, false).print(console),
         Err(SegmentError::InUse { .. }) => {

@@ -4,7 +4,8 @@ mod shelf;
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
-use std::process::Stdio;
+use std::path::Path;
+use std::process::{Child, Stdio};
 use std::thread;
 use std::time::Instant;
 
@@ -122,34 +123,31 @@ fn an_export_killed_at_random_moments_gives_the_same_bytes_and_says_that_it_went
     }
 }
 
+/// A command that has written something to its journal; `None`: it ended before.
+fn begun(shelf: &Shelf, words: &[&str], journal: &Path) -> Option<Child> {
+    let mut child = shelf.command().args(words).stdout(Stdio::null()).spawn().unwrap();
+    while !fs::metadata(journal).is_ok_and(|journal| journal.len() > 0) {
+        if child.try_wait().unwrap().is_some() {
+            return None;
+        }
+        thread::yield_now();
+    }
+    Some(child)
+}
+
 #[test]
 fn an_export_of_newer_rows_begins_anew_in_words() {
     let shelf = with_wide();
     let to = shelf.path().join("wide.csv");
     let left = shelf.path().join("wide.csv.partial/journal");
-    let mut child = shelf
-        .command()
-        .args(["export", "wide", to.to_str().unwrap(), "--group-rows", "300"])
-        .spawn()
-        .unwrap();
-    while !fs::metadata(&left).is_ok_and(|journal| journal.len() > 0) {
-        assert!(child.try_wait().unwrap().is_none(), "it did not wait to be killed");
-        thread::yield_now();
-    }
+    let words = ["export", "wide", to.to_str().unwrap(), "--group-rows", "300"];
+    let mut child = begun(&shelf, &words, &left).expect("it did not wait to be killed");
     child.kill().unwrap();
     child.wait().unwrap();
     let went_on = run(&shelf, "export wide DIR/wide.csv --group-rows 300").expect(0);
     assert!(went_on.err.contains("went on where an earlier export had stopped"), "{}", went_on.err);
     fs::remove_file(&to).unwrap();
-    let mut child = shelf
-        .command()
-        .args(["export", "wide", to.to_str().unwrap(), "--group-rows", "300"])
-        .spawn()
-        .unwrap();
-    while !fs::metadata(&left).is_ok_and(|journal| journal.len() > 0) {
-        assert!(child.try_wait().unwrap().is_none(), "it did not wait to be killed");
-        thread::yield_now();
-    }
+    let mut child = begun(&shelf, &words, &left).expect("it did not wait to be killed");
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert!(left.exists() && !to.exists());
@@ -159,6 +157,83 @@ fn an_export_of_newer_rows_begins_anew_in_words() {
     writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
     let anew = run(&shelf, "export wide DIR/wide.csv --group-rows 300").expect(0);
     assert!(anew.err.contains("began anew") && anew.err.contains("other rows"), "{}", anew.err);
+}
+
+/// A table of several units, of rows that are quickly read.
+fn with_table() -> Shelf {
+    let shelf = Shelf::new();
+    let schema = Schema::builder().column("obs", DType::F32, &[8192]).build().unwrap();
+    let options = RingOptions::with_capacity(4_000).base(shelf.base());
+    let ring = Ring::create("wide", &schema, options).unwrap();
+    let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+    for row in 0..4_000_u16 {
+        let obs = vec![f32::from(row); 8192];
+        let mut columns = StepColumns::of(ring.schema()).with("obs", &obs).unwrap();
+        writer.append(&columns.step(&[row % 10 == 9], &[false]).unwrap()).unwrap();
+    }
+    drop(writer);
+    run(&shelf, "export wide DIR/wide.parquet").expect(0);
+    shelf
+}
+
+/// Begins to import the table as `in`, and cuts it by a signal when a part is there.
+fn cut(shelf: &Shelf, signal: Signal) -> std::process::ExitStatus {
+    let path = shelf.path().join("wide.parquet");
+    let journal = shelf.base().path().join(".partial-in.ring/journal");
+    loop {
+        let child = begun(shelf, &["import", path.to_str().unwrap(), "in"], &journal);
+        if let Some(mut child) = child {
+            kill_process(Pid::from_child(&child), signal).unwrap();
+            let status = child.wait().unwrap();
+            if !status.success() {
+                return status;
+            }
+        }
+        // It was faster.
+        run(shelf, "rm in").expect(0);
+    }
+}
+
+#[test]
+fn an_import_that_was_cut_is_listed_and_goes_on() {
+    let shelf = with_table();
+    assert_eq!(cut(&shelf, Signal::KILL).signal(), Some(9));
+    let partial = shelf.states().into_iter().find(|(name, _)| name == "in");
+    assert_eq!(partial, Some(("in".to_owned(), "partial".to_owned())));
+    let listed = run(&shelf, "ls").expect(0);
+    assert!(listed.err.contains("1 partial (") && listed.err.contains("rm NAME"), "{}", listed.err);
+    let doctor = run(&shelf, "doctor");
+    assert!(doctor.out.contains("of cut imports"), "{}", doctor.out);
+    let again = run(&shelf, "--json import DIR/wide.parquet in").expect(0);
+    let said: serde_json::Value = serde_json::from_str(&again.out).unwrap();
+    assert!(said["resumed_rows"].as_u64().unwrap() >= 1_000, "{said}");
+    assert_eq!((&said["rows"], &said["began_anew"]), (&4_000.into(), &serde_json::Value::Null));
+    assert!(again.err.contains("went on where an earlier import had stopped"), "{}", again.err);
+    run(&shelf, "export in DIR/twice.parquet").expect(0);
+    let read = |name: &str| fs::read(shelf.path().join(name)).unwrap();
+    assert!(read("wide.parquet") == read("twice.parquet"));
+}
+
+#[test]
+fn an_import_stopped_by_ctrl_c_goes_on_unless_the_file_changed_or_it_is_removed() {
+    let shelf = with_table();
+    assert_eq!(cut(&shelf, Signal::INT).code(), Some(130));
+    let table = fs::File::options().append(true).open(shelf.path().join("wide.parquet")).unwrap();
+    table.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+    let anew = run(&shelf, "import DIR/wide.parquet in").expect(0);
+    assert!(anew.err.contains("began anew") && anew.err.contains("changed since"), "{}", anew.err);
+    run(&shelf, "rm in").expect(0);
+    cut(&shelf, Signal::INT);
+    let removed = run(&shelf, "rm in").expect(0);
+    assert!(removed.out.starts_with("removed partial ring in ("), "{}", removed.out);
+    run(&shelf, "rm in").expect(3);
+    cut(&shelf, Signal::KILL);
+    let planned = run(&shelf, "--json gc --dry-run").expect(0);
+    assert!(planned.out.contains("\"would_remove\""), "{}", planned.out);
+    let collected = run(&shelf, "gc").expect(0);
+    assert!(collected.out.contains("removed partial ring in ("), "{}", collected.out);
+    let (names, base) = (shelf.states(), shelf.base());
+    assert!(names.is_empty() && !base.path().exists(), "{names:?}");
 }
 
 #[test]

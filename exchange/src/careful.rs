@@ -2,7 +2,8 @@
 //! of it is decoded, and what the decoder panics over is an error.
 
 use std::fmt::Display;
-use std::fs::File;
+use std::fs::{File, Metadata};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -32,6 +33,7 @@ pub(crate) struct CarefulFile {
     path: PathBuf,
     source: Source,
     metadata: ArrowReaderMetadata,
+    identity: blake3::Hash,
 }
 
 /// How the rows of one leaf are to be read: its number, and what a row has.
@@ -48,18 +50,24 @@ pub(crate) struct Leaf {
 impl CarefulFile {
     pub(crate) fn open(path: &Path) -> Result<Self, ImportError> {
         let read = |source| ImportError::Read { path: path.to_owned(), source };
-        let source = File::open(path).and_then(Source::new).map_err(read)?;
+        let file = File::open(path).map_err(read)?;
+        let mut identity = blake3::Hasher::new();
+        identify(&mut identity, &file.metadata().map_err(read)?);
+        let source = Source::new(file).map_err(read)?;
         let damaged = |what: String| damaged(path, "the footer", what);
         let magic = |at: u64| source.bytes(at, MAGIC.len()).is_ok_and(|bytes| bytes == MAGIC);
         if source.len() < 12 || !magic(0) || !magic(source.len() - MAGIC.len() as u64) {
             return Err(damaged("it does not begin and end with PAR1".to_owned()));
         }
         let metadata = decode(|| {
-            let footer = ParquetMetaDataReader::decode_metadata(&read_footer(&source)?)?;
+            let footer = read_footer(&source)?;
+            identity.update(&footer);
+            let footer = ParquetMetaDataReader::decode_metadata(&footer)?;
             ArrowReaderMetadata::try_new(Arc::new(footer), ArrowReaderOptions::new())
         })
         .map_err(damaged)?;
-        let file = Self { path: path.to_owned(), source, metadata };
+        let identity = identity.finalize();
+        let file = Self { path: path.to_owned(), source, metadata, identity };
         for (number, group) in file.footer().row_groups().iter().enumerate() {
             let bad = |what: String| file.damaged(format!("row group {number}"), what);
             u64::try_from(group.num_rows()).map_err(|_| bad("negative rows".into()))?;
@@ -68,6 +76,11 @@ impl CarefulFile {
             }
         }
         Ok(file)
+    }
+
+    /// What tells the file from others, and from itself before a change.
+    pub(crate) fn identity(&self) -> &blake3::Hash {
+        &self.identity
     }
 
     pub(crate) fn footer(&self) -> &ParquetMetaData {
@@ -168,6 +181,16 @@ impl LeafReader<'_> {
         decode(|| Ok::<_, ParquetError>(append()))
             .map_err(bad)?
             .map_err(|unfit| bad(in_words(&unfit)))
+    }
+}
+
+/// Adds what the file system says of a file: who changes it changes this.
+pub(crate) fn identify(identity: &mut blake3::Hasher, file: &Metadata) {
+    for number in [file.dev(), file.ino(), file.len()] {
+        identity.update(&number.to_le_bytes());
+    }
+    for time in [file.mtime(), file.mtime_nsec()] {
+        identity.update(&time.to_le_bytes());
     }
 }
 

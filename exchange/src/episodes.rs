@@ -1,8 +1,9 @@
 //! Plain steps as rows: an episode of n steps becomes n rows and one with its final observation.
 
-use backcast_core::{Column, FINAL, Filling, Role, Schema, TERMINATED, TRUNCATED};
+use backcast_core::{Column, FINAL, Role, Schema, TERMINATED, TRUNCATED};
 
 use crate::error::ImportError;
+use crate::sink::Sink;
 
 /// Consecutive steps of one episode.
 #[derive(Clone, Copy, Debug)]
@@ -28,8 +29,6 @@ impl Episode<'_> {
 #[derive(Debug)]
 pub(crate) struct EpisodeRows<'a> {
     schema: &'a Schema,
-    seq: u64,
-    episode: u64,
     /// The rows of the last one: built-in columns, then the schema's.
     buffers: Vec<Vec<u8>>,
 }
@@ -37,16 +36,17 @@ pub(crate) struct EpisodeRows<'a> {
 impl<'a> EpisodeRows<'a> {
     pub(crate) fn new(schema: &'a Schema) -> Self {
         let buffers = vec![Vec::new(); BUILT_IN + schema.columns().len()];
-        Self { schema, seq: 0, episode: 0, buffers }
+        Self { schema, buffers }
     }
 
-    /// Puts the rows of an episode after those of the one before.
+    /// Puts the rows of an episode, of which it is the `episode_number`-th, after those of the one before.
     pub(crate) fn put(
         &mut self,
+        episode_number: u64,
         episode: &Episode<'_>,
-        filling: &mut Filling<'_>,
+        sink: &mut Sink<'_, '_, '_>,
     ) -> Result<(), ImportError> {
-        let rows = episode.rows();
+        let (rows, first) = (episode.rows(), sink.next(0));
         self.buffers.iter_mut().for_each(Vec::clear);
         let [seq, number, t, flags, user @ ..] = &mut *self.buffers else { return Ok(()) };
         for row in 0..rows {
@@ -60,8 +60,8 @@ impl<'a> EpisodeRows<'a> {
             } else {
                 0
             };
-            seq.extend_from_slice(&(self.seq + row).to_ne_bytes());
-            number.extend_from_slice(&self.episode.to_ne_bytes());
+            seq.extend_from_slice(&(first + row).to_ne_bytes());
+            number.extend_from_slice(&episode_number.to_ne_bytes());
             t.extend_from_slice(&u32::try_from(row).unwrap_or(u32::MAX).to_ne_bytes());
             flags.extend_from_slice(&ends.to_ne_bytes());
         }
@@ -78,10 +78,7 @@ impl<'a> EpisodeRows<'a> {
             }
         }
         let buffers: Vec<&[u8]> = self.buffers.iter().map(Vec::as_slice).collect();
-        filling.rows(0, rows, &buffers)?;
-        self.seq += rows;
-        self.episode += 1;
-        Ok(())
+        sink.rows(0, rows, &buffers)
     }
 }
 

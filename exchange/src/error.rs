@@ -166,7 +166,18 @@ pub enum ImportError {
     /// The ring could not be made.
     #[error(transparent)]
     Restore(#[from] RestoreError),
+    /// Somebody else is at it.
+    #[error(
+        "another import to a ring named `{name}` is under way; wait for it, or choose another name"
+    )]
+    Busy {
+        /// Name given.
+        name: String,
+    },
     /// Somebody asked to stop.
-    #[error("the import was interrupted; no ring was made")]
-    Interrupted,
+    #[error("the import was interrupted; {}", left(.partial.as_deref()))]
+    Interrupted {
+        /// The folder from which the same import goes on; `None`: nothing of it is left.
+        partial: Option<PathBuf>,
+    },
 }

@@ -9,17 +9,22 @@ use backcast_files::{OnProgress, Progress};
 
 use crate::error::ImportError;
 use crate::export::Format;
+use crate::plan::BeganAnew;
 use crate::{minari, npz, parquet_file};
+
+/// Bytes of rows after which it is noted down what is done.
+const UNIT_BYTES: u64 = 32 << 20;
 
 /// How a ring is made of a file.
 #[must_use]
 pub struct ImportOptions<'a> {
     pub(crate) name: String,
     pub(crate) capacity: Option<u64>,
-    base: Base,
+    pub(crate) base: Base,
     exist: Exist,
     persistent: bool,
-    huge_pages: bool,
+    pub(crate) huge_pages: bool,
+    pub(crate) unit_bytes: u64,
     pub(crate) progress: Option<OnProgress<'a>>,
 }
 
@@ -46,6 +51,7 @@ impl<'a> ImportOptions<'a> {
             exist: Exist::Error,
             persistent: false,
             huge_pages: true,
+            unit_bytes: UNIT_BYTES,
             progress: None,
         }
     }
@@ -80,6 +86,13 @@ impl<'a> ImportOptions<'a> {
         self
     }
 
+    /// Bytes of rows after which it is noted down what is done: an import that is killed loses those of
+    /// one such unit, which ends where a row group or an episode does. When left out, 32 MiB.
+    pub fn unit_bytes(mut self, bytes: u64) -> Self {
+        self.unit_bytes = bytes;
+        self
+    }
+
     /// Is told how far it has come, and may stop it.
     pub fn on_progress(
         mut self,
@@ -103,6 +116,10 @@ impl<'a> ImportOptions<'a> {
 pub struct ImportReport {
     /// Rows of the new ring.
     pub rows: u64,
+    /// Rows that an earlier import to the same name had done when it was cut.
+    pub rows_resumed: u64,
+    /// Why what an earlier one had done was dropped, if there was any.
+    pub began_anew: Option<BeganAnew>,
     /// Episodes that were made of plain steps.
     pub episodes: Option<u64>,
     /// Last steps of the data whose episode goes on, and whose next observation is not known: no
@@ -111,6 +128,12 @@ pub struct ImportReport {
 }
 
 /// Makes a ring of a file. It has its name when it is whole; after an error there is none.
+///
+/// An import that is killed or stopped leaves what it has in the base directory, as
+/// `.partial-NAME.ring`. The same import of the same file goes on from there, and gives the ring that it
+/// would have given at once; any other begins anew, and says why ([`ImportReport::began_anew`]). Rows that
+/// are there are read again and compared. A `.npz`, whose arrays are unpacked as a whole before the first
+/// row is known, always begins anew, and leaves nothing to go on from.
 pub fn import(
     from: &Path,
     format: Format,

@@ -16,11 +16,11 @@ use rustix::process::{Signal, getpid, kill_process};
 use crate::{BeganAnew, ExportError, ExportOptions, ExportReport, Format, export};
 
 /// `NAME:N`: the process dies when it comes to the point NAME for the N-th time.
-const DIE_AT: &str = "BACKCAST_EXCHANGE_DIE_AT";
+pub(crate) const DIE_AT: &str = "BACKCAST_EXCHANGE_DIE_AT";
 /// `DIR FORMAT TO`: what a child exports, and where the ring is.
 const EXPORT: &str = "BACKCAST_EXCHANGE_EXPORT";
 /// Few, so that there are many units.
-const UNIT_ROWS: u64 = 16;
+pub(crate) const UNIT_ROWS: u64 = 16;
 
 pub(crate) fn point(name: &str) {
     static CAME: AtomicU64 = AtomicU64::new(0);
@@ -37,7 +37,7 @@ fn schema() -> Schema {
     builder.column("reward", DType::F32, &[]).build().unwrap()
 }
 
-fn ring(base: &Base, salt: u32) -> Ring {
+pub(crate) fn ring(base: &Base, salt: u32) -> Ring {
     let options = RingOptions::with_capacity(400).lanes(2).base(base.clone());
     let ring = Ring::create("walk", &schema(), options).unwrap();
     append(&ring, 70, salt);
@@ -45,7 +45,7 @@ fn ring(base: &Base, salt: u32) -> Ring {
 }
 
 /// Episodes of nine steps, the last of which has not ended.
-fn append(ring: &Ring, steps: u32, salt: u32) {
+pub(crate) fn append(ring: &Ring, steps: u32, salt: u32) {
     let options = WriterOptions::lanes(2).autoreset(AutoresetMode::SameStep);
     let mut writer = ring.writer(options).unwrap();
     for step in 0..steps {

@@ -37,14 +37,19 @@ mod episodes;
 mod error;
 mod export;
 mod import;
+mod journal;
 #[cfg(test)]
 mod killed;
+#[cfg(test)]
+mod killed_import;
 mod minari;
 mod npz;
 mod parquet_file;
 mod partial;
 mod plan;
+mod resume;
 mod row_groups;
+mod sink;
 mod walk;
 
 pub use error::{ExportError, ImportError};

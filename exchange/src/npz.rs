@@ -4,17 +4,17 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 use std::path::Path;
 
 use backcast_core::{Capacity, DType, Ring, RingOptions, Role, Schema};
-use backcast_files::Progress;
 use backcast_files::parquet::caught;
 use zip::ZipArchive;
 
 use crate::episodes::{Episode, EpisodeRows, part};
 use crate::error::ImportError;
 use crate::import::{ImportOptions, ImportReport};
+use crate::sink::Sink;
 
 /// A file may unpack to so many times its own size ...
 const MOST_UNPACKED: u64 = 1000;
@@ -59,22 +59,15 @@ pub(crate) fn read(
     let capacity = options.capacity.unwrap_or(rows).max(1);
     let made = options.of_ring(RingOptions::with_capacity(Capacity::Rows(capacity)));
     let mut on_progress = options.progress;
-    let row_bytes = steps.schema.row_bytes() as u64;
     let ring = Ring::restore(&options.name, &steps.schema, made, |filling| {
-        let mut progress =
-            Progress { total_rows: rows, total_bytes: rows * row_bytes, ..Progress::default() };
         filling.begin(0, 0..rows)?;
+        let mut sink = Sink::new(filling, &steps.schema, rows, &mut on_progress);
         let mut put = EpisodeRows::new(&steps.schema);
-        for range in &episodes {
-            steps.with_episode(range, |episode| put.put(episode, filling))?;
-            progress.rows += steps.rows_of(range);
-            progress.bytes = progress.rows * row_bytes;
-            let stop = on_progress.as_mut().map(|on_progress| on_progress(&progress));
-            if stop == Some(ControlFlow::Break(())) {
-                return Err(ImportError::Interrupted);
-            }
+        for (number, range) in (0..).zip(&episodes) {
+            steps.with_episode(range, |episode| put.put(number, episode, &mut sink))?;
+            sink.step()?;
         }
-        Ok(())
+        Ok::<(), ImportError>(())
     })?;
     let open_end = episodes.last().is_some_and(|range| !steps.has_final(range));
     Ok((
@@ -83,6 +76,7 @@ pub(crate) fn read(
             rows,
             episodes: Some(episodes.len() as u64),
             rows_without_successor: u64::from(open_end),
+            ..ImportReport::default()
         },
     ))
 }

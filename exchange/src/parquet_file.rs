@@ -2,14 +2,13 @@
 
 use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Seek, SeekFrom};
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Field, Schema as ArrowSchema};
-use backcast_core::{Column, DType, Filling, Ring, Rows, Schema};
-use backcast_files::Progress;
+use backcast_core::{Column, DType, Ring, Rows, Schema};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
@@ -20,11 +19,13 @@ use crate::about::{About, FORMAT, KEY};
 use crate::arrays;
 use crate::careful::{CarefulFile, Leaf};
 use crate::error::ImportError;
-use crate::export::{ExportReport, Failure};
+use crate::export::{ExportReport, Failure, Format};
 use crate::import::{ImportOptions, ImportReport};
 use crate::partial::{Partial, RowsHash};
 use crate::plan::Plan;
+use crate::resume::{self, Task};
 use crate::row_groups::{MAGIC, Packed, Packing, Present, io_error};
+use crate::sink::Sink;
 use crate::walk::Walk;
 
 /// The built-in columns of a table, before the ring's.
@@ -166,24 +167,42 @@ pub(crate) fn read(
         let (asked, rows) = (options.capacity.unwrap_or(ring.lane_capacity), longest * lanes);
         return Err(ImportError::Capacity { asked, rows });
     }
-    let made = options.of_ring(ring.options().map_err(described)?);
-    let mut on_progress = options.progress;
-    let total_bytes = rows.saturating_mul(schema.row_bytes() as u64);
-    let ring = Ring::restore(&options.name, &schema, made, |filling| {
-        let mut progress = Progress { total_rows: rows, total_bytes, ..Progress::default() };
-        for (lane, span) in (0..).zip(&spans) {
-            filling.begin(lane, span.clone())?;
-        }
-        file.fill(&schema, &spans, filling, |rows| {
-            progress.rows += rows;
-            progress.bytes = progress.rows * schema.row_bytes() as u64;
-            match on_progress.as_mut().map(|on_progress| on_progress(&progress)) {
-                Some(ControlFlow::Break(())) => Err(ImportError::Interrupted),
-                _ => Ok(()),
-            }
-        })
-    })?;
-    Ok((ring, ImportReport { rows, episodes: None, rows_without_successor: 0 }))
+    let task = Task {
+        format: Format::Parquet,
+        source: file.file.identity().to_hex().to_string(),
+        schema: &schema,
+        ring: ring.options().map_err(described)?,
+        spans: &spans,
+        parts: file.file.footer().row_groups().len() as u64,
+    };
+    let mut pieces = Pieces::of(&schema);
+    let put = |group: u64, sink: &mut Sink<'_, '_, '_>| file.fill(group, &mut pieces, &spans, sink);
+    let (ring, resumed) = resume::restore(&task, options, put)?;
+    let (rows_resumed, began_anew) = (resumed.rows, resumed.began_anew);
+    Ok((ring, ImportReport { rows, rows_resumed, began_anew, ..ImportReport::default() }))
+}
+
+/// Rows in memory while they are read.
+struct Pieces {
+    leaves: Vec<Leaf>,
+    rows: usize,
+    bytes: Vec<Vec<u8>>,
+}
+
+impl Pieces {
+    fn of(schema: &Schema) -> Self {
+        let built_in = BUILT_IN.iter().map(|(_, dtype)| (*dtype, 1, true));
+        let of_column = |c: &Column| (c.dtype(), c.items(), c.shape().is_empty());
+        let leaves: Vec<Leaf> = built_in
+            .chain(schema.columns().iter().map(of_column))
+            .enumerate()
+            .map(|(number, (dtype, items, scalar))| Leaf { number, dtype, items, scalar })
+            .collect();
+        let row_bytes = (schema.row_bytes() as u64).max(1);
+        let rows = usize::try_from((PIECE_BYTES / row_bytes).clamp(1, 1 << 16)).unwrap_or(1);
+        let bytes = vec![Vec::new(); leaves.len()];
+        Self { leaves, rows, bytes }
+    }
 }
 
 /// A Parquet file that describes itself as a ring's.
@@ -255,38 +274,29 @@ impl Table {
         self.file.check_unpacked(schema.row_bytes() as u64)
     }
 
-    /// Puts every row that is described into its lane.
+    /// Puts every row of a row group that is described into its lane.
     fn fill(
         &self,
-        schema: &Schema,
+        group: u64,
+        pieces: &mut Pieces,
         spans: &[Range<u64>],
-        filling: &mut Filling<'_>,
-        mut done: impl FnMut(u64) -> Result<(), ImportError>,
+        sink: &mut Sink<'_, '_, '_>,
     ) -> Result<(), ImportError> {
-        let built_in = BUILT_IN.iter().map(|(_, dtype)| (*dtype, 1, true));
-        let of_column = |c: &Column| (c.dtype(), c.items(), c.shape().is_empty());
-        let leaves: Vec<Leaf> = built_in
-            .chain(schema.columns().iter().map(of_column))
-            .enumerate()
-            .map(|(number, (dtype, items, scalar))| Leaf { number, dtype, items, scalar })
-            .collect();
-        let row_bytes = (schema.row_bytes() as u64).max(1);
-        let piece = usize::try_from((PIECE_BYTES / row_bytes).clamp(1, 1 << 16)).unwrap_or(1);
-        let mut bytes: Vec<Vec<u8>> = vec![Vec::new(); leaves.len()];
-        for (group, about) in self.file.footer().row_groups().iter().enumerate() {
-            let readers = leaves.iter().map(|leaf| self.file.reader(group, *leaf, piece));
-            let mut readers = readers.collect::<Result<Vec<_>, _>>()?;
-            let mut left = usize::try_from(about.num_rows()).unwrap_or(0);
-            while left > 0 {
-                let count = left.min(piece);
-                for (reader, bytes) in readers.iter_mut().zip(&mut bytes) {
-                    bytes.clear();
-                    reader.next(count, bytes)?;
-                }
-                self.put(&leaves, &bytes, spans, filling)?;
-                done(count as u64)?;
-                left -= count;
+        let group = usize::try_from(group).unwrap_or(usize::MAX);
+        let Some(about) = self.file.footer().row_groups().get(group) else { return Ok(()) };
+        let Pieces { leaves, rows, bytes } = pieces;
+        let readers = leaves.iter().map(|leaf| self.file.reader(group, *leaf, *rows));
+        let mut readers = readers.collect::<Result<Vec<_>, _>>()?;
+        let mut left = usize::try_from(about.num_rows()).unwrap_or(0);
+        while left > 0 {
+            let count = left.min(*rows);
+            for (reader, bytes) in readers.iter_mut().zip(&mut *bytes) {
+                bytes.clear();
+                reader.next(count, bytes)?;
             }
+            self.put(leaves, bytes, spans, sink)?;
+            sink.step()?;
+            left -= count;
         }
         Ok(())
     }
@@ -297,7 +307,7 @@ impl Table {
         leaves: &[Leaf],
         bytes: &[Vec<u8>],
         spans: &[Range<u64>],
-        filling: &mut Filling<'_>,
+        sink: &mut Sink<'_, '_, '_>,
     ) -> Result<(), ImportError> {
         let [lanes, seqs, ..] = bytes else { return Ok(()) };
         let lanes: Vec<u32> = bytemuck::allocation::pod_collect_to_vec(lanes);
@@ -317,7 +327,7 @@ impl Table {
                 bytes.get(rows.start * width..rows.end * width).unwrap_or_default()
             });
             let parts: Vec<&[u8]> = parts.collect();
-            filling.rows(lane, rows.len() as u64, &parts)?;
+            sink.rows(lane, rows.len() as u64, &parts)?;
             from = to;
         }
         Ok(())

@@ -13,7 +13,7 @@
 //! in the ring and its bytes in the file still have the hashes that the journal has of them.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -22,17 +22,13 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use crate::error::ExportError;
+use crate::journal::{self, Found, Journal, inode};
 use crate::plan::{BeganAnew, Plan};
 use crate::walk::{Halt, Place, Walk};
 
 const LOCK: &str = "export.lock";
-const PLAN: &str = "plan.json";
-const JOURNAL: &str = "journal";
-const NEXT_JOURNAL: &str = "journal.next";
 const NEW: &str = "new";
 const OLD: &str = "old";
-/// Longest plan or journal that is read.
-const MOST_WORDS: u64 = 1 << 30;
 /// Races with others that finish are tried again this often.
 const ATTEMPTS: u32 = 64;
 
@@ -50,18 +46,6 @@ pub(crate) struct Unit {
     pub(crate) note: String,
 }
 
-/// A line of the journal.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-enum Line {
-    Unit(Unit),
-    /// All is written; the next step gives this file or folder the name.
-    Whole(Inode),
-}
-
-/// The device and the number of a file or folder, which stay when it is renamed.
-type Inode = (u64, u64);
-
 /// How the bytes of a unit are read back: from the new file or folder, its first and how many.
 pub(crate) type ReadBack = fn(&Path, u64, u64, &mut dyn FnMut(&[u8])) -> io::Result<()>;
 
@@ -71,7 +55,7 @@ pub(crate) struct Partial {
     to: PathBuf,
     folder: PathBuf,
     _lock: File,
-    journal: Option<File>,
+    journal: Option<Journal<Unit>>,
     units: Vec<Unit>,
     read_back: ReadBack,
     /// The units' file has its name already: all that was missing is to say so.
@@ -113,9 +97,8 @@ impl Partial {
             // Killed between two renames: what was to be replaced has its name again.
             fs::rename(&old, &self.to).map_err(failed)?;
         }
-        let (units, whole) = read_journal(&self.folder.join(JOURNAL)).map_err(failed)?;
-        let before = read_words(&self.folder.join(PLAN)).map_err(failed)?;
-        let before: Option<Plan> = serde_json::from_slice(&before).ok();
+        let found = journal::find::<Plan, Unit>(&self.folder).map_err(failed)?;
+        let Found { plan: before, units, whole } = found;
         let differs = before.as_ref().map(|before| plan.differs(before));
         if differs == Some(None) {
             self.named = whole.is_some() && whole == inode(&self.to);
@@ -133,22 +116,10 @@ impl Partial {
         let failed = |source| ExportError::Write { path: self.to.clone(), source };
         if self.units.is_empty() {
             self.clear().map_err(failed)?;
-            let plan = serde_json::to_vec(plan).map_err(|error| failed(error.into()))?;
-            fs::write(self.folder.join(PLAN), plan).map_err(failed)?;
+            journal::write_plan(&self.folder, plan).map_err(failed)?;
         }
-        self.journal = Some(self.journal_anew().map_err(failed)?);
+        self.journal = Some(Journal::of(&self.folder, &self.units).map_err(failed)?);
         Ok(())
-    }
-
-    /// A journal of the units so far: what was torn at the end of the old one would spoil the next line.
-    fn journal_anew(&self) -> io::Result<File> {
-        let beside = self.folder.join(NEXT_JOURNAL);
-        let mut journal = File::create(&beside)?;
-        for unit in &self.units {
-            write_line(&mut journal, &Line::Unit(unit.clone()))?;
-        }
-        fs::rename(beside, self.folder.join(JOURNAL))?;
-        Ok(journal)
     }
 
     /// Keeps of the journal's units those that are still true.
@@ -241,7 +212,7 @@ impl Partial {
         let (rows, hash) = (rows_of(places), self.hash(from, count)?);
         let unit = Unit { rows, rows_hash, from, count, hash, note };
         if let Some(journal) = &mut self.journal {
-            write_line(journal, &Line::Unit(unit.clone()))?;
+            journal.add(&unit)?;
         }
         self.units.push(unit);
         point("unit");
@@ -255,7 +226,7 @@ impl Partial {
             let new = self.path();
             let whole = inode(&new);
             if let (Some(journal), Some(whole)) = (&mut self.journal, whole) {
-                write_line(journal, &Line::Whole(whole)).map_err(failed)?;
+                journal.end(whole).map_err(failed)?;
             }
             point("whole");
             replace(&new, &self.to, &self.folder.join(OLD)).map_err(failed)?;
@@ -284,7 +255,7 @@ impl Partial {
 
     /// Removes all but the lock and the plan's folder.
     fn clear(&self) -> io::Result<()> {
-        for name in [JOURNAL, NEXT_JOURNAL, NEW, PLAN, OLD] {
+        for name in journal::FILES.into_iter().chain([NEW, OLD]) {
             remove(&self.folder.join(name))?;
         }
         Ok(())
@@ -371,10 +342,6 @@ fn exists(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
 
-fn inode(path: &Path) -> Option<Inode> {
-    path.symlink_metadata().ok().map(|found| (found.dev(), found.ino()))
-}
-
 /// Makes the folder if it is not there, and takes its lock.
 fn lock(to: &Path, folder: &Path) -> Result<File, ExportError> {
     let failed = |source| ExportError::Write { path: to.to_owned(), source };
@@ -412,46 +379,6 @@ fn lock(to: &Path, folder: &Path) -> Result<File, ExportError> {
         }
     }
     Err(ExportError::Busy { path: to.to_owned() })
-}
-
-/// What is there of a file; nothing if it is not.
-fn read_words(path: &Path) -> io::Result<Vec<u8>> {
-    let mut words = Vec::new();
-    match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        opened => {
-            opened?.take(MOST_WORDS).read_to_end(&mut words)?;
-        }
-    }
-    Ok(words)
-}
-
-/// The units up to the first line that is torn, and which inode had all of them at the end.
-fn read_journal(path: &Path) -> io::Result<(Vec<Unit>, Option<Inode>)> {
-    let mut units = Vec::new();
-    for line in read_words(path)?.split_inclusive(|byte| *byte == b'\n') {
-        match line.strip_suffix(b"\n").and_then(read_line) {
-            Some(Line::Unit(unit)) => units.push(unit),
-            Some(Line::Whole(inode)) => return Ok((units, Some(inode))),
-            None => break,
-        }
-    }
-    Ok((units, None))
-}
-
-/// A line begins with its own hash.
-fn read_line(line: &[u8]) -> Option<Line> {
-    let (hash, text) = line.split_at_checked(2 * blake3::OUT_LEN)?;
-    if blake3::hash(text).to_hex().as_bytes() != hash {
-        return None;
-    }
-    serde_json::from_slice(text).ok()
-}
-
-fn write_line(journal: &mut File, line: &Line) -> io::Result<()> {
-    let text = serde_json::to_string(line)?;
-    let hash = blake3::hash(text.as_bytes()).to_hex();
-    journal.write_all(format!("{hash}{text}\n").as_bytes())
 }
 
 /// Gives the new file or folder its name. A folder that had it is moved away before.

@@ -59,16 +59,20 @@ impl Plan {
     }
 }
 
-/// Why an export did not go on where an earlier one to the same path was cut.
+/// Why an export or an import did not go on where an earlier one of the same path or name was cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BeganAnew {
     /// Another version of Backcast began it.
     Build,
-    /// It was another format, or rows were grouped in another way.
+    /// It was another format, rows were grouped in another way, or the ring was to be another one.
     Options,
     /// The ring has other columns, lanes or sizes.
     Ring,
+    /// The file is another one, or was changed since.
+    Source,
+    /// The machine was started anew since: what memory held may be torn.
+    Restarted,
     /// The ring has other rows: newer ones, or it was made anew.
     Rows,
     /// What was left of it was cut or changed.
@@ -81,6 +85,8 @@ impl fmt::Display for BeganAnew {
             Self::Build => "another version of Backcast began it",
             Self::Options => "it was begun with other options",
             Self::Ring => "the ring has other columns, lanes or sizes now",
+            Self::Source => "the file is another one, or was changed since",
+            Self::Restarted => "the machine was started anew since",
             Self::Rows => "the ring has other rows now",
             Self::Damaged => "what was left of it is cut or changed",
         })

@@ -129,7 +129,10 @@ impl From<SegmentError> for Failure {
         let kind = match &error {
             E::NotFound { .. } | E::Unlinked { .. } | E::MemoryGone { .. } => Kind::NotFound,
             E::AlreadyExists { .. } | E::Different { .. } => Kind::Exists,
-            E::InUse { .. } | E::BeingResized { .. } | E::ResizeUnfinished { .. } => Kind::InUse,
+            E::InUse { .. }
+            | E::BeingFilled { .. }
+            | E::BeingResized { .. }
+            | E::ResizeUnfinished { .. } => Kind::InUse,
             E::NoSpace { .. } => Kind::Space,
             E::BadName { .. }
             | E::Limit { .. }

@@ -121,7 +121,10 @@ impl ReplayBuffer {
     /// Make a ring of a file.
     ///
     /// The ring has its name when it is whole; a file that is damaged or of another kind leaves none.
-    /// Releases the interpreter; Ctrl-C stops it.
+    /// Releases the interpreter; Ctrl-C stops it. One that was stopped or killed leaves what it has, which
+    /// :func:`list` shows as being built; the same call for the same file goes on from there, and gives the
+    /// same ring. If the file was changed by then, or the options are others, it begins anew. A ``.npz``
+    /// always does. :func:`gc` removes what is left.
     ///
     /// Parameters
     /// ----------
@@ -161,6 +164,8 @@ impl ReplayBuffer {
     ///     If its columns make no ring.
     /// ExistsError
     ///     If the name is taken.
+    /// InUseError
+    ///     If another import to the name is under way.
     #[staticmethod]
     #[pyo3(signature = (
         path=Given::Missing, name=Given::Missing, format=None, *extra, capacity=None,
@@ -225,7 +230,8 @@ impl From<ImportError> for Failure {
             ImportError::Read { .. } => Kind::Storage,
             ImportError::Schema { .. } => Kind::Schema,
             ImportError::OnlyWritten { .. } | ImportError::Capacity { .. } => Kind::Argument,
-            ImportError::Interrupted => Kind::Base,
+            ImportError::Busy { .. } => Kind::InUse,
+            ImportError::Interrupted { .. } => Kind::Base,
             _ => Kind::Corrupt,
         };
         Self::new(kind, error)

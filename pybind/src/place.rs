@@ -153,7 +153,7 @@ pub(crate) fn remove_object<'py>(
     Ok(as_dict(py, &removed)?)
 }
 
-/// Remove every ring and panel that nobody holds and that is not persistent.
+/// Remove every ring and panel that nobody holds and that is not persistent, and what cut imports left.
 ///
 /// Parameters
 /// ----------

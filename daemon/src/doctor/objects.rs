@@ -18,6 +18,8 @@ pub(crate) struct Stock {
     bytes: u64,
     orphans: Vec<(String, u64)>,
     remnants: Vec<(String, u64)>,
+    /// Of imports that were cut: somebody may go on with them.
+    partial: Vec<(String, u64)>,
     damaged: Vec<(String, String)>,
     /// Why the directory could not be listed.
     unlisted: Option<String>,
@@ -55,6 +57,7 @@ impl Stock {
                 });
             }
             (_, Content::Damaged(why)) => self.damaged.push((name, why.clone())),
+            (State::Partial, _) => self.partial.push((name, info.bytes)),
             (State::Orphaned, _) if info.building => self.remnants.push((name, info.bytes)),
             (State::Orphaned, _) => self.orphans.push((name, info.bytes)),
             _ => {}
@@ -91,7 +94,15 @@ pub(crate) fn stale(stock: &Stock) -> Finding {
     }
     let finding = if found.is_empty() {
         let (count, size) = (stock.objects, bytes(stock.bytes));
-        Finding::ok(CHECK, format!("none of {count} rings and panels ({size}) is stale"))
+        let partial = if stock.partial.is_empty() {
+            String::new()
+        } else {
+            let left = bytes(stock.partial.iter().map(|(_, bytes)| bytes).sum());
+            let names = names(stock.partial.iter().map(|(name, _)| name));
+            format!("; {left} of cut imports, which go on from there: {names}")
+        };
+        let fine = format!("none of {count} rings and panels ({size}) is stale{partial}");
+        Finding::ok(CHECK, fine)
     } else {
         Finding::found(CHECK, found.join("; "), remedies.join("; "))
     };
@@ -104,6 +115,7 @@ pub(crate) fn stale(stock: &Stock) -> Finding {
         .with("stale_bytes", wasted)
         .with("orphans", list(&stock.orphans))
         .with("remnants", list(&stock.remnants))
+        .with("partial", list(&stock.partial))
         .with(
             "damaged",
             stock
@@ -135,6 +147,7 @@ mod tests {
         };
         let fine = Stock { objects: 2, bytes: 3 << 20, ..Stock::default() };
         let orphans = Stock { orphans: left(&["a", "b", "c", "d", "e"]), ..Stock::default() };
+        let partial = Stock { partial: left(&["pong"]), ..Stock::default() };
         let remnant = Stock { remnants: left(&[".building-1"]), ..Stock::default() };
         let damaged = Stock {
             damaged: vec![("pong".into(), "it dates from before the last start".into())],
@@ -149,6 +162,7 @@ mod tests {
                 Found,
                 &["5 that nobody holds take 5 MiB: a, b, c and 2 more", "backcast gc"],
             ),
+            (partial, Well, &["1 MiB of cut imports, which go on from there: pong"]),
             (remnant, Found, &[".building-1", "1 MiB", "backcast gc"]),
             (damaged, Found, &["pong", "last start", "backcast rm pong"]),
             (both, Found, &["nobody holds", "last start", "backcast gc", "backcast rm pong"]),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 
-use backcast_core::{Kind, ObjectInfo, Observed, collect, list};
+use backcast_core::{Kind, ObjectInfo, Observed, collect_orphans, list};
 
 use super::error::ServeError;
 use super::persist::PersistOptions;
@@ -58,7 +58,8 @@ impl Sweeper {
 /// `complained`: what was logged before and is not logged again.
 fn sweep(shared: &Shared, complained: &mut HashSet<String>) {
     add(&shared.tally.sweeps, 1);
-    match collect(&shared.base) {
+    // Somebody may come back to a partial ring: it goes where its memory is wanted.
+    match collect_orphans(&shared.base) {
         Ok(removed) => {
             add(&shared.tally.orphans_removed, removed.len() as u64);
             log_removed(&removed);

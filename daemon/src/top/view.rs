@@ -52,7 +52,7 @@ impl Palette {
         match state {
             State::Held => self.colour(Color::Green),
             State::Idle | State::Saved | State::Evicted => Style::new(),
-            State::Building => self.colour(Color::Cyan),
+            State::Building | State::Partial => self.colour(Color::Cyan),
             State::Orphaned => self.colour(Color::Yellow),
             State::Damaged => self.colour(Color::Red).add_modifier(Modifier::BOLD),
         }

@@ -3,7 +3,7 @@
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
-use backcast_core::{Capacity, Exist, Ring, RingOptions, list};
+use backcast_core::{Capacity, Exist, Filling, PartialRing, RestoreError, Ring, RingOptions, list};
 use backcast_daemon::ClientError;
 
 use crate::running::Running;
@@ -158,4 +158,29 @@ fn a_ring_can_be_joined_or_replaced_when_nothing_is_left() {
     let error = client.create("pong", &schema(), &replace).map(drop).unwrap_err();
     assert!(matches!(error, ClientError::OverBudget { .. }), "{error}");
     drop(held);
+}
+
+/// What an import leaves that was killed: a ring of the tests' size, without a name.
+fn left_by_an_import(shelf: &Shelf) {
+    let place = PartialRing::claim(&shelf.base(), "cut").unwrap();
+    let stopped = |_: &mut Filling<'_>| Err(RestoreError::NotBegun { lane: 0 });
+    Ring::restore_in(&place, &schema(), options(shelf), stopped).unwrap_err();
+}
+
+#[test]
+fn what_a_cut_import_left_counts_and_goes_when_its_bytes_are_wanted() {
+    let shelf = Shelf::new();
+    let one = ring_bytes(&shelf);
+    left_by_an_import(&shelf);
+    // Its first sweep is over before it says that it is ready.
+    let daemon = Running::spawn(&shelf, &["--budget", &(2 * one + one / 2).to_string()]);
+    let names = || -> Vec<String> {
+        list(&shelf.base()).unwrap().into_iter().map(|info| info.name).collect()
+    };
+    assert!(used(&shelf) >= one && daemon.client().ping().unwrap().used_bytes >= one);
+    let first = daemon.client().create("first", &schema(), &options(&shelf)).unwrap();
+    assert_eq!(names(), ["cut", "first"], "there is room for both");
+    let second = daemon.client().create("second", &schema(), &options(&shelf)).unwrap();
+    assert_eq!(names(), ["first", "second"]);
+    drop((first, second));
 }

@@ -2,20 +2,21 @@
 
 use std::fs;
 use std::io::Read;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use backcast_core::{Capacity, Column, DType, Ring, RingOptions, Role, Schema};
-use backcast_files::Progress;
 use serde_json::Value;
 
 use super::space::{self, Leaf as SpaceLeaf};
 use super::{ACTIONS, DATA, METADATA, OBSERVATIONS, REWARDS, TERMINATIONS, TRUNCATIONS};
 use crate::arrays;
-use crate::careful::{CarefulFile, Leaf};
+use crate::careful::{CarefulFile, Leaf, identify};
 use crate::episodes::{Episode, EpisodeRows, part};
 use crate::error::ImportError;
+use crate::export::Format;
 use crate::import::{ImportOptions, ImportReport};
+use crate::resume::{self, Task};
+use crate::sink::Sink;
 
 /// Longest file of words that is read.
 const MOST_WORDS: u64 = 64 << 20;
@@ -27,34 +28,31 @@ pub(crate) fn read(
     from: &Path,
     options: ImportOptions<'_>,
 ) -> Result<(Ring, ImportReport), ImportError> {
-    let dataset = Dataset::open(from)?;
+    let mut dataset = Dataset::open(from)?;
     let rows = dataset.count_rows()?;
     if let Some(asked) = options.capacity.filter(|asked| *asked < rows) {
         return Err(ImportError::Capacity { asked, rows });
     }
     let capacity = options.capacity.unwrap_or(rows).max(1);
-    let made = options.of_ring(RingOptions::with_capacity(Capacity::Rows(capacity)));
-    let mut on_progress = options.progress;
-    let row_bytes = dataset.schema.row_bytes() as u64;
-    let total_bytes = rows.saturating_mul(row_bytes);
-    let ring = Ring::restore(&options.name, &dataset.schema, made, |filling| {
-        let mut progress = Progress { total_rows: rows, total_bytes, ..Progress::default() };
-        filling.begin(0, 0..rows)?;
-        let mut put = EpisodeRows::new(&dataset.schema);
-        for number in 0..dataset.episodes {
-            let episode = dataset.episode(number)?;
-            progress.rows += episode.rows as u64;
-            progress.bytes = progress.rows.saturating_mul(row_bytes);
-            episode.with(&dataset.schema, |episode| put.put(episode, filling))?;
-            let stop = on_progress.as_mut().map(|on_progress| on_progress(&progress));
-            if stop == Some(ControlFlow::Break(())) {
-                return Err(ImportError::Interrupted);
-            }
-        }
-        Ok(())
-    })?;
-    let episodes = Some(dataset.episodes);
-    Ok((ring, ImportReport { rows, episodes, rows_without_successor: 0 }))
+    let spans = vec![0..rows; 1];
+    let task = Task {
+        format: Format::Minari,
+        source: dataset.identity.finalize().to_hex().to_string(),
+        schema: &dataset.schema,
+        ring: RingOptions::with_capacity(Capacity::Rows(capacity)),
+        spans: &spans,
+        parts: dataset.episodes,
+    };
+    let mut rows_of = EpisodeRows::new(&dataset.schema);
+    let put = |number: u64, sink: &mut Sink<'_, '_, '_>| {
+        let episode = dataset.episode(number)?;
+        episode.with(&dataset.schema, |episode| rows_of.put(number, episode, sink))?;
+        sink.step()
+    };
+    let (ring, resumed) = resume::restore(&task, options, put)?;
+    let (rows_resumed, began_anew) = (resumed.rows, resumed.began_anew);
+    let report = ImportReport { rows, rows_resumed, began_anew, ..ImportReport::default() };
+    Ok((ring, ImportReport { episodes: Some(dataset.episodes), ..report }))
 }
 
 /// What a dataset's words say, and the columns that follow from them.
@@ -64,6 +62,8 @@ struct Dataset {
     /// Per column of the schema, the path of its leaf.
     paths: Vec<Vec<String>>,
     episodes: u64,
+    /// Of the files that were looked at so far.
+    identity: blake3::Hasher,
 }
 
 /// One episode's rows.
@@ -80,7 +80,8 @@ impl Dataset {
         let inner = from.join(DATA);
         let data = if inner.is_dir() { inner } else { from.to_owned() };
         let about = data.join(METADATA);
-        let words = words(&about)?;
+        let mut identity = blake3::Hasher::new();
+        let words = words(&about, &mut identity)?;
         let bad = |what: String| ImportError::Damaged {
             path: about.clone(),
             part: "the dataset's words".to_owned(),
@@ -128,7 +129,7 @@ impl Dataset {
             .build()
             .map_err(|source| ImportError::Schema { path: about.clone(), source })?;
         let paths = columns.into_iter().map(|(.., path)| path).collect();
-        Ok(Self { data, schema, paths, episodes })
+        Ok(Self { data, schema, paths, episodes, identity })
     }
 
     /// The type of rewards, which no space tells: that of the first episode's.
@@ -145,7 +146,8 @@ impl Dataset {
             .ok_or_else(|| file.damaged("column `rewards`", format!("elements of type {found:?}")))
     }
 
-    fn count_rows(&self) -> Result<u64, ImportError> {
+    /// Looks at every file.
+    fn count_rows(&mut self) -> Result<u64, ImportError> {
         let mut rows = 0_u64;
         for number in 0..self.episodes {
             let file = CarefulFile::open(&episode_file(&self.data, number)?)?;
@@ -155,6 +157,7 @@ impl Dataset {
                 let what = format!("{} rows, where an episode has 2 or more", file.rows());
                 return Err(file.damaged("the footer", what));
             }
+            self.identity.update(file.identity().as_bytes());
             rows += file.rows();
         }
         Ok(rows)
@@ -247,11 +250,13 @@ fn episode_file(data: &Path, number: u64) -> Result<PathBuf, ImportError> {
 }
 
 /// A file of words; a hostile one is not read to its end.
-fn words(path: &Path) -> Result<Value, ImportError> {
+fn words(path: &Path, identity: &mut blake3::Hasher) -> Result<Value, ImportError> {
     let unreadable = |source| ImportError::Read { path: path.to_owned(), source };
     let mut text = String::new();
     let file = fs::File::open(path).map_err(unreadable)?;
+    identify(identity, &file.metadata().map_err(unreadable)?);
     file.take(MOST_WORDS).read_to_string(&mut text).map_err(unreadable)?;
+    identity.update(text.as_bytes());
     serde_json::from_str(&text).map_err(|error| ImportError::Damaged {
         path: path.to_owned(),
         part: "the dataset's words".to_owned(),

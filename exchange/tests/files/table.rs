@@ -104,7 +104,7 @@ fn an_interrupted_export_or_import_leaves_nothing() {
     parquet(&ring, &file);
     let options = ImportOptions::named("new").base(base.clone()).on_progress(stop);
     let stopped = import(&file, Format::Parquet, options).unwrap_err();
-    assert!(matches!(stopped, ImportError::Interrupted), "{stopped}");
+    assert!(matches!(stopped, ImportError::Interrupted { partial: None }), "{stopped}");
     assert_eq!(list(&base).unwrap().len(), 1);
 }
 
