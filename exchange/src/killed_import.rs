@@ -307,7 +307,7 @@ fn a_changed_row_costs_its_unit_and_those_after_it() {
     // The sequence number of row 20, which is in the second unit: the built-in columns come first.
     let marks = (0..bytes.len() / 8).map(|at| at * 8).find(|at| {
         let word = |row: usize| bytes.get(at + 24 * row..at + 24 * row + 8).map(<[u8]>::to_vec);
-        (0..30_u64).all(|row| word(row as usize) == Some(row.to_ne_bytes().to_vec()))
+        (0_u64..30).zip(0..).all(|(seq, row)| word(row) == Some(seq.to_ne_bytes().to_vec()))
     });
     bytes[marks.unwrap() + 24 * 20] ^= 1;
     fs::write(&lane, bytes).unwrap();

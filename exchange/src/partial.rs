@@ -54,7 +54,7 @@ pub(crate) type ReadBack = fn(&Path, u64, u64, &mut dyn FnMut(&[u8])) -> io::Res
 pub(crate) struct Partial {
     to: PathBuf,
     folder: PathBuf,
-    _lock: File,
+    _lock: Lock,
     journal: Option<Journal<Unit>>,
     units: Vec<Unit>,
     read_back: ReadBack,
@@ -275,6 +275,17 @@ impl Partial {
     }
 }
 
+/// The folder's lock, which goes when this is dropped.
+#[derive(Debug)]
+struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing alone releases late: a child between fork and exec has the descriptor open too.
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
 /// The hash of rows as they are read.
 #[derive(Debug)]
 pub(crate) struct RowsHash(blake3::Hasher);
@@ -343,7 +354,7 @@ fn exists(path: &Path) -> bool {
 }
 
 /// Makes the folder if it is not there, and takes its lock.
-fn lock(to: &Path, folder: &Path) -> Result<File, ExportError> {
+fn lock(to: &Path, folder: &Path) -> Result<Lock, ExportError> {
     let failed = |source| ExportError::Write { path: to.to_owned(), source };
     let path = folder.join(LOCK);
     for _ in 0..ATTEMPTS {
@@ -375,7 +386,7 @@ fn lock(to: &Path, folder: &Path) -> Result<File, ExportError> {
         // Whoever had it may have finished and removed it in between.
         let ours = lock.metadata().map_err(failed)?;
         if inode(&path) == Some((ours.dev(), ours.ino())) {
-            return Ok(lock);
+            return Ok(Lock(lock));
         }
     }
     Err(ExportError::Busy { path: to.to_owned() })

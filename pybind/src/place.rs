@@ -80,7 +80,8 @@ pub(crate) fn kind(given: Given<String>) -> Result<ObjectKind, Failure> {
 /// -------
 /// list of dict
 ///     Sorted by kind and name, each with ``name``, ``kind``, ``path``, ``bytes`` (allocated),
-///     ``persistent``, ``held`` (by a live process) and ``building``. Damaged ones are listed too.
+///     ``persistent``, ``held`` (by a live process) and ``building``. Damaged ones are listed too. One that is
+///     ``building``, not ``held``, and has a name is what a cut import left: the same one goes on from there.
 ///
 /// Raises
 /// ------

@@ -249,12 +249,12 @@ bc.ReplayBuffer.attach("wide", dir=sys.argv[1]).export(sys.argv[2], progress=pro
 """
 
 
-@pytest.mark.parametrize("name", ["wide.parquet", "wide.csv", "wide"])
-def test_an_export_that_was_killed_is_gone_on_with(name: str, tmp_path: Path) -> None:
+def wide_ring(folder: Path) -> bc.ReplayBuffer:
+    """Rows of some 80 MiB, which pack well."""
     columns = {"obs": ("f8", (512,)), "action": "i4", "reward": "f4"}
-    wide = bc.ReplayBuffer.create("wide", columns, capacity=20_000, dir=tmp_path)
+    wide = bc.ReplayBuffer.create("wide", columns, capacity=20_000, dir=folder)
     obs = np.random.default_rng(1).integers(0, 100, 512).astype("f8")
-    with wide, wide.writer(autoreset_mode="same_step") as writer:
+    with wide.writer(autoreset_mode="same_step") as writer:
         for step in range(20_000):
             writer.append(
                 obs=obs,
@@ -264,6 +264,12 @@ def test_an_export_that_was_killed_is_gone_on_with(name: str, tmp_path: Path) ->
                 truncated=step % 4000 == 3999,
                 final_obs=obs,
             )
+    return wide
+
+
+@pytest.mark.parametrize("name", ["wide.parquet", "wide.csv", "wide"])
+def test_an_export_that_was_killed_is_gone_on_with(name: str, tmp_path: Path) -> None:
+    with wide_ring(tmp_path) as wide:
         (tmp_path / "whole").mkdir()
         whole, cut = tmp_path / "whole" / name, tmp_path / name
         assert wide.export(whole)["rows_resumed"] == 0
@@ -279,3 +285,71 @@ def test_an_export_that_was_killed_is_gone_on_with(name: str, tmp_path: Path) ->
         assert files
         assert all((cut / path).read_bytes() == (whole / path).read_bytes() for path in files)
         assert not cut.with_name(f"{name}.partial").exists()
+
+
+KILLED_IMPORT = """
+import os, signal, sys
+import backcast as bc
+
+def progress(done, total):
+    if done > 70 << 20:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+bc.ReplayBuffer.from_file(sys.argv[2], "in", dir=sys.argv[1], progress=progress)
+"""
+
+
+@pytest.mark.parametrize("name", ["wide.parquet", "wide"])
+def test_an_import_that_was_killed_is_gone_on_with(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    with wide_ring(tmp_path) as wide:
+        wide.export(path)
+        killed = subprocess.run(
+            [sys.executable, "-c", KILLED_IMPORT, str(tmp_path), str(path)], check=False
+        )
+        assert killed.returncode == -signal.SIGKILL
+        left = [entry for entry in bc.list(dir=tmp_path) if entry["building"]]
+        assert [(entry["name"], entry["held"]) for entry in left] == [("in", False)]
+        progress: list[int] = []
+
+        def note(done: int, total: int) -> None:
+            progress.append(done)
+
+        with bc.ReplayBuffer.from_file(path, "in", dir=tmp_path, progress=note) as again:
+            assert progress[0] >= 32 << 20, "the first unit was there"
+            assert not [entry for entry in bc.list(dir=tmp_path) if entry["building"]]
+            first, head = again.lane_span(0)
+            for at in range(first, head, 5_000):
+                rows = [ring.rows(0, at, min(5_000, head - at)) for ring in (wide, again)]
+                for column, values in flat(rows[0]).items():
+                    np.testing.assert_array_equal(flat(rows[1])[column], values, err_msg=column)
+
+
+def test_an_import_stopped_by_its_progress_goes_with_gc(tmp_path: Path) -> None:
+    path = tmp_path / "wide.parquet"
+    with wide_ring(tmp_path) as wide:
+        wide.export(path)
+
+    def stop(done: int, total: int) -> None:
+        if done > 40 << 20:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        bc.ReplayBuffer.from_file(path, "in", dir=tmp_path, progress=stop)
+    assert [entry["name"] for entry in bc.gc(dir=tmp_path)] == ["in"]
+    assert bc.list(dir=tmp_path) == []
+
+
+def test_two_imports_to_a_name_are_refused(buf: bc.ReplayBuffer, tmp_path: Path) -> None:
+    path = tmp_path / "walk.parquet"
+    buf.export(path)
+    refused: list[str] = []
+
+    def second(done: int, total: int) -> None:
+        with pytest.raises(bc.InUseError, match="another import to a ring named `in`") as error:
+            bc.ReplayBuffer.from_file(path, "in", dir=tmp_path)
+        refused.append(str(error.value))
+
+    with bc.ReplayBuffer.from_file(path, "in", dir=tmp_path, progress=second) as ring:
+        assert len(ring) == len(buf)
+    assert refused
