@@ -140,7 +140,7 @@ pub(crate) fn restore(
         let mut journal = Journal::of(partial.path(), &work.units).map_err(noted)?;
         for part in work.parts()..task.parts {
             put(part, &mut sink)?;
-            if sink.unit_bytes() >= unit_bytes || part + 1 == task.parts {
+            if sink.unit_is_full(unit_bytes) || part + 1 == task.parts {
                 point("stored");
                 let unit = sink.end_unit(part + 1);
                 journal.add(&unit).map_err(noted)?;

@@ -114,9 +114,10 @@ impl<'f, 'r, 'p> Sink<'f, 'r, 'p> {
         }
     }
 
-    /// Bytes of the unit so far.
-    pub(crate) fn unit_bytes(&self) -> u64 {
-        self.unit_rows.saturating_mul(self.row_bytes)
+    /// Whether the unit has as many rows as fit so many bytes: a row group of ours is one, though its rows
+    /// have a little less.
+    pub(crate) fn unit_is_full(&self, bytes: u64) -> bool {
+        self.unit_rows > 0 && (self.unit_rows + 1).saturating_mul(self.row_bytes) > bytes
     }
 
     /// Ends the unit, with which so many parts are done.
