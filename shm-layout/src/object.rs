@@ -296,7 +296,9 @@ impl Drop for Object {
         // Raising the shared lock succeeds for the last holder only. Two last holders that leave at
         // once refuse each other; having let go first, whoever asks last succeeds.
         let alone = || matches!(self.hold.try_lock(HOLD_BYTE, Hold::Exclusive), Ok(true));
-        if alone() || (self.hold.unlock(HOLD_BYTE).is_ok() && alone()) {
+        if (alone() || (self.hold.unlock(HOLD_BYTE).is_ok() && alone()))
+            && !(self.persistent && kept())
+        {
             let _ = self.unlink();
         }
     }
@@ -548,14 +550,21 @@ fn collect_one(path: &Path, kind: Kind) -> Result<bool, SegmentError> {
     }
     // Kept until the files are gone, so that nobody attaches meanwhile.
     let Ok(lock) = lock_of(&dir, path, kind) else { return Ok(false) };
-    // Memory that nobody keeps is gone, whatever was asked for.
-    let kept = |lock: &LockFile| lock.held_elsewhere(KEEP_BYTE).unwrap_or(true);
-    if persistent && lock.as_ref().is_none_or(kept) {
+    // Memory that nobody keeps is gone, whatever was asked for. Asked twice: before anybody is kept
+    // from attaching, and when its last holder cannot hand it to a keeper any more.
+    let is_kept = || {
+        let kept = |lock: &LockFile| lock.held_elsewhere(KEEP_BYTE).unwrap_or(true);
+        persistent && lock.as_ref().is_none_or(kept)
+    };
+    if is_kept() {
         return Ok(false);
     }
     if let Some(lock) = &lock
         && !matches!(lock.try_lock(HOLD_BYTE, Hold::Exclusive), Ok(true))
     {
+        return Ok(false);
+    }
+    if is_kept() {
         return Ok(false);
     }
     // The name may be a new object's by now, which is none of our business.
