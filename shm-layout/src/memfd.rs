@@ -145,8 +145,15 @@ impl Memory {
 
     /// Lets go of what no link in the directory means any more.
     pub(crate) fn tidy(&self, dir: &OwnedFd) {
-        let Some(links) = links(dir) else { return };
-        self.kept().retain(|(id, _)| links.iter().any(|link| link.id == *id));
+        let Some(mut named) = links(dir) else { return };
+        let is_named = |named: &[Link], id: u64| named.iter().any(|link| link.id == id);
+        if self.kept().iter().all(|(id, _)| is_named(&named, *id)) {
+            return;
+        }
+        // A link that is given its final name while it is looked for is under neither. It is so once.
+        let Some(again) = links(dir) else { return };
+        named.extend(again);
+        self.kept().retain(|(id, _)| is_named(&named, *id));
     }
 }
 
@@ -250,6 +257,30 @@ pub(crate) fn exists(dir: impl AsFd, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_being_renamed_is_kept_and_what_it_replaces_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = OwnedFd::from(File::open(dir.path()).unwrap());
+        let (next, lane) = (dir.path().join("lane.next"), dir.path().join("lane.dat"));
+        let some = |id| (id, OwnedFd::from(File::open("/dev/null").unwrap()));
+        for round in 0..300 {
+            let memory = Memory::default();
+            let _ = std::fs::remove_file(&lane);
+            for (id, path) in [(2 * round, &lane), (2 * round + 1, &next)] {
+                let (id, fd) = some(id);
+                std::os::unix::fs::symlink(Link::ours(id, &fd).to_string(), path).unwrap();
+                memory.keep(id, fd);
+            }
+            std::thread::scope(|scope| {
+                scope.spawn(|| std::fs::rename(&next, &lane).unwrap());
+                memory.tidy(&open);
+            });
+            assert!(memory.has(2 * round + 1), "round {round}");
+            memory.tidy(&open);
+            assert!(!memory.has(2 * round), "round {round}");
+        }
+    }
 
     #[test]
     fn a_link_is_read_as_it_was_written_and_nothing_else_is() {
