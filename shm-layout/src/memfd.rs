@@ -145,13 +145,17 @@ impl Memory {
 
     /// Lets go of what no link in the directory means any more.
     pub(crate) fn tidy(&self, dir: &OwnedFd) {
-        let Some(mut named) = links(dir) else { return };
+        self.tidy_by(|| links(dir));
+    }
+
+    fn tidy_by(&self, look: impl Fn() -> Option<Vec<Link>>) {
+        let Some(mut named) = look() else { return };
         let is_named = |named: &[Link], id: u64| named.iter().any(|link| link.id == id);
         if self.kept().iter().all(|(id, _)| is_named(&named, *id)) {
             return;
         }
         // A link that is given its final name while it is looked for is under neither. It is so once.
-        let Some(again) = links(dir) else { return };
+        let Some(again) = look() else { return };
         named.extend(again);
         self.kept().retain(|(id, _)| is_named(&named, *id));
     }
@@ -260,26 +264,22 @@ mod tests {
 
     #[test]
     fn what_is_being_renamed_is_kept_and_what_it_replaces_is_not() {
-        let dir = tempfile::tempdir().unwrap();
-        let open = OwnedFd::from(File::open(dir.path()).unwrap());
-        let (next, lane) = (dir.path().join("lane.next"), dir.path().join("lane.dat"));
-        let some = |id| (id, OwnedFd::from(File::open("/dev/null").unwrap()));
-        for round in 0..300 {
+        let link = |id| Link { id, pid: 1, descriptor: 1 };
+        let kept_after = |looks: &[Option<Vec<Link>>]| {
             let memory = Memory::default();
-            let _ = std::fs::remove_file(&lane);
-            for (id, path) in [(2 * round, &lane), (2 * round + 1, &next)] {
-                let (id, fd) = some(id);
-                std::os::unix::fs::symlink(Link::ours(id, &fd).to_string(), path).unwrap();
-                memory.keep(id, fd);
+            for id in [1, 2] {
+                memory.keep(id, OwnedFd::from(File::open("/dev/null").unwrap()));
             }
-            std::thread::scope(|scope| {
-                scope.spawn(|| std::fs::rename(&next, &lane).unwrap());
-                memory.tidy(&open);
-            });
-            assert!(memory.has(2 * round + 1), "round {round}");
-            memory.tidy(&open);
-            assert!(!memory.has(2 * round), "round {round}");
-        }
+            let looks = Mutex::new(looks.iter().cloned());
+            memory.tidy_by(|| looks.lock().unwrap().next().expect("no more looks than that"));
+            [1, 2].map(|id| memory.has(id))
+        };
+        assert_eq!(kept_after(&[Some(vec![link(1), link(2)])]), [true, true]);
+        // Memory 2 takes the place of 1, and the first look comes in the middle of that.
+        assert_eq!(kept_after(&[Some(vec![link(1)]), Some(vec![link(2)])]), [true, true]);
+        assert_eq!(kept_after(&[Some(vec![link(2)]), Some(vec![link(2)])]), [false, true]);
+        assert_eq!(kept_after(&[None]), [true, true], "who cannot look lets go of nothing");
+        assert_eq!(kept_after(&[Some(Vec::new()), None]), [true, true]);
     }
 
     #[test]
