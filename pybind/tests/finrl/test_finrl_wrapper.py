@@ -230,6 +230,14 @@ def test_wrappers_of_gymnasium_work_on_it(path: Path) -> None:
     assert told > 1
 
 
+def test_episodes_start_with_their_history_where_there_is_so_much(path: Path) -> None:
+    envs = made(path, n_envs=200, history_length=11)
+    obs, _ = envs.reset(seed=1)
+    assert obs["hist"]["market"]["masks"].all()
+    long = made(path, n_envs=200, history_length=59)
+    assert long.reset(seed=1)[0]["market"]["open"].all(), "what cannot be had is not waited for"
+
+
 def test_nothing_is_added_unless_asked_for(path: Path) -> None:
     envs = made(path, auto_add=False)
     envs.reset(seed=1)

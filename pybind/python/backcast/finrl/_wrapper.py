@@ -50,7 +50,8 @@ class VecFinRLWrapper(VectorEnv[Any, Any, Any]):
     buffer_capacity : int
         Transitions kept.
     history_length : int, default 20
-        Days before, ``H``, in observations, and in batches unless they say otherwise.
+        Days before, ``H``, in observations, and in batches unless they say otherwise. Episodes
+        start where every ticker has them, if the data allow it.
     auto_add : bool, default True
         Add every step's transitions to the buffer.
     batch_size : int, default 256
@@ -166,6 +167,7 @@ class VecFinRLWrapper(VectorEnv[Any, Any, Any]):
         if autoreset_mode is None:
             autoreset_mode = "same_step" if auto_reset else "disabled"
         self.autoreset_mode = mode_of(autoreset_mode)
+        self.history_length = _days(history_length, "history_length")
         self.env = VecFastFinRL(
             path,
             n_envs,
@@ -183,6 +185,7 @@ class VecFinRLWrapper(VectorEnv[Any, Any, Any]):
             num_tickers=num_tickers,
             shuffle_tickers=shuffle_tickers,
             return_format="vec",
+            history_length=self.history_length,
             **settings,
         )
         mode = {"autoreset_mode": word_of(self.autoreset_mode), "play_on": False}
@@ -199,7 +202,6 @@ class VecFinRLWrapper(VectorEnv[Any, Any, Any]):
             (self.num_tickers, 2),
             threads=threads,
         )
-        self.history_length = _days(history_length, "history_length")
         panel = self.env.panel
         self.tokenizer = TickerTokenizer(panel.tickers)
         self._windows = panel.windows
