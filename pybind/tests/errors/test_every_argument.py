@@ -21,13 +21,12 @@ COLUMNS = {"obs": ("f4", (3,)), "reward": "f4"}
 
 PUBLIC = [(bc, name) for name in bc.__all__ if name != "__version__"]
 PUBLIC += [(envs, name) for name in envs.__all__] + [(plot, name) for name in plot.__all__]
-PUBLIC += [(finrl, name) for name in ("FastFinRL", "VecFastFinRL", "VecReplayBuffer")]
-PUBLIC += [(finrl, name) for name in ("TickerTokenizer", "VecFinRLWrapper")]
+PUBLIC += [(finrl, name) for name in finrl.__all__]
 PUBLIC += [(cli, "main")]
 
 CALLED = {
     *["Schema", "PortfolioVectorEnv", "PortfolioEnv", "Collector", "FastFinRL", "VecFastFinRL"],
-    *["VecReplayBuffer", "TickerTokenizer", "VecFinRLWrapper"],
+    *["VecReplayBuffer", "finrl.ReplayBuffer", "TickerTokenizer", "VecFinRLWrapper"],
 }
 """Classes whose objects are made by calling them; the others say what to call instead."""
 
@@ -46,6 +45,7 @@ NOT_EXPLAINED = {
     "PortfolioEnv.step": "one frame more would be felt in each step of the environment",
     "VecFinRLWrapper.step": "one frame more would be felt in each step of the environment",
     "VecReplayBuffer.add": "one frame more would be felt in each addition",
+    "finrl.ReplayBuffer.add": "one frame more would be felt in each addition",
     "VecReplayBuffer.sample": "one frame more would be felt in each draw",
     "main": "is what the console script calls",
 }
@@ -66,8 +66,10 @@ class Call:
 
 def callables() -> Iterator[tuple[str, Call]]:
     """Give every public callable by name."""
-    for module, name in PUBLIC:
-        thing = getattr(module, name)
+    for module, attribute in PUBLIC:
+        thing = getattr(module, attribute)
+        # Two classes have the name that each of their users knows.
+        name = f"finrl.{attribute}" if thing is finrl.ReplayBuffer else attribute
         if not inspect.isclass(thing):
             yield name, Call(thing)
         elif not issubclass(thing, Exception) and name != "Batch":
@@ -148,6 +150,8 @@ def good(name: str, made: dict[str, Any]) -> dict[str, Any]:
         "VecReplayBuffer.get_market_data": {"index": 0, "h": 1, "future": 1},
         "VecReplayBuffer.save": {"path": csv.with_name("saved")},
         "VecReplayBuffer.load": {"path": csv.with_name("saved")},
+        "finrl.ReplayBuffer": {"env": made["FastFinRL"], "capacity": 50},
+        "finrl.ReplayBuffer.add": dict(made["added alone"]),
         "TickerTokenizer.encode": {"tic": "AAA"},
         "TickerTokenizer.encode_batch": {"tics": ["AAA"]},
         "TickerTokenizer.decode": {"token_id": 0},
@@ -204,6 +208,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
         added = {"states": many.get_state(), "actions": np.zeros((2, 1)), "rewards": [0.0, 0.0]}
         added |= {"next_states": many.step(np.zeros((2, 1))), "dones": [False, False]}
         moves.add(**added)
+        alone: dict[str, Any] = {"state": fast.get_state(), "action": np.zeros(1), "reward": 0.0}
+        alone |= {"next_state": fast.step(np.zeros(1)), "done": False}
+        last = hold(finrl.ReplayBuffer(fast, 50))
+        last.add(**alone)
         wrapper = finrl.VecFinRLWrapper(panel, 50, history_length=1)
         wrapper.reset(seed=1)
         wrapper.step(np.zeros((4, 1, 2)))
@@ -225,9 +233,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
             "FastFinRL": fast,
             "VecFastFinRL": many,
             "VecReplayBuffer": moves,
+            "finrl.ReplayBuffer": last,
             "TickerTokenizer": finrl.TickerTokenizer(["AAA"]),
             "VecFinRLWrapper": wrapper,
             "added": added,
+            "added alone": alone,
             "batch": buf.sample(4, history=4),
             "csv": files / "prices.csv",
         }

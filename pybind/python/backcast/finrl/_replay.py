@@ -620,7 +620,7 @@ class ReplayBuffer(VecReplayBuffer):
         self._ring.add(
             states,
             np.asarray(action)[None],
-            np.asarray(reward, float)[None],
+            np.asarray(reward)[None],
             next_states,
             np.asarray(done)[None],
         )
