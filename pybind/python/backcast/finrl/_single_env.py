@@ -196,7 +196,7 @@ class FastFinRL(FinRLEnv):
         seed : int, optional
             Where random numbers begin; -1: anywhere; None: they go on.
         shifted_start : int, default 0
-            Days at the beginning of the market on which the episode is not to start.
+            Days by which the first day that the episode could start on is later.
         options : mapping, optional
             ``"start_day"``: an int, where to begin instead of on a drawn day.
 

@@ -1,0 +1,322 @@
+"""The rules written down a second time, from their description alone: plain, slow, one at a time.
+
+Nothing here is taken from the library. Where its classes go beyond the recorded ones (fees, days
+that are not tradable, missing rows), what their pages promise is written down.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+OHLCV = ("open", "high", "low", "close", "volume")
+
+
+class Prices:
+    """A file of prices, every row looked up by ticker and day."""
+
+    def __init__(self, path: Path) -> None:
+        with path.open() as file:
+            read = list(csv.DictReader(file))
+        self.dates = sorted({row["date"] for row in read})
+        self.indicators = [name for name in read[0] if name not in ("date", "tic", *OHLCV)]
+        self.rows: dict[tuple[str, int], dict[str, float]] = {}
+        for row in read:
+            day = self.dates.index(row["date"])
+            numbers = {name: float(row[name]) for name in (*OHLCV, *self.indicators)}
+            self.rows[row["tic"], day] = numbers
+        self.tickers = sorted({tic for tic, _ in self.rows})
+
+    def at(self, tic: str, day: int, name: str) -> float:
+        """Look a number up; 0 where there is no row."""
+        return self.rows[tic, day][name] if (tic, day) in self.rows else 0.0
+
+    def worth(self, tic: str, day: int, name: str) -> float:
+        """Value a share: where there is no row, at the last close."""
+        if (tic, day) in self.rows:
+            return self.rows[tic, day][name]
+        while day >= 0 and (tic, day) not in self.rows:
+            day -= 1
+        return self.at(tic, day, "close")
+
+    def first(self, tic: str) -> int:
+        """Say on which day a ticker is listed."""
+        return min(day for of, day in self.rows if of == tic)
+
+
+class Twister:
+    """The recorded generator: 32 bits at a time, drawn from as they were drawn there."""
+
+    def __init__(self, seed: int) -> None:
+        self.bits = np.random.MT19937()
+        self.bits._legacy_seeding(seed % 2**32)
+
+    def word(self) -> int:
+        return int(self.bits.random_raw())
+
+    def below(self, n: int) -> int:
+        """Draw an integer."""
+        product = self.word() * n
+        while product % 2**32 < (2**32 - n) % n:
+            product = self.word() * n
+        return product >> 32
+
+    def real(self, low: float, high: float) -> float:
+        """Draw a price."""
+        first = self.word()
+        return (first + self.word() * 2.0**32) / 2.0**64 * (high - low) + low
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Settings, under the names of the classes' arguments."""
+
+    initial_amount: float = 30_000.0
+    failure_threshold: float = 25_000.0
+    hmax: int = 15
+    buy_cost_pct: float = 0.01
+    sell_cost_pct: float = 0.01
+    stop_loss_tolerance: float = 0.8
+    bidding: str = "default"
+    stop_loss_calculation: str = "close"
+    stop_loss_day: str = "same"
+    indicator_lag: int = 1
+    valuation: str | None = None
+    days: tuple[int, int] | None = None
+    max_episode_steps: int | None = None
+    ticker_costs: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    fixed_fee: float = 0.0
+    slippage_bps: float = 0.0
+    tradable: Mapping[str, Sequence[bool]] = field(default_factory=dict)
+    initial_shares: Mapping[str, int] = field(default_factory=dict)
+    tech_indicator_list: Sequence[str] = ()
+    macro_tickers: Sequence[str] = ()
+
+
+class Account:
+    """One portfolio: what it has, and what becomes of it."""
+
+    def __init__(
+        self, prices: Prices, rules: Rules, tickers: Sequence[str], draw: Twister | None = None
+    ) -> None:
+        self.prices, self.rules, self.tickers, self.draw = prices, rules, list(tickers), draw
+
+    def start_days(self, history: int = 0) -> tuple[range, set[int]]:
+        """Say from where to where a first day is drawn, and which of those days will do.
+
+        Macro tickers are listed; those that are traded have a row on it, on the day whose
+        indicators it shows, and on the days of history before it.
+        """
+        rules, rows = self.rules, self.prices.rows
+        begin, end = rules.days or (0, len(self.prices.dates))
+        before = max(rules.indicator_lag, history)
+        low = max(self.prices.first(tic) for tic in self.tickers) + before
+        low = max([begin, low, *map(self.prices.first, rules.macro_tickers)])
+        days = range(low, begin + int(0.8 * (end - begin)))
+        good = {
+            day
+            for day in days
+            if all(
+                (tic, at) in rows
+                for tic in self.tickers
+                for at in [day, day - rules.indicator_lag, *range(day - history, day)]
+            )
+        }
+        return days, good
+
+    def draw_day(self, history: int = 0, shift: int = 0) -> int:
+        """Draw a first day; one that will not do is drawn again."""
+        assert self.draw is not None
+        days, good = self.start_days(history)
+        days = days[shift:]
+        assert good.intersection(days)
+        while (day := days[self.draw.below(len(days))]) not in good:
+            pass
+        return day
+
+    def reset(self, day: int) -> None:
+        """Begin an episode."""
+        self.day, self.cash, self.steps = day, self.rules.initial_amount, 0
+        self.shares = {tic: self.rules.initial_shares.get(tic, 0) for tic in self.tickers}
+        self.average = {
+            tic: self.prices.at(tic, day, "open") if held else 0.0
+            for tic, held in self.shares.items()
+        }
+        self.stop_losses, self.orders, self.reward = 0, 0, 0.0
+        self.terminated = self.truncated = False
+        self.traded, self.raised, self.fills = 0, 0.0, dict[str, dict[str, float]]()
+        self.values, self.costs, self.turnover = [self.value("close")], 0.0, 0.0
+
+    def value(self, price: str) -> float:
+        """Value cash and holdings."""
+        total = self.cash
+        for tic in self.tickers:
+            if self.shares[tic] > 0:
+                total += self.shares[tic] * self.prices.worth(tic, self.day, price)
+        return total
+
+    def step(self, actions: Sequence[float]) -> None:
+        """Trade one day."""
+        begin = self.value("close")
+        self.traded, self.raised, self.fills = 0, 0.0, {}
+        asked = {
+            tic: int(float(action) * self.rules.hmax)
+            for tic, action in zip(self.tickers, actions, strict=True)
+        }
+        largest_first = sorted(self.tickers, key=lambda tic: -abs(asked[tic]))
+        for tic in largest_first:
+            if asked[tic] < 0:
+                self.sell(tic, -asked[tic])
+        for tic in largest_first:
+            if asked[tic] > 0:
+                self.buy(tic, asked[tic])
+        if self.rules.stop_loss_day == "same":
+            self.stop_loss()
+        self.day += 1
+        self.steps += 1
+        if self.rules.stop_loss_day == "next":
+            self.stop_loss()
+        end = self.value("close")
+        self.reward = math.log(end / begin) if begin > 0 else 0.0
+        last = len(self.prices.dates) if self.rules.days is None else self.rules.days[1]
+        self.truncated = self.day >= last - 1 or self.steps == self.rules.max_episode_steps
+        self.terminated = end <= self.rules.failure_threshold
+        self.values.append(end)
+
+    def stop_loss(self) -> None:
+        """Sell what has fallen too far."""
+        for tic in self.tickers:
+            if self.shares[tic] == 0 or not self.trades(tic):
+                continue
+            price = self.prices.at(tic, self.day, self.rules.stop_loss_calculation)
+            if price < self.average[tic] * self.rules.stop_loss_tolerance:
+                self.raised += self.sell(tic, self.shares[tic])
+                self.stop_losses += 1
+
+    def trades(self, tic: str) -> bool:
+        """Say whether a ticker has a row today, and may be traded."""
+        allowed = self.rules.tradable.get(tic)
+        return (tic, self.day) in self.prices.rows and (allowed is None or allowed[self.day])
+
+    def price(self, tic: str, selling: bool) -> float:
+        """Find the price of an order, before slippage."""
+        row = self.prices.rows[tic, self.day]
+        low, high = row["low"], row["high"]
+        if self.rules.bidding == "adv_uniform" and selling:
+            high = min(row["open"], row["close"])
+        elif self.rules.bidding == "adv_uniform":
+            low = max(row["open"], row["close"])
+        if self.rules.bidding == "default":
+            price = row["close"]
+        else:
+            assert self.draw is not None
+            price = self.draw.real(low, high)
+        return price
+
+    def sell(self, tic: str, asked: int) -> float:
+        """Fill a sale, and say what it brought."""
+        if self.shares[tic] == 0 or not self.trades(tic):
+            return 0.0
+        count = min(asked, self.shares[tic])
+        quote = self.price(tic, selling=True)
+        price = quote * (1 - self.rules.slippage_bps / 10_000)
+        fee = self.rules.ticker_costs.get(tic, (0.0, self.rules.sell_cost_pct))[1]
+        brought = price * count * (1 - fee) - self.rules.fixed_fee
+        self.cash += brought
+        self.shares[tic] -= count
+        if self.shares[tic] == 0:
+            self.average[tic] = 0.0
+        self.note(tic, quote, price, fee, -count)
+        return brought
+
+    def buy(self, tic: str, asked: int) -> None:
+        """Fill a purchase, as far as the cash goes."""
+        if not self.trades(tic):
+            return
+        quote = self.price(tic, selling=False)
+        price = quote * (1 + self.rules.slippage_bps / 10_000)
+        if price <= 0:
+            return
+        fee = self.rules.ticker_costs.get(tic, (self.rules.buy_cost_pct, 0.0))[0]
+        count = min(asked, int((self.cash - self.rules.fixed_fee) / (price * (1 + fee))))
+        if count <= 0:
+            return
+        spent = price * count * (1 + fee) + self.rules.fixed_fee
+        held = self.shares[tic]
+        self.cash -= spent
+        self.average[tic] = (held * self.average[tic] + spent) / (held + count)
+        self.shares[tic] = held + count
+        self.note(tic, quote, price, fee, count)
+
+    def note(self, tic: str, quote: float, price: float, fee: float, quantity: int) -> None:
+        """Count an order."""
+        cost = price * abs(quantity) * fee + self.rules.fixed_fee
+        self.orders += 1
+        self.traded += abs(quantity)
+        self.costs += cost + abs(price - quote) * abs(quantity)
+        self.turnover += price * abs(quantity)
+        self.fills[tic] = {"fill_price": price, "cost": cost, "quantity": quantity}
+
+    def metrics(self) -> dict[str, float]:
+        """Say what the episode came to."""
+        values = np.array(self.values)
+        returns = values[1:] / values[:-1] - 1
+        spread = returns.std(ddof=1) if len(returns) > 1 else 0.0
+        falls = np.sqrt(np.mean(np.minimum(returns, 0) ** 2))
+        year = math.sqrt(252)
+        return {
+            "return": values[-1] / values[0] - 1,
+            "sharpe": returns.mean() / spread * year if spread > 0 else 0.0,
+            "sortino": returns.mean() / falls * year if falls > 0 else 0.0,
+            "max_drawdown": np.max(1 - values / np.maximum.accumulate(values)),
+            "turnover": self.turnover / values[0],
+            "costs": self.costs,
+            "trades": self.orders,
+            "stop_losses": self.stop_losses,
+            "final_value": values[-1],
+            "length": self.steps,
+        }
+
+    def state(self) -> dict[str, Any]:
+        """Show what an environment shows, and what it counts."""
+        rules, prices, day = self.rules, self.prices, self.day
+        names = list(rules.tech_indicator_list) or prices.indicators
+        valuation = rules.valuation or ("open" if rules.indicator_lag else "close")
+        shown = {
+            f"{part}{key}": np.array(values, float).reshape(shape)
+            for part, tickers in [("", self.tickers), ("macro_", list(rules.macro_tickers))]
+            for key, values, shape in [
+                ("open", [prices.at(tic, day, "open") for tic in tickers], -1),
+                (
+                    "indicators",
+                    [
+                        prices.at(tic, day - rules.indicator_lag, name)
+                        for tic in tickers
+                        for name in names
+                    ],
+                    (len(tickers), len(names)),
+                ),
+            ]
+        }
+        return shown | {
+            "day": day,
+            "cash": self.cash,
+            "shares": [self.shares[tic] for tic in self.tickers],
+            "avg_buy_price": [self.average[tic] for tic in self.tickers],
+            "total_asset": self.value(valuation),
+            "reward": self.reward,
+            "done": self.terminated or self.truncated,
+            "terminal": self.truncated,
+            "terminated": self.terminated,
+            "truncated": self.truncated,
+            "num_stop_loss": self.stop_losses,
+            "episode_orders": self.orders,
+            "n_trades": self.traded,
+            "loss_cut_amount": self.raised,
+        }
