@@ -2,6 +2,7 @@
 //! same bytes in private memory for the baselines.
 
 pub mod c_gather;
+pub mod c_rows;
 pub mod measured;
 pub mod record;
 

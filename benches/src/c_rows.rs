@@ -1,0 +1,269 @@
+//! The baseline for single rows: what a C programmer would write who maps a ring's lanes, knows where
+//! their columns stand, and is told which rows to copy. It makes the checks that a sampler makes: row
+//! numbers, episodes, end flags, ages, and a look at the writer's counter after the copy.
+#![expect(
+    unsafe_code,
+    reason = "pointers without bounds checks, as in C; no user's program has it"
+)]
+
+use std::fs::File;
+use std::io;
+use std::mem::offset_of;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use backcast_core::{Base, Ring};
+use backcast_layout::{LaneHeader, RingStore};
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+
+use crate::record::{Record, SMALL};
+
+/// The rows that are gathered.
+pub const RECORD: Record = SMALL;
+/// How many rows ahead memory is asked for.
+#[cfg(target_arch = "x86_64")]
+const AHEAD: usize = 8;
+/// Bytes of a huge page.
+const HUGE: usize = 2 << 20;
+const OBS_BYTES: usize = RECORD.obs * 4;
+const ACTION_BYTES: usize = RECORD.action * 4;
+
+/// The built-in columns of a row, as they stand in memory.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Mark {
+    seq: u64,
+    episode: u64,
+    t: u32,
+    flags: u32,
+}
+
+/// Where columns begin in a lane's file.
+#[derive(Clone, Copy, Debug)]
+struct Places {
+    marks: usize,
+    obs: usize,
+    action: usize,
+    reward: usize,
+}
+
+/// A lane's file, mapped for reading. It begins on a multiple of a huge page, as a sampler's does.
+#[derive(Debug)]
+struct Mapped {
+    base: *const u8,
+    reservation: *mut u8,
+    reserved_bytes: usize,
+}
+
+impl Mapped {
+    fn file(path: &Path) -> io::Result<Self> {
+        let file = File::open(path)?;
+        let len = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
+        let reserved_bytes = len + HUGE;
+        // SAFETY: addresses that nobody has, chosen by the kernel; the file replaces pages among them
+        // alone, as the distance to the next multiple of `HUGE` is below `HUGE`.
+        unsafe {
+            let flags = MapFlags::PRIVATE;
+            let all = mmap_anonymous(ptr::null_mut(), reserved_bytes, ProtFlags::empty(), flags)?;
+            let reservation = all.cast::<u8>();
+            let base = reservation.wrapping_add(reservation.addr().wrapping_neg() % HUGE);
+            let mapped = Self { base, reservation, reserved_bytes };
+            let flags = MapFlags::SHARED | MapFlags::FIXED;
+            mmap(base.cast(), len, ProtFlags::READ, flags, file.as_fd(), 0)?;
+            Ok(mapped)
+        }
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: what `file` reserved, given back once.
+        let _ = unsafe { munmap(self.reservation.cast(), self.reserved_bytes) };
+    }
+}
+
+/// The lanes of a ring whose columns are those of [`RECORD`], and where its rows stand.
+#[derive(Debug)]
+pub struct MappedRing {
+    lanes: Vec<Mapped>,
+    places: Places,
+    slots: usize,
+    /// By lane: rows ever published, and how many of them came before the row in slot 0.
+    heads: Vec<(usize, usize)>,
+}
+
+/// A batch in the caller's memory, overwritten by each gather.
+#[derive(Debug)]
+pub struct Rows {
+    /// Observations.
+    pub obs: Vec<f32>,
+    /// Those of the rows after.
+    pub next_obs: Vec<f32>,
+    /// Actions.
+    pub action: Vec<f32>,
+    /// Rewards.
+    pub reward: Vec<f32>,
+    /// Whether the action ended the episode.
+    pub terminated: Vec<u8>,
+    /// Whether something else ended it.
+    pub truncated: Vec<u8>,
+    /// Where the rows are.
+    pub index: Vec<i64>,
+    /// How many rows of the lane are newer.
+    pub age: Vec<i64>,
+}
+
+impl Rows {
+    /// Room for `batch` rows.
+    #[must_use]
+    pub fn new(batch: usize) -> Self {
+        Self {
+            obs: vec![0.0; batch * RECORD.obs],
+            next_obs: vec![0.0; batch * RECORD.obs],
+            action: vec![0.0; batch * RECORD.action],
+            reward: vec![0.0; batch],
+            terminated: vec![0; batch],
+            truncated: vec![0; batch],
+            index: vec![0; batch],
+            age: vec![0; batch],
+        }
+    }
+
+    /// As bytes, in the order in which a sampler's arenas are.
+    #[must_use]
+    pub fn arenas(&self) -> [&[u8]; 8] {
+        [
+            bytemuck::cast_slice(&self.obs),
+            bytemuck::cast_slice(&self.next_obs),
+            bytemuck::cast_slice(&self.action),
+            bytemuck::cast_slice(&self.reward),
+            &self.terminated,
+            &self.truncated,
+            bytemuck::cast_slice(&self.index),
+            bytemuck::cast_slice(&self.age),
+        ]
+    }
+}
+
+impl MappedRing {
+    /// Maps a ring that nobody writes any more.
+    ///
+    /// # Panics
+    /// If its columns are not those of [`RECORD`].
+    pub fn of(ring: &Ring, base: &Base, name: &str) -> Result<Self, Box<dyn std::error::Error>> {
+        let store = RingStore::attach(base, name)?;
+        let geometry = store.geometry();
+        let [marks, obs, action, reward] = geometry.places.as_slice() else {
+            return Err("a ring of other columns".into());
+        };
+        let widths = [marks.width, obs.width, action.width, reward.width];
+        assert_eq!(widths, [size_of::<Mark>(), OBS_BYTES, ACTION_BYTES, 4], "bytes of a row");
+        let places = Places {
+            marks: usize::try_from(marks.offset)?,
+            obs: usize::try_from(obs.offset)?,
+            action: usize::try_from(action.offset)?,
+            reward: usize::try_from(reward.offset)?,
+        };
+        let slots = usize::try_from(geometry.slots)?;
+        let dir = ring.path().ok_or("a ring without files")?;
+        let (mut lanes, mut heads) = (Vec::new(), Vec::new());
+        for lane in 0..ring.lanes() {
+            lanes.push(Mapped::file(&dir.join(format!("lane-{lane:04}.dat")))?);
+            let head = usize::try_from(ring.lane_span(lane).ok_or("a lane")?.end)?;
+            heads.push((head, head - head % slots));
+        }
+        Ok(Self { lanes, places, slots, heads })
+    }
+
+    /// Copies the rows that `index` names and the observations after them. `false`: one of them was not
+    /// the row asked for.
+    ///
+    /// # Panics
+    /// If there are more or less of them than the batch has room for.
+    #[must_use]
+    pub fn gather(&self, index: &[i64], out: &mut Rows) -> bool {
+        assert_eq!(index.len(), out.index.len(), "rows of a batch");
+        let mut whole = true;
+        for (b, of) in index.iter().enumerate() {
+            #[cfg(target_arch = "x86_64")]
+            if let Some(of) = index.get(b + AHEAD) {
+                self.prefetch(*of);
+            }
+            // SAFETY: `b` is below the length of the batch, just asserted.
+            whole &= unsafe { self.row(*of, b, out) };
+        }
+        whole
+    }
+
+    /// The lane, the row and its slot.
+    #[expect(clippy::cast_sign_loss, reason = "an index is not negative")]
+    fn place(&self, index: i64) -> (usize, usize, usize) {
+        let (lane, seq) = ((index >> 48) as usize, (index & ((1 << 48) - 1)) as usize);
+        assert!(lane < self.lanes.len(), "an index of a sampler of this ring");
+        // SAFETY: asserted just now; there are as many heads.
+        let (_, around) = unsafe { *self.heads.get_unchecked(lane) };
+        let slot = if seq >= around { seq - around } else { seq + self.slots - around };
+        assert!(slot < self.slots, "an index of a sampler of this ring");
+        (lane, seq, slot)
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn prefetch(&self, index: i64) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        let (lane, _, slot) = self.place(index);
+        let base = self.lanes[lane].base;
+        let ask = |place: usize, width: usize, rows: usize| {
+            let first = base.wrapping_add(place + slot * width);
+            // SAFETY: a prefetch touches nothing.
+            unsafe {
+                _mm_prefetch::<_MM_HINT_T0>(first.cast());
+                _mm_prefetch::<_MM_HINT_T0>(first.wrapping_add(rows * width - 1).cast());
+            }
+        };
+        ask(self.places.marks, size_of::<Mark>(), 2);
+        ask(self.places.obs, OBS_BYTES, 2);
+        ask(self.places.action, ACTION_BYTES, 1);
+        ask(self.places.reward, 4, 1);
+    }
+
+    /// Copies one row.
+    ///
+    /// # Safety
+    /// `b` is below the length of the batch.
+    #[expect(
+        clippy::cast_ptr_alignment,
+        reason = "columns begin on pages, with rows of whole words"
+    )]
+    unsafe fn row(&self, index: i64, b: usize, out: &mut Rows) -> bool {
+        let (lane, seq, slot) = self.place(index);
+        let next = if slot + 1 == self.slots { 0 } else { slot + 1 };
+        let Places { marks, obs, action, reward } = self.places;
+        // SAFETY: both slots are below the lane's (`place`), whose columns have a row in each of them,
+        // aligned to their words: columns begin on multiples of a page. `Rows::new` made room for `b`,
+        // says the caller. Nobody writes the ring.
+        unsafe {
+            let (base, (head, _)) = (self.lanes[lane].base, *self.heads.get_unchecked(lane));
+            let mark = |slot: usize| *base.add(marks + slot * size_of::<Mark>()).cast::<Mark>();
+            let (this, after) = (mark(slot), mark(next));
+            for (to, slot) in [(&mut out.obs, slot), (&mut out.next_obs, next)] {
+                let to = to.as_mut_ptr().add(b * RECORD.obs).cast::<u8>();
+                ptr::copy_nonoverlapping(base.add(obs + slot * OBS_BYTES), to, OBS_BYTES);
+            }
+            let to = out.action.as_mut_ptr().add(b * RECORD.action).cast::<u8>();
+            ptr::copy_nonoverlapping(base.add(action + slot * ACTION_BYTES), to, ACTION_BYTES);
+            *out.reward.get_unchecked_mut(b) = *base.add(reward + slot * 4).cast::<f32>();
+            *out.terminated.get_unchecked_mut(b) = u8::from(this.flags & 1 != 0);
+            *out.truncated.get_unchecked_mut(b) = u8::from(this.flags & 2 != 0);
+            *out.index.get_unchecked_mut(b) = index;
+            *out.age.get_unchecked_mut(b) = (head - seq - 1).cast_signed() as i64;
+            fence(Ordering::Acquire);
+            let at = base.add(offset_of!(LaneHeader, reserved)).cast::<AtomicU64>();
+            let reserved = (*at).load(Ordering::Relaxed);
+            let whole = reserved <= (seq + self.slots) as u64 && this.flags & 4 == 0;
+            let follows = after.episode == this.episode && after.t == this.t + 1;
+            whole && follows && (this.seq, after.seq) == (seq as u64, seq as u64 + 1)
+        }
+    }
+}
