@@ -5,16 +5,18 @@
 //! one. Every handle keeps a shared lock on a byte of the object's lock file; the kernel drops it
 //! when the process dies. Only whoever removes an object takes that byte alone.
 
+mod listing;
 mod open;
 mod partial;
+mod removal;
 
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use crate::base_lock;
+use self::removal::{being_removed, bury, collect_one, delete, dig, makes_room, tidy};
 use crate::error::SegmentError;
 use crate::memfd::{self, Memory};
 use crate::name::{Base, Exist, Kind, check_known};
@@ -23,8 +25,10 @@ use crate::sys::file;
 use crate::sys::lock::{Hold, LockFile};
 use crate::sys::map::Access;
 
+pub use listing::{ObjectInfo, list};
 pub(crate) use partial::is_lock;
 pub use partial::{PartialRing, remove_partial};
+pub use removal::{collect, collect_orphans, remove, remove_unheld};
 
 /// The byte that every handle of an object locks.
 const HOLD_BYTE: u64 = 1;
@@ -327,310 +331,12 @@ impl Site<'_> {
     }
 }
 
-/// Removes the base directory when nothing is left in it; a full one refuses.
-fn tidy(object: &Path) {
-    if let Some(base) = object.parent() {
-        let _ = fs::remove_dir(base);
-    }
-}
-
-/// One named object as the file system and the kernel's locks show it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with each other")]
-pub struct ObjectInfo {
-    /// Name, or what a partial ring is to be called; empty for another remnant of a creator or remover that
-    /// died.
-    pub name: String,
-    /// Ring or panel.
-    pub kind: Kind,
-    /// The object's directory.
-    pub path: PathBuf,
-    /// Bytes allocated.
-    pub bytes: u64,
-    /// Stays when nobody holds it.
-    pub persistent: bool,
-    /// Some process has a handle on it.
-    pub held: bool,
-    /// Not named yet, or not any more: a remnant, unless held.
-    pub building: bool,
-    /// It lies in sealed memfds, not in files.
-    pub memfd: bool,
-}
-
-impl ObjectInfo {
-    /// Whether it is a ring that is being filled, or was when its maker died: the next one can go on with
-    /// it ([`PartialRing`]).
-    #[must_use]
-    pub fn is_partial(&self) -> bool {
-        self.building && !self.name.is_empty()
-    }
-}
-
-/// Every object below `base`, damaged ones included, by kind and name. A base that does not exist
-/// has none.
-pub fn list(base: &Base) -> Result<Vec<ObjectInfo>, SegmentError> {
-    let path = base.path();
-    let entries = match fs::read_dir(path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        other => other.map_err(SegmentError::io("list", path))?,
-    };
-    let mut found: Vec<_> =
-        entries.filter_map(Result::ok).filter_map(|entry| describe(&entry.path())).collect();
-    found.sort_by(|a, b| (a.kind, &a.name, &a.path).cmp(&(b.kind, &b.name, &b.path)));
-    Ok(found)
-}
-
-/// The error for a name that is not there, with the name that may have been meant.
-fn missing(base: &Base, kind: Kind, name: &str) -> SegmentError {
-    let near = list(base)
-        .unwrap_or_default()
-        .into_iter()
-        .filter(|info| info.kind == kind && info.name != name && !info.building)
-        .map(|info| (strsim::damerau_levenshtein(&info.name, name), info.name))
-        .min()
-        .filter(|(edits, near)| *edits <= 2.min(near.len() / 2))
-        .map(|(_, near)| near);
-    SegmentError::NotFound { kind, name: name.to_owned(), base: base.path().to_owned(), near }
-}
-
-/// Removes an object; a held one only with `force` (its holders keep their memory, under no name).
-pub fn remove(
-    base: &Base,
-    kind: Kind,
-    name: &str,
-    force: bool,
-) -> Result<ObjectInfo, SegmentError> {
-    check_known(name)?;
-    let path = directory(base, kind, name);
-    let Some(info) = describe(&path) else {
-        return Err(missing(base, kind, name));
-    };
-    if info.held && !force {
-        return Err(SegmentError::InUse { kind, name: name.to_owned() });
-    }
-    bury(&path)?;
-    tidy(&path);
-    Ok(info)
-}
-
-/// Removes an object that nobody holds, if the caller is `sure` once nobody can take hold of it any
-/// more; until then it counts as absent. `None`: the caller was not.
-pub fn remove_unheld(
-    base: &Base,
-    kind: Kind,
-    name: &str,
-    sure: impl FnOnce() -> bool,
-) -> Result<Option<ObjectInfo>, SegmentError> {
-    check_known(name)?;
-    let path = directory(base, kind, name);
-    let in_use = || SegmentError::InUse { kind, name: name.to_owned() };
-    let info = describe(&path).ok_or_else(|| missing(base, kind, name))?;
-    let dir = file::open_dir(&path)?;
-    // Kept until the files are gone, so that nobody attaches meanwhile.
-    let lock = lock_of(&dir, &path, kind).map_err(|()| in_use())?.ok_or_else(in_use)?;
-    if !lock.try_lock(HOLD_BYTE, Hold::Exclusive).map_err(SegmentError::io("lock", &path))? {
-        return Err(in_use());
-    }
-    if !sure() {
-        return Ok(None);
-    }
-    let grave = dig(&path, Some(&dir))?.ok_or_else(|| missing(base, kind, name))?;
-    delete(&grave)?;
-    tidy(&path);
-    Ok(Some(info))
-}
-
-/// Removes every object that nobody holds and that is not persistent, and what dead creators and
-/// removers left, partial rings and a dead daemon's lock and socket included. Returns the objects it
-/// removed.
-pub fn collect(base: &Base) -> Result<Vec<ObjectInfo>, SegmentError> {
-    collect_those(base, |_| true)
-}
-
-/// The same, but for partial rings: somebody may come back to them.
-pub fn collect_orphans(base: &Base) -> Result<Vec<ObjectInfo>, SegmentError> {
-    collect_those(base, |info| !info.is_partial())
-}
-
-fn collect_those(
-    base: &Base,
-    wanted: impl Fn(&ObjectInfo) -> bool,
-) -> Result<Vec<ObjectInfo>, SegmentError> {
-    let mut removed = Vec::new();
-    for info in list(base)?.into_iter().filter(wanted) {
-        if collect_one(&info.path, info.kind)? {
-            removed.push(info);
-        }
-    }
-    base_lock::clear_stale(base)?;
-    let _ = fs::remove_dir(base.path());
-    Ok(removed)
-}
-
 fn directory(base: &Base, kind: Kind, name: &str) -> PathBuf {
     base.path().join(format!("{name}.{kind}"))
 }
 
-fn describe(path: &Path) -> Option<ObjectInfo> {
-    let file_name = path.file_name()?.to_str()?;
-    let partial = partial::ring_of(file_name);
-    let building = partial.is_some() || is_remnant(path);
-    let (name, kind) = if let Some(name) = partial {
-        (name, Kind::Ring)
-    } else if building {
-        let panel = path.join(Kind::Panel.lock_file()).exists();
-        ("", if panel { Kind::Panel } else { Kind::Ring })
-    } else {
-        let (name, suffix) = file_name.rsplit_once('.')?;
-        (name, Kind::ALL.into_iter().find(|kind| kind.as_str() == suffix)?)
-    };
-    if !path.symlink_metadata().ok()?.is_dir() {
-        return None;
-    }
-    let dir = file::open_dir(path);
-    let memfd = dir.as_ref().is_ok_and(is_in_memfds);
-    let lock = dir.as_ref().map_err(drop).and_then(|dir| lock_of(dir, path, kind));
-    // What cannot be told counts as held: nothing live is ever collected.
-    let locked = |byte| match &lock {
-        Ok(Some(lock)) => lock.held_elsewhere(byte).unwrap_or(true),
-        Ok(None) => false,
-        Err(()) => true,
-    };
-    let held = locked(HOLD_BYTE);
-    let mut bytes = bytes_of(path)?;
-    if partial.is_some() {
-        bytes = bytes.saturating_add(bytes_of(&partial::ring_in(path)).unwrap_or(0));
-    }
-    if memfd {
-        bytes = bytes.saturating_add(dir.as_ref().map_or(0, memfd::allocated_bytes));
-    }
-    // Memory that nobody keeps is gone, whatever was asked for.
-    let persistent = path.join(PERSISTENT_FILE).exists() && (!memfd || held || locked(KEEP_BYTE));
-    Some(ObjectInfo {
-        name: name.to_owned(),
-        kind,
-        path: path.to_owned(),
-        bytes,
-        persistent,
-        held,
-        building,
-        memfd,
-    })
-}
-
-/// Bytes of the files in a directory.
-fn bytes_of(path: &Path) -> Option<u64> {
-    let blocks = |entry: fs::DirEntry| entry.metadata().map_or(0, |m| m.blocks() * 512);
-    Some(fs::read_dir(path).ok()?.filter_map(Result::ok).map(blocks).sum())
-}
-
-/// Whether a directory is one that is being made or removed, and has no object's name.
-fn is_remnant(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    [BUILDING_PREFIX, DEAD_PREFIX].iter().any(|prefix| name.starts_with(prefix))
-}
-
-/// The lock file of a directory of ours; `None` when there is none, an error when it cannot be
-/// told.
-fn lock_of(dir: &OwnedFd, path: &Path, kind: Kind) -> Result<Option<LockFile>, ()> {
-    match file::open(dir, kind.lock_file(), path, Access::ReadWrite, None) {
-        Ok(fd) => Ok(Some(LockFile::new(fd))),
-        Err(SegmentError::Corrupt { .. }) => Ok(None),
-        Err(_) => Err(()),
-    }
-}
-
-/// Removes a directory of ours if nobody holds it and it is not a persistent object. `true`: it is gone.
-fn collect_one(path: &Path, kind: Kind) -> Result<bool, SegmentError> {
-    let Ok(dir) = file::open_dir(path) else { return Ok(false) };
-    // What is not whole yet, or not any more, persists for nobody.
-    let persistent = is_persistent(&dir) && !is_remnant(path);
-    if persistent && !is_in_memfds(&dir) {
-        return Ok(false);
-    }
-    // Kept until the files are gone, so that nobody attaches meanwhile.
-    let Ok(lock) = lock_of(&dir, path, kind) else { return Ok(false) };
-    // Memory that nobody keeps is gone, whatever was asked for. Asked twice: before anybody is kept
-    // from attaching, and when its last holder cannot hand it to a keeper any more.
-    let is_kept = || {
-        let kept = |lock: &LockFile| lock.held_elsewhere(KEEP_BYTE).unwrap_or(true);
-        persistent && lock.as_ref().is_none_or(kept)
-    };
-    if is_kept() {
-        return Ok(false);
-    }
-    if let Some(lock) = &lock
-        && !matches!(lock.try_lock(HOLD_BYTE, Hold::Exclusive), Ok(true))
-    {
-        return Ok(false);
-    }
-    if is_kept() {
-        return Ok(false);
-    }
-    // The name may be a new object's by now, which is none of our business.
-    let Some(grave) = dig(path, Some(&dir))? else { return Ok(false) };
-    delete(&grave)?;
-    Ok(true)
-}
-
-/// Whether somebody is about to remove what stands there: nobody else takes its lock alone.
-fn being_removed(path: &Path, kind: Kind) -> bool {
-    let lock = file::open_dir(path).map_err(drop).and_then(|dir| lock_of(&dir, path, kind));
-    match lock {
-        Ok(lock) => lock.is_none_or(|lock| lock.held_alone(HOLD_BYTE).unwrap_or(false)),
-        Err(()) => !path.exists(),
-    }
-}
-
 pub(crate) fn is_missing(error: &SegmentError) -> bool {
     matches!(error, SegmentError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
-}
-
-/// Whether an object would fit if the one it replaces, which nobody holds, made room for it.
-fn makes_room(old: &Path, error: &SegmentError) -> bool {
-    let SegmentError::NoSpace { asked, available, .. } = error else { return false };
-    describe(old).is_some_and(|old| !old.held && *asked <= available.saturating_add(old.bytes))
-}
-
-/// Takes a directory's name away at once, then deletes it.
-fn bury(path: &Path) -> Result<(), SegmentError> {
-    dig(path, None)?.map_or(Ok(()), |grave| delete(&grave))
-}
-
-/// Takes a directory's name away and says where it went; `None` when somebody was faster, or when
-/// the name is not `only`'s any more.
-fn dig(path: &Path, only: Option<&OwnedFd>) -> Result<Option<PathBuf>, SegmentError> {
-    if only.is_some_and(|dir| !is_at(dir, path)) {
-        return Ok(None);
-    }
-    let parent = path.parent().unwrap_or(path);
-    let grave = parent.join(format!("{DEAD_PREFIX}{}", random_word()));
-    match fs::rename(path, &grave) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-        other => other.map_err(SegmentError::io("remove", path))?,
-    }
-    if only.is_some_and(|dir| !is_at(dir, &grave)) {
-        // Another object got the name between the two calls: it gets it back.
-        let _ = fs::rename(&grave, path);
-        return Ok(None);
-    }
-    Ok(Some(grave))
-}
-
-/// Deletes a directory that has no name any more.
-fn delete(grave: &Path) -> Result<(), SegmentError> {
-    let mut deleted = fs::remove_dir_all(grave);
-    for _ in 1..ATTEMPTS {
-        // A creator whose directory was collected may still be adding a file to it.
-        if !matches!(&deleted, Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty) {
-            break;
-        }
-        deleted = fs::remove_dir_all(grave);
-    }
-    match deleted {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(SegmentError::io("remove", grave)(e)),
-        _ => Ok(()),
-    }
 }
 
 /// Whether a path leads to this open directory or file.

@@ -4,7 +4,8 @@
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use super::{HOLD_BYTE, Object, directory, is_at, is_missing, is_persistent, missing};
+use super::listing::missing;
+use super::{HOLD_BYTE, Object, directory, is_at, is_missing, is_persistent};
 use crate::error::SegmentError;
 use crate::memfd::Memory;
 use crate::name::{Base, Kind, check_known};

@@ -18,9 +18,11 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, openat};
 
+use super::listing::{ObjectInfo, describe, lock_of, missing};
+use super::removal::{bury, delete, dig, tidy};
 use super::{
-    ATTEMPTS, HOLD_BYTE, Object, ObjectInfo, PERSISTENT_FILE, bury, delete, describe, dig,
-    directory, is_at, is_missing, is_persistent, lock_of, make_dir, missing, prepare_base, tidy,
+    ATTEMPTS, HOLD_BYTE, Object, PERSISTENT_FILE, directory, is_at, is_missing, is_persistent,
+    make_dir, prepare_base,
 };
 use crate::error::SegmentError;
 use crate::memfd::Memory;

@@ -1,0 +1,187 @@
+//! How objects go: whoever removes one takes its name away first, and nobody else's by mistake.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use super::listing::{ObjectInfo, describe, is_remnant, list, lock_of, missing};
+use super::{
+    ATTEMPTS, DEAD_PREFIX, HOLD_BYTE, KEEP_BYTE, directory, is_at, is_in_memfds, is_persistent,
+    random_word,
+};
+use crate::base_lock;
+use crate::error::SegmentError;
+use crate::name::{Base, Kind, check_known};
+use crate::sys::file;
+use crate::sys::lock::{Hold, LockFile};
+
+/// Removes an object; a held one only with `force` (its holders keep their memory, under no name).
+pub fn remove(
+    base: &Base,
+    kind: Kind,
+    name: &str,
+    force: bool,
+) -> Result<ObjectInfo, SegmentError> {
+    check_known(name)?;
+    let path = directory(base, kind, name);
+    let Some(info) = describe(&path) else {
+        return Err(missing(base, kind, name));
+    };
+    if info.held && !force {
+        return Err(SegmentError::InUse { kind, name: name.to_owned() });
+    }
+    bury(&path)?;
+    tidy(&path);
+    Ok(info)
+}
+
+/// Removes an object that nobody holds, if the caller is `sure` once nobody can take hold of it any
+/// more; until then it counts as absent. `None`: the caller was not.
+pub fn remove_unheld(
+    base: &Base,
+    kind: Kind,
+    name: &str,
+    sure: impl FnOnce() -> bool,
+) -> Result<Option<ObjectInfo>, SegmentError> {
+    check_known(name)?;
+    let path = directory(base, kind, name);
+    let in_use = || SegmentError::InUse { kind, name: name.to_owned() };
+    let info = describe(&path).ok_or_else(|| missing(base, kind, name))?;
+    let dir = file::open_dir(&path)?;
+    // Kept until the files are gone, so that nobody attaches meanwhile.
+    let lock = lock_of(&dir, &path, kind).map_err(|()| in_use())?.ok_or_else(in_use)?;
+    if !lock.try_lock(HOLD_BYTE, Hold::Exclusive).map_err(SegmentError::io("lock", &path))? {
+        return Err(in_use());
+    }
+    if !sure() {
+        return Ok(None);
+    }
+    let grave = dig(&path, Some(&dir))?.ok_or_else(|| missing(base, kind, name))?;
+    delete(&grave)?;
+    tidy(&path);
+    Ok(Some(info))
+}
+
+/// Removes every object that nobody holds and that is not persistent, and what dead creators and
+/// removers left, partial rings and a dead daemon's lock and socket included. Returns the objects it
+/// removed.
+pub fn collect(base: &Base) -> Result<Vec<ObjectInfo>, SegmentError> {
+    collect_those(base, |_| true)
+}
+
+/// The same, but for partial rings: somebody may come back to them.
+pub fn collect_orphans(base: &Base) -> Result<Vec<ObjectInfo>, SegmentError> {
+    collect_those(base, |info| !info.is_partial())
+}
+
+fn collect_those(
+    base: &Base,
+    wanted: impl Fn(&ObjectInfo) -> bool,
+) -> Result<Vec<ObjectInfo>, SegmentError> {
+    let mut removed = Vec::new();
+    for info in list(base)?.into_iter().filter(wanted) {
+        if collect_one(&info.path, info.kind)? {
+            removed.push(info);
+        }
+    }
+    base_lock::clear_stale(base)?;
+    let _ = fs::remove_dir(base.path());
+    Ok(removed)
+}
+
+/// Removes a directory of ours if nobody holds it and it is not a persistent object. `true`: it is gone.
+pub(super) fn collect_one(path: &Path, kind: Kind) -> Result<bool, SegmentError> {
+    let Ok(dir) = file::open_dir(path) else { return Ok(false) };
+    // What is not whole yet, or not any more, persists for nobody.
+    let persistent = is_persistent(&dir) && !is_remnant(path);
+    if persistent && !is_in_memfds(&dir) {
+        return Ok(false);
+    }
+    // Kept until the files are gone, so that nobody attaches meanwhile.
+    let Ok(lock) = lock_of(&dir, path, kind) else { return Ok(false) };
+    // Memory that nobody keeps is gone, whatever was asked for. Asked twice: before anybody is kept
+    // from attaching, and when its last holder cannot hand it to a keeper any more.
+    let is_kept = || {
+        let kept = |lock: &LockFile| lock.held_elsewhere(KEEP_BYTE).unwrap_or(true);
+        persistent && lock.as_ref().is_none_or(kept)
+    };
+    if is_kept() {
+        return Ok(false);
+    }
+    if let Some(lock) = &lock
+        && !matches!(lock.try_lock(HOLD_BYTE, Hold::Exclusive), Ok(true))
+    {
+        return Ok(false);
+    }
+    if is_kept() {
+        return Ok(false);
+    }
+    // The name may be a new object's by now, which is none of our business.
+    let Some(grave) = dig(path, Some(&dir))? else { return Ok(false) };
+    delete(&grave)?;
+    Ok(true)
+}
+
+/// Whether somebody is about to remove what stands there: nobody else takes its lock alone.
+pub(super) fn being_removed(path: &Path, kind: Kind) -> bool {
+    let lock = file::open_dir(path).map_err(drop).and_then(|dir| lock_of(&dir, path, kind));
+    match lock {
+        Ok(lock) => lock.is_none_or(|lock| lock.held_alone(HOLD_BYTE).unwrap_or(false)),
+        Err(()) => !path.exists(),
+    }
+}
+
+/// Whether an object would fit if the one it replaces, which nobody holds, made room for it.
+pub(super) fn makes_room(old: &Path, error: &SegmentError) -> bool {
+    let SegmentError::NoSpace { asked, available, .. } = error else { return false };
+    describe(old).is_some_and(|old| !old.held && *asked <= available.saturating_add(old.bytes))
+}
+
+/// Takes a directory's name away at once, then deletes it.
+pub(super) fn bury(path: &Path) -> Result<(), SegmentError> {
+    dig(path, None)?.map_or(Ok(()), |grave| delete(&grave))
+}
+
+/// Takes a directory's name away and says where it went; `None` when somebody was faster, or when
+/// the name is not `only`'s any more.
+pub(super) fn dig(path: &Path, only: Option<&OwnedFd>) -> Result<Option<PathBuf>, SegmentError> {
+    if only.is_some_and(|dir| !is_at(dir, path)) {
+        return Ok(None);
+    }
+    let parent = path.parent().unwrap_or(path);
+    let grave = parent.join(format!("{DEAD_PREFIX}{}", random_word()));
+    match fs::rename(path, &grave) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other.map_err(SegmentError::io("remove", path))?,
+    }
+    if only.is_some_and(|dir| !is_at(dir, &grave)) {
+        // Another object got the name between the two calls: it gets it back.
+        let _ = fs::rename(&grave, path);
+        return Ok(None);
+    }
+    Ok(Some(grave))
+}
+
+/// Deletes a directory that has no name any more.
+pub(super) fn delete(grave: &Path) -> Result<(), SegmentError> {
+    let mut deleted = fs::remove_dir_all(grave);
+    for _ in 1..ATTEMPTS {
+        // A creator whose directory was collected may still be adding a file to it.
+        if !matches!(&deleted, Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty) {
+            break;
+        }
+        deleted = fs::remove_dir_all(grave);
+    }
+    match deleted {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(SegmentError::io("remove", grave)(e)),
+        _ => Ok(()),
+    }
+}
+
+/// Removes the base directory when nothing is left in it; a full one refuses.
+pub(super) fn tidy(object: &Path) {
+    if let Some(base) = object.parent() {
+        let _ = fs::remove_dir(base);
+    }
+}
