@@ -72,6 +72,7 @@ pub struct PortfolioOptions {
     /// What happens to a sub-environment after its episode has ended.
     pub autoreset_mode: AutoresetMode,
     /// With `Disabled`: an episode that has ended may be stepped on, as long as there are days.
+    /// Whether there is a day to start on is then asked at a reset that draws one, not before.
     pub play_on: bool,
     /// Steps after which an episode is truncated; `None`: at the end of the data.
     pub max_episode_steps: Option<u32>,

@@ -196,6 +196,8 @@ impl PortfolioVectorEnv {
                 let known = (!self.draws[env]).then(|| self.tickers_at(env));
                 self.world.check_start(env, days[env], known)?;
             }
+        } else {
+            self.check_drawn(mask)?;
         }
         self.begin_anew(seed, mask, |env| {
             start_day.map_or(Start::Drawn(0), |days| Start::On(days[env]))
@@ -211,6 +213,7 @@ impl PortfolioVectorEnv {
         shift: usize,
     ) -> Result<(), EnvError> {
         self.check_reset(seed, mask)?;
+        self.check_drawn(mask)?;
         for env in 0..self.num_envs() {
             // Tickers that are about to be drawn start where they can.
             if shift > 0 && !self.draws[env] && mask.is_none_or(|mask| mask[env]) {
@@ -231,6 +234,17 @@ impl PortfolioVectorEnv {
             return Err(EnvError::EmptyMask { num_envs });
         }
         Ok(())
+    }
+
+    /// Is there a day to draw for all that are about to begin? Where episodes are played on this is asked
+    /// here, since their callers may name other tickers or a day; elsewhere nothing is made without.
+    fn check_drawn(&self, mask: Option<&[bool]>) -> Result<(), EnvError> {
+        let asked = |env: &usize| !self.draws[*env] && mask.is_none_or(|mask| mask[*env]);
+        let play_on = self.world.options.play_on;
+        (0..self.num_envs())
+            .filter(|_| play_on)
+            .filter(asked)
+            .try_for_each(|env| self.world.check_starts(self.tickers_at(env)))
     }
 
     fn begin_anew(

@@ -220,11 +220,13 @@ impl World {
             table: None,
             histories: None,
         };
-        for tickers in each.iter().filter(|tickers| !tickers.is_empty()) {
-            world.check_starts(tickers)?;
-        }
-        if each.is_empty() && !world.draws_tickers() {
-            world.check_starts(&world.pool)?;
+        if !world.options.play_on {
+            for tickers in each.iter().filter(|tickers| !tickers.is_empty()) {
+                world.check_starts(tickers)?;
+            }
+            if each.is_empty() && !world.draws_tickers() {
+                world.check_starts(&world.pool)?;
+            }
         }
         Ok(world)
     }
@@ -255,7 +257,7 @@ impl World {
         }
     }
 
-    fn check_starts(&self, tickers: &[usize]) -> Result<(), EnvError> {
+    pub(crate) fn check_starts(&self, tickers: &[usize]) -> Result<(), EnvError> {
         if self.starts.any(tickers, 0) {
             return Ok(());
         }

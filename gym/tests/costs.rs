@@ -261,4 +261,11 @@ fn tickers_that_never_meet_start_anywhere_and_are_traded_where_they_are_listed()
     }
     let refused = PortfolioVectorEnv::new(market.panel(), 1, PortfolioOptions::default());
     assert!(matches!(refused, Err(EnvError::NoStartDay { .. })));
+    let later = PortfolioOptions { play_on: true, ..Default::default() };
+    let mut env = PortfolioVectorEnv::new(market.panel(), 1, later).unwrap();
+    for refused in
+        [env.reset(ResetSeed::Keep, None, None), env.reset_shifted(ResetSeed::Keep, None, 0)]
+    {
+        assert!(matches!(refused, Err(EnvError::NoStartDay { .. })));
+    }
 }

@@ -130,6 +130,22 @@ def test_defect_05_episodes_start_after_days_of_history_where_there_are_such(
     assert long.reset(seed=1)["day"].min() >= 5, "what cannot be had is not waited for"
 
 
+def test_defect_05_tickers_that_never_meet_are_refused_only_where_they_begin_together(
+    tmp_path: Path,
+) -> None:
+    gaps = [("AAA", day) for day in range(15, 60)]
+    path = market(60, late={"BBB": 50}, gaps=gaps).write(tmp_path / "apart.csv")
+    many, one = vec(path), ff.FastFinRL(path)
+    for reset in (many.reset, one.reset):
+        with pytest.raises(bc.EnvError, match=r'no start day.*"BBB" has rows from day 50'):
+            reset()
+    assert set(many.reset([["AAA", "CCC"]] * 2, seed=1)["day"].tolist()) < set(range(1, 15))
+    assert 1 <= one.reset(["CCC"], seed=1)["day"] < 48
+    late = {"start_day": 55}
+    assert one.reset(["BBB", "CCC"], options=late)["day"] == 55
+    assert many.reset([["CCC", "BBB"]] * 2, options=late)["day"].tolist() == [55, 55]
+
+
 def test_defect_06_names_and_values_of_indicators_are_in_one_order(path: Path) -> None:
     for asked, names in [([], ["zeta", "alpha"]), (["alpha", "zeta"], ["alpha", "zeta"])]:
         env = vec(path, 1, tech_indicator_list=asked)
