@@ -595,14 +595,14 @@ impl PortfolioVectorEnv {
         &self.metrics
     }
 
-    /// What the running episode of a sub-environment has come to so far.
+    /// What the running episode of a sub-environment has come to so far; `None` before its first reset.
     ///
     /// # Panics
     ///
     /// If there is no such sub-environment, like any slice.
     #[must_use]
-    pub fn metrics_so_far(&self, env: usize) -> EpisodeMetrics {
-        self.batch.sums[env].metrics()
+    pub fn metrics_so_far(&self, env: usize) -> Option<EpisodeMetrics> {
+        (self.batch.phase[env] != Phase::New).then(|| self.batch.sums[env].metrics())
     }
 
     /// Shares that a sub-environment bought and sold in its last step, and the cash that stop losses raised.

@@ -37,7 +37,7 @@ fn fees_are_those_of_the_ticker() {
     assert!(near(env.obs().avg_buy_price[1], 10.5));
     env.step(&[-1.0, -1.0]).unwrap();
     assert!(near(env.obs().cash[0], 30_000.0 - 100.0 - 50.0 - 100.0 - 500.0));
-    assert!(near(env.metrics_so_far(0).costs, 750.0));
+    assert!(near(env.metrics_so_far(0).unwrap().costs, 750.0));
 }
 
 #[test]
@@ -92,8 +92,8 @@ fn slippage_moves_every_price_against_the_trader() {
     assert!(near(env.fills()[0].price, 100.5));
     env.step(&[-1.0, 0.0]).unwrap();
     assert!(near(env.obs().cash[0], 30_000.0 - 100.0));
-    assert!(near(env.metrics_so_far(0).costs, 100.0));
-    assert!(near(env.metrics_so_far(0).turnover, (10_050.0 + 9_950.0) / 30_000.0));
+    assert!(near(env.metrics_so_far(0).unwrap().costs, 100.0));
+    assert!(near(env.metrics_so_far(0).unwrap().turnover, (10_050.0 + 9_950.0) / 30_000.0));
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn what_is_not_tradable_is_neither_bought_nor_sold_nor_stopped() {
     }
     assert_eq!((env.obs().day[0], env.obs().shares[1]), (12, 100));
     env.step(&[0.0, 0.0]).unwrap();
-    assert_eq!((env.obs().shares[1], env.metrics_so_far(0).stop_losses), (0, 1));
+    assert_eq!((env.obs().shares[1], env.metrics_so_far(0).unwrap().stop_losses), (0, 1));
     assert!(env.traded(0).1 > 0.0);
 }
 
@@ -130,7 +130,10 @@ fn an_episode_begins_with_the_shares_given_at_the_open() {
     assert!(near(env.obs().total_asset[0], 30_000.0 + 40.0 * open));
     let value = env.total_asset_at_close()[0];
     env.step(&[0.0, 0.0, 0.0]).unwrap();
-    assert!(near(env.metrics_so_far(0).total_return, env.total_asset_at_close()[0] / value - 1.0));
+    assert!(near(
+        env.metrics_so_far(0).unwrap().total_return,
+        env.total_asset_at_close()[0] / value - 1.0
+    ));
     env.reset(ResetSeed::Keep, None, Some(&[4])).unwrap();
     assert_eq!(env.obs().shares, [0, 0, 40]);
 }

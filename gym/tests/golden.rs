@@ -211,7 +211,7 @@ impl<'a> Recording<'a> {
     }
 
     fn compare_counts(&mut self, env: &PortfolioVectorEnv, step: usize, at: usize, context: &str) {
-        let metrics = env.metrics_so_far(at);
+        let metrics = env.metrics_so_far(at).unwrap();
         let (traded, cut) = env.traded(at);
         for (found, field) in [
             (f64::from(metrics.stop_losses), "num_stop_loss"),

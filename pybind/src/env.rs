@@ -1,7 +1,7 @@
 //! `backcast._native.PortfolioBatch`: the Rust environment behind the classes of `backcast.envs`.
 
 use backcast_core::{AutoresetMode, DType};
-use backcast_gym::{EpisodeMetrics, Fill, PortfolioVectorEnv as CoreEnv, ResetSeed};
+use backcast_gym::{EnvError, EpisodeMetrics, Fill, PortfolioVectorEnv as CoreEnv, ResetSeed};
 use numpy::prelude::*;
 use numpy::{PyArray1, PyUntypedArray};
 use pyo3::IntoPyObjectExt;
@@ -308,7 +308,8 @@ impl PortfolioBatch {
         let (mut stops, mut orders, mut traded, mut cut) = (vec![], vec![], vec![], vec![]);
         self.env.with(|env| {
             for at in 0..env.num_envs() {
-                let (metrics, (shares, cash)) = (env.metrics_so_far(at), env.traded(at));
+                let metrics = env.metrics_so_far(at).unwrap_or_default();
+                let (shares, cash) = env.traded(at);
                 stops.push(i32::try_from(metrics.stop_losses).unwrap_or(i32::MAX));
                 orders.push(i32::try_from(metrics.trades).unwrap_or(i32::MAX));
                 traded.push(shares);
@@ -322,6 +323,25 @@ impl PortfolioBatch {
         counts.set_item("n_trades", PyArray1::from_vec(py, traded))?;
         counts.set_item("loss_cut_amount", PyArray1::from_vec(py, cut))?;
         Ok(counts)
+    }
+
+    /// What the running episodes have come to so far.
+    ///
+    /// Returns
+    /// -------
+    /// dict
+    ///     As ``infos["metrics"]``, without masks.
+    ///
+    /// Raises
+    /// ------
+    /// EnvError
+    ///     Before the first reset.
+    fn metrics_so_far<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>, Failure> {
+        let so_far = self.env.with(|env| {
+            let of = |at| env.metrics_so_far(at).ok_or(EnvError::NotReset { env: at });
+            Ok((0..env.num_envs()).map(of).collect::<Result<Vec<_>, _>>()?)
+        })?;
+        Ok(metrics::so_far(py, so_far, self.num_envs.is_some())?)
     }
 
     /// Portfolios valued at the close of their day, float64 ``[N]``.

@@ -1,4 +1,4 @@
-//! What episodes came to, in the infos of the step that ended them.
+//! What episodes came to, in the infos of the step that ended them, or so far.
 
 use backcast_gym::EpisodeMetrics;
 use numpy::{Element, PyArray1};
@@ -14,7 +14,27 @@ pub(crate) fn add(
 ) -> PyResult<()> {
     let py = infos.py();
     let metrics = PyDict::new(py);
-    let put = Put { metrics: &metrics, ends, vector };
+    put(&Put { metrics: &metrics, ends, vector, masked: vector })?;
+    infos.set_item("metrics", metrics)?;
+    if vector {
+        infos.set_item("_metrics", mask(py, ends))?;
+    }
+    Ok(())
+}
+
+/// Tell what running episodes have come to: arrays, or plain numbers for the single environment.
+pub(crate) fn so_far(
+    py: Python<'_>,
+    episodes: Vec<EpisodeMetrics>,
+    vector: bool,
+) -> PyResult<Bound<'_, PyDict>> {
+    let metrics = PyDict::new(py);
+    let ends: Vec<_> = episodes.into_iter().map(Some).collect();
+    put(&Put { metrics: &metrics, ends: &ends, vector, masked: false })?;
+    Ok(metrics)
+}
+
+fn put(put: &Put<'_, '_>) -> PyResult<()> {
     put.one("return", |end| end.total_return)?;
     put.one("sharpe", |end| end.sharpe)?;
     put.one("sortino", |end| end.sortino)?;
@@ -24,18 +44,14 @@ pub(crate) fn add(
     put.one("trades", |end| i64::from(end.trades))?;
     put.one("stop_losses", |end| i64::from(end.stop_losses))?;
     put.one("final_value", |end| end.final_value)?;
-    put.one("length", |end| i64::from(end.length))?;
-    infos.set_item("metrics", metrics)?;
-    if vector {
-        infos.set_item("_metrics", mask(py, ends))?;
-    }
-    Ok(())
+    put.one("length", |end| i64::from(end.length))
 }
 
 struct Put<'a, 'py> {
     metrics: &'a Bound<'py, PyDict>,
     ends: &'a [Option<EpisodeMetrics>],
     vector: bool,
+    masked: bool,
 }
 
 impl<'py> Put<'_, 'py> {
@@ -50,7 +66,10 @@ impl<'py> Put<'_, 'py> {
             return self.metrics.set_item(name, value);
         }
         self.metrics.set_item(name, PyArray1::from_iter(py, values))?;
-        self.metrics.set_item(format!("_{name}"), mask(py, self.ends))
+        if self.masked {
+            self.metrics.set_item(format!("_{name}"), mask(py, self.ends))?;
+        }
+        Ok(())
     }
 }
 

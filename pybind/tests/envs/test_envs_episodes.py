@@ -162,3 +162,34 @@ def test_the_single_environment_renders_as_gymnasium_asks(panel_file: Path) -> N
     env.step(env.action_space.sample())
     picture: Any = env.render()
     assert picture.shape == (480, 640, 3)
+
+
+def test_metrics_are_there_where_a_wrapper_cuts_an_episode(panel: bc.Panel) -> None:
+    cut: Any = gym.make("backcast/Portfolio-v0", panel=panel, max_episode_steps=9)
+    plain = PortfolioEnv(panel, max_episode_steps=9)
+    with pytest.raises(bc.EnvError, match="never reset"):
+        plain.metrics_so_far()
+    for env in (cut, plain):
+        env.reset(seed=3)
+    draw = np.random.default_rng(1)
+    for step in range(9):
+        assert plain.metrics_so_far()["length"] == step
+        action = draw.uniform(-1, 1, 2).astype(np.float32)
+        *_, here = cut.step(action)
+        *_, truncated, there = plain.step(action)
+    assert truncated
+    assert "metrics" not in here
+    assert cut.unwrapped.metrics_so_far() == plain.metrics_so_far() == there["metrics"]
+
+
+def test_metrics_so_far_of_many_are_those_of_their_ends(panel: bc.Panel) -> None:
+    env = PortfolioVectorEnv(panel, 3, autoreset_mode="disabled", max_episode_steps=5)
+    env.reset(seed=3)
+    for _ in range(5):
+        *_, infos = env.step(np.ones((3, 2)))
+    so_far = env.metrics_so_far()
+    assert so_far.keys() == {key for key in infos["metrics"] if not key.startswith("_")}
+    for key, values in so_far.items():
+        np.testing.assert_array_equal(values, infos["metrics"][key])
+    env.reset(options={"reset_mask": np.array([True, False, False])})
+    assert env.metrics_so_far()["length"].tolist() == [0, 5, 5]

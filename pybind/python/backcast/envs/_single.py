@@ -45,7 +45,8 @@ class PortfolioEnv(gym.Env[Any, Any]):
     obs : {"dict", "flat"}
         A dict of arrays, or one float32 array of the same numbers.
     max_episode_steps : int, optional
-        Steps after which an episode is truncated. ``gym.make`` uses its ``TimeLimit`` instead.
+        Steps after which an episode is truncated. ``gym.make`` uses its ``TimeLimit`` instead, of
+        which this environment learns nothing: ask it for :meth:`metrics_so_far` then.
     initial_amount : float, default 30000
         Cash at the start of an episode.
     failure_threshold : float, default 25000
@@ -282,6 +283,23 @@ class PortfolioEnv(gym.Env[Any, Any]):
             If there is no such episode, or nothing is recorded.
         """
         return self._batch.history(0, before)
+
+    @explained
+    def metrics_so_far(self) -> dict[str, float]:
+        """Say what the running episode has come to so far, also where a wrapper cuts it.
+
+        Returns
+        -------
+        dict
+            What ``infos["metrics"]`` holds at an end, as plain numbers, up to the last step; of
+            an episode that has ended, until the next reset.
+
+        Raises
+        ------
+        EnvError
+            Before the first reset.
+        """
+        return self._batch.metrics_so_far()
 
     def render(self) -> NDArray[np.uint8] | None:
         """Draw the running episode, or the one before when it only began.

@@ -142,8 +142,11 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
     steps.
 
     In the step that ends an episode infos hold ``metrics``, what it came to, with masks:
-    ``return``, ``sharpe`` and ``sortino`` (annualised), ``max_drawdown``, ``turnover``, ``costs``,
-    ``trades``, ``stop_losses``, ``final_value`` and ``length``, all at the close.
+    ``return``, ``sharpe`` and ``sortino`` (annualised), ``max_drawdown``, ``turnover`` (of the
+    first value), ``costs`` (fees and slippage), ``trades``, ``stop_losses``, ``final_value`` and
+    ``length``, all at the close. Of episodes that something else cuts, ``metrics_so_far`` tells.
+
+    A sale whose fixed fee neither it nor the cash pays for is not executed.
 
     Steps run in the calling thread with the interpreter released. Pickles by its arguments: the
     copy has to be reset. ``copy.deepcopy`` keeps the state, streams included.
@@ -350,6 +353,23 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
             If there is no such portfolio or episode, or nothing is recorded.
         """
         return self._batch.history(i, before)
+
+    @explained
+    def metrics_so_far(self) -> dict[str, NDArray[Any]]:
+        """Say what the running episodes have come to so far, also where a wrapper cuts them.
+
+        Returns
+        -------
+        dict
+            What ``infos["metrics"]`` holds at an end, as arrays ``[N]``, up to the last step; of
+            episodes that have ended, until they are reset.
+
+        Raises
+        ------
+        EnvError
+            Before the first reset.
+        """
+        return self._batch.metrics_so_far()
 
     def render(self) -> tuple[NDArray[np.uint8], ...] | None:
         """Draw the running episode of every portfolio, or the one before when it only began.
