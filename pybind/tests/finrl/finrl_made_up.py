@@ -54,7 +54,8 @@ class MadeUp:
 def made_up(seed: int, folder: Path, **settled: Any) -> MadeUp:  # noqa: ANN401
     """Draw a market and settings; those in `settled` are given."""
     draw = np.random.default_rng(seed)
-    names = [f"T{at}" for at in draw.permutation(20)[: draw.integers(1, 8)]]
+    many = draw.integers(17, 40) if draw.random() < 0.1 else draw.integers(1, 8)
+    names = [f"T{at}" for at in draw.permutation(40)[:many]]
     macro = ["VIX", "SPY"][: draw.integers(0, 3)]
     days = int(draw.integers(25, 60))
     everything = [*names, *macro]
@@ -62,7 +63,7 @@ def made_up(seed: int, folder: Path, **settled: Any) -> MadeUp:  # noqa: ANN401
     gaps = [
         (tic, int(day))
         for tic in everything
-        if draw.random() < 0.3
+        if draw.random() < 2 / (2 + len(names))
         for day in draw.integers(5, days, 4)
     ]
     spread = float(draw.choice([0.01, 0.03, 0.08]))

@@ -110,25 +110,29 @@ class Account:
     def start_days(self, history: int = 0) -> tuple[range, set[int]]:
         """Say from where to where a first day is drawn, and which of those days will do.
 
-        Macro tickers are listed; those that are traded have a row on it, on the day whose
-        indicators it shows, and on the days of history before it.
+        What is traded has a row on it, and on the day whose indicators it shows; macro tickers are
+        listed. If there are such days, all of them also have rows on the days of history before.
         """
-        rules, rows = self.rules, self.prices.rows
+        rules, rows, lag = self.rules, self.prices.rows, self.rules.indicator_lag
         begin, end = rules.days or (0, len(self.prices.dates))
-        before = max(rules.indicator_lag, history)
-        low = max(self.prices.first(tic) for tic in self.tickers) + before
+        low = max(self.prices.first(tic) for tic in self.tickers) + lag
         low = max([begin, low, *map(self.prices.first, rules.macro_tickers)])
         days = range(low, begin + int(0.8 * (end - begin)))
         good = {
             day
             for day in days
+            if all((tic, at) in rows for tic in self.tickers for at in (day, day - lag))
+        }
+        long = {
+            day
+            for day in good
             if all(
                 (tic, at) in rows
-                for tic in self.tickers
-                for at in [day, day - rules.indicator_lag, *range(day - history, day)]
+                for tic in [*self.tickers, *rules.macro_tickers]
+                for at in range(day - history, day)
             )
         }
-        return days, good
+        return days, long or good
 
     def draw_day(self, history: int = 0, shift: int = 0) -> int:
         """Draw a first day; one that will not do is drawn again."""
@@ -197,7 +201,7 @@ class Account:
             price = self.prices.at(tic, self.day, self.rules.stop_loss_calculation)
             if price < self.average[tic] * self.rules.stop_loss_tolerance:
                 self.raised += self.sell(tic, self.shares[tic])
-                self.stop_losses += 1
+                self.stop_losses += self.shares[tic] == 0
 
     def trades(self, tic: str) -> bool:
         """Say whether a ticker has a row today, and may be traded."""
@@ -220,7 +224,7 @@ class Account:
         return price
 
     def sell(self, tic: str, asked: int) -> float:
-        """Fill a sale, and say what it brought."""
+        """Fill a sale, and say what it brought; one whose fee nobody can pay is left."""
         if self.shares[tic] == 0 or not self.trades(tic):
             return 0.0
         count = min(asked, self.shares[tic])
@@ -228,6 +232,8 @@ class Account:
         price = quote * (1 - self.rules.slippage_bps / 10_000)
         fee = self.rules.ticker_costs.get(tic, (0.0, self.rules.sell_cost_pct))[1]
         brought = price * count * (1 - fee) - self.rules.fixed_fee
+        if self.cash + brought < 0:
+            return 0.0
         self.cash += brought
         self.shares[tic] -= count
         if self.shares[tic] == 0:

@@ -6,10 +6,14 @@ The numbers are those of the project's list; 16 to 19, 26 and 27 also have tests
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 import threading
 import time
+import tomllib
 from collections.abc import Callable, Iterator
+from datetime import date
+from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
 
@@ -364,6 +368,29 @@ def test_defect_15_parquet_of_any_type_is_read_right_or_refused(tmp_path: Path) 
         vec(path)
 
 
+@pytest.mark.parametrize("kind", ["date32", "timestamp", "dictionary", "int64"])
+def test_defect_15_days_and_numbers_of_parquet_are_never_empty(tmp_path: Path, kind: str) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    days = [date(2020, 1, day) for day in range(1, 9)]
+    dates = {
+        "date32": arrow.array(days, arrow.date32()),
+        "timestamp": arrow.array(days, arrow.date32()).cast(arrow.timestamp("us")),
+        "dictionary": arrow.array([str(day) for day in days]).dictionary_encode(),
+        "int64": arrow.array([int(day.strftime("%Y%m%d")) for day in days]),
+    }
+    numbers = arrow.array(range(1, 9), arrow.uint16())
+    table = {"date": dates[kind], "tic": arrow.array(["AAA"] * 8, arrow.large_string())}
+    table |= dict.fromkeys(COLUMNS, numbers)
+    path = tmp_path / "market.parquet"
+    parquet.write_table(arrow.table(table), path)
+    env = vec(path)
+    assert (env.get_all_tickers(), env.get_max_day()) == (["AAA"], 8)
+    assert [env.get_raw_value("AAA", 6, key) for key in ("close", "zeta")] == [7, 7]
+    parquet.write_table(arrow.table(table | {"zeta": arrow.array([True, False] * 4)}), path)
+    with pytest.raises(bc.PanelError, match='"zeta" holds booleans'):
+        vec(path)
+
+
 def test_defect_16_calls_out_of_order_are_errors(path: Path) -> None:
     many, one = vec(path), ff.FastFinRL(path)
     for call in (many.get_state, one.get_state):
@@ -413,9 +440,32 @@ def test_defect_20_what_is_documented_is_what_there_is(path: Path) -> None:
     with pytest.raises(bc.EnvError, match="num_envs is 0"):
         vec(path, 0)
     assert env.get_state().keys() == by_position.keys(), "it is implemented"
+    assert ff.VecFastFinRL(path, 2).reset()[0].keys() == ff.VecFastFinRL(path, 1).reset()[0].keys()
     json = ff.VecFastFinRL(path, 2).reset(seed=1)
     assert isinstance(json, list), "the documented default form"
     assert json[1].keys() >= {"day", "cash", "shares", "open", "indicators", "tickers", "reward"}
+
+
+def test_defect_21_it_builds_from_what_is_there_and_brings_its_types() -> None:
+    root = Path(__file__).resolve().parents[3]
+    lock = tomllib.loads((root / "Cargo.lock").read_text(encoding="utf-8"))
+    ours = [package["name"] for package in lock["package"] if "source" not in package]
+    assert all(name.startswith("backcast") for name in ours), "nothing lies beside the source"
+    for package in lock["package"]:
+        if "source" in package:
+            assert package["source"].startswith("registry+"), "no branch that moves on"
+            assert package["checksum"], package["name"]
+    for file in (root / "requirements").glob("*.txt"):
+        wanted = re.findall(r"^([\w.\[\]-]+)(.*)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+        assert all(pinned.startswith("==") for _, pinned in wanted), file.name
+        assert wanted
+    distribution = metadata.distribution("backcast")
+    assert "-abi3-" in str(distribution.read_text("WHEEL"))
+    for name in ("py.typed", "_native.pyi"):
+        assert resources.files("backcast").joinpath(name).is_file()
+    for made in (ff.VecFastFinRL.step, ff.VecReplayBuffer.sample, ff.VecFinRLWrapper.reset):
+        signature = inspect.signature(made)
+        assert signature.return_annotation is not inspect.Signature.empty
 
 
 def test_defect_22_there_are_truncation_final_observations_and_metrics(path: Path) -> None:
@@ -428,6 +478,23 @@ def test_defect_22_there_are_truncation_final_observations_and_metrics(path: Pat
     assert state["final_obs"]["day"].tolist() == [8, 8]
     assert state["metrics"]["length"].tolist() == [3, 3]
     assert (state["metrics"]["costs"] > 0).all()
+
+
+def test_defect_22_there_are_slippage_fees_by_ticker_and_spaces(path: Path) -> None:
+    def spent(**settings: Any) -> float:  # noqa: ANN401
+        env = vec(path, 1, **settings)
+        env.reset(seed=1, options={"start_day": 5})
+        return 30_000 - float(env.step([[1, 0, 0, 0]])["cash"][0])
+
+    plain = spent()
+    assert spent(slippage_bps=50) == pytest.approx(plain * 1.005)
+    assert spent(fixed_fee=2) == pytest.approx(plain + 2)
+    assert spent(ticker_costs={"AAA": (0.02, 0)}) == pytest.approx(plain / 1.01 * 1.02)
+    wrapper = ff.VecFinRLWrapper(path, 50, history_length=4)
+    obs, _ = wrapper.reset(seed=1)
+    assert wrapper.observation_space.contains(obs)
+    assert wrapper.action_space.contains(wrapper.sample_actions())
+    assert obs["hist"]["market"]["ohlcvs"].dtype == np.float32
 
 
 class Waiting:
