@@ -289,6 +289,10 @@ impl Batch {
             }
             world.copy_indicators(macros, from, &mut self.obs.macro_indicators, env);
         }
+        // Tickers lie far apart. By the time of the next step their rows of the next day have come.
+        for &ticker in tickers.iter().chain(macros) {
+            world.rows.ask(ticker, day + 1);
+        }
     }
 
     /// Value a portfolio in the morning and in the evening of its day.

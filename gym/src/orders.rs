@@ -1,6 +1,6 @@
 //! The orders of one portfolio on one day, and the sequence in which they are filled.
 
-use backcast_core::{Wide, whole_part, wide};
+use backcast_core::{RANKED_AT_ONCE, Wide, ranks, whole_part, wide};
 
 use crate::{
     account::Account,
@@ -14,6 +14,8 @@ const MOST_COUNTED: i32 = 256;
 const MOST_IN_BYTES: i32 = 127;
 /// Most tickers for which those counters are bytes.
 const MOST_TICKERS: usize = 255;
+/// Most tickers whose orders are compared each with each, which is sooner done than counting.
+const MOST_RANKED: usize = 64;
 /// As many as bytes can name, so that a place needs no check.
 const COUNTERS: usize = 256;
 /// A word with a one in each byte: the product with it has in each byte the sum of the bytes up to there.
@@ -33,6 +35,9 @@ pub(crate) struct Orders {
     /// By ticker: which of the counters is its quantity's.
     places: Vec<u8>,
     many_places: Vec<u32>,
+    /// By ticker: what comes sooner is less.
+    keys: Vec<i16>,
+    ranks: Vec<i16>,
     /// Where the next order of a quantity goes.
     words: Vec<u32>,
     sorted: Vec<Order>,
@@ -98,6 +103,8 @@ impl Orders {
         let hmax = hmax as i32;
         if hmax > MOST_COUNTED {
             self.sort();
+        } else if self.tickers <= MOST_RANKED && hmax <= MOST_IN_BYTES {
+            self.rank(hmax);
         } else if self.tickers <= MOST_TICKERS && hmax <= MOST_IN_BYTES {
             self.count(hmax);
         } else {
@@ -115,6 +122,25 @@ impl Orders {
         self.sells = self.quantities.iter().filter(|&&quantity| quantity < 0).count();
         let buys = self.quantities.iter().filter(|&&quantity| quantity > 0).count();
         self.executed = self.sells + buys;
+    }
+
+    /// How many orders come before an order is where it goes. No two keys are equal.
+    fn rank(&mut self, hmax: i32) {
+        let room = self.quantities.len().next_multiple_of(RANKED_AT_ONCE);
+        self.keys.resize(room, 0);
+        self.ranks.resize(room, 0);
+        wide(Key, (&self.quantities, &[], &[]), (&mut self.keys, &mut []), hmax);
+        ranks(&self.keys, self.tickers, &mut self.ranks);
+        self.sells = count(&self.quantities, |quantity| quantity < 0);
+        self.executed = count(&self.quantities, |quantity| quantity != 0);
+        self.sequence.resize(MOST_TICKERS + 1, 0);
+        let Some(sequence) = self.sequence.first_chunk_mut::<{ MOST_TICKERS + 1 }>() else {
+            return;
+        };
+        for (ticker, rank) in (0..).zip(&self.ranks[..self.tickers]) {
+            let [low, _] = rank.to_le_bytes();
+            sequence[usize::from(low)] = ticker;
+        }
     }
 
     /// A counting sort. Counters `0..hmax` are of sells, the largest first; `hmax..2 * hmax` of buys, the
@@ -220,6 +246,31 @@ impl Wide<i32, (), (), u8, (), i32, ()> for Place {
     }
 }
 
+/// Finds the keys of orders: the counter, then the ticker.
+struct Key;
+
+impl Wide<i32, (), (), i16, (), i32, ()> for Key {
+    #[inline(always)]
+    fn run(quantities: &[i32], _: &[()], _: &[()], keys: &mut [i16], _: &mut [()], hmax: i32) {
+        for ((key, &quantity), ticker) in keys.iter_mut().zip(quantities).zip(0..) {
+            let place = place(quantity, hmax).cast_signed();
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "a byte, and a byte without its half"
+            )]
+            let found = ((place - 128) * 256 + ticker) as i16;
+            *key = found;
+        }
+    }
+}
+
+/// How many quantities are such? In numbers that fit vectors.
+#[inline(always)]
+fn count(quantities: &[i32], such: impl Fn(i32) -> bool) -> usize {
+    let count: u32 = quantities.iter().map(|&quantity| u32::from(such(quantity))).sum();
+    count as usize
+}
+
 /// Makes orders of actions.
 struct Want;
 
@@ -260,5 +311,58 @@ fn want_each<A: Copy + Into<f64>>(
         // In numbers: which of these holds is as random as the actions are.
         let possible = i32::from(open > 0.0) & (i32::from(wanted > 0) | i32::from(held > 0));
         *quantity = wanted * possible;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The sequence of execution in words: sales, the largest first, then purchases likewise; of equal ones the
+    /// earlier ticker.
+    fn expected(quantities: &[i32]) -> Vec<u32> {
+        let mut orders: Vec<(bool, i32, u32)> = (0..)
+            .zip(quantities)
+            .filter(|(_, quantity)| **quantity != 0)
+            .map(|(ticker, &quantity)| (quantity > 0, -quantity.abs(), ticker))
+            .collect();
+        orders.sort_unstable();
+        orders.into_iter().map(|(_, _, ticker)| ticker).collect()
+    }
+
+    #[test]
+    fn ways_to_find_the_sequence_agree() {
+        let mut draw = 1_u32;
+        let mut below = |bound: i32| {
+            draw = draw.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            i32::try_from(draw >> 8).unwrap() % bound
+        };
+        for tickers in [1, 2, 15, 16, 30, 33, MOST_RANKED, MOST_RANKED + 1, MOST_TICKERS, 300] {
+            for hmax in [1, 2, 15, MOST_IN_BYTES, MOST_IN_BYTES + 1, MOST_COUNTED, 1_000] {
+                let quantities: Vec<i32> =
+                    (0..tickers).map(|_| below(2 * hmax + 1) - hmax).collect();
+                let mut orders = Orders { tickers, ..Orders::default() };
+                orders.quantities.clone_from(&quantities);
+                orders.quantities.resize(tickers.next_multiple_of(LINE), 0);
+                let mut ways: Vec<fn(&mut Orders, i32)> = vec![|orders, _| orders.sort()];
+                if hmax <= MOST_COUNTED {
+                    ways.push(Orders::count_many);
+                }
+                if hmax <= MOST_IN_BYTES && tickers <= MOST_TICKERS {
+                    ways.push(Orders::count);
+                }
+                if hmax <= MOST_IN_BYTES && tickers <= MOST_RANKED {
+                    ways.push(Orders::rank);
+                }
+                for (number, way) in ways.into_iter().enumerate() {
+                    let mut orders = orders.clone();
+                    way(&mut orders, hmax);
+                    let case = format!("way {number}, {tickers} tickers, hmax {hmax}");
+                    let sells = quantities.iter().filter(|&&quantity| quantity < 0).count();
+                    assert_eq!(orders.sells, sells, "{case}");
+                    assert_eq!(orders.sequence[..orders.executed], expected(&quantities), "{case}");
+                }
+            }
+        }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::{ops::Range, sync::Arc};
 
-use backcast_core::soon;
+use backcast_core::{Numbers, soon};
 use backcast_market::{Panel, PriceColumn};
 
 use crate::{
@@ -23,13 +23,13 @@ pub(crate) struct DayTable {
     /// Tickers, in lines.
     width: usize,
     /// `[days, 3, width]`: as in [`Prices`].
-    prices: Arc<[f64]>,
+    prices: Arc<Numbers<f64>>,
     /// Of each day: are all closes prices?
     sound: Arc<[bool]>,
     /// Indicators of the tickers, macro tickers, and their indicators.
     parts: [usize; 3],
     /// `[days]` of those.
-    shown: Arc<[f64]>,
+    shown: Arc<Numbers<f64>>,
 }
 
 /// What else is shown of a day.
@@ -84,7 +84,8 @@ impl DayTable {
             shown.extend(macros.iter().map(|&ticker| price(ticker, PriceColumn::Open)));
             indicators(macros, &mut shown);
         }
-        let (prices, sound, shown) = (prices.into(), sound.into(), shown.into());
+        let kept = |numbers: &[f64]| Arc::new(Numbers::copy_of(numbers));
+        let (prices, sound, shown) = (kept(&prices), sound.into(), kept(&shown));
         Some(Self { first, width, prices, sound, parts, shown })
     }
 
@@ -108,6 +109,8 @@ impl DayTable {
         soon(self.prices.get(at * 3 * self.width..(at + 2) * 3 * self.width).unwrap_or_default());
         let shown = (at + 1).saturating_sub(lag);
         soon(self.shown.get(shown * stride..(shown + 1) * stride).unwrap_or_default());
+        let macro_open = (at + 1) * stride + self.parts[0];
+        soon(self.shown.get(macro_open..macro_open + self.parts[1]).unwrap_or_default());
     }
 
     /// # Panics
@@ -130,8 +133,8 @@ impl DayTable {
 pub(crate) struct HistoryTable {
     rows: usize,
     columns: usize,
-    singles: Arc<[f32]>,
-    listed: Arc<[u8]>,
+    singles: Arc<Numbers<f32>>,
+    listed: Arc<Numbers<u8>>,
 }
 
 impl HistoryTable {
@@ -149,7 +152,8 @@ impl HistoryTable {
                 listed.push(u8::from(panel.listed(ticker, day)));
             }
         }
-        Some(Self { rows, columns, singles: singles.into(), listed: listed.into() })
+        let (singles, listed) = (Numbers::copy_of(&singles), Numbers::copy_of(&listed));
+        Some(Self { rows, columns, singles: Arc::new(singles), listed: Arc::new(listed) })
     }
 
     /// Copy consecutive days out, `[H, X, C]` and `[H, X]`; all of them must lie in the panel.

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use backcast_layout::{Base, Exist, Kind, SealedSegment};
+use backcast_layout::{Base, Exist, Kind, SealedSegment, soon};
 
 use crate::{
     blocks::{Geometry, is_listed},
@@ -312,6 +312,13 @@ impl<'a> PanelRows<'a> {
         assert!(day < self.geometry.days, "day {day} of {}", self.geometry.days);
         let start = self.geometry.row(ticker, day);
         PanelRow(&self.words[start..start + self.geometry.columns])
+    }
+
+    /// Ask the processor for the row of a ticker that will be read soon; beyond the panel there is none.
+    #[inline]
+    pub fn ask(self, ticker: usize, day: usize) {
+        let start = self.geometry.row(ticker, day);
+        soon(self.words.get(start..start + self.geometry.columns).unwrap_or_default());
     }
 }
 

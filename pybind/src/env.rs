@@ -8,7 +8,7 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict};
 
-use crate::coerce::{Target, Tuple, array_of, autoreset_mode_of, count};
+use crate::coerce::{Target, Tuple, array_of, autoreset_mode_of, count, descr};
 use crate::env_rows::rows_of;
 use crate::env_settings::{names_of, options_of};
 use crate::episode::Episode;
@@ -19,7 +19,7 @@ use crate::metrics;
 use crate::observed::{Form, Last, Slots};
 use crate::panel::Panel;
 use crate::reset::{self, Seed, Start};
-use crate::view::bytes_of;
+use crate::view::{FreshArray, bytes_of};
 
 /// Portfolios on a panel, stepped together: what the classes of ``backcast.envs`` hold.
 ///
@@ -60,9 +60,8 @@ pub(crate) struct PortfolioBatch {
 
 /// What a step leaves behind, copied while the environment was ours.
 struct Outcome {
-    rewards: Vec<f64>,
-    terminated: Vec<bool>,
-    truncated: Vec<bool>,
+    /// Reward and flags of the first portfolio.
+    first: (f64, bool, bool),
     /// When an episode ended: what each that did came to.
     ends: Option<Vec<Option<EpisodeMetrics>>>,
     /// In same-step mode, when an episode ended: the last observation of each that did.
@@ -202,8 +201,10 @@ impl PortfolioBatch {
     ) -> Result<Step<'py>, Failure> {
         let single =
             actions.cast::<PyUntypedArray>().is_ok_and(|array| array.dtype().char() == b'f');
+        let mut results = self.num_envs.map(|envs| Results::of(py, envs)).transpose()?;
+        let slots = results.as_mut().map(Results::slots);
         let (obs, outcome) =
-            if single { self.act::<f32>(actions) } else { self.act::<f64>(actions) }?;
+            if single { self.act::<f32>(actions, slots) } else { self.act::<f64>(actions, slots) }?;
         let infos = PyDict::new(py);
         if let Some(ends) = outcome.ends {
             metrics::add(&infos, &ends, self.num_envs.is_some())?;
@@ -213,21 +214,14 @@ impl PortfolioBatch {
                 self.add_finals(&infos, &finals, last)?;
             }
         }
-        let Outcome { rewards, terminated, truncated, .. } = outcome;
-        if let (None, [reward], [terminated], [truncated]) =
-            (self.num_envs, &rewards[..], &terminated[..], &truncated[..])
-        {
+        let [rewards, terminated, truncated] = if let Some(results) = results {
+            results.into_arrays()
+        } else {
+            let (reward, terminated, truncated) = outcome.first;
             let flag = |flag: bool| flag.into_bound_py_any(py);
-            let reward = reward.into_bound_py_any(py)?;
-            return Ok((obs, reward, flag(*terminated)?, flag(*truncated)?, infos));
-        }
-        Ok((
-            obs,
-            PyArray1::from_vec(py, rewards).into_any(),
-            PyArray1::from_vec(py, terminated).into_any(),
-            PyArray1::from_vec(py, truncated).into_any(),
-            infos,
-        ))
+            [reward.into_bound_py_any(py)?, flag(terminated)?, flag(truncated)?]
+        };
+        Ok((obs, rewards, terminated, truncated, infos))
     }
 
     /// Portfolios, ``N``; None for the single one.
@@ -476,6 +470,7 @@ impl PortfolioBatch {
     fn act<'py, A>(
         &self,
         actions: &Bound<'py, PyAny>,
+        results: Option<[&mut [u8]; 3]>,
     ) -> Result<(Bound<'py, PyAny>, Outcome), Failure>
     where
         A: bytemuck::AnyBitPattern + Into<f64> + Sync,
@@ -504,15 +499,16 @@ impl PortfolioBatch {
         let Ok(actions) = bytemuck::try_cast_slice::<u8, A>(bytes) else {
             // NumPy can place an array anywhere, on an odd address too.
             let aligned = array.call_method0("copy")?;
-            return self.act::<A>(&aligned);
+            return self.act::<A>(&aligned, results);
         };
-        self.form.observe(array.py(), |slots| self.trade(actions, slots))
+        self.form.observe(array.py(), |slots| self.trade(actions, slots, results))
     }
 
     fn trade<A: Copy + Into<f64>>(
         &self,
         actions: &[A],
         slots: Slots<'_>,
+        results: Option<[&mut [u8]; 3]>,
     ) -> Result<Outcome, Failure> {
         self.env.with(|env| {
             env.step(actions)?;
@@ -525,11 +521,14 @@ impl PortfolioBatch {
                 let days = history_of(env, at, obs.day[0]);
                 Some(Last { obs, days })
             };
+            if let Some([rewards, terminated, truncated]) = results {
+                rewards.copy_from_slice(bytemuck::cast_slice(env.rewards()));
+                terminated.copy_from_slice(bytemuck::cast_slice(env.terminated()));
+                truncated.copy_from_slice(bytemuck::cast_slice(env.truncated()));
+            }
             let came_to = |(at, &ended): (usize, &bool)| ended.then(|| env.metrics()[at]);
             Ok(Outcome {
-                rewards: env.rewards().to_vec(),
-                terminated: env.terminated().to_vec(),
-                truncated: env.truncated().to_vec(),
+                first: (env.rewards()[0], env.terminated()[0], env.truncated()[0]),
                 ends: any.then(|| ended.iter().enumerate().map(came_to).collect()),
                 finals: same_step.then(|| ended.iter().enumerate().map(last).collect()),
             })
@@ -557,6 +556,24 @@ impl PortfolioBatch {
         infos.set_item("final_info", last)?;
         infos.set_item("_final_info", ended())?;
         Ok(())
+    }
+}
+
+/// Rewards and flags of a batch.
+struct Results<'py>([FreshArray<'py>; 3]);
+
+impl<'py> Results<'py> {
+    fn of(py: Python<'py>, envs: usize) -> PyResult<Self> {
+        let array = |dtype| FreshArray::for_filling(py, &descr(py, dtype)?, &[envs]);
+        Ok(Self([array(DType::F64)?, array(DType::Bool)?, array(DType::Bool)?]))
+    }
+
+    fn slots(&mut self) -> [&mut [u8]; 3] {
+        self.0.each_mut().map(FreshArray::bytes_mut)
+    }
+
+    fn into_arrays(self) -> [Bound<'py, PyAny>; 3] {
+        self.0.map(|array| array.into_array().into_any())
     }
 }
 

@@ -66,7 +66,12 @@ pub(crate) struct Form {
     /// `None` where no days before are shown, or not in arrays of their own.
     histories: Option<Histories>,
     history_shape: [usize; 3],
+    /// Is a step done before another thread could begin with anything?
+    brief: bool,
 }
+
+/// Numbers shown by a step that is over sooner than the interpreter is given up and taken back.
+const BRIEF: usize = 1_024;
 
 impl Form {
     pub(crate) fn new(envs: Option<usize>, env: &CoreEnv, flat: bool, reuse: bool) -> Self {
@@ -99,6 +104,7 @@ impl Form {
             // A flat observation has them within.
             histories: (!flat).then(|| Histories::new(envs, env.history_shape(), reuse)).flatten(),
             history_shape: env.history_shape(),
+            brief: envs_or_one * env.flat_width() <= BRIEF,
         }
     }
 
@@ -110,7 +116,7 @@ impl Form {
         self.reused.is_some()
     }
 
-    /// Do what `work` does, detached from the interpreter, and return the observation that it wrote to
+    /// Do what `work` does, detached from the interpreter unless it is brief, and return the observation that it wrote to
     /// the slots it was given, along with its answer.
     ///
     /// When the slots cannot be had, `work` is not called.
@@ -130,7 +136,7 @@ impl Form {
             None => {
                 let mut arrays = self.allocate(py, self.envs)?;
                 let fields = arrays.iter_mut().map(FreshArray::bytes_mut).collect();
-                let answer = py.detach(|| work(Slots { fields, numbers, days }))?;
+                let answer = self.run(py, || work(Slots { fields, numbers, days }))?;
                 (arrays.into_iter().map(FreshArray::into_array).collect::<Vec<_>>(), answer)
             }
             Some(reused) => {
@@ -145,13 +151,17 @@ impl Form {
                     .collect::<Result<Vec<_>, _>>()?;
                 let fields =
                     borrowed.iter_mut().map(Borrowed::bytes_mut).collect::<Result<_, _>>()?;
-                let answer = py.detach(|| work(Slots { fields, numbers, days }))?;
+                let answer = self.run(py, || work(Slots { fields, numbers, days }))?;
                 drop(borrowed);
                 (arrays.iter().map(|array| array.bind(py).clone()).collect(), answer)
             }
         };
         let days = histories.map(Days::into_arrays).transpose()?;
         Ok((self.collect(py, arrays, days)?, answer))
+    }
+
+    fn run<R: Send>(&self, py: Python<'_>, work: impl FnOnce() -> R + Send) -> R {
+        if self.brief { work() } else { py.detach(work) }
     }
 
     /// The observation of a batch of one as arrays of its own, without the leading axis; `last` has its

@@ -48,12 +48,22 @@ impl<'py> FreshArray<'py> {
         let dtype = dtype.clone().into_dtype_ptr();
         // SAFETY:
         // - `dims` holds `axes` non-negative extents and outlives the call (this function); NumPy
-        //   copies them and checks their product.
+        //   copies them, checks their product, and allocates, as it is given no memory.
         // - `dtype` is a descriptor of one of the twelve plain numeric dtypes, and the call steals
         //   the reference that `into_dtype_ptr` gave up.
         // - The interpreter is attached: `py` is its token.
         let array = unsafe {
-            let made = PY_ARRAY_API.PyArray_Empty(py, axes, dims.as_mut_ptr(), dtype, 0);
+            let made = PY_ARRAY_API.PyArray_NewFromDescr(
+                py,
+                get_type_object(py, NpyTypes::PyArray_Type),
+                dtype,
+                axes,
+                dims.as_mut_ptr(),
+                ptr::null_mut(),
+                ptr::null_mut(),
+                0,
+                ptr::null_mut(),
+            );
             Bound::from_owned_ptr_or_err(py, made)?
         };
         Ok(Self(array.cast_into()?))
@@ -89,7 +99,7 @@ impl<'py> FreshArray<'py> {
         //   would hold another), and only `into_array`, which consumes `self`, gives it away, so
         //   until then no Python code and no other view can reach its memory. The
         //   `&mut self` keeps a second slice from existing.
-        // - In bounds: `PyArray_Empty` allocated `len` C-contiguous bytes, which live as long as
+        // - In bounds: NumPy allocated `len` C-contiguous bytes, which live as long as
         //   the array, which `self` holds for the returned borrow.
         // - Initialised: the allocation comes from foreign code, and every byte is a valid `u8`.
         unsafe {

@@ -14,7 +14,7 @@ use crate::object::{Object, unix_ns};
 use crate::origin::{Origin, boot_id_hash, header_crc};
 use crate::superblock::{ENDIAN_TAG, LAYOUT_VERSION};
 use crate::sys::map::{Access, Mapping};
-use crate::sys::space;
+use crate::sys::{huge, space};
 
 /// Bytes of the header of a sealed segment.
 pub const SEALED_HEADER_BYTES: u64 = 4096;
@@ -84,6 +84,7 @@ impl SealedSegment {
         let (object, built) = Object::create(base, kind, name, exist, persistent, |dir, path| {
             space::check_room(path, total)?;
             let mut file = crate::sys::file::make(dir, FILE, path)?;
+            huge::ask(&file, total, huge::deadline(total));
             space::pay(&mut file, path, total)?;
             write(file, &header, meta, data).map_err(SegmentError::io("write", path))
         })?;
@@ -129,7 +130,7 @@ impl SealedSegment {
         }
         let len_usize =
             usize::try_from(len).map_err(|_| corrupt("it does not fit memory".into()))?;
-        let memory = Mapping::file(fd.as_fd(), len_usize, Access::ReadOnly)
+        let memory = Mapping::aligned(fd.as_fd(), len_usize, Access::ReadOnly)
             .map_err(SegmentError::io("map", &path))?;
         let header: SealedHeader = bytemuck::pod_read_unaligned(&memory.copy(0, 4096));
         check_header(&header, &path)?;

@@ -241,10 +241,6 @@ pub(crate) unsafe fn copy_out(src: *mut u8, dst: &mut [u8], word: Word) {
 pub(crate) unsafe fn copy_out_asking(src: *mut u8, dst: &mut [u8], word: Word, next: *const u8) {
     /// Bytes copied between requests; a multiple of every word.
     const STEP: usize = 512;
-    if next.is_null() {
-        // SAFETY: as the caller says.
-        return unsafe { copy_out(src, dst, word) };
-    }
     if dst.len() <= STEP {
         ask(next, dst.len());
         // SAFETY: as the caller says.

@@ -5,6 +5,8 @@ use std::os::fd::BorrowedFd;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
+#[cfg(all(target_os = "linux", not(miri)))]
+use rustix::mm::{Advice, madvise};
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 /// Bytes of a huge page, where there are such.
@@ -39,7 +41,7 @@ pub(crate) struct Mapping {
 
 #[derive(Debug)]
 enum Owner {
-    /// Pages of a file, unmapped on drop.
+    /// Pages of a file or of nobody, unmapped on drop.
     Pages,
     /// Private words; kept only so that they live as long as `base`.
     Heap(#[expect(dead_code, reason = "owns the memory that `base` points to")] Box<[AtomicU64]>),
@@ -63,31 +65,54 @@ impl Mapping {
     /// The same, beginning on a multiple of [`HUGE_PAGE`], so that huge pages of the file can be
     /// mapped as such.
     pub(crate) fn aligned(fd: BorrowedFd<'_>, len: usize, access: Access) -> io::Result<Self> {
+        let mapping = Self::reserved_aligned(len, ProtFlags::empty(), access)?;
+        // SAFETY: MAP_FIXED replaces exactly the pages of `mapping`, which nobody else refers to.
+        unsafe {
+            let flags = MapFlags::SHARED | MapFlags::FIXED;
+            mmap(mapping.base.as_ptr().cast(), len, access.prot(), flags, fd, 0)?;
+        }
+        Ok(mapping)
+    }
+
+    /// Private pages of zeros, on huge ones where the system has them.
+    #[cfg(not(miri))]
+    fn private(len: usize) -> io::Result<Self> {
+        let access = Access::ReadWrite;
+        let mapping = Self::reserved_aligned(len, access.prot(), access)?;
+        #[cfg(target_os = "linux")]
+        // SAFETY: exactly the range of `mapping`. The advice says what pages its bytes are to be on, and
+        // changes none of them; a system without huge pages refuses it.
+        unsafe {
+            let _ = madvise(mapping.base.as_ptr().cast(), len, Advice::LinuxHugepage);
+        }
+        Ok(mapping)
+    }
+
+    fn reserved(len: usize, prot: ProtFlags, access: Access) -> io::Result<Self> {
+        // SAFETY: as in `file`.
+        let base = unsafe { mmap_anonymous(ptr::null_mut(), len, prot, MapFlags::PRIVATE)? };
+        Self::owning(base, len, access)
+    }
+
+    /// A range that begins on a multiple of [`HUGE_PAGE`].
+    fn reserved_aligned(len: usize, prot: ProtFlags, access: Access) -> io::Result<Self> {
         let room = len.checked_add(HUGE_PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
-        let reservation = Self::reserved(room, access)?;
+        let reservation = Self::reserved(room, prot, access)?;
         let before = reservation.base.as_ptr().addr().wrapping_neg() % HUGE_PAGE;
         let base = reservation.base.as_ptr().wrapping_add(before);
         let after = base.wrapping_add(len.next_multiple_of(page_size()));
         let rest = room.next_multiple_of(page_size()) - before - len.next_multiple_of(page_size());
-        // SAFETY: MAP_FIXED replaces only pages inside `reservation`: `before` is less than
-        // `HUGE_PAGE`, and `room` is `len` and one more. The pages before and after are nobody's, and
-        // given back; what remains is owned by the `Mapping` made of it, the reservation no more.
+        std::mem::forget(reservation);
+        // SAFETY: `before` is less than `HUGE_PAGE`, and `room` is `len` and one more: both ranges lie in the
+        // reservation. They are nobody's, and given back; what remains is owned by the `Mapping` made of it,
+        // the reservation no more.
         unsafe {
-            mmap(base.cast(), len, access.prot(), MapFlags::SHARED | MapFlags::FIXED, fd, 0)?;
-            std::mem::forget(reservation);
             if before > 0 {
                 let _ = munmap(base.wrapping_sub(before).cast(), before);
             }
             let _ = munmap(after.cast(), rest);
         }
         Self::owning(base.cast(), len, access)
-    }
-
-    fn reserved(len: usize, access: Access) -> io::Result<Self> {
-        // SAFETY: as in `file`; the range is inaccessible until something is mapped into it.
-        let base =
-            unsafe { mmap_anonymous(ptr::null_mut(), len, ProtFlags::empty(), MapFlags::PRIVATE)? };
-        Self::owning(base, len, access)
     }
 
     /// Maps each `(file_offset, len)` part of a file twice, back to back, so that a window may run
@@ -103,7 +128,7 @@ impl Mapping {
             .iter()
             .try_fold(0, |sum: usize, (_, len)| len.checked_mul(2).and_then(|l| sum.checked_add(l)))
             .ok_or(io::ErrorKind::OutOfMemory)?;
-        let reservation = Self::reserved(total, access)?;
+        let reservation = Self::reserved(total, ProtFlags::empty(), access)?;
         let mut at = 0;
         let mut place = |len: usize, offset: usize| -> io::Result<()> {
             let target = reservation.base.as_ptr().wrapping_add(at).cast();
@@ -123,8 +148,15 @@ impl Mapping {
         Ok(reservation)
     }
 
-    /// Private zeroed memory of the same interface.
+    /// Private zeroed memory of the same interface, on huge pages where it is large and the system has
+    /// them.
     pub(crate) fn heap(len: usize) -> Self {
+        #[cfg(not(miri))]
+        if len >= HUGE_PAGE
+            && let Ok(pages) = Self::private(len.next_multiple_of(8))
+        {
+            return pages;
+        }
         let words: Box<[AtomicU64]> = (0..len.div_ceil(8)).map(|_| AtomicU64::new(0)).collect();
         let base = NonNull::from(&*words).cast();
         Self { base, len: words.len() * 8, access: Access::ReadWrite, owner: Owner::Heap(words) }

@@ -4,6 +4,6 @@ use super::copy::ask;
 
 /// Asks the processor for numbers that will be read soon, not at once: they come to the second cache meanwhile.
 #[inline]
-pub fn soon(numbers: &[f64]) {
+pub fn soon<V>(numbers: &[V]) {
     ask(numbers.as_ptr().cast(), size_of_val(numbers));
 }
