@@ -21,7 +21,8 @@ COLUMNS = {"obs": ("f4", (3,)), "reward": "f4"}
 
 PUBLIC = [(bc, name) for name in bc.__all__ if name != "__version__"]
 PUBLIC += [(envs, name) for name in envs.__all__] + [(plot, name) for name in plot.__all__]
-PUBLIC += [(finrl, name) for name in finrl.__all__]
+# Those of many first: single ones build upon them.
+PUBLIC += [(finrl, name) for name in sorted(finrl.__all__, reverse=True)]
 PUBLIC += [(cli, "main")]
 
 CALLED = {
@@ -65,7 +66,8 @@ class Call:
 
 
 def callables() -> Iterator[tuple[str, Call]]:
-    """Give every public callable by name."""
+    """Give every public callable by name; one that classes share, of the first of them."""
+    seen = set()
     for module, attribute in PUBLIC:
         thing = getattr(module, attribute)
         # Two classes have the name that each of their users knows.
@@ -75,10 +77,13 @@ def callables() -> Iterator[tuple[str, Call]]:
         elif not issubclass(thing, Exception) and name != "Batch":
             if name in CALLED:
                 yield name, Call(thing)
-            for member, value in vars(thing).items():
+            ours = [base for base in thing.__mro__ if base.__module__.startswith("backcast")]
+            members = [item for base in ours for item in vars(base).items()]
+            for member, value in members:
                 found = getattr(thing, member)
-                if not member.startswith("_") and callable(found):
+                if not member.startswith("_") and callable(found) and value not in seen:
                     static = isinstance(value, staticmethod | classmethod | BuiltinFunctionType)
+                    seen.add(value)
                     yield f"{name}.{member}", Call(found, None if static else name)
 
 
@@ -142,6 +147,9 @@ def good(name: str, made: dict[str, Any]) -> dict[str, Any]:
         "VecFastFinRL.reset_indices": {"indices": [0]},
         "VecFastFinRL.step": {"actions": np.zeros((2, 1))},
         "VecFastFinRL.set_auto_reset": {"enabled": True},
+        "VecFastFinRL.set_return_format": {"format": "vec"},
+        "VecFastFinRL.get_raw_value": {"ticker": "AAA", "day": 1, "column": "open"},
+        "VecFastFinRL.get_market_window_numpy": {"ticker_list": ["AAA"], "day": 1, "h": 1},
         "VecReplayBuffer": {"env": made["VecFastFinRL"], "capacity": 50},
         "VecReplayBuffer.attach": {"name": "moves"},
         "VecReplayBuffer.add": dict(made["added"]),

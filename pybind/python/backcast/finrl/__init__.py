@@ -14,8 +14,9 @@ why, is said where it does. Environments of Gymnasium's contract are in :mod:`ba
 from typing import TYPE_CHECKING
 
 from backcast._native import TickerTokenizer
-from backcast.finrl._replay import ReplayBuffer, VecReplayBuffer
+from backcast.finrl._replay import VecReplayBuffer
 from backcast.finrl._single_env import FastFinRL
+from backcast.finrl._single_replay import ReplayBuffer
 from backcast.finrl._transition import VecStoredTransition
 from backcast.finrl._vec_env import VecFastFinRL
 

@@ -12,11 +12,12 @@ from backcast._calls import explained
 from backcast._native import TransitionRing
 from backcast.finrl._records import as_arrays
 from backcast.finrl._rules import names_of
+from backcast.finrl._stored import StoredTransitions
 from backcast.finrl._transition import VecStoredTransition
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import ArrayLike
 
@@ -32,7 +33,7 @@ _PARTS = frozenset(
 )
 
 
-class VecReplayBuffer:
+class VecReplayBuffer(StoredTransitions):
     """Transitions of a vector of environments, with the market around them.
 
     Stored are days, tickers and portfolios, in a ring that other processes can share; prices and
@@ -409,221 +410,6 @@ class VecReplayBuffer:
                     f"{name}_days": days[at, span],
                 }
         return data | {"indicator_names": self._ring.indicators, "h": before, "future": after}
-
-    def size(self) -> int:
-        """Count the transitions stored.
-
-        Returns
-        -------
-        int
-
-        Raises
-        ------
-        ClosedError
-            If the buffer was closed.
-        """
-        return self._ring.size()
-
-    def capacity(self) -> int:
-        """Say how many transitions are kept at most.
-
-        Returns
-        -------
-        int
-
-        Raises
-        ------
-        ClosedError
-            If the buffer was closed.
-        """
-        return self._ring.capacity
-
-    def clear(self) -> None:
-        """Forget all transitions, in every process.
-
-        Raises
-        ------
-        InUseError
-            If other live processes hold places for adders: each clears its own.
-        """
-        self._ring.clear()
-
-    @explained
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Save transitions and the state of the draws to a file, which is replaced at once.
-
-        Parameters
-        ----------
-        path : path
-            The file.
-
-        Raises
-        ------
-        StorageError
-            If it cannot be written.
-        """
-        self._ring.save(path)
-
-    @explained
-    def load(self, path: str | os.PathLike[str]) -> None:
-        """Take what was saved in the place of what is stored; a smaller buffer keeps the newest.
-
-        Parameters
-        ----------
-        path : path
-            What :meth:`save` wrote.
-
-        Raises
-        ------
-        StorageError
-            If it cannot be read.
-        CorruptError
-            If it is cut, changed or something else.
-        PanelError, SchemaError
-            If its transitions are of another market, or of other sizes. In each case what was
-            stored stays.
-        """
-        self._ring.load(path)
-
-    def close(self) -> None:
-        """Let go of the buffer; a shared one stays for its other holders."""
-        self._ring.close()
-
-    def unlink(self) -> None:
-        """Remove a shared buffer's name; who has it open keeps it.
-
-        Raises
-        ------
-        ClosedError
-            If the buffer was closed.
-        """
-        self._ring.unlink()
-
-    @property
-    def action_shape(self) -> tuple[int, ...]:
-        """The shape of one environment's action."""
-        return tuple(self._ring.action_shape)
-
-    @property
-    def n_objectives(self) -> int:
-        """Rewards of one transition."""
-        return self._ring.n_objectives
-
-    @property
-    def batch_size(self) -> int:
-        """Transitions of a batch, unless ``sample`` says otherwise."""
-        return self._batch_size
-
-    @property
-    def transition_bytes(self) -> int:
-        """Memory of one transition."""
-        return self._ring.transition_bytes
-
-    @property
-    def panel(self) -> Panel:
-        """The market."""
-        return self._ring.panel
-
-    @property
-    def name(self) -> str | None:
-        """What other processes attach to."""
-        return self._ring.name
-
-    def __len__(self) -> int:
-        """Count the transitions stored."""
-        return self._ring.size()
-
-    def __enter__(self) -> Self:
-        """Close at the end of a ``with`` block."""
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        """Close."""
-        self.close()
-
-    def __repr__(self) -> str:
-        """Show name and fill."""
-        return f"<backcast.finrl.{type(self).__name__}: {self._ring}>"
-
-
-class ReplayBuffer(VecReplayBuffer):
-    """Transitions of one environment, with the market around them.
-
-    As :class:`VecReplayBuffer`, but that states, actions, rewards and flags have no leading axis.
-
-    Parameters
-    ----------
-    env : FastFinRL
-        Whose states are added.
-    capacity : int, default 1000000
-        Transitions kept. Their memory is taken at once.
-    batch_size : int, default 256
-        Transitions of a batch, unless ``sample`` says otherwise.
-    seed : int, default 42
-        Of the draws; -1: a random one.
-    action_shape : tuple of int, optional
-        Of an action; ``(n_tickers,)`` when left out.
-    **settings : object
-        As in :class:`VecReplayBuffer`.
-
-    Raises
-    ------
-    ArgumentError, ExistsError, SpaceError
-        If a setting is out of its range, the name is taken, or there is no room.
-    """
-
-    @explained
-    def __init__(
-        self,
-        env: Any,  # noqa: ANN401
-        capacity: int = 1_000_000,
-        batch_size: int = 256,
-        seed: int = 42,
-        action_shape: tuple[int, ...] | None = None,
-        **settings: Any,  # noqa: ANN401
-    ) -> None:
-        super().__init__(env, capacity, batch_size, seed, action_shape, **settings)
-
-    def add(
-        self,
-        state: Mapping[str, Any],
-        action: ArrayLike,
-        reward: ArrayLike,
-        next_state: Mapping[str, Any],
-        done: ArrayLike,
-    ) -> None:
-        """Add one transition.
-
-        Parameters
-        ----------
-        state : mapping
-            What the environment returned before, nested or flat.
-        action : array_like, shape action_shape
-            What was done.
-        reward : float or array_like, shape (n_objectives,)
-            What came of it.
-        next_state : mapping
-            What the environment returned then.
-        done : bool
-            Whether the episode is over.
-
-        Raises
-        ------
-        AppendError
-            If shapes do not fit, a day or ticker is not the market's, or a number is not finite; it
-            was not added then.
-        WriterError
-            If other processes hold all places for adders.
-        """
-        states = as_arrays([state], "state")
-        next_states = as_arrays([next_state], "next_state", arrived=True)
-        self._ring.add(
-            states,
-            np.asarray(action)[None],
-            np.asarray(reward)[None],
-            next_states,
-            np.asarray(done)[None],
-        )
 
 
 def _market_of(env: Any) -> tuple[Panel, int, dict[str, Any]]:  # noqa: ANN401

@@ -1,0 +1,155 @@
+"""What a buffer is besides its transitions: how full it is, its files, its name and its end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from backcast._calls import explained
+
+if TYPE_CHECKING:
+    import os
+
+    from backcast import Panel
+    from backcast._native import TransitionRing
+
+
+class StoredTransitions:
+    """The ring of :class:`VecReplayBuffer`, which makes it or joins it."""
+
+    _ring: TransitionRing
+    _batch_size: int
+
+    def size(self) -> int:
+        """Count the transitions stored.
+
+        Returns
+        -------
+        int
+
+        Raises
+        ------
+        ClosedError
+            If the buffer was closed.
+        """
+        return self._ring.size()
+
+    def capacity(self) -> int:
+        """Say how many transitions are kept at most.
+
+        Returns
+        -------
+        int
+
+        Raises
+        ------
+        ClosedError
+            If the buffer was closed.
+        """
+        return self._ring.capacity
+
+    def clear(self) -> None:
+        """Forget all transitions, in every process.
+
+        Raises
+        ------
+        InUseError
+            If other live processes hold places for adders: each clears its own.
+        """
+        self._ring.clear()
+
+    @explained
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Save transitions and the state of the draws to a file, which is replaced at once.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+
+        Raises
+        ------
+        StorageError
+            If it cannot be written.
+        """
+        self._ring.save(path)
+
+    @explained
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Take what was saved in the place of what is stored; a smaller buffer keeps the newest.
+
+        Parameters
+        ----------
+        path : path
+            What :meth:`save` wrote.
+
+        Raises
+        ------
+        StorageError
+            If it cannot be read.
+        CorruptError
+            If it is cut, changed or something else.
+        PanelError, SchemaError
+            If its transitions are of another market, or of other sizes. In each case what was
+            stored stays.
+        """
+        self._ring.load(path)
+
+    def close(self) -> None:
+        """Let go of the buffer; a shared one stays for its other holders."""
+        self._ring.close()
+
+    def unlink(self) -> None:
+        """Remove a shared buffer's name; who has it open keeps it.
+
+        Raises
+        ------
+        ClosedError
+            If the buffer was closed.
+        """
+        self._ring.unlink()
+
+    @property
+    def action_shape(self) -> tuple[int, ...]:
+        """The shape of one environment's action."""
+        return tuple(self._ring.action_shape)
+
+    @property
+    def n_objectives(self) -> int:
+        """Rewards of one transition."""
+        return self._ring.n_objectives
+
+    @property
+    def batch_size(self) -> int:
+        """Transitions of a batch, unless ``sample`` says otherwise."""
+        return self._batch_size
+
+    @property
+    def transition_bytes(self) -> int:
+        """Memory of one transition."""
+        return self._ring.transition_bytes
+
+    @property
+    def panel(self) -> Panel:
+        """The market."""
+        return self._ring.panel
+
+    @property
+    def name(self) -> str | None:
+        """What other processes attach to."""
+        return self._ring.name
+
+    def __len__(self) -> int:
+        """Count the transitions stored."""
+        return self._ring.size()
+
+    def __enter__(self) -> Self:
+        """Close at the end of a ``with`` block."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Close."""
+        self.close()
+
+    def __repr__(self) -> str:
+        """Show name and fill."""
+        return f"<backcast.finrl.{type(self).__name__}: {self._ring}>"
