@@ -120,20 +120,31 @@ pub(crate) fn current(
     number: u32,
     access: Access,
 ) -> Result<Lane, SegmentError> {
-    let open = |name: String| ring_files::open_lane(object, shapes, number, &name, access);
+    current_of(number, |name| ring_files::open_lane(object, shapes, number, name, access))
+}
+
+/// The same, of files that `open` opens.
+pub(crate) fn current_of(
+    number: u32,
+    mut open: impl FnMut(&str) -> Result<Lane, SegmentError>,
+) -> Result<Lane, SegmentError> {
+    let (file, next) = (ring_files::lane_file(number), ring_files::next_file(number));
     let mut attempts = ATTEMPTS;
+    let mut lane = open(&file)?;
     loop {
-        let lane = open(ring_files::lane_file(number))?;
         attempts -= 1;
         if !has_moved(&lane) {
             return Ok(lane);
         }
-        match open(ring_files::next_file(number)) {
-            Ok(next) if !has_moved(&next) => return Ok(next),
-            // Perhaps it got its name meanwhile.
-            _ if attempts > 0 => {}
+        let found = open(&next);
+        // The new file may have got the lane's name meanwhile, and what was found is of a later resize,
+        // which has told nobody yet.
+        let again = open(&file)?;
+        match found {
+            Ok(next) if again.resizes() == lane.resizes() && !has_moved(&next) => return Ok(next),
+            _ if attempts > 0 => lane = again,
             // It moved nowhere.
-            _ => return Ok(lane),
+            _ => return Ok(again),
         }
     }
 }

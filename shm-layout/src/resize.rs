@@ -12,11 +12,14 @@
 //! that holds what it says, and may lag. Until 2. nobody takes notice of it, and the next resize
 //! removes it.
 
+mod leftovers;
+
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::fs::{AtFlags, renameat, unlinkat};
+use rustix::fs::renameat;
 
+use self::leftovers::{PATIENCE, clear_the_way, remove_leftovers, rename};
 use crate::error::SegmentError;
 use crate::geometry::RingSpec;
 use crate::memfd::MemfdKeeper;
@@ -106,8 +109,8 @@ impl Resizing {
 
     /// Makes the files to move to; after an error none is left.
     fn make(&mut self) -> Result<(), SegmentError> {
-        let (object, shapes) = self.store.resizable()?;
-        remove_leftovers(object, shapes, self.lanes());
+        clear_the_way(&self.store, PATIENCE)?;
+        let (object, _) = self.store.resizable()?;
         let shape = self.shapes.of(self.shapes.spec().lane_capacity)?;
         let bytes = shape.geometry.lane_bytes.saturating_mul(self.lanes().into());
         let folder = object.folder();
@@ -120,7 +123,7 @@ impl Resizing {
             ring_files::write_ctl(folder, NEXT_CTL, shapes, shape, huge_bytes, origin)
         });
         if written.is_err() {
-            remove_leftovers(object, &self.shapes, self.lanes());
+            let _ = remove_leftovers(&self.store);
             object.tidy_memory();
         }
         written
@@ -176,10 +179,8 @@ impl Resizing {
 
 impl Drop for Resizing {
     fn drop(&mut self) {
-        if !self.told
-            && let Ok((object, shapes)) = self.store.resizable()
-        {
-            remove_leftovers(object, shapes, self.lanes());
+        if !self.told {
+            let _ = remove_leftovers(&self.store);
         }
     }
 }
@@ -239,7 +240,7 @@ pub fn tend(store: &Arc<RingStore>) -> Result<Vec<u32>, SegmentError> {
     let resizes = ring_files::read_ctl(object)?.0.resizes;
     let waiting = settle(store, object, shapes, resizes)?;
     if waiting.is_empty() {
-        remove_leftovers(object, shapes, lanes);
+        remove_leftovers(store)?;
     }
     Ok(waiting)
 }
@@ -372,27 +373,6 @@ fn lock(object: &Object) -> Result<LockFile, SegmentError> {
 
 fn open(object: &Object, shapes: &Shapes, lane: u32, name: &str) -> Result<Lane, SegmentError> {
     ring_files::open_lane(object, shapes, lane, name, Access::ReadWrite)
-}
-
-/// Gives the file that a lane moved to the name of the old one, whose holders keep it as long as they
-/// want. If that fails, it is the lane all the same: who looks for it finds it under either name, and
-/// the next holder tries again.
-fn rename(object: &Object, number: u32) {
-    let _ = renameat(object.dir(), next_file(number), object.dir(), lane_file(number));
-}
-
-/// Removes the files of a resize that told nobody. What cannot be removed costs space alone. A lane whose
-/// holder was killed before it gave its new file the name gets it now.
-fn remove_leftovers(object: &Object, shapes: &Shapes, lanes: u32) {
-    for lane in (0..lanes).filter(|lane| object.has(&next_file(*lane))) {
-        match ring_files::open_lane(object, shapes, lane, &lane_file(lane), Access::ReadOnly) {
-            Ok(old) if has_moved(&old) => rename(object, lane),
-            Ok(_) => drop(unlinkat(object.dir(), next_file(lane), AtFlags::empty())),
-            // Whether it moved cannot be told.
-            Err(_) => {}
-        }
-    }
-    let _ = unlinkat(object.dir(), NEXT_CTL, AtFlags::empty());
 }
 
 /// Rows that are copied at a time.
