@@ -1,23 +1,28 @@
 //! `backcast.Panel`: daily market data, shared once per machine, and the windows around days.
 
-use std::collections::BTreeMap;
+mod describe;
+mod load;
+mod names;
+mod windows;
+
 use std::path::PathBuf;
 
-use backcast_core::{Base, DType, Exist};
-use backcast_market::{
-    Coverage, NanPolicy, Panel as CorePanel, PanelData, PanelError, PanelOptions, WindowPlan,
-};
+use backcast_core::DType;
+use backcast_market::{Panel as CorePanel, PanelData};
 use numpy::prelude::*;
-use numpy::{PyArray1, PyArray2, PyArray3, PyArrayDyn, PyUntypedArray};
-use pyo3::intern;
+use numpy::{PyArray1, PyArray2, PyArray3};
 use pyo3::prelude::*;
-use pyo3::types::{PyAny, PyDict, PyEllipsis, PySlice, PyTuple};
+use pyo3::types::{PyAny, PyDict, PyTuple};
 
-use crate::coerce::{self, Target, Tuple, array_of, count, descr};
-use crate::error::{Failure, Kind, bad_argument};
-use crate::given::{Given, closest, method, needed, not_called, refuse_strangers, shown};
+use self::describe::described;
+use self::load::{Share, options};
+use self::names::{NAMES, names_of, unknown_ticker};
+use self::windows::{tokens_of, views};
+use crate::coerce::{self, count, descr};
+use crate::error::{Failure, Kind};
+use crate::given::{Given, method, needed, not_called, refuse_strangers};
 use crate::handle::Handle;
-use crate::place::{ByName, base, by_name, exist, name_of, place};
+use crate::place::{ByName, base, by_name, name_of, place};
 use crate::view::FreshArray;
 
 /// Daily prices and indicators of many tickers: immutable, in memory that every process shares.
@@ -389,25 +394,7 @@ impl Panel {
     fn describe<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>, Failure> {
         let panel = self.get()?;
         let summary = py.detach(|| panel.describe());
-        let result = PyDict::new(py);
-        result.set_item("name", &self.name)?;
-        result.set_item("path", self.path())?;
-        result.set_item("days", summary.days)?;
-        result.set_item("first_date", summary.first_date)?;
-        result.set_item("last_date", summary.last_date)?;
-        result.set_item("tickers", summary.tickers)?;
-        result.set_item("macro_tickers", summary.macro_tickers)?;
-        result.set_item("columns", summary.columns)?;
-        result.set_item("indicators", summary.indicators)?;
-        result.set_item("rows", summary.rows)?;
-        result.set_item("masked_rows", summary.masked_rows)?;
-        result.set_item("data_bytes", summary.data_bytes)?;
-        result.set_item("min_price", summary.min_price)?;
-        result.set_item("max_price", summary.max_price)?;
-        result.set_item("fingerprint", summary.fingerprint)?;
-        let coverage = summary.coverage.into_iter().map(|ticker| covered(py, ticker));
-        result.set_item("coverage", coverage.collect::<PyResult<Vec<_>>>()?)?;
-        Ok(result)
+        Ok(described(py, summary, self.name.as_deref(), self.path())?)
     }
 
     /// A copy of every number, float64 ``[T, D, C]``; zeros where there is no row.
@@ -525,86 +512,6 @@ impl Panel {
     }
 }
 
-/// Where a loaded panel goes.
-struct Share {
-    name: Option<String>,
-    base: Base,
-    exist: Exist,
-    persistent: bool,
-}
-
-impl Share {
-    fn of(
-        name: Option<Given<String>>,
-        exist: Given<String>,
-        persistent: Given<bool>,
-        dir: Option<Given<PathBuf>>,
-    ) -> Result<Self, Failure> {
-        Ok(Self {
-            name: name.map(name_of).transpose()?,
-            exist: self::exist(exist)?,
-            persistent: persistent.get("persistent", "True or False")?,
-            base: place(dir)?,
-        })
-    }
-
-    /// Load and share with the interpreter released.
-    fn make(
-        self,
-        py: Python<'_>,
-        load: impl Send + FnOnce() -> Result<PanelData, PanelError>,
-    ) -> Result<Panel, Failure> {
-        let panel = py.detach(move || {
-            let data = load()?;
-            match self.name {
-                Some(name) => data.share(&name, &self.base, self.exist, self.persistent),
-                None => Ok(data.into_heap()),
-            }
-        })?;
-        Ok(Panel::of(panel))
-    }
-}
-
-fn options(
-    macro_tickers: Option<&Bound<'_, PyAny>>,
-    columns: Option<&Bound<'_, PyAny>>,
-    nan: Given<String>,
-) -> Result<PanelOptions, Failure> {
-    let tickers = macro_tickers.map(|given| names_of(given, "macro")).transpose()?;
-    let policy: NanPolicy =
-        nan.get("nan", "\"refuse\" or \"mask\"")?.parse().map_err(bad_argument)?;
-    let columns = columns.map(renames).transpose()?;
-    let columns = columns.into_iter().flatten();
-    let columns = columns.map(|(theirs, ours)| (theirs, ours.unwrap_or_default()));
-    Ok(PanelOptions::default()
-        .macro_tickers(tickers.unwrap_or_default())
-        .columns(columns)
-        .nan(policy))
-}
-
-/// The `columns` argument: None for a column that is left out.
-fn renames(given: &Bound<'_, PyAny>) -> Result<BTreeMap<String, Option<String>>, Failure> {
-    given.extract().map_err(|_| {
-        let wanted = "a dict of the file's names to the panel's, such as {\"Date\": \"date\"}";
-        Failure::new(Kind::ArgumentType, format!("columns is {}; give {wanted}", shown(given)))
-    })
-}
-
-fn covered(py: Python<'_>, ticker: Coverage) -> PyResult<Bound<'_, PyDict>> {
-    let result = PyDict::new(py);
-    result.set_item("ticker", ticker.ticker)?;
-    result.set_item("is_macro", ticker.is_macro)?;
-    result.set_item("rows", ticker.rows)?;
-    result.set_item("first_day", ticker.first_day)?;
-    result.set_item("last_day", ticker.last_day)?;
-    result.set_item("first_date", ticker.first_date)?;
-    result.set_item("last_date", ticker.last_date)?;
-    result.set_item("missing_days", ticker.missing_days)?;
-    result.set_item("min_price", ticker.min_price)?;
-    result.set_item("max_price", ticker.max_price)?;
-    Ok(result)
-}
-
 /// What pickles of a panel call.
 #[pyfunction]
 #[pyo3(signature = (name, dir=None))]
@@ -614,63 +521,4 @@ pub(crate) fn _attach_panel(
     dir: Option<PathBuf>,
 ) -> Result<Panel, Failure> {
     Ok(Panel::of(py.detach(|| CorePanel::attach_in(&base(dir), name))?))
-}
-
-const NAMES: &str = "a sequence of names, such as [\"AAPL\", \"MSFT\"]";
-
-/// Names in a sequence; a lone name is a slip.
-fn names_of(given: &Bound<'_, PyAny>, what: &str) -> Result<Vec<String>, Failure> {
-    given.extract().map_err(|_| {
-        Failure::new(Kind::ArgumentType, format!("{what} is {}; give {NAMES}", shown(given)))
-    })
-}
-
-/// `[B, T]` flat and `T`; one axis is repeated for every sample.
-fn tokens_of(value: &Bound<'_, PyAny>, batch: usize) -> Result<(Vec<i64>, usize), Failure> {
-    let target = Target { what: "tokens", kind: Kind::Panel, dtype: DType::I64 };
-    let array = array_of(value, target)?;
-    let array = array.cast::<PyArrayDyn<i64>>().map_err(PyErr::from)?.readonly();
-    let tokens = array.as_slice().map_err(|error| Failure::new(Kind::Panel, error))?;
-    match *array.shape() {
-        [per_sample] => Ok((tokens.repeat(batch), per_sample)),
-        [samples, per_sample] if samples == batch => Ok((tokens.to_vec(), per_sample)),
-        _ => Err(Failure::new(
-            Kind::Panel,
-            format!(
-                "tokens: got shape {}; give ({batch}, T) for {batch} days, or (T,)",
-                Tuple(array.shape())
-            ),
-        )),
-    }
-}
-
-/// The parts of an arena `[B, T, H + 1 + F, C]` and its mask under their names.
-fn views<'py>(
-    arena: &Bound<'py, PyUntypedArray>,
-    mask: &Bound<'py, PyArray3<bool>>,
-    plan: &WindowPlan,
-    history: usize,
-) -> PyResult<Bound<'py, PyDict>> {
-    let py = arena.py();
-    let all = || PySlice::full(py);
-    let (day, end) = (isize::try_from(history)?, isize::try_from(plan.window())?);
-    let before = || PySlice::new(py, 0, day, 1);
-    let after = || PySlice::new(py, day + 1, end, 1);
-    let dots = PyEllipsis::get(py);
-
-    let result = PyDict::new(py);
-    result.set_item(intern!(py, "history"), arena.get_item((all(), all(), before()))?)?;
-    result.set_item(intern!(py, "history_mask"), mask.get_item((dots, before()))?)?;
-    result.set_item(intern!(py, "open"), arena.get_item((dots, day, 0))?)?;
-    result.set_item(intern!(py, "listed"), mask.get_item((dots, day))?)?;
-    result.set_item(intern!(py, "future"), arena.get_item((all(), all(), after()))?)?;
-    result.set_item(intern!(py, "future_mask"), mask.get_item((dots, after()))?)?;
-    Ok(result)
-}
-
-fn unknown_ticker(panel: &CorePanel, name: &str) -> Failure {
-    let hint = closest(name, panel.tickers().iter().map(String::as_str))
-        .map_or_else(|| "tickers lists them".to_owned(), |near| format!("did you mean {near:?}?"));
-    let count = panel.tickers().len();
-    Failure::new(Kind::Panel, format!("the panel has no ticker {name:?} among its {count}; {hint}"))
 }

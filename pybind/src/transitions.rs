@@ -1,24 +1,27 @@
 //! `backcast._native.TransitionRing`: the ring of transitions behind the buffers of
 //! `backcast.finrl`.
 
+mod error;
+mod looked_up;
+mod settings;
+
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use backcast_market::{
-    Layout, PanelError, PriceColumn, Selection, TransitionBatch, TransitionError,
-    TransitionOptions, TransitionRing as CoreRing, TransitionShape, Windows,
+    Layout, TransitionBatch, TransitionError, TransitionOptions, TransitionRing as CoreRing,
+    TransitionShape, Windows,
 };
-use numpy::PyArray1;
-use numpy::prelude::*;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyList};
-use pyo3::{IntoPyObjectExt, intern};
 
+use self::looked_up::{rows_of, stored};
+use self::settings::{action_shape_of, layout_of, names, seed_of, threads_of};
 use crate::coerce::{count, count_in, int64s};
 use crate::error::{Failure, Kind};
-use crate::given::{Given, closest, shown};
+use crate::given::{Given, shown};
 use crate::handle::Handle;
-use crate::market_batch::{Names, fresh, memory_of, ticker_names};
+use crate::market_batch::{Names, fresh, memory_of};
 use crate::panel::Panel;
 use crate::place::{exist, name_of, place};
 use crate::states::{Arguments, TickerLists, read, sizes_of};
@@ -301,26 +304,7 @@ impl TransitionRing {
         let index = index.get("index", "a whole number, as sample_indices returns")?;
         let index = i64::try_from(index).unwrap_or(i64::MAX);
         let batch = py.detach(|| self.ring.with(|ring| Ok(ring.get(&[index])?)))?;
-        let dict = PyDict::new(py);
-        let width = batch.tokens.len();
-        let halves = |all: &[i32]| (all[..width].to_vec(), all[width..].to_vec());
-        let (shares, next_shares) = halves(&batch.shares);
-        let names = batch.tokens.iter().map(|token| &self.names.tickers[usize::from(*token) - 1]);
-        dict.set_item("env_id", batch.env_ids[0])?;
-        dict.set_item("state_day", batch.days[0])?;
-        dict.set_item("next_state_day", batch.days[1])?;
-        dict.set_item("tickers", PyList::new(py, names)?)?;
-        dict.set_item("state_cash", batch.cash[0])?;
-        dict.set_item("next_state_cash", batch.cash[1])?;
-        dict.set_item("state_shares", shares)?;
-        dict.set_item("next_state_shares", next_shares)?;
-        dict.set_item("state_avg_buy_price", &batch.avg_buy_prices[..width])?;
-        dict.set_item("next_state_avg_buy_price", &batch.avg_buy_prices[width..])?;
-        dict.set_item("action", &batch.actions)?;
-        dict.set_item("rewards", &batch.rewards)?;
-        dict.set_item("done", batch.ends[0] != 0)?;
-        dict.set_item("terminal", batch.ends[1] != 0)?;
-        Ok(dict)
+        Ok(stored(py, &batch, &self.names)?)
     }
 
     /// Numbers of tickers on `count` days from `first` on: float64 `[T, count, 5]` and
@@ -333,24 +317,7 @@ impl TransitionRing {
         first: i64,
         count: i64,
     ) -> Result<Bound<'py, PyAny>, Failure> {
-        let panel = self.panel.get()?;
-        let all: Vec<usize> = (0..panel.columns().len()).collect();
-        let columns = self.names.selection.columns.as_deref().unwrap_or(&all);
-        let indicators = &columns[PriceColumn::ALL.len()..];
-        let (mut ohlcv, mut shown, mut mask) = (Vec::new(), Vec::new(), Vec::new());
-        for ticker in &tickers {
-            let ticker = position(&panel, ticker)?;
-            let rows =
-                panel.exact_rows(ticker as usize, first..first.saturating_add(count), indicators);
-            ohlcv.extend(rows.ohlcv);
-            shown.extend(rows.indicators);
-            mask.extend(rows.mask);
-        }
-        let (n, days) = (tickers.len(), usize::try_from(count).unwrap_or(0));
-        let ohlcv = PyArray1::from_vec(py, ohlcv).reshape([n, days, PriceColumn::ALL.len()])?;
-        let shown = PyArray1::from_vec(py, shown).reshape([n, days, indicators.len()])?;
-        let mask = PyArray1::from_vec(py, mask).reshape([n, days])?;
-        Ok((ohlcv, shown, mask).into_bound_py_any(py)?)
+        rows_of(py, &self.panel.get()?, &self.names, &tickers, first..first.saturating_add(count))
     }
 
     /// Transitions stored.
@@ -527,113 +494,5 @@ impl TransitionRing {
         })?;
         state.shape = wanted;
         Ok(())
-    }
-}
-
-fn position(panel: &backcast_market::Panel, name: &str) -> Result<u32, Failure> {
-    let token = panel.token(name).and_then(|token| token.checked_sub(1));
-    token.ok_or_else(|| {
-        let near = closest(name, panel.tickers().iter().map(String::as_str));
-        let hint = near.map_or_else(
-            || "tickers lists them".to_owned(),
-            |near| format!("did you mean '{near}'?"),
-        );
-        Failure::new(Kind::Panel, format!("the panel has no ticker '{name}'; {hint}"))
-    })
-}
-
-fn names(
-    py: Python<'_>,
-    panel: &backcast_market::Panel,
-    macro_tickers: &[String],
-    indicators: Option<Vec<String>>,
-) -> Result<Names, Failure> {
-    let macros = macro_tickers.iter().map(|name| position(panel, name));
-    let macros = macros.collect::<Result<Vec<_>, _>>()?;
-    let indicators = indicators.unwrap_or_else(|| panel.indicators().to_vec());
-    let columns = if indicators == panel.indicators() {
-        None
-    } else {
-        let mut columns: Vec<usize> = (0..PriceColumn::ALL.len()).collect();
-        for name in &indicators {
-            let at = panel.indicators().iter().position(|known| known == name);
-            let at = at.ok_or_else(|| {
-                let message = format!("the panel has no indicator '{name}'; indicators lists them");
-                Failure::new(Kind::Panel, message)
-            })?;
-            columns.push(PriceColumn::ALL.len() + at);
-        }
-        Some(columns)
-    };
-    let selection = Selection { macros, columns };
-    Ok(Names { selection, indicators, tickers: ticker_names(py, panel)? })
-}
-
-fn action_shape_of(given: &Bound<'_, PyAny>) -> Result<Vec<usize>, Failure> {
-    const WANTED: &str = "a tuple of numbers, such as (10, 2)";
-    let refuse = || {
-        let message = format!("action_shape is {}; give {WANTED}", shown(given));
-        Failure::new(Kind::ArgumentType, message)
-    };
-    let axes: Vec<i64> = match given.extract::<i64>() {
-        Ok(axis) => vec![axis],
-        Err(_) => given.extract().map_err(|_| refuse())?,
-    };
-    let axes = axes.into_iter().map(|axis| usize::try_from(axis).ok().filter(|axis| *axis > 0));
-    axes.collect::<Option<_>>().ok_or_else(refuse)
-}
-
-/// -1: a random one.
-fn seed_of(py: Python<'_>, given: Given<i128>) -> Result<u64, Failure> {
-    const WANTED: &str = "a whole number from 0 up, or -1 for a random one";
-    let seed = given.get("seed", WANTED)?;
-    if seed == -1 {
-        let random = py.import("secrets")?.call_method1(intern!(py, "randbits"), (64,))?;
-        return Ok(random.extract()?);
-    }
-    u64::try_from(seed)
-        .map_err(|_| Failure::new(Kind::Argument, format!("seed is {seed}; give {WANTED}")))
-}
-
-fn threads_of(given: Given<i128>) -> Result<usize, Failure> {
-    Ok(count_in(given, "threads", 1..=256, Kind::Argument)? as usize)
-}
-
-fn layout_of(given: Given<String>) -> Result<Layout, Failure> {
-    const CHOICE: &str = "\"ticker\" or \"batched\"";
-    match given.get("layout", CHOICE)?.as_str() {
-        "ticker" => Ok(Layout::Ticker),
-        "batched" => Ok(Layout::Batched),
-        other => {
-            let message = format!("layout is '{other}'; give {CHOICE}");
-            Err(Failure::new(Kind::Argument, message))
-        }
-    }
-}
-
-impl From<TransitionError> for Failure {
-    fn from(error: TransitionError) -> Self {
-        use TransitionError as E;
-        let kind = match error {
-            E::Ring(error) => return error.into(),
-            E::Writer(error) => return error.into(),
-            E::Append(error) => return error.into(),
-            E::Read(error) => return error.into(),
-            E::Panel(error) => return PanelError::into(error),
-            E::BadShape { .. } | E::BadCapacity { .. } => Kind::Argument,
-            E::WrongLength { .. }
-            | E::BadDay { .. }
-            | E::BadToken { .. }
-            | E::TwiceTheTicker { .. }
-            | E::NotFinite { .. } => Kind::Append,
-            E::Lapped { .. } => Kind::Lapped,
-            E::Damaged { .. } | E::NotTransitions { .. } | E::BadFile { .. } => Kind::Corrupt,
-            E::OtherPanel { .. } => Kind::Panel,
-            E::OtherShape { .. } => Kind::Schema,
-            E::HeldByOthers { .. } => Kind::InUse,
-            E::File { .. } => Kind::Storage,
-            _ => Kind::Sample,
-        };
-        Self::new(kind, error)
     }
 }

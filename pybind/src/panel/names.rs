@@ -1,0 +1,24 @@
+//! Tickers by name: read, and found in a panel.
+
+use backcast_market::Panel as CorePanel;
+use pyo3::prelude::*;
+use pyo3::types::PyAny;
+
+use crate::error::{Failure, Kind};
+use crate::given::{closest, shown};
+
+pub(super) const NAMES: &str = "a sequence of names, such as [\"AAPL\", \"MSFT\"]";
+
+/// Names in a sequence; a lone name is a slip.
+pub(super) fn names_of(given: &Bound<'_, PyAny>, what: &str) -> Result<Vec<String>, Failure> {
+    given.extract().map_err(|_| {
+        Failure::new(Kind::ArgumentType, format!("{what} is {}; give {NAMES}", shown(given)))
+    })
+}
+
+pub(super) fn unknown_ticker(panel: &CorePanel, name: &str) -> Failure {
+    let hint = closest(name, panel.tickers().iter().map(String::as_str))
+        .map_or_else(|| "tickers lists them".to_owned(), |near| format!("did you mean {near:?}?"));
+    let count = panel.tickers().len();
+    Failure::new(Kind::Panel, format!("the panel has no ticker {name:?} among its {count}; {hint}"))
+}

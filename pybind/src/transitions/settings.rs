@@ -1,0 +1,92 @@
+//! The settings of a ring of transitions, read from what Python gave.
+
+use backcast_market::{Layout, PriceColumn, Selection};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyAny;
+
+use crate::coerce::count_in;
+use crate::error::{Failure, Kind};
+use crate::given::{Given, closest, shown};
+use crate::market_batch::{Names, ticker_names};
+
+pub(super) fn position(panel: &backcast_market::Panel, name: &str) -> Result<u32, Failure> {
+    let token = panel.token(name).and_then(|token| token.checked_sub(1));
+    token.ok_or_else(|| {
+        let near = closest(name, panel.tickers().iter().map(String::as_str));
+        let hint = near.map_or_else(
+            || "tickers lists them".to_owned(),
+            |near| format!("did you mean '{near}'?"),
+        );
+        Failure::new(Kind::Panel, format!("the panel has no ticker '{name}'; {hint}"))
+    })
+}
+
+pub(super) fn names(
+    py: Python<'_>,
+    panel: &backcast_market::Panel,
+    macro_tickers: &[String],
+    indicators: Option<Vec<String>>,
+) -> Result<Names, Failure> {
+    let macros = macro_tickers.iter().map(|name| position(panel, name));
+    let macros = macros.collect::<Result<Vec<_>, _>>()?;
+    let indicators = indicators.unwrap_or_else(|| panel.indicators().to_vec());
+    let columns = if indicators == panel.indicators() {
+        None
+    } else {
+        let mut columns: Vec<usize> = (0..PriceColumn::ALL.len()).collect();
+        for name in &indicators {
+            let at = panel.indicators().iter().position(|known| known == name);
+            let at = at.ok_or_else(|| {
+                let message = format!("the panel has no indicator '{name}'; indicators lists them");
+                Failure::new(Kind::Panel, message)
+            })?;
+            columns.push(PriceColumn::ALL.len() + at);
+        }
+        Some(columns)
+    };
+    let selection = Selection { macros, columns };
+    Ok(Names { selection, indicators, tickers: ticker_names(py, panel)? })
+}
+
+pub(super) fn action_shape_of(given: &Bound<'_, PyAny>) -> Result<Vec<usize>, Failure> {
+    const WANTED: &str = "a tuple of numbers, such as (10, 2)";
+    let refuse = || {
+        let message = format!("action_shape is {}; give {WANTED}", shown(given));
+        Failure::new(Kind::ArgumentType, message)
+    };
+    let axes: Vec<i64> = match given.extract::<i64>() {
+        Ok(axis) => vec![axis],
+        Err(_) => given.extract().map_err(|_| refuse())?,
+    };
+    let axes = axes.into_iter().map(|axis| usize::try_from(axis).ok().filter(|axis| *axis > 0));
+    axes.collect::<Option<_>>().ok_or_else(refuse)
+}
+
+/// -1: a random one.
+pub(super) fn seed_of(py: Python<'_>, given: Given<i128>) -> Result<u64, Failure> {
+    const WANTED: &str = "a whole number from 0 up, or -1 for a random one";
+    let seed = given.get("seed", WANTED)?;
+    if seed == -1 {
+        let random = py.import("secrets")?.call_method1(intern!(py, "randbits"), (64,))?;
+        return Ok(random.extract()?);
+    }
+    u64::try_from(seed)
+        .map_err(|_| Failure::new(Kind::Argument, format!("seed is {seed}; give {WANTED}")))
+}
+
+pub(super) fn threads_of(given: Given<i128>) -> Result<usize, Failure> {
+    Ok(count_in(given, "threads", 1..=256, Kind::Argument)? as usize)
+}
+
+pub(super) fn layout_of(given: Given<String>) -> Result<Layout, Failure> {
+    const CHOICE: &str = "\"ticker\" or \"batched\"";
+    match given.get("layout", CHOICE)?.as_str() {
+        "ticker" => Ok(Layout::Ticker),
+        "batched" => Ok(Layout::Batched),
+        other => {
+            let message = format!("layout is '{other}'; give {CHOICE}");
+            Err(Failure::new(Kind::Argument, message))
+        }
+    }
+}
