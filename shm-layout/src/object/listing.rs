@@ -41,7 +41,7 @@ pub struct ObjectInfo {
 
 impl ObjectInfo {
     /// Whether it is a ring that is being filled, or was when its maker died: the next one can go on with
-    /// it ([`PartialRing`]).
+    /// it ([`PartialRing`](super::PartialRing)).
     #[must_use]
     pub fn is_partial(&self) -> bool {
         self.building && !self.name.is_empty()
