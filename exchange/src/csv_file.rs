@@ -1,7 +1,6 @@
 //! A table of all rows as text, an element per cell.
 
-use std::fs::OpenOptions;
-use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use std::io::{self, BufWriter, Write};
 
 use backcast_core::{Column, DType, Rows};
 use half::f16;
@@ -23,10 +22,7 @@ pub(crate) fn write(
         return Ok(report);
     }
     let begin = partial.end();
-    let mut file =
-        OpenOptions::new().write(true).create(true).truncate(false).open(partial.path())?;
-    file.set_len(begin)?;
-    file.seek(SeekFrom::Start(begin))?;
+    let file = partial.file()?;
     // Counted where the bytes leave for the file.
     let mut csv = csv::Writer::from_writer(Counted { inner: BufWriter::new(file), bytes: begin });
     if begin == 0 {

@@ -16,7 +16,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use crate::{BeganAnew, ExportError, ExportOptions, ExportReport, Format, export};
 
 /// `NAME:N`: the process dies when it comes to the point NAME for the N-th time.
-pub(crate) const DIE_AT: &str = "BACKCAST_EXCHANGE_DIE_AT";
+const DIE_AT: &str = "BACKCAST_EXCHANGE_DIE_AT";
 /// `DIR FORMAT TO`: what a child exports, and where the ring is.
 const EXPORT: &str = "BACKCAST_EXCHANGE_EXPORT";
 /// Few, so that there are many units.
@@ -29,6 +29,21 @@ pub(crate) fn point(name: &str) {
     if wanted == name && CAME.fetch_add(1, Relaxed) + 1 == count.parse::<u64>().unwrap() {
         kill_process(getpid(), Signal::KILL).unwrap();
     }
+}
+
+/// Runs a test that is a child's in a process that dies at a point; `variable` tells it what to do.
+/// `false`: it did not come there, and is done.
+pub(crate) fn dies(test: &str, variable: &str, what: &str, point: &str) -> bool {
+    let child = Command::new(env::current_exe().unwrap())
+        .args(["--exact", test, "--ignored"])
+        .env(variable, what)
+        .env(DIE_AT, point)
+        .stdout(Stdio::null())
+        .status()
+        .unwrap();
+    let killed = child.signal() == Some(9);
+    assert!(killed || child.success(), "{what} at {point}: {child}");
+    killed
 }
 
 fn schema() -> Schema {
@@ -126,16 +141,7 @@ impl Place {
     fn dies(&self, format: Format, point: &str) -> bool {
         let to = self.to(format);
         let what = format!("{} {format} {}", self.folder.path().display(), to.display());
-        let child = Command::new(env::current_exe().unwrap())
-            .args(["--exact", "killed::a_child_exports", "--ignored"])
-            .env(EXPORT, what)
-            .env(DIE_AT, point)
-            .stdout(Stdio::null())
-            .status()
-            .unwrap();
-        let killed = child.signal() == Some(9);
-        assert!(killed || child.success(), "{format} at {point}: {child}");
-        killed
+        dies("killed::a_child_exports", EXPORT, &what, point)
     }
 
     fn finish(&self, format: Format) -> ExportReport {

@@ -4,15 +4,13 @@
 use std::env;
 use std::fs;
 use std::ops::ControlFlow;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use backcast_core::{
     Base, Exist, Kind, Ring, SamplerOptions, collect, collect_orphans, list, remove,
 };
 
-use crate::killed::{DIE_AT, UNIT_ROWS, append, ring};
+use crate::killed::{UNIT_ROWS, append, dies, ring};
 use crate::{
     BeganAnew, ExportOptions, Format, ImportError, ImportOptions, ImportReport, export, import,
 };
@@ -93,16 +91,7 @@ impl Place {
     fn dies(&self, format: Format, point: &str) -> bool {
         let what =
             format!("{} {format} {}", self.folder.path().display(), self.from(format).display());
-        let child = Command::new(env::current_exe().unwrap())
-            .args(["--exact", "killed_import::a_child_imports", "--ignored"])
-            .env(IMPORT, what)
-            .env(DIE_AT, point)
-            .stdout(Stdio::null())
-            .status()
-            .unwrap();
-        let killed = child.signal() == Some(9);
-        assert!(killed || child.success(), "{format} at {point}: {child}");
-        killed
+        dies("killed_import::a_child_imports", IMPORT, &what, point)
     }
 
     fn finish(&self, format: Format) -> (Ring, ImportReport) {

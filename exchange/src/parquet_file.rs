@@ -1,7 +1,6 @@
 //! A table of all rows as Parquet, and a ring from such a table: the same rows, to the bit.
 
-use std::fs::OpenOptions;
-use std::io::{self, BufWriter, Seek, SeekFrom};
+use std::io::{self, BufWriter};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -53,12 +52,8 @@ pub(crate) fn write(
     let ring = walk.ring();
     let schema = Arc::new(table(ring.schema()));
     let properties = properties(plan.unit_rows);
-    let present = partial.end();
-    let mut file =
-        OpenOptions::new().write(true).create(true).truncate(false).open(partial.path())?;
-    file.set_len(present)?;
-    file.seek(SeekFrom::Start(present))?;
-    let file = Present::new(BufWriter::with_capacity(1 << 18, file), present);
+    let file = BufWriter::with_capacity(1 << 18, partial.file()?);
+    let file = Present::new(file, partial.end());
     let (mut writer, _) = ArrowWriter::try_new(file, Arc::clone(&schema), Some(properties.clone()))
         .and_then(ArrowWriter::into_serialized_writer)
         .map_err(io_error)?;

@@ -181,6 +181,15 @@ impl Partial {
         if self.named { self.to.clone() } else { self.folder.join(NEW) }
     }
 
+    /// The new file, to be written on: it has what its units have, and no more.
+    pub(crate) fn file(&self) -> io::Result<File> {
+        let mut file =
+            OpenOptions::new().write(true).create(true).truncate(false).open(self.path())?;
+        file.set_len(self.end())?;
+        file.seek(SeekFrom::Start(self.end()))?;
+        Ok(file)
+    }
+
     /// The bytes of a unit.
     pub(crate) fn bytes(&self, unit: &Unit) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();

@@ -59,18 +59,10 @@ impl RingStore {
                 SegmentError::Abandoned { kind: Kind::Ring, name: partial.name().to_owned() }
             })
         });
-        let (mut object, built) = match (made, failed) {
-            (Err(_), Some(error)) => return Err(error),
-            (made, _) => made?,
-        };
-        if built {
-            object.take_over(memory);
+        match (made, failed) {
+            (Err(_), Some(error)) => Err(error),
+            (made, _) => Ok(Self::of_made(made?, memory, partial.name(), spec)?.0),
         }
-        let store = Self::of(object)?;
-        if !built {
-            store.check_same(partial.name(), spec)?;
-        }
-        Ok(store)
     }
 }
 

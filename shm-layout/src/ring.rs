@@ -126,10 +126,19 @@ impl RingStore {
                 SegmentError::Abandoned { kind: Kind::Ring, name: name.to_owned() }
             })
         });
-        let (mut object, built) = match (made, failed) {
-            (Err(_), Some(error)) => return Err(error),
-            (made, _) => made?,
-        };
+        match (made, failed) {
+            (Err(_), Some(error)) => Err(error),
+            (made, _) => Ok(Self::of_made(made?, memory, name, spec)?),
+        }
+    }
+
+    /// The ring of an object that was built of this memory, or that exists and has to be the same.
+    pub(crate) fn of_made(
+        (mut object, built): (Object, bool),
+        memory: Memory,
+        name: &str,
+        spec: &RingSpec,
+    ) -> Result<(Self, bool), SegmentError> {
         if built {
             object.take_over(memory);
         }
