@@ -3,9 +3,10 @@
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
-use backcast_core::{Capacity, Exist, Filling, PartialRing, RestoreError, Ring, RingOptions, list};
+use backcast_core::{Capacity, Exist, Filling, PartialRing, RestoreError, Ring, list};
 use backcast_daemon::ClientError;
 
+use crate::rings::{ROWS, bytes, options};
 use crate::running::Running;
 use crate::shelf::{Holder, Shelf, schema};
 
@@ -16,20 +17,11 @@ pub(crate) fn used(shelf: &Shelf) -> u64 {
     list(&shelf.base()).unwrap().iter().map(|info| info.bytes).sum()
 }
 
-/// Bytes of one ring of the tests below.
-fn ring_bytes(shelf: &Shelf) -> u64 {
-    Ring::planned_bytes(&schema(), &options(shelf)).unwrap()
-}
-
-fn options(shelf: &Shelf) -> RingOptions {
-    RingOptions::with_capacity(20_000u64).base(shelf.base()).persistent(true)
-}
-
 #[test]
 fn sixteen_processes_at_once_never_exceed_the_budget() {
     for round in 0..3 {
         let shelf = Shelf::new();
-        let one = ring_bytes(&shelf);
+        let one = bytes(&shelf, ROWS);
         let fit = 5;
         // Room for five and a half.
         let budget = one * fit + one / 2;
@@ -79,7 +71,7 @@ fn sixteen_processes_at_once_never_exceed_the_budget() {
 #[test]
 fn a_refusal_has_the_numbers_and_changes_nothing() {
     let shelf = Shelf::new();
-    let one = ring_bytes(&shelf);
+    let one = bytes(&shelf, ROWS);
     let daemon = Running::spawn(&shelf, &["--budget", &(one + one / 2).to_string()]);
     let client = daemon.client();
     drop(client.create("first", &schema(), &options(&shelf)).unwrap());
@@ -97,7 +89,7 @@ fn a_refusal_has_the_numbers_and_changes_nothing() {
 #[test]
 fn what_does_not_fit_is_shrunk_to_what_is_left_if_asked_for() {
     let shelf = Shelf::new();
-    let one = ring_bytes(&shelf);
+    let one = bytes(&shelf, ROWS);
     let budget = one + one / 2;
     let args = ["--budget", &budget.to_string(), "--when-full", "shrink"];
     let daemon = Running::spawn(&shelf, &args);
@@ -122,7 +114,7 @@ fn what_does_not_fit_is_shrunk_to_what_is_left_if_asked_for() {
 #[test]
 fn what_was_there_before_counts_and_orphans_make_room() {
     let shelf = Shelf::new();
-    let one = ring_bytes(&shelf);
+    let one = bytes(&shelf, ROWS);
     // Made without the daemon.
     drop(Ring::create("direct", &schema(), options(&shelf)).unwrap());
     let holder = Holder::spawn(&shelf);
@@ -140,7 +132,7 @@ fn what_was_there_before_counts_and_orphans_make_room() {
 #[test]
 fn a_ring_can_be_joined_or_replaced_when_nothing_is_left() {
     let shelf = Shelf::new();
-    let one = ring_bytes(&shelf);
+    let one = bytes(&shelf, ROWS);
     let daemon = Running::spawn(&shelf, &["--budget", &one.to_string()]);
     let client = daemon.client();
     let options = options(&shelf);
@@ -170,7 +162,7 @@ fn left_by_an_import(shelf: &Shelf) {
 #[test]
 fn what_a_cut_import_left_counts_and_goes_when_its_bytes_are_wanted() {
     let shelf = Shelf::new();
-    let one = ring_bytes(&shelf);
+    let one = bytes(&shelf, ROWS);
     left_by_an_import(&shelf);
     // Its first sweep is over before it says that it is ready.
     let daemon = Running::spawn(&shelf, &["--budget", &(2 * one + one / 2).to_string()]);

@@ -12,6 +12,7 @@ mod metrics;
 mod persist;
 mod quota;
 mod resize;
+mod rings;
 mod running;
 mod snapshots;
 

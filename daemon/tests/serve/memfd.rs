@@ -1,31 +1,17 @@
 //! Rings in sealed memfds: the daemon keeps them, and finds them again after it was killed.
 #![cfg(target_os = "linux")]
 
-use std::time::Duration;
-
-use backcast_core::{Ring, RingOptions, StepColumns, Writer, WriterOptions, list};
+use backcast_core::{Ring, RingOptions, WriterOptions, list};
 use backcast_daemon::{ClientError, Code};
 use rustix::process::Signal;
 
 use crate::budget::used;
+use crate::rings::{LONG, ROWS, append};
 use crate::running::{Running, until};
 use crate::shelf::{Shelf, schema};
 
-const ROWS: u64 = 20_000;
-const LONG: Duration = Duration::from_secs(120);
-
 fn options(shelf: &Shelf) -> RingOptions {
     RingOptions::with_capacity(ROWS).lanes(2).base(shelf.base()).memfd(true)
-}
-
-fn append(writer: &mut Writer, rows: u64) {
-    let schema = writer.schema().clone();
-    for row in 0..rows {
-        let (obs, action) = ([0.5_f32; 6], [i32::try_from(row).unwrap()]);
-        let columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
-        let mut columns = columns.with("action", &action).unwrap();
-        writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
-    }
 }
 
 fn fill(ring: &Ring, rows: u64) {

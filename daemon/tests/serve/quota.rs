@@ -1,25 +1,13 @@
 //! A quota for each process that asks the daemon, exact over its restarts and over requests at once.
 
-use std::time::Duration;
-
-use backcast_core::{Exist, Ring, RingOptions};
+use backcast_core::{Exist, Ring};
 use backcast_daemon::{ClientError, OverQuota};
 use rustix::process::Signal;
 
 use crate::budget::used;
+use crate::rings::{LONG, ROWS, bytes, options};
 use crate::running::{Running, until};
 use crate::shelf::{Shelf, schema};
-
-const ROWS: u64 = 20_000;
-const LONG: Duration = Duration::from_secs(120);
-
-fn options(shelf: &Shelf) -> RingOptions {
-    RingOptions::with_capacity(ROWS).base(shelf.base()).persistent(true)
-}
-
-fn bytes(shelf: &Shelf, rows: u64) -> u64 {
-    Ring::planned_bytes(&schema(), &options(shelf).capacity(rows)).unwrap()
-}
 
 #[track_caller]
 fn refused<T>(result: Result<T, ClientError>) -> OverQuota {

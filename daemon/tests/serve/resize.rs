@@ -4,34 +4,14 @@ use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
-use backcast_core::{Capacity, Ring, RingOptions, StepColumns, Writer, WriterOptions};
+use backcast_core::{Capacity, WriterOptions};
 use backcast_daemon::{ClientError, Code};
 use rustix::process::Signal;
 
 use crate::budget::used;
+use crate::rings::{LONG, ROWS, append, bytes, options};
 use crate::running::{Running, until};
 use crate::shelf::{Shelf, schema};
-
-const ROWS: u64 = 20_000;
-const LONG: Duration = Duration::from_secs(120);
-
-fn options(shelf: &Shelf) -> RingOptions {
-    RingOptions::with_capacity(ROWS).base(shelf.base()).persistent(true)
-}
-
-fn bytes(shelf: &Shelf, rows: u64) -> u64 {
-    Ring::planned_bytes(&schema(), &options(shelf).capacity(rows)).unwrap()
-}
-
-fn append(writer: &mut Writer, rows: u64) {
-    let schema = writer.schema().clone();
-    for row in 0..rows {
-        let (obs, action) = ([0.5_f32; 6], [i32::try_from(row).unwrap()]);
-        let columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
-        let mut columns = columns.with("action", &action).unwrap();
-        writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
-    }
-}
 
 fn code(error: &ClientError) -> Code {
     match error {
