@@ -148,8 +148,9 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
 
     A sale whose fixed fee neither it nor the cash pays for is not executed.
 
-    Steps run in the calling thread with the interpreter released. Pickles by its arguments: the
-    copy has to be reset. ``copy.deepcopy`` keeps the state, streams included.
+    Steps run in the calling thread with the interpreter released, unless
+    they are over sooner than that takes. Pickles by its arguments: the copy has to be reset.
+    ``copy.deepcopy`` keeps the state, streams included.
 
     Examples
     --------
