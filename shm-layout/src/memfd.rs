@@ -229,10 +229,12 @@ fn open_found(
     let gone = || SegmentError::MemoryGone { path: path.to_owned(), pid: link.pid };
     for _ in 0..ATTEMPTS {
         let found = memory.search().find(link).ok_or_else(gone)?;
-        match file::open_anonymous(&found, access) {
-            // Who had it there ended in between; others may have it.
-            Err(Errno::NOENT | Errno::SRCH) => {}
-            opened => return opened.map_err(|error| SegmentError::io("open", path)(error.into())),
+        // Who had it there may have ended in between, or opened something else in its place; others may
+        // have it.
+        match search::open(&found, link, access) {
+            Ok(Some(opened)) => return Ok(opened),
+            Ok(None) => {}
+            Err(error) => return Err(SegmentError::io("open", path)(error.into())),
         }
     }
     Err(gone())

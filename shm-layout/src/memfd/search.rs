@@ -2,10 +2,13 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::{Link, MARK};
+use crate::sys::file;
+use crate::sys::map::Access;
 
 /// All who had a memory may have ended since they were seen, this often at most.
 const LOOKS: u32 = 8;
@@ -95,6 +98,26 @@ fn is_it(path: &Path, link: Link) -> bool {
     shown_at(path).is_some_and(|shown| shown == link.shown())
 }
 
+/// Opens what was found. `None`: it is not there any more, and another file may be.
+///
+/// Whose descriptor it is may close it and open something else, between any two looks at it: so what was opened is
+/// looked at, which nobody can exchange.
+pub(crate) fn open(
+    found: &Path,
+    link: Link,
+    access: Access,
+) -> rustix::io::Result<Option<OwnedFd>> {
+    match file::open_anonymous(found, access) {
+        Ok(opened) => {
+            let descriptor = u32::try_from(opened.as_raw_fd()).unwrap_or_default();
+            let mine = is_it(&of(Path::new("/proc/self"), descriptor), link);
+            Ok(mine.then_some(opened))
+        }
+        Err(error) if is_it(found, link) => Err(error),
+        Err(_) => Ok(None),
+    }
+}
+
 /// The number of a memory of ours.
 fn id_of(shown: &str) -> Option<u64> {
     let rest = shown.strip_prefix("/memfd:")?.strip_prefix(MARK)?.strip_prefix(':')?;
@@ -103,10 +126,10 @@ fn id_of(shown: &str) -> Option<u64> {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use std::os::fd::{AsRawFd, OwnedFd};
+    use std::fs::File;
+    use std::os::unix::net::UnixStream;
 
     use super::*;
-    use crate::sys::file;
 
     fn memory(id: u64) -> OwnedFd {
         file::anonymous(&super::super::memory_name(id)).unwrap()
@@ -132,6 +155,23 @@ mod tests {
         assert_eq!(search.find(link(rand::random(), me, &other)), None);
         drop(fd);
         assert_eq!(search.find(elsewhere), None, "it is gone");
+    }
+
+    #[test]
+    fn what_took_the_place_of_a_memory_is_not_opened_for_it() {
+        let (id, me) = (rand::random(), std::process::id());
+        let (fd, other) = (memory(id), memory(rand::random()));
+        let wanted = link(id, me, &fd);
+        let at = |number: i32| of(Path::new("/proc/self"), u32::try_from(number).unwrap());
+        let opened = |number: i32| open(&at(number), wanted, Access::ReadWrite).unwrap();
+        assert!(opened(fd.as_raw_fd()).is_some());
+        let (file, (socket, _peer)) = (tempfile::tempfile().unwrap(), UnixStream::pair().unwrap());
+        let null = File::open("/dev/null").unwrap();
+        let (pipe, _end) = std::io::pipe().unwrap();
+        let others = [other.as_raw_fd(), file.as_raw_fd(), socket.as_raw_fd(), null.as_raw_fd()];
+        for taken in others.into_iter().chain([pipe.as_raw_fd(), i32::MAX]) {
+            assert!(opened(taken).is_none(), "descriptor {taken}");
+        }
     }
 
     #[test]
