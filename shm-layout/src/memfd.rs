@@ -11,6 +11,7 @@
 mod keeper;
 mod search;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -240,14 +241,14 @@ fn open_found(
     Err(gone())
 }
 
-/// Bytes of the memory that links in a directory mean.
-pub(crate) fn allocated_bytes(dir: &OwnedFd) -> u64 {
+/// Bytes of each memory that links in a directory mean, by its number.
+pub(crate) fn allocated(dir: &OwnedFd) -> BTreeMap<u64, u64> {
     let mut search = Search::once();
-    let bytes = |link| {
+    let bytes = |link: Link| {
         let found = search.find(link).and_then(|at| at.metadata().ok());
-        found.map_or(0, |found| found.blocks() * 512)
+        (link.id, found.map_or(0, |found| found.blocks() * 512))
     };
-    links(dir).unwrap_or_default().into_iter().map(bytes).sum()
+    links(dir).unwrap_or_default().into_iter().map(bytes).collect()
 }
 
 /// Whether a name in a directory is a link to memory.

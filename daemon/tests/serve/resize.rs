@@ -1,14 +1,14 @@
 //! Rings made larger through the daemon: within its budget, beside writers and beside others who ask.
 
 use std::process::{Child, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use backcast_core::{Capacity, WriterOptions};
 use backcast_daemon::{ClientError, Code};
 use rustix::process::Signal;
 
-use crate::budget::used;
+use crate::budget::{most_used, used};
 use crate::rings::{LONG, ROWS, append, bytes, options};
 use crate::running::{Running, until};
 use crate::shelf::{Shelf, schema};
@@ -33,18 +33,14 @@ fn creators_and_resizers_at_once_never_exceed_the_budget() {
         for i in 0..EACH {
             drop(daemon.client().create(&format!("old-{i}"), &schema(), &options(&shelf)).unwrap());
         }
-        let (done, most) = (AtomicBool::new(false), AtomicU64::new(0));
+        let done = AtomicBool::new(false);
         let run = |args: &str| -> Child {
             let mut command = shelf.command();
             command.args(args.split_whitespace()).stdout(Stdio::null()).stderr(Stdio::piped());
             command.spawn().unwrap()
         };
-        let (made, grown) = std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while !done.load(SeqCst) {
-                    most.fetch_max(used(&shelf), SeqCst);
-                }
-            });
+        let (made, grown, most) = std::thread::scope(|scope| {
+            let most = scope.spawn(|| most_used(&shelf, &done));
             let columns = "--column obs:f4:2x3 --column action:i4";
             let children: Vec<(bool, Child)> = (0..EACH)
                 .flat_map(|i| {
@@ -65,9 +61,8 @@ fn creators_and_resizers_at_once_never_exceed_the_budget() {
                 }
             }
             done.store(true, SeqCst);
-            (made, grown)
+            (made, grown, most.join().unwrap())
         });
-        let most = most.load(SeqCst).max(used(&shelf));
         assert!(most <= budget, "{most} of {budget}");
         let two = bytes(&shelf, 2 * ROWS);
         assert_eq!(used(&shelf), one * (EACH as u64 - grown + made) + two * grown);

@@ -1,9 +1,11 @@
 //! What objects there are, and what can be told of them from outside.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use super::{
@@ -48,18 +50,34 @@ impl ObjectInfo {
     }
 }
 
+/// Looks at a directory before what it shows is taken as it is, though it keeps changing.
+const LOOKS: usize = 8;
+
 /// Every object below `base`, damaged ones included, by kind and name. A base that does not exist
-/// has none.
+/// has none. One that is named or removed meanwhile is told of once, or not at all.
 pub fn list(base: &Base) -> Result<Vec<ObjectInfo>, SegmentError> {
     let path = base.path();
-    let entries = match fs::read_dir(path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        other => other.map_err(SegmentError::io("list", path))?,
+    let names = || match names_in(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(BTreeMap::new()),
+        other => other.map_err(SegmentError::io("list", path)),
     };
-    let mut found: Vec<_> =
-        entries.filter_map(Result::ok).filter_map(|entry| describe(&entry.path())).collect();
+    let mut before = names()?;
+    let mut found = Vec::new();
+    for _ in 0..LOOKS {
+        found = before.keys().filter_map(|name| describe(&path.join(name))).collect();
+        let after = names()?;
+        if after == before {
+            break;
+        }
+        before = after;
+    }
     found.sort_by(|a, b| (a.kind, &a.name, &a.path).cmp(&(b.kind, &b.name, &b.path)));
     Ok(found)
+}
+
+/// What a directory has: inode numbers by name.
+fn names_in(path: &Path) -> io::Result<BTreeMap<OsString, u64>> {
+    fs::read_dir(path)?.map(|entry| entry.map(|entry| (entry.file_name(), entry.ino()))).collect()
 }
 
 /// The error for a name that is not there, with the name that may have been meant.
@@ -106,7 +124,8 @@ pub(super) fn describe(path: &Path) -> Option<ObjectInfo> {
         bytes = bytes.saturating_add(bytes_of(&partial::ring_in(path)).unwrap_or(0));
     }
     if memfd {
-        bytes = bytes.saturating_add(dir.as_ref().map_or(0, memfd::allocated_bytes));
+        let memory = dir.as_ref().ok().and_then(|dir| settled(|| Some(memfd::allocated(dir))));
+        bytes = bytes.saturating_add(memory.unwrap_or(0));
     }
     // Memory that nobody keeps is gone, whatever was asked for.
     let persistent = path.join(PERSISTENT_FILE).exists() && (!memfd || held || locked(KEEP_BYTE));
@@ -124,8 +143,29 @@ pub(super) fn describe(path: &Path) -> Option<ObjectInfo> {
 
 /// Bytes of the files in a directory.
 fn bytes_of(path: &Path) -> Option<u64> {
-    let blocks = |entry: fs::DirEntry| entry.metadata().map_or(0, |m| m.blocks() * 512);
-    Some(fs::read_dir(path).ok()?.filter_map(Result::ok).map(blocks).sum())
+    settled(|| {
+        let found = fs::read_dir(path).ok()?.filter_map(Result::ok);
+        let found = found.filter_map(|entry| entry.metadata().ok());
+        Some(found.map(|file| (file.ino(), file.blocks() * 512)).collect())
+    })
+}
+
+/// Bytes of all files that looks at a place find, by a number that a file keeps when it is renamed. A lane
+/// that moves takes its larger memory from one name to another, and a single look could find the old
+/// memory there and then nothing here. Two looks that find the same found what there was between them; of
+/// files that move all the time, all that were seen count.
+fn settled(mut look: impl FnMut() -> Option<BTreeMap<u64, u64>>) -> Option<u64> {
+    let mut before = look()?;
+    let mut seen = before.clone();
+    for _ in 1..LOOKS {
+        let now = look()?;
+        if now == before {
+            return Some(now.values().sum());
+        }
+        seen.extend(&now);
+        before = now;
+    }
+    Some(seen.values().sum())
 }
 
 /// Whether a directory is one that is being made or removed, and has no object's name.
@@ -141,5 +181,45 @@ pub(super) fn lock_of(dir: &OwnedFd, path: &Path, kind: Kind) -> Result<Option<L
         Ok(fd) => Ok(Some(LockFile::new(fd))),
         Err(SegmentError::Corrupt { .. }) => Ok(None),
         Err(_) => Err(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_renamed_while_it_is_counted_is_neither_missed_nor_counted_twice() {
+        let counted = |looks: &[&[(u64, u64)]]| {
+            // The last one is what stays.
+            let mut looks = looks.iter().chain(std::iter::repeat(looks.last().unwrap()));
+            settled(|| looks.next().map(|found| found.iter().copied().collect())).unwrap()
+        };
+        assert_eq!(counted(&[&[]]), 0);
+        assert_eq!(counted(&[&[(1, 10), (2, 20)]]), 30);
+        // The old memory was seen under the lane's name, and then the new one had no other any more.
+        assert_eq!(counted(&[&[(1, 10)], &[(2, 20)]]), 20);
+        assert_eq!(counted(&[&[(1, 10)], &[(2, 20)], &[(2, 20), (3, 40)]]), 60);
+        // Whatever was seen counts, if it never rests.
+        let mut look = 0;
+        let restless = settled(|| {
+            look += 1;
+            Some(BTreeMap::from([(look % 2, 10)]))
+        });
+        assert_eq!((restless, look), (Some(20), LOOKS as u64));
+        assert_eq!(settled(|| None), None);
+    }
+
+    #[test]
+    fn a_file_counts_under_whatever_name_it_has() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        fs::write(path("lane"), vec![1; 8_192]).unwrap();
+        fs::hard_link(path("lane"), path("lane.next")).unwrap();
+        assert_eq!(bytes_of(dir.path()), Some(8_192));
+        fs::rename(path("lane.next"), path("other")).unwrap();
+        fs::write(path("next"), vec![1; 4_096]).unwrap();
+        assert_eq!(bytes_of(dir.path()), Some(12_288));
+        assert_eq!(bytes_of(&path("nothing")), None);
     }
 }
