@@ -5,9 +5,7 @@ The numbers are those of the project's list; those of the environments have a fi
 
 from __future__ import annotations
 
-import sys
-import threading
-import time
+import os
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,8 @@ import backcast.finrl as ff
 import numpy as np
 import pytest
 from finrl_market import constant, market
+from finrl_threads import others_run
+from numpy.typing import NDArray
 
 ENDS = [100.0] * 6 + [40.0] * 14
 """A crash on day 6."""
@@ -45,6 +45,26 @@ def filled(env: ff.VecFastFinRL, steps: int = 20, **settings: Any) -> ff.VecRepl
     return buffer
 
 
+def with_gaps(tmp_path: Path) -> tuple[ff.VecReplayBuffer, set[tuple[str, int]]]:
+    """Make a buffer of 20 days of a market with holes, and say where those are."""
+    made = market(40, ["AAA", "BBB"], late={"AAA": 3}, gaps=[("BBB", 12), ("BBB", 15)])
+    env = vec(made.write(tmp_path / "gaps.csv"), 1)
+    buffer = ff.VecReplayBuffer(env, capacity=50)
+    state = env.reset(seed=1, options={"start_day": 4})
+    for _ in range(20):
+        after = env.step(np.zeros((1, 2)))
+        buffer.add(state, np.zeros((1, 2)), after["reward"], after, after["done"])
+        state = after
+    return buffer, made.missing
+
+
+def listed(missing: set[tuple[str, int]], ticker: str, days: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which days have a row."""
+    return np.array([day >= 0 and (ticker, day) not in missing for day in days.flat]).reshape(
+        days.shape
+    )
+
+
 def test_defect_01_the_last_transition_of_an_episode_is_stored_as_it_was(tmp_path: Path) -> None:
     path = constant({"AAA": ENDS, "BBB": ENDS}).write(tmp_path / "crash.csv")
     env = vec(path, hmax=200, stop_loss_tolerance=0.0)
@@ -67,26 +87,48 @@ def test_defect_01_the_last_transition_of_an_episode_is_stored_as_it_was(tmp_pat
     assert (buffer.get(4).done, buffer.get(4).terminal) == (True, True)
 
 
-def test_defect_04_missing_rows_are_masked_and_never_another_row(tmp_path: Path) -> None:
-    gaps = [("BBB", 12), ("BBB", 15)]
-    source = market(40, ["AAA", "BBB"], late={"AAA": 3}, gaps=gaps).write(tmp_path / "gaps.csv")
-    env = vec(source, 1)
-    buffer = ff.VecReplayBuffer(env, capacity=50)
-    state = env.reset(seed=1, options={"start_day": 4})
-    for _ in range(20):
-        after = env.step(np.zeros((1, 2)))
-        buffer.add(state, np.zeros((1, 2)), after["reward"], after, after["done"])
-        state = after
-    s, *_, mask, _ = buffer.sample(history_length=4, future_length=2, indices=np.arange(20))
-    days = s["day"][:, None] + np.arange(-4, 0)
-    np.testing.assert_array_equal(mask["BBB"], (days >= 0) & (days != 12) & (days != 15))
-    np.testing.assert_array_equal(mask["AAA"], days >= 3)
-    future = s["day"][:, None] + np.arange(1, 3)
-    np.testing.assert_array_equal(s["BBB"]["future_mask"], (future != 12) & (future != 15))
-    for ticker in ("AAA", "BBB"):
-        assert not s[ticker]["ohlcv"][mask[ticker] == 0].any()
-        assert not s[ticker]["indicators"][mask[ticker] == 0].any()
-        assert s[ticker]["ohlcv"][mask[ticker] == 1].all()
+@pytest.mark.parametrize("copy", [False, True])
+def test_defect_04_missing_rows_are_masked_and_never_another_row(
+    tmp_path: Path, copy: bool
+) -> None:
+    buffer, made = with_gaps(tmp_path)
+    asked: dict[str, Any] = {"history_length": 4, "future_length": 2, "indices": np.arange(20)}
+    by_ticker = buffer.sample(copy=copy, **asked)
+    batched = buffer.sample(copy=copy, layout="batched", **asked)
+    for state, masks in ((0, 5), (3, 6)):
+        days = by_ticker[state]["day"][:, None]
+        past, future = days + np.arange(-4, 0), days + np.arange(1, 3)
+        for at, ticker in enumerate(("AAA", "BBB")):
+            is_past, is_future = (listed(made, ticker, span) for span in (past, future))
+            together, apart = batched[state], by_ticker[state][ticker]
+            np.testing.assert_array_equal(by_ticker[masks][ticker], is_past)
+            np.testing.assert_array_equal(batched[masks]["market"][:, at], is_past)
+            np.testing.assert_array_equal(apart["future_mask"], is_future)
+            np.testing.assert_array_equal(together["future_mask"][:, at], is_future)
+            np.testing.assert_array_equal(apart["open"] > 0, listed(made, ticker, days[:, 0]))
+            for key in ("ohlcv", "indicators", "future_ohlcv", "future_indicators"):
+                there = is_future if key.startswith("future") else is_past
+                for numbers in (apart[key], together[key][:, at]):
+                    assert not numbers[~there].any(), key
+                    assert numbers[there].all(), key
+
+
+def test_defect_04_single_transitions_have_no_other_row_around_them_either(tmp_path: Path) -> None:
+    buffer, made = with_gaps(tmp_path)
+    for index in range(20):
+        data = buffer.get_market_data(index, 4, 2)
+        day = buffer.get(index).state_day
+        spans = {"past": np.arange(day - 4, day), "future": np.arange(day + 1, day + 3)}
+        for ticker in ("AAA", "BBB"):
+            of = data[ticker]
+            assert (of["current_open"] > 0) == of["current_mask"] == ((ticker, day) not in made)
+            for name, days in spans.items():
+                there = listed(made, ticker, days)
+                np.testing.assert_array_equal(of[f"{name}_mask"], there)
+                np.testing.assert_array_equal(of[f"{name}_days"], np.where(there, days, -1))
+                for numbers in (of[f"{name}_ohlcv"], of[f"{name}_indicators"]):
+                    assert not numbers[~there].any()
+                    assert numbers[there].all()
 
 
 @pytest.mark.parametrize("chosen", [[], ["alpha"], ["alpha", "zeta"]])
@@ -225,30 +267,12 @@ def test_defect_22_draws_resume_where_they_were_saved(path: Path, tmp_path: Path
     assert [resumed.sample_indices(30) for _ in range(3)] == ahead
 
 
-def test_defect_23_other_threads_run_while_a_batch_is_drawn(path: Path) -> None:
+@pytest.mark.parametrize("into", ["new", "out"])
+def test_defect_23_other_threads_run_while_a_batch_is_drawn(path: Path, into: str) -> None:
     buffer = filled(vec(path, 64), 20, capacity=2_000)
     asked: dict[str, Any] = {"history_length": 60, "future_length": 20, "layout": "batched"}
-    ran, stop = [0], threading.Event()
-
-    def run() -> None:
-        while not stop.is_set():
-            ran[0] += 1
-            time.sleep(0)
-
-    # Whoever holds the interpreter keeps it until it lets go.
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1_000)
-    thread = threading.Thread(target=run, daemon=True)
-    try:
-        thread.start()
-        before = ran[0]
-        for _ in range(50):
-            buffer.sample(1_280, **asked)
-        assert ran[0] > before
-    finally:
-        sys.setswitchinterval(interval)
-        stop.set()
-        thread.join()
+    asked["out"] = buffer.sample(1_280, **asked) if into == "out" else None
+    assert others_run(lambda: buffer.sample(1_280, **asked))
 
 
 def test_defect_26_a_batch_is_views_of_one_copy(path: Path) -> None:
@@ -284,3 +308,21 @@ def test_defect_27_a_transition_of_ten_tickers_takes_less_than_300_bytes(tmp_pat
     saved.save(tmp_path / "saved")
     assert (tmp_path / "saved").stat().st_size / saved.size() <= 300
     shared.close()
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="Linux says what is resident")
+def test_defect_27_nothing_of_a_transition_lies_beside_the_buffer(tmp_path: Path) -> None:
+    def resident_bytes() -> int:
+        pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+    env = vec(market(30, [f"T{n}" for n in range(10)]).write(tmp_path / "ten.csv"), 1_000)
+    filled(env, 2)
+    state, actions = env.reset(seed=1), np.zeros((1_000, 10))
+    after = env.step(actions)
+    before = resident_bytes()
+    buffer = ff.VecReplayBuffer(env, 300_000)
+    for _ in range(300):
+        buffer.add(state, actions, after["reward"], after, after["done"])
+    assert buffer.size() == 300_000
+    assert (resident_bytes() - before) / 300_000 <= 300
