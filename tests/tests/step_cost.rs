@@ -1,0 +1,58 @@
+//! A step of portfolios searches for nothing by name and copies no name: it costs the same whatever tickers and
+//! indicators are called.
+//!
+//! Instructions are counted one by one, the same on any machine at any time and however well a compiler
+//! optimised, of what a caller in Python calls. `BACKCAST_PYTHON` names an interpreter that has the package.
+#![cfg(target_os = "linux")]
+
+use std::env;
+use std::error::Error;
+use std::ffi::OsStr;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use backcast_tests::steps::Traced;
+use rustix::process::Pid;
+use tempfile::TempDir;
+
+/// Characters that all names begin with.
+const SHORT: u64 = 1;
+const LONG: u64 = 1_500;
+/// Instructions that long names may add to a step. One that looks each of its numbers up, or copies the names of
+/// each portfolio's indicators, passes over tens of thousands of characters more.
+const MOST: u64 = 1_000;
+
+/// Instructions of one step of so many portfolios.
+fn instructions(python: &OsStr, portfolios: u64, chars: u64) -> Result<u64, Box<dyn Error>> {
+    let dir = TempDir::new()?;
+    let mut child = Command::new(python)
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/python/stepper.py"))
+        .arg(dir.path())
+        .args([portfolios, chars].map(|number| number.to_string()))
+        // Names are hashed alike in every process.
+        .env("PYTHONHASHSEED", "0")
+        .stdin(Stdio::piped())
+        .spawn()?;
+    let traced = Traced::seize(Pid::from_child(&child))?;
+    child.stdin.take().ok_or("a pipe")?.write_all(b"go\n")?;
+    let steps = traced.count()?;
+    drop(traced);
+    assert!(child.wait()?.success(), "the stepper failed after its marks");
+    Ok(steps)
+}
+
+#[test]
+fn defect_24_a_step_costs_the_same_whatever_its_numbers_are_called() -> Result<(), Box<dyn Error>> {
+    let Some(python) = env::var_os("BACKCAST_PYTHON") else {
+        println!("skipped: BACKCAST_PYTHON names no interpreter that has the backcast package");
+        return Ok(());
+    };
+    // Few portfolios read the panel; for many the days are laid out.
+    for portfolios in [2, 8] {
+        let short = instructions(&python, portfolios, SHORT)?;
+        let long = instructions(&python, portfolios, LONG)?;
+        println!("{portfolios} portfolios: {short} instructions a step, {long} with long names");
+        assert!(long.abs_diff(short) <= MOST, "{short} instructions, {long} with long names");
+    }
+    Ok(())
+}
