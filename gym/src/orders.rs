@@ -119,9 +119,7 @@ impl Orders {
         self.sorted.sort_unstable();
         self.sequence.clear();
         self.sequence.extend(self.sorted.iter().map(|order| order.ticker()));
-        self.sells = self.quantities.iter().filter(|&&quantity| quantity < 0).count();
-        let buys = self.quantities.iter().filter(|&&quantity| quantity > 0).count();
-        self.executed = self.sells + buys;
+        self.count_sides();
     }
 
     /// How many orders come before an order is where it goes. No two keys are equal.
@@ -131,8 +129,7 @@ impl Orders {
         self.ranks.resize(room, 0);
         wide(Key, (&self.quantities, &[], &[]), (&mut self.keys, &mut []), hmax);
         ranks(&self.keys, self.tickers, &mut self.ranks);
-        self.sells = count(&self.quantities, |quantity| quantity < 0);
-        self.executed = count(&self.quantities, |quantity| quantity != 0);
+        self.count_sides();
         self.sequence.resize(MOST_TICKERS + 1, 0);
         let Some(sequence) = self.sequence.first_chunk_mut::<{ MOST_TICKERS + 1 }>() else {
             return;
@@ -141,6 +138,11 @@ impl Orders {
             let [low, _] = rank.to_le_bytes();
             sequence[usize::from(low)] = ticker;
         }
+    }
+
+    fn count_sides(&mut self) {
+        self.sells = how_many(&self.quantities, |quantity| quantity < 0);
+        self.executed = how_many(&self.quantities, |quantity| quantity != 0);
     }
 
     /// A counting sort. Counters `0..hmax` are of sells, the largest first; `hmax..2 * hmax` of buys, the
@@ -266,9 +268,9 @@ impl Wide<i32, (), (), i16, (), i32, ()> for Key {
 
 /// How many quantities are such? In numbers that fit vectors.
 #[inline(always)]
-fn count(quantities: &[i32], such: impl Fn(i32) -> bool) -> usize {
-    let count: u32 = quantities.iter().map(|&quantity| u32::from(such(quantity))).sum();
-    count as usize
+fn how_many(quantities: &[i32], such: impl Fn(i32) -> bool) -> usize {
+    let many: u32 = quantities.iter().map(|&quantity| u32::from(such(quantity))).sum();
+    many as usize
 }
 
 /// Makes orders of actions.
