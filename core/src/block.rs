@@ -4,65 +4,59 @@
 //! while the rows of one are copied, column by column, those of the next are on their way into the
 //! cache.
 
-use backcast_layout::Lane;
+use backcast_layout::{Found, Lane};
 
 use crate::index::RowIndex;
 use crate::mark::Mark;
+use crate::plan::Copied;
 use crate::window::{Marks, Reach, Window};
 
-/// Most items of a block.
-pub(crate) const MOST: usize = 4;
+/// Most items of a block; a power of two.
+pub(crate) const MOST: usize = 8;
 /// Bytes of rows that a block has, unless one item has more: what is asked for ahead has to be in the
 /// nearest cache still when its turn comes.
 const BYTES: usize = 12 << 10;
 
-/// A drawn row whose window is known.
+/// A drawn row. All that there is to know of it where nothing happens in its window, which is so of most:
+/// it is whole, and no row in it has a flag.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Item<'a> {
     pub(crate) lane: &'a Lane,
+    /// Of the window's first row, kept: a division per column costs as much as a small column.
+    pub(crate) slot: u64,
     pub(crate) index: RowIndex,
     /// Rows published after it when it was drawn.
     pub(crate) age: u64,
+    /// The draw that found it, counted from 0.
+    pub(crate) attempt: u32,
+}
+
+/// What else there is to know where something happens.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Detail {
+    pub(crate) window: Window,
     /// Of the drawn row, and of all rows around it together.
     pub(crate) flags: u32,
     pub(crate) all_flags: u32,
-    pub(crate) window: Window,
     /// Whether nothing of the window is missing.
     pub(crate) whole: bool,
     /// Transitions that are missing in front.
     pub(crate) missing: u64,
-    /// Of the window's first row, kept: a division per column costs as much as a small column.
-    pub(crate) slot: u64,
-    /// The draw that found it, counted from 0.
-    pub(crate) attempt: u32,
     /// First row whose mark was copied, and how many were.
     pub(crate) marks: (u64, usize),
 }
 
-impl<'a> Item<'a> {
-    /// A row whose window is to be found. Nothing happens in it so far, and it is whole.
-    #[inline]
-    pub(crate) fn new(lane: &'a Lane, index: RowIndex, age: u64, attempt: u32) -> Self {
-        let window = Window { seq: index.seq(), back: 0, ahead: 0, run: 0 };
-        Self {
-            lane,
-            index,
-            age,
-            flags: 0,
-            all_flags: 0,
-            window,
-            whole: true,
-            missing: 0,
-            slot: 0,
-            attempt,
-            marks: (0, 0),
-        }
+impl Detail {
+    /// Nothing happens.
+    fn quiet(seq: u64, reach: Reach) -> Self {
+        let window = Window::whole(seq, reach);
+        Self { window, flags: 0, all_flags: 0, whole: true, missing: 0, marks: (0, 0) }
     }
 
-    /// The same with its window, whose first row is in `slot`.
-    #[inline]
-    pub(crate) fn with_window(self, window: Window, slot: u64) -> Self {
-        Self { window, slot, ..self }
+    /// Rows from the first of this window to what is copied of it; about so many if it is not whole.
+    fn lead(&self, copied: &Copied) -> u64 {
+        let Window { back, run, .. } = self.window;
+        if copied.after_run { back + run } else { copied.lead.saturating_sub(self.missing) }
     }
 }
 
@@ -70,7 +64,13 @@ impl<'a> Item<'a> {
 #[derive(Debug)]
 pub(crate) struct Block<'a> {
     first: usize,
+    reach: Reach,
     items: Vec<Item<'a>>,
+    /// Of every item, or of none: nothing happens in any window.
+    details: Vec<Detail>,
+    /// What is to be copied, with room for so many of each copy, if all of it was found.
+    found: Vec<Found<'a>>,
+    all_found: bool,
     /// So many for each item.
     stride: usize,
     marks: Vec<Mark>,
@@ -87,7 +87,10 @@ impl<'a> Block<'a> {
     pub(crate) fn over(mut marks: Vec<Mark>, items: usize, reach: Reach) -> Self {
         let stride = reach.most_rows();
         marks.resize(items * stride, Mark::default());
-        Self { first: 0, items: Vec::with_capacity(items), stride, marks, whole: true }
+        let (details, found) = (Vec::new(), Vec::new());
+        let items = Vec::with_capacity(items);
+        let (whole, all_found) = (true, false);
+        Self { first: 0, reach, items, details, found, all_found, stride, marks, whole }
     }
 
     /// The memory, for another block.
@@ -100,6 +103,7 @@ impl<'a> Block<'a> {
         self.first = first;
         self.whole = true;
         self.items.clear();
+        self.details.clear();
     }
 
     /// Where the marks of the next item go.
@@ -109,16 +113,90 @@ impl<'a> Block<'a> {
         &mut self.marks[at..at + rows]
     }
 
-    /// Adds an item, whose marks are in their room.
+    /// Adds an item in whose window nothing happens.
     #[inline]
     pub(crate) fn push(&mut self, item: Item<'a>) {
-        self.whole &= item.whole;
+        if !self.is_quiet() {
+            self.details.push(Detail::quiet(item.index.seq(), self.reach));
+        }
         self.items.push(item);
     }
 
-    /// Whether every window is.
-    pub(crate) fn is_whole(&self) -> bool {
-        self.whole
+    /// Adds an item, whose marks are in their room.
+    pub(crate) fn push_detailed(&mut self, item: Item<'a>, detail: Detail) {
+        if self.is_quiet() {
+            let quiet = |item: &Item<'_>| Detail::quiet(item.index.seq(), self.reach);
+            self.details.extend(self.items.iter().map(quiet));
+        }
+        self.whole &= detail.whole;
+        self.items.push(item);
+        self.details.push(detail);
+    }
+
+    /// Whether nothing happens in any window.
+    #[inline]
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.details.is_empty()
+    }
+
+    /// Gives each item's place of so many bytes, what there is to know of the item, and the marks of its
+    /// window where something happens in it.
+    #[inline]
+    pub(crate) fn each(
+        &self,
+        here: &mut [u8],
+        bytes: usize,
+        mut give: impl FnMut(&mut [u8], &Item<'a>, &Detail, Marks<'_>),
+    ) {
+        let places = here.chunks_exact_mut(bytes).zip(&self.items);
+        if self.is_quiet() {
+            for (place, item) in places {
+                let detail = Detail::quiet(item.index.seq(), self.reach);
+                give(place, item, &detail, Marks { first: 0, rows: &[] });
+            }
+            return;
+        }
+        let details = self.details.iter().zip(self.marks.chunks_exact(self.stride));
+        for ((place, item), (detail, rows)) in places.zip(details) {
+            let (first, count) = detail.marks;
+            give(place, item, detail, Marks { first, rows: rows.get(..count).unwrap_or(rows) });
+        }
+    }
+
+    /// First row of an item's window: what validation must protect.
+    #[inline]
+    pub(crate) fn first_row(&self, number: usize, item: &Item<'_>) -> u64 {
+        let quiet = || item.index.seq() - self.reach.back;
+        self.details.get(number).map_or_else(quiet, |detail| detail.window.first())
+    }
+
+    /// Finds what is to be copied of each item, and asks for it.
+    pub(crate) fn find(&mut self, copies: &[Copied]) {
+        self.found.resize(copies.len() * MOST, Found::NOTHING);
+        self.all_found = self.whole;
+        for (number, item) in self.items.iter().enumerate() {
+            let detail = self.details.get(number);
+            // All of an item's together: a request that has to look its page up holds back what comes
+            // after it, and so gets as many lines as follow it on the same page.
+            for (copied, places) in copies.iter().zip(self.found.as_chunks_mut::<MOST>().0) {
+                let rows = detail.map_or(copied.lead, |detail| detail.lead(copied));
+                let slot = item.lane.slot_after(item.slot, rows);
+                if let Some(found) = item.lane.find(copied.column, slot, copied.rows) {
+                    found.ask();
+                    places[number % MOST] = found;
+                } else {
+                    item.lane.ahead(copied.column, slot).ask(copied.bytes);
+                    self.all_found = false;
+                }
+            }
+        }
+    }
+
+    /// What the copy of a number copies of all items; `None` where not all of it stands in one place.
+    #[inline]
+    pub(crate) fn found(&self, copy: usize) -> Option<&[Found<'a>]> {
+        let from = copy * MOST;
+        self.found.get(from..from + self.items.len()).filter(|_| self.all_found)
     }
 
     /// Number of the first item in the batch.
@@ -128,14 +206,5 @@ impl<'a> Block<'a> {
 
     pub(crate) fn items(&self) -> &[Item<'a>] {
         &self.items
-    }
-
-    /// The items and their marks.
-    #[inline]
-    pub(crate) fn marked(&self) -> impl Iterator<Item = (&Item<'a>, Marks<'_>)> {
-        self.items.iter().zip(self.marks.chunks_exact(self.stride)).map(|(item, rows)| {
-            let (first, count) = item.marks;
-            (item, Marks { first, rows: rows.get(..count).unwrap_or(rows) })
-        })
     }
 }

@@ -25,36 +25,66 @@ pub fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     [c0, c1, c2, c3]
 }
 
+/// Items whose first draws are made together: a call of the generator serves two neighbours.
+const TOGETHER: u32 = 8;
+
 /// Draws for one sampler: `(seed; batch, item, attempt)` decides each of them.
-///
-/// One call of the generator serves two neighbouring items.
 #[derive(Clone, Debug)]
 pub(crate) struct Draws {
-    seed: u64,
-    /// The generator's last counter and what it gave.
-    last: ([u32; 4], [u32; 4]),
+    key: [u32; 2],
+    /// Batch and number of the neighbours whose first draws these are.
+    last: Option<(u64, u32)>,
+    first: [u64; TOGETHER as usize],
 }
 
 impl Draws {
     pub(crate) fn seeded(seed: u64) -> Self {
-        let zero = [0; 4];
-        Self { seed, last: (zero, philox4x32(zero, [low(seed), high(seed)])) }
+        Self { key: [low(seed), high(seed)], last: None, first: [0; TOGETHER as usize] }
     }
 
     /// Uniform in `0..bound`, or `None` when this attempt must be thrown away to stay exactly
-    /// uniform (Lemire, "Fast random integer generation in an interval", ACM TOMACS 29, 2019).
-    pub(crate) fn below(&mut self, bound: u64, batch: u64, item: u32, attempt: u32) -> Option<u64> {
-        let counter = [low(batch), high(batch), item / 2, attempt];
-        if self.last.0 != counter {
-            self.last = (counter, philox4x32(counter, [low(self.seed), high(self.seed)]));
-        }
-        let [a, b, c, d] = self.last.1;
-        let (a, b) = if item.is_multiple_of(2) { (a, b) } else { (c, d) };
-        let product = (u128::from(a) << 32 | u128::from(b)) * u128::from(bound);
-        // The remainder is below the bound: most draws need no division.
-        let fits = low64(product) >= bound || low64(product) >= bound.wrapping_neg() % bound;
-        fits.then(|| low64(product >> 64))
+    /// uniform.
+    pub(crate) fn below(&self, bound: u64, batch: u64, item: u32, attempt: u32) -> Option<u64> {
+        let [even, odd] = pair(batch, item / 2, attempt, self.key);
+        scaled(if item.is_multiple_of(2) { even } else { odd }, bound)
     }
+
+    /// The same of attempt 0, which costs less if neighbours follow each other.
+    #[inline]
+    pub(crate) fn first_below(&mut self, bound: u64, batch: u64, item: u32) -> Option<u64> {
+        let group = item / TOGETHER;
+        if self.last != Some((batch, group)) {
+            self.draw_first(batch, group);
+        }
+        scaled(self.first[(item % TOGETHER) as usize], bound)
+    }
+
+    #[inline(never)]
+    fn draw_first(&mut self, batch: u64, group: u32) {
+        // None waits for another: the processor makes several side by side.
+        for (two, neighbours) in
+            self.first.as_chunks_mut::<2>().0.iter_mut().zip(group * (TOGETHER / 2)..)
+        {
+            *two = pair(batch, neighbours, 0, self.key);
+        }
+        self.last = Some((batch, group));
+    }
+}
+
+/// The random bits of two neighbouring items.
+fn pair(batch: u64, neighbours: u32, attempt: u32, key: [u32; 2]) -> [u64; 2] {
+    let [a, b, c, d] = philox4x32([low(batch), high(batch), neighbours, attempt], key);
+    [u64::from(a) << 32 | u64::from(b), u64::from(c) << 32 | u64::from(d)]
+}
+
+/// A number of 64 random bits as one below a bound (Lemire, "Fast random integer generation in an
+/// interval", ACM TOMACS 29, 2019).
+#[inline]
+fn scaled(bits: u64, bound: u64) -> Option<u64> {
+    let product = u128::from(bits) * u128::from(bound);
+    // The remainder is below the bound: most draws need no division.
+    let fits = low64(product) >= bound || low64(product) >= bound.wrapping_neg() % bound;
+    fits.then(|| low64(product >> 64))
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
@@ -92,7 +122,7 @@ mod tests {
 
     #[test]
     fn draws_are_uniform_and_below_their_bound() {
-        let mut draws = Draws::seeded(7);
+        let draws = Draws::seeded(7);
         let mut counts = [0_u32; 7];
         for item in 0..70_000 {
             let Some(value) = draws.below(7, 3, item, 0) else { continue };
@@ -102,5 +132,17 @@ mod tests {
         let chi2: f64 = counts.iter().map(|c| (f64::from(*c) - 10_000.0).powi(2) / 10_000.0).sum();
         assert!(chi2 < 22.5, "{counts:?}");
         assert_eq!(draws.below(1, 0, 0, 0), Some(0));
+    }
+
+    #[test]
+    fn first_draws_are_those_of_attempt_0_in_whatever_order() {
+        let mut draws = Draws::seeded(u64::MAX - 7);
+        let items = [0, 1, 2, 3, 7, 8, 9, 6, 1, 255, 256, u32::MAX - 1, u32::MAX, 3];
+        for batch in [0, 1, u64::MAX, 1 << 32] {
+            for (item, bound) in items.into_iter().zip([u64::MAX, 7, 1 << 40].into_iter().cycle()) {
+                let first = draws.first_below(bound, batch, item);
+                assert_eq!(first, draws.below(bound, batch, item, 0), "{batch}, {item}");
+            }
+        }
     }
 }

@@ -1,9 +1,9 @@
 //! A block's windows on their way into the arenas of a batch.
 
 use backcast_layout::protocol::Words;
-use backcast_layout::{DType, Start, gather};
+use backcast_layout::{DType, gather};
 
-use crate::block::{Block, Item};
+use crate::block::{Block, Detail, Item};
 use crate::episode::TERMINATED;
 use crate::plan::{BatchPlan, Fill, Source};
 use crate::reader::clean_bools;
@@ -24,92 +24,90 @@ pub(crate) struct Filler<'p> {
 impl Filler<'_> {
     /// Fills every arena's places of the block's items.
     pub(crate) fn fill(&self, block: &Block<'_>, arenas: &mut [&mut [u8]]) {
-        let plan = self.plan.fills().iter().zip(self.plan.arenas());
-        for ((fill, arena), buffer) in plan.zip(arenas) {
-            let (bytes, dtype) = (fill.rows * fill.width, arena.dtype());
+        let mut copy = 0;
+        for (fill, arena) in self.plan.fills().iter().zip(arenas) {
+            let bytes = fill.rows * fill.width;
             let first = block.first() * bytes;
-            let Some(here) = buffer.get_mut(first..first + block.items().len() * bytes) else {
+            let Some(here) = arena.get_mut(first..first + block.items().len() * bytes) else {
                 continue;
             };
-            let places = here.chunks_exact_mut(bytes);
             match fill.source {
-                Source::Column(column) if fill.repeat => {
-                    places.zip(block.items()).for_each(|(place, item)| {
-                        repeat(fill, column, item, place);
-                    });
-                }
-                Source::Column(column) if block.is_whole() => {
-                    let (lead, rows) = (self.lead(fill), fill.rows as u64);
-                    let starts = block.items().iter().map(|item| start(item, lead));
-                    gather(column, rows, starts, here, bytes);
-                }
-                Source::Column(column) => {
-                    let lead = self.lead(fill);
-                    for (place, item) in places.zip(block.items()) {
-                        copy(fill, column, item, lead, place);
+                Source::Column(_) | Source::NNext(_) => {
+                    match block.found(copy) {
+                        Some(found) => gather(found, here, bytes),
+                        None => self.copy(fill, block, here),
                     }
-                }
-                Source::NNext(column) => {
-                    let starts = block.items().iter().map(after_run);
-                    gather(column, 1, starts, here, bytes);
+                    copy += 1;
+                    // A peer may have stored any byte.
+                    clean_bools(fill.dtype, here);
                 }
                 Source::Index => {
-                    for (place, item) in words(places).zip(block.items()) {
+                    for (place, item) in here.as_chunks_mut().0.iter_mut().zip(block.items()) {
                         *place = item.index.0.to_ne_bytes();
                     }
                 }
                 Source::Age => {
-                    for (place, item) in words(places).zip(block.items()) {
+                    for (place, item) in here.as_chunks_mut().0.iter_mut().zip(block.items()) {
                         *place = item.age.to_ne_bytes();
                     }
                 }
-                Source::Mask => {
-                    for (place, item) in places.zip(block.items()) {
-                        let (from, rows) = present(fill, item.window);
-                        part(fill, from, rows, place).fill(1);
-                    }
-                }
-                Source::Flag(flag) if fill.rows == 1 && fill.first == 0 => {
-                    for (place, item) in places.zip(block.items()) {
-                        place[0] = u8::from(item.flags & flag != 0);
-                    }
-                }
-                Source::Flag(flag) => {
-                    for (place, (item, marks)) in places.zip(block.marked()) {
-                        flags(fill, flag, item, marks, place);
-                    }
-                }
-                Source::NReward(column) => {
-                    for (place, (item, marks)) in places.zip(block.marked()) {
-                        real(dtype, self.n_step(column, dtype, item, marks).0, place);
-                    }
-                }
-                Source::NDiscount(column) => {
-                    for (place, (item, marks)) in places.zip(block.marked()) {
-                        real(dtype, self.n_step(column, dtype, item, marks).1, place);
-                    }
-                }
-            }
-            // A peer may have stored any byte.
-            if matches!(fill.source, Source::Column(_) | Source::NNext(_)) {
-                clean_bools(dtype, here);
+                Source::Mask if block.is_quiet() => here.fill(1),
+                Source::Flag(_) if block.is_quiet() => here.fill(0),
+                _ => self.tell(fill, block, here),
             }
         }
     }
 
-    /// Asks for the memory of a block, so that it is on its way before it is copied.
-    pub(crate) fn ask(&self, block: &Block<'_>) {
-        // All of an item's together: a request that has to look its page up holds back what comes
-        // after it, and so gets as many lines as follow it on the same page.
-        for item in block.items() {
-            for fill in self.plan.fills() {
-                let (column, Start { lane, slot }) = match fill.source {
-                    Source::Column(column) => (column, start(item, self.lead(fill))),
-                    Source::NNext(column) => (column, after_run(item)),
-                    _ => continue,
-                };
-                lane.ahead(column, slot).ask(fill.rows * fill.width);
+    /// Copies rows, item by item.
+    fn copy(&self, fill: &Fill, block: &Block<'_>, here: &mut [u8]) {
+        let bytes = fill.rows * fill.width;
+        match fill.source {
+            Source::Column(column) if fill.repeat => {
+                block.each(here, bytes, |place, item, detail, _| {
+                    repeat(fill, column, item, detail.window, place);
+                });
             }
+            Source::Column(column) => {
+                let lead = self.lead(fill);
+                block.each(here, bytes, |place, item, detail, _| {
+                    copy(fill, column, item, detail, lead, place);
+                });
+            }
+            Source::NNext(column) => {
+                block.each(here, bytes, |place, item, Detail { window, .. }, _| {
+                    let slot = slot_after(item, window.back + window.run);
+                    item.lane.copy_out(column, slot, 1, place);
+                });
+            }
+            _ => {}
+        }
+    }
+
+    /// Tells what happens in each item's window.
+    fn tell(&self, fill: &Fill, block: &Block<'_>, here: &mut [u8]) {
+        let (bytes, dtype) = (fill.rows * fill.width, fill.dtype);
+        match fill.source {
+            Source::Mask => block.each(here, bytes, |place, _, detail, _| {
+                let (from, rows) = present(fill, detail.window);
+                part(fill, from, rows, place).fill(1);
+            }),
+            Source::Flag(flag) if fill.rows == 1 && fill.first == 0 => {
+                block.each(here, bytes, |place, _, detail, _| {
+                    place[0] = u8::from(detail.flags & flag != 0);
+                });
+            }
+            Source::Flag(flag) => block.each(here, bytes, |place, _, detail, marks| {
+                flags(fill, flag, detail, marks, place);
+            }),
+            Source::NReward(column) => block.each(here, bytes, |place, item, detail, marks| {
+                let (sum, _) = self.n_step(column, dtype, item, detail.window, marks);
+                real(dtype, sum, place);
+            }),
+            Source::NDiscount(column) => block.each(here, bytes, |place, item, detail, marks| {
+                let (_, discount) = self.n_step(column, dtype, item, detail.window, marks);
+                real(dtype, discount, place);
+            }),
+            _ => {}
         }
     }
 
@@ -120,9 +118,15 @@ impl Filler<'_> {
 
     /// Discounted sum of the rewards from the drawn row on, and the discount of what follows: zero
     /// where the last of them ended the episode for good.
-    fn n_step(&self, column: usize, dtype: DType, item: &Item<'_>, marks: Marks<'_>) -> (f64, f64) {
+    fn n_step(
+        &self,
+        column: usize,
+        dtype: DType,
+        item: &Item<'_>,
+        window: Window,
+        marks: Marks<'_>,
+    ) -> (f64, f64) {
         let (mut sum, mut discount) = (0.0, 1.0);
-        let window = item.window;
         let width = dtype.size();
         let mut memory = [0; REWARDS];
         let mut done = 0;
@@ -143,39 +147,19 @@ impl Filler<'_> {
     }
 }
 
-/// Where a fill begins whose first place is `lead` rows after a whole window's first row; of a window
-/// that is not whole, about there.
-#[inline]
-fn start<'a>(item: &Item<'a>, lead: u64) -> Start<'a> {
-    let slot = slot_after(item, lead.saturating_sub(item.missing));
-    Start { lane: item.lane, slot }
-}
-
-/// The row after the last transition of the n-step return.
-#[inline]
-fn after_run<'a>(item: &Item<'a>) -> Start<'a> {
-    let slot = slot_after(item, item.window.back + item.window.run);
-    Start { lane: item.lane, slot }
-}
-
 /// Fills the places that have a row and zeroes the others.
 #[inline]
-fn copy(fill: &Fill, column: usize, item: &Item<'_>, lead: u64, place: &mut [u8]) {
-    if item.whole {
+fn copy(fill: &Fill, column: usize, item: &Item<'_>, detail: &Detail, lead: u64, place: &mut [u8]) {
+    if detail.whole {
         let slot = slot_after(item, lead);
         return item.lane.copy_out(column, slot, fill.rows as u64, place);
     }
-    let (from, rows) = present(fill, item.window);
+    let (from, rows) = present(fill, detail.window);
     let filled = part(fill, from, rows, place);
     if rows > 0 {
-        let slot = slot_after(item, item.window.back.saturating_add_signed(from));
+        let slot = slot_after(item, detail.window.back.saturating_add_signed(from));
         item.lane.copy_out(column, slot, rows, filled);
     }
-}
-
-/// Places of eight bytes.
-fn words(places: std::slice::ChunksExactMut<'_, u8>) -> impl Iterator<Item = &mut [u8; 8]> {
-    places.filter_map(|place| place.first_chunk_mut())
 }
 
 /// The slot so many rows after the window's first.
@@ -211,12 +195,12 @@ fn part<'a>(fill: &Fill, from: i64, rows: u64, place: &'a mut [u8]) -> &'a mut [
 
 /// Fills the places of a flag: whether it is set at each row.
 #[inline]
-fn flags(fill: &Fill, flag: u32, item: &Item<'_>, marks: Marks<'_>, place: &mut [u8]) {
-    if item.all_flags & flag == 0 {
+fn flags(fill: &Fill, flag: u32, detail: &Detail, marks: Marks<'_>, place: &mut [u8]) {
+    if detail.all_flags & flag == 0 {
         return place.fill(0);
     }
-    let (from, rows) = present(fill, item.window);
-    let first = item.window.seq.wrapping_add_signed(from);
+    let (from, rows) = present(fill, detail.window);
+    let first = detail.window.seq.wrapping_add_signed(from);
     let at = usize::try_from(first.saturating_sub(marks.first)).unwrap_or(usize::MAX);
     let marks = marks.rows.get(at..).unwrap_or_default();
     for (byte, mark) in part(fill, from, rows, place).iter_mut().zip(marks) {
@@ -226,8 +210,7 @@ fn flags(fill: &Fill, flag: u32, item: &Item<'_>, marks: Marks<'_>, place: &mut 
 
 /// Fills the places that have a row, and repeats the first and the last row beyond them. The
 /// window's last row is the one after its last transition.
-fn repeat(fill: &Fill, column: usize, item: &Item<'_>, place: &mut [u8]) {
-    let window = item.window;
+fn repeat(fill: &Fill, column: usize, item: &Item<'_>, window: Window, place: &mut [u8]) {
     let (oldest, newest) = (-signed(window.back), signed(window.ahead) + 1);
     let from = fill.first.clamp(oldest, newest);
     let to = (fill.first + signed(fill.rows as u64) - 1).clamp(oldest, newest);

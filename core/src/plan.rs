@@ -10,6 +10,7 @@ use backcast_layout::{Column, DType, Role};
 use crate::error::SampleError;
 use crate::sampler_options::{Boundary, SamplerOptions};
 use crate::schema::{Schema, USER};
+use crate::window::Reach;
 
 /// One contiguous block, C order; the first axis is the batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,6 +86,7 @@ pub struct BatchPlan {
     arenas: Vec<Arena>,
     views: Vec<View>,
     fills: Vec<Fill>,
+    copies: Vec<Copied>,
 }
 
 /// Where an arena's elements come from.
@@ -107,6 +109,7 @@ pub(crate) enum Source {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fill {
     pub(crate) source: Source,
+    pub(crate) dtype: DType,
     /// Row of the first place, relative to the drawn one.
     pub(crate) first: i64,
     /// Places of an item.
@@ -120,15 +123,30 @@ pub(crate) struct Fill {
     pub(crate) repeat: bool,
 }
 
+/// Rows that are copied as they are for each item, of a fill; in the order of the fills.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Copied {
+    pub(crate) column: usize,
+    pub(crate) rows: u64,
+    /// Of all the rows.
+    pub(crate) bytes: usize,
+    /// Rows from the first of a whole window to the first of these.
+    pub(crate) lead: u64,
+    /// They begin after the last transition of the n-step return, wherever that is.
+    pub(crate) after_run: bool,
+}
+
 impl BatchPlan {
     pub(crate) fn new(
         schema: &Schema,
         batch: usize,
         options: &SamplerOptions,
+        reach: Reach,
         reward: Option<usize>,
     ) -> Self {
         let SamplerOptions { history, future, copy, boundary, .. } = *options;
-        let plan = Self { batch, arenas: Vec::new(), views: Vec::new(), fills: Vec::new() };
+        let (arenas, views, fills) = (Vec::new(), Vec::new(), Vec::new());
+        let plan = Self { batch, arenas, views, fills, copies: Vec::new() };
         let repeat = boundary == Boundary::Clamp;
         let mut builder = Builder { plan, history, future: future as usize, copy, repeat };
         for (i, column) in schema.columns().iter().enumerate() {
@@ -161,8 +179,10 @@ impl BatchPlan {
         if let Some(reward) = reward {
             builder.n_step(schema, reward);
         }
-        builder.plan.mark_shared();
-        builder.plan
+        let mut plan = builder.plan;
+        plan.copies = plan.fills.iter().filter_map(|fill| fill.copied(reach)).collect();
+        plan.mark_shared();
+        plan
     }
 
     /// Marks the views that show memory of another one, and only them: a window of one
@@ -235,12 +255,28 @@ impl BatchPlan {
 
     /// Bytes of rows that an item's columns are copied from, marks left out.
     pub(crate) fn row_bytes(&self) -> usize {
-        let copied = |fill: &&Fill| matches!(fill.source, Source::Column(_) | Source::NNext(_));
-        self.fills.iter().filter(copied).map(|fill| fill.rows * fill.width).sum()
+        self.copies.iter().map(|copied| copied.bytes).sum()
+    }
+
+    pub(crate) fn copies(&self) -> &[Copied] {
+        &self.copies
     }
 
     pub(crate) fn fills(&self) -> &[Fill] {
         &self.fills
+    }
+}
+
+impl Fill {
+    /// What it copies of a window that reaches so far, if it copies rows.
+    fn copied(&self, reach: Reach) -> Option<Copied> {
+        let (rows, bytes) = (self.rows as u64, self.rows * self.width);
+        let (column, lead, after_run) = match self.source {
+            Source::Column(column) => (column, reach.back.saturating_add_signed(self.first), false),
+            Source::NNext(column) => (column, reach.back + reach.run(), true),
+            _ => return None,
+        };
+        Some(Copied { column, rows, bytes, lead, after_run })
     }
 }
 
@@ -365,7 +401,7 @@ impl Builder {
         let shape = [self.plan.batch].into_iter().chain(steps).chain(shape.iter().copied());
         self.plan.arenas.push(Arena { dtype, shape: shape.collect() });
         let rows = steps.unwrap_or(1);
-        self.plan.fills.push(Fill { source, first, rows, width, shift, repeat: false });
+        self.plan.fills.push(Fill { source, dtype, first, rows, width, shift, repeat: false });
         self.plan.arenas.len() - 1
     }
 

@@ -7,10 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use backcast_layout::{ClaimedReader, DType, Lanes, Role};
 
-use self::assemble::{Pick, Wanted};
+use self::assemble::{PICKS, Pick, Wanted};
 use crate::batch::{Batch, Memory};
 use crate::batches::{Batches, BatchesOptions};
-use crate::block;
 use crate::draw::Draws;
 use crate::error::SampleError;
 use crate::mark::Mark;
@@ -54,7 +53,7 @@ pub struct Sampler {
     /// Whether `starts` is of the same moment as `spans`.
     indexed: bool,
     /// By item number, modulo their count: two blocks ahead at most.
-    picks: Vec<Option<Pick>>,
+    picks: [Option<Pick>; PICKS],
     /// Memory for the marks of two blocks.
     scratch: [Vec<Mark>; 2],
     plan: Option<(Arc<BatchPlan>, Arc<Pool>)>,
@@ -101,7 +100,7 @@ impl Sampler {
             spans: Spans::default(),
             starts,
             indexed: false,
-            picks: vec![None; 2 * block::MOST],
+            picks: [None; PICKS],
             scratch: Default::default(),
             plan: None,
             counters: Arc::default(),
@@ -181,7 +180,8 @@ impl Sampler {
         if !(1..=MAX_BATCH).contains(&batch) {
             return Err(SampleError::BadBatchSize { asked: batch, limit: MAX_BATCH });
         }
-        let plan = BatchPlan::new(self.ring.schema(), batch, &self.options, self.reward);
+        let plan =
+            BatchPlan::new(self.ring.schema(), batch, &self.options, self.reach, self.reward);
         Ok(self.plan.insert((Arc::new(plan), Arc::default())).clone())
     }
 
@@ -252,7 +252,7 @@ impl Sampler {
     /// The lane and row of one attempt, if it fits. The index, once it is there, says at once what
     /// a look at the row would say.
     #[inline]
-    fn pick(&mut self, batch: u64, item: u32, attempt: u32) -> Option<(u32, u64)> {
+    fn pick(&self, batch: u64, item: u32, attempt: u32) -> Option<(u32, u64)> {
         let blind = attempt < BLIND;
         let total = if blind { self.spans.total() } else { self.starts.total() };
         if total == 0 {
@@ -450,8 +450,7 @@ mod tests {
             };
             assert_eq!(list(&starts), list(&fresh));
             assert!(list(&starts).iter().all(|(lane, row)| starts.contains(*lane, *row)));
-            let rows =
-                spans.ranges().iter().zip(0..).flat_map(|(r, l)| r.clone().map(move |s| (l, s)));
+            let rows = spans.ranges().zip(0..).flat_map(|(r, l)| r.clone().map(move |s| (l, s)));
             let held = rows.filter(|(lane, row)| starts.contains(*lane, *row)).count();
             assert_eq!(held as u64, starts.total());
         }

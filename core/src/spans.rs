@@ -9,16 +9,25 @@ use backcast_layout::protocol::Words;
 use crate::reader::{MOVES, moved, readable};
 use crate::ring::Ring;
 
-/// Readable rows per lane, and how many draws each lane is good for.
+/// What may be drawn of one lane.
+#[derive(Debug)]
+struct Span {
+    /// Readable rows.
+    rows: Range<u64>,
+    /// Slot of the first of them: a division per draw costs as much as a small column.
+    slot: u64,
+    /// Numbers of its candidates, among those of all lanes. The newest row has no successor yet.
+    candidates: Range<u64>,
+}
+
+/// Readable rows of every lane, and how many draws each is good for.
 #[derive(Debug, Default)]
 pub(crate) struct Spans {
-    ranges: Vec<Range<u64>>,
-    /// Slot of the first row of each range: a division per draw costs as much as a small column.
-    slots: Vec<u64>,
-    /// Candidates in this lane and all before it. The newest row has no successor yet.
-    ends: Vec<u64>,
-    /// Lanes for each candidate: where the lane of one is, if all have about as many.
-    density: f64,
+    lanes: Vec<Span>,
+    /// Candidates over all lanes.
+    total: u64,
+    /// Lanes for each candidate, in parts of 2^64: where the lane of one is, if all have about as many.
+    density: u64,
 }
 
 impl Spans {
@@ -42,69 +51,64 @@ impl Spans {
 
     /// `true`: some lane moved, and so looks empty.
     fn look(&mut self, lanes: &Lanes) -> bool {
-        self.ranges.clear();
-        self.slots.clear();
-        self.ends.clear();
+        self.lanes.clear();
         let (mut total, mut any_moved) = (0, false);
         for lane in lanes.iter() {
-            let range = readable(lane);
-            any_moved |= moved(lane, &range);
-            total += (range.end - range.start).saturating_sub(1);
-            self.slots.push(range.start % lane.slots());
-            self.ranges.push(range);
-            self.ends.push(total);
+            let rows = readable(lane);
+            any_moved |= moved(lane, &rows);
+            let before = total;
+            total += (rows.end - rows.start).saturating_sub(1);
+            let slot = rows.start % lane.slots();
+            self.lanes.push(Span { rows, slot, candidates: before..total });
         }
-        #[expect(clippy::cast_precision_loss, reason = "a guess")]
-        let density = lanes.len() as f64 / total as f64;
-        self.density = density;
+        self.total = total;
+        let parts = (lanes.len() as u128) << 64;
+        self.density = u64::try_from(parts / u128::from(total.max(1))).unwrap_or(u64::MAX);
         any_moved
     }
 
     /// Candidates over all lanes.
+    #[inline]
     pub(crate) fn total(&self) -> u64 {
-        self.ends.last().copied().unwrap_or(0)
+        self.total
     }
 
     /// Rows ever published over all lanes.
     pub(crate) fn published(&self) -> u64 {
-        self.ranges.iter().map(|range| range.end).sum()
+        self.ranges().map(|rows| rows.end).sum()
     }
 
     /// Readable rows of a lane.
+    #[inline]
     pub(crate) fn range(&self, lane: u32) -> Option<&Range<u64>> {
-        self.ranges.get(lane as usize)
+        Some(&self.lanes.get(lane as usize)?.rows)
     }
 
     /// The slot of a row of a lane's range, where the lane has so many.
     #[inline]
     pub(crate) fn slot(&self, lane: u32, row: u64, slots: u64) -> u64 {
-        let first = self.slots.get(lane as usize).copied().unwrap_or(0);
-        let start = self.range(lane).map_or(0, |range| range.start);
-        let slot = first + row.saturating_sub(start);
+        let Some(Span { rows, slot, .. }) = self.lanes.get(lane as usize) else { return 0 };
+        let slot = slot + row.saturating_sub(rows.start);
         if slot < slots { slot } else { slot % slots }
     }
 
     /// Readable rows of every lane.
-    pub(crate) fn ranges(&self) -> &[Range<u64>] {
-        &self.ranges
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = &Range<u64>> {
+        self.lanes.iter().map(|span| &span.rows)
     }
 
     /// The lane and row of the n-th candidate.
     #[inline]
     pub(crate) fn candidate(&self, n: u64) -> Option<(u32, u64)> {
-        #[expect(clippy::cast_precision_loss, clippy::cast_sign_loss, reason = "a guess")]
-        #[expect(clippy::cast_possible_truncation, reason = "a guess")]
-        let guess = (n as f64 * self.density) as usize;
-        let before =
-            |lane: usize| lane.checked_sub(1).map_or(Some(0), |l| self.ends.get(l).copied());
-        let holds = |lane: usize| {
-            before(lane).is_some_and(|before| before <= n)
-                && self.ends.get(lane).is_some_and(|end| n < *end)
-        };
+        // Below the number of lanes.
+        let guess = usize::try_from((u128::from(n) * u128::from(self.density)) >> 64).ok()?;
         // Lanes that fill at the same pace have as many rows: a search among many, which no processor
         // foresees, costs more than a small column.
-        let lane = if holds(guess) { guess } else { self.ends.partition_point(|end| *end <= n) };
-        let first = self.ranges.get(lane)?.start;
-        Some((u32::try_from(lane).ok()?, first + (n - before(lane)?)))
+        let lane = match self.lanes.get(guess) {
+            Some(span) if span.candidates.contains(&n) => guess,
+            _ => self.lanes.partition_point(|span| span.candidates.end <= n),
+        };
+        let Span { rows, candidates, .. } = self.lanes.get(lane)?;
+        Some((u32::try_from(lane).ok()?, rows.start + (n - candidates.start)))
     }
 }

@@ -25,6 +25,11 @@ impl Reach {
         self.ahead.max(self.steps.saturating_sub(1))
     }
 
+    /// Transitions of an n-step return that nothing cuts short.
+    pub(crate) fn run(&self) -> u64 {
+        (self.far() + 1).min(self.steps.max(1))
+    }
+
     /// The readable rows that a window around `seq` may touch.
     pub(crate) fn rows(&self, seq: u64, readable: &Range<u64>) -> Range<u64> {
         let first = seq.saturating_sub(self.back).max(readable.start);
@@ -59,22 +64,22 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// The whole window around `seq`, if the first and the last of its rows say that nothing happens
-    /// in it: they are so many steps of one episode apart, and of an episode only the first row can be a
+    /// Whether the first and the last row of the whole window around `seq` say that nothing happens in
+    /// it: they are so many steps of one episode apart, and of an episode only the first row can be a
     /// GAP, only the last FINAL, and only the one before that an end.
     #[inline]
-    pub(crate) fn between(first: &Mark, last: &Mark, seq: u64, reach: Reach) -> Option<Self> {
+    pub(crate) fn is_quiet(first: &Mark, last: &Mark, seq: u64, reach: Reach) -> bool {
         let rows = reach.back + reach.far() + 2;
         let ours = (first.seq ^ (seq - reach.back)) | (last.seq ^ (seq + reach.far() + 1)) == 0;
         let quiet = first.flags | last.flags == 0
             && first.episode == last.episode
             && u64::from(last.t) == u64::from(first.t) + rows - 1;
-        (ours && quiet).then(|| Self::whole(seq, reach))
+        ours && quiet
     }
 
-    fn whole(seq: u64, reach: Reach) -> Self {
-        let run = (reach.far() + 1).min(reach.steps.max(1));
-        Self { seq, back: reach.back, ahead: reach.ahead, run }
+    /// The window around `seq` of which nothing is missing.
+    pub(crate) fn whole(seq: u64, reach: Reach) -> Self {
+        Self { seq, back: reach.back, ahead: reach.ahead, run: reach.run() }
     }
 
     /// Whether nothing of what was asked for is missing.

@@ -9,7 +9,7 @@ use backcast_layout::protocol::{Words, still_whole};
 use backcast_layout::{Lane, Lanes};
 
 use super::{BLIND, Sampler};
-use crate::block::{Block, Item};
+use crate::block::{Block, Detail, Item, MOST};
 use crate::error::SampleError;
 use crate::fill::Filler;
 use crate::index::RowIndex;
@@ -23,6 +23,9 @@ use crate::window::{Marks, Window};
 const MAX_ATTEMPTS: u32 = 10_000;
 /// A gather of one row is given up after the writer has lapped it so many times.
 const GATHER_ATTEMPTS: u32 = 64;
+/// Draws that are kept: two blocks' worth.
+pub(super) const PICKS: usize = 2 * MOST;
+
 /// What a look at a row found.
 #[derive(Clone, Copy)]
 enum Look {
@@ -42,12 +45,20 @@ pub(super) enum Wanted<'a> {
     Rows(&'a [i64]),
 }
 
-/// The first draw of an item that may fit.
+/// A row that an attempt drew for an item.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pick {
+struct Drawn {
     attempt: u32,
     lane: u32,
     seq: u64,
+}
+
+/// The first draw of an item that may fit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pick {
+    drawn: Drawn,
+    /// Of the first row of its window, if the window is whole.
+    slot: u64,
 }
 
 /// Why a batch is not made.
@@ -112,15 +123,15 @@ impl Sampler {
         self.draw(job, span(0));
         self.draw(job, span(1));
         self.look_at(job, span(0), &mut now)?;
-        filler.ask(&now);
+        now.find(plan.copies());
         for number in 0..batch.div_ceil(size) {
             self.draw(job, span(number + 2));
             self.look_at(job, span(number + 1), &mut next)?;
-            filler.ask(&next);
+            next.find(plan.copies());
             filler.fill(&now, arenas);
             for (i, item) in now.items().iter().enumerate() {
                 let mut attempt = item.attempt;
-                if !is_whole(item) {
+                if !still_whole(item.lane, now.first_row(i, item)) {
                     attempt = self.fill_again(job, now.first() + i, attempt, arenas)?;
                 }
                 attempts += u64::from(attempt) + 1;
@@ -145,10 +156,11 @@ impl Sampler {
             self.note_lap(job)?;
             again.begin(item);
             self.look(job, item, attempt + 1, &mut again)?;
+            again.find(job.filler.plan.copies());
             job.filler.fill(&again, arenas);
             let Some(found) = again.items().first() else { return Ok(attempt) };
             attempt = found.attempt;
-            if is_whole(found) {
+            if still_whole(found.lane, again.first_row(0, found)) {
                 return Ok(attempt);
             }
         }
@@ -172,25 +184,28 @@ impl Sampler {
 
     /// Draws some items for the first time, and asks for the memory of their marks.
     fn draw(&mut self, job: Job<'_>, items: Range<usize>) {
-        let count = self.picks.len();
         let after = self.reach.most_rows() as u64 - 1;
         for item in items.clone() {
-            let pick = match job.wanted {
-                Wanted::Draws(batch) => self.first_pick(batch, item),
+            let drawn = match job.wanted {
+                Wanted::Draws(batch) if !self.indexed => self.draw_blindly(batch, item),
+                Wanted::Draws(batch) => self.draw_indexed(batch, item),
                 Wanted::Rows(index) => index.get(item).map(|index| {
                     let index = RowIndex(*index);
-                    Pick { attempt: 0, lane: index.lane(), seq: index.seq() }
+                    Drawn { attempt: 0, lane: index.lane(), seq: index.seq() }
                 }),
             };
-            self.picks[item % count] = pick;
+            self.picks[item % PICKS] = drawn.and_then(|drawn| {
+                let slots = job.lanes.get(drawn.lane as usize)?.slots();
+                let first = drawn.seq.saturating_sub(self.reach.back);
+                Some(Pick { drawn, slot: self.spans.slot(drawn.lane, first, slots) })
+            });
         }
         // Close together, so that the processor waits for many at once.
         for item in items {
-            let Some(Pick { lane: number, seq, .. }) = self.picks[item % count] else { continue };
-            let Some(lane) = job.lanes.get(number as usize) else { continue };
-            let first = self.spans.slot(number, seq.saturating_sub(self.reach.back), lane.slots());
-            lane.ahead(MARKS, first).ask_at_once();
-            lane.ahead(MARKS, lane.slot_after(first, after)).ask_at_once();
+            let Some(Pick { drawn, slot }) = self.picks[item % PICKS] else { continue };
+            let Some(lane) = job.lanes.get(drawn.lane as usize) else { continue };
+            lane.ahead(MARKS, slot).ask_at_once();
+            lane.ahead(MARKS, lane.slot_after(slot, after)).ask_at_once();
         }
     }
 
@@ -203,14 +218,15 @@ impl Sampler {
     ) -> Result<(), Stopped> {
         block.begin(items.start);
         for item in items {
-            let drawn = self.picks[item % self.picks.len()];
-            if let Some(Pick { attempt, lane, seq }) = drawn
-                && matches!(self.look_at_row(job.lanes, lane, seq, attempt, block), Look::Found)
+            let pick = self.picks[item % PICKS];
+            if let Some(pick) = pick
+                && (self.look_at_pick(job.lanes, pick, block)
+                    || matches!(self.look_at_row(job.lanes, pick.drawn, block), Look::Found))
             {
                 continue;
             }
             // Earlier attempts do not fit, as the index says.
-            self.look(job, item, drawn.map_or(0, |drawn| drawn.attempt), block)?;
+            self.look(job, item, pick.map_or(0, |pick| pick.drawn.attempt), block)?;
         }
         Ok(())
     }
@@ -253,7 +269,7 @@ impl Sampler {
                 return Err(self.nothing().into());
             }
             let Some((lane, seq)) = self.pick(batch, number, attempt) else { continue };
-            match self.look_at_row(job.lanes, lane, seq, attempt, block) {
+            match self.look_at_row(job.lanes, Drawn { attempt, lane, seq }, block) {
                 Look::Found => return Ok(()),
                 Look::NoTransition | Look::Cut => {}
                 Look::Lapped => self.note_lap(job)?,
@@ -282,7 +298,7 @@ impl Sampler {
             if seq < range.start {
                 break;
             }
-            match self.look_at_row(job.lanes, lane, seq, attempt, block) {
+            match self.look_at_row(job.lanes, Drawn { attempt, lane, seq }, block) {
                 Look::Found => return Ok(()),
                 Look::NoTransition => {
                     return Err(bad(
@@ -301,27 +317,57 @@ impl Sampler {
         Err(SampleError::Lapped { position, index, lane, seq, oldest }.into())
     }
 
-    /// The first draw of an item that may fit. The index, where it is there, knows.
+    /// The first draw of an item, and which row it draws, if it is not to be thrown away.
     #[inline]
-    fn first_pick(&mut self, batch: u64, item: usize) -> Option<Pick> {
+    fn draw_blindly(&mut self, batch: u64, item: usize) -> Option<Drawn> {
         let number = u32::try_from(item).ok()?;
-        let mut attempts = if self.indexed { 0..BLIND + 1 } else { 0..1 };
-        attempts.find_map(|attempt| {
+        let n = self.draws.first_below(self.spans.total(), batch, number)?;
+        let (lane, seq) = self.spans.candidate(n)?;
+        Some(Drawn { attempt: 0, lane, seq })
+    }
+
+    /// The first draw of an item that fits, as the index says.
+    #[inline(never)]
+    fn draw_indexed(&self, batch: u64, item: usize) -> Option<Drawn> {
+        let number = u32::try_from(item).ok()?;
+        (0..=BLIND).find_map(|attempt| {
             let (lane, seq) = self.pick(batch, number, attempt)?;
-            Some(Pick { attempt, lane, seq })
+            Some(Drawn { attempt, lane, seq })
         })
+    }
+
+    /// Enters a drawn row into the block if nothing happens in its window, as in most. `false`: it is to be
+    /// looked at once more.
+    #[inline]
+    fn look_at_pick<'a>(&self, lanes: &'a [Arc<Lane>], pick: Pick, block: &mut Block<'a>) -> bool {
+        let Pick { drawn: Drawn { attempt, lane: number, seq }, slot } = pick;
+        let (Some(lane), Some(range)) = (lanes.get(number as usize), self.spans.range(number))
+        else {
+            return false;
+        };
+        let (lane, most) = (&**lane, self.reach.most_rows() as u64);
+        // Where the window's first row is readable, it is in the slot that was found when it was drawn.
+        let Some(first) = seq.checked_sub(self.reach.back).filter(|first| *first >= range.start)
+        else {
+            return false;
+        };
+        if first + most > range.end {
+            return false;
+        }
+        let last = lane.slot_after(slot, most - 1);
+        let (first, last) = (Mark::of(lane, slot), Mark::of(lane, last));
+        let quiet = Window::is_quiet(&first, &last, seq, self.reach);
+        if quiet {
+            let (index, age) = (RowIndex::new(number, seq), range.end - seq - 1);
+            block.push(Item { lane, slot, index, age, attempt });
+        }
+        quiet
     }
 
     /// Reads the marks around a row, and enters it into the block if a transition starts there.
     #[inline]
-    fn look_at_row<'a>(
-        &self,
-        lanes: &'a [Arc<Lane>],
-        number: u32,
-        seq: u64,
-        attempt: u32,
-        block: &mut Block<'a>,
-    ) -> Look {
+    fn look_at_row<'a>(&self, lanes: &'a [Arc<Lane>], drawn: Drawn, block: &mut Block<'a>) -> Look {
+        let Drawn { attempt, lane: number, seq } = drawn;
         let (Some(lane), Some(range)) = (lanes.get(number as usize), self.spans.range(number))
         else {
             return Look::NoTransition;
@@ -333,31 +379,20 @@ impl Sampler {
         }
         let rows = self.reach.rows(seq, range);
         let slot = self.spans.slot(number, rows.start, lane.slots());
-        let index = RowIndex::new(number, seq);
-        let item = Item::new(lane, index, range.end - seq - 1, attempt);
-        if rows.end - rows.start == self.reach.most_rows() as u64 {
-            let last = lane.slot_after(slot, rows.end - rows.start - 1);
-            let (first, last) = (Mark::of(lane, slot), Mark::of(lane, last));
-            if let Some(window) = Window::between(&first, &last, seq, self.reach) {
-                block.push(item.with_window(window, slot));
-                return Look::Found;
-            }
-        }
-        self.look_closely(item, rows, slot, block)
+        let (index, age) = (RowIndex::new(number, seq), range.end - seq - 1);
+        self.look_closely(Item { lane, slot, index, age, attempt }, rows, block)
     }
 
-    /// The same, from the marks of all rows.
-    #[inline(never)]
+    /// Reads the marks of some rows, and enters the item into the block if a transition starts there.
     fn look_closely<'a>(
         &self,
         mut item: Item<'a>,
         rows: Range<u64>,
-        slot: u64,
         block: &mut Block<'a>,
     ) -> Look {
         let (lane, seq, first) = (item.lane, item.index.seq(), rows.start);
         let room = block.room(usize::try_from(rows.end - first).unwrap_or(0));
-        Mark::read_into(lane, slot, room);
+        Mark::read_into(lane, item.slot, room);
         let marks = Marks { first, rows: room };
         let (ours, all_flags) = marks.look();
         if !ours {
@@ -374,13 +409,16 @@ impl Sampler {
                 return if still_whole(lane, from) { outcome } else { Look::Lapped };
             }
         };
-        item.flags = marks.flags(seq).unwrap_or(0);
-        item.all_flags = all_flags;
-        item.marks = (first, marks.rows.len());
-        item.whole = window.is_whole(self.reach);
-        item.missing = self.reach.back - window.back;
-        let slot = lane.slot_after(slot, window.first() - first);
-        block.push(item.with_window(window, slot));
+        let detail = Detail {
+            window,
+            flags: marks.flags(seq).unwrap_or(0),
+            all_flags,
+            whole: window.is_whole(self.reach),
+            missing: self.reach.back - window.back,
+            marks: (first, marks.rows.len()),
+        };
+        item.slot = lane.slot_after(item.slot, window.first() - first);
+        block.push_detailed(item, detail);
         Look::Found
     }
 
@@ -388,10 +426,4 @@ impl Sampler {
     fn suits(&self, window: Window) -> bool {
         self.options.boundary != Boundary::Reject || window.is_whole(self.reach)
     }
-}
-
-/// Whether what was copied of an item is what was there before anybody overwrote it.
-#[inline]
-fn is_whole(item: &Item<'_>) -> bool {
-    still_whole(item.lane, item.window.first())
 }

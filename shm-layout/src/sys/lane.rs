@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::copy::{self, Word};
+use super::found::Found;
 use super::lock::Claim;
 use super::map::{Access, Mapping};
 use super::window::Window;
@@ -214,6 +215,28 @@ impl Lane {
         if slot < self.slots { slot } else { slot - self.slots }
     }
 
+    /// Where so many rows of a column stand from a slot on. `None` for rows that do not exist, or that run
+    /// over the end of the lane.
+    #[inline]
+    #[must_use]
+    pub fn find(&self, column: usize, slot: u64, rows: u64) -> Option<Found<'_>> {
+        let Placed { offset, width, word, .. } = self.columns.get(column).copied()?;
+        if slot >= self.slots || rows > self.slots - slot {
+            return None;
+        }
+        // In range: both are at most `slots`, and `slots * width` fits the mapping.
+        #[expect(clippy::cast_possible_truncation, reason = "at most slots, which fits in memory")]
+        let (slot, rows) = (slot as usize, rows as usize);
+        // SAFETY:
+        // - In bounds: `slot` and the rows from there on are below `slots`, and the column has that many
+        //   rows of `width` bytes from `offset` on; the lane's memory lives as long as it is borrowed.
+        // - Aligned: columns begin on multiples of 8, and `word` divides `width`.
+        unsafe {
+            let at = self.memory.base().add(offset + slot * width);
+            Some(Found::new(at, rows * width, word))
+        }
+    }
+
     /// A copy of one row of a column, of `LEN` bytes.
     ///
     /// # Panics
@@ -222,27 +245,12 @@ impl Lane {
     #[must_use]
     pub fn row<const LEN: usize>(&self, column: usize, slot: u64) -> [u8; LEN] {
         let mut row = [0; LEN];
-        self.copy_one::<LEN>(column, slot, 1, &mut row);
-        row
-    }
-
-    /// Copies rows of a column; 0: of any length, else of `LEN` bytes together.
-    #[inline]
-    fn copy_one<const LEN: usize>(&self, column: usize, slot: u64, rows: u64, out: &mut [u8]) {
-        let Placed { offset, width, word, .. } = self.placed(column);
-        let len = if LEN == 0 { out.len() } else { LEN };
-        #[expect(clippy::cast_possible_truncation, reason = "below slots, which fits in memory")]
-        if slot < self.slots
-            && rows <= self.slots - slot
-            && rows as usize * width == len
-            && out.len() == len
-        {
-            let at = offset + slot as usize * width;
-            // SAFETY: as in `copy_out`, for rows before the end of the lane.
-            unsafe { copy::copy_out(self.memory.base().add(at), &mut out[..len], word) };
-        } else {
-            self.copy_out(column, slot, rows, out);
+        match self.find(column, slot, 1) {
+            Some(found) => found.copy_to::<LEN>(&mut row),
+            // Which says what is wrong.
+            None => self.copy_out(column, slot, 1, &mut row),
         }
+        row
     }
 
     #[inline]
@@ -358,51 +366,6 @@ impl Words for Lane {
             copy(slot, end);
             copy(0, beginning);
         }
-    }
-}
-
-/// Where one copy of a [`gather`] begins.
-#[derive(Clone, Copy, Debug)]
-pub struct Start<'a> {
-    /// The lane.
-    pub lane: &'a Lane,
-    /// The slot of the first row.
-    pub slot: u64,
-}
-
-/// Copies `rows` rows of a column from each of many places, one after the other into `out`, whose
-/// chunks of `bytes` bytes they fill.
-///
-/// # Panics
-/// If a row does not exist, or the rows are not as long as the chunks.
-#[inline]
-pub fn gather<'a>(
-    column: usize,
-    rows: u64,
-    starts: impl Iterator<Item = Start<'a>>,
-    out: &mut [u8],
-    bytes: usize,
-) {
-    // Short copies are a few instructions if their length is known.
-    match bytes {
-        1 => gather_of::<1>(column, rows, starts, out, bytes),
-        4 => gather_of::<4>(column, rows, starts, out, bytes),
-        8 => gather_of::<8>(column, rows, starts, out, bytes),
-        16 => gather_of::<16>(column, rows, starts, out, bytes),
-        24 => gather_of::<24>(column, rows, starts, out, bytes),
-        _ => gather_of::<0>(column, rows, starts, out, bytes),
-    }
-}
-
-fn gather_of<'a, const LEN: usize>(
-    column: usize,
-    rows: u64,
-    starts: impl Iterator<Item = Start<'a>>,
-    out: &mut [u8],
-    bytes: usize,
-) {
-    for (place, Start { lane, slot }) in out.chunks_exact_mut(bytes).zip(starts) {
-        lane.copy_one::<LEN>(column, slot, rows, place);
     }
 }
 

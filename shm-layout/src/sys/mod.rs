@@ -13,6 +13,7 @@
 
 pub(crate) mod copy;
 pub(crate) mod file;
+pub(crate) mod found;
 pub(crate) mod huge;
 pub(crate) mod lane;
 pub(crate) mod lock;
