@@ -16,8 +16,51 @@ use crate::error::{Failure, Kind};
 use crate::given::{closest, shown};
 use crate::view::bytes_of;
 
+/// What a caller calls the arguments of `add`: errors speak as it does.
+#[derive(Clone, Copy)]
+pub(crate) struct Called {
+    states: &'static str,
+    actions: &'static str,
+    rewards: &'static str,
+    next_states: &'static str,
+    terminal: &'static str,
+    dones: &'static str,
+    /// It gives a single transition, without the leading axis.
+    alone: bool,
+}
+
+impl Called {
+    pub(crate) const MANY: Self = Self {
+        states: "states",
+        actions: "actions",
+        rewards: "rewards",
+        next_states: "next_states",
+        terminal: "next_states['terminal']",
+        dones: "dones",
+        alone: false,
+    };
+    pub(crate) const ALONE: Self = Self {
+        states: "state",
+        actions: "action",
+        rewards: "reward",
+        next_states: "next_state",
+        terminal: "next_state['terminal']",
+        dones: "done",
+        alone: true,
+    };
+}
+
+/// What a shape means, of many transitions and of a single one.
+type Meaning = [&'static str; 2];
+
+const PER_ENVIRONMENT: Meaning = ["one per environment", "a single one"];
+const PER_TICKER: Meaning = ["one per environment and ticker", "one per ticker"];
+const ACTION: Meaning = ["the environments first, then action_shape", "action_shape"];
+const OBJECTIVES: Meaning = ["the environments first, then objectives", "one per objective"];
+
 /// The arguments of `add`, checked and converted.
 pub(crate) struct Arguments<'a, 'py> {
+    pub(crate) called: Called,
     pub(crate) states: &'a Bound<'py, PyDict>,
     pub(crate) actions: &'a Bound<'py, PyAny>,
     pub(crate) rewards: &'a Bound<'py, PyAny>,
@@ -101,13 +144,11 @@ impl<'a, 'py> Field<'a, 'py> {
         })
     }
 
-    fn expect(&self, shape: &[usize], meaning: &str) -> Result<(), Failure> {
+    fn expect(&self, shape: &[usize], meaning: Meaning, called: Called) -> Result<(), Failure> {
         if self.array.shape() == shape {
             return Ok(());
         }
-        let (got, want) = (Tuple(self.array.shape()), Tuple(shape));
-        let message = format!("{}: got shape {got}; give {want}, {meaning}", self.what);
-        Err(Failure::new(Kind::Append, message))
+        Err(misshapen(self.what, self.array.shape(), shape, meaning, called))
     }
 
     /// Convert to `f32`, row `i` of `width` numbers to `out[i * step + at..]`.
@@ -155,6 +196,20 @@ impl<'a, 'py> Field<'a, 'py> {
     }
 }
 
+fn misshapen(
+    what: impl Display,
+    got: &[usize],
+    wanted: &[usize],
+    meaning: Meaning,
+    called: Called,
+) -> Failure {
+    // The caller of one transition never saw the leading axis.
+    let own = usize::from(called.alone);
+    let (got, wanted) = (Tuple(&got[own.min(got.len())..]), Tuple(&wanted[own..]));
+    let message = format!("{what}: got shape {got}; give {wanted}, {}", meaning[own]);
+    Failure::new(Kind::Append, message)
+}
+
 /// An array of numbers that are read in place.
 fn native(array: &Bound<'_, PyUntypedArray>) -> bool {
     let dtype = array.dtype();
@@ -195,9 +250,9 @@ fn missing(state: &Bound<'_, PyDict>, key: &str, which: &str) -> Failure {
 
 /// How many rewards a transition has, and tickers a portfolio: of the first batch that is added.
 pub(crate) fn sizes_of(arguments: &Arguments<'_, '_>) -> Result<(usize, usize), Failure> {
-    let py = arguments.actions.py();
-    let shares = Field::entry(arguments.states, intern!(py, "shares"), "states")?;
-    let rewards = Field::of(arguments.rewards, What::Argument("rewards"))?;
+    let (py, called) = (arguments.actions.py(), arguments.called);
+    let shares = Field::entry(arguments.states, intern!(py, "shares"), called.states)?;
+    let rewards = Field::of(arguments.rewards, What::Argument(called.rewards))?;
     let tickers = shares.array.shape().get(1).copied().unwrap_or(0);
     let objectives = rewards.array.shape().get(1).copied().unwrap_or(1);
     Ok((tickers, objectives))
@@ -221,8 +276,8 @@ impl TickerLists {
     fn read(
         &mut self,
         tickers: &Bound<'_, PyAny>,
-        n: usize,
-        width: usize,
+        which: &str,
+        [n, width]: [usize; 2],
         out: &mut [u16],
     ) -> Result<(), Failure> {
         let py = tickers.py();
@@ -236,27 +291,27 @@ impl TickerLists {
         let names: Vec<Vec<String>> = tickers.extract().map_err(|_| {
             let shown = shown(tickers);
             let message =
-                format!("states['tickers'] is {shown}; give a list of names per environment");
+                format!("{which}['tickers'] is {shown}; give a list of names per environment");
             Failure::new(Kind::Append, message)
         })?;
         if let Some(odd) = names.iter().find(|names| names.len() != width)
             && names.len() == n
         {
             let message = format!(
-                "states['tickers'] has a list of {} names; give {width}, one per column of shares",
+                "{which}['tickers'] has a list of {} names; give {width}, one per column of shares",
                 odd.len()
             );
             return Err(Failure::new(Kind::Append, message));
         }
         if names.len() != n {
             let message = format!(
-                "states['tickers'] has {} lists; give {n}, one per environment",
+                "{which}['tickers'] has {} lists; give {n}, one per environment",
                 names.len()
             );
             return Err(Failure::new(Kind::Append, message));
         }
         for (name, token) in names.iter().flatten().zip(out.iter_mut()) {
-            *token = *self.tokens.get(name).ok_or_else(|| self.unknown(name))?;
+            *token = *self.tokens.get(name).ok_or_else(|| self.unknown(name, which))?;
         }
         // Of the same strings, which are then told apart by their addresses.
         let lists = tickers.try_iter()?.map(|names| names?.cast::<PySequence>()?.to_list());
@@ -265,13 +320,13 @@ impl TickerLists {
         Ok(())
     }
 
-    fn unknown(&self, name: &str) -> Failure {
+    fn unknown(&self, name: &str, which: &str) -> Failure {
         let near = closest(name, self.tokens.keys().map(String::as_str));
         let hint = near.map_or_else(String::new, |near| format!(" (it has '{near}')"));
         Failure::new(
             Kind::Append,
             format!(
-                "states['tickers'] names '{name}', which the panel lacks{hint}; give states of an \
+                "{which}['tickers'] names '{name}', which the panel lacks{hint}; give states of an \
                  environment on the buffer's panel"
             ),
         )
@@ -285,14 +340,14 @@ pub(crate) fn read(
     lists: &mut TickerLists,
     batch: &mut TransitionBatch,
 ) -> Result<(), Failure> {
-    let py = arguments.actions.py();
+    let (py, called) = (arguments.actions.py(), arguments.called);
     let width = shape.tickers;
-    let sides = [(arguments.states, "states"), (arguments.next_states, "next_states")];
-    let n = Field::entry(arguments.states, intern!(py, "day"), "states")?.array.len();
+    let sides = [(arguments.states, called.states), (arguments.next_states, called.next_states)];
+    let n = Field::entry(arguments.states, intern!(py, "day"), called.states)?.array.len();
     batch.resize(n, shape);
     if let Some(ids) = arguments.states.get_item(intern!(py, "env_ids"))? {
-        let ids = Field::of(&ids, What::Argument("states['env_ids']"))?;
-        ids.expect(&[n], "one per environment")?;
+        let ids = Field::of(&ids, What::Entry(called.states, intern!(py, "env_ids")))?;
+        ids.expect(&[n], PER_ENVIRONMENT, called)?;
         ids.wholes(&mut batch.env_ids, 1, 1, 0)?;
     } else {
         for (at, env_id) in (0..).zip(&mut batch.env_ids) {
@@ -303,21 +358,21 @@ pub(crate) fn read(
     for (side, (state, which)) in sides.into_iter().enumerate() {
         let field = |key| Field::entry(state, key, which);
         let day = field(intern!(py, "day"))?;
-        day.expect(&[n], "one per environment")?;
+        day.expect(&[n], PER_ENVIRONMENT, called)?;
         day.wholes(&mut batch.days, 1, 2, side)?;
         let cash = field(intern!(py, "cash"))?;
-        cash.expect(&[n], "one per environment")?;
+        cash.expect(&[n], PER_ENVIRONMENT, called)?;
         cash.floats(&mut batch.cash, 1, 2, side)?;
         let shares = field(intern!(py, "shares"))?;
-        shares.expect(&each, "one per environment and ticker")?;
+        shares.expect(&each, PER_TICKER, called)?;
         shares.wholes(&mut batch.shares, width, 2 * width, side * width)?;
         let price = field(intern!(py, "avg_buy_price"))?;
-        price.expect(&each, "one per environment and ticker")?;
+        price.expect(&each, PER_TICKER, called)?;
         price.floats(&mut batch.avg_buy_prices, width, 2 * width, side * width)?;
     }
     if let Some(tokens) = arguments.states.get_item(intern!(py, "tokens"))? {
-        let tokens = Field::of(&tokens, What::Argument("states['tokens']"))?;
-        tokens.expect(&each, "one per environment and ticker")?;
+        let tokens = Field::of(&tokens, What::Entry(called.states, intern!(py, "tokens")))?;
+        tokens.expect(&each, PER_TICKER, called)?;
         let mut wide = vec![0; n * width];
         tokens.wholes(&mut wide, width, width, 0)?;
         for (token, wide) in batch.tokens.iter_mut().zip(wide) {
@@ -326,28 +381,28 @@ pub(crate) fn read(
         }
     } else {
         let Some(tickers) = arguments.states.get_item(intern!(py, "tickers"))? else {
-            return Err(missing(arguments.states, "tickers", "states"));
+            return Err(missing(arguments.states, "tickers", called.states));
         };
-        lists.read(&tickers, n, width, &mut batch.tokens)?;
+        lists.read(&tickers, called.states, each, &mut batch.tokens)?;
     }
 
-    let actions = Field::of(arguments.actions, What::Argument("actions"))?;
+    let actions = Field::of(arguments.actions, What::Argument(called.actions))?;
     let expected: Vec<usize> = std::iter::once(n).chain(shape.action.iter().copied()).collect();
-    actions.expect(&expected, "the environments first, then action_shape")?;
+    actions.expect(&expected, ACTION, called)?;
     let numbers = shape.action_len();
     actions.floats(&mut batch.actions, numbers, numbers, 0)?;
 
-    let rewards = Field::of(arguments.rewards, What::Argument("rewards"))?;
+    let rewards = Field::of(arguments.rewards, What::Argument(called.rewards))?;
     if shape.objectives > 1 || rewards.array.ndim() != 1 {
-        rewards.expect(&[n, shape.objectives], "the environments first, then objectives")?;
+        rewards.expect(&[n, shape.objectives], OBJECTIVES, called)?;
     } else {
-        rewards.expect(&[n], "one per environment")?;
+        rewards.expect(&[n], PER_ENVIRONMENT, called)?;
     }
     rewards.floats(&mut batch.rewards, shape.objectives, shape.objectives, 0)?;
 
-    flags(arguments.dones, "dones", n, &mut batch.ends, 0)?;
+    flags(arguments.dones, called.dones, called, n, &mut batch.ends, 0)?;
     match arguments.next_states.get_item(intern!(py, "terminal"))? {
-        Some(terminal) => flags(&terminal, "next_states['terminal']", n, &mut batch.ends, 1)?,
+        Some(terminal) => flags(&terminal, called.terminal, called, n, &mut batch.ends, 1)?,
         None => batch.ends.iter_mut().skip(1).step_by(2).for_each(|terminal| *terminal = 0),
     }
     Ok(())
@@ -357,6 +412,7 @@ pub(crate) fn read(
 fn flags(
     value: &Bound<'_, PyAny>,
     what: &'static str,
+    called: Called,
     n: usize,
     out: &mut [u8],
     at: usize,
@@ -364,9 +420,7 @@ fn flags(
     let target = Target { what, kind: Kind::Append, dtype: DType::Bool };
     let array = array_of(value, target)?;
     if array.shape() != [n] && array.shape() != [n, 1] {
-        let (got, want) = (Tuple(array.shape()), Tuple(&[n]));
-        let message = format!("{what}: got shape {got}; give {want}, one per environment");
-        return Err(Failure::new(Kind::Append, message));
+        return Err(misshapen(what, array.shape(), &[n], PER_ENVIRONMENT, called));
     }
     let field = Field { what: What::Argument(what), array };
     if let Numbers::Bool(from) = field.numbers()? {

@@ -24,7 +24,7 @@ use crate::handle::Handle;
 use crate::market_batch::{Names, fresh, memory_of};
 use crate::panel::Panel;
 use crate::place::{exist, name_of, place};
-use crate::states::{Arguments, TickerLists, read, sizes_of};
+use crate::states::{Arguments, Called, TickerLists, read, sizes_of};
 
 /// Trading transitions in a ring: what the buffers of ``backcast.finrl`` hold.
 ///
@@ -181,6 +181,8 @@ impl TransitionRing {
     }
 
     /// Add transitions; `states` and `next_states` are dicts of arrays, the environments first.
+    /// `alone`: there is one, whose caller gave it without that axis.
+    #[pyo3(signature = (states, actions, rewards, next_states, dones, alone=false))]
     fn add<'py>(
         &self,
         states: &Bound<'py, PyDict>,
@@ -188,9 +190,11 @@ impl TransitionRing {
         rewards: &Bound<'py, PyAny>,
         next_states: &Bound<'py, PyDict>,
         dones: &Bound<'py, PyAny>,
+        alone: bool,
     ) -> Result<(), Failure> {
         let py = states.py();
-        let arguments = Arguments { states, actions, rewards, next_states, dones };
+        let called = if alone { Called::ALONE } else { Called::MANY };
+        let arguments = Arguments { called, states, actions, rewards, next_states, dones };
         // The state is never held without the interpreter: who has it waits for nobody.
         let mut batch = {
             let mut state = self.state();

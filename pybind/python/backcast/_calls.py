@@ -32,7 +32,11 @@ def explained(method: Method) -> Method:
             try:
                 signature.bind(*given, **named)
             except TypeError:
-                reason = _misfit(method.__qualname__, signature, len(given), [*named])
+                path = method.__qualname__.split(".")
+                # A class that is made as the one above it was is still called by its own name.
+                made = path[-1] == "__init__" and bool(given)
+                name = type(given[0]).__name__ if made else path[-1]
+                reason = _misfit(name, signature, len(given), [*named])
             else:
                 raise
         raise ArgumentTypeError(reason)
@@ -40,10 +44,8 @@ def explained(method: Method) -> Method:
     return cast("Method", call)
 
 
-def _misfit(qualname: str, signature: inspect.Signature, given: int, named: list[str]) -> str:
+def _misfit(name: str, signature: inspect.Signature, given: int, named: list[str]) -> str:
     """Say why so many arguments by position, and these by name, are not what the call takes."""
-    path = qualname.split(".")
-    name = path[-2] if path[-1] == "__init__" else path[-1]
     known = dict(signature.parameters)
     if known.pop("self", None):
         given -= 1

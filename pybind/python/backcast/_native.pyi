@@ -382,6 +382,7 @@ class TransitionRing:
         rewards: ArrayLike,
         next_states: dict[str, Any],
         dones: ArrayLike,
+        alone: bool = False,
     ) -> None: ...
     def sample(
         self,

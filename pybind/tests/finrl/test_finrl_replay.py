@@ -158,21 +158,20 @@ def test_the_json_states_of_an_environment_are_added_as_they_are(path: Path) -> 
     assert sum(row.done for row in found) > 4
 
 
-def test_a_single_environment_has_a_buffer_of_its_own(path: Path) -> None:
-    for form in ("json", "vec"):
-        env = ff.FastFinRL(path, macro_tickers=["VIX"], return_format=form)
-        buffer = ff.ReplayBuffer(env, capacity=50, batch_size=7)
-        state = env.reset(["BBB", "AAA"], seed=3)
-        for _ in range(6):
-            after = env.step([0.5, -0.5])
-            buffer.add(state, [0.5, -0.5], after["reward"], after, after["done"])
-            state = after
-        assert buffer.size() == 6
-        assert buffer.get(5).tickers == ["BBB", "AAA"]
-        assert buffer.get(5).action == [0.5, -0.5]
-        s, action, *_ = buffer.sample(history_length=3)
-        assert action.shape == (6, 2)
-        assert s["BBB"]["ohlcv"].shape == (6, 3, 5)
+def test_lists_of_states_are_looked_at_one_by_one(path: Path) -> None:
+    env = ff.VecFastFinRL(path, 2)
+    buffer = ff.VecReplayBuffer(env, capacity=50)
+    states = env.reset([["AAA", "BBB"]] * 2, seed=1)
+    after = env.step(np.zeros((2, 2)))
+    for odd, says in [
+        ({"shares": [1]}, r"states\[1\]\['shares'\]: got shape \(1,\); give \(2,\)"),
+        ({"cash": [1, 2]}, r"states\[1\]\['cash'\]: got shape \(2,\); give \(\)"),
+        ({"cash": "much"}, r"states\['cash'\]: "),
+        ({"portfolio": {"holdings": [1]}}, r"states\[1\]\['portfolio'\]\['holdings'\] is \[1\]"),
+    ]:
+        with pytest.raises(bc.AppendError, match=says):
+            buffer.add([states[0], states[1] | odd], np.zeros((2, 2)), [0, 0], after, [False] * 2)
+    assert buffer.size() == 0
 
 
 def test_rewards_of_several_objectives_and_actions_of_any_shape(env: ff.VecFastFinRL) -> None:

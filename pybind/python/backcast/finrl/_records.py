@@ -29,7 +29,7 @@ def as_arrays(states: Any, what: str, arrived: bool = False) -> dict[str, Any]: 
         raise AppendError(f"{what} is empty; give one state per environment")
     rows = [_flat(state, f"{what}[{at}]") for at, state in enumerate(states)]
     if arrived:
-        rows = [_arrived(state, row) for state, row in zip(states, rows, strict=True)]
+        rows = [_arrived(states[at], row, f"{what}[{at}]") for at, row in enumerate(rows)]
     width = len(rows[0]["tickers"])
     for at, row in enumerate(rows):
         if len(row["tickers"]) != width:
@@ -37,23 +37,31 @@ def as_arrays(states: Any, what: str, arrived: bool = False) -> dict[str, Any]: 
                 f"{what}[{at}] has {len(row['tickers'])} tickers and {what}[0] has {width}; give "
                 "states of equally many"
             )
+    return _stacked(rows)
+
+
+def as_arrays_of_one(state: Any, what: str, arrived: bool = False) -> dict[str, Any]:  # noqa: ANN401
+    """Make a dict of arrays of one state, as :func:`as_arrays` does of many."""
+    row = _flat(state, what)
+    return _stacked([_arrived(state, row, what) if arrived else row])
+
+
+def _stacked(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {
         "day": np.array([row["day"] for row in rows]),
-        "cash": np.array([row["cash"] for row in rows], float),
-        "shares": np.array([row["shares"] for row in rows]).reshape(len(rows), width),
-        "avg_buy_price": np.array([row["avg_buy_price"] for row in rows], float).reshape(
-            len(rows), width
-        ),
+        "cash": np.array([row["cash"] for row in rows]),
+        "shares": np.array([row["shares"] for row in rows]),
+        "avg_buy_price": np.array([row["avg_buy_price"] for row in rows]),
         "tickers": [list(row["tickers"]) for row in rows],
         "terminal": np.array([bool(row["terminal"]) for row in rows]),
     }
 
 
-def _arrived(state: Any, row: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401
+def _arrived(state: Any, row: dict[str, Any], what: str) -> dict[str, Any]:  # noqa: ANN401
     final = _get(state, "final_obs")
     if final is None:
         return row
-    return _flat(final, "final_obs") | {"terminal": row["terminal"]}
+    return _flat(final, f"final_obs of {what}") | {"terminal": row["terminal"]}
 
 
 def _flat(state: Any, what: str) -> dict[str, Any]:  # noqa: ANN401
@@ -61,6 +69,10 @@ def _flat(state: Any, what: str) -> dict[str, Any]:  # noqa: ANN401
     portfolio = _get(state, "portfolio")
     if portfolio is not None:
         holdings = _get(portfolio, "holdings") or {}
+        if not isinstance(holdings, Mapping):
+            raise AppendError(
+                f"{what}['portfolio']['holdings'] is {holdings!r}; give a dict by ticker"
+            )
         row = {
             "day": _get(state, "day"),
             "cash": _get(portfolio, "cash"),
@@ -74,7 +86,27 @@ def _flat(state: Any, what: str) -> dict[str, Any]:  # noqa: ANN401
         if value is None:
             raise AppendError(f"{what} has no {key}; give a state that the environment returned")
     terminal = _get(state, "terminal")
-    return row | {"terminal": False if terminal is None else terminal}
+    row["terminal"] = False if terminal is None else terminal
+    tickers = row["tickers"]
+    if not isinstance(tickers, Sequence | np.ndarray) or isinstance(tickers, str):
+        raise AppendError(f"{what}['tickers'] is {tickers!r}; give a list of names")
+    for key in ("day", "cash", "terminal"):
+        _check_shape(row[key], (), f"{what}['{key}']")
+    for key in ("shares", "avg_buy_price"):
+        _check_shape(row[key], (len(tickers),), f"{what}['{key}']")
+    return row
+
+
+def _check_shape(value: Any, shape: tuple[int, ...], what: str) -> None:  # noqa: ANN401
+    """Refuse what could not be put side by side with the same of other states."""
+    try:
+        found = np.shape(value)
+    except ValueError:
+        # Lists of several lengths have none.
+        found = None
+    if found != shape:
+        one = "one per ticker" if shape else "a single value"
+        raise AppendError(f"{what}: got shape {found}; give {shape}, {one}")
 
 
 def _get(state: Any, key: str) -> Any:  # noqa: ANN401

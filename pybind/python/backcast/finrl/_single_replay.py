@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backcast._calls import explained
-from backcast.finrl._records import as_arrays
+from backcast.finrl._records import as_arrays_of_one
 from backcast.finrl._replay import VecReplayBuffer
 
 if TYPE_CHECKING:
@@ -33,26 +32,26 @@ class ReplayBuffer(VecReplayBuffer):
         Of the draws; -1: a random one.
     action_shape : tuple of int, optional
         Of an action; ``(n_tickers,)`` when left out.
-    **settings : object
-        As in :class:`VecReplayBuffer`.
+    n_objectives : int, optional
+        Rewards of one transition; as many as the first one has, when left out.
+    threads : int, default 1
+        Threads that copy market windows, where a batch is large enough for several.
+    name : str, optional
+        What other processes attach to; private to this one when left out.
+    n_adders : int, default 1
+        Processes that add at once, each to an equal share of the capacity.
+    exist : {"error", "attach", "replace"}
+        What to do when the name is taken.
+    persistent : bool
+        Keep the buffer when nobody holds it.
+    dir : path, optional
+        Where it lives; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
 
     Raises
     ------
     ArgumentError, ExistsError, SpaceError
         If a setting is out of its range, the name is taken, or there is no room.
     """
-
-    @explained
-    def __init__(
-        self,
-        env: Any,  # noqa: ANN401
-        capacity: int = 1_000_000,
-        batch_size: int = 256,
-        seed: int = 42,
-        action_shape: tuple[int, ...] | None = None,
-        **settings: Any,  # noqa: ANN401
-    ) -> None:
-        super().__init__(env, capacity, batch_size, seed, action_shape, **settings)
 
     def add(
         self,
@@ -85,12 +84,20 @@ class ReplayBuffer(VecReplayBuffer):
         WriterError
             If other processes hold all places for adders.
         """
-        states = as_arrays([state], "state")
-        next_states = as_arrays([next_state], "next_state", arrived=True)
         self._ring.add(
-            states,
-            np.asarray(action)[None],
-            np.asarray(reward)[None],
-            next_states,
-            np.asarray(done)[None],
+            as_arrays_of_one(state, "state"),
+            _with_axis(action),
+            _with_axis(reward),
+            as_arrays_of_one(next_state, "next_state", arrived=True),
+            _with_axis(done),
+            alone=True,
         )
+
+
+def _with_axis(value: ArrayLike) -> Any:  # noqa: ANN401
+    """Put the axis of environments before those that an argument has."""
+    try:
+        return np.asarray(value)[None]
+    except ValueError:
+        # Lists of several lengths are no array: the ring says so in the words of the call.
+        return [value]

@@ -1,0 +1,100 @@
+"""The buffer of a single environment: made as that of many, and spoken of as it is called."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any, Literal
+
+import backcast as bc
+import backcast.finrl as ff
+import numpy as np
+import pytest
+from finrl_market import market
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Write an ordinary market."""
+    return market(tickers=["AAA", "BBB", "CCC", "VIX"]).write(tmp_path / "market.csv")
+
+
+def test_a_single_environment_has_a_buffer_of_its_own(path: Path) -> None:
+    for form in ("json", "vec"):
+        env = ff.FastFinRL(path, macro_tickers=["VIX"], return_format=form)
+        buffer = ff.ReplayBuffer(env, capacity=50, batch_size=7)
+        state = env.reset(["BBB", "AAA"], seed=3)
+        for _ in range(6):
+            after = env.step([0.5, -0.5])
+            buffer.add(state, [0.5, -0.5], after["reward"], after, after["done"])
+            state = after
+        assert buffer.size() == 6
+        assert buffer.get(5).tickers == ["BBB", "AAA"]
+        assert buffer.get(5).action == [0.5, -0.5]
+        s, action, *_ = buffer.sample(history_length=3)
+        assert action.shape == (6, 2)
+        assert s["BBB"]["ohlcv"].shape == (6, 3, 5)
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"action": [0.5]}, r"^action: got shape \(1,\); give \(2,\), action_shape"),
+        ({"action": 0.5}, r"^action: got shape \(\); give \(2,\)"),
+        ({"action": [[0.5], [0.5, 0.1]]}, "^action: "),
+        ({"action": ["a", "b"]}, "^action: "),
+        ({"reward": [1.0, 2.0]}, r"^reward: got shape \(2,\); give \(1,\), one per objective"),
+        ({"reward": "much"}, "^reward: "),
+        ({"reward": np.nan}, "^reward of environment 0 is NaN"),
+        ({"done": [True, False]}, r"^done: got shape \(2,\); give \(\), a single one"),
+        ({"done": 0.5}, "^done: got float64 values"),
+        ({"state": {}}, "^state has no day; give a state"),
+        (
+            {"state": {"day": [3, 4]}},
+            r"^state\['day'\]: got shape \(2,\); give \(\), a single value",
+        ),
+        ({"state": {"cash": "much"}}, r"^state\['cash'\]: "),
+        (
+            {"state": {"shares": [1]}},
+            r"^state\['shares'\]: got shape \(1,\); give \(2,\), one per ticker",
+        ),
+        ({"state": {"shares": [1, [2]]}}, r"^state\['shares'\]: got shape None; give \(2,\)"),
+        ({"state": {"shares": [1, 2.5]}}, r"^state\['shares'\]: got 2.5; give whole numbers"),
+        ({"state": {"tickers": "AB"}}, r"^state\['tickers'\] is 'AB'; give a list of names"),
+        ({"state": {"tickers": ["AAA", "ZZZ"]}}, r"^state\['tickers'\] names 'ZZZ'"),
+        ({"next_state": {"avg_buy_price": [1]}}, r"^next_state\['avg_buy_price'\]: got shape"),
+        ({"next_state": {"final_obs": {}}}, "^final_obs of next_state has no day"),
+    ],
+    ids=lambda value: None if isinstance(value, str) else "-".join(value),
+)
+@pytest.mark.parametrize("form", ["json", "vec"])
+def test_what_a_single_environment_adds_is_called_as_its_caller_does(
+    path: Path, form: Literal["json", "vec"], changed: dict[str, Any], says: str
+) -> None:
+    env = ff.FastFinRL(path, return_format=form)
+    buffer = ff.ReplayBuffer(env, capacity=50)
+    state = env.reset(["BBB", "AAA"], seed=3)
+    after = env.step([0.5, -0.5])
+    given: dict[str, Any] = {
+        "state": state,
+        "action": [0.5, -0.5],
+        "reward": 0.1,
+        "next_state": after,
+    }
+    given["done"] = False
+    buffer.add(**given)
+    flat = {"day": 3, "cash": 1.0, "shares": [1, 2], "avg_buy_price": [1.0, 2.0]}
+    for name, value in changed.items():
+        state_like = isinstance(value, dict) and value
+        given[name] = flat | {"tickers": ["BBB", "AAA"]} | value if state_like else value
+    with pytest.raises(bc.AppendError, match=says):
+        buffer.add(**given)
+    assert buffer.size() == 1
+
+
+def test_a_single_environments_buffer_is_made_as_that_of_many(path: Path) -> None:
+    one, many = (inspect.signature(made) for made in (ff.ReplayBuffer, ff.VecReplayBuffer))
+    assert one == many
+    loose: Any = ff.ReplayBuffer
+    with pytest.raises(bc.ArgumentTypeError, match=r"^ReplayBuffer\(\) has no argument `capacty`"):
+        loose(ff.FastFinRL(path), capacty=50)
