@@ -14,8 +14,8 @@ use crate::{
 pub struct PortfolioOptions {
     /// Cash at the start of an episode; above 0.
     pub initial_amount: f64,
-    /// An episode is terminated when the portfolio, valued at the close, falls to this or below;
-    /// less than `initial_amount`.
+    /// An episode is terminated when the portfolio, valued at the close, falls to this or below; less than
+    /// `initial_amount`, unless portfolios begin with shares or [`play_on`](Self::play_on).
     pub failure_threshold: f64,
     /// Shares traded by an action of 1; at least 1.
     pub hmax: u32,
@@ -127,8 +127,12 @@ impl PortfolioOptions {
         if !(initial_amount.is_finite() && initial_amount > 0.0) {
             return refuse("initial_amount", initial_amount, "a finite amount above 0");
         }
-        if !(failure_threshold.is_finite() && failure_threshold < initial_amount) {
-            let rule = "finite and below `initial_amount`, or every episode ends at once";
+        if !failure_threshold.is_finite() {
+            return refuse("failure_threshold", failure_threshold, "a finite amount; 0 is none");
+        }
+        // Shares may be worth the rest, and who plays on after an end has not lost the episode.
+        if failure_threshold >= initial_amount && self.initial_shares.is_empty() && !self.play_on {
+            let rule = "below `initial_amount`, or every episode ends at once";
             return refuse("failure_threshold", failure_threshold, rule);
         }
         if hmax == 0 || i32::try_from(hmax).is_err() {

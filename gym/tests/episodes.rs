@@ -296,9 +296,12 @@ fn every_bad_setting_is_refused_with_its_value_and_rule() {
         (|o| o.initial_amount = f64::NAN, "`initial_amount` is NaN"),
         (
             |o| o.failure_threshold = 30_000.0,
-            "`failure_threshold` is 30000, but must be finite and below",
+            "`failure_threshold` is 30000, but must be below `initial_amount`",
         ),
-        (|o| o.failure_threshold = f64::NEG_INFINITY, "`failure_threshold` is -inf"),
+        (
+            |o| o.failure_threshold = f64::NEG_INFINITY,
+            "`failure_threshold` is -inf, but must be a finite amount",
+        ),
         (|o| o.hmax = 0, "`hmax` is 0, but must be between 1 and 2147483647"),
         (|o| o.hmax = 1 << 31, "`hmax` is 2147483648"),
         (|o| o.buy_cost_pct = 1.0, "`buy_cost_pct` is 1, but must be a fraction in [0, 1)"),

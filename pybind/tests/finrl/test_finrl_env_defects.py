@@ -71,8 +71,42 @@ def test_defect_02_the_failure_threshold_is_the_one_asked_for(path: Path) -> Non
     strict = vec(path, failure_threshold=29_999, hmax=100)
     strict.reset(seed=1, options={"start_day": 1})
     assert strict.step(BUY((2, 4)))["done"].all(), "the fees alone are too much"
-    with pytest.raises(bc.EnvError, match="every episode ends at once"):
-        vec(path, initial_amount=20_000)
+
+
+def test_defect_02_a_threshold_above_the_start_is_said_and_played(path: Path) -> None:
+    says = "failure_threshold is 25000 and initial_amount 20000: every step is done that .*; give"
+    with pytest.warns(UserWarning, match=says) as said:
+        resets = vec(path, initial_amount=20_000)
+    assert [warning.filename for warning in said] == [__file__]
+    with pytest.warns(UserWarning, match=says):
+        plays = vec(path, initial_amount=20_000, auto_reset=False)
+    with pytest.warns(UserWarning, match=says) as said:
+        single = ff.FastFinRL(path, initial_amount=20_000)
+    assert [warning.filename for warning in said] == [__file__]
+    start = {"start_day": 3}
+    for env in (resets, plays):
+        env.reset(seed=1, options=start)
+        for _ in range(3):
+            state = env.step(BUY((2, 4)))
+            assert state["done"].all()
+            assert state["terminated"].all()
+            assert not state["terminal"].any()
+    assert (resets.get_state()["cash"] == 20_000).all(), "begun anew after each step"
+    assert plays.get_state()["day"].tolist() == [6, 6], "or played on"
+    assert (plays.get_state()["shares"] == 45).all()
+    single.reset(seed=1, options=start)
+    steps = [single.step(BUY(4)) for _ in range(3)]
+    assert [(state["day"], state["done"]) for state in steps] == [(4, True), (5, True), (6, True)]
+    # What shares are worth is not known before the start: it may be enough.
+    held = vec(path, initial_amount=20_000, initial_shares={"AAA": 500}, auto_reset=False)
+    held.reset(seed=1, options=start)
+    assert not held.step(np.zeros((2, 4)))["done"].any()
+    for none in (0, -1):
+        poor = vec(path, initial_amount=10, failure_threshold=none, auto_reset=False)
+        poor.reset(seed=1, options=start)
+        assert not poor.step(BUY((2, 4)))["done"].any()
+    with pytest.raises(bc.EnvError, match=r"`failure_threshold` is NaN.* finite amount"):
+        vec(path, failure_threshold=np.nan)
 
 
 def test_defect_03_auto_reset_can_be_switched_off_in_the_constructor(path: Path) -> None:

@@ -7,6 +7,7 @@ it. Seeds are fixed: a case that fails does so again.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,13 @@ def begun(prices: Prices, rules: Rules, tickers: list[str], seed: int, shift: in
     account = Account(prices, rules, tickers, Twister(seed))
     account.reset(account.draw_day(shift=shift))
     return account
+
+
+def drawn(plain: Iterable[int], poor: Iterable[int]) -> list[Any]:
+    """Name seeds whose settings are all drawn, and some that begin below the threshold."""
+    settled = {"initial_amount": 24_900.0, "failure_threshold": 25_000.0}
+    cases = [pytest.param(seed, {}, id=f"{seed}") for seed in plain]
+    return cases + [pytest.param(seed, settled, id=f"{seed}-poor") for seed in poor]
 
 
 @pytest.mark.parametrize(("case", "name"), [*trajectories("vec"), *trajectories("single")])
@@ -97,10 +105,13 @@ def start(account: Account, day: int) -> None:
     account.reset(day)
 
 
+@pytest.mark.filterwarnings("ignore:failure_threshold is")
 @pytest.mark.parametrize("auto_reset", [False, True])
-@pytest.mark.parametrize("seed", range(24))
-def test_many_portfolios_do_what_the_rules_say(seed: int, auto_reset: bool, tmp_path: Path) -> None:
-    of = made_up(seed, tmp_path)
+@pytest.mark.parametrize(("seed", "settled"), drawn(range(24), range(24, 30)))
+def test_many_portfolios_do_what_the_rules_say(
+    seed: int, settled: dict[str, Any], auto_reset: bool, tmp_path: Path
+) -> None:
+    of = made_up(seed, tmp_path, **settled)
     draw = np.random.default_rng(2_000 + seed)
     accounts, seeds = portfolios(of, seed)
     settings = of.settings() | {"auto_reset": auto_reset, "generator": "mt19937"}
@@ -131,9 +142,12 @@ def test_many_portfolios_do_what_the_rules_say(seed: int, auto_reset: bool, tmp_
                     setattr(account, key, arrived[key])
 
 
-@pytest.mark.parametrize("seed", range(100, 124))
-def test_one_portfolio_does_what_the_rules_say(seed: int, tmp_path: Path) -> None:
-    of = made_up(seed, tmp_path)
+@pytest.mark.filterwarnings("ignore:failure_threshold is")
+@pytest.mark.parametrize(("seed", "settled"), drawn(range(100, 124), range(124, 130)))
+def test_one_portfolio_does_what_the_rules_say(
+    seed: int, settled: dict[str, Any], tmp_path: Path
+) -> None:
+    of = made_up(seed, tmp_path, **settled)
     draw = np.random.default_rng(2_000 + seed)
     [account], [of_it] = portfolios(of, seed, 1)
     settings = of.settings() | {"generator": "mt19937"}

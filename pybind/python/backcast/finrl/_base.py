@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -50,6 +51,15 @@ class FinRLEnv:
         self._columns = columns_of(self._indicators, self._panel.columns)
         self._rows = probe.rows
         self._lag = int(settings["indicator_lag"])
+        amount, threshold = self.initial_amount, self.failure_threshold
+        if threshold >= amount and not settings["initial_shares"]:
+            warnings.warn(
+                f"failure_threshold is {threshold:g} and initial_amount {amount:g}: every step is "
+                "done that does not end above the threshold; give a lower one, or 0 for none",
+                UserWarning,
+                # Whoever calls the class, behind its own constructor and what explains its calls.
+                stacklevel=4,
+            )
 
     @property
     def panel(self) -> Panel:

@@ -31,7 +31,8 @@ class FastFinRL(FinRLEnv):
     initial_amount : float, default 30000
         Cash at the start of an episode.
     failure_threshold : float, default 25000
-        An episode is done when the portfolio, valued at the close, falls to this or below.
+        An episode is done when the portfolio, valued at the close, falls to this or below. Where it
+        begins there, a warning says so, and each step is done that does not end above.
     hmax : int, default 15
         Shares traded by an action of 1.
     buy_cost_pct, sell_cost_pct : float, default 0.01

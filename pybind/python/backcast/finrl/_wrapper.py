@@ -59,7 +59,7 @@ class VecFinRLWrapper(VectorEnv[Any, Any, Any]):
     n_envs : int, default 4
         Portfolios, ``N``.
     initial_amount, failure_threshold : float
-        As in :class:`VecFastFinRL`.
+        As in :class:`VecFastFinRL`; without initial shares the first has to be the larger.
     hmax : int, default 15
         Shares traded by an action of 1.
     buy_cost_pct, sell_cost_pct : float, default 0.01
