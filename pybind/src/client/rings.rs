@@ -1,0 +1,201 @@
+//! Rings within the daemon's budget: made, joined and made larger.
+
+use backcast_core::{MAX_LANES, MAX_READER_SLOTS, RingOptions};
+use backcast_persist::Mode;
+use pyo3::prelude::*;
+use pyo3::types::{PyAny, PyDict, PyTuple};
+
+use super::Client;
+use crate::buffer::{ReplayBuffer, policy, seconds_of};
+use crate::capacity;
+use crate::coerce::count_in;
+use crate::error::{Failure, Kind, bad_argument};
+use crate::given::{Given, method, refuse_strangers};
+use crate::place::{exist, name_of};
+use crate::schema::schema_of;
+
+#[pymethods]
+impl Client {
+    /// Make a ring within the daemon's budget.
+    ///
+    /// Parameters
+    /// ----------
+    /// name : str
+    ///     What other processes attach to.
+    /// schema : Schema or dict
+    ///     The columns, as for :meth:`ReplayBuffer.create`.
+    /// capacity : int or str
+    ///     Transitions, or bytes as text. A daemon that shrinks may give less: see ``capacity`` of the
+    ///     buffer.
+    /// lanes : int, default 1
+    ///     Single-writer lanes; these and the following are as for :meth:`ReplayBuffer.create`.
+    /// exist : {"error", "attach", "replace"}, default "error"
+    ///     When the name is taken.
+    /// persistent : bool, default False
+    ///     Keep the ring when nobody holds it.
+    /// lane_policy : {"block", "drop_new", "fail", "overwrite"}, default "block"
+    ///     What a writer does about a lease in its way.
+    /// lease_timeout : float, optional
+    ///     Seconds that it waits for one, with ``"block"``.
+    /// reader_slots : int, default 64
+    ///     Room for readers.
+    /// huge_pages : bool, default True
+    ///     Ask the system for huge pages.
+    /// memfd : bool, default False
+    ///     Put the ring into sealed memory, which no process can cut short, instead of files (Linux). The
+    ///     daemon keeps it; if that is killed, the ring goes with the last process that has it.
+    /// persist : {"off", "periodic", "continuous", "block"}, optional
+    ///     Have the daemon bring the ring to disk by itself; its settings say whether, when left out. It
+    ///     stays with the ring, so that a daemon that is started later goes on with it.
+    ///
+    /// Returns
+    /// -------
+    /// ReplayBuffer
+    ///     The ring, held by this process.
+    ///
+    /// Raises
+    /// ------
+    /// OverBudgetError
+    ///     If it does not fit; the message has the numbers and the largest rings.
+    /// OverQuotaError
+    ///     If this process would have more than the daemon allows one.
+    /// ExistsError
+    ///     If the name is taken.
+    #[pyo3(signature = (
+        name=Given::Missing, schema=None, *extra, capacity=None, lanes=1_i64.into(),
+        exist="error".into(), persistent=false.into(), lane_policy="block".into(),
+        lease_timeout=None, reader_slots=64_i64.into(), huge_pages=true.into(), memfd=false.into(),
+        persist=None, **unknown
+    ))]
+    #[pyo3(text_signature = "($self, name, schema, *, capacity, lanes=1, exist='error', \
+                             persistent=False, lane_policy='block', lease_timeout=None, \
+                             reader_slots=64, huge_pages=True, memfd=False, persist=None)")]
+    #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
+    fn create<'py>(
+        &self,
+        py: Python<'py>,
+        name: Given<String>,
+        schema: Option<&Bound<'py, PyAny>>,
+        extra: &Bound<'py, PyTuple>,
+        capacity: Option<&Bound<'py, PyAny>>,
+        lanes: Given<i128>,
+        exist: Given<String>,
+        persistent: Given<bool>,
+        lane_policy: Given<String>,
+        lease_timeout: Option<Given<f64>>,
+        reader_slots: Given<i128>,
+        huge_pages: Given<bool>,
+        memfd: Given<bool>,
+        persist: Option<Given<String>>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<ReplayBuffer, Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("create"))?;
+        let name = name_of(name)?;
+        let schema = schema_of(schema)?;
+        let slots = count_in(reader_slots, "reader_slots", 1..=MAX_READER_SLOTS, Kind::Argument)?;
+        let options = RingOptions::with_capacity(capacity::from_python(capacity)?)
+            .lanes(count_in(lanes, "lanes", 1..=MAX_LANES, Kind::Argument)?)
+            .exist(self::exist(exist)?)
+            .persistent(persistent.get("persistent", "True or False")?)
+            .lane_policy(policy(lane_policy, lease_timeout)?)
+            .reader_slots(slots)
+            .huge_pages(huge_pages.get("huge_pages", "True or False")?)
+            .memfd(memfd.get("memfd", "True or False")?);
+        let mode = persist.map(mode).transpose()?;
+        let (ring, _) = self.ask(py, |asking| match mode {
+            Some(mode) => asking.create_persisted(&name, &schema, &options, mode),
+            None => asking.create(&name, &schema, &options),
+        })?;
+        Ok(ReplayBuffer::of(ring))
+    }
+
+    /// Join a ring through a descriptor that the daemon hands over.
+    ///
+    /// This process need not see the ring's directory, as in a container that has the socket alone.
+    ///
+    /// Parameters
+    /// ----------
+    /// name : str
+    ///     What it was created as.
+    ///
+    /// Returns
+    /// -------
+    /// ReplayBuffer
+    ///     The ring, held by this process.
+    ///
+    /// Raises
+    /// ------
+    /// NotFoundError
+    ///     If there is none.
+    #[pyo3(signature = (name=Given::Missing, *extra, **unknown), text_signature = "($self, name)")]
+    fn attach<'py>(
+        &self,
+        py: Python<'py>,
+        name: Given<String>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<ReplayBuffer, Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("attach"))?;
+        let name = name_of(name)?;
+        Ok(ReplayBuffer::of(self.ask(py, |asking| asking.attach(&name))?))
+    }
+
+    /// Make a ring larger within the daemon's budget, while it is written and read.
+    ///
+    /// As :meth:`ReplayBuffer.resize`, which does not ask. The larger memory has to fit beside the old. A
+    /// ring that was evicted is brought back for it.
+    ///
+    /// Parameters
+    /// ----------
+    /// name : str
+    ///     What it was created as.
+    /// capacity : int or str
+    ///     Transitions over all lanes, or bytes as text (``"16GiB"``): more than there is. A daemon
+    ///     that shrinks may give less.
+    /// timeout : float, default 10.0
+    ///     Seconds that the daemon waits for writers to move their lanes, at most an hour; they move later
+    ///     by themselves.
+    ///
+    /// Returns
+    /// -------
+    /// dict
+    ///     ``name``, ``capacity_rows``, ``lane_capacity_rows``, ``allocated_bytes``, ``copied_rows``,
+    ///     ``waiting_lanes`` (lanes that move when their writers append next, or end), and ``shrunk``.
+    ///
+    /// Raises
+    /// ------
+    /// OverBudgetError
+    ///     If it does not fit; the ring is as it was.
+    /// OverQuotaError
+    ///     If this process would have more than the daemon allows one.
+    /// NotFoundError
+    ///     If there is no such ring.
+    /// ArgumentError
+    ///     If the capacity is less than there is.
+    /// InUseError
+    ///     If somebody else resizes the ring, or an earlier resize to another size is not finished.
+    #[pyo3(signature = (name=Given::Missing, capacity=None, *extra, timeout=10.0.into(), **unknown))]
+    #[pyo3(text_signature = "($self, name, capacity, *, timeout=10.0)")]
+    fn resize<'py>(
+        &self,
+        py: Python<'py>,
+        name: Given<String>,
+        capacity: Option<&Bound<'py, PyAny>>,
+        extra: &Bound<'py, PyTuple>,
+        timeout: Given<f64>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<Bound<'py, PyAny>, Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("resize"))?;
+        let name = name_of(name)?;
+        let capacity = capacity::from_python(capacity)?;
+        let timeout = seconds_of("timeout", timeout)?;
+        self.told(py, |asking| asking.resize(&name, capacity, timeout))
+    }
+}
+
+/// The `persist` argument.
+fn mode(given: Given<String>) -> Result<Mode, Failure> {
+    const CHOICE: &str = "\"off\", \"periodic\", \"continuous\" or \"block\"";
+    let text = given.get("persist", CHOICE)?;
+    text.parse().map_err(|_| bad_argument(format!("persist is '{text}'; give {CHOICE}")))
+}
