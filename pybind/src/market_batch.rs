@@ -100,8 +100,9 @@ fn fill(
     let mut arenas: Vec<(&mut [f32], &mut [i32])> = Vec::new();
     let mut buffers = buffers.into_iter();
     while let (Some(arena), Some(mask)) = (buffers.next(), buffers.next()) {
-        // NumPy's memory is aligned for every number.
-        arenas.push((bytemuck::cast_slice_mut(arena), bytemuck::cast_slice_mut(mask)));
+        // NumPy's memory is aligned for every number, unless there are none.
+        let arena = bytemuck::try_cast_slice_mut(arena).unwrap_or_default();
+        arenas.push((arena, bytemuck::try_cast_slice_mut(mask).unwrap_or_default()));
     }
     ring.fill(plan, batch, selection, &mut arenas);
 }

@@ -9,7 +9,7 @@ use numpy::PyUntypedArray;
 use numpy::prelude::*;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PySequence, PyString};
+use pyo3::types::{PyDict, PyList, PyString};
 
 use crate::coerce::{Target, Tuple, array_of};
 use crate::error::{Failure, Kind};
@@ -283,7 +283,8 @@ impl TickerLists {
         let py = tickers.py();
         if let Some((last, tokens)) = &self.last
             && tokens.len() == out.len()
-            && tickers.eq(last)?
+            // Of arrays nobody can say whether they are equal: they are read anew.
+            && tickers.eq(last).unwrap_or(false)
         {
             out.copy_from_slice(tokens);
             return Ok(());
@@ -314,7 +315,9 @@ impl TickerLists {
             *token = *self.tokens.get(name).ok_or_else(|| self.unknown(name, which))?;
         }
         // Of the same strings, which are then told apart by their addresses.
-        let lists = tickers.try_iter()?.map(|names| names?.cast::<PySequence>()?.to_list());
+        let lists = tickers
+            .try_iter()?
+            .map(|names| PyList::new(py, names?.try_iter()?.collect::<PyResult<Vec<_>>>()?));
         let lists = lists.collect::<PyResult<Vec<_>>>()?;
         self.last = Some((PyList::new(py, lists)?.unbind(), out.to_vec()));
         Ok(())

@@ -321,7 +321,14 @@ impl TransitionRing {
         first: i64,
         count: i64,
     ) -> Result<Bound<'py, PyAny>, Failure> {
-        rows_of(py, &self.panel.get()?, &self.names, &tickers, first..first.saturating_add(count))
+        let panel = self.panel.get()?;
+        let days = panel.days();
+        // A window may reach beyond the panel, but one of many times its length is a slip.
+        if usize::try_from(count).map_or(true, |count| count > days * 4 + 4_096) {
+            let message = format!("a window of {count} days is too large; give at most {days}");
+            return Err(Failure::new(Kind::Sample, message));
+        }
+        rows_of(py, &panel, &self.names, &tickers, first..first.saturating_add(count))
     }
 
     /// Transitions stored.

@@ -475,6 +475,13 @@ def test_defect_20_what_is_documented_is_what_there_is(path: Path) -> None:
         vec(path, return_format="jason")
     with pytest.raises(bc.EnvError, match="num_envs is 0"):
         vec(path, 0)
+    for setting in ("initial_amount", "hmax", "bidding", "indicator_lag", "generator"):
+        nothing: dict[str, Any] = {setting: None}
+        with pytest.raises(bc.ArgumentTypeError, match=f"{setting} is None; give a value"):
+            vec(path, **nothing)
+    ragged: Any = [[1], [1, 2]]
+    with pytest.raises(bc.ArgumentTypeError, match=r"seeds is .*; give an array of 3 whole"):
+        env.reset(seeds=ragged)
     assert env.get_state().keys() == by_position.keys(), "it is implemented"
     assert ff.VecFastFinRL(path, 2).reset()[0].keys() == ff.VecFastFinRL(path, 1).reset()[0].keys()
     json = ff.VecFastFinRL(path, 2).reset(seed=1)

@@ -158,6 +158,28 @@ def test_the_json_states_of_an_environment_are_added_as_they_are(path: Path) -> 
     assert sum(row.done for row in found) > 4
 
 
+def test_what_is_empty_endless_or_of_arrays_is_taken_or_refused(
+    env: ff.VecFastFinRL, buffer: ff.VecReplayBuffer
+) -> None:
+    nothing = buffer.sample(indices=[], history_length=3)
+    assert (nothing[1].shape[0], nothing[0]["unique_tickers"]) == (0, [])
+    batched = buffer.sample(indices=[], history_length=3, layout="batched")
+    assert batched[0]["ohlcv"].shape[0] == 0
+    for days in (10**5, 2**31, 2**63, 2**70):
+        for h, future in ((days, 0), (0, days)):
+            with pytest.raises(bc.SampleError, match="; give"):
+                buffer.get_market_data(0, h, future)
+    state = env.reset(seed=1)
+    after = env.step(np.zeros((4, 2)))
+    state["tickers"] = [np.array(names) for names in state["tickers"]]
+    before = buffer.size()
+    for _ in range(2):
+        buffer.add(state, np.zeros((4, 2)), after["reward"], after, after["done"])
+    assert buffer.size() == before + 8
+    with pytest.raises(bc.AppendError, match=r"next_states\['final_obs'\] is 5; give the dict"):
+        buffer.add(state, np.zeros((4, 2)), [0] * 4, after | {"final_obs": 5}, [False] * 4)
+
+
 def test_lists_of_states_are_looked_at_one_by_one(path: Path) -> None:
     env = ff.VecFastFinRL(path, 2)
     buffer = ff.VecReplayBuffer(env, capacity=50)

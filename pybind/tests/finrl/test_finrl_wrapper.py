@@ -36,6 +36,15 @@ def made(path: Path, **changes: Any) -> ff.VecFinRLWrapper:  # noqa: ANN401
     return ff.VecFinRLWrapper(path, **(given | changes))
 
 
+def test_a_history_of_many_times_the_market_is_a_slip(tmp_path: Path) -> None:
+    path = market(40).write(tmp_path / "market.csv")
+    assert ff.VecFinRLWrapper(path, 50, history_length=60).history_length == 60
+    with pytest.raises(
+        bc.EnvError, match="history_length is 1000000000, and the panel has 40 days; "
+    ):
+        ff.VecFinRLWrapper(path, 50, history_length=10**9)
+
+
 def test_the_program_of_the_page_of_the_wrapper(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 
 OHLCV = ("open", "high", "low", "close", "volume")
 
+_OPTIONAL = frozenset(
+    ["valuation", "days", "max_episode_steps", "ticker_costs", "tradable", "initial_shares"]
+)
+"""Settings that may be None."""
+
 
 class FinRLEnv:
     """The market of :class:`FastFinRL` and :class:`VecFastFinRL`, and their settings."""
@@ -37,6 +42,9 @@ class FinRLEnv:
         return_format: ReturnFormat,
         panel_options: Mapping[str, Any] | None,
     ) -> None:
+        for name, value in settings.items():
+            if value is None and name not in _OPTIONAL:
+                raise ArgumentTypeError(f"{name} is None; give a value, or leave it out")
         indicators = names_of("tech_indicator_list", tech_indicator_list)
         self._macro = names_of("macro_tickers", macro_tickers)
         self._format: Literal["vec", "json"] = format_of(return_format)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from backcast import ArgumentTypeError, Panel, SampleError
+from backcast import AppendError, ArgumentTypeError, Panel, SampleError
 from backcast._calls import explained
 from backcast._native import TransitionRing
 from backcast.finrl._records import as_arrays
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from backcast.finrl._sample import Sample
 
 Layout = Literal["ticker", "batched"]
+
+# Of days and transitions: what fits no machine fits no call below either.
+_TOO_MANY = 2**32
 
 _PARTS = frozenset(
     [
@@ -235,6 +239,11 @@ class VecReplayBuffer(StoredTransitions):
         if isinstance(next_states, dict):
             final = next_states.get("final_obs")
             if final is not None:
+                if not isinstance(final, Mapping):
+                    raise AppendError(
+                        f"next_states['final_obs'] is {final!r}; give the dict of arrays that the "
+                        "environment returned"
+                    )
                 next_states = {"terminal": next_states.get("terminal", False), **final}
         else:
             next_states = as_arrays(next_states, "next_states", arrived=True)
@@ -436,6 +445,6 @@ def _count(value: Any, what: str, least: int) -> int:  # noqa: ANN401
         raise ArgumentTypeError(
             f"{what} is {value!r}; give a whole number from {least} up"
         ) from None
-    if number < least:
-        raise SampleError(f"{what} is {number}; give a whole number from {least} up")
+    if not least <= number < _TOO_MANY:
+        raise SampleError(f"{what} is {number}; give a whole number from {least} up, of 32 bits")
     return number

@@ -77,7 +77,11 @@ def seeds_of(seeds: Any, count: int) -> list[int | None]:  # noqa: ANN401
     """Read one seed per environment."""
     if seeds is None:
         return [None] * count
-    listed = np.asarray(seeds).tolist()
+    try:
+        listed = np.asarray(seeds).tolist()
+    except ValueError:
+        # Lists of several lengths are no array.
+        listed = None
     if not isinstance(listed, list):
         raise ArgumentTypeError(f"seeds is {seeds!r}; give an array of {count} whole numbers")
     if len(listed) != count:

@@ -188,6 +188,13 @@ class VecFinRLWrapper(VectorEnv[Any, Any, Any]):
             history_length=self.history_length,
             **settings,
         )
+        days = self.env.get_max_day()
+        # A window may reach beyond the panel, but one of many times its length is a slip.
+        if self.history_length > 4 * days + 4_096:
+            raise EnvError(
+                f"history_length is {self.history_length}, and the panel has {days} days; give at "
+                f"most {days}"
+            )
         mode = {"autoreset_mode": word_of(self.autoreset_mode), "play_on": False}
         self._batch = PortfolioBatch(self.env.panel, n_envs, self.env._settings | mode)
         self._seed: int | None = initial_seed
