@@ -7,7 +7,7 @@ use std::io;
 use std::ptr::null_mut;
 
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, waitpid};
-use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// A child process that is traced; it is let go of when it is dropped.
 #[derive(Debug)]
@@ -22,8 +22,9 @@ impl Traced {
     /// Traces a running child that has not passed its first [`mark`].
     pub fn seize(pid: Pid) -> io::Result<Self> {
         // Each instruction is two switches between us; on one processor they are cheapest.
+        let ours = sched_getaffinity(None)?;
         let mut one = CpuSet::new();
-        one.set(0);
+        (0..CpuSet::MAX_CPU).find(|cpu| ours.is_set(*cpu)).into_iter().for_each(|cpu| one.set(cpu));
         sched_setaffinity(None, &one)?;
         sched_setaffinity(Some(pid), &one)?;
         let traced = Self(pid);
