@@ -2,7 +2,7 @@
 
 use std::{fs, io::Read, path::Path};
 
-use csv::{ByteRecord, ReaderBuilder, Trim};
+use csv::{ByteRecord, ReaderBuilder};
 
 use crate::{
     assemble::{Assembler, PanelData},
@@ -43,11 +43,7 @@ fn parse(bytes: &[u8], options: &PanelOptions) -> Result<PanelData, LoadError> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     // Ragged records are let through to be reported in our words, with the right line.
     let mut records = Records {
-        reader: ReaderBuilder::new()
-            .has_headers(false)
-            .flexible(true)
-            .trim(Trim::All)
-            .from_reader(bytes),
+        reader: ReaderBuilder::new().has_headers(false).flexible(true).from_reader(bytes),
         record: ByteRecord::new(),
         lines: LineCounter { bytes, at: 0, line: 1 },
     };
@@ -107,14 +103,20 @@ fn push_row(
         let column = names.get(record.len()).or(names.last()).cloned().unwrap_or_default();
         return Err(LoadError::Ragged { line, column, expected, found: record.len() });
     }
+    // Mostly all cells are plain letters and digits, which is seen at once.
+    let plain = str::from_utf8(record.as_slice()).ok().filter(|cells| cells.is_ascii());
     for at in 0..expected {
-        if assembler.header().uses[at] != Use::Ignored {
+        if plain.is_none() && assembler.header().uses[at] != Use::Ignored {
             text(record, at, line)?;
         }
     }
     for at in 0..expected {
         let what = assembler.header().uses[at];
-        let cell = if what == Use::Ignored { "" } else { text(record, at, line)? };
+        let cell = match plain.and_then(|cells| cells.get(record.range(at)?)) {
+            Some(cell) => cell.trim_ascii(),
+            None if what == Use::Ignored => "",
+            None => text(record, at, line)?,
+        };
         let owned = || shown(cell);
         match what {
             Use::Ignored => {}
@@ -127,8 +129,9 @@ fn push_row(
     Ok(())
 }
 
+/// A cell without the spaces around it.
 fn text(record: &ByteRecord, at: usize, line: u64) -> Result<&str, LoadError> {
-    str::from_utf8(&record[at]).map_err(|_| LoadError::NotUtf8 { line, column: at + 1 })
+    str::from_utf8(record[at].trim_ascii()).map_err(|_| LoadError::NotUtf8 { line, column: at + 1 })
 }
 
 fn number(cell: &str) -> Result<f64, NumberProblem> {
@@ -155,6 +158,13 @@ struct LineCounter<'a> {
 impl LineCounter<'_> {
     /// The line of the first cell at or after byte `start`; `start` never goes back.
     fn line_of_record(&mut self, start: usize) -> u64 {
+        // Most files end their lines with a single byte, and those of many are counted at once.
+        if let Some(passed) =
+            self.bytes.get(self.at..start).filter(|passed| !passed.contains(&b'\r'))
+        {
+            self.line += passed.iter().map(|byte| u64::from(*byte == b'\n')).sum::<u64>();
+            self.at = start;
+        }
         while let Some(&byte) = self.bytes.get(self.at) {
             if self.at >= start && !matches!(byte, b'\r' | b'\n') {
                 break;

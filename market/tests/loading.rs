@@ -112,6 +112,23 @@ fn bytes_that_are_no_text_are_refused_with_their_place() {
     csv.extend(b"caf\xe9,1,2,1,2,10,5\n");
     assert!(matches!(problem(csv), LoadError::NotUtf8 { line: 3, column: 2 }));
     assert!(matches!(problem(b"\xff\xfed\0a\0"), LoadError::NotUtf8 { line: 1, column: 1 }));
+    // Halves of one letter in two cells, which are text if one stands next to the other.
+    let mut csv = HEADER.trim_end().as_bytes().to_vec();
+    csv.extend(b",rest\n2024-01-02,A,1,2,1,2,10,5\xc3,\xa9\n");
+    assert!(matches!(problem(csv), LoadError::NotUtf8 { line: 2, column: 8 }));
+}
+
+#[test]
+fn cells_are_read_without_the_spaces_around_them_in_any_script() {
+    let spaced =
+        " 2024-01-02\t, A ,1 , 2,1,\t2,\" 10 \",5\n2024-01-03, \u{e9}t\u{e9} , 1,2,1,2,10 ,5 ";
+    let plain = "2024-01-02,A,1,2,1,2,10,5\n2024-01-03,\u{e9}t\u{e9},1,2,1,2,10,5";
+    let [spaced, plain] = [spaced, plain].map(|given| {
+        let header = HEADER.replace(',', " , ");
+        load(format!("{header}2024-01-02,VIX,-1,0,-2,0,0,0\n{given}\n")).unwrap()
+    });
+    assert_eq!(spaced.tickers(), plain.tickers());
+    assert_eq!(spaced.values(), plain.values());
 }
 
 #[test]
