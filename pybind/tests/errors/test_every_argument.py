@@ -188,6 +188,14 @@ def parameters() -> Iterator[Any]:
 
 PARAMETERS = list(parameters())
 
+COUNTED = {
+    parameter.name
+    for call in CALLABLES.values()
+    for parameter in inspect.signature(call.found).parameters.values()
+    if parameter.annotation in ("int", "int | None")
+}
+"""What is a whole number somewhere is one wherever it is called so."""
+
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
@@ -297,3 +305,12 @@ def test_an_argument_of_another_type_is_named_with_what_to_give(
     message = str(raised.value)
     assert parameter in message
     assert "; " in message or ", but must " in message, f"no remedy: {message}"
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter"), [case for case in PARAMETERS if case.values[1] in COUNTED]
+)
+def test_a_bool_is_no_count(made: dict[str, Any], name: str, parameter: str) -> None:
+    for flag in (True, np.True_):
+        with pytest.raises(bc.BackcastError, match=f"{parameter}.*; "):
+            CALLABLES[name].of(made)(**(good(name, made) | {parameter: flag}))

@@ -473,7 +473,7 @@ def test_defect_20_what_is_documented_is_what_there_is(path: Path) -> None:
         vec(path, bidding="worst")
     with pytest.raises(bc.EnvError, match="return_format"):
         vec(path, return_format="jason")
-    with pytest.raises(bc.EnvError, match="num_envs is 0"):
+    with pytest.raises(bc.EnvError, match=r"^n_envs is 0; give"):
         vec(path, 0)
     for setting in ("initial_amount", "hmax", "bidding", "indicator_lag", "generator"):
         nothing: dict[str, Any] = {setting: None}

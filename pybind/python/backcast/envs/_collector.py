@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import operator
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from backcast import ArgumentError, ArgumentTypeError, EnvError
 from backcast._calls import explained
+from backcast._counts import whole_of
 from backcast.envs._fitting import (
     AnyEnv,
     autoreset_mode,
@@ -282,13 +282,9 @@ class Collector:
             raise ArgumentTypeError(
                 f"policy is {policy!r}; give a function from observations to actions"
             )
-        wanted = "give how often to step, a whole number from 0 up"
-        try:
-            steps = operator.index(steps)
-        except TypeError:
-            raise ArgumentTypeError(f"steps is {steps!r}; {wanted}") from None
+        steps = whole_of(steps, "steps", wanted := "how often to step, a whole number from 0 up")
         if steps < 0:
-            raise ArgumentError(f"steps is {steps}; {wanted}")
+            raise ArgumentError(f"steps is {steps}; give {wanted}")
         before = self._transitions
         if self._obs is None:
             self.reset()

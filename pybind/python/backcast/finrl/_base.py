@@ -10,8 +10,9 @@ import numpy as np
 
 from backcast import ArgumentTypeError, EnvError
 from backcast._calls import explained
+from backcast._counts import count_of, whole_of
 from backcast._native import PortfolioBatch
-from backcast.finrl._rules import columns_of, format_of, market_of, names_of, whole_of
+from backcast.finrl._rules import columns_of, format_of, market_of, names_of
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -287,7 +288,7 @@ class FinRLEnv:
         -----
         The current indicators are as old as those of observations: ``indicator_lag`` days.
         """
-        h, future = _length(h, "h"), _length(future, "future")
+        h, future = count_of(h, "h", 0, EnvError), count_of(future, "future", 0, EnvError)
         if isinstance(ticker_list, Sequence) and all(isinstance(t, str) for t in ticker_list):
             return self._window(names_of("ticker_list", ticker_list), self._day(day), h, future)
         days = np.asarray(ticker_list)
@@ -345,10 +346,3 @@ def _part(
         f"{name}_mask": mask.copy(),
         f"{name}_days": days.copy(),
     }
-
-
-def _length(value: Any, what: str) -> int:  # noqa: ANN401
-    number = whole_of(value, what, "a number of days, from 0 up")
-    if number < 0:
-        raise EnvError(f"{what} is {number}; give a number of days, from 0 up")
-    return number

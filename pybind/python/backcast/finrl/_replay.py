@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from backcast import AppendError, ArgumentTypeError, Panel, SampleError
 from backcast._calls import explained
+from backcast._counts import count_of
 from backcast._native import TransitionRing
 from backcast.finrl._records import as_arrays
 from backcast.finrl._rules import names_of
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from backcast.finrl._sample import Sample
 
 Layout = Literal["ticker", "batched"]
-
-# Of days and transitions: what fits no machine fits no call below either.
-_TOO_MANY = 2**32
 
 _PARTS = frozenset(
     [
@@ -129,7 +126,7 @@ class VecReplayBuffer(StoredTransitions):
 
     def _around(self, ring: TransitionRing, batch_size: int) -> None:
         self._ring = ring
-        self._batch_size = _count(batch_size, "batch_size", 1)
+        self._batch_size = count_of(batch_size, "batch_size", 1, SampleError)
         self._sample = ring.sample
         taken = sorted(_PARTS & {*ring.panel.tickers})
         self._taken = taken[0] if taken else None
@@ -189,7 +186,7 @@ class VecReplayBuffer(StoredTransitions):
             if macro_tickers is not None
             else None,
             "indicators": names_of("indicators", indicators) if indicators is not None else None,
-            "indicator_lag": _count(indicator_lag, "indicator_lag", 0),
+            "indicator_lag": count_of(indicator_lag, "indicator_lag", 0, SampleError),
         }
         panel = env
         if env is not None and not isinstance(env, Panel):
@@ -395,7 +392,8 @@ class VecReplayBuffer(StoredTransitions):
         """
         if not isinstance(next_state, bool | np.bool_):
             raise ArgumentTypeError(f"next_state is {next_state!r}; give True or False")
-        before, after = _count(h, "h", 0), _count(future, "future", 0)
+        before = count_of(h, "h", 0, SampleError)
+        after = count_of(future, "future", 0, SampleError)
         found = self.get(index)
         day = found.next_state_day if next_state else found.state_day
         first, lag = day - before, self._ring.indicator_lag
@@ -436,15 +434,3 @@ def _market_of(env: Any) -> tuple[Panel, int, dict[str, Any]]:  # noqa: ANN401
             "VecFastFinRL"
         ) from None
     return panel, tickers, shown
-
-
-def _count(value: Any, what: str, least: int) -> int:  # noqa: ANN401
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise ArgumentTypeError(
-            f"{what} is {value!r}; give a whole number from {least} up"
-        ) from None
-    if not least <= number < _TOO_MANY:
-        raise SampleError(f"{what} is {number}; give a whole number from {least} up, of 32 bits")
-    return number

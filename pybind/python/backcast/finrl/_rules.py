@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import os
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from backcast import ArgumentTypeError, EnvError, Panel
+from backcast._counts import whole_of
 from backcast._market import PanelLike, is_file, open_panel
 
 if TYPE_CHECKING:
@@ -60,17 +60,19 @@ def format_of(name: str) -> Literal["vec", "json"]:
 
 def seed_of(seed: int | None, what: str = "seed") -> int | None:
     """Read a seed: -1 is a random one, None goes on."""
-    if seed is None:
-        return None
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
-        raise ArgumentTypeError(f"{what} is {seed!r}; give a whole number, or -1 for a random one")
-    if seed == -1:
+    return None if seed is None else given_seed_of(seed, what)
+
+
+def given_seed_of(seed: Any, what: str) -> int:  # noqa: ANN401
+    """Read a seed where one is needed."""
+    number = whole_of(seed, what, "a whole number, or -1 for a random one")
+    if number == -1:
         return secrets.randbits(63)
-    if not 0 <= int(seed) < 2**64:
+    if not 0 <= number < 2**64:
         raise EnvError(
-            f"{what} is {seed}; give a whole number from 0 to {2**64 - 1}, or -1 for a random one"
+            f"{what} is {number}; give a whole number from 0 to {2**64 - 1}, or -1 for a random one"
         )
-    return int(seed)
+    return number
 
 
 def seeds_of(seeds: Any, count: int) -> list[int | None]:  # noqa: ANN401
@@ -87,16 +89,6 @@ def seeds_of(seeds: Any, count: int) -> list[int | None]:  # noqa: ANN401
     if len(listed) != count:
         raise EnvError(f"seeds has length {len(listed)}; give {count}, one per environment")
     return [seed_of(seed, f"seeds[{at}]") for at, seed in enumerate(listed)]
-
-
-def whole_of(value: Any, what: str, wanted: str) -> int:  # noqa: ANN401
-    """Read a whole number."""
-    if not isinstance(value, bool):
-        try:
-            return operator.index(value)
-        except TypeError:
-            pass
-    raise ArgumentTypeError(f"{what} is {value!r}; give {wanted}")
 
 
 def options_of(options: Mapping[str, Any] | None) -> dict[str, Any] | None:

@@ -8,9 +8,10 @@ import numpy as np
 
 from backcast import EnvError
 from backcast._calls import explained
+from backcast._counts import count_of
 from backcast._native import PortfolioBatch
 from backcast.finrl._base import FinRLEnv
-from backcast.finrl._rules import names_of, options_of, seed_of, whole_of
+from backcast.finrl._rules import names_of, options_of, seed_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -222,9 +223,7 @@ class FastFinRL(FinRLEnv):
         given = seed_of(seed)
         if given is None:
             given = self._seed
-        shift = whole_of(shifted_start, "shifted_start", "a number of days, from 0 up")
-        if shift < 0:
-            raise EnvError(f"shifted_start is {shift}; give a number of days, from 0 up")
+        shift = count_of(shifted_start, "shifted_start", 0, EnvError)
         chosen = options_of(options)
         obs, _ = batch.reset(seed=given, options=chosen, shifted_start=shift)
         self._seed = None

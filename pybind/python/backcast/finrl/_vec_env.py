@@ -9,16 +9,10 @@ import numpy as np
 
 from backcast import ArgumentTypeError, EnvError
 from backcast._calls import explained
+from backcast._counts import count_of, whole_of
 from backcast._native import PortfolioBatch
 from backcast.finrl._base import FinRLEnv
-from backcast.finrl._rules import (
-    flag_of,
-    names_of,
-    options_of,
-    seed_of,
-    seeds_of,
-    whole_of,
-)
+from backcast.finrl._rules import flag_of, names_of, options_of, seed_of, seeds_of
 from backcast.finrl._states import rows_of, state_of
 
 if TYPE_CHECKING:
@@ -199,7 +193,7 @@ class VecFastFinRL(FinRLEnv):
         super().__init__(
             csv_path, settings, tech_indicator_list, macro_tickers, return_format, panel_options
         )
-        n_envs = whole_of(n_envs, "n_envs", "how many portfolios, a whole number from 1 up")
+        n_envs = count_of(n_envs, "n_envs", 1, EnvError)
         self._adopt(PortfolioBatch(self._panel, n_envs, self._settings | self._mode()))
 
     def __repr__(self) -> str:

@@ -11,11 +11,13 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from backcast import ArgumentTypeError, EnvError
+from backcast import ArgumentError, ArgumentTypeError, EnvError
 from backcast._calls import explained
+from backcast._counts import count_of
 from backcast._native import PortfolioBatch, TickerTokenizer
 from backcast.envs._portfolio import mode_of, word_of
 from backcast.finrl._replay import VecReplayBuffer
+from backcast.finrl._rules import flag_of, given_seed_of
 from backcast.finrl._vec_env import VecFastFinRL
 
 if TYPE_CHECKING:
@@ -153,21 +155,13 @@ class VecFinRLWrapper(VectorEnv[Any, Any, Any]):
         **settings: Any,  # noqa: ANN401
     ) -> None:
         _refuse_strangers(settings)
-        for what, number, least in (
-            ("buffer_capacity", buffer_capacity, 1),
-            ("buffer_seed", buffer_seed, -1),
-        ):
-            if isinstance(number, bool) or not isinstance(number, int | np.integer):
-                raise ArgumentTypeError(
-                    f"{what} is {number!r}; give a whole number from {least} up"
-                )
-        for what, flag in (("auto_add", auto_add), ("auto_reset", auto_reset)):
-            if not isinstance(flag, bool):
-                raise ArgumentTypeError(f"{what} is {flag!r}; give True or False")
+        buffer_capacity = count_of(buffer_capacity, "buffer_capacity", 1, ArgumentError)
+        buffer_seed = given_seed_of(buffer_seed, "buffer_seed")
+        auto_add, auto_reset = flag_of(auto_add, "auto_add"), flag_of(auto_reset, "auto_reset")
         if autoreset_mode is None:
             autoreset_mode = "same_step" if auto_reset else "disabled"
         self.autoreset_mode = mode_of(autoreset_mode)
-        self.history_length = _days(history_length, "history_length")
+        self.history_length = count_of(history_length, "history_length", 0, EnvError)
         self.env = VecFastFinRL(
             path,
             n_envs,
@@ -565,11 +559,3 @@ def _row(obs: dict[str, Any], at: int) -> dict[str, Any]:
     return kind(
         {key: _row(part, at) if isinstance(part, dict) else part[at] for key, part in obs.items()}
     )
-
-
-def _days(value: Any, what: str) -> int:  # noqa: ANN401
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise ArgumentTypeError(f"{what} is {value!r}; give a number of days")
-    if value < 0:
-        raise EnvError(f"{what} is {value}; give a number of days, from 0 up")
-    return int(value)

@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from backcast._calls import explained
+from backcast._counts import whole_of
 from backcast._errors import ArgumentTypeError, MissingExtraError
 from backcast.plot._read import market_window, replay_window
 
@@ -91,9 +92,10 @@ def window(
         raise ArgumentTypeError(
             f"batch is {_shown(batch)}; give what `sample` or `Panel.windows` returned"
         )
-    for name, number in {"i": i, "ticker": ticker}.items():
-        if not hasattr(number, "__index__"):
-            raise ArgumentTypeError(f"{name} is {_shown(number)}; give a whole number from 0 up")
+    i, ticker = (
+        whole_of(number, name, "a whole number from 0 up")
+        for name, number in {"i": i, "ticker": ticker}.items()
+    )
     if columns is not None and (isinstance(columns, str) or not isinstance(columns, Sequence)):
         raise ArgumentTypeError(
             f"columns is {_shown(columns)}; give a list of names, such as ['reward', 'obs[0]']"

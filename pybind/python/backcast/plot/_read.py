@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import operator
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -255,7 +254,6 @@ class _Sample:
 
 
 def _within(name: str, value: int, size: int, what: str) -> int:
-    value = operator.index(value)
     if not 0 <= value < size:
         raise ArgumentError(f"{name} is {value}, but there are {size} {what}; give 0 to {size - 1}")
     return value

@@ -1,0 +1,32 @@
+"""Whole numbers as calls are given them, read as the native calls read theirs: a bool is none."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from backcast._errors import ArgumentTypeError, BackcastError
+
+_MOST = 2**32 - 1
+"""What the native calls count to."""
+
+
+def whole_of(value: Any, what: str, wanted: str) -> int:  # noqa: ANN401
+    """Read a whole number of any size."""
+    if not isinstance(value, bool):
+        try:
+            return operator.index(value)
+        except TypeError:
+            pass
+    raise ArgumentTypeError(f"{what} is {value!r}; give {wanted}")
+
+
+def count_of(value: Any, what: str, least: int, error: type[BackcastError]) -> int:  # noqa: ANN401
+    """Read how many of something, or how many days."""
+    wanted = f"a whole number from {least} up"
+    number = whole_of(value, what, wanted)
+    if number > _MOST:
+        wanted = f"a whole number from {least} to {_MOST}"
+    if not least <= number <= _MOST:
+        raise error(f"{what} is {number}; give {wanted}")
+    return number
