@@ -44,6 +44,15 @@ def explained(method: Method) -> Method:
     return cast("Method", call)
 
 
+def levels_up() -> int:
+    """Say at which ``stacklevel`` a warning speaks of the line that called the package."""
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("backcast."):
+        level, frame = level + 1, frame.f_back
+    # Less this function's own frame.
+    return level - 1
+
+
 def _misfit(name: str, signature: inspect.Signature, given: int, named: list[str]) -> str:
     """Say why so many arguments by position, and these by name, are not what the call takes."""
     known = dict(signature.parameters)

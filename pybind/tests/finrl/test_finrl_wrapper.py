@@ -36,13 +36,55 @@ def made(path: Path, **changes: Any) -> ff.VecFinRLWrapper:  # noqa: ANN401
     return ff.VecFinRLWrapper(path, **(given | changes))
 
 
-def test_a_history_of_many_times_the_market_is_a_slip(tmp_path: Path) -> None:
+def test_a_history_beyond_the_market_is_masked_and_of_many_times_it_a_slip(tmp_path: Path) -> None:
     path = market(40).write(tmp_path / "market.csv")
-    assert ff.VecFinRLWrapper(path, 50, history_length=60).history_length == 60
-    with pytest.raises(
-        bc.EnvError, match="history_length is 1000000000, and the panel has 40 days; "
-    ):
-        ff.VecFinRLWrapper(path, 50, history_length=10**9)
+    most = 4 * 40 + 4_096
+    wrapper = ff.VecFinRLWrapper(path, 50, history_length=most, n_envs=1)
+    obs, _ = wrapper.reset(seed=1, options={"start_day": 30})
+    masks = obs["hist"]["market"]["masks"]
+    assert masks.shape == (1, 3, most)
+    assert masks[..., -30:].all()
+    assert not masks[..., :-30].any()
+    for days in (most + 1, 10**9):
+        says = f"history_length is {days} days, of a panel that has 40; give at most {most}"
+        with pytest.raises(bc.EnvError, match=says):
+            ff.VecFinRLWrapper(path, 50, history_length=days)
+    # The windows of the environment and of the buffer have the same limit, the day itself included.
+    state = wrapper.env.reset(seed=1)
+    after = wrapper.env.step(np.zeros((1, 3)))
+    buffer = ff.VecReplayBuffer(wrapper.env, 50)
+    buffer.add(state, np.zeros((1, 3)), [0.0], after, [False])
+    windows: list[tuple[Any, type[bc.BackcastError]]] = [
+        (lambda h, f: wrapper.env.get_market_window_numpy(["AAA"], 5, h, f), bc.EnvError),
+        (lambda h, f: buffer.get_market_data(0, h, f), bc.SampleError),
+    ]
+    for window, error in windows:
+        assert window(most - 3, 2)["AAA"]["past_mask"].sum() <= 40
+        for h, future in [(most - 2, 2), (10**9, 0), (0, 10**9)]:
+            with pytest.raises(error, match=f"the window is {h + 1 + future} .*at most {most}"):
+                window(h, future)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_threshold_above_the_start_is_said_once_and_played(path: Path, mode: str) -> None:
+    says = "failure_threshold is 25000 and initial_amount 20000: every step is done that .*; give"
+    with pytest.warns(UserWarning, match=says) as said:
+        envs = ff.VecFinRLWrapper(path, 50, 5, initial_amount=20_000, autoreset_mode=mode)
+    assert [warning.filename for warning in said] == [__file__]
+    envs.reset(seed=1, options={"start_day": 25})
+    still = np.zeros((4, envs.num_tickers, 2))
+    for _ in range(3):
+        _, _, terminated, truncated, _ = envs.step(still)
+        assert terminated.all()
+        assert not truncated.any()
+        if mode == "next_step":
+            assert not envs.step(still)[2].any()
+        if mode == "disabled":
+            with pytest.raises(bc.EnvError, match=r"environment 0 has ended; .* reset it"):
+                envs.step(still)
+            envs.reset()
+    assert envs.buffer.size() == 3 * 4
+    assert envs.buffer.sample(indices=range(12))[4].all()
 
 
 def test_the_program_of_the_page_of_the_wrapper(

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 
 from backcast import ArgumentTypeError, EnvError
-from backcast._calls import explained
+from backcast._calls import explained, levels_up
 from backcast._counts import count_of, whole_of
 from backcast._native import PortfolioBatch
-from backcast.finrl._rules import columns_of, format_of, market_of, names_of
+from backcast.finrl._rules import check_window, columns_of, format_of, market_of, names_of
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -66,8 +66,7 @@ class FinRLEnv:
                 f"failure_threshold is {threshold:g} and initial_amount {amount:g}: every step is "
                 "done that does not end above the threshold; give a lower one, or 0 for none",
                 UserWarning,
-                # Whoever calls the class, behind its own constructor and what explains its calls.
-                stacklevel=4,
+                stacklevel=levels_up(),
             )
 
     @property
@@ -304,6 +303,7 @@ class FinRLEnv:
         ]
 
     def _window(self, tickers: list[str], day: int, h: int, future: int) -> State:
+        check_window(h + 1 + future, "the window", self._panel, EnvError)
         names = list(dict.fromkeys(tickers))
         values, listed = self._rows(names, day - h, h + 1 + future)
         shown, shown_listed = self._rows(names, day - self._lag, 1)

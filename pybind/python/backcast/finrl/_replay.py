@@ -12,7 +12,7 @@ from backcast._calls import explained
 from backcast._counts import count_of
 from backcast._native import TransitionRing
 from backcast.finrl._records import as_arrays
-from backcast.finrl._rules import names_of
+from backcast.finrl._rules import check_window, names_of
 from backcast.finrl._stored import StoredTransitions
 from backcast.finrl._transition import VecStoredTransition
 
@@ -394,6 +394,7 @@ class VecReplayBuffer(StoredTransitions):
             raise ArgumentTypeError(f"next_state is {next_state!r}; give True or False")
         before = count_of(h, "h", 0, SampleError)
         after = count_of(future, "future", 0, SampleError)
+        check_window(before + 1 + after, "the window", self.panel, SampleError)
         found = self.get(index)
         day = found.next_state_day if next_state else found.state_day
         first, lag = day - before, self._ring.indicator_lag

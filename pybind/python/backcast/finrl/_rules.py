@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from backcast import ArgumentTypeError, EnvError, Panel
+from backcast import ArgumentTypeError, BackcastError, EnvError, Panel
 from backcast._counts import whole_of
 from backcast._market import PanelLike, is_file, open_panel
 
@@ -89,6 +89,16 @@ def seeds_of(seeds: Any, count: int) -> list[int | None]:  # noqa: ANN401
     if len(listed) != count:
         raise EnvError(f"seeds has length {len(listed)}; give {count}, one per environment")
     return [seed_of(seed, f"seeds[{at}]") for at, seed in enumerate(listed)]
+
+
+def check_window(days: int, what: str, panel: Panel, error: type[BackcastError]) -> None:
+    """Refuse windows of many times the market: one may reach beyond it, but so far it is a slip."""
+    longest = 4 * panel.n_days + 4_096
+    if days > longest:
+        raise error(
+            f"{what} is {days} days, of a panel that has {panel.n_days}; give at most {longest}: "
+            "what lies beyond the panel is masked"
+        )
 
 
 def options_of(options: Mapping[str, Any] | None) -> dict[str, Any] | None:

@@ -17,7 +17,7 @@ from backcast._counts import count_of
 from backcast._native import PortfolioBatch, TickerTokenizer
 from backcast.envs._portfolio import mode_of, word_of
 from backcast.finrl._replay import VecReplayBuffer
-from backcast.finrl._rules import flag_of, given_seed_of
+from backcast.finrl._rules import check_window, flag_of, given_seed_of
 from backcast.finrl._vec_env import VecFastFinRL
 
 if TYPE_CHECKING:
@@ -53,7 +53,8 @@ class VecFinRLWrapper(VectorEnv[Any, Any, Any]):
         Transitions kept.
     history_length : int, default 20
         Days before, ``H``, in observations, and in batches unless they say otherwise. Episodes
-        start where every ticker has them, if the data allow it.
+        start where every ticker has them, if the data allow it. What lies before the panel is
+        masked; more than ``4 * D + 4096`` days of a panel of ``D`` are refused.
     auto_add : bool, default True
         Add every step's transitions to the buffer.
     batch_size : int, default 256
@@ -61,7 +62,7 @@ class VecFinRLWrapper(VectorEnv[Any, Any, Any]):
     n_envs : int, default 4
         Portfolios, ``N``.
     initial_amount, failure_threshold : float
-        As in :class:`VecFastFinRL`; without initial shares the first has to be the larger.
+        As in :class:`VecFastFinRL`, the warning too.
     hmax : int, default 15
         Shares traded by an action of 1.
     buy_cost_pct, sell_cost_pct : float, default 0.01
@@ -182,14 +183,10 @@ class VecFinRLWrapper(VectorEnv[Any, Any, Any]):
             history_length=self.history_length,
             **settings,
         )
-        days = self.env.get_max_day()
-        # A window may reach beyond the panel, but one of many times its length is a slip.
-        if self.history_length > 4 * days + 4_096:
-            raise EnvError(
-                f"history_length is {self.history_length}, and the panel has {days} days; give at "
-                f"most {days}"
-            )
-        mode = {"autoreset_mode": word_of(self.autoreset_mode), "play_on": False}
+        check_window(self.history_length, "history_length", self.env.panel, EnvError)
+        # With no more cash than the threshold only who plays on begins; `step` asks for resets.
+        play_on = self.env.failure_threshold >= self.env.initial_amount
+        mode = {"autoreset_mode": word_of(self.autoreset_mode), "play_on": play_on}
         self._batch = PortfolioBatch(self.env.panel, n_envs, self.env._settings | mode)
         self._seed: int | None = initial_seed
         self.num_envs = int(n_envs)
@@ -285,6 +282,11 @@ class VecFinRLWrapper(VectorEnv[Any, Any, Any]):
             has changed then.
         """
         actions = self._pairs(action)
+        if self.autoreset_mode is AutoresetMode.DISABLED and self._ended.any():
+            raise EnvError(
+                f"the episode of environment {int(self._ended.argmax())} has ended; with "
+                'autoreset_mode="disabled" reset it (a mask selects it) before the next step'
+            )
         before, tokens, begins = self._last, self._tokens, self._ended
         raw, rewards, terminated, truncated, infos = self._batch.step(
             np.ascontiguousarray(actions[..., 0])
