@@ -208,7 +208,7 @@ def test_what_is_drawn_is_what_was_observed(path: Path) -> None:
         obs = after
     assert any(done for *_, done in seen)
     batch = envs.buffer.sample(indices=np.arange(140), history_length=5, layout="batched")
-    parts = [envs._from_sample(state) for state in (batch[0], batch[3])]
+    parts = [envs._nested.of_sample(state) for state in (batch[0], batch[3])]
     for at, (state, action, reward, arrived, done) in enumerate(seen):
         same(row_of(parts[0], at), state)
         same(row_of(parts[1], at), arrived)
@@ -306,9 +306,12 @@ def test_nothing_is_added_unless_asked_for(path: Path) -> None:
         ({"autoreset_mode": "never"}, "autoreset_mode is 'never'"),
         ({"history_length": -1}, "history_length is -1; give"),
         ({"history_length": 2.0}, "history_length is 2.0; give"),
-        ({"buffer_capacity": 0}, "capacity is 0; give"),
+        ({"buffer_capacity": 0}, "^buffer_capacity is 0; give"),
         ({"bidding": "best"}, "bidding"),
         ({"nothing": 1}, "nothing"),
+        ({"return_format": "vec"}, r"no argument `return_format`; it takes .*tickers, .*record"),
+        ({"buffer_seed": -2}, "^buffer_seed is -2; give"),
+        ({"n_envs": 0}, "^n_envs is 0; give"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(
@@ -329,7 +332,10 @@ def test_actions_that_cannot_be_are_refused_and_nothing_changes(path: Path) -> N
         (nan_order, "environment 1"),
         (nan_other, "action of environment 1 holds NaN or inf"),
         (large, "environment 0"),
-        ("up", "action is no array of numbers"),
+        ("up", "action is no array of numbers; give one of shape"),
+        (good.astype(complex), "action is no array of numbers"),
+        (good.astype(str), "action is no array of numbers"),
+        ([[1], [2, 3]], "action is no array of numbers"),
     ]
     for actions, message in cases:
         with pytest.raises(bc.BackcastError, match=message):

@@ -14,7 +14,7 @@ from backcast._counts import whole_of
 from backcast._market import PanelLike, is_file, open_panel
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
 ReturnFormat: TypeAlias = Literal["vec", "vector", "json"]
 Tickers: TypeAlias = Sequence[str]
@@ -108,6 +108,27 @@ def options_of(options: Mapping[str, Any] | None) -> dict[str, Any] | None:
     if not isinstance(options, Mapping):
         raise ArgumentTypeError(f'options is {options!r}; give a dict, {{"start_day": 5}}')
     return dict(options)
+
+
+def pairs_of(action: ArrayLike, shape: tuple[int, int, int]) -> NDArray[np.float64]:
+    """Read the wrapper's actions, whose first numbers the environment judges."""
+    try:
+        given = np.asarray(action)
+        # NumPy makes numbers of strings, and drops the imaginary part of complex ones.
+        actions = given.astype(np.float64, copy=False) if given.dtype.kind in "biufO" else None
+    except (TypeError, ValueError):
+        actions = None
+    if actions is None:
+        raise ArgumentTypeError(f"action is no array of numbers; give one of shape {shape}")
+    if actions.shape != shape:
+        raise EnvError(
+            f"action: got shape {actions.shape}; give {shape}, portfolios, tickers, pairs"
+        )
+    odd = ~np.isfinite(actions[..., 1]).all(axis=1)
+    if odd.any():
+        at = int(odd.argmax())
+        raise EnvError(f"action of environment {at} holds NaN or inf; give numbers in [-1, 1]")
+    return actions
 
 
 def flag_of(value: Any, what: str) -> bool:  # noqa: ANN401

@@ -16,8 +16,13 @@ from backcast._calls import explained
 from backcast._counts import count_of
 from backcast._native import PortfolioBatch, TickerTokenizer
 from backcast.envs._portfolio import mode_of, word_of
+from backcast.finrl._nested import (
+    History,  # noqa: F401 - observations that were pickled look for it here
+    NestedObservations,
+    with_final,
+)
 from backcast.finrl._replay import VecReplayBuffer
-from backcast.finrl._rules import check_window, flag_of, given_seed_of
+from backcast.finrl._rules import check_window, flag_of, given_seed_of, pairs_of
 from backcast.finrl._vec_env import VecFastFinRL
 
 if TYPE_CHECKING:
@@ -27,19 +32,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from backcast import Panel
-
-PRICES = 5
-_LARGEST = float(np.finfo(np.float32).max)
-
-
-class History(dict[str, Any]):
-    """The days before, by kind of ticker. ``past`` is another name of ``market``."""
-
-    def __missing__(self, key: str) -> Any:  # noqa: ANN401
-        """Answer the name that a page uses for the tickers traded."""
-        if key == "past":
-            return self["market"]
-        raise KeyError(key)
 
 
 class VecFinRLWrapper(VectorEnv[Any, Any, Any]):
@@ -200,17 +192,13 @@ class VecFinRLWrapper(VectorEnv[Any, Any, Any]):
             (self.num_tickers, 2),
             threads=threads,
         )
-        panel = self.env.panel
-        self.tokenizer = TickerTokenizer(panel.tickers)
-        self._windows = panel.windows
-        self._macro = np.tile(panel.tokens(self.env.get_macro_tickers()), (self.num_envs, 1))
-        columns = [panel.columns.index(name) for name in self.env.get_indicator_names()]
-        self._columns = np.array(columns, np.intp)
+        self.tokenizer = TickerTokenizer(self.env.panel.tickers)
+        self._nested = NestedObservations(self.env, self.history_length)
         self._tokens = self._batch.tokens_of
         self._last: dict[str, NDArray[Any]] | None = None
         self._ended = np.zeros(self.num_envs, bool)
         self.metadata = type(self).metadata | {"autoreset_mode": self.autoreset_mode}
-        self.single_observation_space = self._space(len(panel.tickers))
+        self.single_observation_space = self._nested.space()
         self.single_action_space = spaces.Box(-1.0, 1.0, (self.num_tickers, 2), np.float32)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
@@ -255,7 +243,7 @@ class VecFinRLWrapper(VectorEnv[Any, Any, Any]):
         mask = None if options is None else options.get("reset_mask")
         self._ended = self._ended & ~(np.ones(self.num_envs, bool) if mask is None else mask)
         self._last, self._tokens = raw, self._batch.tokens_of
-        return self._show(raw, self._tokens), infos
+        return self._nested.of_step(raw, self._tokens), infos
 
     def step(
         self, action: ArrayLike
@@ -281,7 +269,7 @@ class VecFinRLWrapper(VectorEnv[Any, Any, Any]):
             If an action is no number from -1 to 1, or a portfolio has to be reset first. Nothing
             has changed then.
         """
-        actions = self._pairs(action)
+        actions = pairs_of(action, (self.num_envs, self.num_tickers, 2))
         if self.autoreset_mode is AutoresetMode.DISABLED and self._ended.any():
             raise EnvError(
                 f"the episode of environment {int(self._ended.argmax())} has ended; with "
@@ -298,13 +286,13 @@ class VecFinRLWrapper(VectorEnv[Any, Any, Any]):
         if self.auto_add and before is not None:
             # In next-step mode, a step that begins an episode is no transition.
             steps = ~begins if self.autoreset_mode is AutoresetMode.NEXT_STEP else None
-            arrived = raw if final is None else _with_final(raw, final)
+            arrived = raw if final is None else with_final(raw, final)
             self._add(before, tokens, actions, rewards, arrived, ended, truncated, steps)
         if final is not None:
-            infos["final_obs"] = self._shown_final(_with_final(raw, final), tokens, final)
+            infos["final_obs"] = self._nested.of_ends(with_final(raw, final), tokens, final)
         self._last = raw
         self._ended = ended & (self.autoreset_mode is not AutoresetMode.SAME_STEP)
-        return self._show(raw, self._tokens), rewards, terminated, truncated, infos
+        return self._nested.of_step(raw, self._tokens), rewards, terminated, truncated, infos
 
     def sample_actions(self) -> NDArray[np.float32]:
         """Draw actions at random, from the stream that ``reset(seed=...)`` seeds.
@@ -353,7 +341,7 @@ class VecFinRLWrapper(VectorEnv[Any, Any, Any]):
         s, action, reward, s_next, done, mask, mask_next = self.buffer.sample(
             size, history, future, layout="batched"
         )
-        obs, after = (self._from_sample(state) for state in (s, s_next))
+        obs, after = (self._nested.of_sample(state) for state in (s, s_next))
         return obs, action, reward[:, 0], after, done, mask, mask_next
 
     def close_extras(self, **kwargs: Any) -> None:  # noqa: ANN401
@@ -367,22 +355,6 @@ class VecFinRLWrapper(VectorEnv[Any, Any, Any]):
         if "buffer" in vars(self):
             self.buffer.close()
             self._batch.close()
-
-    def _pairs(self, action: ArrayLike) -> NDArray[np.float64]:
-        try:
-            actions = np.asarray(action, np.float64)
-        except (TypeError, ValueError):
-            raise ArgumentTypeError("action is no array of numbers; give one (N, T, 2)") from None
-        expected = (self.num_envs, self.num_tickers, 2)
-        if actions.shape != expected:
-            raise EnvError(
-                f"action: got shape {actions.shape}; give {expected}, portfolios, tickers, pairs"
-            )
-        odd = ~np.isfinite(actions[..., 1]).all(axis=1)
-        if odd.any():
-            at = int(odd.argmax())
-            raise EnvError(f"action of environment {at} holds NaN or inf; give numbers in [-1, 1]")
-        return actions
 
     def _add(
         self,
@@ -404,160 +376,17 @@ class VecFinRLWrapper(VectorEnv[Any, Any, Any]):
         after = {key: arrived[key][at] for key in keys} | {"terminal": truncated[at]}
         self.buffer.add(states, actions[at], rewards[at], after, ended[at])
 
-    def _shown_final(
-        self,
-        raw: Mapping[str, NDArray[Any]],
-        tokens: NDArray[np.int32],
-        final: NDArray[np.object_],
-    ) -> NDArray[np.object_]:
-        shown = self._show(raw, tokens)
-        rows = np.full(len(final), None, object)
-        for at, last in enumerate(final):
-            if last is not None:
-                rows[at] = _row(shown, at)
-        return rows
-
-    def _show(self, raw: Mapping[str, NDArray[Any]], tokens: NDArray[np.int32]) -> dict[str, Any]:
-        """Put an observation together of the portfolios' numbers and the market before them."""
-        single = np.float32
-        count = self.num_tickers
-        both = np.concatenate([tokens, self._macro], axis=1)
-        windows = self._windows(raw["day"], both, self.history_length, 0)
-        history, mask = windows["history"], windows["history_mask"].astype(np.int32)
-        ohlcv, indicators = history[..., :PRICES], history[..., self._columns]
-        n, macro = self.num_envs, self._macro.shape[1]
-        shown = len(self._columns)
-        nothing = {"open": np.zeros((n, macro)), "indicators": np.zeros((n, macro, shown))}
-
-        def part(of: slice, tics: NDArray[np.int32]) -> dict[str, Any]:
-            return {
-                "ohlcvs": ohlcv[:, of],
-                "indicators": indicators[:, of],
-                "masks": mask[:, of],
-                "tickers": tics.copy(),
-            }
-
-        return {
-            "portfolio": {
-                "cash": raw["cash"].astype(single)[:, None],
-                "shares": raw["shares"].copy(),
-                "avg_buy_price": raw["avg_buy_price"].astype(single),
-            },
-            "market": {
-                "open": raw["open"].astype(single),
-                "indicators": raw.get("indicators", np.zeros((n, count, shown))).astype(single),
-            },
-            "macro": {
-                key: raw.get(f"macro_{key}", none).astype(single) for key, none in nothing.items()
-            },
-            "tics": tokens.copy(),
-            "macro_tics": self._macro.copy(),
-            "hist": History(
-                market=part(slice(0, count), tokens),
-                macro=part(slice(count, None), self._macro),
-            ),
-        }
-
-    def _from_sample(self, state: dict[str, Any]) -> dict[str, Any]:
-        """Rearrange a side of a batch as observations are."""
-        tokens = state["tokens"].astype(np.int32)
-        size, macro = len(tokens), state["macro"]
-        macro_tics = np.tile(self._macro[0], (size, 1))
-
-        def part(of: dict[str, Any], tics: NDArray[np.int32], kind: str) -> dict[str, Any]:
-            days = {"ohlcvs": "ohlcv", "indicators": "indicators", "masks": "mask"}
-            return {
-                **{name: of[kind + key] for name, key in days.items() if kind + key in of},
-                "tickers": tics,
-            }
-
-        portfolio = state["portfolio"]
-        obs: dict[str, Any] = {
-            "portfolio": portfolio | {"cash": portfolio["cash"][:, None]},
-            "market": {"open": state["open"], "indicators": state["current_indicators"]},
-            "macro": {"open": macro["open"], "indicators": macro["current_indicators"]},
-            "tics": tokens,
-            "macro_tics": macro_tics,
-            "hist": History(market=part(state, tokens, ""), macro=part(macro, macro_tics, "")),
-        }
-        if "future_ohlcv" in state:
-            obs["future"] = {
-                "market": part(state, tokens, "future_"),
-                "macro": part(macro, macro_tics, "future_"),
-            }
-        return obs
-
-    def _space(self, known: int) -> spaces.Dict:
-        tickers, shown = self.num_tickers, len(self._columns)
-        macro, days = self._macro.shape[1], self.history_length
-
-        def floats(*shape: int, low: float = -_LARGEST) -> spaces.Box:
-            return spaces.Box(low, _LARGEST, shape, np.float32)
-
-        def tokens(count: int) -> spaces.Box:
-            return spaces.Box(0, known, (count,), np.int32)
-
-        def part(count: int) -> spaces.Dict:
-            return spaces.Dict(
-                {
-                    "ohlcvs": floats(count, days, PRICES),
-                    "indicators": floats(count, days, shown),
-                    "masks": spaces.Box(0, 1, (count, days), np.int32),
-                    "tickers": tokens(count),
-                }
-            )
-
-        def today(count: int) -> spaces.Dict:
-            return spaces.Dict({"open": floats(count), "indicators": floats(count, shown)})
-
-        shares = spaces.Box(0, np.iinfo(np.int32).max, (tickers,), np.int32)
-        return spaces.Dict(
-            {
-                "portfolio": spaces.Dict(
-                    {
-                        "cash": floats(1),
-                        "shares": shares,
-                        "avg_buy_price": floats(tickers, low=0.0),
-                    }
-                ),
-                "market": today(tickers),
-                "macro": today(macro),
-                "tics": tokens(tickers),
-                "macro_tics": tokens(macro),
-                "hist": spaces.Dict({"market": part(tickers), "macro": part(macro)}),
-            }
-        )
-
 
 def _refuse_strangers(settings: Mapping[str, Any]) -> None:
     """Refuse settings that the environments do not have, with the ones that were probably meant."""
     theirs = inspect.signature(VecFastFinRL.__init__).parameters
     mine = inspect.signature(VecFinRLWrapper.__init__).parameters
-    known = [name for name in {**mine, **theirs} if name not in ("self", "settings", "csv_path")]
+    settled = ("self", "settings", "csv_path", "return_format")
+    known = [name for name in {**mine, **theirs} if name not in settled]
     for name in settings:
-        if name not in theirs or name in ("self", "csv_path", "return_format"):
+        if name not in theirs or name in settled:
             near = difflib.get_close_matches(name, known, 1, 0.66)
             hint = f"did you mean `{near[0]}`? It" if near else "it"
             raise ArgumentTypeError(
                 f"VecFinRLWrapper() has no argument `{name}`; {hint} takes {', '.join(known)}"
             )
-
-
-def _with_final(
-    raw: Mapping[str, NDArray[Any]], final: NDArray[np.object_]
-) -> dict[str, NDArray[Any]]:
-    """Give the observations in which episodes ended, where they did."""
-    arrived = {key: values.copy() for key, values in raw.items()}
-    for at, last in enumerate(final):
-        if last is not None:
-            for key, values in last.items():
-                arrived[key][at] = values
-    return arrived
-
-
-def _row(obs: dict[str, Any], at: int) -> dict[str, Any]:
-    """Take one portfolio's part out of an observation."""
-    kind = History if isinstance(obs, History) else dict
-    return kind(
-        {key: _row(part, at) if isinstance(part, dict) else part[at] for key, part in obs.items()}
-    )
