@@ -1,0 +1,56 @@
+"""Buffers in files: what was saved comes back, and nothing else does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import backcast as bc
+import backcast.finrl as ff
+import pytest
+from finrl_buffers import TICKERS, collect, same, vec, with_gaps
+from finrl_market import market
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return with_gaps(tmp_path)
+
+
+@pytest.fixture
+def env(path: Path) -> ff.VecFastFinRL:
+    return vec(path)
+
+
+def test_saved_transitions_and_draws_come_back(env: ff.VecFastFinRL, tmp_path: Path) -> None:
+    saved, loaded = ff.VecReplayBuffer(env, 30), ff.VecReplayBuffer(env, 30, seed=9)
+    collect(env, saved, 10)
+    collect(env, loaded, 3, seed=2)
+    saved.sample(5)
+    path = tmp_path / "buffer.bct"
+    saved.save(path)
+    loaded.load(path)
+    assert [loaded.get(i) for i in range(30)] == [saved.get(i) for i in range(30)]
+    same(loaded.sample(20, 3), saved.sample(20, 3))
+    whole = path.read_bytes()
+    kept = [loaded.get(i) for i in range(30)]
+    for damaged in (whole[:-1], whole[:200], b"", whole[:99] + b"\0" + whole[100:], b"\0" * 999):
+        path.write_bytes(damaged)
+        with pytest.raises(bc.CorruptError, match="is no saved buffer: "):
+            loaded.load(path)
+    path.write_bytes(whole)
+    wide = ff.VecReplayBuffer(env, 30, action_shape=(2, 2))
+    with pytest.raises(bc.SchemaError, match="make one like it"):
+        wide.load(path)
+    with pytest.raises(bc.StorageError, match="cannot read"):
+        loaded.load(tmp_path / "nothing")
+    assert [loaded.get(i) for i in range(30)] == kept
+
+
+def test_a_file_of_another_market_is_refused(env: ff.VecFastFinRL, tmp_path: Path) -> None:
+    saved = ff.VecReplayBuffer(env, 30)
+    collect(env, saved, 3)
+    saved.save(tmp_path / "buffer.bct")
+    other = vec(market(60, [*TICKERS, "VIX"], seed=9).write(tmp_path / "other.csv"))
+    elsewhere = ff.VecReplayBuffer(other, 30)
+    with pytest.raises(bc.PanelError, match="belongs to the panel"):
+        elsewhere.load(tmp_path / "buffer.bct")

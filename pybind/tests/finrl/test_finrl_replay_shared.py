@@ -1,0 +1,122 @@
+"""Buffers that other processes and threads have: attached to, killed in, added to at once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import backcast as bc
+import backcast.finrl as ff
+import numpy as np
+import pytest
+from finrl_buffers import collect, vec, with_gaps
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return with_gaps(tmp_path)
+
+
+@pytest.fixture
+def env(path: Path) -> ff.VecFastFinRL:
+    return vec(path)
+
+
+CHILD = """
+import sys, numpy as np, backcast.finrl as ff
+buffer = ff.VecReplayBuffer.attach("moves", dir=sys.argv[1])
+env = ff.VecFastFinRL(buffer.panel, 2, return_format="vec", macro_tickers=["VIX"], num_tickers=2)
+state = env.reset(seed=1)
+for _ in range(5):
+    after = env.step(np.zeros((2, 2)))
+    buffer.add(state, np.full((2, 2), 0.75), after["reward"], after, after["done"])
+    state = after
+print(buffer.size(), flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_other_processes_attach_to_buffer_and_market_by_name(path: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    with bc.Panel.from_csv(path, macro=["VIX"], name="prices", dir=home) as panel:
+        env = vec(panel)
+        buffer = ff.VecReplayBuffer(env, 100, name="moves", n_adders=2, dir=home)
+        collect(env, buffer, 6)
+        with subprocess.Popen(
+            [sys.executable, "-c", CHILD, str(home)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as child:
+            assert child.stdout is not None
+            assert child.stdin is not None
+            assert child.stdout.readline() == "34\n"
+            assert buffer.size() == 34
+            assert [buffer.get(i).action for i in range(24, 34)] == [[0.75, 0.75]] * 10
+            assert buffer.sample(34, 3)[0]["AAA"]["ohlcv"].any()
+            with pytest.raises(bc.InUseError, match=rf"belong to other .*{child.pid}"):
+                buffer.clear()
+            third = ff.VecReplayBuffer.attach("moves", env, dir=home)
+            with pytest.raises(bc.WriterError, match=f"{child.pid}"):
+                collect(env, third, 1)
+            assert third.size() == 34
+            child.stdin.write("\n")
+        buffer.clear()
+        assert buffer.size() == third.size() == 0
+        collect(env, third, 2)
+        assert buffer.size() == 8
+        for made in (third, buffer):
+            made.close()
+        assert [found["name"] for found in bc.list(home)] == ["prices"]
+
+
+def test_a_killed_adder_leaves_its_transitions_and_its_place(path: Path, tmp_path: Path) -> None:
+    with bc.Panel.from_csv(path, macro=["VIX"], name="prices", dir=tmp_path) as panel:
+        buffer = ff.VecReplayBuffer(vec(panel), 100, name="moves", dir=tmp_path)
+        with subprocess.Popen(
+            [sys.executable, "-c", CHILD, str(tmp_path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as child:
+            assert child.stdout is not None
+            assert child.stdout.readline() == "10\n"
+            child.kill()
+        assert buffer.size() == 10
+        env = vec(panel)
+        collect(env, buffer, 2)
+        assert buffer.size() == 18
+        assert buffer.get(9).action == [0.75, 0.75]
+        buffer.close()
+
+
+def test_threads_may_add_and_draw_at_once(env: ff.VecFastFinRL) -> None:
+    buffer = ff.VecReplayBuffer(env, capacity=50, threads=2)
+    state = env.reset(seed=1)
+    after = env.step(np.zeros((4, 2)))
+    buffer.add(state, np.zeros((4, 2)), np.zeros(4), after, after["done"])
+    stop, failed = threading.Event(), []
+
+    def draw() -> None:
+        out = None
+        try:
+            while not stop.is_set():
+                out = buffer.sample(40, 10, 3, out=out)
+                _, action, reward, *_ = out
+                np.testing.assert_array_equal(action[:, 0], reward[:, 0])
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=draw) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for number in range(3_000):
+        rewards = np.full(4, float(number))
+        buffer.add(state, np.repeat(rewards[:, None], 2, 1), rewards, after, after["done"])
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert not failed, failed
