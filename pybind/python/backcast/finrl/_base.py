@@ -290,13 +290,18 @@ class FinRLEnv:
         h, future = count_of(h, "h", 0, EnvError), count_of(future, "future", 0, EnvError)
         if isinstance(ticker_list, Sequence) and all(isinstance(t, str) for t in ticker_list):
             return self._window(names_of("ticker_list", ticker_list), self._day(day), h, future)
-        days = np.asarray(ticker_list)
+        try:
+            days = np.asarray(ticker_list)
+        except ValueError:
+            # Lists of several lengths are no array.
+            days = np.zeros(())
         if days.ndim != 1 or days.dtype.kind not in "iu":
             raise ArgumentTypeError(
                 f"ticker_list is {ticker_list!r}; give names, or the days of several windows"
             )
-        if isinstance(day, str) or len(day) != len(days):
-            raise EnvError(f"got {len(days)} days; give as many lists of tickers")
+        lists = isinstance(day, Sequence) or (isinstance(day, np.ndarray) and day.ndim > 0)
+        if not lists or isinstance(day, str) or len(day) != len(days):
+            raise EnvError(f"day is {day!r}; give a list of tickers for each of {len(days)} days")
         return [
             self._window(names_of("a list of tickers", tickers), self._day(of), h, future)
             for of, tickers in zip(days.tolist(), day, strict=True)

@@ -27,15 +27,20 @@ def market_of(source: PanelLike, macro: Sequence[str], options: Mapping[str, Any
         raise ArgumentTypeError(
             f'panel_options is {options!r}; give a dict of keywords, {{"nan": "mask"}}'
         )
-    if not isinstance(source, Panel | str | os.PathLike):
-        raise ArgumentTypeError(
-            f"csv_path is {source!r}; give the path of a CSV or Parquet file, a backcast.Panel, or "
-            "the name of a shared one"
-        )
+    check_source(source, "csv_path")
     given = dict(options or {})
     if macro and is_file(source):
         given.setdefault("macro", list(macro))
     return open_panel(source, given)
+
+
+def check_source(source: Any, what: str) -> None:  # noqa: ANN401
+    """Refuse what names no market."""
+    if not isinstance(source, Panel | str | os.PathLike):
+        raise ArgumentTypeError(
+            f"{what} is {source!r}; give the path of a CSV or Parquet file, a backcast.Panel, or "
+            "the name of a shared one"
+        )
 
 
 def names_of(what: str, names: Iterable[str]) -> list[str]:
@@ -79,12 +84,9 @@ def seeds_of(seeds: Any, count: int) -> list[int | None]:  # noqa: ANN401
     """Read one seed per environment."""
     if seeds is None:
         return [None] * count
-    try:
-        listed = np.asarray(seeds).tolist()
-    except ValueError:
-        # Lists of several lengths are no array.
-        listed = None
-    if not isinstance(listed, list):
+    # One array of numbers and something else would be an array of that, or of numbers.
+    listed = [*seeds] if isinstance(seeds, list | tuple) else np.asarray(seeds).tolist()
+    if not isinstance(listed, list) or any(isinstance(seed, list | tuple) for seed in listed):
         raise ArgumentTypeError(f"seeds is {seeds!r}; give an array of {count} whole numbers")
     if len(listed) != count:
         raise EnvError(f"seeds has length {len(listed)}; give {count}, one per environment")

@@ -170,10 +170,10 @@ class FastFinRL(FinRLEnv):
             "record": True,
         }
         self._seed = seed_of(initial_seed, "initial_seed")
-        self._draws = bool(shuffle_tickers) and num_tickers > 0
         super().__init__(
             csv_path, settings, tech_indicator_list, macro_tickers, return_format, panel_options
         )
+        self._draws = shuffle_tickers and num_tickers > 0
         self._adopt(PortfolioBatch(self._panel, None, self._settings))
 
     def __repr__(self) -> str:

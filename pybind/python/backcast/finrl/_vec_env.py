@@ -250,6 +250,8 @@ class VecFastFinRL(SeenPortfolios):
                     f'{what} is {chosen!r}; give a list for each portfolio, [["AAPL"]]'
                 )
             each = [names_of(what, names) for names in chosen]
+            if not each:
+                raise EnvError(f"{what} is empty; give a list for each portfolio, or leave it out")
             settings = self._settings | self._mode()
             batch = PortfolioBatch(self._panel, len(each), settings, tickers_of=each)
         assert batch is not None
@@ -273,7 +275,7 @@ class VecFastFinRL(SeenPortfolios):
         Parameters
         ----------
         indices : iterable of int
-            Which portfolios.
+            Which portfolios; none of them changes nothing.
         seeds : array_like of int, optional
             A seed for each of them; their streams go on without.
 
@@ -296,6 +298,8 @@ class VecFastFinRL(SeenPortfolios):
         for at in listed:
             if not 0 <= at < count:
                 raise EnvError(f"indices holds {at}; give numbers from 0 to {count - 1}")
+        if not listed:
+            return self.get_state()
         mask = np.zeros(count, bool)
         mask[listed] = True
         each: list[int | None] = [None] * count

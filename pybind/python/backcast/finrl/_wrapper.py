@@ -11,7 +11,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from backcast import ArgumentError, ArgumentTypeError, EnvError
+from backcast import ArgumentError, ArgumentTypeError, ClosedError, EnvError
 from backcast._calls import explained
 from backcast._counts import count_of
 from backcast._native import PortfolioBatch, TickerTokenizer
@@ -22,7 +22,7 @@ from backcast.finrl._nested import (
     with_final,
 )
 from backcast.finrl._replay import VecReplayBuffer
-from backcast.finrl._rules import check_window, flag_of, given_seed_of, pairs_of
+from backcast.finrl._rules import check_source, check_window, flag_of, given_seed_of, pairs_of
 from backcast.finrl._vec_env import VecFastFinRL
 
 if TYPE_CHECKING:
@@ -148,6 +148,7 @@ class VecFinRLWrapper(VectorEnv[Any, Any, Any]):
         **settings: Any,  # noqa: ANN401
     ) -> None:
         _refuse_strangers(settings)
+        check_source(path, "path")
         buffer_capacity = count_of(buffer_capacity, "buffer_capacity", 1, ArgumentError)
         buffer_seed = given_seed_of(buffer_seed, "buffer_seed")
         auto_add, auto_reset = flag_of(auto_add, "auto_add"), flag_of(auto_reset, "auto_reset")
@@ -205,7 +206,11 @@ class VecFinRLWrapper(VectorEnv[Any, Any, Any]):
 
     def __repr__(self) -> str:
         """Show sizes, mode and fill."""
-        return f"<backcast.finrl.VecFinRLWrapper: {self._batch}, {self.buffer.size()} stored>"
+        try:
+            stored = f"{self.buffer.size()} stored"
+        except ClosedError:
+            stored = "closed"
+        return f"<backcast.finrl.VecFinRLWrapper: {self._batch}, {stored}>"
 
     @explained
     def reset(
