@@ -46,6 +46,19 @@ impl Mark {
         Column::new(NAME, DType::U64, &[3], Role::Step)
     }
 
+    /// The mark as it stands in memory, in registers.
+    #[inline]
+    pub(crate) fn words(self) -> [u64; 3] {
+        let Self { seq, episode, t, flags } = self;
+        let [t, flags] = [t, flags].map(u64::from);
+        // The lower half stands first.
+        [
+            seq,
+            episode,
+            if cfg!(target_endian = "little") { flags << 32 | t } else { t << 32 | flags },
+        ]
+    }
+
     /// Copies the marks of as many rows as `out` has places. To be validated like any copy.
     #[inline]
     pub(crate) fn read_into(lane: &impl Words, slot: u64, out: &mut [Mark]) {

@@ -226,8 +226,10 @@ mod tests {
             assert_eq!(resized.lane_capacity, capacity / 2);
             assert_eq!(ring.lane_span(0).unwrap(), before);
             assert_eq!((ring.lane_capacity(), ring.stats().capacity), (500, 1_000));
-            // Until the next chunk is announced it goes on where it was.
-            append(&mut writer, 40);
+            // With its very next row.
+            append(&mut writer, 1);
+            assert_eq!(ring.lane_capacity(), capacity / 2);
+            append(&mut writer, 39);
             let after = ring.lane_span(0).unwrap();
             assert_eq!(after.end, before.end + 40);
             let oldest = before.start.max(after.end.saturating_sub(capacity / 2));

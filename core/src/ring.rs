@@ -1,6 +1,6 @@
 //! A replay: created once, attached by name from any process.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -20,8 +20,9 @@ use crate::schema::Schema;
 use crate::stats::{LaneStats, PinStats, ReaderStats, RingStats};
 use crate::writer::Writer;
 
-/// Rows announced at a time by a writer that appends row by row.
-const RESERVE_CHUNK: u32 = 16;
+/// Rows announced at a time by a writer that appends row by row: a thousandth of a lane within these
+/// bounds. The fence between announcing and writing costs a small row a tenth if there are 16 to it.
+const RESERVE_CHUNK: RangeInclusive<u32> = 16..=64;
 /// Reads of two rows are tried this often against a writer that laps them.
 const ATTEMPTS: u32 = 64;
 
@@ -363,7 +364,7 @@ pub(crate) fn spec(
         columns: schema.stored().to_vec(),
         lanes: options.lanes,
         lane_capacity: 0,
-        reserve_chunk: RESERVE_CHUNK,
+        reserve_chunk: *RESERVE_CHUNK.start(),
         reader_slots: options.reader_slots,
         asked_rows: 0,
         asked_bytes: 0,
@@ -377,11 +378,22 @@ pub(crate) fn spec(
         Capacity::Rows(rows) => {
             spec.asked_rows = rows;
             spec.lane_capacity = rows.div_ceil(u64::from(options.lanes.max(1)));
+            spec.reserve_chunk = reserve_chunk(spec.lane_capacity);
         }
         Capacity::Bytes(bytes) => {
             spec.asked_bytes = bytes;
-            spec.lane_capacity = Geometry::lane_capacity_for_bytes(&spec, align, bytes)?;
+            let rows = Geometry::lane_capacity_for_bytes(&spec, align, bytes)?;
+            // A larger chunk comes out of the capacity, so that the bytes stay what they are.
+            let chunk = reserve_chunk(rows);
+            spec.lane_capacity = rows - u64::from(chunk - spec.reserve_chunk);
+            spec.reserve_chunk = chunk;
         }
     }
     Ok(spec)
+}
+
+/// Rows announced at a time on a lane of so many.
+fn reserve_chunk(lane_capacity: u64) -> u32 {
+    let thousandth = u32::try_from(lane_capacity / 1024).unwrap_or(u32::MAX);
+    thousandth.clamp(*RESERVE_CHUNK.start(), *RESERVE_CHUNK.end())
 }

@@ -158,6 +158,7 @@ impl Writer {
     ///
     /// Waits only while a lease is in the way, and as the ring's lane policy says; a lane whose
     /// rows were dropped in the end returns [`RowIndex::NONE`], and its next row is marked GAP.
+    #[inline]
     pub fn append(&mut self, step: &Step<'_>) -> Result<&[RowIndex], AppendError> {
         self.append_until(step, &mut || false)
     }
@@ -169,52 +170,70 @@ impl Writer {
         step: &Step<'_>,
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<&[RowIndex], AppendError> {
-        self.check_sizes(step, 1)?;
         self.indices.clear();
-        self.append_checked(step, interrupted)?;
+        if step.final_obs.is_some() || !self.append_plainly(step) {
+            self.append_with_care(step, interrupted)?;
+        }
         ring(&self.ring.store().published());
         Ok(&self.indices)
     }
 
+    /// The same for whatever step, right or wrong; wakes nobody.
+    #[inline(never)]
+    fn append_with_care(
+        &mut self,
+        step: &Step<'_>,
+        interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<(), AppendError> {
+        self.check_sizes(step, 1)?;
+        self.append_checked(step, interrupted)
+    }
+
     /// Appends a step whose sizes are right, and wakes nobody.
-    #[inline]
     fn append_checked(
         &mut self,
         step: &Step<'_>,
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<(), AppendError> {
-        if self.goes_on(step) {
-            self.append_steps(step);
-        } else {
-            self.follow_resize();
-            self.plan(step)?;
-            self.make_room(interrupted)?;
-            self.append_planned(step);
+        if self.append_plainly(step) {
+            return Ok(());
         }
+        self.follow_resize();
+        self.plan(step)?;
+        self.make_room(interrupted)?;
+        self.append_planned(step);
         Ok(())
     }
 
-    /// Whether the step makes one row on every lane, for which there is room: as most do.
+    /// Appends a step that makes one row on every lane, for which there is room where it is: as most do.
+    /// Its final observations are not looked at. `false`: nothing was appended, look more closely.
     #[inline]
-    fn goes_on(&self, step: &Step<'_>) -> bool {
-        let ends = step.terminated.iter().chain(step.truncated).any(|ended| *ended);
-        let plain = |lane: &OwnLane| {
-            let memory = &lane.memory;
-            memory.is_free(1) && memory.head() + 1 < MAX_SEQ && !lane.clock.awaits_final()
+    fn append_plainly(&mut self, step: &Step<'_>) -> bool {
+        let of = self.lanes.len();
+        let go_on = |flags: &[bool]| match flags {
+            [ended] => of == 1 && !*ended,
+            many => many.len() == of && !many.iter().fold(false, |any, ended| any | ended),
         };
-        !ends && self.lanes.iter().all(plain)
-    }
-
-    /// Appends a step that [`goes_on`](Self::goes_on). Cannot fail.
-    #[inline]
-    fn append_steps(&mut self, step: &Step<'_>) {
-        for (i, (lane, number)) in self.lanes.iter_mut().zip(&self.numbers).enumerate() {
-            let marks = lane.clock.step();
-            lane.write_step(0, marks, step, i);
-            self.indices.push(RowIndex::new(*number, lane.memory.head()));
-            lane.memory.publish(1);
+        if !go_on(step.terminated) || !go_on(step.truncated) || !self.has_followed() {
+            return false;
         }
-        self.rows_written += self.lanes.len() as u64;
+        // What does not fit is found while it is written: into slots that nobody reads yet. One lane
+        // apart, since a loop over it costs a tenth of a small row.
+        if let ([lane], [number]) = (&mut *self.lanes, &*self.numbers) {
+            if !lane.write_plainly(step, (0, 1)) {
+                return false;
+            }
+            self.indices.push(lane.publish_plainly(*number));
+        } else {
+            let mut lanes = self.lanes.iter().enumerate();
+            if !lanes.all(|(i, lane)| lane.write_plainly(step, (i, of))) {
+                return false;
+            }
+            let published = self.lanes.iter_mut().zip(&self.numbers);
+            self.indices.extend(published.map(|(lane, number)| lane.publish_plainly(*number)));
+        }
+        self.rows_written += of as u64;
+        true
     }
 
     /// Appends what was planned and has room. Cannot fail.
@@ -499,11 +518,36 @@ impl OwnLane {
         Ok(Self { memory, clock, patience: Patience::default() })
     }
 
-    #[inline]
+    /// Writes row `i` of the `of` that a step has, which ends no episode. `false`: there is no room for
+    /// one, or it is the final row's turn, or something does not have the column's size.
+    #[expect(clippy::inline_always, reason = "a call costs a tenth of a small row")]
+    #[inline(always)]
+    fn write_plainly(&self, step: &Step<'_>, row: (usize, usize)) -> bool {
+        let Self { memory, clock, .. } = self;
+        let Some(slot) = memory.free_slot(0).filter(|_| !clock.awaits_final()) else {
+            return false;
+        };
+        let mark = { *clock }.step().at(memory.head());
+        memory.lane().store_row(slot, mark.words(), step.columns, row)
+    }
+
+    /// Publishes it.
+    #[expect(clippy::inline_always, reason = "a call costs a tenth of a small row")]
+    #[inline(always)]
+    fn publish_plainly(&mut self, number: u32) -> RowIndex {
+        let index = RowIndex::new(number, self.memory.head());
+        self.clock.step();
+        self.memory.publish(1);
+        index
+    }
+
+    /// Writes row `i` of a step whose sizes were checked.
     fn write_step(&self, ahead: u64, marks: RowMarks, step: &Step<'_>, i: usize) {
         self.write_marks(ahead, marks);
         let lanes = step.terminated.len();
-        self.memory.write_row(USER, ahead, step.columns, (i, lanes));
+        for (at, bytes) in step.columns.iter().enumerate() {
+            self.memory.write(USER + at, ahead, row(bytes, bytes.len() / lanes, i));
+        }
     }
 
     fn write_final<'a>(
@@ -526,7 +570,6 @@ impl OwnLane {
         }
     }
 
-    #[inline]
     fn write_marks(&self, ahead: u64, marks: RowMarks) {
         let mark = marks.at(self.memory.head() + ahead);
         self.memory.write(MARKS, ahead, bytemuck::bytes_of(&mark));

@@ -294,7 +294,7 @@ impl Writer {
     /// Append many steps in one call, as so many calls of ``append`` would.
     ///
     /// Everything that can be checked is checked before the first step. Rows of one lane are copied
-    /// up to 16 at a time, so that a writer of one lane fills it about as fast as memory is copied.
+    /// up to 64 at a time, so that a writer of one lane fills it about as fast as memory is copied.
     ///
     /// Parameters
     /// ----------

@@ -210,6 +210,7 @@ impl Readers {
 
     /// How often the ring was resized, as its writers are told. It stands beside what they look at
     /// after every row, and so is at hand.
+    #[inline]
     pub(crate) fn resizes(&self) -> &AtomicU32 {
         static NEVER: AtomicU32 = AtomicU32::new(0);
         #[expect(clippy::cast_possible_truncation, reason = "constants below 1000")]

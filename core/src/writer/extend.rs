@@ -13,7 +13,7 @@ use backcast_layout::protocol::{MAX_SEQ, ring};
 
 /// Most rows published at once. No more are announced at a time than a reserve chunk, on which the
 /// capacity that readers count on depends.
-const BLOCK: usize = 16;
+const BLOCK: usize = 64;
 
 impl Writer {
     /// Appends several steps, in order, as so many calls of [`append`](Self::append) would; the
@@ -23,7 +23,7 @@ impl Writer {
     /// Everything that can be checked is checked before the first step. If a lease stops a later
     /// one for good, the steps before it stay, and the error says how many they are.
     ///
-    /// With one lane, rows are copied and published up to 16 at a time.
+    /// With one lane, rows are copied and published up to 64 at a time.
     pub fn extend(&mut self, steps: &Step<'_>) -> Result<&[RowIndex], AppendError> {
         self.extend_until(steps, &mut || false)
     }

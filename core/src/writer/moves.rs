@@ -26,9 +26,15 @@ impl Writer {
     /// Moves the lanes if the ring is being resized. To be called before rows are announced.
     #[inline]
     pub(super) fn follow_resize(&mut self) {
-        if self.ring.store().resizes() != self.moves.resizes {
+        if !self.has_followed() {
             self.move_lanes();
         }
+    }
+
+    /// Whether no resize asks for a move of the lanes.
+    #[inline]
+    pub(super) fn has_followed(&self) -> bool {
+        self.ring.store().resizes() == self.moves.resizes
     }
 
     #[cold]

@@ -84,13 +84,6 @@ pub trait WordsMut: Words {
     fn store_head(&self, value: u64, order: Ordering);
     /// Stores one row of a column, by relaxed words.
     fn copy_in(&self, column: usize, slot: u64, row: &[u8]);
-    /// Stores one row of every column from `first` on: row `i` of the `of` rows that each of `columns` has.
-    fn copy_row_in(&self, first: usize, slot: u64, columns: &[&[u8]], (i, of): (usize, usize)) {
-        for (column, bytes) in (first..).zip(columns) {
-            let width = bytes.len() / of.max(1);
-            self.copy_in(column, slot, &bytes[i * width..(i + 1) * width]);
-        }
-    }
     /// Stores a part of one row of a column, whose rows have `width` bytes, from byte `at` on.
     ///
     /// A column is accessed in one size alone: where parts may be smaller, the row is stored again.
@@ -224,7 +217,7 @@ impl<L: WordsMut> LaneWriter<L> {
     pub fn settle(&mut self, first_frozen: Option<u64>, rows: u64) -> bool {
         let frozen_slot =
             first_frozen.map_or(u64::MAX, |row| row.saturating_add(self.lane.slots()));
-        self.free = self.reserved.min(frozen_slot);
+        self.free = self.reserved.min(frozen_slot).min(MAX_SEQ - 1);
         self.is_free(rows)
     }
 
@@ -236,17 +229,6 @@ impl<L: WordsMut> LaneWriter<L> {
     pub fn write(&self, column: usize, ahead: u64, row: &[u8]) {
         assert!(self.is_free(ahead + 1), "row {ahead} past head was not reserved");
         self.lane.copy_in(column, self.slot_after(ahead), row);
-    }
-
-    /// Writes all columns of row `head + ahead` from `first` on: row `i` of the `of` rows that each of
-    /// `columns` has.
-    ///
-    /// # Panics
-    /// If the row was not reserved, or is frozen.
-    #[inline]
-    pub fn write_row(&self, first: usize, ahead: u64, columns: &[&[u8]], row: (usize, usize)) {
-        assert!(self.is_free(ahead + 1), "row {ahead} past head was not reserved");
-        self.lane.copy_row_in(first, self.slot_after(ahead), columns, row);
     }
 
     /// Writes a part of a column of row `head + ahead`, from byte `at` of the row on.
@@ -269,6 +251,13 @@ impl<L: WordsMut> LaneWriter<L> {
         self.lane.copy_rows_in(column, self.slot, rows, bytes);
     }
 
+    /// The slot of row `head + ahead`. `None`: it was not reserved, or is frozen.
+    #[inline]
+    #[must_use]
+    pub fn free_slot(&self, ahead: u64) -> Option<u64> {
+        self.is_free(ahead + 1).then(|| self.slot_after(ahead))
+    }
+
     /// The slot of row `head + ahead`, which is reserved: at most once around the lane.
     #[inline]
     fn slot_after(&self, ahead: u64) -> u64 {
@@ -280,7 +269,8 @@ impl<L: WordsMut> LaneWriter<L> {
     ///
     /// # Panics
     /// If they were not reserved.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a call costs a tenth of a small row")]
+    #[inline(always)]
     pub fn publish(&mut self, rows: u64) {
         assert!(self.is_free(rows), "{rows} rows were not all reserved");
         self.slot = self.slot_after(rows);

@@ -132,16 +132,18 @@ macro_rules! two_vectors {
 /// process, does so through this function alone.
 #[inline]
 unsafe fn opaque(dst: *mut u8, src: *const u8, len: usize) {
-    // First, since a chain of comparisons precedes a call otherwise.
-    if len > 64 {
-        // SAFETY: as the caller says.
-        return unsafe { memcpy(dst, src, len) };
-    }
     // SAFETY: each reads and writes the `len` bytes that the caller vouches for, and no others.
     unsafe {
+        // Before all else: one number of four bytes is the commonest row there is.
+        if len == 4 {
+            return one_move!("{reg:e}", "{reg:w}", "", dst, src);
+        }
+        // Before the table that the rest becomes, since a chain of comparisons precedes a call otherwise.
+        if len > 64 {
+            return memcpy(dst, src, len);
+        }
         match len {
             8 => one_move!("{reg}", "{reg}", "", dst, src),
-            4 => one_move!("{reg:e}", "{reg:w}", "", dst, src),
             2 => one_move!("{reg:x}", "{reg:w}", "h", dst, src),
             1 => one_move!("{reg:l}", "{reg:w}", "b", dst, src),
             // A call costs more than these do. Where they overlap, bytes are copied twice.
@@ -208,6 +210,42 @@ pub(crate) unsafe fn copy_in(dst: *mut u8, src: &[u8], word: Word) {
         Word::W2 => word_loop!(AtomicU16, u16, store, dst, src),
         Word::W4 => word_loop!(AtomicU32, u32, store, dst, src),
         Word::W8 => word_loop!(AtomicU64, u64, store, dst, src),
+    }
+}
+
+/// Stores words that are in registers into shared memory. What was just put together in memory, word by
+/// word, and is read from there in larger ones waits until it has left the processor's store buffer.
+///
+/// # Safety
+/// As [`copy_in`], for `N` words of eight bytes.
+#[inline]
+pub(crate) unsafe fn store_words<const N: usize>(dst: *mut u8, words: [u64; N]) {
+    for (i, word) in words.into_iter().enumerate() {
+        // SAFETY: in bounds and aligned, as the caller says.
+        let dst = unsafe { dst.cast::<u64>().add(i) };
+        if !OPAQUE {
+            // SAFETY: as above.
+            unsafe { AtomicU64::from_ptr(dst) }.store(word, Relaxed);
+            continue;
+        }
+        // SAFETY: writes the eight bytes, and no others.
+        #[cfg(target_arch = "x86_64")]
+        unsafe {
+            std::arch::asm!(
+                "mov [{dst}], {word}",
+                dst = in(reg) dst, word = in(reg) word,
+                options(nostack, preserves_flags),
+            );
+        }
+        // SAFETY: as above.
+        #[cfg(target_arch = "aarch64")]
+        unsafe {
+            std::arch::asm!(
+                "str {word}, [{dst}]",
+                dst = in(reg) dst, word = in(reg) word,
+                options(nostack, preserves_flags),
+            );
+        }
     }
 }
 

@@ -428,6 +428,45 @@ impl ClaimedLane {
         window.is_of(self.lane.memory.base(), self.lane.resizes)
     }
 
+    /// Stores one row of every column: the words of the first one, and row `i` of those that each of
+    /// `rest` has into the others. `false`: some column has another size, and whatever was written is to
+    /// be written again.
+    #[expect(clippy::inline_always, reason = "a call costs a tenth of a small row")]
+    #[inline(always)]
+    #[must_use]
+    pub fn store_row<const N: usize>(
+        &self,
+        slot: u64,
+        first: [u64; N],
+        rest: &[&[u8]],
+        (i, of): (usize, usize),
+    ) -> bool {
+        let Lane { memory, columns, slots, .. } = &*self.lane;
+        let Some((begins, others)) = columns.split_first() else { return false };
+        if slot >= *slots
+            || begins.width != size_of_val(&first)
+            || others.len() != rest.len()
+            || i >= of
+        {
+            return false;
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "below slots, which fits in memory")]
+        let (base, slot) = (memory.base(), slot as usize);
+        // SAFETY: in bounds, as in `copy_in`: `slot < slots`.
+        let at = |column: &Placed| unsafe { base.add(column.offset + slot * column.width) };
+        // SAFETY: as in `copy_in`; a row of so many words is accessed by words.
+        unsafe { copy::store_words(at(begins), first) };
+        for (column, rows) in others.iter().zip(rest) {
+            if rows.len() != of * column.width {
+                return false;
+            }
+            let row = &rows[i * column.width..][..column.width];
+            // SAFETY: as in `copy_in`.
+            unsafe { copy::copy_in(at(column), row, column.word) };
+        }
+        true
+    }
+
     /// The lane's memory.
     pub(crate) fn memory(&self) -> &Arc<Lane> {
         &self.lane
@@ -501,20 +540,6 @@ impl WordsMut for ClaimedLane {
         // - Writable: checked by `new`.
         // - Every other access to the column copies as we do (docs/layout.md, rule 2).
         unsafe { copy::copy_in(self.lane.memory.base().add(at), row, word) }
-    }
-
-    #[inline]
-    fn copy_row_in(&self, first: usize, slot: u64, columns: &[&[u8]], (i, _): (usize, usize)) {
-        let lane = &*self.lane;
-        let placed = &lane.columns[first..];
-        assert!(slot < lane.slots && placed.len() == columns.len(), "the columns of slot {slot}");
-        #[expect(clippy::cast_possible_truncation, reason = "below slots, which fits in memory")]
-        let (base, slot) = (lane.memory.base(), slot as usize);
-        for (&Placed { offset, width, word, .. }, bytes) in placed.iter().zip(columns) {
-            let row = &bytes[i * width..(i + 1) * width];
-            // SAFETY: as in `copy_in`.
-            unsafe { copy::copy_in(base.add(offset + slot * width), row, word) };
-        }
     }
 
     #[inline]
