@@ -29,6 +29,7 @@
 
 mod account;
 mod batch;
+mod copy;
 mod error;
 mod lines;
 mod metrics;

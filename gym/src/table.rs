@@ -9,6 +9,7 @@ use backcast_core::{Numbers, soon};
 use backcast_market::{Panel, PriceColumn};
 
 use crate::{
+    copy,
     lines::LINE,
     prices::{Prices, in_the_morning},
 };
@@ -159,7 +160,7 @@ impl HistoryTable {
     /// Copy consecutive days out, `[H, X, C]` and `[H, X]`; all of them must lie in the panel.
     pub(crate) fn copy(&self, days: Range<usize>, out: &mut [f32], mask: &mut [u8]) {
         let cells = days.start * self.rows..days.end * self.rows;
-        out.copy_from_slice(&self.singles[cells.start * self.columns..cells.end * self.columns]);
+        copy::long(&self.singles[cells.start * self.columns..cells.end * self.columns], out);
         mask.copy_from_slice(&self.listed[cells]);
     }
 }
