@@ -146,7 +146,7 @@ pub(crate) struct WorldView<'a> {
 impl WorldView<'_> {
     /// Write the indicators of `day` to the part of `out` that is environment `env`'s.
     pub(crate) fn copy_indicators(
-        self,
+        &self,
         tickers: &[usize],
         day: usize,
         out: &mut [f64],

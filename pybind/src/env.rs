@@ -19,6 +19,7 @@ use crate::metrics;
 use crate::observed::{Form, Last, Slots};
 use crate::panel::Panel;
 use crate::reset::{self, Seed, Start};
+use crate::spares::Spares;
 use crate::view::{FreshArray, bytes_of};
 
 /// Portfolios on a panel, stepped together: what the classes of ``backcast.envs`` hold.
@@ -56,6 +57,8 @@ pub(crate) struct PortfolioBatch {
     tokens: Vec<i32>,
     indicators: Vec<String>,
     form: Form,
+    /// Rewards and flags of the steps before.
+    spares: Spares,
 }
 
 /// What a step leaves behind, copied while the environment was ours.
@@ -201,7 +204,7 @@ impl PortfolioBatch {
     ) -> Result<Step<'py>, Failure> {
         let single =
             actions.cast::<PyUntypedArray>().is_ok_and(|array| array.dtype().char() == b'f');
-        let mut results = self.num_envs.map(|envs| Results::of(py, envs)).transpose()?;
+        let mut results = self.num_envs.map(|envs| Results::of(py, envs, &self.spares)).transpose()?;
         let slots = results.as_mut().map(Results::slots);
         let (obs, outcome) =
             if single { self.act::<f32>(actions, slots) } else { self.act::<f64>(actions, slots) }?;
@@ -215,7 +218,7 @@ impl PortfolioBatch {
             }
         }
         let [rewards, terminated, truncated] = if let Some(results) = results {
-            results.into_arrays()
+            results.into_arrays(&self.spares)
         } else {
             let (reward, terminated, truncated) = outcome.first;
             let flag = |flag: bool| flag.into_bound_py_any(py);
@@ -428,6 +431,8 @@ impl PortfolioBatch {
     /// Let go of the panel. Closing again does nothing.
     fn close(&self, py: Python<'_>) {
         py.detach(|| self.env.close());
+        self.form.forget();
+        self.spares.clear();
     }
 
     /// A batch in the same state, random streams included, that goes its own way from here.
@@ -463,6 +468,7 @@ impl PortfolioBatch {
             tokens: env.tokens()[..env.n_tickers()].to_vec(),
             indicators: env.indicators().to_vec(),
             form,
+            spares: Spares::default(),
             env: Handle::new("the portfolio environment".to_owned(), "make it anew", env),
         }
     }
@@ -563,17 +569,20 @@ impl PortfolioBatch {
 struct Results<'py>([FreshArray<'py>; 3]);
 
 impl<'py> Results<'py> {
-    fn of(py: Python<'py>, envs: usize) -> PyResult<Self> {
-        let array = |dtype| FreshArray::for_filling(py, &descr(py, dtype)?, &[envs]);
-        Ok(Self([array(DType::F64)?, array(DType::Bool)?, array(DType::Bool)?]))
+    fn of(py: Python<'py>, envs: usize, spares: &Spares) -> PyResult<Self> {
+        let mut spare = spares.take();
+        let mut array = |at, dtype| spare.or_new(at, &descr(py, dtype)?, &[envs]);
+        Ok(Self([array(0, DType::F64)?, array(1, DType::Bool)?, array(2, DType::Bool)?]))
     }
 
     fn slots(&mut self) -> [&mut [u8]; 3] {
         self.0.each_mut().map(FreshArray::bytes_mut)
     }
 
-    fn into_arrays(self) -> [Bound<'py, PyAny>; 3] {
-        self.0.map(|array| array.into_array().into_any())
+    fn into_arrays(self, spares: &Spares) -> [Bound<'py, PyAny>; 3] {
+        let arrays = self.0.map(FreshArray::into_array);
+        spares.keep(&arrays);
+        arrays.map(Bound::into_any)
     }
 }
 

@@ -17,6 +17,7 @@ use pyo3::types::{PyAny, PySlice};
 
 use crate::coerce::descr;
 use crate::error::{Failure, Kind};
+use crate::spares::Spares;
 use crate::view::FreshArray;
 
 /// Days that an arena has more than a history: a view stays as it is for as many steps.
@@ -27,6 +28,8 @@ pub(crate) struct Histories {
     /// `[H, X, C]`.
     shape: [usize; 3],
     arena: Option<Arena>,
+    /// The days before the observations before.
+    spares: Spares,
 }
 
 /// What `copy=False` writes to.
@@ -48,7 +51,7 @@ struct Arrays {
 
 /// The arrays of one call.
 pub(crate) enum Days<'a, 'py> {
-    Fresh { out: FreshArray<'py>, mask: FreshArray<'py>, axis: usize },
+    Fresh { out: FreshArray<'py>, mask: FreshArray<'py>, axis: usize, spares: &'a Spares },
     Sliding(Box<Sliding<'a, 'py>>),
 }
 
@@ -72,7 +75,7 @@ impl Histories {
     pub(crate) fn new(envs: Option<usize>, shape: [usize; 3], reuse: bool) -> Option<Self> {
         let arena = || Arena { arrays: PyOnceLock::new(), at: Mutex::new(0) };
         let arena = (reuse && envs.is_some()).then(arena);
-        (shape[0] > 0).then_some(Self { shape, arena })
+        (shape[0] > 0).then_some(Self { shape, arena, spares: Spares::default() })
     }
 
     /// The days that are shown, for a call to fill.
@@ -84,10 +87,11 @@ impl Histories {
         let [history, rows, columns] = self.shape;
         let Some(arena) = &self.arena else {
             let shape: Vec<usize> = envs.into_iter().chain([history, rows, columns]).collect();
-            let out = FreshArray::for_filling(py, &descr(py, DType::F32)?, &shape)?;
-            let mask =
-                FreshArray::for_filling(py, &descr(py, DType::Bool)?, &shape[..shape.len() - 1])?;
-            return Ok(Days::Fresh { out, mask, axis: usize::from(envs.is_some()) });
+            let mut spare = self.spares.take();
+            let out = spare.or_new(0, &descr(py, DType::F32)?, &shape)?;
+            let mask = spare.or_new(1, &descr(py, DType::Bool)?, &shape[..shape.len() - 1])?;
+            let axis = usize::from(envs.is_some());
+            return Ok(Days::Fresh { out, mask, axis, spares: &self.spares });
         };
         let days = history + SPARE_DAYS;
         let arrays = arena.arrays.get_or_try_init(py, || {
@@ -110,6 +114,11 @@ impl Histories {
         let mask = arrays.mask.bind(py).try_readwrite().map_err(busy)?;
         let at = &arena.at;
         Ok(Days::Sliding(Box::new(Sliding { py, arrays, at, history, out, mask })))
+    }
+
+    /// Let go of the arrays that were kept for filling them again.
+    pub(crate) fn forget(&self) {
+        self.spares.clear();
     }
 
     /// The days before one observation, as arrays of their own: `[X, H, C]` and `[X, H]`.
@@ -148,8 +157,10 @@ impl<'py> Days<'_, 'py> {
     /// What Python sees: `[N, X, H, C]` and `[N, X, H]`.
     pub(crate) fn into_arrays(self) -> PyResult<[Bound<'py, PyAny>; 2]> {
         match self {
-            Self::Fresh { out, mask, axis } => {
-                turned(out.into_array().into_any(), mask.into_array().into_any(), axis)
+            Self::Fresh { out, mask, axis, spares } => {
+                let [out, mask] = [out, mask].map(FreshArray::into_array);
+                spares.keep([&out, &mask]);
+                turned(out.into_any(), mask.into_any(), axis)
             }
             Self::Sliding(sliding) => {
                 let Sliding { py, arrays, at, history, out, mask } = *sliding;

@@ -45,6 +45,7 @@ mod sampler;
 mod schema;
 mod shortcut;
 mod snapshots;
+mod spares;
 mod states;
 mod stats;
 mod tokenizer;

@@ -12,6 +12,7 @@ use pyo3::types::{PyDict, PyString};
 use crate::coerce::descr;
 use crate::error::{Failure, Kind};
 use crate::histories::{DaySlots, Days, Histories};
+use crate::spares::{Few, MOST, Spare, Spares, few};
 use crate::view::FreshArray;
 
 /// What a field has per environment.
@@ -25,7 +26,7 @@ enum Axes {
 }
 
 /// The fields of a dict, sorted by name as Gymnasium sorts them.
-const FIELDS: [(&str, DType, Axes); 9] = [
+const FIELDS: [(&str, DType, Axes); MOST] = [
     ("avg_buy_price", DType::F64, Axes::Tickers),
     ("cash", DType::F64, Axes::One),
     ("day", DType::I32, Axes::One),
@@ -63,6 +64,8 @@ pub(crate) struct Form {
     flat: bool,
     /// Arrays to write to again and again; `None` where every call gets fresh ones.
     reused: Option<PyOnceLock<Vec<Py<PyUntypedArray>>>>,
+    /// The arrays of the observations before.
+    spares: Spares,
     /// `None` where no days before are shown, or not in arrays of their own.
     histories: Option<Histories>,
     history_shape: [usize; 3],
@@ -101,6 +104,7 @@ impl Form {
             arrays: if flat { vec![(DType::F32, vec![env.flat_width()])] } else { arrays },
             flat,
             reused: reuse.then(PyOnceLock::new),
+            spares: Spares::default(),
             // A flat observation has them within.
             histories: (!flat).then(|| Histories::new(envs, env.history_shape(), reuse)).flatten(),
             history_shape: env.history_shape(),
@@ -114,6 +118,14 @@ impl Form {
 
     pub(crate) fn reuses(&self) -> bool {
         self.reused.is_some()
+    }
+
+    /// Let go of the arrays that were kept for filling them again.
+    pub(crate) fn forget(&self) {
+        self.spares.clear();
+        if let Some(histories) = &self.histories {
+            histories.forget();
+        }
     }
 
     /// Do what `work` does, detached from the interpreter unless it is brief, and return the observation that it wrote to
@@ -134,26 +146,30 @@ impl Form {
         let numbers = &self.fields[..];
         let (arrays, answer) = match &self.reused {
             None => {
-                let mut arrays = self.allocate(py, self.envs)?;
-                let fields = arrays.iter_mut().map(FreshArray::bytes_mut).collect();
+                let mut arrays = self.allocate(py, self.envs, self.spares.take())?;
+                let fields = few(arrays.iter_mut().flatten().map(FreshArray::bytes_mut));
                 let answer = self.run(py, || work(Slots { fields, numbers, days }))?;
-                (arrays.into_iter().map(FreshArray::into_array).collect::<Vec<_>>(), answer)
+                let arrays = arrays.map(|array| array.map(FreshArray::into_array));
+                self.spares.keep(arrays.iter().flatten());
+                (arrays, answer)
             }
             Some(reused) => {
                 let arrays = reused.get_or_try_init(py, || {
-                    let arrays = self.allocate(py, self.envs)?;
-                    let arrays = arrays.into_iter().map(|array| array.into_array().unbind());
-                    PyResult::Ok(arrays.collect())
+                    let arrays = self.allocate(py, self.envs, Spare::default())?;
+                    let arrays = arrays.into_iter().flatten();
+                    PyResult::Ok(arrays.map(|array| array.into_array().unbind()).collect())
                 })?;
                 let mut borrowed = arrays
                     .iter()
                     .map(|array| Borrowed::of(array.bind(py)))
                     .collect::<Result<Vec<_>, _>>()?;
-                let fields =
-                    borrowed.iter_mut().map(Borrowed::bytes_mut).collect::<Result<_, _>>()?;
+                let mut fields = Few::default();
+                for (field, array) in fields.iter_mut().zip(&mut borrowed) {
+                    *field = Some(array.bytes_mut()?);
+                }
                 let answer = self.run(py, || work(Slots { fields, numbers, days }))?;
                 drop(borrowed);
-                (arrays.iter().map(|array| array.bind(py).clone()).collect(), answer)
+                (few(arrays.iter().map(|array| array.bind(py).clone())), answer)
             }
         };
         let days = histories.map(Days::into_arrays).transpose()?;
@@ -171,15 +187,15 @@ impl Form {
         py: Python<'py>,
         last: &Last,
     ) -> Result<Bound<'py, PyAny>, Failure> {
-        let mut arrays = self.allocate(py, None)?;
-        let fields = arrays.iter_mut().map(FreshArray::bytes_mut).collect();
+        let mut arrays = self.allocate(py, None, Spare::default())?;
+        let fields = few(arrays.iter_mut().flatten().map(FreshArray::bytes_mut));
         let numbers = &self.fields[..];
         py.detach(|| Slots { fields, numbers, days: None }.fill_from(last, self.history_shape))?;
         let days = match (&self.histories, &last.days) {
             (Some(histories), Some(days)) => Some(histories.arrays_of(py, days)?),
             _ => None,
         };
-        let arrays = arrays.into_iter().map(FreshArray::into_array).collect();
+        let arrays = arrays.map(|array| array.map(FreshArray::into_array));
         Ok(self.collect(py, arrays, days)?)
     }
 
@@ -187,36 +203,39 @@ impl Form {
         &self,
         py: Python<'py>,
         envs: Option<usize>,
-    ) -> PyResult<Vec<FreshArray<'py>>> {
-        let array = |(dtype, axes): &(DType, Vec<usize>)| {
+        mut spare: Spare,
+    ) -> PyResult<Few<FreshArray<'py>>> {
+        let mut arrays = Few::default();
+        for (at, (array, (dtype, axes))) in arrays.iter_mut().zip(&self.arrays).enumerate() {
             let mut shape = [envs.unwrap_or_default(), 0, 0];
             let first = usize::from(envs.is_some());
             shape[first..first + axes.len()].copy_from_slice(axes);
-            FreshArray::for_filling(py, &descr(py, *dtype)?, &shape[..first + axes.len()])
-        };
-        self.arrays.iter().map(array).collect()
+            let shape = &shape[..first + axes.len()];
+            *array = Some(spare.or_new(at, &descr(py, *dtype)?, shape)?);
+        }
+        Ok(arrays)
     }
 
     /// The flat array, or a dict of the fields that there are.
     fn collect<'py>(
         &self,
         py: Python<'py>,
-        arrays: Vec<Bound<'py, PyUntypedArray>>,
+        arrays: Few<Bound<'py, PyUntypedArray>>,
         days: Option<[Bound<'py, PyAny>; 2]>,
     ) -> PyResult<Bound<'py, PyAny>> {
         // Made once: the same names stand in every observation.
         static NAMES: PyOnceLock<Vec<Py<PyString>>> = PyOnceLock::new();
         if self.flat
-            && let Some(array) = arrays.first()
+            && let [Some(array), ..] = arrays
         {
-            return Ok(array.clone().into_any());
+            return Ok(array.into_any());
         }
         let names = NAMES.get_or_init(py, || {
             FIELDS.iter().map(|(name, ..)| PyString::intern(py, name).unbind()).collect()
         });
         let dict = PyDict::new(py);
         let mut days = days;
-        for (&at, array) in self.fields.iter().zip(arrays) {
+        for (&at, array) in self.fields.iter().zip(arrays.into_iter().flatten()) {
             // Sorted by name, as the spaces are.
             if FIELDS[at].0 > "history"
                 && let Some([history, mask]) = days.take()
@@ -238,7 +257,7 @@ pub(crate) struct Last {
 
 /// Memory of the arrays of one observation: one piece per field or a single flat one, and the days before.
 pub(crate) struct Slots<'a> {
-    fields: Vec<&'a mut [u8]>,
+    fields: Few<&'a mut [u8]>,
     /// Which of [`FIELDS`] these are.
     numbers: &'a [usize],
     days: Option<DaySlots<'a>>,
@@ -247,11 +266,11 @@ pub(crate) struct Slots<'a> {
 impl Slots<'_> {
     /// Write what the environment shows after a step, or after a reset.
     pub(crate) fn fill(mut self, env: &CoreEnv, stepped: bool) -> Result<(), Failure> {
-        if let [flat] = self.fields.as_mut_slice() {
+        if let [Some(flat), None, ..] = &mut self.fields {
             env.flatten_into(cast_mut(flat)?)?;
         } else {
             let fields = bytes(env.obs());
-            for (slot, &at) in self.fields.iter_mut().zip(self.numbers) {
+            for (slot, &at) in self.fields.iter_mut().flatten().zip(self.numbers) {
                 let field = fields[at];
                 match FIELDS[at].2 {
                     Axes::Indicators => copy_shown(slot, env, 0)?,
@@ -265,12 +284,12 @@ impl Slots<'_> {
 
     fn fill_from(mut self, last: &Last, history_shape: [usize; 3]) -> Result<(), Failure> {
         let Last { obs, days } = last;
-        if let [flat] = self.fields.as_mut_slice() {
+        if let [Some(flat), None, ..] = &mut self.fields {
             let (days, mask) = days.as_ref().map_or((&[][..], &[][..]), |(d, m)| (d, m));
             return Ok(obs.flatten_with_history(days, mask, history_shape, cast_mut(flat)?)?);
         }
         let fields = bytes(obs);
-        for (slot, &at) in self.fields.iter_mut().zip(self.numbers) {
+        for (slot, &at) in self.fields.iter_mut().flatten().zip(self.numbers) {
             copy_field(slot, fields[at])?;
         }
         Ok(())

@@ -11,7 +11,8 @@ use std::{ptr, slice};
 
 use backcast_core::{Block, Memory};
 use numpy::npyffi::{
-    _PyArray_GET_ITEM_DATA, NPY_ARRAY_WRITEABLE, NpyTypes, PY_ARRAY_API, get_type_object, npy_intp,
+    _PyArray_GET_ITEM_DATA, NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_OWNDATA, NPY_ARRAY_WRITEABLE, NpyTypes,
+    PY_ARRAY_API, get_type_object, npy_intp,
 };
 use numpy::prelude::*;
 use numpy::{PyArrayDescr, PyUntypedArray};
@@ -22,6 +23,9 @@ use crate::handle::forks;
 
 /// Axes that nearly all arrays have at most.
 const FEW_AXES: usize = 8;
+
+/// Flags of an array of its own memory, in C order and writable.
+const AS_MADE: c_int = NPY_ARRAY_WRITEABLE | NPY_ARRAY_OWNDATA | NPY_ARRAY_C_CONTIGUOUS;
 
 /// A C-contiguous array made here and not yet seen by anybody else: its bytes may be filled.
 pub(crate) struct FreshArray<'py>(Bound<'py, PyUntypedArray>);
@@ -69,22 +73,24 @@ impl<'py> FreshArray<'py> {
         Ok(Self(array.cast_into()?))
     }
 
-    /// An array made here before, for filling once more: if nobody else refers to it, and if whoever
-    /// had it left its dtype, shape and flags as they were.
+    /// An array made here before, for filling once more: if nobody else refers to it, weakly neither, and if
+    /// whoever had it left its memory, dtype, shape and flags as they were.
     pub(crate) fn again(
         array: Bound<'py, PyUntypedArray>,
         dtype: &Bound<'py, PyArrayDescr>,
         shape: &[usize],
     ) -> Option<Self> {
         // SAFETY: the array is alive and the interpreter attached: `array` is bound to it.
-        let (references, flags) = unsafe {
-            let fields = _PyArray_GET_ITEM_DATA(array.as_array_ptr());
-            (pyo3::ffi::Py_REFCNT(array.as_ptr()), (*fields).flags)
+        let (references, flags, as_made) = unsafe {
+            let fields = &*_PyArray_GET_ITEM_DATA(array.as_array_ptr());
+            let as_made = fields.descr.cast() == dtype.as_ptr()
+                && fields.base.is_null()
+                && fields.weakreflist.is_null();
+            (pyo3::ffi::Py_REFCNT(array.as_ptr()), fields.flags, as_made)
         };
-        let as_made = array.dtype().is(dtype)
-            && array.shape() == shape
-            && array.is_c_contiguous()
-            && flags & NPY_ARRAY_WRITEABLE != 0;
+        // One by one: they are few, and were written just now.
+        let same = array.shape().iter().eq(shape);
+        let as_made = as_made && flags & AS_MADE == AS_MADE && same;
         (references == 1 && as_made).then_some(Self(array))
     }
 
