@@ -204,7 +204,8 @@ impl PortfolioBatch {
     ) -> Result<Step<'py>, Failure> {
         let single =
             actions.cast::<PyUntypedArray>().is_ok_and(|array| array.dtype().char() == b'f');
-        let mut results = self.num_envs.map(|envs| Results::of(py, envs, &self.spares)).transpose()?;
+        let mut results =
+            self.num_envs.map(|envs| Results::of(py, envs, &self.spares)).transpose()?;
         let slots = results.as_mut().map(Results::slots);
         let (obs, outcome) =
             if single { self.act::<f32>(actions, slots) } else { self.act::<f64>(actions, slots) }?;
@@ -517,7 +518,7 @@ impl PortfolioBatch {
         results: Option<[&mut [u8]; 3]>,
     ) -> Result<Outcome, Failure> {
         self.env.with(|env| {
-            env.step(actions)?;
+            env.step_asking(actions, |at| slots.ask(at))?;
             slots.fill(env, true)?;
             let ended = env.ended();
             let any = ended.contains(&true);

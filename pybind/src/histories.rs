@@ -6,7 +6,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use backcast_core::DType;
+use backcast_core::{DType, soon};
 use backcast_gym::PortfolioVectorEnv as CoreEnv;
 use numpy::prelude::*;
 use numpy::{PyArray1, PyArrayDyn, PyReadwriteArrayDyn};
@@ -59,15 +59,26 @@ pub(crate) struct Sliding<'a, 'py> {
     py: Python<'py>,
     arrays: &'a Arrays,
     at: &'a Mutex<usize>,
-    history: usize,
+    shape: [usize; 3],
     out: PyReadwriteArrayDyn<'py, f32>,
     mask: PyReadwriteArrayDyn<'py, u8>,
 }
 
 /// Their memory.
 pub(crate) enum DaySlots<'a> {
-    Fresh { out: &'a mut [u8], mask: &'a mut [u8] },
-    Sliding { out: &'a mut [f32], mask: &'a mut [u8], at: &'a Mutex<usize>, history: usize },
+    Fresh {
+        out: &'a mut [u8],
+        mask: &'a mut [u8],
+    },
+    Sliding {
+        out: &'a mut [f32],
+        mask: &'a mut [u8],
+        at: &'a Mutex<usize>,
+        /// `[H, X, C]`.
+        shape: [usize; 3],
+        /// Where the newest day of the first portfolio will begin after a step, in numbers.
+        next: usize,
+    },
 }
 
 impl Histories {
@@ -113,7 +124,7 @@ impl Histories {
         let out = arrays.out.bind(py).try_readwrite().map_err(busy)?;
         let mask = arrays.mask.bind(py).try_readwrite().map_err(busy)?;
         let at = &arena.at;
-        Ok(Days::Sliding(Box::new(Sliding { py, arrays, at, history, out, mask })))
+        Ok(Days::Sliding(Box::new(Sliding { py, arrays, at, shape: self.shape, out, mask })))
     }
 
     /// Let go of the arrays that were kept for filling them again.
@@ -142,13 +153,16 @@ impl<'py> Days<'_, 'py> {
                 Ok(DaySlots::Fresh { out: out.bytes_mut(), mask: mask.bytes_mut() })
             }
             Self::Sliding(sliding) => {
-                let Sliding { out, mask, at, history, .. } = &mut **sliding;
+                let Sliding { out, mask, at, shape, .. } = &mut **sliding;
                 let scattered = |error| Failure::new(Kind::Env, error);
+                let from = *at.lock().unwrap_or_else(PoisonError::into_inner);
+                let [history, rows, columns] = *shape;
                 Ok(DaySlots::Sliding {
                     out: out.as_slice_mut().map_err(scattered)?,
                     mask: mask.as_slice_mut().map_err(scattered)?,
                     at,
-                    history: *history,
+                    shape: *shape,
+                    next: (from + history) * rows * columns,
                 })
             }
         }
@@ -163,7 +177,7 @@ impl<'py> Days<'_, 'py> {
                 turned(out.into_any(), mask.into_any(), axis)
             }
             Self::Sliding(sliding) => {
-                let Sliding { py, arrays, at, history, out, mask } = *sliding;
+                let Sliding { py, arrays, at, shape: [history, ..], out, mask } = *sliding;
                 drop((out, mask));
                 let from = *at.lock().unwrap_or_else(PoisonError::into_inner);
                 let days = PySlice::new(py, from.cast_signed(), (from + history).cast_signed(), 1);
@@ -189,6 +203,16 @@ fn turned<'py>(
 }
 
 impl DaySlots<'_> {
+    /// Ask for the memory that the newest day of an environment will be written to after a step: an arena is larger
+    /// than caches that are near, and each day of it is written once in many steps.
+    #[inline]
+    pub(crate) fn ask(&self, env: usize) {
+        if let Self::Sliding { out, shape: [history, rows, columns], next, .. } = self {
+            let from = env * (history + SPARE_DAYS) * rows * columns + next;
+            soon(out.get(from..from + rows * columns).unwrap_or_default());
+        }
+    }
+
     /// Write the days before what the environment shows: all of them, or, after a step and in an arena, the
     /// newest alone wherever an episode goes on.
     pub(crate) fn fill(self, env: &CoreEnv, stepped: bool) -> Result<(), Failure> {
@@ -205,7 +229,7 @@ impl DaySlots<'_> {
                     env.history_into(at, day(at), out, mask)?;
                 }
             }
-            Self::Sliding { out, mask, at, history } => {
+            Self::Sliding { out, mask, at, shape: [history, ..], .. } => {
                 let days = history + SPARE_DAYS;
                 let mut from = at.lock().unwrap_or_else(PoisonError::into_inner);
                 *from += usize::from(stepped);

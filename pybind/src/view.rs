@@ -11,8 +11,8 @@ use std::{ptr, slice};
 
 use backcast_core::{Block, Memory};
 use numpy::npyffi::{
-    _PyArray_GET_ITEM_DATA, NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_OWNDATA, NPY_ARRAY_WRITEABLE, NpyTypes,
-    PY_ARRAY_API, get_type_object, npy_intp,
+    _PyArray_GET_ITEM_DATA, NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_OWNDATA, NPY_ARRAY_WRITEABLE,
+    NpyTypes, PY_ARRAY_API, get_type_object, npy_intp,
 };
 use numpy::prelude::*;
 use numpy::{PyArrayDescr, PyUntypedArray};
