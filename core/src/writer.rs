@@ -436,6 +436,12 @@ impl Writer {
         self.mode
     }
 
+    /// What the last append returned.
+    #[must_use]
+    pub fn appended(&self) -> &[RowIndex] {
+        &self.indices
+    }
+
     /// Rows published by this writer, FINAL rows included.
     #[must_use]
     pub fn rows_written(&self) -> u64 {

@@ -104,7 +104,12 @@ impl PlainDtype {
             if self.direct {
                 let header = size_of::<ffi::PyObject>();
                 let from = value.as_ptr().cast::<u8>().add(header);
-                ptr::copy_nonoverlapping(from, place.cast(), self.itemsize);
+                match self.itemsize {
+                    4 => ptr::copy_nonoverlapping(from, place.cast(), 4),
+                    8 => ptr::copy_nonoverlapping(from, place.cast(), 8),
+                    // A call of memcpy, which for so few bytes costs more than they do.
+                    few => ptr::copy_nonoverlapping(from, place.cast(), few),
+                }
             } else {
                 PY_ARRAY_API.PyArray_ScalarAsCtype(value.py(), value.as_ptr(), place.cast());
             }

@@ -201,9 +201,7 @@ impl Expected {
                 let overflow = rounded.is_infinite() && exact.is_finite();
                 if overflow { None } else { put(out, rounded.to_ne_bytes()) }
             }
-            DType::Bool if value.is_exact_instance_of::<PyBool>() => {
-                put(out, [u8::from(value.extract::<bool>().ok()?)])
-            }
+            DType::Bool => put(out, [u8::from(truth(value)?)]),
             DType::I32 if value.is_exact_instance_of::<PyInt>() => {
                 put(out, value.extract::<i32>().ok()?.to_ne_bytes())
             }
@@ -222,6 +220,14 @@ impl Expected {
         leading: Leading,
         flags: &mut Vec<bool>,
     ) -> Option<bool> {
+        // What a loop over one environment says, nearly always.
+        if leading == Leading::Lanes(1)
+            && let Some(flag) = truth(value)
+        {
+            flags.resize(1, flag);
+            flags.fill(flag);
+            return Some(flag);
+        }
         let mut scalar = [0; 8];
         let bytes = self.read(value, leading, &mut scalar)?;
         flags.resize(bytes.len(), false);
@@ -232,6 +238,12 @@ impl Expected {
         }
         Some(any)
     }
+}
+
+/// Python's own `True` or `False`.
+#[inline]
+fn truth(value: &Bound<'_, PyAny>) -> Option<bool> {
+    [true, false].into_iter().find(|truth| value.is(PyBool::new(value.py(), *truth)))
 }
 
 /// The bytes of a number, kept.

@@ -74,7 +74,7 @@ impl Spare {
     ) -> PyResult<FreshArray<'py>> {
         let py = dtype.py();
         let spare = self.0.get_mut(at).and_then(Option::take);
-        match spare.and_then(|spare| FreshArray::again(spare.into_bound(py), dtype, shape)) {
+        match spare.and_then(|spare| FreshArray::again(&spare.into_bound(py), dtype, shape)) {
             Some(array) => Ok(array),
             None => FreshArray::for_filling(py, dtype, shape),
         }

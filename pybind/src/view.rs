@@ -73,10 +73,11 @@ impl<'py> FreshArray<'py> {
         Ok(Self(array.cast_into()?))
     }
 
-    /// An array made here before, for filling once more: if nobody else refers to it, weakly neither, and if
-    /// whoever had it left its memory, dtype, shape and flags as they were.
+    /// An array made here before, for filling once more: if nobody but its caller refers to it, weakly
+    /// neither, and if whoever had it left its memory, dtype, shape and flags as they were.
+    #[inline]
     pub(crate) fn again(
-        array: Bound<'py, PyUntypedArray>,
+        array: &Bound<'py, PyUntypedArray>,
         dtype: &Bound<'py, PyArrayDescr>,
         shape: &[usize],
     ) -> Option<Self> {
@@ -91,7 +92,7 @@ impl<'py> FreshArray<'py> {
         // One by one: they are few, and were written just now.
         let same = array.shape().iter().eq(shape);
         let as_made = as_made && flags & AS_MADE == AS_MADE && same;
-        (references == 1 && as_made).then_some(Self(array))
+        (references == 1 && as_made).then(|| Self(array.clone()))
     }
 
     /// Every byte, in C order.
@@ -101,8 +102,8 @@ impl<'py> FreshArray<'py> {
             return &mut [];
         }
         // SAFETY:
-        // - Alone: `for_filling` made the array, or `again` holds the only reference to it (views
-        //   would hold another), and only `into_array`, which consumes `self`, gives it away, so
+        // - Alone: `for_filling` made the array, or `again` found the only other reference to it in its
+        //   caller's hands (views would hold one more), and only `into_array`, which consumes `self`, gives it away, so
         //   until then no Python code and no other view can reach its memory. The
         //   `&mut self` keeps a second slice from existing.
         // - In bounds: NumPy allocated `len` C-contiguous bytes, which live as long as

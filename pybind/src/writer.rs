@@ -1,9 +1,11 @@
 //! `backcast.Writer`: appends rows to lanes that it alone writes.
 
+use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use backcast_core::{
-    AppendError, AutoresetMode, DType, Stall, Step, Suspended, Window, Writer as CoreWriter,
+    AppendError, AutoresetMode, DType, RowIndex, Stall, Step, Suspended, Window,
+    Writer as CoreWriter,
 };
 use numpy::{PyArray1, PyArray2, PyArrayDescr, PyUntypedArray};
 use pyo3::prelude::*;
@@ -39,8 +41,6 @@ pub(crate) struct Writer {
     pub(crate) row: Mutex<Option<Arc<row::Opened>>>,
     /// The dtype of what an append returns.
     index: Py<PyArrayDescr>,
-    /// What the last append returned: memory for the next one, if nobody kept it.
-    spare: Mutex<Option<Py<PyUntypedArray>>>,
 }
 
 /// What one thread at a time uses.
@@ -52,6 +52,8 @@ pub(crate) struct Pen {
     pub(crate) reserved: Option<Aside>,
     /// Of the last reserved row, for the next.
     pub(crate) window: Option<Arc<Window>>,
+    /// What an append returned: memory for the next one, if nobody kept it.
+    spare: Option<Py<PyUntypedArray>>,
 }
 
 /// What waits while a row is reserved.
@@ -85,7 +87,6 @@ impl Writer {
             lanes: writer.lanes().to_vec(),
             mode: writer.autoreset_mode(),
             index: descr(py, DType::I64)?.unbind(),
-            spare: Mutex::new(None),
             row: Mutex::new(None),
             handle: Handle::new(
                 format!("the writer of {ring}"),
@@ -95,6 +96,7 @@ impl Writer {
                     writer,
                     reserved: None,
                     window: None,
+                    spare: None,
                 },
             ),
         })
@@ -106,48 +108,55 @@ impl Writer {
         &self,
         call: Call<'_, 'py>,
     ) -> Option<Result<Bound<'py, PyAny>, Failure>> {
-        let (py, lanes) = (call.py(), self.lanes.len());
-        // Made before the writer is taken: it is the interpreter's to run code when it allocates.
-        let (dtype, shape) = (self.index.bind(py), [lanes]);
-        let spare = self.spare.try_lock().ok()?.take();
-        let again = spare.and_then(|spare| FreshArray::again(spare.into_bound(py), dtype, &shape));
-        let mut indices = match again {
-            Some(indices) => indices,
-            None => FreshArray::for_filling(py, dtype, &shape).ok()?,
-        };
-        let places = indices.bytes_mut();
-        let appended = self.handle.try_with(|Pen { writer, shortcut, .. }| {
-            shortcut.as_mut()?.with_step(call, lanes, false, |step| {
-                let mut append = || match writer.append_until(step, &mut || true) {
-                    Ok(rows) => {
-                        for (place, row) in places.chunks_exact_mut(size_of::<i64>()).zip(rows) {
-                            place.copy_from_slice(&row.0.to_ne_bytes());
-                        }
-                        Ok(writer.has_stalled())
-                    }
-                    // Errors are large, and moving one about costs as much as moving the result.
-                    Err(error) => Err(Box::new(error)),
-                };
+        let (py, lanes, dtype) = (call.py(), self.lanes.len(), self.index.bind(call.py()));
+        let appended = self.handle.try_with(|Pen { writer, shortcut, spare, .. }| {
+            let appended = shortcut.as_mut()?.with_step(call, lanes, false, |step| {
+                // Errors are large, and moving one about costs as much as moving the result.
+                let mut append =
+                    || writer.append_until(step, &mut || true).map(|_| ()).map_err(Box::new);
                 let bytes: usize = step.columns.iter().map(|rows| rows.len()).sum();
                 if bytes > WORTH_RELEASING { py.detach(append) } else { append() }
-            })
+            })?;
+            Some(appended.map(|()| {
+                let again = spare.as_ref().and_then(|spare| {
+                    let mut again = FreshArray::again(spare.bind(py), dtype, &[lanes])?;
+                    put_indices(again.bytes_mut(), writer.appended());
+                    Some(again.into_array())
+                });
+                // New memory only once the writer is free: the interpreter may run code when it
+                // allocates, and that may append.
+                let indices = again.ok_or_else(|| writer.appended().to_vec());
+                (indices, writer.has_stalled())
+            }))
         })??;
-        match appended {
-            Ok(false) => {}
-            Ok(true) => {
-                if let Err(failure) = self.complain(py) {
-                    return Some(Err(failure));
-                }
-            }
+        let (indices, stalled) = match appended {
+            Ok(appended) => appended,
             // Whoever has to wait for a lease does so on the long way, with the interpreter released.
             Err(error) if matches!(*error, AppendError::Interrupted { .. }) => return None,
             Err(error) => return Some(Err((*error).into())),
-        }
+        };
+        let told = if stalled { self.complain(py) } else { Ok(()) };
+        let indices = match indices {
+            Ok(again) => Ok(again),
+            Err(rows) => self.first_indices(py, &rows),
+        };
+        Some(told.and(indices).map(Bound::into_any))
+    }
+
+    /// The indices of an append in new memory, which the next append may use again.
+    #[cold]
+    fn first_indices<'py>(
+        &self,
+        py: Python<'py>,
+        rows: &[RowIndex],
+    ) -> Result<Bound<'py, PyUntypedArray>, Failure> {
+        let mut indices = FreshArray::for_filling(py, self.index.bind(py), &[rows.len()])?;
+        put_indices(indices.bytes_mut(), rows);
         let indices = indices.into_array();
-        if let Ok(mut spare) = self.spare.try_lock() {
-            *spare = Some(indices.clone().unbind());
-        }
-        Some(Ok(indices.into_any()))
+        let spare = Some(indices.clone().unbind());
+        // The one before goes when the writer is free again.
+        drop(self.handle.try_with(|pen| mem::replace(&mut pen.spare, spare)));
+        Ok(indices)
     }
 
     /// Warns of the lease that made an append wait or drop rows, if there is news of one.
@@ -464,6 +473,13 @@ impl Writer {
                 self.handle.label()
             ),
         ))
+    }
+}
+
+/// Row indices, as the bytes of an array of int64.
+fn put_indices(bytes: &mut [u8], rows: &[RowIndex]) {
+    for (place, row) in bytes.chunks_exact_mut(size_of::<i64>()).zip(rows) {
+        place.copy_from_slice(&row.0.to_ne_bytes());
     }
 }
 
