@@ -54,7 +54,7 @@ impl Detail {
     }
 
     /// Rows from the first of this window to what is copied of it; about so many if it is not whole.
-    fn lead(&self, copied: &Copied) -> u64 {
+    pub(crate) fn lead(&self, copied: &Copied) -> u64 {
         let Window { back, run, .. } = self.window;
         if copied.after_run { back + run } else { copied.lead.saturating_sub(self.missing) }
     }

@@ -5,9 +5,9 @@ use backcast_layout::{DType, gather};
 
 use crate::block::{Block, Detail, Item};
 use crate::episode::TERMINATED;
-use crate::plan::{BatchPlan, Fill, Source};
+use crate::plan::{BatchPlan, Copied, Fill, Source};
 use crate::reader::clean_bools;
-use crate::window::{Marks, Reach, Window};
+use crate::window::{Marks, Window};
 
 /// Bytes of rewards read at a time.
 const REWARDS: usize = 512;
@@ -16,7 +16,6 @@ const REWARDS: usize = 512;
 #[derive(Clone, Copy)]
 pub(crate) struct Filler<'p> {
     pub(crate) plan: &'p BatchPlan,
-    pub(crate) reach: Reach,
     /// Discount per transition of an n-step return.
     pub(crate) gamma: f64,
 }
@@ -24,23 +23,23 @@ pub(crate) struct Filler<'p> {
 impl Filler<'_> {
     /// Fills every arena's places of the block's items.
     pub(crate) fn fill(&self, block: &Block<'_>, arenas: &mut [&mut [u8]]) {
-        let mut copy = 0;
         for (fill, arena) in self.plan.fills().iter().zip(arenas) {
             let bytes = fill.rows * fill.width;
             let first = block.first() * bytes;
             let Some(here) = arena.get_mut(first..first + block.items().len() * bytes) else {
                 continue;
             };
-            match fill.source {
-                Source::Column(_) | Source::NNext(_) => {
-                    match block.found(copy) {
-                        Some(found) => gather(found, here, bytes),
-                        None => self.copy(fill, block, here),
-                    }
-                    copy += 1;
-                    // A peer may have stored any byte.
-                    clean_bools(fill.dtype, here);
+            let copies = self.plan.copies();
+            if let Some((number, copied)) = fill.copied.and_then(|n| Some((n, copies.get(n)?))) {
+                match block.found(number) {
+                    Some(found) => gather(found, here, bytes),
+                    None => copy(fill, copied, block, here),
                 }
+                // A peer may have stored any byte.
+                clean_bools(fill.dtype, here);
+                continue;
+            }
+            match fill.source {
                 Source::Index => {
                     for (place, item) in here.as_chunks_mut().0.iter_mut().zip(block.items()) {
                         *place = item.index.0.to_ne_bytes();
@@ -55,31 +54,6 @@ impl Filler<'_> {
                 Source::Flag(_) if block.is_quiet() => here.fill(0),
                 _ => self.tell(fill, block, here),
             }
-        }
-    }
-
-    /// Copies rows, item by item.
-    fn copy(&self, fill: &Fill, block: &Block<'_>, here: &mut [u8]) {
-        let bytes = fill.rows * fill.width;
-        match fill.source {
-            Source::Column(column) if fill.repeat => {
-                block.each(here, bytes, |place, item, detail, _| {
-                    repeat(fill, column, item, detail.window, place);
-                });
-            }
-            Source::Column(column) => {
-                let lead = self.lead(fill);
-                block.each(here, bytes, |place, item, detail, _| {
-                    copy(fill, column, item, detail, lead, place);
-                });
-            }
-            Source::NNext(column) => {
-                block.each(here, bytes, |place, item, Detail { window, .. }, _| {
-                    let slot = slot_after(item, window.back + window.run);
-                    item.lane.copy_out(column, slot, 1, place);
-                });
-            }
-            _ => {}
         }
     }
 
@@ -109,11 +83,6 @@ impl Filler<'_> {
             }),
             _ => {}
         }
-    }
-
-    /// Rows from the first of a whole window to the first place of a fill.
-    fn lead(&self, fill: &Fill) -> u64 {
-        self.reach.back.saturating_add_signed(fill.first)
     }
 
     /// Discounted sum of the rewards from the drawn row on, and the discount of what follows: zero
@@ -147,17 +116,31 @@ impl Filler<'_> {
     }
 }
 
+/// Copies rows, item by item.
+fn copy(fill: &Fill, copied: &Copied, block: &Block<'_>, here: &mut [u8]) {
+    let (bytes, column) = (copied.bytes, copied.column);
+    if fill.repeat {
+        return block.each(here, bytes, |place, item, detail, _| {
+            repeat(fill, column, item, detail.window, place);
+        });
+    }
+    block.each(here, bytes, |place, item, detail, _| {
+        if detail.whole || copied.after_run {
+            let slot = slot_after(item, detail.lead(copied));
+            item.lane.copy_out(column, slot, copied.rows, place);
+        } else {
+            copy_present(fill, column, item, detail.window, place);
+        }
+    });
+}
+
 /// Fills the places that have a row and zeroes the others.
 #[inline]
-fn copy(fill: &Fill, column: usize, item: &Item<'_>, detail: &Detail, lead: u64, place: &mut [u8]) {
-    if detail.whole {
-        let slot = slot_after(item, lead);
-        return item.lane.copy_out(column, slot, fill.rows as u64, place);
-    }
-    let (from, rows) = present(fill, detail.window);
+fn copy_present(fill: &Fill, column: usize, item: &Item<'_>, window: Window, place: &mut [u8]) {
+    let (from, rows) = present(fill, window);
     let filled = part(fill, from, rows, place);
     if rows > 0 {
-        let slot = slot_after(item, detail.window.back.saturating_add_signed(from));
+        let slot = slot_after(item, window.back.saturating_add_signed(from));
         item.lane.copy_out(column, slot, rows, filled);
     }
 }

@@ -121,9 +121,11 @@ pub(crate) struct Fill {
     pub(crate) shift: (i64, i64),
     /// Places beyond the window's rows repeat its first and last row.
     pub(crate) repeat: bool,
+    /// Number of what it copies among the plan's copies, if it copies rows.
+    pub(crate) copied: Option<usize>,
 }
 
-/// Rows that are copied as they are for each item, of a fill; in the order of the fills.
+/// Rows that are copied as they are for each item, of a fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Copied {
     pub(crate) column: usize,
@@ -180,7 +182,12 @@ impl BatchPlan {
             builder.n_step(schema, reward);
         }
         let mut plan = builder.plan;
-        plan.copies = plan.fills.iter().filter_map(|fill| fill.copied(reach)).collect();
+        for fill in &mut plan.fills {
+            if let Some(copied) = fill.copies(reach) {
+                fill.copied = Some(plan.copies.len());
+                plan.copies.push(copied);
+            }
+        }
         plan.mark_shared();
         plan
     }
@@ -269,7 +276,7 @@ impl BatchPlan {
 
 impl Fill {
     /// What it copies of a window that reaches so far, if it copies rows.
-    fn copied(&self, reach: Reach) -> Option<Copied> {
+    fn copies(&self, reach: Reach) -> Option<Copied> {
         let (rows, bytes) = (self.rows as u64, self.rows * self.width);
         let (column, lead, after_run) = match self.source {
             Source::Column(column) => (column, reach.back.saturating_add_signed(self.first), false),
@@ -401,7 +408,8 @@ impl Builder {
         let shape = [self.plan.batch].into_iter().chain(steps).chain(shape.iter().copied());
         self.plan.arenas.push(Arena { dtype, shape: shape.collect() });
         let rows = steps.unwrap_or(1);
-        self.plan.fills.push(Fill { source, dtype, first, rows, width, shift, repeat: false });
+        let (repeat, copied) = (false, None);
+        self.plan.fills.push(Fill { source, dtype, first, rows, width, shift, repeat, copied });
         self.plan.arenas.len() - 1
     }
 

@@ -249,24 +249,6 @@ impl Sampler {
         }
     }
 
-    /// The lane and row of one attempt, if it fits. The index, once it is there, says at once what
-    /// a look at the row would say.
-    #[inline]
-    fn pick(&self, batch: u64, item: u32, attempt: u32) -> Option<(u32, u64)> {
-        let blind = attempt < BLIND;
-        let total = if blind { self.spans.total() } else { self.starts.total() };
-        if total == 0 {
-            return None;
-        }
-        // A draw that does not fit is drawn again, which keeps the others exactly uniform.
-        let n = self.draws.below(total, batch, item, attempt)?;
-        if !blind {
-            return self.starts.nth(n);
-        }
-        let (lane, seq) = self.spans.candidate(n)?;
-        (!self.indexed || self.starts.contains(lane, seq)).then_some((lane, seq))
-    }
-
     /// Why nothing can be drawn. O(rows).
     fn nothing(&self) -> SampleError {
         let mut all = Starts::new(0, 0);

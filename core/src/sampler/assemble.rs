@@ -113,7 +113,7 @@ impl Sampler {
     ) -> Result<u64, Stopped> {
         let lanes = Arc::clone(&self.lanes);
         let (reach, size, batch) = (self.reach, Block::size(plan.row_bytes()), plan.batch());
-        let filler = Filler { plan, reach, gamma: self.options.gamma.unwrap_or(0.0) };
+        let filler = Filler { plan, gamma: self.options.gamma.unwrap_or(0.0) };
         let job = Job { wanted, lanes: &lanes, mapped: &lanes, filler };
         let span = |number: usize| (number * size).min(batch)..((number + 1) * size).min(batch);
         // Put back at the end: after an error they are made anew.
@@ -186,9 +186,10 @@ impl Sampler {
     fn draw(&mut self, job: Job<'_>, items: Range<usize>) {
         let after = self.reach.most_rows() as u64 - 1;
         for item in items.clone() {
+            let number = u32::try_from(item).unwrap_or(u32::MAX);
             let drawn = match job.wanted {
-                Wanted::Draws(batch) if !self.indexed => self.draw_blindly(batch, item),
-                Wanted::Draws(batch) => self.draw_indexed(batch, item),
+                Wanted::Draws(batch) if !self.indexed => self.pick(batch, number, 0),
+                Wanted::Draws(batch) => self.pick_indexed(batch, number),
                 Wanted::Rows(index) => index.get(item).map(|index| {
                     let index = RowIndex(*index);
                     Drawn { attempt: 0, lane: index.lane(), seq: index.seq() }
@@ -268,8 +269,8 @@ impl Sampler {
             if self.spans.total() == 0 || (attempt >= BLIND && self.starts.total() == 0) {
                 return Err(self.nothing().into());
             }
-            let Some((lane, seq)) = self.pick(batch, number, attempt) else { continue };
-            match self.look_at_row(job.lanes, Drawn { attempt, lane, seq }, block) {
+            let Some(drawn) = self.pick(batch, number, attempt) else { continue };
+            match self.look_at_row(job.lanes, drawn, block) {
                 Look::Found => return Ok(()),
                 Look::NoTransition | Look::Cut => {}
                 Look::Lapped => self.note_lap(job)?,
@@ -317,23 +318,29 @@ impl Sampler {
         Err(SampleError::Lapped { position, index, lane, seq, oldest }.into())
     }
 
-    /// The first draw of an item, and which row it draws, if it is not to be thrown away.
+    /// What an attempt draws for an item, if it fits. The index, once it is there, says at once what a
+    /// look at the row would say.
     #[inline]
-    fn draw_blindly(&mut self, batch: u64, item: usize) -> Option<Drawn> {
-        let number = u32::try_from(item).ok()?;
-        let n = self.draws.first_below(self.spans.total(), batch, number)?;
-        let (lane, seq) = self.spans.candidate(n)?;
-        Some(Drawn { attempt: 0, lane, seq })
+    fn pick(&mut self, batch: u64, item: u32, attempt: u32) -> Option<Drawn> {
+        let blind = attempt < BLIND;
+        let total = if blind { self.spans.total() } else { self.starts.total() };
+        if total == 0 {
+            return None;
+        }
+        // A draw that does not fit is drawn again, which keeps the others exactly uniform.
+        let n = match attempt {
+            0 => self.draws.first_below(total, batch, item)?,
+            _ => self.draws.below(total, batch, item, attempt)?,
+        };
+        let (lane, seq) = if blind { self.spans.candidate(n)? } else { self.starts.nth(n)? };
+        let fits = !blind || !self.indexed || self.starts.contains(lane, seq);
+        fits.then_some(Drawn { attempt, lane, seq })
     }
 
     /// The first draw of an item that fits, as the index says.
     #[inline(never)]
-    fn draw_indexed(&self, batch: u64, item: usize) -> Option<Drawn> {
-        let number = u32::try_from(item).ok()?;
-        (0..=BLIND).find_map(|attempt| {
-            let (lane, seq) = self.pick(batch, number, attempt)?;
-            Some(Drawn { attempt, lane, seq })
-        })
+    fn pick_indexed(&mut self, batch: u64, item: u32) -> Option<Drawn> {
+        (0..=BLIND).find_map(|attempt| self.pick(batch, item, attempt))
     }
 
     /// Enters a drawn row into the block if nothing happens in its window, as in most. `false`: it is to be
