@@ -320,7 +320,8 @@ impl Sampler {
 
     /// What an attempt draws for an item, if it fits. The index, once it is there, says at once what a
     /// look at the row would say.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "most are the first attempt of a blind draw")]
+    #[inline(always)]
     fn pick(&mut self, batch: u64, item: u32, attempt: u32) -> Option<Drawn> {
         let blind = attempt < BLIND;
         let total = if blind { self.spans.total() } else { self.starts.total() };
