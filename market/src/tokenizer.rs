@@ -43,8 +43,8 @@ pub enum TokenError {
     /// A token that no name has.
     #[error("token {token} has no name; this tokenizer has tokens 0 (<CASH>) to {last}")]
     UnknownToken {
-        /// The token.
-        token: i64,
+        /// The token; perhaps more than one can be.
+        token: i128,
         /// The largest one.
         last: u32,
     },
@@ -222,11 +222,12 @@ impl TickerTokenizer {
         Ok((tokens, true))
     }
 
-    /// Names of tokens.
-    pub fn decode(&self, tokens: &[i64]) -> Result<Vec<Arc<str>>, TokenError> {
+    /// Names of tokens, of any type of integer.
+    pub fn decode<T: Copy + Into<i128>>(&self, tokens: &[T]) -> Result<Vec<Arc<str>>, TokenError> {
         let vocabulary = self.read();
         let cash: Arc<str> = CASH.into();
-        let name = |&token: &i64| {
+        let name = |&token: &T| {
+            let token = token.into();
             let at = usize::try_from(token).ok();
             let name = match at {
                 Some(0) => Some(&cash),
@@ -357,7 +358,7 @@ mod tests {
     fn tokens_that_no_name_has_are_refused_with_the_last_one() {
         let tokenizer = TickerTokenizer::default();
         tokenizer.encode(&["A"]).unwrap();
-        for token in [-1, 2, i64::MAX, i64::MIN] {
+        for token in [-1, 2, i64::MAX.into(), i64::MIN.into(), 10_i128.pow(30)] {
             assert_eq!(
                 tokenizer.decode(&[0, token]),
                 Err(TokenError::UnknownToken { token, last: 1 })

@@ -5,6 +5,23 @@ use backcast_market::Panel;
 
 use crate::error::{Failure, Kind};
 
+/// Refuse a window of many times the panel. It may reach beyond, where it is masked, but so far it
+/// is a slip.
+pub(crate) fn check_window(panel: &Panel, count: usize, kind: Kind) -> Result<(), Failure> {
+    let days = panel.days();
+    let longest = days.saturating_mul(4).saturating_add(4_096);
+    if count > longest {
+        return Err(Failure::new(
+            kind,
+            format!(
+                "the window is {count} days, of a panel that has {days}; give at most {longest}: \
+                 what lies beyond the panel is masked"
+            ),
+        ));
+    }
+    Ok(())
+}
+
 /// Values `[t, count, C]`, which rows there are `[t, count]`, and the number of columns.
 pub(crate) fn rows_of(
     panel: &Panel,
@@ -13,17 +30,14 @@ pub(crate) fn rows_of(
     count: usize,
 ) -> Result<(Vec<f64>, Vec<bool>, usize), Failure> {
     let columns = panel.columns().len();
+    check_window(panel, count, Kind::Env)?;
     let too_large = || {
-        let days = panel.days();
+        let tickers = tickers.len();
         Failure::new(
             Kind::Env,
-            format!("a window of {count} days is too large; give at most {days}"),
+            format!("{tickers} tickers x {count} days cannot be addressed; ask for fewer"),
         )
     };
-    // A window may reach beyond the panel, but one of many times its length is a slip.
-    if count > panel.days().saturating_mul(4).saturating_add(4_096) {
-        return Err(too_large());
-    }
     let cells = tickers.len().checked_mul(count).ok_or_else(too_large)?;
     let mut values = vec![0.0; cells.checked_mul(columns).ok_or_else(too_large)?];
     let mut listed = vec![false; cells];

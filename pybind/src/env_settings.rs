@@ -36,9 +36,7 @@ pub(crate) fn options_of(
             .unwrap_or(default.hmax),
         buy_cost_pct: given.get("buy_cost_pct", fraction)?.unwrap_or(default.buy_cost_pct),
         sell_cost_pct: given.get("sell_cost_pct", fraction)?.unwrap_or(default.sell_cost_pct),
-        ticker_costs: given
-            .by_ticker("ticker_costs", "the fees (buy, sell) by ticker, {\"AAPL\": (0.01, 0.01)}")?
-            .unwrap_or_default(),
+        ticker_costs: given.ticker_costs(fraction)?,
         fixed_fee: given.get("fixed_fee", "an amount per order")?.unwrap_or_default(),
         slippage_bps: given
             .get("slippage_bps", "basis points; one percent is 100")?
@@ -53,9 +51,7 @@ pub(crate) fn options_of(
         num_tickers: given.count("num_tickers")?,
         shuffle_tickers: given.get("shuffle_tickers", "True or False")?.unwrap_or_default(),
         tradable: given.one("tradable")?.map(|mask| tradable_of(&mask, panel)).transpose()?,
-        initial_shares: given
-            .by_ticker("initial_shares", "shares by ticker, {\"AAPL\": 10}")?
-            .unwrap_or_default(),
+        initial_shares: given.initial_shares()?,
         indicators: given.names("indicators", "[\"macd\", \"rsi\"]")?,
         macro_tickers: given.names("macro_tickers", "[\"VIX\"]")?.unwrap_or_default(),
         days: given.one("days")?.map(|days| days_of(&days)).transpose()?,
@@ -114,12 +110,40 @@ impl<'py> Settings<'_, 'py> {
         self.one(name)?.map(|given| names_of(&given, name, example)).transpose()
     }
 
-    fn by_ticker<V>(&self, name: &str, wanted: &str) -> Result<Option<BTreeMap<String, V>>, Failure>
+    /// The fees (buy, sell) by ticker.
+    fn ticker_costs(&self, wanted: &str) -> Result<BTreeMap<String, (f64, f64)>, Failure> {
+        const NAME: &str = "ticker_costs";
+        let all = "the fees (buy, sell) by ticker, {\"AAPL\": (0.01, 0.01)}";
+        let given: BTreeMap<String, (Given<f64>, Given<f64>)> = self.by_ticker(NAME, all)?;
+        let fee = |given: Given<f64>, ticker: &str, order| {
+            given.get(&format!("the fee of '{ticker}' for {order}, in {NAME},"), wanted)
+        };
+        let read = |(ticker, (buying, selling)): (String, (Given<f64>, Given<f64>))| {
+            let fees = (fee(buying, &ticker, "buying")?, fee(selling, &ticker, "selling")?);
+            Ok((ticker, fees))
+        };
+        given.into_iter().map(read).collect()
+    }
+
+    /// Shares that every portfolio begins with, by ticker.
+    fn initial_shares(&self) -> Result<BTreeMap<String, u32>, Failure> {
+        const NAME: &str = "initial_shares";
+        let given: BTreeMap<String, Given<i128>> =
+            self.by_ticker(NAME, "shares by ticker, {\"AAPL\": 10}")?;
+        let read = |(ticker, shares): (String, Given<i128>)| {
+            let shares =
+                count(shares, &format!("the number of '{ticker}' in {NAME}"), 0, Kind::Env)?;
+            Ok((ticker, shares))
+        };
+        given.into_iter().map(read).collect()
+    }
+
+    fn by_ticker<V>(&self, name: &str, wanted: &str) -> Result<BTreeMap<String, V>, Failure>
     where
         V: for<'a> FromPyObject<'a, 'py>,
     {
-        let Some(given) = self.one(name)? else { return Ok(None) };
-        given.extract().map(Some).map_err(|_| {
+        let Some(given) = self.one(name)? else { return Ok(BTreeMap::new()) };
+        given.extract().map_err(|_| {
             Failure::new(Kind::ArgumentType, format!("{name} is {}; give {wanted}", shown(&given)))
         })
     }
@@ -143,12 +167,12 @@ pub(crate) fn names_of(
 
 /// The first day and one past the last.
 fn days_of(given: &Bound<'_, PyAny>) -> Result<(usize, usize), Failure> {
-    let (start, end): (i64, i64) = given.extract().map_err(|_| {
+    let (start, end): (Given<i128>, Given<i128>) = given.extract().map_err(|_| {
         let wanted = "two whole numbers, the first day and one past the last";
         Failure::new(Kind::ArgumentType, format!("days is {}; give {wanted}", shown(given)))
     })?;
-    let day = |asked: i64| count(asked, "a day of days", 0, Kind::Env).map(|day| day as usize);
-    Ok((day(start)?, day(end)?))
+    let day = |asked, what| count(asked, what, 0, Kind::Env).map(|day| day as usize);
+    Ok((day(start, "the first day of days")?, day(end, "the end of days")?))
 }
 
 /// Booleans `[T, D]` over the panel, or `[T]` for all days.

@@ -6,11 +6,12 @@
 
 use std::path::PathBuf;
 
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString, PyTuple};
 use pyo3::{Borrowed, PyTypeInfo};
 
-use crate::error::{Failure, Kind};
+use crate::error::{Failure, Kind, bad_argument};
 
 /// What stands in place of an argument.
 pub(crate) enum Given<T> {
@@ -82,10 +83,25 @@ impl<'a, 'py, T: Argument> FromPyObject<'a, 'py> for Given<T> {
     }
 }
 
-/// Whole numbers, NumPy's too. A bool is a slip and no number.
+/// Whether it is True or False, Python's or NumPy's: a slip where a number is asked for, which
+/// Python would read as 1 or 0.
+fn is_bool(value: &Bound<'_, PyAny>) -> bool {
+    if value.is_exact_instance_of::<PyInt>() || value.is_exact_instance_of::<PyFloat>() {
+        return false;
+    }
+    let kind = |value: &Bound<'_, PyAny>| {
+        let dtype = value.getattr_opt(intern!(value.py(), "dtype"))?;
+        dtype
+            .map(|dtype| dtype.getattr(intern!(value.py(), "kind"))?.extract::<String>())
+            .transpose()
+    };
+    value.is_instance_of::<PyBool>() || kind(value).is_ok_and(|kind| kind.as_deref() == Some("b"))
+}
+
+/// Whole numbers, NumPy's too.
 impl Argument for i128 {
     fn read(value: Borrowed<'_, '_, PyAny>) -> Option<Self> {
-        if value.is_instance_of::<PyBool>() {
+        if is_bool(&value) {
             return None;
         }
         value.extract::<i64>().map(Self::from).or_else(|_| value.extract()).ok()
@@ -94,7 +110,7 @@ impl Argument for i128 {
 
 impl Argument for f64 {
     fn read(value: Borrowed<'_, '_, PyAny>) -> Option<Self> {
-        if value.is_instance_of::<PyBool>() { None } else { value.extract().ok() }
+        if is_bool(&value) { None } else { value.extract().ok() }
     }
 }
 
@@ -200,6 +216,24 @@ pub(crate) fn function<'py>(
     name: &'static str,
 ) -> impl FnOnce(Python<'py>) -> PyResult<(String, Bound<'py, PyAny>)> {
     move |py| Ok((name.to_owned(), py.import("backcast._native")?.getattr(name)?))
+}
+
+/// The path of a file, which an empty one is not: what the system says of it would not name it.
+pub(crate) fn file_of(given: Given<PathBuf>, what: &str, wanted: &str) -> Result<PathBuf, Failure> {
+    let path = given.get(what, wanted)?;
+    if path.as_os_str().is_empty() {
+        return Err(bad_argument(format!("{what} is ''; give {wanted}")));
+    }
+    Ok(path)
+}
+
+/// The axes of a shape: a number, or a sequence of numbers. None of anything else.
+pub(crate) fn axes_of<T: TryFrom<i128>>(given: &Bound<'_, PyAny>) -> Option<Vec<T>> {
+    let Ok(lone) = given.extract::<Given<i128>>();
+    let axes = if let Given::Value(_) = lone { vec![lone] } else { given.extract().ok()? };
+    axes.into_iter()
+        .map(|number| if let Given::Value(number) = number { number.try_into().ok() } else { None })
+        .collect()
 }
 
 /// An argument that must be there, of any type.

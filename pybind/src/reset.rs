@@ -4,11 +4,11 @@ use backcast_core::DType;
 use numpy::prelude::*;
 use numpy::{PyArrayDyn, PyUntypedArray};
 use pyo3::prelude::*;
-use pyo3::types::{PyAny, PyBool, PyDict};
+use pyo3::types::{PyAny, PyDict};
 
 use crate::coerce::{Target, Tuple, array_of};
 use crate::error::{Failure, Kind};
-use crate::given::shown;
+use crate::given::{Given, shown};
 use crate::view::bytes_of;
 
 /// Where a reset begins.
@@ -26,14 +26,16 @@ pub(crate) enum Seed {
 
 /// An int, or an int or None per environment. `num_envs` is `None` for the single environment.
 pub(crate) fn seed_of(value: &Bound<'_, PyAny>, num_envs: Option<usize>) -> Result<Seed, Failure> {
-    // A bool is a slip and no number.
-    if let Ok(seed) = value.extract::<u64>()
-        && !value.is_instance_of::<PyBool>()
-    {
-        return Ok(Seed::One(seed));
-    }
-    match (value.extract::<Vec<Option<u64>>>(), num_envs) {
-        (Ok(seeds), Some(envs)) if seeds.len() != envs => Err(Failure::new(
+    let wanted = |sequence| format!("a whole number from 0 to {}{sequence}, or None", u64::MAX);
+    let read = |given: Given<i128>, what: &str, wanted: &str| {
+        let seed = given.get(what, wanted)?;
+        u64::try_from(seed)
+            .map_err(|_| Failure::new(Kind::Env, format!("{what} is {seed}; give {wanted}")))
+    };
+    let Ok(lone) = value.extract::<Given<i128>>();
+    let listed = num_envs.and_then(|envs| Some((value.extract::<Vec<Option<_>>>().ok()?, envs)));
+    match listed {
+        Some((seeds, envs)) if seeds.len() != envs => Err(Failure::new(
             Kind::Env,
             format!(
                 "seed has length {}, but there are {envs} environments; give an entry for each (None \
@@ -41,16 +43,16 @@ pub(crate) fn seed_of(value: &Bound<'_, PyAny>, num_envs: Option<usize>) -> Resu
                 seeds.len()
             ),
         )),
-        (Ok(seeds), Some(_)) => Ok(Seed::Each(seeds)),
-        _ => Err(Failure::new(
-            Kind::Env,
-            format!(
-                "seed is {}; give a whole number from 0 to {}{}, or None",
-                shown(value),
-                u64::MAX,
-                if num_envs.is_some() { ", a sequence of such" } else { "" }
-            ),
-        )),
+        Some((seeds, _)) => {
+            let each = seeds.into_iter().enumerate().map(|(at, seed)| {
+                seed.map(|seed| read(seed, &format!("seed[{at}]"), &wanted(""))).transpose()
+            });
+            Ok(Seed::Each(each.collect::<Result<_, _>>()?))
+        }
+        None => {
+            let sequence = if num_envs.is_some() { ", a sequence of such" } else { "" };
+            Ok(Seed::One(read(lone, "seed", &wanted(sequence))?))
+        }
     }
 }
 

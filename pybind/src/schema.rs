@@ -7,7 +7,7 @@ use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 
 use crate::coerce::{Tuple, dtype_of};
 use crate::error::{Failure, Kind};
-use crate::given::{class, method, needed, refuse_strangers, shown};
+use crate::given::{axes_of, class, method, needed, refuse_strangers, shown};
 
 /// The columns of a ring: name, dtype, shape and role of each.
 ///
@@ -274,21 +274,18 @@ fn describe(name: &str, value: &Bound<'_, PyAny>) -> Result<Description, Failure
 }
 
 fn shape_of(name: &str, value: &Bound<'_, PyAny>) -> Result<Vec<u32>, Failure> {
-    if let Ok(axis) = value.extract::<u32>() {
-        return Ok(vec![axis]);
+    if let Some(shape) = axes_of(value) {
+        return Ok(shape);
     }
-    match value.extract::<Vec<u32>>() {
-        Ok(shape) if !value.is_instance_of::<PyString>() => Ok(shape),
-        _ => Err(Failure::new(
-            Kind::Schema,
-            format!(
-                "column `{name}`: {} is no shape; write a tuple of whole numbers from 1 to {}, \
-                 () for a number per row",
-                value.repr()?,
-                u32::MAX
-            ),
-        )),
-    }
+    Err(Failure::new(
+        Kind::Schema,
+        format!(
+            "column `{name}`: {} is no shape; write a tuple of whole numbers from 1 to {}, () for a \
+             number per row",
+            value.repr()?,
+            u32::MAX
+        ),
+    ))
 }
 
 fn role_of(name: &str, value: &Bound<'_, PyAny>) -> Result<Role, Failure> {

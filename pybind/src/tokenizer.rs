@@ -13,7 +13,7 @@ use pyo3::types::{PyDict, PyList, PySequence, PyString, PyTuple};
 
 use crate::coerce::{Target, array_of};
 use crate::error::{Failure, Kind, bad_argument};
-use crate::given::{Given, class, method, needed, refuse_strangers, shown};
+use crate::given::{Given, class, file_of, method, needed, refuse_strangers, shown};
 
 /// Tickers as small integers that stay the same, and back.
 ///
@@ -165,7 +165,6 @@ impl TickerTokenizer {
     ) -> Result<String, Failure> {
         refuse_strangers(extra, unknown, method::<Self>("decode"))?;
         let token = token_id.get("token_id", "a whole number, as encode returned it")?;
-        let token = i64::try_from(token).unwrap_or(i64::MAX);
         Ok(self.0.decode(&[token])?.concat())
     }
 
@@ -226,7 +225,7 @@ impl TickerTokenizer {
         unknown: Option<&Bound<'py, PyDict>>,
     ) -> Result<(), Failure> {
         refuse_strangers(extra, unknown, method::<Self>("save"))?;
-        let path = path.get("path", "the path of a file")?;
+        let path = file_of(path, "path", "the path of a file")?;
         Ok(py.detach(|| self.0.save(path))?)
     }
 
@@ -253,7 +252,7 @@ impl TickerTokenizer {
         unknown: Option<&Bound<'py, PyDict>>,
     ) -> Result<(), Failure> {
         refuse_strangers(extra, unknown, method::<Self>("load"))?;
-        let path = path.get("path", "the path of a file")?;
+        let path = file_of(path, "path", "the path of a file")?;
         Ok(py.detach(|| self.0.load(path))?)
     }
 

@@ -18,8 +18,9 @@ use pyo3::types::{PyAny, PyDict, PyList};
 use self::looked_up::{rows_of, stored};
 use self::settings::{action_shape_of, layout_of, names, seed_of, threads_of};
 use crate::coerce::{count, count_in, int64s};
+use crate::env_rows::check_window;
 use crate::error::{Failure, Kind};
-use crate::given::{Given, shown};
+use crate::given::{Given, file_of, shown};
 use crate::handle::Handle;
 use crate::market_batch::{Names, fresh, memory_of};
 use crate::panel::Panel;
@@ -306,8 +307,13 @@ impl TransitionRing {
     /// One transition, as keywords of `VecStoredTransition`.
     fn get<'py>(&self, py: Python<'py>, index: Given<i128>) -> Result<Bound<'py, PyDict>, Failure> {
         let index = index.get("index", "a whole number, as sample_indices returns")?;
-        let index = i64::try_from(index).unwrap_or(i64::MAX);
-        let batch = py.detach(|| self.ring.with(|ring| Ok(ring.get(&[index])?)))?;
+        let get = |ring: &mut CoreRing| {
+            let Ok(known) = i64::try_from(index) else {
+                return Err(TransitionError::NoSuchIndex { index, size: ring.len()? }.into());
+            };
+            Ok(ring.get(&[known])?)
+        };
+        let batch = py.detach(|| self.ring.with(get))?;
         Ok(stored(py, &batch, &self.names)?)
     }
 
@@ -319,16 +325,12 @@ impl TransitionRing {
         py: Python<'py>,
         tickers: Vec<String>,
         first: i64,
-        count: i64,
+        count: usize,
     ) -> Result<Bound<'py, PyAny>, Failure> {
         let panel = self.panel.get()?;
-        let days = panel.days();
-        // A window may reach beyond the panel, but one of many times its length is a slip.
-        if usize::try_from(count).map_or(true, |count| count > days * 4 + 4_096) {
-            let message = format!("a window of {count} days is too large; give at most {days}");
-            return Err(Failure::new(Kind::Sample, message));
-        }
-        rows_of(py, &panel, &self.names, &tickers, first..first.saturating_add(count))
+        check_window(&panel, count, Kind::Sample)?;
+        let days = first..first.saturating_add_unsigned(count as u64);
+        rows_of(py, &panel, &self.names, &tickers, days)
     }
 
     /// Transitions stored.
@@ -343,13 +345,13 @@ impl TransitionRing {
 
     /// Save to a file.
     fn save(&self, py: Python<'_>, path: Given<PathBuf>) -> Result<(), Failure> {
-        let path = path.get("path", "the path of a file")?;
+        let path = file_of(path, "path", "the path of a file")?;
         py.detach(|| self.ring.with(|ring| Ok(ring.save(path)?)))
     }
 
     /// Take what was saved in the place of what is stored.
     fn load(&self, py: Python<'_>, path: Given<PathBuf>) -> Result<(), Failure> {
-        let path = path.get("path", "the path of a file")?;
+        let path = file_of(path, "path", "the path of a file")?;
         py.detach(|| self.ring.with(|ring| Ok(ring.load(path)?)))?;
         self.state().fresh = None;
         Ok(())

@@ -85,7 +85,7 @@ impl TransitionRing {
             let index = indices[item];
             match u64::try_from(index) {
                 Ok(known) if known < places.size => Ok(known),
-                _ => Err(TransitionError::NoSuchIndex { index, size: places.size }),
+                _ => Err(TransitionError::NoSuchIndex { index: index.into(), size: places.size }),
             }
         })?;
         Ok(batch)

@@ -94,10 +94,13 @@ pub enum TransitionError {
     #[error("batch_size is 0; draw at least 1")]
     NoBatch,
     /// No such transition.
-    #[error("index {index} is outside the {size} transitions stored; give 0 to {}", size.saturating_sub(1))]
+    #[error("index {index} {}", match size.checked_sub(1) {
+        Some(last) => format!("is outside the {size} transitions stored; give 0 to {last}"),
+        None => "names no transition: the buffer is empty; add transitions first".to_owned(),
+    })]
     NoSuchIndex {
-        /// Asked for.
-        index: i64,
+        /// Asked for; perhaps more than an index can be.
+        index: i128,
         /// Stored.
         size: u64,
     },

@@ -7,7 +7,7 @@ use pyo3::types::PyAny;
 
 use crate::coerce::count_in;
 use crate::error::{Failure, Kind};
-use crate::given::{Given, closest, shown};
+use crate::given::{Given, axes_of, closest, shown};
 use crate::market_batch::{Names, ticker_names};
 
 pub(super) fn position(panel: &backcast_market::Panel, name: &str) -> Result<u32, Failure> {
@@ -50,17 +50,11 @@ pub(super) fn names(
 }
 
 pub(super) fn action_shape_of(given: &Bound<'_, PyAny>) -> Result<Vec<usize>, Failure> {
-    const WANTED: &str = "a tuple of numbers, such as (10, 2)";
-    let refuse = || {
+    const WANTED: &str = "a tuple of whole numbers from 1 up, such as (10, 2)";
+    axes_of(given).filter(|axes| !axes.contains(&0)).ok_or_else(|| {
         let message = format!("action_shape is {}; give {WANTED}", shown(given));
         Failure::new(Kind::ArgumentType, message)
-    };
-    let axes: Vec<i64> = match given.extract::<i64>() {
-        Ok(axis) => vec![axis],
-        Err(_) => given.extract().map_err(|_| refuse())?,
-    };
-    let axes = axes.into_iter().map(|axis| usize::try_from(axis).ok().filter(|axis| *axis > 0));
-    axes.collect::<Option<_>>().ok_or_else(refuse)
+    })
 }
 
 /// -1: a random one.

@@ -437,6 +437,28 @@ def test_a_refused_action_changes_nothing(panel: bc.Panel) -> None:
         assert len(buf) == LANES
 
 
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"seed": -1}, bc.EnvError),
+        ({"seed": 1.5}, bc.ArgumentTypeError),
+        ({"options": {"reset_mask": [True] * LANES}}, bc.ArgumentTypeError),
+    ],
+)
+def test_a_refused_reset_changes_nothing(
+    panel: bc.Panel, given: dict[str, Any], error: type[bc.BackcastError]
+) -> None:
+    env = PortfolioVectorEnv(panel, LANES)
+    with ring(env) as buf, buf.writer(LANES) as writer:
+        collector = Collector(env, writer)
+        collector.reset(seed=2)
+        with pytest.raises(error, match="give"):
+            collector.reset(**given)
+        collector.step(np.zeros((LANES, 2)))
+        collector.step(np.zeros((LANES, 2)))
+        assert len(buf) == LANES
+
+
 def test_what_does_not_fit_together_is_refused(panel: bc.Panel) -> None:
     env = PortfolioVectorEnv(panel, 2, autoreset_mode="same_step")
     with ring(env, 4) as buf:

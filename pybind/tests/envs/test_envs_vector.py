@@ -456,7 +456,13 @@ def test_actions_that_cannot_be_change_nothing(
     assert same(env.step(np.ones((2, 2))), twin.step(np.ones((2, 2))))
 
 
-@pytest.mark.parametrize("seed", [-1, 1.5, [1], [1, -1], "7", 2**64])
-def test_seeds_that_cannot_be(panel: bc.Panel, seed: Any) -> None:  # noqa: ANN401
-    with pytest.raises(bc.EnvError, match="seed"):
+@pytest.mark.parametrize(
+    ("seed", "error"),
+    [
+        *((seed, bc.EnvError) for seed in (-1, [1], [1, -1], 2**64, np.array([1, 2, 3]))),
+        *((seed, bc.ArgumentTypeError) for seed in (1.5, "7", True, np.True_, [1, 2.5], {1: 2})),
+    ],
+)
+def test_seeds_that_cannot_be(panel: bc.Panel, seed: Any, error: type[Exception]) -> None:  # noqa: ANN401
+    with pytest.raises(error, match="seed"):
         PortfolioVectorEnv(panel, 2).reset(seed=seed)

@@ -100,9 +100,47 @@ def ended(world: World) -> None:
         make("macro ticker", {"tickers": ["VIX"]}, bc.EnvError, "'VIX'", "leave it out"),
         make("days", {"days": 5}, bc.ArgumentTypeError, "days is 5", "two whole numbers"),
         make("days of nobody", {"days": (0, 99)}, bc.EnvError, "0..99", "0..10"),
+        make("days in bool", {"days": (True, 9)}, bc.ArgumentTypeError, "True, a bool", "whole"),
+        make("half a day", {"days": (1, 9.5)}, bc.ArgumentTypeError, "end of days is 9.5", "whole"),
         make("lag", {"indicator_lag": 30}, bc.EnvError, "day 30", "lower 'indicator_lag'"),
         make("shares", {"hmax": 2**31}, bc.EnvError, "hmax is 2147483648", "to 2147483647"),
         make("fee", {"buy_cost_pct": 2.0}, bc.EnvError, "'buy_cost_pct' is 2", "0.01"),
+        *(
+            make(f"{name} {flag!r}", {name: flag}, bc.ArgumentTypeError, f"{name} is", "give")
+            for name in ["initial_amount", "failure_threshold", "buy_cost_pct", "fixed_fee"]
+            for flag in [True, np.True_]
+        ),
+        make(
+            "tolerance in an array of bool",
+            {"stop_loss_tolerance": np.array(True)},
+            bc.ArgumentTypeError,
+            "stop_loss_tolerance is array(True)",
+            "give a fraction",
+        ),
+        *(
+            make(
+                f"fees of {fees}",
+                {"ticker_costs": {"AAA": fees}},
+                bc.ArgumentTypeError,
+                f"fee of 'AAA' for {what}, in ticker_costs, is",
+                "give a fraction",
+            )
+            for fees, what in [((0.01, True), "selling"), ((np.False_, 0.01), "buying")]
+        ),
+        *(
+            make(
+                f"{shares} shares",
+                {"initial_shares": {"AAA": shares}},
+                error,
+                f"the number of 'AAA' in initial_shares is {shares}",
+                "give a whole number from 0 up",
+            )
+            for shares, error in [
+                (True, bc.ArgumentTypeError),
+                (2.5, bc.ArgumentTypeError),
+                (-1, bc.EnvError),
+            ]
+        ),
         make("money", {"initial_amount": 9.0}, bc.EnvError, "25000", "'initial_amount'"),
         make("panel_options", {"panel_options": 3}, bc.ArgumentTypeError, "is 3", "'macro'"),
         make("open already", {"panel_options": {"macro": []}}, bc.ArgumentError, "where it is"),
@@ -125,7 +163,12 @@ def ended(world: World) -> None:
             ("env_config is <backcast.Panel", "'panel': "),
         ),
         reset("seed", {"seed": -1}, bc.EnvError, "seed is -1", "from 0 to 18446744073709551615"),
-        reset("seed is a bool", {"seed": True}, bc.EnvError, "True, a bool", "whole number"),
+        reset("large seed", {"seed": 2**64}, bc.EnvError, f"seed is {2**64}", f"to {2**64 - 1}"),
+        reset("half a seed", {"seed": 1.5}, bc.ArgumentTypeError, "seed is 1.5, a float", "whole"),
+        reset("seed is a bool", {"seed": True}, bc.ArgumentTypeError, "True, a bool", "whole"),
+        reset("a seed of two", {"seed": [1, -1]}, bc.EnvError, "seed[1] is -1", "or None"),
+        reset("half of two", {"seed": [None, 1.5]}, bc.ArgumentTypeError, "seed[1] is 1.5", "give"),
+        reset("bools for seeds", {"seed": [1, True]}, bc.ArgumentTypeError, "[1] is True", "give"),
         reset("seeds", {"seed": [1]}, bc.EnvError, "length 1", "2 environments", "entry for each"),
         reset("seeds misspelt", {"seeds": 1}, bc.ArgumentTypeError, "'seeds'", "mean 'seed'?"),
         reset("options", {"options": 1}, bc.ArgumentTypeError, "options is 1", "'start_day'"),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import backcast as bc
+import numpy as np
 import pytest
 from refusal import Row, World, check, table, world_at
 
@@ -104,6 +105,20 @@ SAMPLE = "batch_size, history=None, future=0"
         row("wait for -1", lambda b, w: b.wait(-1), bc.ArgumentError, "-1", "from 0"),
         row(
             "wait by float", lambda b, w: b.wait(1.5), bc.ArgumentTypeError, "1.5, a float", "from"
+        ),
+        row(
+            "wait for a bool",
+            lambda b, w: b.wait(1, timeout=np.True_),
+            bc.ArgumentTypeError,
+            "timeout is np.True_",
+            "give seconds",
+        ),
+        row(
+            "discount in bool",
+            lambda b, w: b.sampler(n_step=2, gamma=np.True_),
+            bc.ArgumentTypeError,
+            "gamma is np.True_",
+            "give",
         ),
         row("wait until -1", lambda b, w: b.wait(1, timeout=-1), bc.ArgumentError, "-1", "None"),
         row(

@@ -206,7 +206,7 @@ def test_defect_18_what_was_gotten_outlives_clearing_and_overwriting(path: Path)
     buffer.clear()
     filled(env, 40, capacity=6)
     assert (kept.env_id, kept.state_day, list(kept.tickers), list(kept.action)) == before
-    with pytest.raises(bc.SampleError, match="index 0 is outside the 0 transitions"):
+    with pytest.raises(bc.SampleError, match="index 0 names no transition: the buffer is empty"):
         buffer.get(0)
 
 

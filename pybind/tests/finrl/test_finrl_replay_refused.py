@@ -125,7 +125,10 @@ def test_states_that_are_not_the_markets_are_refused(
         (lambda b: b.sample(out={}), bc.ArgumentError, "out is {}, a dict; give what sample"),
         (lambda b: b.sample_indices(0), bc.SampleError, "batch_size is 0"),
         (lambda b: b.get(80), bc.SampleError, "index 80 is outside the 80 transitions stored"),
+        (lambda b: b.get(10**30), bc.SampleError, f"index {10**30} is outside the 80 .* 0 to 79"),
         (lambda b: b.get("x"), bc.ArgumentError, "index is 'x'"),
+        (lambda b: b.save(""), bc.ArgumentError, "path is ''; give the path of a file"),
+        (lambda b: b.load(""), bc.ArgumentError, "path is ''; give the path of a file"),
         (lambda b: b.get_market_data(0, -1, 0), bc.SampleError, "h is -1; give"),
         (lambda b: b.get_market_data(0, 1, 0, 1), bc.ArgumentError, "next_state is 1; give"),
         (lambda b: b.get(indx=1), bc.ArgumentError, r"did you mean `index`\?"),
@@ -150,6 +153,10 @@ def test_bad_requests_name_value_and_remedy(
         ({"seed": -2}, "seed is -2; give"),
         ({"action_shape": (2, 0)}, r"action_shape is \(2, 0\), a tuple; give"),
         ({"action_shape": "x"}, "action_shape is 'x'"),
+        ({"action_shape": True}, "action_shape is True, a bool; give a tuple of whole numbers"),
+        ({"action_shape": (2, True)}, r"action_shape is \(2, True\), a tuple; give"),
+        ({"action_shape": np.array([True, True])}, "action_shape is array.*; give a tuple"),
+        ({"action_shape": [2, 1.5]}, r"action_shape is \[2, 1.5\], a list; give"),
         ({"n_objectives": 0}, "n_objectives is 0; give"),
         ({"threads": 0}, "threads is 0; give"),
         ({"n_adders": 3, "capacity": 2}, "capacity is 2 for 3 adding processes"),
@@ -172,6 +179,16 @@ def test_a_ticker_called_as_a_part_of_the_batch_needs_the_other_layout(tmp_path:
     with pytest.raises(bc.SampleError, match=r"called 'macro'.*; give layout='batched'"):
         buffer.sample(2)
     assert buffer.sample(2, 1, layout="batched")[0]["ohlcv"].shape == (2, 2, 1, 5)
+
+
+def test_an_empty_buffer_has_no_index(env: ff.VecFastFinRL) -> None:
+    buffer = ff.VecReplayBuffer(env, 20)
+    calls: list[Any] = [lambda: buffer.get(0), lambda: buffer.sample(indices=[0])]
+    for call in calls:
+        with pytest.raises(bc.SampleError) as raised:
+            call()
+        says = "index 0 names no transition: the buffer is empty; add transitions first"
+        assert str(raised.value) == says
 
 
 def test_a_closed_buffer_says_so_and_shows_what_it_was(buffer: ff.VecReplayBuffer) -> None:

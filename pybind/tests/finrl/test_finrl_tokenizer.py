@@ -86,6 +86,18 @@ def test_tokens_without_a_ticker_are_refused(token: int) -> None:
         tokenizer.decode_batch([[0, token]])
 
 
+def test_a_token_larger_than_any_is_refused_as_it_was_given() -> None:
+    with pytest.raises(bc.ArgumentError, match=rf"^token {10**30} has no name; .* to 1$"):
+        ff.TickerTokenizer(["A"]).decode(10**30)
+
+
+def test_a_file_without_a_name_is_none() -> None:
+    tokenizer = ff.TickerTokenizer(["A"])
+    for call in (tokenizer.save, tokenizer.load):
+        with pytest.raises(bc.ArgumentError, match=r"^path is ''; give the path of a file$"):
+            call("")
+
+
 def test_a_file_brings_back_everything(tmp_path: Path) -> None:
     path = tmp_path / "tickers.json"
     saved = ff.TickerTokenizer(["BRK.B", "株"], frozen=True, unknown="unk")

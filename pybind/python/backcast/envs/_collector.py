@@ -61,7 +61,8 @@ class Collector:
     A step costs what the environment's does and one append. Observations are not copied, unless
     the environment writes to the same arrays again (``copy=False``); do not write to those
     returned. After an error in the middle of a step the row is missing, so the next call has to be
-    :meth:`reset`; an :class:`backcast.EnvError` from the environment changes nothing.
+    :meth:`reset`; an :class:`backcast.EnvError` or :class:`backcast.ArgumentTypeError` from the
+    environment changes nothing.
 
     Examples
     --------
@@ -367,7 +368,7 @@ class _Guard:
     def __init__(
         self,
         collector: Collector,
-        harmless: tuple[type[BaseException], ...] = (EnvError,),
+        harmless: tuple[type[BaseException], ...] = (EnvError, ArgumentTypeError),
     ) -> None:
         self._collector = collector
         self._harmless = harmless
