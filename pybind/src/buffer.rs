@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use backcast_core::{MAX_LANES, Ring, WriterOptions};
+use backcast_exchange::ImportReport;
 use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};
@@ -61,6 +62,8 @@ pub(crate) struct ReplayBuffer {
     draws: Mutex<Vec<(Windows, Arc<Draws>)>>,
     /// What it was loaded from.
     saved: Option<Arc<Saved>>,
+    /// What the import that made it read.
+    pub(crate) imported: Option<ImportReport>,
 }
 
 impl ReplayBuffer {
@@ -79,7 +82,13 @@ impl ReplayBuffer {
             ring: Handle::new(label, again, ring),
             name,
             saved: None,
+            imported: None,
         }
+    }
+
+    /// Of a ring that was made of a file.
+    pub(crate) fn of_imported(ring: Ring, report: ImportReport) -> Self {
+        Self { imported: Some(report), ..Self::of(ring) }
     }
 
     /// The ring, for as long as the caller's call takes.
@@ -214,7 +223,8 @@ impl ReplayBuffer {
 
     /// Another handle on the same ring.
     fn __copy__(&self, py: Python<'_>) -> Result<Self, Failure> {
-        Ok(Self { saved: self.saved.clone(), ..Self::of(self.ask(py, Ring::clone)?) })
+        let ring = self.ask(py, Ring::clone)?;
+        Ok(Self { saved: self.saved.clone(), imported: self.imported, ..Self::of(ring) })
     }
 
     /// Another handle on the same ring: what is shared is not copied.

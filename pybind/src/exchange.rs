@@ -11,7 +11,7 @@ use pyo3::types::{PyAny, PyDict, PyTuple};
 use crate::buffer::ReplayBuffer;
 use crate::coerce::whole;
 use crate::error::{Failure, Kind, bad_argument};
-use crate::given::{Given, method, refuse_strangers};
+use crate::given::{Given, file_of, method, refuse_strangers};
 use crate::place::{exist, name_of, place};
 use crate::progress::Watch;
 
@@ -97,7 +97,7 @@ impl ReplayBuffer {
         unknown: Option<&Bound<'py, PyDict>>,
     ) -> Result<Bound<'py, PyDict>, Failure> {
         refuse_strangers(extra, unknown, method::<Self>("export"))?;
-        let path = path.get("path", "the file to write")?;
+        let path = file_of(path, "path", "the file to write")?;
         let format = format_of(format, &path)?;
         let overwrite = overwrite.get("overwrite", "True or False")?;
         let ring = self.ring()?;
@@ -124,7 +124,7 @@ impl ReplayBuffer {
     /// Releases the interpreter; Ctrl-C stops it. One that was stopped or killed leaves what it has, which
     /// :func:`list` shows as being built; the same call for the same file goes on from there, and gives the
     /// same ring. If the file was changed by then, or the options are others, it begins anew. A ``.npz``
-    /// always does. :func:`gc` removes what is left.
+    /// always does. The buffer's :attr:`imported` says which it was. :func:`gc` removes what is left.
     ///
     /// Parameters
     /// ----------
@@ -188,7 +188,7 @@ impl ReplayBuffer {
         unknown: Option<&Bound<'py, PyDict>>,
     ) -> Result<Self, Failure> {
         refuse_strangers(extra, unknown, method::<Self>("from_file"))?;
-        let path = path.get("path", "the file to read")?;
+        let path = file_of(path, "path", "the file to read")?;
         let name = name_of(name)?;
         let format = format_of(format, &path)?;
         let rows = "transitions from 1 up, or None for as many as the file has";
@@ -204,7 +204,26 @@ impl ReplayBuffer {
         let mut watch = Watch::new(progress)?;
         let imported = py
             .detach(|| import(&path, format, options.on_progress(|progress| watch.step(progress))));
-        Ok(Self::of(watch.done(imported)?.0))
+        let (ring, report) = watch.done(imported)?;
+        Ok(Self::of_imported(ring, report))
+    }
+
+    /// What :meth:`from_file` read for this handle, else None.
+    ///
+    /// A dict: ``rows`` of the file, ``rows_resumed`` (stored by an earlier call that was cut),
+    /// ``began_anew`` (why what that one had stored was dropped, or None), ``episodes`` (None for a
+    /// table), ``rows_without_successor`` (last steps whose next observation the file does not have: no
+    /// transition starts there).
+    #[getter]
+    fn imported<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let Some(imported) = &self.imported else { return Ok(None) };
+        let report = PyDict::new(py);
+        report.set_item("rows", imported.rows)?;
+        report.set_item("rows_resumed", imported.rows_resumed)?;
+        report.set_item("began_anew", imported.began_anew.map(|why| why.to_string()))?;
+        report.set_item("episodes", imported.episodes)?;
+        report.set_item("rows_without_successor", imported.rows_without_successor)?;
+        Ok(Some(report))
     }
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import signal
 import subprocess
@@ -317,12 +318,64 @@ def test_an_import_that_was_killed_is_gone_on_with(name: str, tmp_path: Path) ->
 
         with bc.ReplayBuffer.from_file(path, "in", dir=tmp_path, progress=note) as again:
             assert progress[0] >= 31 << 20, "the first unit was there"
+            read = again.imported
+            assert read is not None
+            # A unit is some 32 MiB of rows of 4 KiB.
+            assert 7_000 < read.pop("rows_resumed") < 20_000
+            assert read == report_of(rows=20_005, episodes=5 if name == "wide" else None)
+            # What the handle tells is its own copy.
+            assert copy.copy(again).imported == again.imported != read
             assert not [entry for entry in bc.list(dir=tmp_path) if entry["building"]]
             first, head = again.lane_span(0)
             for at in range(first, head, 5_000):
                 rows = [ring.rows(0, at, min(5_000, head - at)) for ring in (wide, again)]
                 for column, values in flat(rows[0]).items():
                     np.testing.assert_array_equal(flat(rows[1])[column], values, err_msg=column)
+
+
+def report_of(**changes: Any) -> dict[str, Any]:  # noqa: ANN401
+    """Give what an import of a table tells, but for the rows that it took up."""
+    told = {"rows": 38, "began_anew": None, "episodes": None, "rows_without_successor": 0}
+    return told | changes
+
+
+def test_an_import_tells_why_it_did_not_go_on(tmp_path: Path) -> None:
+    path = tmp_path / "wide.parquet"
+    stop = ValueError("enough")
+
+    def stopped(done: int, total: int) -> None:
+        if done > 70 << 20:
+            raise stop
+
+    with wide_ring(tmp_path) as wide:
+        wide.export(path)
+        with pytest.raises(ValueError, match="enough"):
+            bc.ReplayBuffer.from_file(path, "in", dir=tmp_path, progress=stopped)
+        with bc.ReplayBuffer.from_file(path, "in", dir=tmp_path, capacity=30_000) as again:
+            why = "it was begun with other options"
+            told = report_of(rows=20_005, rows_resumed=0, began_anew=why)
+            assert again.imported == told
+        # What tells it was closed, and is asked still.
+        assert again.imported == told
+        assert wide.imported is None
+
+
+def test_an_import_tells_what_it_read(buf: bc.ReplayBuffer, tmp_path: Path) -> None:
+    path = tmp_path / "walk.parquet"
+    buf.export(path)
+    with bc.ReplayBuffer.from_file(path, "again", dir=tmp_path) as again:
+        assert again.imported == report_of(rows_resumed=0)
+        with bc.ReplayBuffer.attach("again", dir=tmp_path) as attached:
+            assert attached.imported is None
+    np.savez(
+        tmp_path / "steps.npz",
+        obs=np.zeros((10, 3)),
+        reward=np.zeros(10),
+        terminated=np.arange(10) == 4,
+    )
+    with bc.ReplayBuffer.from_file(tmp_path / "steps.npz", "steps", dir=tmp_path) as steps:
+        read = {"rows": 11, "rows_resumed": 0, "episodes": 2, "rows_without_successor": 1}
+        assert steps.imported == report_of(**read)
 
 
 def test_an_import_stopped_by_its_progress_goes_with_gc(tmp_path: Path) -> None:
