@@ -44,6 +44,27 @@ def explained(method: Method) -> Method:
     return cast("Method", call)
 
 
+def called_on_objects(owner: type, name: str, instead: str) -> None:
+    """Have a native method say what to write where it is called on its class.
+
+    Python itself refuses that before the method is entered, in words about descriptors.
+    """
+    native = getattr(owner, name)
+
+    @functools.wraps(native)
+    def method(*given: Any, **named: Any) -> Any:  # noqa: ANN401
+        if given and isinstance(given[0], owner):
+            return native(*given, **named)
+        shown = ", ".join([*map(repr, given), *(f"{key}={named[key]!r}" for key in named)])
+        raise ArgumentTypeError(
+            f"{owner.__name__}.{name}({shown}) is called on the class; write {instead}"
+        )
+
+    # Where the native call, too, reads what it takes.
+    method.__text_signature__ = native.__text_signature__  # type: ignore[attr-defined]
+    setattr(owner, name, method)
+
+
 def levels_up() -> int:
     """Say at which ``stacklevel`` a warning speaks of the line that called the package."""
     level, frame = 1, inspect.currentframe()

@@ -91,6 +91,23 @@ def test_a_token_larger_than_any_is_refused_as_it_was_given() -> None:
         ff.TickerTokenizer(["A"]).decode(10**30)
 
 
+def test_load_on_the_class_says_what_to_write(tmp_path: Path) -> None:
+    path = tmp_path / "tickers"
+    ff.TickerTokenizer(["A"]).save(path)
+    load: Any = ff.TickerTokenizer.load
+    for given, named, shown in [
+        ((path,), {}, ".*tickers'\\)"),
+        ((), {"path": 3}, "path=3"),
+        ((), {}, ""),
+    ]:
+        says = rf"^TickerTokenizer.load\({shown}\) is called on the class; write tokenizer = Ticker"
+        with pytest.raises(bc.ArgumentTypeError, match=says):
+            load(*given, **named)
+    tokenizer = ff.TickerTokenizer()
+    load(tokenizer, path)
+    assert tokenizer.tickers == ["A"]
+
+
 def test_a_file_without_a_name_is_none() -> None:
     tokenizer = ff.TickerTokenizer(["A"])
     for call in (tokenizer.save, tokenizer.load):

@@ -13,6 +13,7 @@ why, is said where it does. Environments of Gymnasium's contract are in :mod:`ba
 
 from typing import TYPE_CHECKING
 
+from backcast._calls import called_on_objects
 from backcast._native import TickerTokenizer
 from backcast.finrl._replay import VecReplayBuffer
 from backcast.finrl._single_env import FastFinRL
@@ -33,6 +34,10 @@ __all__ = [
     "VecStoredTransition",
 ]
 
+called_on_objects(
+    TickerTokenizer, "load", "tokenizer = TickerTokenizer(), then tokenizer.load(path)"
+)
+
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
@@ -45,4 +50,4 @@ if not TYPE_CHECKING:
         return VecFinRLWrapper
 
 
-del TYPE_CHECKING
+del TYPE_CHECKING, called_on_objects
