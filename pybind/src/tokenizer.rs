@@ -1,5 +1,7 @@
 //! `backcast.finrl.TickerTokenizer`: names of tickers as integers, for embeddings.
 
+mod nested;
+
 use std::path::PathBuf;
 
 use backcast_core::DType;
@@ -9,8 +11,9 @@ use backcast_market::{
 use numpy::prelude::*;
 use numpy::{PyArray1, PyArrayDyn};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PySequence, PyString, PyTuple};
+use pyo3::types::{PyDict, PyString, PyTuple};
 
+use self::nested::{Nested, nest};
 use crate::coerce::{Target, array_of};
 use crate::error::{Failure, Kind, bad_argument};
 use crate::given::{Given, class, file_of, method, needed, refuse_strangers, shown};
@@ -343,74 +346,6 @@ fn unknown_of(given: Given<String>) -> Result<UnknownTicker, Failure> {
         "error" => Ok(UnknownTicker::Error),
         "unk" => Ok(UnknownTicker::Unk),
         other => Err(bad_argument(format!("unknown is '{other}'; give {CHOICE}"))),
-    }
-}
-
-/// Names in lists of lists, all of one length per axis.
-#[derive(Default)]
-struct Nested {
-    names: Vec<String>,
-    shape: Vec<usize>,
-    /// How many axes there are, once the first name was met.
-    axes: Option<usize>,
-}
-
-impl Nested {
-    fn read(&mut self, value: &Bound<'_, PyAny>, axis: usize) -> Result<(), Failure> {
-        let refuse = |wanted: &str| {
-            let message = format!("tics is {}; give {wanted}", shown(value));
-            Err(Failure::new(Kind::ArgumentType, message))
-        };
-        if let Ok(name) = value.cast::<PyString>() {
-            if axis == 0 {
-                return refuse("a list of names, or call encode");
-            }
-            if *self.axes.get_or_insert(axis) != axis {
-                return refuse("lists that are all nested alike");
-            }
-            self.names.push(name.to_string());
-            return Ok(());
-        }
-        // Arrays of NumPy and columns of pandas become lists.
-        let listed = match value.getattr_opt("tolist")? {
-            Some(tolist) => tolist.call0()?,
-            None => value.clone(),
-        };
-        let Ok(parts) = listed.cast::<PySequence>() else { return refuse(NAMES) };
-        let parts = parts.to_list()?;
-        if self.axes.is_some_and(|axes| axis >= axes) {
-            return refuse("lists that are all nested alike");
-        }
-        match self.shape.get(axis) {
-            None => self.shape.push(parts.len()),
-            Some(len) if *len == parts.len() => {}
-            Some(len) => {
-                let message = format!(
-                    "tics has lists of {len} and of {} names; give lists of one length",
-                    parts.len()
-                );
-                return Err(bad_argument(message));
-            }
-        }
-        parts.iter().try_for_each(|part| self.read(&part, axis + 1))
-    }
-}
-
-/// Values in nested lists of this shape.
-fn nest<'py>(
-    py: Python<'py>,
-    values: &[Bound<'py, PyAny>],
-    shape: &[usize],
-) -> PyResult<Bound<'py, PyAny>> {
-    match shape {
-        [] => Ok(values.first().map_or_else(|| py.None().into_bound(py), Clone::clone)),
-        [_] => Ok(PyList::new(py, values)?.into_any()),
-        [0, ..] => Ok(PyList::empty(py).into_any()),
-        [parts, rest @ ..] => {
-            let each = values.len() / parts;
-            let lists = (0..*parts).map(|at| nest(py, &values[at * each..(at + 1) * each], rest));
-            Ok(PyList::new(py, lists.collect::<PyResult<Vec<_>>>()?)?.into_any())
-        }
     }
 }
 

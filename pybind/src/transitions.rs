@@ -2,6 +2,8 @@
 //! `backcast.finrl`.
 
 mod error;
+mod fresh;
+mod look;
 mod looked_up;
 mod settings;
 
@@ -13,8 +15,9 @@ use backcast_market::{
     TransitionShape, Windows,
 };
 use pyo3::prelude::*;
-use pyo3::types::{PyAny, PyDict, PyList};
+use pyo3::types::{PyAny, PyDict};
 
+use self::fresh::Fresh;
 use self::looked_up::{rows_of, stored};
 use self::settings::{action_shape_of, layout_of, names, seed_of, threads_of};
 use crate::coerce::{count, count_in, int64s};
@@ -25,7 +28,7 @@ use crate::handle::Handle;
 use crate::market_batch::{Names, fresh, memory_of};
 use crate::panel::Panel;
 use crate::place::{exist, name_of, place};
-use crate::states::{Arguments, Called, TickerLists, read, sizes_of};
+use crate::states::{Arguments, Called, TickerLists, read};
 
 /// Trading transitions in a ring: what the buffers of ``backcast.finrl`` hold.
 ///
@@ -67,14 +70,6 @@ struct State {
     fresh: Option<Fresh>,
     lists: TickerLists,
     batch: TransitionBatch,
-}
-
-/// How a private ring that holds nothing yet is made anew, for transitions of other sizes.
-struct Fresh {
-    options: TransitionOptions,
-    /// The caller said them.
-    action: bool,
-    objectives: bool,
 }
 
 #[pymethods]
@@ -376,73 +371,6 @@ impl TransitionRing {
         py.detach(|| self.ring.with(unlink))
     }
 
-    /// Transitions kept at most.
-    #[getter]
-    fn capacity(&self) -> Result<u64, Failure> {
-        self.ring.with(|ring| Ok(ring.capacity()))
-    }
-
-    /// Bytes of one transition.
-    #[getter]
-    fn transition_bytes(&self) -> Result<usize, Failure> {
-        self.ring.with(|ring| Ok(ring.ring().schema().row_bytes()))
-    }
-
-    /// Of one action.
-    #[getter]
-    fn action_shape(&self) -> Vec<usize> {
-        self.state().shape.action.clone()
-    }
-
-    /// Rewards of one transition.
-    #[getter]
-    fn n_objectives(&self) -> usize {
-        self.state().shape.objectives
-    }
-
-    /// Tickers of a portfolio.
-    #[getter]
-    fn n_tickers(&self) -> usize {
-        self.state().shape.tickers
-    }
-
-    /// The market.
-    #[getter]
-    fn panel(&self) -> Result<Panel, Failure> {
-        self.panel.again()
-    }
-
-    /// The indicators shown.
-    #[getter]
-    fn indicators(&self) -> Vec<String> {
-        self.names.indicators.clone()
-    }
-
-    /// The macro tickers shown.
-    #[getter]
-    fn macro_tickers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let macros = self.names.selection.macros.iter();
-        PyList::new(py, macros.map(|ticker| &self.names.tickers[*ticker as usize]))
-    }
-
-    /// Days by which the indicators of observations are older than the open.
-    #[getter]
-    fn indicator_lag(&self) -> usize {
-        self.lead
-    }
-
-    /// What other processes attach to.
-    #[getter]
-    fn name(&self) -> Option<&str> {
-        self.name.as_deref()
-    }
-
-    /// Its directory.
-    #[getter]
-    fn path(&self) -> Option<String> {
-        self.path.as_ref().map(|path| path.to_string_lossy().into_owned())
-    }
-
     /// Let go of it.
     fn close(&self, py: Python<'_>) {
         py.detach(|| self.ring.close());
@@ -486,26 +414,5 @@ impl TransitionRing {
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Make a private ring that holds nothing anew where the first batch has other sizes.
-    fn fit(&self, state: &mut State, arguments: &Arguments<'_, '_>) -> Result<(), Failure> {
-        let Some(fresh) = &state.fresh else { return Ok(()) };
-        let (tickers, objectives) = sizes_of(arguments)?;
-        let wanted = TransitionShape {
-            tickers,
-            action: if fresh.action { state.shape.action.clone() } else { vec![tickers] },
-            objectives: if fresh.objectives { state.shape.objectives } else { objectives },
-        };
-        if wanted == state.shape {
-            return Ok(());
-        }
-        let (panel, options) = (self.panel.get()?, fresh.options.clone());
-        self.ring.with(|ring| {
-            *ring = CoreRing::create(panel, wanted.clone(), options)?;
-            Ok(())
-        })?;
-        state.shape = wanted;
-        Ok(())
     }
 }

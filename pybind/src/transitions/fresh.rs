@@ -1,0 +1,42 @@
+//! A private ring that holds nothing yet takes the sizes of its first batch.
+
+use backcast_market::{TransitionOptions, TransitionRing as CoreRing, TransitionShape};
+
+use super::{State, TransitionRing};
+use crate::error::Failure;
+use crate::states::{Arguments, sizes_of};
+
+/// How a private ring that holds nothing yet is made anew, for transitions of other sizes.
+pub(super) struct Fresh {
+    pub(super) options: TransitionOptions,
+    /// The caller said them.
+    pub(super) action: bool,
+    pub(super) objectives: bool,
+}
+
+impl TransitionRing {
+    /// Make a private ring that holds nothing anew where the first batch has other sizes.
+    pub(super) fn fit(
+        &self,
+        state: &mut State,
+        arguments: &Arguments<'_, '_>,
+    ) -> Result<(), Failure> {
+        let Some(fresh) = &state.fresh else { return Ok(()) };
+        let (tickers, objectives) = sizes_of(arguments)?;
+        let wanted = TransitionShape {
+            tickers,
+            action: if fresh.action { state.shape.action.clone() } else { vec![tickers] },
+            objectives: if fresh.objectives { state.shape.objectives } else { objectives },
+        };
+        if wanted == state.shape {
+            return Ok(());
+        }
+        let (panel, options) = (self.panel.get()?, fresh.options.clone());
+        self.ring.with(|ring| {
+            *ring = CoreRing::create(panel, wanted.clone(), options)?;
+            Ok(())
+        })?;
+        state.shape = wanted;
+        Ok(())
+    }
+}
