@@ -21,8 +21,8 @@ use crate::stats::{LaneStats, PinStats, ReaderStats, RingStats};
 use crate::writer::Writer;
 
 /// Rows announced at a time by a writer that appends row by row: a thousandth of a lane within these
-/// bounds. The fence between announcing and writing costs a small row a tenth if there are 16 to it.
-const RESERVE_CHUNK: RangeInclusive<u32> = 16..=64;
+/// bounds. The fence between announcing and writing costs a small row a fifth if there are 16 to it.
+const RESERVE_CHUNK: RangeInclusive<u32> = 16..=1024;
 /// Reads of two rows are tried this often against a writer that laps them.
 const ATTEMPTS: u32 = 64;
 

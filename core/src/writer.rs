@@ -207,7 +207,8 @@ impl Writer {
 
     /// Appends a step that makes one row on every lane, for which there is room where it is: as most do.
     /// Its final observations are not looked at. `false`: nothing was appended, look more closely.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a call costs a tenth of a small row")]
+    #[inline(always)]
     fn append_plainly(&mut self, step: &Step<'_>) -> bool {
         let of = self.lanes.len();
         let go_on = |flags: &[bool]| match flags {
@@ -220,17 +221,19 @@ impl Writer {
         // What does not fit is found while it is written: into slots that nobody reads yet. One lane
         // apart, since a loop over it costs a tenth of a small row.
         if let ([lane], [number]) = (&mut *self.lanes, &*self.numbers) {
-            if !lane.write_plainly(step, (0, 1)) {
-                return false;
-            }
-            self.indices.push(lane.publish_plainly(*number));
+            let Some(clock) = lane.write_plainly(step, (0, 1)) else { return false };
+            self.indices.push(lane.publish_plainly(*number, clock));
         } else {
             let mut lanes = self.lanes.iter().enumerate();
-            if !lanes.all(|(i, lane)| lane.write_plainly(step, (i, of))) {
+            if !lanes.all(|(i, lane)| lane.write_plainly(step, (i, of)).is_some()) {
                 return false;
             }
-            let published = self.lanes.iter_mut().zip(&self.numbers);
-            self.indices.extend(published.map(|(lane, number)| lane.publish_plainly(*number)));
+            let published = self.lanes.iter_mut().zip(&self.numbers).map(|(lane, number)| {
+                let mut clock = lane.clock;
+                clock.step();
+                lane.publish_plainly(*number, clock)
+            });
+            self.indices.extend(published);
         }
         self.rows_written += of as u64;
         true
@@ -524,25 +527,23 @@ impl OwnLane {
         Ok(Self { memory, clock, patience: Patience::default() })
     }
 
-    /// Writes row `i` of the `of` that a step has, which ends no episode. `false`: there is no room for
-    /// one, or it is the final row's turn, or something does not have the column's size.
+    /// Writes row `i` of the `of` that a step has, which ends no episode; returns the clock after it. `None`:
+    /// there is no room for a row, or it is the final one's turn, or something does not have the column's size.
     #[expect(clippy::inline_always, reason = "a call costs a tenth of a small row")]
     #[inline(always)]
-    fn write_plainly(&self, step: &Step<'_>, row: (usize, usize)) -> bool {
-        let Self { memory, clock, .. } = self;
-        let Some(slot) = memory.free_slot(0).filter(|_| !clock.awaits_final()) else {
-            return false;
-        };
-        let mark = { *clock }.step().at(memory.head());
-        memory.lane().store_row(slot, mark.words(), step.columns, row)
+    fn write_plainly(&self, step: &Step<'_>, row: (usize, usize)) -> Option<EpisodeClock> {
+        let mut clock = self.clock;
+        let slot = self.memory.free_slot().filter(|_| !clock.awaits_final())?;
+        let mark = clock.step().at(self.memory.head());
+        self.memory.lane().store_row(slot, mark.words(), step.columns, row).then_some(clock)
     }
 
     /// Publishes it.
     #[expect(clippy::inline_always, reason = "a call costs a tenth of a small row")]
     #[inline(always)]
-    fn publish_plainly(&mut self, number: u32) -> RowIndex {
+    fn publish_plainly(&mut self, number: u32, clock: EpisodeClock) -> RowIndex {
         let index = RowIndex::new(number, self.memory.head());
-        self.clock.step();
+        self.clock = clock;
         self.memory.publish(1);
         index
     }

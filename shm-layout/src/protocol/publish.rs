@@ -251,11 +251,11 @@ impl<L: WordsMut> LaneWriter<L> {
         self.lane.copy_rows_in(column, self.slot, rows, bytes);
     }
 
-    /// The slot of row `head + ahead`. `None`: it was not reserved, or is frozen.
+    /// The slot of the next row. `None`: it was not reserved, or is frozen.
     #[inline]
     #[must_use]
-    pub fn free_slot(&self, ahead: u64) -> Option<u64> {
-        self.is_free(ahead + 1).then(|| self.slot_after(ahead))
+    pub fn free_slot(&self) -> Option<u64> {
+        self.is_free(1).then_some(self.slot)
     }
 
     /// The slot of row `head + ahead`, which is reserved: at most once around the lane.
