@@ -23,9 +23,6 @@ pub const READER_SLOT_BYTES: u64 = 128;
 /// First bytes of `ring.rdr`.
 pub const READERS_MAGIC: [u8; 8] = *b"\x89BKR\r\n\x1a\n";
 
-/// A sleep of somebody whom publishers may not notice.
-const BLIND_SLEEP: Duration = Duration::from_millis(1);
-
 /// Written once by the creator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
@@ -231,7 +228,7 @@ impl Readers {
         let offset = READERS_HEADER_BYTES as usize + number * BELL_BYTES as usize;
         // The header is part of every mapping; the fallback only spares a panic path.
         let words = self.map.words32(offset, 2).and_then(<[_]>::first_chunk).unwrap_or(&SILENT);
-        SharedBell { words, ringing: Ringing::Fenced, reached: std::cell::Cell::new(true) }
+        SharedBell { words, ringing: Ringing::Fenced }
     }
 
     /// The pins on a lane; none for a lane the ring lacks.
@@ -287,8 +284,6 @@ impl Pins for LanePins<'_> {
 pub struct SharedBell<'a> {
     words: &'a [AtomicU32; 2],
     ringing: Ringing,
-    /// Whether the last fence of a sleeper reached all publishers.
-    reached: std::cell::Cell<bool>,
 }
 
 impl SharedBell<'_> {
@@ -318,15 +313,17 @@ impl Bell for SharedBell<'_> {
     }
 
     #[inline]
-    fn fence(&self, at: BellFence) {
+    fn fence(&self, at: BellFence) -> bool {
         match at {
-            BellFence::Rung => self.ringing.fence(),
-            BellFence::Listening => self.reached.set(wait::listening_fence()),
+            BellFence::Rung => {
+                self.ringing.fence();
+                true
+            }
+            BellFence::Listening => wait::listening_fence(),
         }
     }
 
     fn sleep(&self, expected: u32, limit: Duration) {
-        let limit = if self.reached.get() { limit } else { limit.min(BLIND_SLEEP) };
         wait::sleep(self.words().0, expected, limit);
     }
 

@@ -17,6 +17,9 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+/// Longest sleep of somebody whom publishers may not notice.
+const BLIND_SLEEP: Duration = Duration::from_millis(1);
+
 /// The two places where a fence stands. Either of them orders stores before later loads, against
 /// the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,8 +40,8 @@ pub trait Bell {
     fn load_listening(&self, order: Ordering) -> bool;
     /// Sets or clears the flag.
     fn store_listening(&self, listening: bool, order: Ordering);
-    /// The fence at one of the protocol's two places.
-    fn fence(&self, at: BellFence);
+    /// The fence at one of the protocol's two places; whether it is one against all who pass the other.
+    fn fence(&self, at: BellFence) -> bool;
     /// Sleeps while `seq` is `expected`, for `limit` at most; may end early.
     fn sleep(&self, expected: u32, limit: Duration);
     /// Ends the sleep of all who sleep.
@@ -47,12 +50,17 @@ pub trait Bell {
 
 /// What [`listen`] saw; what the sleep must be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ticket(u32);
+pub struct Ticket {
+    seq: u32,
+    /// Whether the fence reached all publishers.
+    reached: bool,
+}
 
 impl Ticket {
     /// Sleeps unless the bell was rung since, for `limit` at most; may end early.
     pub fn sleep<B: Bell>(self, bell: &B, limit: Duration) {
-        bell.sleep(self.0, limit);
+        let limit = if self.reached { limit } else { limit.min(BLIND_SLEEP) };
+        bell.sleep(self.seq, limit);
     }
 }
 
@@ -63,8 +71,8 @@ pub fn listen<B: Bell>(bell: &B) -> Ticket {
     // between clears the flag and must be seen by its count.
     let seq = bell.load_seq(Ordering::Acquire);
     bell.store_listening(true, Ordering::Relaxed);
-    bell.fence(BellFence::Listening);
-    Ticket(seq)
+    let reached = bell.fence(BellFence::Listening);
+    Ticket { seq, reached }
 }
 
 /// Wakes whoever sleeps. To be called after publishing; no system call when nobody listens.

@@ -79,7 +79,7 @@ impl Bell for Shared {
         }
     }
 
-    fn fence(&self, at: BellFence) {
+    fn fence(&self, at: BellFence) -> bool {
         let dropped = match self.mutant {
             Mutant::NoRungFence => Some(BellFence::Rung),
             Mutant::NoListeningFence => Some(BellFence::Listening),
@@ -89,6 +89,7 @@ impl Bell for Shared {
         if dropped != Some(at) {
             fence(Ordering::SeqCst);
         }
+        true
     }
 
     fn sleep(&self, expected: u32, _: Duration) {

@@ -73,7 +73,7 @@ impl Bell for Shared {
         }
     }
 
-    fn fence(&self, at: BellFence) {
+    fn fence(&self, at: BellFence) -> bool {
         let dropped = match self.mutant {
             Mutant::NoRungFence => Some(BellFence::Rung),
             Mutant::NoListeningFence => Some(BellFence::Listening),
@@ -83,6 +83,7 @@ impl Bell for Shared {
         if dropped != Some(at) {
             self.machine.fence(Ordering::SeqCst);
         }
+        true
     }
 
     fn sleep(&self, expected: u32, _: Duration) {
