@@ -397,3 +397,27 @@ fn reserve_chunk(lane_capacity: u64) -> u32 {
     let thousandth = u32::try_from(lane_capacity / 1024).unwrap_or(u32::MAX);
     thousandth.clamp(*RESERVE_CHUNK.start(), *RESERVE_CHUNK.end())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DType;
+
+    #[test]
+    fn a_chunk_is_a_thousandth_of_a_lane_and_comes_out_of_the_bytes_asked_for() {
+        let schema = Schema::builder().column("obs", DType::F32, &[8]).build().unwrap();
+        let of = |options| spec(&schema, &options, 4_096).unwrap();
+        for (rows, chunk) in [(1, 16), (16_384, 16), (102_400, 100), (1 << 30, 1_024)] {
+            let spec = of(RingOptions::with_capacity(rows));
+            assert_eq!((spec.lane_capacity, spec.reserve_chunk), (rows, chunk));
+        }
+        for shift in 16..36 {
+            let bytes = Capacity::Bytes(1 << shift);
+            let spec = of(RingOptions::with_capacity(1).capacity(bytes));
+            let Ok(geometry) = Geometry::of(&spec, 4_096) else { panic!("{spec:?}") };
+            assert!(geometry.total_bytes(1) <= 1 << shift, "{spec:?}");
+            assert_eq!(geometry.slots, spec.lane_capacity + u64::from(spec.reserve_chunk));
+            assert!(spec.reserve_chunk >= reserve_chunk(spec.lane_capacity));
+        }
+    }
+}
