@@ -17,11 +17,12 @@ use rustix::fs::FallocateFlags;
 #[cfg(target_os = "linux")]
 use super::map::{Access, HUGE_PAGE, Mapping};
 
-/// Until when a system may be asked for so many bytes: about as long as small pages take. One that takes
-/// longer is looking for memory, and small pages will do.
+/// Until when a system may be asked for so many bytes: some four times as long as small pages take. A host
+/// that hands out memory only when it is touched, and a kernel that puts some together first, take so
+/// long. One that takes longer has none, and small pages will do.
 pub(crate) fn deadline(bytes: u64) -> Instant {
     const LEAST: Duration = Duration::from_millis(50);
-    const BYTES_PER_NS: u64 = 4;
+    const BYTES_PER_NS: u64 = 1;
     Instant::now() + LEAST + Duration::from_nanos(bytes / BYTES_PER_NS)
 }
 
