@@ -1,0 +1,183 @@
+//! What can be wrong with a step, or in the way of it.
+
+use backcast_layout::DType;
+use thiserror::Error;
+
+use crate::options::AutoresetMode;
+
+/// Why a step was not appended. Nothing has changed.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AppendError {
+    /// Steps of one call were appended before one of them failed.
+    #[error("{appended} of {asked} steps were appended, and then: {source}")]
+    After {
+        /// Steps that stay.
+        appended: usize,
+        /// Steps of the call.
+        asked: usize,
+        /// Why the next one was not.
+        source: Box<AppendError>,
+    },
+    /// A column of the schema is not in the step.
+    #[error("column `{name}` is missing from the step; give every column of the schema")]
+    MissingColumn {
+        /// Column.
+        name: String,
+    },
+    /// The step has a column that the schema lacks.
+    #[error("the schema has no column `{name}`; here it takes {}", known.join(", "))]
+    UnknownColumn {
+        /// Column.
+        name: String,
+        /// Columns that could stand there.
+        known: Vec<String>,
+    },
+    /// The step has another number of columns than the schema.
+    #[error("the step has {got} columns, the schema has {expected}; give each once, in order")]
+    WrongColumnCount {
+        /// Columns given.
+        got: usize,
+        /// Columns of the schema.
+        expected: usize,
+    },
+    /// The final observation has another number of columns than the schema has of role obs.
+    #[error(
+        "`final_obs` has {got} columns, the schema has {expected} of role obs; give each of those \
+         once, in order"
+    )]
+    WrongFinalCount {
+        /// Columns given.
+        got: usize,
+        /// Columns of role obs.
+        expected: usize,
+    },
+    /// A column of another element type.
+    #[error("column `{name}` holds {expected}, the step gives {got}; convert it first")]
+    WrongDType {
+        /// Column.
+        name: String,
+        /// The schema's type.
+        expected: DType,
+        /// The step's type.
+        got: DType,
+    },
+    /// A row reserved by a writer whose appends make other than one row.
+    #[error(
+        "a row is reserved by a writer of 1 lane in next_step mode, this one has {lanes} in {mode} \
+         mode; make a writer like that, or append"
+    )]
+    NotReservable {
+        /// Lanes of the writer.
+        lanes: usize,
+        /// Its mode.
+        mode: AutoresetMode,
+    },
+    /// A column of the reserved row was never asked for.
+    #[error("column `{name}` of the reserved row was not written; write every column, or append")]
+    NotWritten {
+        /// Column.
+        name: String,
+    },
+    /// Elements that the reserved row does not have.
+    #[error(
+        "{values} elements from element {at} on do not fit a column of {items}; write fewer, or from \
+         further left"
+    )]
+    BeyondColumn {
+        /// First element.
+        at: usize,
+        /// Elements given.
+        values: usize,
+        /// Elements of the column.
+        items: usize,
+    },
+    /// A column of another size.
+    #[error(
+        "column `{name}` needs {expected} bytes ({}{lanes} lanes × {width} bytes a row), the step \
+         gives {got}; the leading axis is the writer's lanes",
+        steps_before(*steps, " steps × ")
+    )]
+    WrongSize {
+        /// Column.
+        name: String,
+        /// Bytes needed.
+        expected: usize,
+        /// Bytes given.
+        got: usize,
+        /// Steps of the call.
+        steps: usize,
+        /// Lanes of the writer.
+        lanes: usize,
+        /// Bytes of a row.
+        width: usize,
+    },
+    /// A flag array of another length.
+    #[error(
+        "`{name}` has {got} flags, the writer has {}{lanes} lane(s); give one per lane",
+        steps_before(*steps, " steps of ")
+    )]
+    WrongFlags {
+        /// `terminated`, `truncated` or `lanes`.
+        name: &'static str,
+        /// Flags given.
+        got: usize,
+        /// Steps of the call.
+        steps: usize,
+        /// Lanes of the writer.
+        lanes: usize,
+    },
+    /// A lane ended and its final observation is missing.
+    #[error(
+        "lane {lane} ended, but `final_obs` is missing; autoreset_mode=\"{mode}\" needs the final \
+         observation of every lane that ended (infos[\"final_obs\"] of a same-step environment, \
+         the observation itself of a disabled one)"
+    )]
+    MissingFinalObs {
+        /// First lane that ended, as a position in the writer's lanes.
+        lane: usize,
+        /// The writer's mode.
+        mode: AutoresetMode,
+    },
+    /// A final observation in next-step mode.
+    #[error(
+        "`final_obs` was given, but in autoreset_mode=\"next_step\" the append after an end brings \
+         the final observation; make the writer with autoreset_mode=\"same_step\""
+    )]
+    UnexpectedFinalObs,
+    /// 2^48 rows.
+    #[error("lane {lane} has had {rows} rows, the limit; create a new ring")]
+    LaneWornOut {
+        /// Position in the writer's lanes.
+        lane: usize,
+        /// Rows published.
+        rows: u64,
+    },
+    /// A lease is in the way, and the ring's lane policy is to fail.
+    #[error(
+        "lane {lane} cannot take a row: reader slot {slot} (process {pid}) has leased its rows \
+         from {start} on, and lane_policy is \"fail\"; let go of the lease, or create the ring with \
+         lane_policy=\"block\""
+    )]
+    Leased {
+        /// The lane.
+        lane: u32,
+        /// Reader slot of the lease's holder.
+        slot: u32,
+        /// Its process, as it says.
+        pid: u64,
+        /// First row leased.
+        start: u64,
+    },
+    /// The caller's interrupt, while a lease was in the way.
+    #[error("the append was interrupted while it waited {waited_ms} ms for a lease; append again")]
+    Interrupted {
+        /// How long it waited.
+        waited_ms: u128,
+    },
+}
+
+/// How many steps a call has, where it has not one.
+fn steps_before(steps: usize, words: &str) -> String {
+    if steps == 1 { String::new() } else { format!("{steps}{words}") }
+}

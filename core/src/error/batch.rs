@@ -1,0 +1,28 @@
+//! What can be wrong with a key of a batch.
+
+use backcast_layout::DType;
+use thiserror::Error;
+
+/// Why a batch has no such column.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BatchError {
+    /// No column of that key.
+    #[error("the batch has no column `{key}`; it has {}", known.join(", "))]
+    UnknownKey {
+        /// Key asked for.
+        key: String,
+        /// Keys there are.
+        known: Vec<String>,
+    },
+    /// Another element type.
+    #[error("column `{key}` holds {holds}, not {asked}; ask for {holds} and convert it")]
+    WrongDType {
+        /// Key asked for.
+        key: String,
+        /// Its type.
+        holds: DType,
+        /// Type asked for.
+        asked: DType,
+    },
+}

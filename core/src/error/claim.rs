@@ -1,0 +1,78 @@
+//! What can go wrong while a writer claims lanes.
+
+use backcast_layout::SegmentError;
+use backcast_layout::protocol::ImpossibleCounters;
+use thiserror::Error;
+
+/// A lane that another writer holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldLane {
+    /// The lane.
+    pub lane: u32,
+    /// Its writer's process, as it says.
+    pub pid: u64,
+}
+
+/// Why a writer cannot be made.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum WriterError {
+    /// A writer of no lanes.
+    #[error("a writer needs at least 1 lane, asked were 0; use one lane per sub-environment")]
+    NoLanes,
+    /// A ring that nobody writes.
+    #[error(
+        "{name} is a snapshot, which nobody writes; load it under a name of its own, and write that"
+    )]
+    Snapshot {
+        /// The ring's name.
+        name: String,
+    },
+    /// More lanes than the ring has.
+    #[error(
+        "asked for {asked} lanes, the ring has {lanes}; create it with lanes={asked} or more \
+         (one per sub-environment over all workers)"
+    )]
+    TooManyLanes {
+        /// Lanes asked for.
+        asked: u32,
+        /// Lanes of the ring.
+        lanes: u32,
+    },
+    /// Too few lanes are free.
+    #[error(
+        "asked for {asked} lane(s), only {free} of {lanes} are free; {}; \
+         stop a holder (the kernel frees its lanes at once), or create the ring with more lanes",
+        holders(.held)
+    )]
+    LanesTaken {
+        /// Lanes asked for.
+        asked: u32,
+        /// Lanes nobody writes.
+        free: u32,
+        /// Lanes of the ring.
+        lanes: u32,
+        /// Who holds the others.
+        held: Vec<HeldLane>,
+    },
+    /// Only damaged lanes were left.
+    #[error("lane {lane} cannot be adopted: {source}")]
+    Damaged {
+        /// The lane.
+        lane: u32,
+        /// What its counters say.
+        source: ImpossibleCounters,
+    },
+    /// The lane's files.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+}
+
+fn holders(held: &[HeldLane]) -> String {
+    let mut pids: Vec<u64> = held.iter().map(|h| h.pid).collect();
+    pids.sort_unstable();
+    pids.dedup();
+    let named: Vec<String> = pids.iter().take(8).map(u64::to_string).collect();
+    let more = if pids.len() > 8 { ", …" } else { "" };
+    format!("{} are held by process {}{more}", held.len(), named.join(", "))
+}

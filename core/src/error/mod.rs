@@ -1,0 +1,21 @@
+//! What can go wrong: one enum per operation, the operations of one thing in one file.
+
+mod append;
+mod batch;
+mod claim;
+mod read;
+mod restore;
+mod ring;
+mod sample;
+mod schema;
+mod wait;
+
+pub use self::append::AppendError;
+pub use self::batch::BatchError;
+pub use self::claim::{HeldLane, WriterError};
+pub use self::read::{LeaseError, ReadError};
+pub use self::restore::RestoreError;
+pub use self::ring::{ResizeError, RingError};
+pub use self::sample::SampleError;
+pub use self::schema::SchemaError;
+pub use self::wait::WaitError;

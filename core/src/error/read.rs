@@ -1,0 +1,168 @@
+//! What can go wrong while rows are read, in place or by a copy.
+
+use backcast_layout::{HoldError, SegmentError};
+use thiserror::Error;
+
+/// Why rows could not be leased. Nothing is pinned.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum LeaseError {
+    /// The ring's writers stop for nobody.
+    #[error(
+        "this ring grants no leases (lane_policy is \"overwrite\"); copy rows with `rows` or \
+         `sample`, or create the ring with lane_policy=\"block\""
+    )]
+    Overwrite,
+    /// The ring has fewer lanes.
+    #[error("there is no lane {lane}; the ring has lanes 0 to {}", lanes.saturating_sub(1))]
+    NoSuchLane {
+        /// Lane asked for.
+        lane: u64,
+        /// Lanes of the ring.
+        lanes: u32,
+    },
+    /// A lease of nothing, or of more than writers can do without.
+    #[error(
+        "a lease of {asked} rows is not possible, the limits are 1 and {limit} (a quarter of the \
+         {lane_capacity} rows of a lane); lease fewer rows, or create the ring with a larger \
+         capacity"
+    )]
+    BadLength {
+        /// Rows asked for.
+        asked: u64,
+        /// Most rows of a lease.
+        limit: u64,
+        /// Rows of a lane.
+        lane_capacity: u64,
+    },
+    /// Rows that are not published yet, or not any more.
+    #[error(
+        "rows {from}..{to} of lane {lane} are not readable: it {}",
+        holds(*oldest, *head, "lease")
+    )]
+    NotReadable {
+        /// Lane.
+        lane: u32,
+        /// First row asked for.
+        from: u64,
+        /// One past the last row asked for.
+        to: u64,
+        /// Oldest row readable.
+        oldest: u64,
+        /// One past the newest row readable.
+        head: u64,
+    },
+    /// Rows of a ring in private memory that are not in one piece.
+    #[error(
+        "rows {from}..{to} of lane {lane} run over the end of a ring in private memory after row \
+         {split}; lease up to there, or give the ring a name"
+    )]
+    Wraps {
+        /// Lane.
+        lane: u32,
+        /// First row asked for.
+        from: u64,
+        /// One past the last row asked for.
+        to: u64,
+        /// Last row of the first piece.
+        split: u64,
+    },
+    /// Every reader slot is taken.
+    #[error(
+        "all {slots} reader slots of the ring are taken; close a sampler or lease in some process, \
+         or create the ring with more `reader_slots`"
+    )]
+    NoSlot {
+        /// Reader slots of the ring.
+        slots: u32,
+    },
+    /// The writer was faster, or the handle holds too many.
+    #[error(transparent)]
+    Hold(#[from] HoldError),
+    /// The rows are not the ones that were asked for: somebody else wrote the lane's file.
+    #[error("row {seq} of lane {lane} says that it is row {found}; create the ring anew")]
+    Damaged {
+        /// Lane.
+        lane: u32,
+        /// Row asked for.
+        seq: u64,
+        /// What its `seq` column says.
+        found: u64,
+    },
+    /// The reader's slot.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+}
+
+/// Why rows could not be read.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The ring has fewer lanes.
+    #[error("there is no lane {lane}; the ring has lanes 0 to {}", lanes.saturating_sub(1))]
+    NoSuchLane {
+        /// Lane asked for.
+        lane: u64,
+        /// Lanes of the ring.
+        lanes: u32,
+    },
+    /// Rows that are not published yet, or not any more.
+    #[error(
+        "rows {from}..{to} of lane {lane} are not there: it {}",
+        holds(*oldest, *head, "ask for")
+    )]
+    NotReadable {
+        /// Lane.
+        lane: u32,
+        /// First row asked for.
+        from: u64,
+        /// One past the last row asked for.
+        to: u64,
+        /// Oldest row readable.
+        oldest: u64,
+        /// One past the newest row readable.
+        head: u64,
+    },
+    /// Memory for other columns than the ring has.
+    #[error(
+        "{got} buffers for rows of {expected} columns; give one per column: seq, episode, t, flags, \
+         then those of the schema"
+    )]
+    BadBufferCount {
+        /// Buffers given.
+        got: usize,
+        /// Columns, the built-in ones included.
+        expected: usize,
+    },
+    /// Memory that the rows do not fill, or that does not hold them.
+    #[error("the buffer for `{column}` has {got} bytes, the rows have {expected}; give as many")]
+    BadBuffer {
+        /// Column.
+        column: String,
+        /// Bytes given.
+        got: usize,
+        /// Bytes of the rows.
+        expected: usize,
+    },
+    /// The writer passed the reader during the copy.
+    #[error(
+        "rows {from}..{to} of lane {lane} were overwritten while they were read; \
+         read newer or fewer rows, or create the ring with a larger capacity"
+    )]
+    Lapped {
+        /// Lane.
+        lane: u32,
+        /// First row asked for.
+        from: u64,
+        /// One past the last row asked for.
+        to: u64,
+    },
+}
+
+/// What a lane holds, and what to do about it.
+fn holds(oldest: u64, head: u64, what_to_do: &str) -> String {
+    if oldest == head {
+        return "holds no row yet; wait for its writer with `wait`".to_owned();
+    }
+    format!("holds rows {oldest}..{head} now; {what_to_do} some of those")
+}

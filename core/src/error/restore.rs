@@ -1,0 +1,111 @@
+//! What can go wrong while a ring is made with rows in it.
+
+use backcast_layout::SegmentError;
+use thiserror::Error;
+
+use super::ring::RingError;
+
+/// Why a ring could not be made with rows in it.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum RestoreError {
+    /// The ring itself.
+    #[error(transparent)]
+    Ring(#[from] RingError),
+    /// A lane that the ring lacks.
+    #[error("there is no lane {lane}: the ring has {lanes}; make it with as many as the rows have")]
+    NoSuchLane {
+        /// Lane given.
+        lane: u32,
+        /// Lanes of the ring.
+        lanes: u32,
+    },
+    /// More rows than a lane keeps, or none that there can be.
+    #[error(
+        "lane {lane} cannot have the rows {from}..{to}: it keeps {limit} rows; give its newest          ones, in ascending order and below 2^48, or make the ring larger"
+    )]
+    BadRange {
+        /// Lane.
+        lane: u32,
+        /// First row.
+        from: u64,
+        /// One past the last row.
+        to: u64,
+        /// Rows a lane keeps.
+        limit: u64,
+    },
+    /// A lane that was begun before.
+    #[error("lane {lane} was begun twice; it is still to get the rows {from}..{to}")]
+    BegunTwice {
+        /// Lane.
+        lane: u32,
+        /// First row missing.
+        from: u64,
+        /// One past the last row missing.
+        to: u64,
+    },
+    /// Rows of a lane whose range is not known.
+    #[error("lane {lane} has no range yet; begin it before its rows are given")]
+    NotBegun {
+        /// Lane.
+        lane: u32,
+    },
+    /// More rows than were said.
+    #[error("{rows} rows are more than lane {lane} lacks, which is {from}..{to}")]
+    TooManyRows {
+        /// Lane.
+        lane: u32,
+        /// Rows given.
+        rows: u64,
+        /// First row missing.
+        from: u64,
+        /// One past the last row missing.
+        to: u64,
+    },
+    /// Fewer rows than were said.
+    #[error("lane {lane} still lacks the rows {from}..{to}; the ring was not made")]
+    Incomplete {
+        /// Lane.
+        lane: u32,
+        /// First row missing.
+        from: u64,
+        /// One past the last row missing.
+        to: u64,
+    },
+    /// A row with another number than the next one has.
+    #[error("row {found} of lane {lane} is not the next one, which is {expected}")]
+    OutOfOrder {
+        /// Lane.
+        lane: u32,
+        /// Number of the next row.
+        expected: u64,
+        /// Number found.
+        found: u64,
+    },
+    /// Not a buffer per column.
+    #[error("{got} buffers given for {expected} columns, the four built-in ones included")]
+    WrongColumnCount {
+        /// Buffers given.
+        got: usize,
+        /// Columns of the ring.
+        expected: usize,
+    },
+    /// A buffer of another size than the rows'.
+    #[error("column `{name}` has {got} bytes, not {rows} rows of {width}")]
+    WrongSize {
+        /// Column.
+        name: String,
+        /// Rows given.
+        rows: u64,
+        /// Bytes of a row.
+        width: usize,
+        /// Bytes given.
+        got: usize,
+    },
+}
+
+impl From<SegmentError> for RestoreError {
+    fn from(error: SegmentError) -> Self {
+        RingError::from(error).into()
+    }
+}

@@ -1,0 +1,196 @@
+//! What can go wrong while a batch is drawn.
+
+use backcast_layout::SegmentError;
+use thiserror::Error;
+
+/// Why a batch could not be drawn.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SampleError {
+    /// A batch of nothing, or of more than counters can tell apart.
+    #[error("batch_size is {asked}; give a whole number from 1 to {limit}")]
+    BadBatchSize {
+        /// Batch size asked for.
+        asked: usize,
+        /// Largest batch.
+        limit: usize,
+    },
+    /// A batch that does not fit in memory.
+    #[error(
+        "a batch of {batch} with these windows takes {bytes} bytes, more than can be allocated; \
+         draw fewer at a time or ask for shorter windows"
+    )]
+    TooLarge {
+        /// Batch size asked for.
+        batch: usize,
+        /// Bytes of all its arrays, saturated.
+        bytes: usize,
+    },
+    /// A window of nothing, or longer than a lane.
+    #[error(
+        "history={history}, future={future} and n_step={n_step} take {rows} rows, the successor \
+         included, but a lane keeps {limit}; ask for shorter windows (history and n_step are at \
+         least 1), or create the ring with a larger capacity"
+    )]
+    BadWindow {
+        /// History asked for.
+        history: u32,
+        /// Future asked for.
+        future: u32,
+        /// Transitions of an n-step return asked for.
+        n_step: u32,
+        /// Rows of a window, the successor included.
+        rows: u64,
+        /// Rows of a lane.
+        limit: u64,
+    },
+    /// A discount that is none, is missing, or has nothing to discount.
+    #[error("{}", bad_gamma(*.gamma, *.n_step))]
+    BadGamma {
+        /// Discount asked for.
+        gamma: Option<f64>,
+        /// Transitions of an n-step return asked for.
+        n_step: Option<u32>,
+    },
+    /// An n-step return of something that is no reward.
+    #[error(
+        "n_step sums the column `reward`, one f4 or f8 a row; {found}; create the ring with \
+         \"reward\": \"f4\""
+    )]
+    BadReward {
+        /// What the schema has instead.
+        found: String,
+    },
+    /// No window lies whole in an episode.
+    #[error(
+        "no window of history {history} and future {future} lies whole in one episode, as \
+         boundary=\"reject\" asks: it takes {needed} transitions in a row, and the longest of the \
+         ring's episodes has {longest} now; ask for shorter windows, or for boundary=\"mask\""
+    )]
+    NoWindow {
+        /// History asked for.
+        history: u32,
+        /// Future asked for.
+        future: u32,
+        /// Transitions of a whole window.
+        needed: u64,
+        /// Most transitions in a row that the ring holds.
+        longest: u64,
+    },
+    /// No transition is complete yet.
+    #[error(
+        "the ring holds no transition yet ({rows} rows published; a transition is complete when \
+         the row after it is published); wait for writers with `wait`"
+    )]
+    Empty {
+        /// Rows published over all lanes.
+        rows: u64,
+    },
+    /// Writers are so fast, or lanes so short, that no draw survives.
+    #[error(
+        "gave up after {attempts} draws for one item: writers overwrite rows faster than they can \
+         be copied; create the ring with a larger capacity"
+    )]
+    Outrun {
+        /// Draws tried.
+        attempts: u32,
+    },
+    /// An index that names no transition.
+    #[error(
+        "index[{position}] = {index} (lane {lane}, row {seq}) is not a transition of this ring: \
+         {reason}; gather what a batch of this ring had as its index"
+    )]
+    BadIndex {
+        /// Position in the caller's array.
+        position: usize,
+        /// The index.
+        index: i64,
+        /// Its lane.
+        lane: u32,
+        /// Its sequence number.
+        seq: u64,
+        /// Why.
+        reason: &'static str,
+    },
+    /// An index whose row is gone.
+    #[error(
+        "index[{position}] = {index} (lane {lane}, row {seq}) was overwritten: the lane's oldest \
+         row is {oldest} now; use indices sooner or create the ring with a larger capacity"
+    )]
+    Lapped {
+        /// Position in the caller's array.
+        position: usize,
+        /// The index.
+        index: i64,
+        /// Its lane.
+        lane: u32,
+        /// Its sequence number.
+        seq: u64,
+        /// Oldest row readable.
+        oldest: u64,
+    },
+    /// Memory of a batch with other keys, types or shapes.
+    #[error(
+        "`{key}` of the batch to fill is {got}, this sampler draws {expected}; \
+         give a batch that this sampler, or one of equal settings, drew at the same batch size"
+    )]
+    OtherPlan {
+        /// First key that differs.
+        key: String,
+        /// Type and shape of the memory.
+        got: String,
+        /// Type and shape that this sampler draws.
+        expected: String,
+    },
+    /// More or fewer indices than the memory has items.
+    #[error("{got} indices for memory of {expected} items; give as many indices as it has items")]
+    WrongIndexCount {
+        /// Indices given.
+        got: usize,
+        /// Items of the memory.
+        expected: usize,
+    },
+    /// Too many batches to be drawn ahead.
+    #[error("prefetch is {asked}, the limit is {limit} batches ahead; ask for fewer")]
+    BadPrefetch {
+        /// Batches asked for.
+        asked: usize,
+        /// Most batches.
+        limit: usize,
+    },
+    /// The caller holds all the memory that was to be filled in turn.
+    #[error(
+        "all {memory} batches that are filled in turn are in use; give one back with `refill` \
+         before asking for the next"
+    )]
+    NothingToFill {
+        /// Batches in turn.
+        memory: usize,
+    },
+    /// The system refused a thread.
+    #[error("no thread could be started to draw batches ahead ({0}); use prefetch=0")]
+    Thread(#[source] std::io::Error),
+    /// Caller memory of another shape than the plan's.
+    #[error("arena {arena} has {got} bytes, the plan needs {expected}; allocate as it says")]
+    BadArena {
+        /// Number of the arena (or of arenas, if that differs).
+        arena: usize,
+        /// Bytes given.
+        got: usize,
+        /// Bytes needed.
+        expected: usize,
+    },
+    /// The reader's slot.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+}
+
+fn bad_gamma(gamma: Option<f64>, n_step: Option<u32>) -> String {
+    match (gamma, n_step) {
+        (None, Some(n)) => format!("n_step={n} needs the learner's discount; give gamma, 0 to 1"),
+        (Some(gamma), None) => {
+            format!("gamma={gamma} discounts n-step returns only; give n_step too, or leave it out")
+        }
+        (gamma, _) => format!("gamma is {}; give 0 to 1", gamma.unwrap_or(f64::NAN)),
+    }
+}

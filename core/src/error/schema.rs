@@ -1,0 +1,48 @@
+//! What can be wrong with a schema.
+
+use backcast_layout::ColumnError;
+use thiserror::Error;
+
+/// Why columns make no schema.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SchemaError {
+    /// One column is wrong by itself.
+    #[error(transparent)]
+    Column(#[from] ColumnError),
+    /// A schema without columns.
+    #[error("the schema has no column; give at least one, such as `obs`")]
+    Empty,
+    /// More columns than a ring can have.
+    #[error("the schema has {asked} columns, the limit is {limit}; merge some into one array")]
+    TooManyColumns {
+        /// Columns given.
+        asked: usize,
+        /// Most columns of a user.
+        limit: usize,
+    },
+    /// The name belongs to batches.
+    #[error(
+        "column name `{name}` is reserved: batches use seq, episode, t, flags, terminated, \
+         truncated, mask, index, age, future, future_mask, final_obs, n_reward, n_discount and \
+         whatever begins with next_ or n_next; choose another name"
+    )]
+    Reserved {
+        /// Name given.
+        name: String,
+    },
+    /// Two columns of one name, or one inside the other.
+    #[error(
+        "columns `{name}` and `{other}` collide: a name is used once, and is either an array or \
+         a dict of arrays; rename one"
+    )]
+    Conflict {
+        /// Later column.
+        name: String,
+        /// Earlier column.
+        other: String,
+    },
+    /// A ring's file without our built-in columns.
+    #[error("the built-in columns are missing: the segment is not a Backcast ring")]
+    NotOurs,
+}

@@ -1,0 +1,51 @@
+//! What ends a wait too early.
+
+use thiserror::Error;
+
+/// Why a wait ended without what it waited for.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WaitError {
+    /// Time is up.
+    #[error(
+        "the ring holds {have} transitions after {waited_ms} ms, waited for {want}; \
+         are writers running? `backcast stat` shows them"
+    )]
+    TimedOut {
+        /// Transitions waited for.
+        want: u64,
+        /// Transitions there are.
+        have: u64,
+        /// How long it waited.
+        waited_ms: u128,
+    },
+    /// More than the ring can hold.
+    #[error(
+        "waiting for {want} transitions, a ring of {capacity} rows holds at most {most} (the newest \
+         row of each lane has no successor yet); wait for fewer"
+    )]
+    Never {
+        /// Transitions waited for.
+        want: u64,
+        /// Capacity of the ring, rows.
+        capacity: u64,
+        /// Most transitions it can hold.
+        most: u64,
+    },
+    /// Time is up before enough rows were published.
+    #[error(
+        "{have} rows are published after {waited_ms} ms, waited for {want}; \
+         are writers running? `backcast stat` shows them"
+    )]
+    TooFewRows {
+        /// Rows waited for.
+        want: u64,
+        /// Rows published since the ring was made.
+        have: u64,
+        /// How long it waited.
+        waited_ms: u128,
+    },
+    /// The caller's interrupt.
+    #[error("the wait was interrupted")]
+    Interrupted,
+}
