@@ -415,7 +415,9 @@ mod tests {
             (fill(&mut |f| f.begin(0, 30..32).and_then(|()| f.rows(0, 2, &columns[1..]))), "6"),
             (fill(&mut |f| f.begin(0, 30..33).and_then(|()| f.rows(0, 2, &columns))), "32..33"),
         ] {
-            assert!(error.to_string().contains(part), "{error} lacks {part}");
+            let message = error.to_string();
+            assert!(message.contains(part), "{message} lacks {part}");
+            assert!(!message.contains("  "), "{message} has a gap");
         }
     }
 }

@@ -22,7 +22,8 @@ pub enum RestoreError {
     },
     /// More rows than a lane keeps, or none that there can be.
     #[error(
-        "lane {lane} cannot have the rows {from}..{to}: it keeps {limit} rows; give its newest          ones, in ascending order and below 2^48, or make the ring larger"
+        "lane {lane} cannot have the rows {from}..{to}: it keeps {limit} rows; give its newest \
+         ones, in ascending order and below 2^48, or make the ring larger"
     )]
     BadRange {
         /// Lane.
