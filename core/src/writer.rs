@@ -1,12 +1,12 @@
 //! The writer of some lanes: one step of every lane per append.
 
+mod claim;
 mod extend;
 mod moves;
 mod reserve;
+mod room;
 
 use std::mem;
-use std::thread;
-use std::time::{Duration, Instant};
 
 pub use self::reserve::{ColumnMut, Reserved, Suspended};
 use backcast_layout::protocol::{LaneWriter, MAX_SEQ, ring};
@@ -14,18 +14,14 @@ use backcast_layout::{ClaimedLane, Column, Role};
 
 use self::moves::Moves;
 use crate::episode::{EpisodeClock, RowMarks, Rows};
-use crate::error::{AppendError, HeldLane, WriterError};
+use crate::error::AppendError;
 use crate::index::RowIndex;
-use crate::mark::{MARKS, Mark};
-use crate::options::{AutoresetMode, WriterOptions};
+use crate::mark::MARKS;
+use crate::options::AutoresetMode;
 use crate::ring::Ring;
 use crate::schema::{Schema, USER};
-use crate::stall::{Met, Patience, Room, Stall, nap};
+use crate::stall::{Patience, Stall};
 use crate::step::Step;
-
-/// A writer that is to have lanes waits so long for a resize that has them, looking so often.
-const PATIENCE: Duration = Duration::from_secs(5);
-const NAP: Duration = Duration::from_millis(1);
 
 /// Writes the lanes it has claimed. Dropping it, or the death of the process, frees them.
 #[derive(Debug)]
@@ -67,91 +63,6 @@ struct Planned {
 }
 
 impl Writer {
-    pub(crate) fn new(ring: &Ring, options: WriterOptions) -> Result<Self, WriterError> {
-        let since = Instant::now();
-        loop {
-            let before = (ring.store().is_being_resized(), ring.store().resizes());
-            let claimed = Self::claim(ring, options);
-            let taken = matches!(claimed, Err(WriterError::LanesTaken { .. }));
-            // Whoever resizes holds a lane that nobody writes for as long as it moves it.
-            let resized =
-                before != (false, ring.store().resizes()) || ring.store().is_being_resized();
-            if !taken || !resized || since.elapsed() > PATIENCE {
-                return claimed;
-            }
-            thread::sleep(NAP);
-        }
-    }
-
-    fn claim(ring: &Ring, options: WriterOptions) -> Result<Self, WriterError> {
-        let WriterOptions { lanes: asked, autoreset: mode } = options;
-        let count = ring.lanes();
-        if asked == 0 {
-            return Err(WriterError::NoLanes);
-        }
-        if ring.is_snapshot() {
-            let name = ring.name().map_or("this ring".to_owned(), |name| format!("`{name}`"));
-            return Err(WriterError::Snapshot { name });
-        }
-        if asked > count {
-            return Err(WriterError::TooManyLanes { asked, lanes: count });
-        }
-        // Before the claims, which find the lanes where resizes until then put them.
-        let moves = Moves::after(ring.store().resizes());
-        // Nobody's claim is counted for a writer that cannot be had.
-        let taken = |lane: &u32| ring.store().lane_held(*lane);
-        let held: Vec<HeldLane> = (0..count).filter(taken).map(|lane| holder(ring, lane)).collect();
-        let free = count - u32::try_from(held.len()).unwrap_or(count);
-        if free < asked {
-            return Err(WriterError::LanesTaken { asked, free, lanes: count, held });
-        }
-        let mut lanes = Vec::with_capacity(asked as usize);
-        let mut numbers = Vec::with_capacity(asked as usize);
-        let mut held = Vec::new();
-        let mut damaged = None;
-        for number in 0..count {
-            if numbers.len() == asked as usize {
-                break;
-            }
-            // Probing is cheap and opens no file.
-            let free = !ring.store().lane_held(number);
-            let claimed = if free { ring.store().claim_lane(number)? } else { None };
-            let Some(claimed) = claimed else {
-                held.push(holder(ring, number));
-                continue;
-            };
-            match OwnLane::adopt(claimed, ring.store().spec().reserve_chunk.into()) {
-                Ok(lane) => {
-                    lanes.push(lane);
-                    numbers.push(number);
-                }
-                Err(source) => damaged = Some(WriterError::Damaged { lane: number, source }),
-            }
-        }
-        if numbers.len() < asked as usize {
-            let free = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
-            return Err(match damaged {
-                Some(damaged) if held.is_empty() => damaged,
-                _ => WriterError::LanesTaken { asked, free, lanes: count, held },
-            });
-        }
-        let widest = ring.schema().columns().iter().map(Column::width).max().unwrap_or(0);
-        Ok(Self {
-            ring: ring.clone(),
-            mode,
-            planned: Vec::with_capacity(lanes.len()),
-            indices: Vec::with_capacity(lanes.len()),
-            zeros: vec![0; widest],
-            asked: Vec::new(),
-            numbers,
-            lanes,
-            rows_written: 0,
-            rows_dropped: 0,
-            stall: None,
-            moves,
-        })
-    }
-
     /// Appends one step of every lane and returns the index of each lane's row. In next-step mode
     /// the append after an end is the FINAL row; otherwise an ended lane advances by two rows at
     /// once. One copy, no system call.
@@ -291,115 +202,6 @@ impl Writer {
         Ok(())
     }
 
-    /// Announces the planned rows and sees that no lease freezes their slots.
-    fn make_room(&mut self, interrupted: &mut dyn FnMut() -> bool) -> Result<(), AppendError> {
-        // Announce all lanes, fence once, then write: a fence per lane would cost more than the
-        // rows.
-        let mut fence_due = false;
-        for (lane, planned) in self.lanes.iter_mut().zip(&mut self.planned) {
-            planned.unsettled = lane.memory.reserve(planned.rows.count());
-            fence_due |= planned.unsettled;
-        }
-        let Some(lane) = self.lanes.first().filter(|_| fence_due) else { return Ok(()) };
-        if self.ring.store().spec().policy.grants_leases() {
-            lane.memory.announced_to_pins();
-            if !self.look() {
-                return self.wait_for_leases(interrupted);
-            }
-            return Ok(());
-        }
-        lane.memory.announced();
-        for (lane, planned) in self.lanes.iter_mut().zip(&mut self.planned) {
-            // Nobody can freeze anything, so this settles every lane.
-            planned.unsettled = !lane.memory.settle(None, planned.rows.count());
-        }
-        Ok(())
-    }
-
-    /// Scans the pins of the lanes that are not settled. `true`: now all are.
-    fn look(&mut self) -> bool {
-        let store = self.ring.store();
-        let lanes = self.lanes.iter_mut().zip(&mut self.planned).zip(&self.numbers);
-        let mut settled = true;
-        for ((lane, planned), number) in lanes.filter(|((_, planned), _)| planned.unsettled) {
-            let rows = planned.rows.count();
-            planned.unsettled = !lane.patience.look(store, *number, &mut lane.memory, rows);
-            settled &= !planned.unsettled;
-        }
-        settled
-    }
-
-    /// A lease is in the way of some lane: waits for it, drops that lane's rows, or fails.
-    #[cold]
-    fn wait_for_leases(
-        &mut self,
-        interrupted: &mut dyn FnMut() -> bool,
-    ) -> Result<(), AppendError> {
-        let ring = self.ring.clone();
-        let store = ring.store();
-        let of = |(lane, planned): (&OwnLane, &Planned)| {
-            lane.patience.met().filter(|_| planned.unsettled)
-        };
-        let mut met: Vec<_> = self.lanes.iter().zip(&self.planned).map(of).collect();
-        loop {
-            let mut waits = false;
-            for (i, number) in self.numbers.iter().copied().enumerate() {
-                let (Some(lane), Some(planned)) = (self.lanes.get_mut(i), self.planned.get_mut(i))
-                else {
-                    continue;
-                };
-                let Some(Met { pin, .. }) = lane.patience.met().filter(|_| planned.unsettled)
-                else {
-                    continue;
-                };
-                if let Some(met) = met.get_mut(i) {
-                    *met = lane.patience.met();
-                }
-                // A holder that died holds no lock; its pins are nobody's.
-                if store.reap_reader(pin.slot).unwrap_or(false) {
-                    waits = true;
-                    continue;
-                }
-                match lane.patience.decide(store, number)? {
-                    Room::There => {}
-                    Room::Wait => waits = true,
-                    Room::Drop => {
-                        planned.dropped = planned.rows.count();
-                        planned.rows = Rows::Nothing;
-                        planned.clock = lane.clock.without(planned.clock);
-                        planned.unsettled = false;
-                    }
-                }
-            }
-            if !waits || self.look() {
-                break;
-            }
-            if interrupted() {
-                let since = met.iter().flatten().map(|met| met.since.elapsed()).max();
-                let waited_ms = since.unwrap_or_default().as_millis();
-                return Err(AppendError::Interrupted { waited_ms });
-            }
-            nap(store, &mut || self.look());
-        }
-        self.report(&met);
-        Ok(())
-    }
-
-    /// Counts the leases that were in the way, and keeps the first new one for the warning.
-    fn report(&mut self, met: &[Option<Met>]) {
-        let store = self.ring.store();
-        let lanes = self.lanes.iter_mut().zip(&self.planned).zip(&self.numbers).zip(met);
-        for (((lane, planned), number), met) in lanes {
-            let Some(met) = *met else { continue };
-            lane.memory.lane().count_stall(planned.dropped);
-            self.rows_dropped += planned.dropped;
-            if let Some(stall) = lane.patience.report(store, *number, met, planned.dropped > 0) {
-                tracing::warn!(?stall, "a lease made a writer wait or drop rows");
-                self.stall.get_or_insert(stall);
-            }
-        }
-    }
-
     /// Whether [`take_stall`](Self::take_stall) has something to tell.
     #[must_use]
     pub fn has_stalled(&self) -> bool {
@@ -515,18 +317,6 @@ fn check_flags(
 }
 
 impl OwnLane {
-    fn adopt(
-        lane: ClaimedLane,
-        chunk: u64,
-    ) -> Result<Self, backcast_layout::protocol::ImpossibleCounters> {
-        let memory = LaneWriter::adopt(lane, chunk)?;
-        let clock = match memory.head() {
-            0 => EpisodeClock::fresh(),
-            head => EpisodeClock::after(Mark::read(memory.lane(), head - 1).episode),
-        };
-        Ok(Self { memory, clock, patience: Patience::default() })
-    }
-
     /// Writes row `i` of the `of` that a step has, which ends no episode; returns the clock after it. `None`:
     /// there is no room for a row, or it is the final one's turn, or something does not have the column's size.
     #[expect(clippy::inline_always, reason = "a call costs a tenth of a small row")]
@@ -581,11 +371,6 @@ impl OwnLane {
         let mark = marks.at(self.memory.head() + ahead);
         self.memory.write(MARKS, ahead, bytemuck::bytes_of(&mark));
     }
-}
-
-/// Who holds a lane, as it says.
-fn holder(ring: &Ring, lane: u32) -> HeldLane {
-    HeldLane { lane, pid: ring.store().lane(lane).map_or(0, |lane| lane.pid()) }
 }
 
 /// Row `i` of a column's bytes, whose length was checked.

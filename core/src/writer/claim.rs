@@ -1,0 +1,123 @@
+//! How a writer comes by its lanes: those that are free, each where its last writer left it.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use backcast_layout::protocol::{ImpossibleCounters, LaneWriter};
+use backcast_layout::{ClaimedLane, Column};
+
+use super::moves::Moves;
+use super::{OwnLane, Writer};
+use crate::episode::EpisodeClock;
+use crate::error::{HeldLane, WriterError};
+use crate::mark::Mark;
+use crate::options::WriterOptions;
+use crate::ring::Ring;
+use crate::stall::Patience;
+
+/// A writer that is to have lanes waits so long for a resize that has them, looking so often.
+const PATIENCE: Duration = Duration::from_secs(5);
+const NAP: Duration = Duration::from_millis(1);
+
+impl Writer {
+    pub(crate) fn new(ring: &Ring, options: WriterOptions) -> Result<Self, WriterError> {
+        let since = Instant::now();
+        loop {
+            let before = (ring.store().is_being_resized(), ring.store().resizes());
+            let claimed = Self::claim(ring, options);
+            let taken = matches!(claimed, Err(WriterError::LanesTaken { .. }));
+            // Whoever resizes holds a lane that nobody writes for as long as it moves it.
+            let resized =
+                before != (false, ring.store().resizes()) || ring.store().is_being_resized();
+            if !taken || !resized || since.elapsed() > PATIENCE {
+                return claimed;
+            }
+            thread::sleep(NAP);
+        }
+    }
+
+    fn claim(ring: &Ring, options: WriterOptions) -> Result<Self, WriterError> {
+        let WriterOptions { lanes: asked, autoreset: mode } = options;
+        let count = ring.lanes();
+        if asked == 0 {
+            return Err(WriterError::NoLanes);
+        }
+        if ring.is_snapshot() {
+            let name = ring.name().map_or("this ring".to_owned(), |name| format!("`{name}`"));
+            return Err(WriterError::Snapshot { name });
+        }
+        if asked > count {
+            return Err(WriterError::TooManyLanes { asked, lanes: count });
+        }
+        // Before the claims, which find the lanes where resizes until then put them.
+        let moves = Moves::after(ring.store().resizes());
+        // Nobody's claim is counted for a writer that cannot be had.
+        let taken = |lane: &u32| ring.store().lane_held(*lane);
+        let held: Vec<HeldLane> = (0..count).filter(taken).map(|lane| holder(ring, lane)).collect();
+        let free = count - u32::try_from(held.len()).unwrap_or(count);
+        if free < asked {
+            return Err(WriterError::LanesTaken { asked, free, lanes: count, held });
+        }
+        let mut lanes = Vec::with_capacity(asked as usize);
+        let mut numbers = Vec::with_capacity(asked as usize);
+        let mut held = Vec::new();
+        let mut damaged = None;
+        for number in 0..count {
+            if numbers.len() == asked as usize {
+                break;
+            }
+            // Probing is cheap and opens no file.
+            let free = !ring.store().lane_held(number);
+            let claimed = if free { ring.store().claim_lane(number)? } else { None };
+            let Some(claimed) = claimed else {
+                held.push(holder(ring, number));
+                continue;
+            };
+            match OwnLane::adopt(claimed, ring.store().spec().reserve_chunk.into()) {
+                Ok(lane) => {
+                    lanes.push(lane);
+                    numbers.push(number);
+                }
+                Err(source) => damaged = Some(WriterError::Damaged { lane: number, source }),
+            }
+        }
+        if numbers.len() < asked as usize {
+            let free = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
+            return Err(match damaged {
+                Some(damaged) if held.is_empty() => damaged,
+                _ => WriterError::LanesTaken { asked, free, lanes: count, held },
+            });
+        }
+        let widest = ring.schema().columns().iter().map(Column::width).max().unwrap_or(0);
+        Ok(Self {
+            ring: ring.clone(),
+            mode,
+            planned: Vec::with_capacity(lanes.len()),
+            indices: Vec::with_capacity(lanes.len()),
+            zeros: vec![0; widest],
+            asked: Vec::new(),
+            numbers,
+            lanes,
+            rows_written: 0,
+            rows_dropped: 0,
+            stall: None,
+            moves,
+        })
+    }
+}
+
+impl OwnLane {
+    fn adopt(lane: ClaimedLane, chunk: u64) -> Result<Self, ImpossibleCounters> {
+        let memory = LaneWriter::adopt(lane, chunk)?;
+        let clock = match memory.head() {
+            0 => EpisodeClock::fresh(),
+            head => EpisodeClock::after(Mark::read(memory.lane(), head - 1).episode),
+        };
+        Ok(Self { memory, clock, patience: Patience::default() })
+    }
+}
+
+/// Who holds a lane, as it says.
+fn holder(ring: &Ring, lane: u32) -> HeldLane {
+    HeldLane { lane, pid: ring.store().lane(lane).map_or(0, |lane| lane.pid()) }
+}
