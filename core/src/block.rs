@@ -8,7 +8,7 @@ use backcast_layout::{Found, Lane};
 
 use crate::index::RowIndex;
 use crate::mark::Mark;
-use crate::plan::Copied;
+use crate::plan::Stretch;
 use crate::window::{Marks, Reach, Window};
 
 /// Most items of a block; a power of two.
@@ -29,6 +29,14 @@ pub(crate) struct Item<'a> {
     pub(crate) age: u64,
     /// The draw that found it, counted from 0.
     pub(crate) attempt: u32,
+}
+
+impl Item<'_> {
+    /// The slot so many rows after the window's first.
+    #[inline]
+    pub(crate) fn slot_after(&self, rows: u64) -> u64 {
+        self.lane.slot_after(self.slot, rows)
+    }
 }
 
 /// What else there is to know where something happens.
@@ -53,10 +61,10 @@ impl Detail {
         Self { window, flags: 0, all_flags: 0, whole: true, missing: 0, marks: (0, 0) }
     }
 
-    /// Rows from the first of this window to what is copied of it; about so many if it is not whole.
-    pub(crate) fn lead(&self, copied: &Copied) -> u64 {
+    /// Rows from the first of this window to a stretch of it; about so many if it is not whole.
+    pub(crate) fn lead(&self, stretch: &Stretch) -> u64 {
         let Window { back, run, .. } = self.window;
-        if copied.after_run { back + run } else { copied.lead.saturating_sub(self.missing) }
+        if stretch.after_run { back + run } else { stretch.lead.saturating_sub(self.missing) }
     }
 }
 
@@ -68,8 +76,8 @@ pub(crate) struct Block<'a> {
     items: Vec<Item<'a>>,
     /// Of every item, or of none: nothing happens in any window.
     details: Vec<Detail>,
-    /// What is to be copied, with room for so many of each copy, if all of it was found.
-    found: Vec<Found<'a>>,
+    /// Of every stretch of the plan, where each item has it, if all were found.
+    found: Vec<Found<'a, MOST>>,
     all_found: bool,
     /// So many for each item.
     stride: usize,
@@ -83,11 +91,17 @@ impl<'a> Block<'a> {
         (BYTES / bytes.max(1)).clamp(1, MOST)
     }
 
-    /// A block in memory that an earlier one had, if any.
-    pub(crate) fn over(mut marks: Vec<Mark>, items: usize, reach: Reach) -> Self {
+    /// A block of at most so many items, in memory that an earlier one had, if any.
+    pub(crate) fn over(
+        mut marks: Vec<Mark>,
+        items: usize,
+        reach: Reach,
+        stretches: &[Stretch],
+    ) -> Self {
         let stride = reach.most_rows();
         marks.resize(items * stride, Mark::default());
-        let (details, found) = (Vec::new(), Vec::new());
+        let found = stretches.iter().map(|of| Found::new(of.column, of.rows, of.width));
+        let (details, found) = (Vec::new(), found.collect());
         let items = Vec::with_capacity(items);
         let (whole, all_found) = (true, false);
         Self { first: 0, reach, items, details, found, all_found, stride, marks, whole }
@@ -170,33 +184,35 @@ impl<'a> Block<'a> {
         self.details.get(number).map_or_else(quiet, |detail| detail.window.first())
     }
 
-    /// Finds what is to be copied of each item, and asks for it.
-    pub(crate) fn find(&mut self, copies: &[Copied]) {
-        self.found.resize(copies.len() * MOST, Found::NOTHING);
-        self.all_found = self.whole;
-        for (number, item) in self.items.iter().enumerate() {
-            let detail = self.details.get(number);
-            // All of an item's together: a request that has to look its page up holds back what comes
-            // after it, and so gets as many lines as follow it on the same page.
-            for (copied, places) in copies.iter().zip(self.found.as_chunks_mut::<MOST>().0) {
-                let rows = detail.map_or(copied.lead, |detail| detail.lead(copied));
-                let slot = item.lane.slot_after(item.slot, rows);
-                if let Some(found) = item.lane.find(copied.column, slot, copied.rows) {
-                    found.ask();
-                    places[number % MOST] = found;
-                } else {
-                    item.lane.ahead(copied.column, slot).ask(copied.bytes);
-                    self.all_found = false;
+    /// Finds what is to be copied of each item, and asks for it. `stretches`: those that the block was made for.
+    pub(crate) fn find(&mut self, stretches: &[Stretch]) {
+        let Self { items, details, found, .. } = self;
+        for found in &mut *found {
+            found.clear();
+        }
+        let mut all_found = self.whole;
+        // All of an item's together: a request that has to look its page up holds back what comes
+        // after it, and so gets as many lines as follow it on the same page.
+        if details.is_empty() {
+            for item in items {
+                for (stretch, found) in stretches.iter().zip(&mut *found) {
+                    all_found &= found.find(item.lane, item.slot_after(stretch.lead));
+                }
+            }
+        } else {
+            for (item, detail) in items.iter().zip(details) {
+                for (stretch, found) in stretches.iter().zip(&mut *found) {
+                    all_found &= found.find(item.lane, item.slot_after(detail.lead(stretch)));
                 }
             }
         }
+        self.all_found = all_found;
     }
 
-    /// What the copy of a number copies of all items; `None` where not all of it stands in one place.
+    /// Where all items have the stretch of a number; `None` where not all of any stands in one place.
     #[inline]
-    pub(crate) fn found(&self, copy: usize) -> Option<&[Found<'a>]> {
-        let from = copy * MOST;
-        self.found.get(from..from + self.items.len()).filter(|_| self.all_found)
+    pub(crate) fn found(&self, stretch: usize) -> Option<&Found<'a, MOST>> {
+        self.found.get(stretch).filter(|_| self.all_found)
     }
 
     /// Number of the first item in the batch.

@@ -1,5 +1,12 @@
 //! Counter-based random draws: the same seed and counter give the same number in any process.
 
+use backcast_layout::{Wide, wide};
+
+/// Of the two products of a round.
+const MULTIPLIERS: [u64; 2] = [0xD251_1F53, 0xCD9E_8D57];
+/// What the key grows by in a round.
+const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
+
 /// Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3",
 /// SC11, section 3.3): ten rounds of a keyed bijection of the counter.
 ///
@@ -10,17 +17,17 @@
 /// ```
 #[must_use]
 pub fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
-    let multiply = |a: u32, b: u32| {
-        let product = u64::from(a) * u64::from(b);
+    let multiply = |a: u64, b: u32| {
+        let product = a * u64::from(b);
         #[expect(clippy::cast_possible_truncation, reason = "the two halves of the product")]
         ((product >> 32) as u32, product as u32)
     };
     let ([mut c0, mut c1, mut c2, mut c3], [mut k0, mut k1]) = (counter, key);
     for _ in 0..10 {
-        let (hi0, lo0) = multiply(0xD251_1F53, c0);
-        let (hi1, lo1) = multiply(0xCD9E_8D57, c2);
+        let (hi0, lo0) = multiply(MULTIPLIERS[0], c0);
+        let (hi1, lo1) = multiply(MULTIPLIERS[1], c2);
         (c0, c1, c2, c3) = (hi1 ^ c1 ^ k0, lo1, hi0 ^ c3 ^ k1, lo0);
-        (k0, k1) = (k0.wrapping_add(0x9E37_79B9), k1.wrapping_add(0xBB67_AE85));
+        (k0, k1) = (k0.wrapping_add(WEYL[0]), k1.wrapping_add(WEYL[1]));
     }
     [c0, c1, c2, c3]
 }
@@ -61,13 +68,54 @@ impl Draws {
 
     #[inline(never)]
     fn draw_first(&mut self, batch: u64, group: u32) {
-        // None waits for another: the processor makes several side by side.
-        for (two, neighbours) in
-            self.first.as_chunks_mut::<2>().0.iter_mut().zip(group * (TOGETHER / 2)..)
-        {
-            *two = pair(batch, neighbours, 0, self.key);
-        }
+        let first = group * (TOGETHER / 2);
+        wide(Neighbours, (&[], &[], &[]), (&mut self.first, &mut []), (batch, first, self.key));
         self.last = Some((batch, group));
+    }
+}
+
+/// Calls of the generator side by side.
+const CALLS: usize = TOGETHER as usize / 2;
+
+/// The random bits of neighbouring items, of the first attempt: for `wide`, whose operations are on numbers of
+/// 64 bits, as products are.
+struct Neighbours;
+
+impl Wide<(), (), (), u64, (), (u64, u32, [u32; 2]), ()> for Neighbours {
+    #[inline(always)]
+    fn run(
+        _: &[()],
+        _: &[()],
+        _: &[()],
+        items: &mut [u64],
+        _: &mut [()],
+        (batch, first, key): (u64, u32, [u32; 2]),
+    ) {
+        // What stands above the lower half of a number is of no account.
+        const LOW: u64 = u32::MAX as u64;
+        let mut c0 = [batch; CALLS];
+        let mut c1 = [batch >> 32; CALLS];
+        let mut c2: [u64; CALLS] = std::array::from_fn(|call| u64::from(first) + call as u64);
+        let mut c3 = [0; CALLS];
+        let mut keys = key.map(|key| [u64::from(key); CALLS]);
+        for _ in 0..10 {
+            let a = c0.map(|c| (c & LOW) * MULTIPLIERS[0]);
+            let b = c2.map(|c| (c & LOW) * MULTIPLIERS[1]);
+            for call in 0..CALLS {
+                c0[call] = (b[call] >> 32) ^ c1[call] ^ keys[0][call];
+            }
+            for call in 0..CALLS {
+                c2[call] = (a[call] >> 32) ^ c3[call] ^ keys[1][call];
+            }
+            (c1, c3) = (b, a);
+            for (key, by) in keys.iter_mut().zip(WEYL) {
+                *key = key.map(|key| key + u64::from(by));
+            }
+        }
+        let join = |high: u64, low: u64| high << 32 | low & LOW;
+        for (call, two) in items.as_chunks_mut::<2>().0.iter_mut().enumerate().take(CALLS) {
+            *two = [join(c0[call], c1[call]), join(c2[call], c3[call])];
+        }
     }
 }
 

@@ -1,11 +1,11 @@
 //! A block's windows on their way into the arenas of a batch.
 
+use backcast_layout::DType;
 use backcast_layout::protocol::Words;
-use backcast_layout::{DType, gather};
 
 use crate::block::{Block, Detail, Item};
 use crate::episode::TERMINATED;
-use crate::plan::{BatchPlan, Copied, Fill, Source};
+use crate::plan::{BatchPlan, Copied, Fill, Source, Stretch};
 use crate::reader::clean_bools;
 use crate::window::{Marks, Window};
 
@@ -29,11 +29,13 @@ impl Filler<'_> {
             let Some(here) = arena.get_mut(first..first + block.items().len() * bytes) else {
                 continue;
             };
-            let copies = self.plan.copies();
-            if let Some((number, copied)) = fill.copied.and_then(|n| Some((n, copies.get(n)?))) {
-                match block.found(number) {
-                    Some(found) => gather(found, here, bytes),
-                    None => copy(fill, copied, block, here),
+            let stretches = self.plan.stretches();
+            if let Some(copied) = &fill.copied
+                && let Some(stretch) = stretches.get(copied.stretch)
+            {
+                match block.found(copied.stretch) {
+                    Some(found) => found.copy_to(copied.first, copied.rows, here),
+                    None => copy(fill, copied, stretch, block, here),
                 }
                 // A peer may have stored any byte.
                 clean_bools(fill.dtype, here);
@@ -103,7 +105,7 @@ impl Filler<'_> {
             let rows = (window.run - done).min((REWARDS / width) as u64);
             let len = usize::try_from(rows).unwrap_or(0) * width;
             let rewards = &mut memory[..len];
-            item.lane.copy_out(column, slot_after(item, window.back + done), rows, rewards);
+            item.lane.copy_out(column, item.slot_after(window.back + done), rows, rewards);
             for reward in rewards.chunks_exact(width) {
                 sum += discount * to_f64(reward);
                 discount *= self.gamma;
@@ -117,16 +119,16 @@ impl Filler<'_> {
 }
 
 /// Copies rows, item by item.
-fn copy(fill: &Fill, copied: &Copied, block: &Block<'_>, here: &mut [u8]) {
-    let (bytes, column) = (copied.bytes, copied.column);
+fn copy(fill: &Fill, copied: &Copied, from: &Stretch, block: &Block<'_>, here: &mut [u8]) {
+    let (bytes, column) = (fill.rows * fill.width, from.column);
     if fill.repeat {
         return block.each(here, bytes, |place, item, detail, _| {
             repeat(fill, column, item, detail.window, place);
         });
     }
     block.each(here, bytes, |place, item, detail, _| {
-        if detail.whole || copied.after_run {
-            let slot = slot_after(item, detail.lead(copied));
+        if detail.whole || from.after_run {
+            let slot = item.slot_after(detail.lead(from) + copied.first);
             item.lane.copy_out(column, slot, copied.rows, place);
         } else {
             copy_present(fill, column, item, detail.window, place);
@@ -140,15 +142,9 @@ fn copy_present(fill: &Fill, column: usize, item: &Item<'_>, window: Window, pla
     let (from, rows) = present(fill, window);
     let filled = part(fill, from, rows, place);
     if rows > 0 {
-        let slot = slot_after(item, window.back.saturating_add_signed(from));
+        let slot = item.slot_after(window.back.saturating_add_signed(from));
         item.lane.copy_out(column, slot, rows, filled);
     }
-}
-
-/// The slot so many rows after the window's first.
-#[inline]
-fn slot_after(item: &Item<'_>, rows: u64) -> u64 {
-    item.lane.slot_after(item.slot, rows)
 }
 
 /// The places of a fill that have a row: the first, relative to the drawn one, and how many.
@@ -201,7 +197,7 @@ fn repeat(fill: &Fill, column: usize, item: &Item<'_>, window: Window, place: &m
     let rows = u64::try_from(to - from + 1).unwrap_or(0);
     let end = before + usize::try_from(rows).unwrap_or(0) * fill.width;
     let Some(filled) = place.get_mut(before..end) else { return };
-    let slot = slot_after(item, window.back.saturating_add_signed(from));
+    let slot = item.slot_after(window.back.saturating_add_signed(from));
     item.lane.copy_out(column, slot, rows, filled);
     let (ahead_of_it, rest) = place.split_at_mut(before);
     let (filled, after_it) = rest.split_at_mut(end - before);

@@ -59,6 +59,15 @@ impl Mark {
         ]
     }
 
+    /// The mark whose [`words`](Self::words) these are.
+    #[inline]
+    fn of_words([seq, episode, last]: [u64; 3]) -> Self {
+        #[expect(clippy::cast_possible_truncation, reason = "the two halves of the word")]
+        let (low, high) = (last as u32, (last >> 32) as u32);
+        let (t, flags) = if cfg!(target_endian = "little") { (low, high) } else { (high, low) };
+        Self { seq, episode, t, flags }
+    }
+
     /// Copies the marks of as many rows as `out` has places. To be validated like any copy.
     #[inline]
     pub(crate) fn read_into(lane: &impl Words, slot: u64, out: &mut [Mark]) {
@@ -69,7 +78,7 @@ impl Mark {
     /// A copy of the mark in a slot. To be validated like any copy.
     #[inline]
     pub(crate) fn of(lane: &Lane, slot: u64) -> Self {
-        bytemuck::cast(lane.row::<{ size_of::<Self>() }>(MARKS, slot))
+        Self::of_words(lane.row(MARKS, slot))
     }
 
     /// A copy of the mark of row `seq`, whatever stands in its slot.
@@ -96,6 +105,8 @@ mod tests {
             found[..part.dtype.size()].copy_from_slice(&bytes[part.offset..end]);
             assert_eq!(u64::from_ne_bytes(found), value, "{}", part.name);
         }
+        assert_eq!(mark.words(), bytemuck::cast::<_, [u64; 3]>(mark));
+        assert_eq!(Mark::of_words(mark.words()), mark);
         assert_eq!((end, Mark::column().unwrap().width()), (size_of::<Mark>(), end));
     }
 }

@@ -86,7 +86,7 @@ pub struct BatchPlan {
     arenas: Vec<Arena>,
     views: Vec<View>,
     fills: Vec<Fill>,
-    copies: Vec<Copied>,
+    stretches: Vec<Stretch>,
 }
 
 /// Where an arena's elements come from.
@@ -121,21 +121,31 @@ pub(crate) struct Fill {
     pub(crate) shift: (i64, i64),
     /// Places beyond the window's rows repeat its first and last row.
     pub(crate) repeat: bool,
-    /// Number of what it copies among the plan's copies, if it copies rows.
-    pub(crate) copied: Option<usize>,
+    /// What it copies, if it copies rows.
+    pub(crate) copied: Option<Copied>,
 }
 
-/// Rows that are copied as they are for each item, of a fill.
+/// Neighbouring rows of a column that fills copy from: of an item, they are asked for together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Copied {
+pub(crate) struct Stretch {
     pub(crate) column: usize,
+    /// Bytes of a row.
+    pub(crate) width: usize,
     pub(crate) rows: u64,
-    /// Of all the rows.
-    pub(crate) bytes: usize,
     /// Rows from the first of a whole window to the first of these.
     pub(crate) lead: u64,
     /// They begin after the last transition of the n-step return, wherever that is.
     pub(crate) after_run: bool,
+}
+
+/// Rows of a stretch that are copied as they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Copied {
+    /// Number among the plan's.
+    pub(crate) stretch: usize,
+    /// The first of the stretch's rows, and how many.
+    pub(crate) first: u64,
+    pub(crate) rows: u64,
 }
 
 impl BatchPlan {
@@ -148,7 +158,7 @@ impl BatchPlan {
     ) -> Self {
         let SamplerOptions { history, future, copy, boundary, .. } = *options;
         let (arenas, views, fills) = (Vec::new(), Vec::new(), Vec::new());
-        let plan = Self { batch, arenas, views, fills, copies: Vec::new() };
+        let plan = Self { batch, arenas, views, fills, stretches: Vec::new() };
         let repeat = boundary == Boundary::Clamp;
         let mut builder = Builder { plan, history, future: future as usize, copy, repeat };
         for (i, column) in schema.columns().iter().enumerate() {
@@ -182,14 +192,27 @@ impl BatchPlan {
             builder.n_step(schema, reward);
         }
         let mut plan = builder.plan;
-        for fill in &mut plan.fills {
-            if let Some(copied) = fill.copies(reach) {
-                fill.copied = Some(plan.copies.len());
-                plan.copies.push(copied);
-            }
-        }
+        plan.copy_stretches(reach);
         plan.mark_shared();
         plan
+    }
+
+    /// Says what each fill copies of windows that reach so far.
+    fn copy_stretches(&mut self, reach: Reach) {
+        let Self { fills, stretches, .. } = self;
+        for wanted in fills.iter().filter_map(|fill| fill.stretch(reach)) {
+            match stretches.iter_mut().find(|stretch| stretch.touches(&wanted)) {
+                Some(stretch) => stretch.grow(&wanted),
+                None => stretches.push(wanted),
+            }
+        }
+        for fill in fills {
+            fill.copied = fill.stretch(reach).and_then(|wanted| {
+                let number = stretches.iter().position(|stretch| stretch.touches(&wanted))?;
+                let first = wanted.lead - stretches.get(number)?.lead;
+                Some(Copied { stretch: number, first, rows: wanted.rows })
+            });
+        }
     }
 
     /// Marks the views that show memory of another one, and only them: a window of one
@@ -262,11 +285,12 @@ impl BatchPlan {
 
     /// Bytes of rows that an item's columns are copied from, marks left out.
     pub(crate) fn row_bytes(&self) -> usize {
-        self.copies.iter().map(|copied| copied.bytes).sum()
+        let bytes = |of: &Stretch| usize::try_from(of.rows).unwrap_or(0).saturating_mul(of.width);
+        self.stretches.iter().map(bytes).fold(0, usize::saturating_add)
     }
 
-    pub(crate) fn copies(&self) -> &[Copied] {
-        &self.copies
+    pub(crate) fn stretches(&self) -> &[Stretch] {
+        &self.stretches
     }
 
     pub(crate) fn fills(&self) -> &[Fill] {
@@ -275,15 +299,31 @@ impl BatchPlan {
 }
 
 impl Fill {
-    /// What it copies of a window that reaches so far, if it copies rows.
-    fn copies(&self, reach: Reach) -> Option<Copied> {
-        let (rows, bytes) = (self.rows as u64, self.rows * self.width);
+    /// The rows that it copies of a window that reaches so far, if it copies any.
+    fn stretch(&self, reach: Reach) -> Option<Stretch> {
+        let (rows, width) = (self.rows as u64, self.width);
         let (column, lead, after_run) = match self.source {
             Source::Column(column) => (column, reach.back.saturating_add_signed(self.first), false),
             Source::NNext(column) => (column, reach.back + reach.run(), true),
             _ => return None,
         };
-        Some(Copied { column, rows, bytes, lead, after_run })
+        Some(Stretch { column, width, rows, lead, after_run })
+    }
+}
+
+impl Stretch {
+    /// Whether the two overlap or stand side by side in every window.
+    fn touches(&self, other: &Self) -> bool {
+        (self.column, self.after_run) == (other.column, other.after_run)
+            && self.lead <= other.lead + other.rows
+            && other.lead <= self.lead + self.rows
+    }
+
+    /// Takes in what [touches](Self::touches) it.
+    fn grow(&mut self, other: &Self) {
+        let end = (self.lead + self.rows).max(other.lead + other.rows);
+        self.lead = self.lead.min(other.lead);
+        self.rows = end - self.lead;
     }
 }
 
@@ -424,4 +464,42 @@ fn shape(column: &Column) -> Vec<usize> {
 
 fn to_i64(n: usize) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a batch copies of a float observation and a float action: column, lead and rows.
+    fn stretches(options: SamplerOptions) -> Vec<(usize, u64, u64)> {
+        let schema = Schema::builder()
+            .column("obs", DType::F32, &[])
+            .column("action", DType::F32, &[])
+            .build()
+            .unwrap();
+        let reach = Reach {
+            back: u64::from(options.history.unwrap_or(1)) - 1,
+            ahead: options.future.into(),
+            steps: 0,
+        };
+        let plan = BatchPlan::new(&schema, 2, &options, reach, None);
+        for fill in plan.fills() {
+            let Some(Copied { stretch, first, rows }) = fill.copied else { continue };
+            let of = plan.stretches()[stretch];
+            assert_eq!(rows, fill.rows as u64);
+            assert_eq!((of.lead + first).cast_signed(), reach.back.cast_signed() + fill.first);
+            assert!(first + rows <= of.rows);
+        }
+        plan.stretches().iter().map(|of| (of.column - USER, of.lead, of.rows)).collect()
+    }
+
+    #[test]
+    fn neighbouring_rows_of_a_column_are_asked_for_once() {
+        let seeded = SamplerOptions::seeded(1);
+        assert_eq!(stretches(seeded), [(0, 0, 2), (1, 0, 1)]);
+        for copy in [false, true] {
+            let windows = seeded.history(4).future(2).copy(copy);
+            assert_eq!(stretches(windows), [(0, 0, 7), (1, 0, 6)], "copy: {copy}");
+        }
+    }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use backcast_layout::{ClaimedReader, DType, Lanes, Role};
 
-use self::assemble::{PICKS, Pick, Wanted};
+use self::assemble::Wanted;
 use crate::batch::{Batch, Memory};
 use crate::batches::{Batches, BatchesOptions};
 use crate::draw::Draws;
@@ -52,8 +52,6 @@ pub struct Sampler {
     starts: Starts,
     /// Whether `starts` is of the same moment as `spans`.
     indexed: bool,
-    /// By item number, modulo their count: two blocks ahead at most.
-    picks: [Option<Pick>; PICKS],
     /// Memory for the marks of two blocks.
     scratch: [Vec<Mark>; 2],
     plan: Option<(Arc<BatchPlan>, Arc<Pool>)>,
@@ -100,7 +98,6 @@ impl Sampler {
             spans: Spans::default(),
             starts,
             indexed: false,
-            picks: [None; PICKS],
             scratch: Default::default(),
             plan: None,
             counters: Arc::default(),

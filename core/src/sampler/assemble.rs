@@ -24,7 +24,7 @@ const MAX_ATTEMPTS: u32 = 10_000;
 /// A gather of one row is given up after the writer has lapped it so many times.
 const GATHER_ATTEMPTS: u32 = 64;
 /// Draws that are kept: two blocks' worth.
-pub(super) const PICKS: usize = 2 * MOST;
+const PICKS: usize = 2 * MOST;
 
 /// What a look at a row found.
 #[derive(Clone, Copy)]
@@ -55,11 +55,15 @@ struct Drawn {
 
 /// The first draw of an item that may fit.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pick {
+struct Pick<'a> {
     drawn: Drawn,
-    /// Of the first row of its window, if the window is whole.
-    slot: u64,
+    lane: &'a Lane,
+    /// Of the first and the last row of its window, if the window is whole.
+    slots: [u64; 2],
 }
+
+/// By item number, modulo their count: two blocks ahead at most.
+type Picks<'a> = [Option<Pick<'a>>; PICKS];
 
 /// Why a batch is not made.
 enum Stopped {
@@ -118,16 +122,17 @@ impl Sampler {
         let span = |number: usize| (number * size).min(batch)..((number + 1) * size).min(batch);
         // Put back at the end: after an error they are made anew.
         let scratch = mem::take(&mut self.scratch);
-        let [mut now, mut next] = scratch.map(|memory| Block::over(memory, size, reach));
-        let mut attempts = 0;
-        self.draw(job, span(0));
-        self.draw(job, span(1));
-        self.look_at(job, span(0), &mut now)?;
-        now.find(plan.copies());
+        let [mut now, mut next] =
+            scratch.map(|memory| Block::over(memory, size, reach, plan.stretches()));
+        let (mut picks, mut attempts) = ([None; PICKS], 0);
+        self.draw(job, span(0), &mut picks);
+        self.draw(job, span(1), &mut picks);
+        self.look_at(job, span(0), &picks, &mut now)?;
+        now.find(plan.stretches());
         for number in 0..batch.div_ceil(size) {
-            self.draw(job, span(number + 2));
-            self.look_at(job, span(number + 1), &mut next)?;
-            next.find(plan.copies());
+            self.draw(job, span(number + 2), &mut picks);
+            self.look_at(job, span(number + 1), &picks, &mut next)?;
+            next.find(plan.stretches());
             filler.fill(&now, arenas);
             for (i, item) in now.items().iter().enumerate() {
                 let mut attempt = item.attempt;
@@ -151,12 +156,12 @@ impl Sampler {
         mut attempt: u32,
         arenas: &mut [&mut [u8]],
     ) -> Result<u32, Stopped> {
-        let mut again = Block::over(Vec::new(), 1, self.reach);
+        let mut again = Block::over(Vec::new(), 1, self.reach, job.filler.plan.stretches());
         loop {
             self.note_lap(job)?;
             again.begin(item);
             self.look(job, item, attempt + 1, &mut again)?;
-            again.find(job.filler.plan.copies());
+            again.find(job.filler.plan.stretches());
             job.filler.fill(&again, arenas);
             let Some(found) = again.items().first() else { return Ok(attempt) };
             attempt = found.attempt;
@@ -183,7 +188,7 @@ impl Sampler {
     }
 
     /// Draws some items for the first time, and asks for the memory of their marks.
-    fn draw(&mut self, job: Job<'_>, items: Range<usize>) {
+    fn draw<'a>(&mut self, job: Job<'a>, items: Range<usize>, picks: &mut Picks<'a>) {
         let after = self.reach.most_rows() as u64 - 1;
         for item in items.clone() {
             let number = u32::try_from(item).unwrap_or(u32::MAX);
@@ -195,18 +200,19 @@ impl Sampler {
                     Drawn { attempt: 0, lane: index.lane(), seq: index.seq() }
                 }),
             };
-            self.picks[item % PICKS] = drawn.and_then(|drawn| {
-                let slots = job.lanes.get(drawn.lane as usize)?.slots();
+            picks[item % PICKS] = drawn.and_then(|drawn| {
+                let lane = &**job.lanes.get(drawn.lane as usize)?;
                 let first = drawn.seq.saturating_sub(self.reach.back);
-                Some(Pick { drawn, slot: self.spans.slot(drawn.lane, first, slots) })
+                let slot = self.spans.slot(drawn.lane, first, lane.slots());
+                Some(Pick { drawn, lane, slots: [slot, lane.slot_after(slot, after)] })
             });
         }
         // Close together, so that the processor waits for many at once.
         for item in items {
-            let Some(Pick { drawn, slot }) = self.picks[item % PICKS] else { continue };
-            let Some(lane) = job.lanes.get(drawn.lane as usize) else { continue };
-            lane.ahead(MARKS, slot).ask_at_once();
-            lane.ahead(MARKS, lane.slot_after(slot, after)).ask_at_once();
+            let Some(Pick { lane, slots, .. }) = picks[item % PICKS] else { continue };
+            for slot in slots {
+                lane.ahead(MARKS, slot).ask_at_once();
+            }
         }
     }
 
@@ -215,13 +221,14 @@ impl Sampler {
         &mut self,
         job: Job<'a>,
         items: Range<usize>,
+        picks: &Picks<'a>,
         block: &mut Block<'a>,
     ) -> Result<(), Stopped> {
         block.begin(items.start);
         for item in items {
-            let pick = self.picks[item % PICKS];
+            let pick = picks[item % PICKS];
             if let Some(pick) = pick
-                && (self.look_at_pick(job.lanes, pick, block)
+                && (self.look_at_pick(pick, block)
                     || matches!(self.look_at_row(job.lanes, pick.drawn, block), Look::Found))
             {
                 continue;
@@ -347,22 +354,17 @@ impl Sampler {
     /// Enters a drawn row into the block if nothing happens in its window, as in most. `false`: it is to be
     /// looked at once more.
     #[inline]
-    fn look_at_pick<'a>(&self, lanes: &'a [Arc<Lane>], pick: Pick, block: &mut Block<'a>) -> bool {
-        let Pick { drawn: Drawn { attempt, lane: number, seq }, slot } = pick;
-        let (Some(lane), Some(range)) = (lanes.get(number as usize), self.spans.range(number))
-        else {
-            return false;
-        };
-        let (lane, most) = (&**lane, self.reach.most_rows() as u64);
+    fn look_at_pick<'a>(&self, pick: Pick<'a>, block: &mut Block<'a>) -> bool {
+        let Pick { drawn: Drawn { attempt, lane: number, seq }, lane, slots: [slot, last] } = pick;
+        let Some(range) = self.spans.range(number) else { return false };
         // Where the window's first row is readable, it is in the slot that was found when it was drawn.
         let Some(first) = seq.checked_sub(self.reach.back).filter(|first| *first >= range.start)
         else {
             return false;
         };
-        if first + most > range.end {
+        if first + self.reach.most_rows() as u64 > range.end {
             return false;
         }
-        let last = lane.slot_after(slot, most - 1);
         let (first, last) = (Mark::of(lane, slot), Mark::of(lane, last));
         let quiet = Window::is_quiet(&first, &last, seq, self.reach);
         if quiet {

@@ -249,6 +249,46 @@ pub(crate) unsafe fn store_words<const N: usize>(dst: *mut u8, words: [u64; N]) 
     }
 }
 
+/// Loads words of shared memory into registers.
+///
+/// # Safety
+/// As [`copy_out`], for `N` words of eight bytes.
+#[inline]
+pub(crate) unsafe fn load_words<const N: usize>(src: *mut u8) -> [u64; N] {
+    std::array::from_fn(|i| {
+        // SAFETY: in bounds and aligned, as the caller says.
+        let src = unsafe { src.cast::<u64>().add(i) };
+        if !OPAQUE {
+            // SAFETY: as above.
+            return unsafe { AtomicU64::from_ptr(src) }.load(Relaxed);
+        }
+        let word: u64;
+        // SAFETY: reads the eight bytes, and no others.
+        #[cfg(target_arch = "x86_64")]
+        unsafe {
+            std::arch::asm!(
+                "mov {word}, [{src}]",
+                src = in(reg) src, word = out(reg) word,
+                options(nostack, preserves_flags),
+            );
+        }
+        // SAFETY: as above.
+        #[cfg(target_arch = "aarch64")]
+        unsafe {
+            std::arch::asm!(
+                "ldr {word}, [{src}]",
+                src = in(reg) src, word = out(reg) word,
+                options(nostack, preserves_flags),
+            );
+        }
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+        {
+            word = 0;
+        }
+        word
+    })
+}
+
 /// Copies `dst.len()` bytes out of shared memory.
 ///
 /// # Safety

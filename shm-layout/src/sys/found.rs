@@ -5,70 +5,217 @@ use std::marker::PhantomData;
 use super::copy::{self, Word};
 use super::lane::Lane;
 
-/// Consecutive rows of a column that stand one after the other in a lane's memory.
-#[derive(Clone, Copy, Debug)]
-pub struct Found<'a> {
-    at: *const u8,
+/// As many consecutive rows of a column, from `MOST` places at most, in any lanes of a ring. The rows of a
+/// place stand one after the other in its lane's memory.
+#[derive(Clone, Debug)]
+pub struct Found<'a, const MOST: usize> {
+    column: usize,
+    /// Of a place.
+    rows: u64,
+    /// Bytes of a row, and of a place.
+    width: usize,
     bytes: usize,
-    word: Word,
-    lane: PhantomData<&'a Lane>,
+    /// Each is valid for reads of `bytes` bytes of rows of this width, for as long as the lifetime says.
+    at: [*const u8; MOST],
+    count: usize,
+    lanes: PhantomData<&'a Lane>,
 }
 
-impl Found<'_> {
-    /// No rows.
-    pub const NOTHING: Self =
-        Self { at: std::ptr::null(), bytes: 0, word: Word::W1, lane: PhantomData };
-
-    /// # Safety
-    /// For as long as the lifetime says, `at` is valid for reads of so many bytes of a column's rows,
-    /// whose words have this size: `at` and `bytes` are multiples of it.
-    #[inline]
-    pub(super) unsafe fn new(at: *const u8, bytes: usize, word: Word) -> Self {
-        Self { at, bytes, word, lane: PhantomData }
+impl<'a, const MOST: usize> Found<'a, MOST> {
+    /// Nothing yet, of so many rows a place of a column whose rows have so many bytes.
+    #[must_use]
+    pub fn new(column: usize, rows: u64, width: usize) -> Self {
+        // Of more rows than there is memory for, no lane has a place.
+        let bytes = usize::try_from(rows).unwrap_or(usize::MAX).saturating_mul(width);
+        let (at, count) = ([std::ptr::null(); MOST], 0);
+        Self { column, rows, width, bytes, at, count, lanes: PhantomData }
     }
 
-    /// Asks the processor for them. Reads nothing, changes nothing, never fails.
+    /// Forgets all places.
     #[inline]
-    pub fn ask(self) {
-        copy::ask(self.at, self.bytes);
+    pub fn clear(&mut self) {
+        self.count = 0;
     }
 
-    /// Copies them: any length for 0, else `LEN` bytes, which costs less.
+    /// Asks the processor for the rows from a slot on, and adds their place. `false`, and nothing added:
+    /// there are no such rows, they run over the end of the lane, or there are `MOST` places already.
+    #[inline]
+    pub fn find(&mut self, lane: &'a Lane, slot: u64) -> bool {
+        let found = lane.place(self.column, slot, self.rows, self.width);
+        let (Some(at), Some(place)) = (found, self.at.get_mut(self.count)) else {
+            lane.ahead(self.column, slot).ask(self.bytes);
+            return false;
+        };
+        copy::ask(at, self.bytes);
+        *place = at;
+        self.count += 1;
+        true
+    }
+
+    /// How many places there are.
+    #[inline]
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Copies some rows of every place, from one on and so many, one place after the other, into memory
+    /// that they fill.
     ///
     /// # Panics
-    /// If they are not as long as `out`, or not as long as said.
+    /// If a place has no such rows, or they do not fill the memory exactly.
     #[inline]
-    pub(super) fn copy_to<const LEN: usize>(self, out: &mut [u8]) {
-        let bytes = if LEN == 0 { out.len() } else { LEN };
-        assert!(self.bytes == bytes && out.len() == bytes, "the buffer fits the rows exactly");
-        // SAFETY: as `new` was promised, for `bytes` bytes. Every writer of the column copies as we do
-        // (docs/layout.md, rule 2).
-        unsafe { copy::copy_out(self.at.cast_mut(), &mut out[..bytes], self.word) };
+    pub fn copy_to(&self, first: u64, rows: u64, out: &mut [u8]) {
+        assert!(first.checked_add(rows).is_some_and(|end| end <= self.rows), "rows of a place");
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "at most all rows, which are in memory"
+        )]
+        let (first, bytes) = (first as usize * self.width, rows as usize * self.width);
+        // SAFETY: the rows are among those of a place.
+        unsafe {
+            // Short copies are a few instructions if their length is known.
+            match bytes {
+                0 => {}
+                1 => self.copy_of::<1>(first, bytes, out),
+                4 => self.copy_of::<4>(first, bytes, out),
+                8 => self.copy_of::<8>(first, bytes, out),
+                16 => self.copy_of::<16>(first, bytes, out),
+                24 => self.copy_of::<24>(first, bytes, out),
+                32 => self.copy_of::<32>(first, bytes, out),
+                64 => self.copy_of::<64>(first, bytes, out),
+                _ => self.copy_of::<0>(first, bytes, out),
+            }
+        }
+    }
+
+    /// Copies any number of bytes for 0, else `LEN`.
+    ///
+    /// # Safety
+    /// So many bytes from the first on are whole rows of a place.
+    #[inline]
+    unsafe fn copy_of<const LEN: usize>(&self, first: usize, bytes: usize, out: &mut [u8]) {
+        let bytes = if LEN == 0 { bytes } else { LEN };
+        let at = self.at.get(..self.count).unwrap_or_default();
+        assert!(out.len() == at.len() * bytes, "the memory fits the rows exactly");
+        let word = Word::of_width(self.width);
+        for (out, at) in out.chunks_exact_mut(bytes).zip(at) {
+            // SAFETY: as `at` says and the caller. The word is that of the width. Every writer of the column
+            // copies as we do (docs/layout.md, rule 2).
+            unsafe { copy::copy_out(at.add(first).cast_mut(), &mut out[..bytes], word) };
+        }
     }
 }
 
-/// Copies rows from many places, one after the other into `out`, whose chunks of `bytes` bytes they fill:
-/// as many as there are of both.
-///
-/// # Panics
-/// If some are not as long as a chunk.
-#[inline]
-pub fn gather(found: &[Found<'_>], out: &mut [u8], bytes: usize) {
-    // Short copies are a few instructions if their length is known.
-    match bytes {
-        1 => gather_of::<1>(found, out, bytes),
-        4 => gather_of::<4>(found, out, bytes),
-        8 => gather_of::<8>(found, out, bytes),
-        16 => gather_of::<16>(found, out, bytes),
-        32 => gather_of::<32>(found, out, bytes),
-        64 => gather_of::<64>(found, out, bytes),
-        _ => gather_of::<0>(found, out, bytes),
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::Words;
+    use crate::{Column, DType, LanePolicy, RingSpec, RingStore, Role};
 
-fn gather_of<const LEN: usize>(found: &[Found<'_>], out: &mut [u8], bytes: usize) {
-    let bytes = if LEN == 0 { bytes } else { LEN };
-    for (place, found) in out.chunks_exact_mut(bytes).zip(found) {
-        found.copy_to::<LEN>(place);
+    const WIDTHS: [usize; 3] = [4, 24, 7];
+
+    /// Two lanes whose bytes count up, slot by slot.
+    fn store() -> RingStore {
+        let column = |width: &usize| {
+            let bytes = u32::try_from(*width).unwrap();
+            Column::new(&format!("c{width}"), DType::U8, &[bytes], Role::Step).unwrap()
+        };
+        let store = RingStore::heap(&RingSpec {
+            columns: WIDTHS.iter().map(column).collect(),
+            lanes: 2,
+            lane_capacity: 40,
+            reserve_chunk: 16,
+            reader_slots: 1,
+            asked_rows: 80,
+            asked_bytes: 0,
+            policy: LanePolicy::default(),
+            huge_pages: false,
+            memfd: false,
+            snapshot: false,
+            snapshot_of: String::new(),
+        })
+        .unwrap();
+        for lane in store.lanes().iter() {
+            for (column, width) in WIDTHS.into_iter().enumerate() {
+                for slot in 0..lane.slots() {
+                    lane.store_rows(column, slot, 1, &row(slot, width));
+                }
+            }
+        }
+        store
+    }
+
+    fn row(slot: u64, width: usize) -> Vec<u8> {
+        (0..width)
+            .map(|i| u8::try_from((usize::try_from(slot).unwrap() + i) % 256).unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn parts_of_places_are_copied_one_after_the_other() {
+        let store = store();
+        let lanes = store.lanes();
+        let slots = lanes[0].slots();
+        for (column, width) in WIDTHS.into_iter().enumerate() {
+            let mut found = Found::<8>::new(column, 3, width);
+            let places = [0, 17, slots - 3];
+            for (lane, slot) in [0, 1, 0].into_iter().zip(places) {
+                assert!(found.find(&lanes[lane], slot));
+            }
+            assert_eq!(found.count(), 3);
+            for (first, rows) in [(0, 3), (1, 2), (2, 1), (3, 0)] {
+                let wanted: Vec<u8> = places
+                    .iter()
+                    .flat_map(|slot| (first..first + rows).map(move |n| slot + n))
+                    .flat_map(|slot| row(slot, width))
+                    .collect();
+                let mut out = vec![0; wanted.len()];
+                found.copy_to(first, rows, &mut out);
+                assert_eq!(out, wanted, "{width} bytes, {rows} rows from {first} on");
+            }
+            found.clear();
+            assert_eq!(found.count(), 0);
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_not_found() {
+        let store = store();
+        let lanes = store.lanes();
+        let slots = lanes[0].slots();
+        for (column, rows, width, slot) in [
+            (0, 3, 4, slots - 2),
+            (0, 3, 4, slots),
+            (0, 3, 4, u64::MAX - 1),
+            (0, u64::MAX, 4, 1),
+            (0, slots + 1, 4, 0),
+            (0, 1, 24, 0),
+            (1, 1, 4, 0),
+            (WIDTHS.len(), 1, 4, 0),
+        ] {
+            let mut found = Found::<2>::new(column, rows, width);
+            assert!(!found.find(&lanes[0], slot), "{rows} rows of column {column} at slot {slot}");
+            assert_eq!(found.count(), 0);
+        }
+        let mut full = Found::<2>::new(0, 1, 4);
+        let found = [0, 1, 2].map(|slot| full.find(&lanes[0], slot));
+        assert_eq!((found, full.count()), ([true, true, false], 2));
+    }
+
+    #[test]
+    #[should_panic(expected = "rows of a place")]
+    fn rows_beyond_a_place_are_not_copied() {
+        Found::<1>::new(0, 3, 4).copy_to(2, 2, &mut []);
+    }
+
+    #[test]
+    #[should_panic(expected = "fits the rows exactly")]
+    fn rows_are_copied_into_memory_of_their_size() {
+        let store = store();
+        let lanes = store.lanes();
+        let mut found = Found::<1>::new(0, 3, 4);
+        assert!(found.find(&lanes[0], 0));
+        found.copy_to(0, 2, &mut [0; 12]);
     }
 }

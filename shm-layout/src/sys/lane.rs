@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::copy::{self, Word};
-use super::found::Found;
 use super::lock::Claim;
 use super::map::{Access, Mapping};
 use super::window::Window;
@@ -215,42 +214,44 @@ impl Lane {
         if slot < self.slots { slot } else { slot - self.slots }
     }
 
-    /// Where so many rows of a column stand from a slot on. `None` for rows that do not exist, or that run
-    /// over the end of the lane.
+    /// Where so many rows of a column stand from a slot on: valid for reads of as many times `width` bytes
+    /// while the lane lives. `None` for rows that do not exist, that run over the end of the lane, or that
+    /// have another width.
     #[inline]
-    #[must_use]
-    pub fn find(&self, column: usize, slot: u64, rows: u64) -> Option<Found<'_>> {
-        let Placed { offset, width, word, .. } = self.columns.get(column).copied()?;
-        if slot >= self.slots || rows > self.slots - slot {
+    pub(super) fn place(
+        &self,
+        column: usize,
+        slot: u64,
+        rows: u64,
+        width: usize,
+    ) -> Option<*const u8> {
+        let placed = self.columns.get(column)?;
+        let inside = slot.checked_add(rows).is_some_and(|end| end <= self.slots);
+        if !inside || placed.width != width {
             return None;
         }
-        // In range: both are at most `slots`, and `slots * width` fits the mapping.
         #[expect(clippy::cast_possible_truncation, reason = "at most slots, which fits in memory")]
-        let (slot, rows) = (slot as usize, rows as usize);
-        // SAFETY:
-        // - In bounds: `slot` and the rows from there on are below `slots`, and the column has that many
-        //   rows of `width` bytes from `offset` on; the lane's memory lives as long as it is borrowed.
-        // - Aligned: columns begin on multiples of 8, and `word` divides `width`.
-        unsafe {
-            let at = self.memory.base().add(offset + slot * width);
-            Some(Found::new(at, rows * width, word))
-        }
+        let before = slot as usize * width;
+        // SAFETY: in bounds: the rows end below `slots`, and the column has that many rows of `width` bytes
+        // from its offset on.
+        Some(unsafe { self.memory.base().add(placed.offset + before) })
     }
 
-    /// A copy of one row of a column, of `LEN` bytes.
+    /// A copy of one row of a column, of `N` words of eight bytes.
     ///
     /// # Panics
     /// If there is no such row, or its length is another one.
     #[inline]
     #[must_use]
-    pub fn row<const LEN: usize>(&self, column: usize, slot: u64) -> [u8; LEN] {
-        let mut row = [0; LEN];
-        match self.find(column, slot, 1) {
-            Some(found) => found.copy_to::<LEN>(&mut row),
-            // Which says what is wrong.
-            None => self.copy_out(column, slot, 1, &mut row),
-        }
-        row
+    pub fn row<const N: usize>(&self, column: usize, slot: u64) -> [u64; N] {
+        let Some(at) = self.place(column, slot, 1, N * size_of::<u64>()) else {
+            panic!("no row of {N} words at slot {slot} of column {column}");
+        };
+        // SAFETY:
+        // - In bounds: as `place` says.
+        // - Aligned: columns begin on multiples of 8, and this one's width is one.
+        // - Every writer of the column copies as we do (docs/layout.md, rule 2).
+        unsafe { copy::load_words(at.cast_mut()) }
     }
 
     #[inline]
