@@ -35,6 +35,7 @@ mod geometry;
 mod lane_header;
 mod lanes;
 mod lease;
+mod making;
 mod memfd;
 mod name;
 mod object;

@@ -5,14 +5,14 @@ use std::path::Path;
 
 use crate::error::SegmentError;
 use crate::filling::UnnamedRing;
-use crate::geometry::{Geometry, RingSpec};
-use crate::memfd::Memory;
-use crate::name::{Exist, Kind};
+use crate::geometry::RingSpec;
+use crate::making::Making;
+use crate::name::Exist;
 use crate::object::{Object, PartialRing, is_lock};
 use crate::ring::RingStore;
 use crate::ring_files::{self, CTL, Folder};
 use crate::shape::Shapes;
-use crate::sys::map::{Access, page_size};
+use crate::sys::map::Access;
 
 /// What was there of a ring when it began to be filled.
 #[derive(Debug)]
@@ -36,33 +36,24 @@ impl RingStore {
         persistent: bool,
         mut fill: impl FnMut(&UnnamedRing<'_>, &Leftover) -> Result<(), E>,
     ) -> Result<Self, E> {
-        let geometry = Geometry::of(spec, page_size() as u64)?;
+        let mut making = Making::of(partial.name(), spec)?;
         let mut leftover = look(partial, spec);
         if !matches!(leftover, Leftover::Ring) {
             partial.clear_ring()?;
         }
-        let mut failed = None;
-        let memory = Memory::default();
         let made = Object::create_in(partial, exist, persistent, |dir, path| {
-            memory.clear();
-            let folder = Folder { dir, path, memfds: spec.memfd.then_some(&memory) };
-            let shapes = match shapes(partial, folder, spec)? {
-                Some(shapes) => shapes,
-                None => ring_files::make(folder, spec)?,
+            let files = |folder: Folder<'_>| match shapes(partial, folder, spec)? {
+                Some(shapes) => Ok(shapes),
+                None => ring_files::make(folder, spec),
             };
-            let unnamed = UnnamedRing::of_files(spec, &geometry, folder, &shapes);
-            let filled = fill(&unnamed, &leftover);
-            // Whoever is faster to take the name has us come here again.
-            leftover = if spec.memfd { Leftover::Nothing } else { Leftover::Ring };
-            filled.map_err(|error| {
-                failed = Some(error);
-                SegmentError::Abandoned { kind: Kind::Ring, name: partial.name().to_owned() }
+            making.attempt((dir, path), files, |unnamed| {
+                let filled = fill(unnamed, &leftover);
+                // Whoever is faster to take the name has us come here again.
+                leftover = if spec.memfd { Leftover::Nothing } else { Leftover::Ring };
+                filled
             })
         });
-        match (made, failed) {
-            (Err(_), Some(error)) => Err(error),
-            (made, _) => Ok(Self::of_made(made?, memory, partial.name(), spec)?.0),
-        }
+        Ok(making.finish(made)?.0)
     }
 }
 

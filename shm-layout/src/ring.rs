@@ -10,18 +10,18 @@ use crate::error::SegmentError;
 use crate::filling::UnnamedRing;
 use crate::geometry::{Geometry, RingSpec};
 use crate::lanes::{self, Lanes, Mapped, Size};
-use crate::memfd::Memory;
+use crate::making::Making;
 use crate::name::{Base, Exist, Kind, check_name};
 use crate::object::{Object, unix_ns};
 use crate::policy::LanePolicy;
 use crate::protocol::slot::{self, Slots};
 use crate::readers::{LanePins, ReaderRecord, Readers, SharedBell};
 use crate::resize;
-use crate::ring_files::{self, CTL, Folder, SNAPSHOT_FILE};
+use crate::ring_files::{self, CTL, SNAPSHOT_FILE};
 use crate::shape::{self, Shapes};
 use crate::sys::lane::{self, ClaimedLane, Lane};
 use crate::sys::lock::{Claim, HeapLocks, Hold, LockFile};
-use crate::sys::map::{Access, page_size};
+use crate::sys::map::Access;
 use crate::sys::wait::Ringing;
 
 /// The byte that the writer of lane 0 locks; lane L locks the L-th after it.
@@ -111,42 +111,11 @@ impl RingStore {
         if !spec.snapshot {
             check_name(name)?;
         }
-        let align = page_size() as u64;
-        let geometry = Geometry::of(spec, align)?;
-        let mut failed = None;
-        let memory = Memory::default();
+        let mut making = Making::of(name, spec)?;
         let made = Object::create(base, Kind::Ring, name, exist, persistent, |dir, path| {
-            // Of an attempt that somebody was faster than.
-            memory.clear();
-            let folder = Folder { dir, path, memfds: spec.memfd.then_some(&memory) };
-            let shapes = ring_files::make(folder, spec)?;
-            let unnamed = UnnamedRing::of_files(spec, &geometry, folder, &shapes);
-            fill(&unnamed).map_err(|error| {
-                failed = Some(error);
-                SegmentError::Abandoned { kind: Kind::Ring, name: name.to_owned() }
-            })
+            making.attempt((dir, path), |folder| ring_files::make(folder, spec), &mut fill)
         });
-        match (made, failed) {
-            (Err(_), Some(error)) => Err(error),
-            (made, _) => Ok(Self::of_made(made?, memory, name, spec)?),
-        }
-    }
-
-    /// The ring of an object that was built of this memory, or that exists and has to be the same.
-    pub(crate) fn of_made(
-        (mut object, built): (Object, bool),
-        memory: Memory,
-        name: &str,
-        spec: &RingSpec,
-    ) -> Result<(Self, bool), SegmentError> {
-        if built {
-            object.take_over(memory);
-        }
-        let store = Self::of(object)?;
-        if !built {
-            store.check_same(name, spec)?;
-        }
-        Ok((store, built))
+        making.finish(made)
     }
 
     /// Joins an existing ring.

@@ -1,0 +1,68 @@
+//! A ring in the making: its files, and the rows that it has before it has a name.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use crate::error::SegmentError;
+use crate::filling::UnnamedRing;
+use crate::geometry::{Geometry, RingSpec};
+use crate::memfd::Memory;
+use crate::name::Kind;
+use crate::object::Object;
+use crate::ring::RingStore;
+use crate::ring_files::Folder;
+use crate::shape::Shapes;
+use crate::sys::map::page_size;
+
+/// What attempts at a ring have in common; `E` is what may stop whoever puts rows into it.
+pub(crate) struct Making<'a, E> {
+    name: &'a str,
+    spec: &'a RingSpec,
+    geometry: Geometry,
+    memory: Memory,
+    stopped: Option<E>,
+}
+
+impl<'a, E: From<SegmentError>> Making<'a, E> {
+    pub(crate) fn of(name: &'a str, spec: &'a RingSpec) -> Result<Self, SegmentError> {
+        let geometry = Geometry::of(spec, page_size() as u64)?;
+        Ok(Self { name, spec, geometry, memory: Memory::default(), stopped: None })
+    }
+
+    /// One attempt in a directory: `files` makes the ring's files there, `fill` puts rows into them.
+    pub(crate) fn attempt(
+        &mut self,
+        (dir, path): (&OwnedFd, &Path),
+        files: impl FnOnce(Folder<'_>) -> Result<Shapes, SegmentError>,
+        fill: impl FnOnce(&UnnamedRing<'_>) -> Result<(), E>,
+    ) -> Result<(), SegmentError> {
+        // Of an attempt that somebody was faster than.
+        self.memory.clear();
+        let folder = Folder { dir, path, memfds: self.spec.memfd.then_some(&self.memory) };
+        let shapes = files(folder)?;
+        fill(&UnnamedRing::of_files(self.spec, &self.geometry, folder, &shapes)).map_err(|error| {
+            self.stopped = Some(error);
+            SegmentError::Abandoned { kind: Kind::Ring, name: self.name.to_owned() }
+        })
+    }
+
+    /// The ring of the object that the last attempt built, or of one that exists and has to be the
+    /// same. `true`: it was built.
+    pub(crate) fn finish(
+        self,
+        made: Result<(Object, bool), SegmentError>,
+    ) -> Result<(RingStore, bool), E> {
+        let (mut object, built) = match (made, self.stopped) {
+            (Err(_), Some(error)) => return Err(error),
+            (made, _) => made?,
+        };
+        if built {
+            object.take_over(self.memory);
+        }
+        let store = RingStore::of(object)?;
+        if !built {
+            store.check_same(self.name, self.spec)?;
+        }
+        Ok((store, built))
+    }
+}
