@@ -9,7 +9,7 @@ use numpy::{PyArrayDescr, PyArrayDyn, PyUntypedArray};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBool, PyDict, PyFloat, PyInt};
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyTuple};
 
 use crate::error::{Failure, Kind};
 use crate::given::{Given, closest};
@@ -134,7 +134,15 @@ pub(crate) fn array_of<'py>(
         .map_err(PyErr::from)?;
     let have = array.dtype();
     match (have.kind(), want.kind()) {
-        (b'i' | b'u', b'i' | b'u') => check_range(&array, target)?,
+        (b'i' | b'u', b'i' | b'u') => {
+            if target.kind != Kind::Append
+                && let Some(found) = bool_among(value)?
+            {
+                let message = format!("got {found} among the numbers; give whole numbers only");
+                return Err(target.refuse(message));
+            }
+            check_range(&array, target)?;
+        }
         // NumPy calls an empty list float64, though it has no value that could be wrong.
         _ if array.is_empty() && !value.is_instance_of::<PyUntypedArray>() => {}
         (b'b', b'i' | b'u') if target.kind != Kind::Append => {
@@ -167,6 +175,25 @@ fn is_plain_number(value: &Bound<'_, PyAny>, kind: u8) -> bool {
         b'i' | b'u' => value.is_exact_instance_of::<PyInt>(),
         _ => value.is_exact_instance_of::<PyBool>(),
     }
+}
+
+/// The first True or False in a list of numbers, of which NumPy makes a 1 or 0.
+fn bool_among<'py>(value: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    static BOOL: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    if !(value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>()) {
+        return Ok(None);
+    }
+    let numpys = BOOL.import(value.py(), "numpy", "bool_")?;
+    for part in value.try_iter()? {
+        let part = part?;
+        if part.is_instance_of::<PyBool>() || part.get_type().is(numpys) {
+            return Ok(Some(part));
+        }
+        if let Some(found) = bool_among(&part)? {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
 }
 
 /// Refuse integers that the target's dtype cannot hold; NumPy itself would wrap them around.

@@ -82,6 +82,20 @@ SAMPLE = "batch_size, history=None, future=0"
             "mask of bools",
             "np.flatnonzero",
         ),
+        row(
+            "bool among indices",
+            lambda b, w: b.gather([100, True]),
+            bc.SampleError,
+            "index: got True",
+            "whole numbers only",
+        ),
+        row(
+            "NumPy's bool among indices",
+            lambda b, w: w.sampler.gather([np.int64(100), np.False_]),
+            bc.SampleError,
+            "index: got False",
+            "whole numbers only",
+        ),
         row("no index", lambda b, w: b.gather([]), bc.SampleError, "is 0", "from 1"),
         row("index left out", lambda b, w: b.gather(), bc.ArgumentTypeError, "index is missing"),
         row(
