@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 import numpy as np
 
@@ -28,11 +28,16 @@ _OPTIONAL = frozenset(
 )
 """Settings that may be None."""
 
+Shown = TypeVar("Shown")
+"""A state, in whatever form it is returned."""
 
-class FinRLEnv:
+
+class FinRLEnv(Generic[Shown]):
     """The market of :class:`FastFinRL` and :class:`VecFastFinRL`, and their settings."""
 
     _batch: PortfolioBatch | None
+    _shown: Any
+    """What the last state is made of; None before the first reset."""
 
     def __init__(
         self,
@@ -143,6 +148,26 @@ class FinRLEnv:
             If it is neither.
         """
         self._format = format_of(format)
+
+    def get_state(self) -> Shown:
+        """Show the last state again.
+
+        Returns
+        -------
+        dict or list of dict
+            As ``reset`` and ``step`` return it.
+
+        Raises
+        ------
+        EnvError
+            Before the first reset.
+        """
+        if self._shown is None:
+            raise EnvError("there is no state yet; call reset first")
+        return self._in_form(self._shown)
+
+    def _in_form(self, shown: Any) -> Shown:  # noqa: ANN401
+        raise NotImplementedError
 
     def get_all_tickers(self) -> list[str]:
         """Name every ticker of the market, macro tickers included, sorted.

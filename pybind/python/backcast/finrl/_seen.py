@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backcast import EnvError
 from backcast._calls import explained
 from backcast.finrl._base import FinRLEnv
 from backcast.finrl._states import rows_of, state_of
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from backcast.finrl._rules import State
 
 
-class SeenPortfolios(FinRLEnv):
+class SeenPortfolios(FinRLEnv[Any]):
     """The portfolios of :class:`VecFastFinRL`, which resets and steps them."""
 
     def num_envs(self) -> int:
@@ -83,29 +82,13 @@ class SeenPortfolios(FinRLEnv):
         assert self._batch is not None
         return self._batch.history(i, before)
 
-    def get_state(self) -> Any:  # noqa: ANN401 - a dict or a list of dicts
-        """Show the last state again.
-
-        Returns
-        -------
-        dict or list of dict
-
-        Raises
-        ------
-        EnvError
-            Before the first reset.
-        """
-        if self._shown is None:
-            raise EnvError("there is no state yet; call reset first")
-        return self._in_form(self._shown)
-
     def _adopt(self, batch: PortfolioBatch) -> None:
         """Make a new batch of portfolios ours."""
         self._batch: PortfolioBatch = batch
         self._tickers = batch.tickers_of
         self._vary = batch.tickers_vary
         self._last: tuple[NDArray[Any], ...] | None = None
-        self._shown: State | None = None
+        self._shown = None
         self._fixed = {
             "indicator_names": list(self._indicators),
             "n_envs": batch.num_envs or 1,
@@ -140,5 +123,5 @@ class SeenPortfolios(FinRLEnv):
         self._shown = state
         return self._in_form(state)
 
-    def _in_form(self, state: State) -> Any:  # noqa: ANN401
-        return state if self._format == "vec" else rows_of(state)
+    def _in_form(self, shown: State) -> Any:  # noqa: ANN401 - a dict or a list of dicts
+        return shown if self._format == "vec" else rows_of(shown)

@@ -11,7 +11,7 @@ from backcast._calls import explained
 from backcast._counts import count_of
 from backcast._native import PortfolioBatch
 from backcast.finrl._base import FinRLEnv
-from backcast.finrl._rules import names_of, options_of, seed_of
+from backcast.finrl._rules import State, names_of, options_of, seed_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from backcast._market import PanelLike
-    from backcast.finrl._rules import ReturnFormat, State
+    from backcast.finrl._rules import ReturnFormat
 
 
-class FastFinRL(FinRLEnv):
+class FastFinRL(FinRLEnv[State]):
     """One portfolio over a market; with equal settings, seeds and actions a row of the other class.
 
     Parameters
@@ -303,27 +303,11 @@ class FastFinRL(FinRLEnv):
         assert self._batch is not None
         return self._batch.history(0, before)
 
-    def get_state(self) -> State:
-        """Show the last state again.
-
-        Returns
-        -------
-        dict
-
-        Raises
-        ------
-        EnvError
-            Before the first reset.
-        """
-        if self._shown is None:
-            raise EnvError("there is no state yet; call reset first")
-        return self._in_form(*self._shown)
-
     def _adopt(self, batch: PortfolioBatch) -> None:
         """Make a new portfolio ours."""
         self._batch: PortfolioBatch = batch
         self._tickers = batch.tickers_of[0]
-        self._shown: tuple[dict[str, NDArray[Any]], State] | None = None
+        self._shown = None
 
     def _show(
         self,
@@ -352,9 +336,10 @@ class FastFinRL(FinRLEnv):
             },
         }
         self._shown = (obs, outcome)
-        return self._in_form(obs, outcome)
+        return self._in_form(self._shown)
 
-    def _in_form(self, obs: dict[str, NDArray[Any]], outcome: State) -> State:
+    def _in_form(self, shown: tuple[dict[str, NDArray[Any]], State]) -> State:
+        obs, outcome = shown
         if self._format == "vec":
             scalars = {"cash": float(obs["cash"]), "total_asset": float(obs["total_asset"])}
             state = {**obs, **scalars, **outcome, "tickers": list(self._tickers)}
@@ -380,8 +365,8 @@ class FastFinRL(FinRLEnv):
             "market": self._market(self._tickers, obs["open"], obs.get("indicators", none)),
         }
         if self._macro:
-            shown = obs.get("macro_indicators", none)
-            state["macro"] = self._market(self._macro, obs["macro_open"], shown)
+            listed = obs.get("macro_indicators", none)
+            state["macro"] = self._market(self._macro, obs["macro_open"], listed)
         return state
 
     def _market(

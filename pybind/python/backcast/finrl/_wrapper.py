@@ -21,6 +21,7 @@ from backcast.finrl._nested import (
     NestedObservations,
     with_final,
 )
+from backcast.finrl._records import FIELDS
 from backcast.finrl._replay import VecReplayBuffer
 from backcast.finrl._rules import check_source, check_window, flag_of, given_seed_of, pairs_of
 from backcast.finrl._vec_env import VecFastFinRL
@@ -372,13 +373,12 @@ class VecFinRLWrapper(VectorEnv[Any, Any, Any]):
         truncated: NDArray[np.bool_],
         which: NDArray[np.bool_] | None,
     ) -> None:
-        keys = ("day", "cash", "shares", "avg_buy_price")
         at = np.arange(self.num_envs) if which is None else np.flatnonzero(which)
         if not at.size:
             return
-        states = {key: before[key][at] for key in keys}
+        states = {key: before[key][at] for key in FIELDS}
         states |= {"tokens": tokens[at], "env_ids": at}
-        after = {key: arrived[key][at] for key in keys} | {"terminal": truncated[at]}
+        after = {key: arrived[key][at] for key in FIELDS} | {"terminal": truncated[at]}
         self.buffer.add(states, actions[at], rewards[at], after, ended[at])
 
 
