@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 import backcast as bc
-import backcast.finrl as ff
 import pytest
+from finrl_defects import vec
 from finrl_market import COLUMNS
-
-
-def vec(source: Any, n_envs: int = 2, **settings: Any) -> ff.VecFastFinRL:  # noqa: ANN401
-    """Make the vectorised class with states as arrays."""
-    return ff.VecFastFinRL(source, n_envs, **({"return_format": "vec"} | settings))
 
 
 def test_defect_14_empty_cells_of_a_csv_are_never_numbers(tmp_path: Path) -> None:

@@ -14,26 +14,19 @@ import backcast as bc
 import backcast.finrl as ff
 import numpy as np
 import pytest
+from finrl_defects import crash, ordinary, vec
 from finrl_market import constant, market
 
 BUY = np.ones
-ENDS = [100.0] * 6 + [40.0] * 14
-"""A crash on day 6."""
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Write an ordinary market."""
-    return market(tickers=["AAA", "BBB", "CCC", "VIX"]).write(tmp_path / "market.csv")
-
-
-def vec(source: Any, n_envs: int = 2, **settings: Any) -> ff.VecFastFinRL:  # noqa: ANN401
-    """Make the vectorised class with states as arrays."""
-    return ff.VecFastFinRL(source, n_envs, **({"return_format": "vec"} | settings))
+    return ordinary(tmp_path)
 
 
 def test_defect_01_auto_reset_keeps_the_last_reward_flag_and_observation(tmp_path: Path) -> None:
-    path = constant({"AAA": ENDS, "BBB": ENDS}).write(tmp_path / "crash.csv")
+    path = crash(tmp_path)
     settings: dict[str, Any] = {"hmax": 200, "stop_loss_tolerance": 0.0}
     resets, plays = vec(path, **settings), vec(path, auto_reset=False, **settings)
     start = {"start_day": np.array([4, 1])}
@@ -69,7 +62,7 @@ def test_defect_02_the_failure_threshold_is_the_one_asked_for(path: Path) -> Non
 def test_defect_02_a_threshold_above_the_start_is_said_and_played(path: Path) -> None:
     says = "failure_threshold is 25000 and initial_amount 20000: every step is done that .*; give"
     with pytest.warns(UserWarning, match=says) as said:
-        resets = vec(path, initial_amount=20_000)
+        resets = ff.VecFastFinRL(path, 2, return_format="vec", initial_amount=20_000)
     assert [warning.filename for warning in said] == [__file__]
     with pytest.warns(UserWarning, match=says):
         plays = vec(path, initial_amount=20_000, auto_reset=False)

@@ -16,6 +16,7 @@ import backcast as bc
 import backcast.finrl as ff
 import numpy as np
 import pytest
+from finrl_defects import ordinary, vec
 from finrl_market import COLUMNS, market
 from finrl_threads import others_run
 
@@ -24,13 +25,7 @@ BUY = np.ones
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Write an ordinary market."""
-    return market(tickers=["AAA", "BBB", "CCC", "VIX"]).write(tmp_path / "market.csv")
-
-
-def vec(source: Any, n_envs: int = 2, **settings: Any) -> ff.VecFastFinRL:  # noqa: ANN401
-    """Make the vectorised class with states as arrays."""
-    return ff.VecFastFinRL(source, n_envs, **({"return_format": "vec"} | settings))
+    return ordinary(tmp_path)
 
 
 def test_defect_16_calls_out_of_order_are_errors(path: Path) -> None:

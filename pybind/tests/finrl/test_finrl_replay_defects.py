@@ -14,23 +14,15 @@ import backcast as bc
 import backcast.finrl as ff
 import numpy as np
 import pytest
-from finrl_market import constant, market
+from finrl_defects import crash, ordinary, vec
+from finrl_market import market
 from finrl_threads import others_run
 from numpy.typing import NDArray
-
-ENDS = [100.0] * 6 + [40.0] * 14
-"""A crash on day 6."""
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Write an ordinary market."""
-    return market(tickers=["AAA", "BBB", "CCC", "VIX"]).write(tmp_path / "market.csv")
-
-
-def vec(source: Any, n_envs: int = 2, **settings: Any) -> ff.VecFastFinRL:  # noqa: ANN401
-    """Make the vectorised class with states as arrays."""
-    return ff.VecFastFinRL(source, n_envs, **({"return_format": "vec"} | settings))
+    return ordinary(tmp_path)
 
 
 def filled(env: ff.VecFastFinRL, steps: int = 20, **settings: Any) -> ff.VecReplayBuffer:  # noqa: ANN401
@@ -66,7 +58,7 @@ def listed(missing: set[tuple[str, int]], ticker: str, days: NDArray[Any]) -> ND
 
 
 def test_defect_01_the_last_transition_of_an_episode_is_stored_as_it_was(tmp_path: Path) -> None:
-    path = constant({"AAA": ENDS, "BBB": ENDS}).write(tmp_path / "crash.csv")
+    path = crash(tmp_path)
     env = vec(path, hmax=200, stop_loss_tolerance=0.0)
     buffer = ff.VecReplayBuffer(env, capacity=100)
     state = env.reset(seed=1, options={"start_day": np.array([4, 1])})

@@ -10,13 +10,12 @@ import backcast as bc
 import backcast.finrl as ff
 import numpy as np
 import pytest
-from finrl_market import market
+from finrl_defects import ordinary
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Write an ordinary market."""
-    return market(tickers=["AAA", "BBB", "CCC", "VIX"]).write(tmp_path / "market.csv")
+    return ordinary(tmp_path)
 
 
 def test_a_single_environment_has_a_buffer_of_its_own(path: Path) -> None:

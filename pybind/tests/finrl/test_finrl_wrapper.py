@@ -10,6 +10,7 @@ import backcast.finrl as ff
 import gymnasium as gym
 import numpy as np
 import pytest
+from finrl_buffers import same
 from finrl_market import market
 from gymnasium.vector import AutoresetMode
 
@@ -232,16 +233,6 @@ def row_of(obs: Any, at: int) -> Any:  # noqa: ANN401
     if isinstance(obs, dict):
         return {key: row_of(value, at) for key, value in obs.items()}
     return obs[at]
-
-
-def same(one: Any, other: Any) -> None:  # noqa: ANN401
-    """Compare nested arrays."""
-    if isinstance(one, dict):
-        assert one.keys() == other.keys()
-        for key in one:
-            same(one[key], other[key])
-    else:
-        np.testing.assert_array_equal(one, other)
 
 
 def test_windows_hold_nothing_of_the_day_itself(path: Path) -> None:
