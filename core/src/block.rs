@@ -184,7 +184,8 @@ impl<'a> Block<'a> {
         self.details.get(number).map_or_else(quiet, |detail| detail.window.first())
     }
 
-    /// Finds what is to be copied of each item, and asks for it. `stretches`: those that the block was made for.
+    /// Finds what is to be copied of each item, and asks for what is short. `stretches`: those that the block
+    /// was made for.
     pub(crate) fn find(&mut self, stretches: &[Stretch]) {
         let Self { items, details, found, .. } = self;
         for found in &mut *found {
@@ -207,6 +208,19 @@ impl<'a> Block<'a> {
             }
         }
         self.all_found = all_found;
+    }
+
+    /// Asks for what [`find`](Self::find) found and did not ask for.
+    pub(crate) fn ask_for_long(&self) {
+        for found in self.found.iter().filter(|found| found.is_long()) {
+            found.ask();
+        }
+    }
+
+    /// Where those items have the stretch of a number that have it in one place.
+    #[inline]
+    pub(crate) fn found_of_some(&self, stretch: usize) -> Option<&Found<'a, MOST>> {
+        self.found.get(stretch)
     }
 
     /// Where all items have the stretch of a number; `None` where not all of any stands in one place.

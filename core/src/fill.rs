@@ -21,8 +21,13 @@ pub(crate) struct Filler<'p> {
 }
 
 impl Filler<'_> {
-    /// Fills every arena's places of the block's items.
-    pub(crate) fn fill(&self, block: &Block<'_>, arenas: &mut [&mut [u8]]) {
+    /// Fills every arena's places of the block's items, and asks for what is long of the next block's.
+    pub(crate) fn fill<'a>(
+        &self,
+        block: &Block<'a>,
+        next: Option<&Block<'a>>,
+        arenas: &mut [&mut [u8]],
+    ) {
         for (fill, arena) in self.plan.fills().iter().zip(arenas) {
             let bytes = fill.rows * fill.width;
             let first = block.first() * bytes;
@@ -33,9 +38,16 @@ impl Filler<'_> {
             if let Some(copied) = &fill.copied
                 && let Some(stretch) = stretches.get(copied.stretch)
             {
-                match block.found(copied.stretch) {
-                    Some(found) => found.copy_to(copied.first, copied.rows, here),
-                    None => copy(fill, copied, stretch, block, here),
+                let next = next.filter(|_| copied.is_first);
+                let next = next.and_then(|next| next.found_of_some(copied.stretch));
+                match (block.found(copied.stretch), next) {
+                    (Some(found), next) => found.copy_to(copied.first, copied.rows, here, next),
+                    (None, next) => {
+                        if let Some(next) = next.filter(|next| next.is_long()) {
+                            next.ask();
+                        }
+                        copy(fill, copied, stretch, block, here);
+                    }
                 }
                 // A peer may have stored any byte.
                 clean_bools(fill.dtype, here);

@@ -146,6 +146,8 @@ pub(crate) struct Copied {
     /// The first of the stretch's rows, and how many.
     pub(crate) first: u64,
     pub(crate) rows: u64,
+    /// No fill before this one copies from the stretch.
+    pub(crate) is_first: bool,
 }
 
 impl BatchPlan {
@@ -206,11 +208,13 @@ impl BatchPlan {
                 None => stretches.push(wanted),
             }
         }
+        let mut seen = vec![false; stretches.len()];
         for fill in fills {
             fill.copied = fill.stretch(reach).and_then(|wanted| {
-                let number = stretches.iter().position(|stretch| stretch.touches(&wanted))?;
-                let first = wanted.lead - stretches.get(number)?.lead;
-                Some(Copied { stretch: number, first, rows: wanted.rows })
+                let stretch = stretches.iter().position(|stretch| stretch.touches(&wanted))?;
+                let first = wanted.lead - stretches.get(stretch)?.lead;
+                let is_first = !std::mem::replace(seen.get_mut(stretch)?, true);
+                Some(Copied { stretch, first, rows: wanted.rows, is_first })
             });
         }
     }
@@ -484,12 +488,15 @@ mod tests {
         };
         let plan = BatchPlan::new(&schema, 2, &options, reach, None);
         for fill in plan.fills() {
-            let Some(Copied { stretch, first, rows }) = fill.copied else { continue };
+            let Some(Copied { stretch, first, rows, .. }) = fill.copied else { continue };
             let of = plan.stretches()[stretch];
             assert_eq!(rows, fill.rows as u64);
             assert_eq!((of.lead + first).cast_signed(), reach.back.cast_signed() + fill.first);
             assert!(first + rows <= of.rows);
         }
+        let firsts = plan.fills().iter().filter_map(|fill| fill.copied.filter(|of| of.is_first));
+        let firsts: Vec<usize> = firsts.map(|of| of.stretch).collect();
+        assert_eq!(firsts, (0..plan.stretches().len()).collect::<Vec<_>>());
         plan.stretches().iter().map(|of| (of.column - USER, of.lead, of.rows)).collect()
     }
 

@@ -129,11 +129,12 @@ impl Sampler {
         self.draw(job, span(1), &mut picks);
         self.look_at(job, span(0), &picks, &mut now)?;
         now.find(plan.stretches());
+        now.ask_for_long();
         for number in 0..batch.div_ceil(size) {
             self.draw(job, span(number + 2), &mut picks);
             self.look_at(job, span(number + 1), &picks, &mut next)?;
             next.find(plan.stretches());
-            filler.fill(&now, arenas);
+            filler.fill(&now, Some(&next), arenas);
             for (i, item) in now.items().iter().enumerate() {
                 let mut attempt = item.attempt;
                 if !still_whole(item.lane, now.first_row(i, item)) {
@@ -162,7 +163,7 @@ impl Sampler {
             again.begin(item);
             self.look(job, item, attempt + 1, &mut again)?;
             again.find(job.filler.plan.stretches());
-            job.filler.fill(&again, arenas);
+            job.filler.fill(&again, None, arenas);
             let Some(found) = again.items().first() else { return Ok(attempt) };
             attempt = found.attempt;
             if still_whole(found.lane, again.first_row(0, found)) {

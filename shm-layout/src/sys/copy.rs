@@ -66,6 +66,9 @@ macro_rules! word_loop {
     }};
 }
 
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
 /// Whether rows are copied behind the compiler's back. Not by builds for Miri, which cannot look
 /// into assembly, nor where `--cfg backcast_words` asks for words.
 pub(super) const OPAQUE: bool =
@@ -310,22 +313,30 @@ pub(crate) unsafe fn copy_out(src: *mut u8, dst: &mut [u8], word: Word) {
     }
 }
 
-/// As [`copy_out`], asking for the memory of another copy of as many bytes meanwhile, line by line:
-/// so many requests as fit between two lines cost nothing.
+/// As [`copy_out`], asking meanwhile for the `len` bytes from `next` on, which is about as many: so many
+/// requests as fit between two lines cost nothing.
 ///
 /// # Safety
 /// As [`copy_out`]; `next` may be any address.
 #[inline(always)]
-pub(crate) unsafe fn copy_out_asking(src: *mut u8, dst: &mut [u8], word: Word, next: *const u8) {
+pub(crate) unsafe fn copy_out_asking(
+    src: *mut u8,
+    dst: &mut [u8],
+    word: Word,
+    next: *const u8,
+    len: usize,
+) {
     /// Bytes copied between requests; a multiple of every word.
     const STEP: usize = 512;
     if dst.len() <= STEP {
-        ask(next, dst.len());
+        ask(next, len);
         // SAFETY: as the caller says.
         return unsafe { copy_out(src, dst, word) };
     }
+    let asked = len.div_ceil(dst.len().div_ceil(STEP)).next_multiple_of(LINE);
     for (i, part) in dst.chunks_mut(STEP).enumerate() {
-        ask(next.wrapping_add(i * STEP), part.len());
+        let from = (i * asked).min(len);
+        ask(next.wrapping_add(from), asked.min(len - from));
         // SAFETY: a part of what the caller says; it begins on a multiple of eight after `src`.
         unsafe { copy_out(src.add(i * STEP), part, word) };
     }
@@ -334,7 +345,6 @@ pub(crate) unsafe fn copy_out_asking(src: *mut u8, dst: &mut [u8], word: Word, n
 /// Asks the processor for the cache lines of `len` bytes. Any address will do.
 #[inline]
 pub(crate) fn ask(from: *const u8, len: usize) {
-    const LINE: usize = 64;
     let mut line = from.wrapping_sub(from.addr() % LINE);
     let end = from.wrapping_add(len);
     while line < end {

@@ -1,9 +1,13 @@
-//! Rows that were found once: asked for now, copied later.
+//! Rows that were found once: asked for, and copied later.
 
 use std::marker::PhantomData;
 
 use super::copy::{self, Word};
 use super::lane::Lane;
+
+/// Bytes of a place from which on it is not asked for all at once. A processor that has as many requests under
+/// way as it can have drops more of them.
+const LONG: usize = 1024;
 
 /// As many consecutive rows of a column, from `MOST` places at most, in any lanes of a ring. The rows of a
 /// place stand one after the other in its lane's memory.
@@ -37,19 +41,37 @@ impl<'a, const MOST: usize> Found<'a, MOST> {
         self.count = 0;
     }
 
-    /// Asks the processor for the rows from a slot on, and adds their place. `false`, and nothing added:
-    /// there are no such rows, they run over the end of the lane, or there are `MOST` places already.
+    /// Adds the place of the rows from a slot on, and asks the processor for them if they are
+    /// [short](Self::is_long). `false`, and nothing added: there are no such rows, they run over the end of
+    /// the lane, or there are `MOST` places already.
     #[inline]
     pub fn find(&mut self, lane: &'a Lane, slot: u64) -> bool {
+        let is_long = self.is_long();
         let found = lane.place(self.column, slot, self.rows, self.width);
         let (Some(at), Some(place)) = (found, self.at.get_mut(self.count)) else {
             lane.ahead(self.column, slot).ask(self.bytes);
             return false;
         };
-        copy::ask(at, self.bytes);
+        if !is_long {
+            copy::ask(at, self.bytes);
+        }
         *place = at;
         self.count += 1;
         true
+    }
+
+    /// Whether a place is so long that it is asked for while another one is copied, and not when it is found.
+    #[inline]
+    #[must_use]
+    pub fn is_long(&self) -> bool {
+        self.bytes > LONG
+    }
+
+    /// Asks for the rows of all places.
+    pub fn ask(&self) {
+        for at in self.at.iter().take(self.count) {
+            copy::ask(*at, self.bytes);
+        }
     }
 
     /// How many places there are.
@@ -60,12 +82,12 @@ impl<'a, const MOST: usize> Found<'a, MOST> {
     }
 
     /// Copies some rows of every place, from one on and so many, one place after the other, into memory
-    /// that they fill.
+    /// that they fill. Asks for the places of `next` meanwhile, if there are such and they are long.
     ///
     /// # Panics
     /// If a place has no such rows, or they do not fill the memory exactly.
     #[inline]
-    pub fn copy_to(&self, first: u64, rows: u64, out: &mut [u8]) {
+    pub fn copy_to(&self, first: u64, rows: u64, out: &mut [u8], next: Option<&Self>) {
         assert!(first.checked_add(rows).is_some_and(|end| end <= self.rows), "rows of a place");
         #[expect(
             clippy::cast_possible_truncation,
@@ -84,7 +106,10 @@ impl<'a, const MOST: usize> Found<'a, MOST> {
                 24 => self.copy_of::<24>(first, bytes, out),
                 32 => self.copy_of::<32>(first, bytes, out),
                 64 => self.copy_of::<64>(first, bytes, out),
-                _ => self.copy_of::<0>(first, bytes, out),
+                _ => match next.filter(|next| next.is_long()) {
+                    Some(next) => self.copy_asking(first, bytes, out, next),
+                    None => self.copy_of::<0>(first, bytes, out),
+                },
             }
         }
     }
@@ -96,14 +121,43 @@ impl<'a, const MOST: usize> Found<'a, MOST> {
     #[inline]
     unsafe fn copy_of<const LEN: usize>(&self, first: usize, bytes: usize, out: &mut [u8]) {
         let bytes = if LEN == 0 { bytes } else { LEN };
-        let at = self.at.get(..self.count).unwrap_or_default();
-        assert!(out.len() == at.len() * bytes, "the memory fits the rows exactly");
         let word = Word::of_width(self.width);
-        for (out, at) in out.chunks_exact_mut(bytes).zip(at) {
+        for (out, at) in self.each(out, bytes) {
             // SAFETY: as `at` says and the caller. The word is that of the width. Every writer of the column
             // copies as we do (docs/layout.md, rule 2).
             unsafe { copy::copy_out(at.add(first).cast_mut(), &mut out[..bytes], word) };
         }
+    }
+
+    /// Copies, and asks for a place of `next` with each that is copied.
+    ///
+    /// # Safety
+    /// As [`copy_of`](Self::copy_of).
+    unsafe fn copy_asking(&self, first: usize, bytes: usize, out: &mut [u8], next: &Self) {
+        let word = Word::of_width(self.width);
+        let ahead = next.at.iter().take(next.count).map(Some).chain(std::iter::repeat(None));
+        for ((out, at), ahead) in self.each(out, bytes).zip(ahead) {
+            // SAFETY: as in `copy_of`.
+            unsafe {
+                let from = at.add(first).cast_mut();
+                match ahead {
+                    Some(ahead) => copy::copy_out_asking(from, out, word, *ahead, next.bytes),
+                    None => copy::copy_out(from, out, word),
+                }
+            }
+        }
+    }
+
+    /// So many bytes of memory for each place.
+    #[inline]
+    fn each<'o>(
+        &self,
+        out: &'o mut [u8],
+        bytes: usize,
+    ) -> impl Iterator<Item = (&'o mut [u8], &*const u8)> {
+        let at = self.at.get(..self.count).unwrap_or_default();
+        assert!(out.len() == at.len() * bytes, "the memory fits the rows exactly");
+        out.chunks_exact_mut(bytes).zip(at)
     }
 }
 
@@ -171,11 +225,34 @@ mod tests {
                     .flat_map(|slot| row(slot, width))
                     .collect();
                 let mut out = vec![0; wanted.len()];
-                found.copy_to(first, rows, &mut out);
+                found.copy_to(first, rows, &mut out, None);
                 assert_eq!(out, wanted, "{width} bytes, {rows} rows from {first} on");
             }
             found.clear();
             assert_eq!(found.count(), 0);
+        }
+    }
+
+    #[test]
+    fn asking_for_long_places_changes_no_byte() {
+        let store = store();
+        let lanes = store.lanes();
+        let (rows, width) = (lanes[0].slots() - 4, 24);
+        let [mut found, mut fewer, mut short] =
+            [rows, rows, 1].map(|rows| Found::<4>::new(1, rows, width));
+        assert!(found.find(&lanes[0], 4) && found.find(&lanes[1], 0) && fewer.find(&lanes[1], 3));
+        assert!(short.find(&lanes[0], 0));
+        assert_eq!((found.is_long(), short.is_long()), (true, false));
+        found.ask();
+        for (first, rows) in [(0, rows), (3, rows - 5), (rows - 1, 1)] {
+            let bytes = usize::try_from(2 * rows).unwrap() * width;
+            let mut plain = vec![0; bytes];
+            found.copy_to(first, rows, &mut plain, None);
+            for next in [&found, &fewer, &short] {
+                let mut out = vec![0; bytes];
+                found.copy_to(first, rows, &mut out, Some(next));
+                assert_eq!(out, plain, "{rows} rows from {first} on");
+            }
         }
     }
 
@@ -206,7 +283,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "rows of a place")]
     fn rows_beyond_a_place_are_not_copied() {
-        Found::<1>::new(0, 3, 4).copy_to(2, 2, &mut []);
+        Found::<1>::new(0, 3, 4).copy_to(2, 2, &mut [], None);
     }
 
     #[test]
@@ -216,6 +293,6 @@ mod tests {
         let lanes = store.lanes();
         let mut found = Found::<1>::new(0, 3, 4);
         assert!(found.find(&lanes[0], 0));
-        found.copy_to(0, 2, &mut [0; 12]);
+        found.copy_to(0, 2, &mut [0; 12], None);
     }
 }

@@ -34,7 +34,10 @@ pub fn copy_words(words: &[AtomicU64], offset: usize, out: &mut [u8], next: Opti
         let from = first.add(offset).cast_mut();
         match next {
             None => copy::copy_out(from, out, Word::W4),
-            Some(next) => copy::copy_out_asking(from, out, Word::W4, first.wrapping_add(next)),
+            Some(next) => {
+                let len = out.len();
+                copy::copy_out_asking(from, out, Word::W4, first.wrapping_add(next), len);
+            }
         }
     }
 }
