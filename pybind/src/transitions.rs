@@ -1,6 +1,7 @@
 //! `backcast._native.TransitionRing`: the ring of transitions behind the buffers of
 //! `backcast.finrl`.
 
+mod draw;
 mod error;
 mod fresh;
 mod look;
@@ -11,21 +12,19 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use backcast_market::{
-    Layout, TransitionBatch, TransitionError, TransitionOptions, TransitionRing as CoreRing,
-    TransitionShape, Windows,
+    TransitionBatch, TransitionError, TransitionOptions, TransitionRing as CoreRing,
+    TransitionShape,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict};
 
 use self::fresh::Fresh;
-use self::looked_up::{rows_of, stored};
-use self::settings::{action_shape_of, layout_of, names, seed_of, threads_of};
-use crate::coerce::{count, count_in, int64s};
-use crate::env_rows::check_window;
+use self::settings::{action_shape_of, names, seed_of, threads_of};
+use crate::coerce::{count, count_in};
 use crate::error::{Failure, Kind};
-use crate::given::{Given, file_of, shown};
+use crate::given::{Given, file_of};
 use crate::handle::Handle;
-use crate::market_batch::{Names, fresh, memory_of};
+use crate::market_batch::Names;
 use crate::panel::Panel;
 use crate::place::{exist, name_of, place};
 use crate::states::{Arguments, Called, TickerLists, read};
@@ -211,121 +210,6 @@ impl TransitionRing {
             state.fresh = None;
         }
         added
-    }
-
-    /// Draw a batch, or get that of `indices`.
-    #[pyo3(signature = (batch_size, history_length, future_length, layout, copy, indices, out))]
-    #[expect(clippy::too_many_arguments, reason = "the arguments of the Python call")]
-    fn sample<'py>(
-        &self,
-        py: Python<'py>,
-        batch_size: Given<i128>,
-        history_length: Given<i128>,
-        future_length: Given<i128>,
-        layout: Given<String>,
-        copy: Given<bool>,
-        indices: Option<&Bound<'py, PyAny>>,
-        out: Option<&Bound<'py, PyAny>>,
-    ) -> Result<Bound<'py, PyAny>, Failure> {
-        let batch_size = count(batch_size, "batch_size", 1, Kind::Sample)? as usize;
-        let layout = layout_of(layout)?;
-        // By ticker, current indicators are not shown.
-        let lead = if layout == Layout::Batched { self.lead } else { 0 };
-        let windows = Windows {
-            history: count(history_length, "history_length", 0, Kind::Sample)? as usize,
-            future: count(future_length, "future_length", 0, Kind::Sample)? as usize,
-            lead,
-            layout,
-            apart: copy.get("copy", "True or False")?,
-        };
-        let indices = indices.map(|given| int64s(given, "indices", Kind::Sample)).transpose()?;
-        let mut memory = match out {
-            None => None,
-            Some(out) => {
-                Some(memory_of(out)?.map(|memory| (out.clone(), memory)).ok_or_else(|| {
-                    let wanted = "what sample returned before";
-                    Failure::new(
-                        Kind::ArgumentType,
-                        format!("out is {}; give {wanted}", shown(out)),
-                    )
-                })?)
-            }
-        };
-        let selection = &self.names.selection;
-        let (batch, plan) = py.detach(|| {
-            self.ring.with(|ring| {
-                let batch = if let Some(indices) = &indices {
-                    ring.get(indices)?
-                } else {
-                    let mut batch = TransitionBatch::default();
-                    ring.draw_into(batch_size, &mut batch)?;
-                    batch
-                };
-                let plan = ring.plan(&batch, windows, selection)?;
-                Ok((batch, plan))
-            })
-        })?;
-        // Of the two kinds of memory that a series of draws may need, the one that fits.
-        let mut other = None;
-        if let Some((out, held)) = &memory
-            && !held.get().fits(&plan)
-        {
-            other = Some(out.clone());
-            let spare = held.get().take_spare().map(|spare| spare.into_bound(py));
-            memory = match spare {
-                Some(spare) => memory_of(&spare)?.map(|memory| (spare, memory)),
-                None => None,
-            };
-            memory = memory.filter(|(_, memory)| memory.get().fits(&plan));
-        }
-        let sample = if let Some((out, memory)) = memory {
-            memory.get().refill(py, &self.ring, &self.names, &batch)?;
-            out
-        } else {
-            let shape = self.state().shape.clone();
-            fresh(py, &self.ring, &shape, &self.names, plan, &batch)?
-        };
-        if let Some(other) = other
-            && let Some(memory) = memory_of(&sample)?
-        {
-            memory.get().keep_spare(other.unbind());
-        }
-        Ok(sample)
-    }
-
-    /// Indices as `sample` would draw them.
-    fn sample_indices(&self, py: Python<'_>, batch_size: Given<i128>) -> Result<Vec<i64>, Failure> {
-        let batch_size = count(batch_size, "batch_size", 1, Kind::Sample)? as usize;
-        py.detach(|| self.ring.with(|ring| Ok(ring.draw_indices(batch_size)?)))
-    }
-
-    /// One transition, as keywords of `VecStoredTransition`.
-    fn get<'py>(&self, py: Python<'py>, index: Given<i128>) -> Result<Bound<'py, PyDict>, Failure> {
-        let index = index.get("index", "a whole number, as sample_indices returns")?;
-        let get = |ring: &mut CoreRing| {
-            let Ok(known) = i64::try_from(index) else {
-                return Err(TransitionError::NoSuchIndex { index, size: ring.len()? }.into());
-            };
-            Ok(ring.get(&[known])?)
-        };
-        let batch = py.detach(|| self.ring.with(get))?;
-        Ok(stored(py, &batch, &self.names)?)
-    }
-
-    /// Numbers of tickers on `count` days from `first` on: float64 `[T, count, 5]` and
-    /// `[T, count, K]`, int32 `[T, count]`.
-    #[expect(clippy::needless_pass_by_value, reason = "an argument of the Python call")]
-    fn rows<'py>(
-        &self,
-        py: Python<'py>,
-        tickers: Vec<String>,
-        first: i64,
-        count: usize,
-    ) -> Result<Bound<'py, PyAny>, Failure> {
-        let panel = self.panel.get()?;
-        check_window(&panel, count, Kind::Sample)?;
-        let days = first..first.saturating_add_unsigned(count as u64);
-        rows_of(py, &panel, &self.names, &tickers, days)
     }
 
     /// Transitions stored.
