@@ -1,15 +1,17 @@
 //! Batches drawn ahead by a thread, while the caller works with the ones before.
 
+mod thread;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::panic::resume_unwind;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::RecvTimeoutError;
 use std::task::Poll;
-use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
+use self::thread::{Drawn, Make, Running, draw};
 use crate::batch::{Batch, Memory};
 use crate::error::SampleError;
 use crate::plan::BatchPlan;
@@ -85,27 +87,11 @@ pub struct Batches<M: Memory = Batch> {
     state: State<M>,
 }
 
-type Make<M> = fn(&mut Sampler, usize) -> Result<M, SampleError>;
-
-/// What the thread sends: a filled batch, or why it could not be filled, and its memory.
-type Drawn<M> = Result<M, (Option<M>, SampleError)>;
-
-/// What the thread leaves behind: the sampler, and the memory that it was not given time to fill.
-type Left<M> = (Box<Sampler>, Receiver<M>);
-
 enum State<M> {
     Idle(Box<Sampler>),
     Running(Running<M>),
     /// Only between two states.
     Gone,
-}
-
-struct Running<M> {
-    drawn: Receiver<Drawn<M>>,
-    empty: Sender<M>,
-    /// Set when nobody wants another batch.
-    stop: Arc<AtomicBool>,
-    thread: JoinHandle<Left<M>>,
 }
 
 impl Batches<Batch> {
@@ -160,7 +146,7 @@ impl<M: Memory> Batches<M> {
     pub fn refill(&mut self, memory: M) {
         self.in_use = self.in_use.saturating_sub(1);
         let unsent = match &self.state {
-            State::Running(running) => running.empty.send(memory).err().map(|unsent| unsent.0),
+            State::Running(running) => running.give(memory).err(),
             _ => Some(memory),
         };
         self.spare.extend(unsent);
@@ -179,7 +165,7 @@ impl<M: Memory> Batches<M> {
         let drawn = if self.prefetch == 0 {
             self.draw_here()
         } else {
-            match self.start().map(|running| running.drawn.recv_timeout(wait)) {
+            match self.start().map(|running| running.next_within(wait)) {
                 Ok(Ok(drawn)) => drawn,
                 Ok(Err(RecvTimeoutError::Timeout)) => return Poll::Pending,
                 Ok(Err(RecvTimeoutError::Disconnected)) => {
@@ -272,28 +258,22 @@ impl<M: Memory> Batches<M> {
 
     /// The thread, started if it is not there.
     fn start(&mut self) -> Result<&Running<M>, SampleError> {
-        if let State::Idle(_) = self.state {
-            let (filled, drawn) = sync_channel(self.prefetch - 1);
-            let (empty, empties) = channel();
-            let (hand_over, receive) = sync_channel::<Box<Sampler>>(1);
-            let stop = Arc::<AtomicBool>::default();
-            let (plan, make, left) = (Arc::clone(&self.plan), self.make, self.left);
-            let stopped = Arc::clone(&stop);
-            let work = move || {
-                let mut sampler = receive.recv().expect("handed over below");
-                let memory = Supply { make, empties };
-                run(&mut sampler, &plan, &memory, left, &stopped, &filled);
-                (sampler, memory.empties)
-            };
-            let thread = Builder::new().name("backcast-batches".to_owned()).spawn(work);
-            let thread = thread.map_err(SampleError::Thread)?;
-            if let State::Idle(sampler) = std::mem::replace(&mut self.state, State::Gone) {
-                let _ = hand_over.send(sampler);
+        if matches!(self.state, State::Idle(_))
+            && let State::Idle(sampler) = std::mem::replace(&mut self.state, State::Gone)
+        {
+            let plan = Arc::clone(&self.plan);
+            match Running::start(sampler, plan, self.make, self.left, self.prefetch) {
+                Ok(running) => {
+                    for memory in self.spare.drain(..) {
+                        let _ = running.give(memory);
+                    }
+                    self.state = State::Running(running);
+                }
+                Err((sampler, error)) => {
+                    self.state = State::Idle(sampler);
+                    return Err(error);
+                }
             }
-            for memory in self.spare.drain(..) {
-                let _ = empty.send(memory);
-            }
-            self.state = State::Running(Running { drawn, empty, stop, thread });
         }
         match &self.state {
             State::Running(running) => Ok(running),
@@ -310,73 +290,17 @@ impl<M: Memory> Batches<M> {
 
     fn join(&mut self) -> std::thread::Result<()> {
         match std::mem::replace(&mut self.state, State::Gone) {
-            State::Running(Running { drawn, empty, stop, thread }) => {
-                // ORDERING: relaxed; a batch more or less is drawn, and joining orders the rest.
-                stop.store(true, Relaxed);
-                drop(empty);
-                for drawn in drawn {
-                    self.keep(drawn.map_or_else(|(memory, _)| memory, Some));
-                }
-                let (mut sampler, empties) = thread.join()?;
-                for memory in empties {
-                    self.keep(Some(memory));
-                }
+            State::Running(running) => {
+                // The caller's memory is kept; our own goes back to the sampler's pool.
+                let (callers, spare) = (self.make.is_none(), &mut self.spare);
+                let keep = |memory| spare.extend(callers.then_some(memory));
+                let mut sampler = running.stop(keep)?;
                 sampler.rewind(self.at.batches);
                 self.state = State::Idle(sampler);
             }
             other => self.state = other,
         }
         Ok(())
-    }
-
-    /// Keeps the caller's memory; our own goes back to the sampler's pool.
-    fn keep(&mut self, memory: Option<M>) {
-        if self.make.is_none() {
-            self.spare.extend(memory);
-        }
-    }
-}
-
-/// Where the thread finds memory to fill.
-struct Supply<M> {
-    make: Option<Make<M>>,
-    empties: Receiver<M>,
-}
-
-/// The thread's work: draw until nobody wants more, or a draw fails.
-fn run<M: Memory>(
-    sampler: &mut Sampler,
-    plan: &BatchPlan,
-    supply: &Supply<M>,
-    left: Option<u64>,
-    stop: &AtomicBool,
-    filled: &SyncSender<Drawn<M>>,
-) {
-    for _ in 0..left.unwrap_or(u64::MAX) {
-        let memory = match supply.make {
-            Some(make) => make(sampler, plan.batch()).map_err(|error| (None, error)),
-            None => match supply.empties.recv() {
-                Ok(memory) => Ok(memory),
-                Err(_) => return,
-            },
-        };
-        if stop.load(Relaxed) {
-            // Not lost: it is handed back below, unfilled.
-            let _ = filled.send(memory);
-            return;
-        }
-        let drawn = memory.and_then(|memory| draw(sampler, plan, memory));
-        let failed = drawn.is_err();
-        if filled.send(drawn).is_err() || failed {
-            return;
-        }
-    }
-}
-
-fn draw<M: Memory>(sampler: &mut Sampler, plan: &BatchPlan, mut memory: M) -> Drawn<M> {
-    match sampler.sample_into(plan, &mut memory.buffers()) {
-        Ok(()) => Ok(memory),
-        Err(error) => Err((Some(memory), error)),
     }
 }
 
