@@ -34,6 +34,7 @@ def workloads() -> Iterator[Metric]:
         if layout == "batched":
             calls["NumPy"] = plain.sample
         calls["memcpy of the same bytes"] = copies.copy
+        calls["memcpy of the same bytes, two threads"] = copies.copy_in_two
         yield f"{windows}, {layout}, into the same arrays", "batches/s", 1, calls
     fresh: dict[str, Callable[[], object]] = {
         f"backcast, {layout}": partial(one.fresh, layout) for layout in ("batched", "ticker")

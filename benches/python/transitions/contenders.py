@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import backcast as bc
@@ -173,8 +174,17 @@ class Memcpy:
         size = (arena.nbytes + mask.nbytes) // 8
         self.source = np.random.default_rng(1).random(size)
         self.out = np.empty_like(self.source)
+        self.helper = ThreadPoolExecutor(1)
 
     def copy(self) -> object:
         """Copy."""
         np.copyto(self.out, self.source)
+        return self.out
+
+    def copy_in_two(self) -> object:
+        """Copy one half here and the other in another thread: what the memory gives to two."""
+        half = len(self.out) // 2
+        other = self.helper.submit(np.copyto, self.out[half:], self.source[half:])
+        np.copyto(self.out[:half], self.source[:half])
+        other.result()
         return self.out

@@ -17,12 +17,12 @@ use rustix::fs::FallocateFlags;
 #[cfg(target_os = "linux")]
 use super::map::{Access, HUGE_PAGE, Mapping};
 
-/// Until when a system may be asked for so many bytes: some eight times as long as small pages take. A host
+/// Until when a system may be asked for so many bytes: some ten times as long as small pages take. A host
 /// that hands out memory only when it is touched, and a kernel that puts some together first, take so
 /// long. One that takes longer has none, and small pages will do.
 pub(crate) fn deadline(bytes: u64) -> Instant {
     const LEAST: Duration = Duration::from_millis(50);
-    const NS_PER_BYTE: u64 = 2;
+    const NS_PER_BYTE: u64 = 3;
     Instant::now() + LEAST + Duration::from_nanos(bytes * NS_PER_BYTE)
 }
 
