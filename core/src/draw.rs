@@ -2,6 +2,7 @@
 
 use backcast_layout::{Wide, wide};
 
+const ROUNDS: u32 = 10;
 /// Of the two products of a round.
 const MULTIPLIERS: [u64; 2] = [0xD251_1F53, 0xCD9E_8D57];
 /// What the key grows by in a round.
@@ -23,7 +24,7 @@ pub fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
         ((product >> 32) as u32, product as u32)
     };
     let ([mut c0, mut c1, mut c2, mut c3], [mut k0, mut k1]) = (counter, key);
-    for _ in 0..10 {
+    for _ in 0..ROUNDS {
         let (hi0, lo0) = multiply(MULTIPLIERS[0], c0);
         let (hi1, lo1) = multiply(MULTIPLIERS[1], c2);
         (c0, c1, c2, c3) = (hi1 ^ c1 ^ k0, lo1, hi0 ^ c3 ^ k1, lo0);
@@ -74,9 +75,6 @@ impl Draws {
     }
 }
 
-/// Calls of the generator side by side.
-const CALLS: usize = TOGETHER as usize / 2;
-
 /// The random bits of neighbouring items, of the first attempt: for `wide`, whose operations are on numbers of
 /// 64 bits, as products are.
 struct Neighbours;
@@ -93,28 +91,16 @@ impl Wide<(), (), (), u64, (), (u64, u32, [u32; 2]), ()> for Neighbours {
     ) {
         // What stands above the lower half of a number is of no account.
         const LOW: u64 = u32::MAX as u64;
-        let mut c0 = [batch; CALLS];
-        let mut c1 = [batch >> 32; CALLS];
-        let mut c2: [u64; CALLS] = std::array::from_fn(|call| u64::from(first) + call as u64);
-        let mut c3 = [0; CALLS];
-        let mut keys = key.map(|key| [u64::from(key); CALLS]);
-        for _ in 0..10 {
-            let a = c0.map(|c| (c & LOW) * MULTIPLIERS[0]);
-            let b = c2.map(|c| (c & LOW) * MULTIPLIERS[1]);
-            for call in 0..CALLS {
-                c0[call] = (b[call] >> 32) ^ c1[call] ^ keys[0][call];
-            }
-            for call in 0..CALLS {
-                c2[call] = (a[call] >> 32) ^ c3[call] ^ keys[1][call];
-            }
-            (c1, c3) = (b, a);
-            for (key, by) in keys.iter_mut().zip(WEYL) {
-                *key = key.map(|key| key + u64::from(by));
-            }
-        }
         let join = |high: u64, low: u64| high << 32 | low & LOW;
-        for (call, two) in items.as_chunks_mut::<2>().0.iter_mut().enumerate().take(CALLS) {
-            *two = [join(c0[call], c1[call]), join(c2[call], c3[call])];
+        for (two, neighbours) in items.as_chunks_mut::<2>().0.iter_mut().zip(u64::from(first)..) {
+            let (mut c0, mut c1, mut c2, mut c3) = (batch, batch >> 32, neighbours, 0);
+            let [mut k0, mut k1] = key.map(u64::from);
+            for _ in 0..ROUNDS {
+                let (a, b) = ((c0 & LOW) * MULTIPLIERS[0], (c2 & LOW) * MULTIPLIERS[1]);
+                (c0, c1, c2, c3) = ((b >> 32) ^ c1 ^ k0, b, (a >> 32) ^ c3 ^ k1, a);
+                (k0, k1) = (k0 + u64::from(WEYL[0]), k1 + u64::from(WEYL[1]));
+            }
+            *two = [join(c0, c1), join(c2, c3)];
         }
     }
 }
