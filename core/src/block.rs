@@ -192,8 +192,6 @@ impl<'a> Block<'a> {
             found.clear();
         }
         let mut all_found = self.whole;
-        // All of an item's together: a request that has to look its page up holds back what comes
-        // after it, and so gets as many lines as follow it on the same page.
         if details.is_empty() {
             for item in items {
                 for (stretch, found) in stretches.iter().zip(&mut *found) {
@@ -208,6 +206,11 @@ impl<'a> Block<'a> {
             }
         }
         self.all_found = all_found;
+        // One request right after the other, so that their pages are looked up side by side: the processor
+        // does not go on far from a request whose page it does not know yet.
+        for found in found.iter().filter(|found| !found.is_long()) {
+            found.ask();
+        }
     }
 
     /// Asks for what [`find`](Self::find) found and did not ask for.

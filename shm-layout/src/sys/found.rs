@@ -41,33 +41,29 @@ impl<'a, const MOST: usize> Found<'a, MOST> {
         self.count = 0;
     }
 
-    /// Adds the place of the rows from a slot on, and asks the processor for them if they are
-    /// [short](Self::is_long). `false`, and nothing added: there are no such rows, they run over the end of
-    /// the lane, or there are `MOST` places already.
+    /// Adds the place of the rows from a slot on. `false`, and nothing added: there are no such rows, they run
+    /// over the end of the lane, or there are `MOST` places already.
     #[inline]
     pub fn find(&mut self, lane: &'a Lane, slot: u64) -> bool {
-        let is_long = self.is_long();
         let found = lane.place(self.column, slot, self.rows, self.width);
         let (Some(at), Some(place)) = (found, self.at.get_mut(self.count)) else {
             lane.ahead(self.column, slot).ask(self.bytes);
             return false;
         };
-        if !is_long {
-            copy::ask(at, self.bytes);
-        }
         *place = at;
         self.count += 1;
         true
     }
 
-    /// Whether a place is so long that it is asked for while another one is copied, and not when it is found.
+    /// Whether a place is so long that it is better asked for while another one is copied.
     #[inline]
     #[must_use]
     pub fn is_long(&self) -> bool {
         self.bytes > LONG
     }
 
-    /// Asks for the rows of all places.
+    /// Asks the processor for the rows of all places.
+    #[inline]
     pub fn ask(&self) {
         for at in self.at.iter().take(self.count) {
             copy::ask(*at, self.bytes);
