@@ -42,10 +42,10 @@ pub(crate) struct Job {
     pub(crate) day: u32,
 }
 
-/// The windows of a batch, those of a ticker together.
+/// The windows of a batch, in the order of their cells.
 #[derive(Debug, Default)]
 pub(crate) struct Jobs {
-    grouped: Vec<Job>,
+    list: Vec<Job>,
     scratch: Vec<Job>,
     starts: Vec<usize>,
 }
@@ -62,27 +62,28 @@ pub(crate) struct Span {
 impl Jobs {
     /// Forget all.
     pub(crate) fn clear(&mut self) {
-        self.grouped.clear();
+        self.list.clear();
     }
 
     pub(crate) fn push(&mut self, job: Job) {
-        self.grouped.push(job);
+        self.list.push(job);
     }
 
-    /// Group what came so far by ticker, by counting: O(jobs + tickers).
+    /// Group what came so far by ticker, by counting, which is the order of cells where slots are in the order of
+    /// tickers: O(jobs + tickers).
     pub(crate) fn group(&mut self, tickers: usize) {
         self.starts.clear();
         self.starts.resize(tickers + 1, 0);
-        for job in &self.grouped {
+        for job in &self.list {
             self.starts[job.ticker as usize + 1] += 1;
         }
         for ticker in 0..tickers {
             self.starts[ticker + 1] += self.starts[ticker];
         }
-        self.scratch.clone_from(&self.grouped);
+        self.scratch.clone_from(&self.list);
         for job in &self.scratch {
             let next = &mut self.starts[job.ticker as usize];
-            self.grouped[*next] = *job;
+            self.list[*next] = *job;
             *next += 1;
         }
     }
@@ -98,13 +99,14 @@ pub(crate) struct Market<'a> {
     columns: Option<&'a [usize]>,
 }
 
-/// The cells of an arena that one thread fills, and their masks.
+/// Parts of an arena for each of several threads: one that starts late, or is held up, leaves some to others.
+const PARTS: usize = 4;
+
+/// Cells of an arena that one thread fills, and their masks.
 struct Slab<'a> {
     /// Number of its first cell.
     first: usize,
     cells: usize,
-    /// It is all of the arena.
-    whole: bool,
     arena: &'a mut [f32],
     mask: &'a mut [i32],
 }
@@ -132,13 +134,15 @@ impl<'a> Market<'a> {
         mask: &mut [i32],
         threads: usize,
     ) {
+        debug_assert!(jobs.list.is_sorted_by_key(|job| job.cell), "in the order of cells");
         let cells = mask.len() / span.days;
-        let each = cells.div_ceil(threads.max(1)).max(1);
+        let parts = if threads > 1 { threads * PARTS } else { 1 };
+        let each = cells.div_ceil(parts).max(1);
         let floats = (each * span.days * self.width()).max(1);
         let parts = arena.chunks_mut(floats).zip(mask.chunks_mut(each * span.days));
         let slabs = (0..).zip(parts).map(|(part, (arena, mask))| {
-            let mine = mask.len() / span.days;
-            Slab { first: part * each, cells: mine, whole: mine == cells, arena, mask }
+            let cells = mask.len() / span.days;
+            Slab { first: part * each, cells, arena, mask }
         });
         let slabs = Mutex::new(slabs.collect::<Vec<_>>());
         let next = || slabs.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -157,31 +161,17 @@ impl<'a> Market<'a> {
         });
     }
 
-    fn fill_slab(&self, jobs: &Jobs, span: Span, slab: Slab<'_>) {
-        let mine = slab.first..slab.first + slab.cells;
-        let all = jobs.grouped.iter();
-        if slab.whole {
-            return self.fill_windows(all, jobs.grouped.len(), span, slab);
-        }
-        let own = all.filter(|job| mine.contains(&(job.cell as usize)));
-        self.fill_windows(own.clone(), own.count(), span, slab);
-    }
-
-    fn fill_windows<'b>(
-        &self,
-        jobs: impl Iterator<Item = &'b Job>,
-        count: usize,
-        span: Span,
-        mut slab: Slab<'_>,
-    ) {
-        if count < slab.cells {
+    fn fill_slab(&self, jobs: &Jobs, span: Span, mut slab: Slab<'_>) {
+        let before = |cell: usize| jobs.list.partition_point(|job| (job.cell as usize) < cell);
+        let own = &jobs.list[before(slab.first)..before(slab.first + slab.cells)];
+        if own.len() < slab.cells {
             slab.arena.fill(0.0);
             slab.mask.fill(0);
         }
         let mut scratch = Vec::new();
-        let mut jobs = jobs.peekable();
-        while let Some(job) = jobs.next() {
-            let next = jobs.peek().map(|next| self.start(**next, span));
+        let mut own = own.iter().peekable();
+        while let Some(job) = own.next() {
+            let next = own.peek().map(|next| self.start(**next, span));
             self.window(*job, span, &mut slab, &mut scratch, next);
         }
     }
