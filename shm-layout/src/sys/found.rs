@@ -92,6 +92,10 @@ impl<'a, const MOST: usize> Found<'a, MOST> {
         let (first, bytes) = (first as usize * self.width, rows as usize * self.width);
         // SAFETY: the rows are among those of a place.
         unsafe {
+            // Also where little is copied: nobody else asks for what is long.
+            if let Some(next) = next.filter(|next| next.is_long() && bytes > 0) {
+                return self.copy_asking(first, bytes, out, next);
+            }
             // Short copies are a few instructions if their length is known.
             match bytes {
                 0 => {}
@@ -102,10 +106,7 @@ impl<'a, const MOST: usize> Found<'a, MOST> {
                 24 => self.copy_of::<24>(first, bytes, out),
                 32 => self.copy_of::<32>(first, bytes, out),
                 64 => self.copy_of::<64>(first, bytes, out),
-                _ => match next.filter(|next| next.is_long()) {
-                    Some(next) => self.copy_asking(first, bytes, out, next),
-                    None => self.copy_of::<0>(first, bytes, out),
-                },
+                _ => self.copy_of::<0>(first, bytes, out),
             }
         }
     }

@@ -23,7 +23,7 @@ use super::map::{Access, HUGE_PAGE, Mapping};
 pub(crate) fn deadline(bytes: u64) -> Instant {
     const LEAST: Duration = Duration::from_millis(50);
     const NS_PER_BYTE: u64 = 3;
-    Instant::now() + LEAST + Duration::from_nanos(bytes * NS_PER_BYTE)
+    Instant::now() + LEAST + Duration::from_nanos(bytes.saturating_mul(NS_PER_BYTE))
 }
 
 /// Puts as much of a file as the system grants at once on huge pages; what the file lacks of them is
