@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use backcast_core::wide;
+use backcast_core::{copy_numbers, wide};
 use backcast_market::PriceColumn;
 
 use crate::{
@@ -323,5 +323,5 @@ impl Batch {
 
 /// Write one environment's part of a field.
 fn copy_env(field: &mut [f64], from: &[f64], env: usize) {
-    field[env * from.len()..(env + 1) * from.len()].copy_from_slice(from);
+    copy_numbers(from, &mut field[env * from.len()..(env + 1) * from.len()]);
 }

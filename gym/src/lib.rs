@@ -29,7 +29,6 @@
 
 mod account;
 mod batch;
-mod copy;
 mod error;
 mod lines;
 mod metrics;

@@ -5,11 +5,10 @@
 
 use std::{ops::Range, sync::Arc};
 
-use backcast_core::{Numbers, soon};
+use backcast_core::{Numbers, copy_numbers, soon};
 use backcast_market::{Panel, PriceColumn};
 
 use crate::{
-    copy,
     lines::LINE,
     prices::{Prices, in_the_morning},
 };
@@ -157,11 +156,17 @@ impl HistoryTable {
         Some(Self { rows, columns, singles: Arc::new(singles), listed: Arc::new(listed) })
     }
 
+    /// Ask for the numbers of a day that is copied soon.
+    pub(crate) fn ask(&self, day: usize) {
+        let numbers = self.rows * self.columns;
+        soon(self.singles.get(day * numbers..(day + 1) * numbers).unwrap_or_default());
+    }
+
     /// Copy consecutive days out, `[H, X, C]` and `[H, X]`; all of them must lie in the panel.
     pub(crate) fn copy(&self, days: Range<usize>, out: &mut [f32], mask: &mut [u8]) {
         let cells = days.start * self.rows..days.end * self.rows;
-        copy::long(&self.singles[cells.start * self.columns..cells.end * self.columns], out);
-        mask.copy_from_slice(&self.listed[cells]);
+        copy_numbers(&self.singles[cells.start * self.columns..cells.end * self.columns], out);
+        copy_numbers(&self.listed[cells], mask);
     }
 }
 

@@ -372,6 +372,13 @@ impl World {
         }
     }
 
+    /// Ask for the last of the days before `day`, where they are laid out.
+    pub(crate) fn ask_history(&self, day: usize) {
+        if let (Some(table), Some(newest)) = (&self.histories, day.checked_sub(1)) {
+            table.ask(newest);
+        }
+    }
+
     pub(crate) fn last_day(&self) -> usize {
         self.days.1 - 1
     }

@@ -102,6 +102,9 @@ pub(crate) struct Market<'a> {
 /// Parts of an arena for each of several threads: one that starts late, or is held up, leaves some to others.
 const PARTS: usize = 4;
 
+/// Windows that lie between a copy and the request for its numbers.
+const AHEAD: usize = 4;
+
 /// Cells of an arena that one thread fills, and their masks.
 struct Slab<'a> {
     /// Number of its first cell.
@@ -169,9 +172,8 @@ impl<'a> Market<'a> {
             slab.mask.fill(0);
         }
         let mut scratch = Vec::new();
-        let mut own = own.iter().peekable();
-        while let Some(job) = own.next() {
-            let next = own.peek().map(|next| self.start(**next, span));
+        for (at, job) in own.iter().enumerate() {
+            let next = own.get(at + AHEAD).map(|next| self.start(*next, span));
             self.window(*job, span, &mut slab, &mut scratch, next);
         }
     }
@@ -183,7 +185,7 @@ impl<'a> Market<'a> {
         self.geometry.row(job.ticker as usize, day) * size_of::<f32>()
     }
 
-    /// One window: a copy, and zeros beyond the panel's edges. `next`: where the next one begins.
+    /// One window: a copy, and zeros beyond the panel's edges. `next`: where one begins that is soon copied.
     #[inline]
     fn window(
         &self,

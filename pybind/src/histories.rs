@@ -23,6 +23,9 @@ use crate::view::FreshArray;
 /// Days that an arena has more than a history: a view stays as it is for as many steps.
 const SPARE_DAYS: usize = 64;
 
+/// Portfolios that lie between the copy of a newest day and the request for it.
+const AHEAD: usize = 4;
+
 /// How histories become arrays.
 pub(crate) struct Histories {
     /// `[H, X, C]`.
@@ -240,6 +243,7 @@ impl DaySlots<'_> {
                 let cells = days * rows;
                 let each = out.chunks_exact_mut(cells * columns).zip(mask.chunks_exact_mut(cells));
                 for (at, (out, mask)) in each.enumerate() {
+                    env.ask_history(at + AHEAD);
                     let whole = moved || env.began()[at];
                     let new = if whole { *from } else { *from + history - 1 };
                     if whole || stepped {

@@ -1,6 +1,6 @@
 //! Observations of the environment as NumPy arrays: a dict or one flat array, fresh or reused.
 
-use backcast_core::DType;
+use backcast_core::{DType, copy_numbers};
 use backcast_gym::{EnvError, Observation, PortfolioVectorEnv as CoreEnv};
 use numpy::prelude::*;
 use numpy::{Element, PyArrayDyn, PyReadwriteArrayDyn, PyUntypedArray};
@@ -314,7 +314,7 @@ fn copy_field(slot: &mut [u8], field: &[u8]) -> Result<(), Failure> {
         let (expected, found) = (field.len(), slot.len());
         return Err(EnvError::BadLength { what: "out", expected, found }.into());
     }
-    slot.copy_from_slice(field);
+    copy_numbers(field, slot);
     Ok(())
 }
 

@@ -86,7 +86,7 @@ pub use superblock::{ENDIAN_TAG, LAYOUT_VERSION, LINE_BYTES, MAGIC, SUPERBLOCK_B
 pub use sys::copy::Word;
 pub use sys::found::Found;
 pub use sys::lane::{Ahead, ClaimedLane, Lane};
-pub use sys::numbers::Numbers;
+pub use sys::numbers::{Numbers, copy_numbers};
 pub use sys::peer::{Peer, receive, send_with_descriptor};
 pub use sys::rank::{RANKED_AT_ONCE, ranks};
 pub use sys::soon::soon;

@@ -139,6 +139,14 @@ impl PortfolioVectorEnv {
         Ok(())
     }
 
+    /// Ask for the newest day of what [`history_into`](Self::history_into) will soon write of a sub-environment: each
+    /// stands on a day of its own, which nobody could guess. No such sub-environment: nothing happens.
+    pub fn ask_history(&self, env: usize) {
+        if let Some(&day) = self.batch.obs.day.get(env) {
+            self.world.ask_history(usize::try_from(day).unwrap_or_default());
+        }
+    }
+
     /// Log return from close to close of the last step, `[N]`.
     #[must_use]
     pub fn rewards(&self) -> &[f64] {

@@ -2,7 +2,7 @@
 //!
 //! Two ways, chosen once for a whole build, so that both sides of every column take the same:
 //!
-//! - opaque (x86-64 and aarch64): the C library's `memcpy`, called from inline assembly. The
+//! - opaque (x86-64 and aarch64, `opaque.rs`): inline assembly, and the C library's `memcpy` called from it. The
 //!   compiler knows nothing of the accesses and can derive nothing from them; each byte of the copy
 //!   is one that was stored there at some time, which is all that validation needs.
 //! - words (elsewhere, under Miri and thread sanitizers): relaxed atomics of one size per column, the
@@ -11,6 +11,8 @@
 //! Why: `docs/decisions/0016-rows-are-copied-behind-the-compilers-back.md`.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use super::opaque::{self, OPAQUE};
 
 /// Access size of a column, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,133 +69,7 @@ macro_rules! word_loop {
 }
 
 /// Bytes of a cache line.
-const LINE: usize = 64;
-
-/// Whether rows are copied behind the compiler's back. Not by builds for Miri, which cannot look
-/// into assembly, nor where `--cfg backcast_words` asks for words.
-pub(super) const OPAQUE: bool =
-    cfg!(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri), not(backcast_words)));
-
-/// One load and one store of a register whose name is written so on x86-64, and so on aarch64,
-/// where loads and stores of less than four bytes have another suffix.
-macro_rules! one_move {
-    ($x86:literal, $arm:literal, $suffix:literal, $dst:expr, $src:expr) => {{
-        #[cfg(target_arch = "x86_64")]
-        std::arch::asm!(
-            concat!("mov ", $x86, ", [{src}]"),
-            concat!("mov [{dst}], ", $x86),
-            src = in(reg) $src, dst = in(reg) $dst, reg = out(reg) _,
-            options(nostack, preserves_flags),
-        );
-        #[cfg(target_arch = "aarch64")]
-        std::arch::asm!(
-            concat!("ldr", $suffix, " ", $arm, ", [{src}]"),
-            concat!("str", $suffix, " ", $arm, ", [{dst}]"),
-            src = in(reg) $src, dst = in(reg) $dst, reg = out(reg) _,
-            options(nostack, preserves_flags),
-        );
-        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-        let _ = ($dst, $src);
-    }};
-}
-
-/// Copies 32 bytes, 16 to `$dst` and 16 to `$last_dst`, which may overlap: both are read first.
-macro_rules! two_vectors {
-    ($dst:expr, $src:expr, $last_dst:expr, $last_src:expr) => {{
-        #[cfg(target_arch = "x86_64")]
-        std::arch::asm!(
-            "movups {a}, [{src}]",
-            "movups {b}, [{last_src}]",
-            "movups [{dst}], {a}",
-            "movups [{last_dst}], {b}",
-            src = in(reg) $src, last_src = in(reg) $last_src,
-            dst = in(reg) $dst, last_dst = in(reg) $last_dst,
-            a = out(xmm_reg) _, b = out(xmm_reg) _,
-            options(nostack, preserves_flags),
-        );
-        #[cfg(target_arch = "aarch64")]
-        std::arch::asm!(
-            "ldr {a:q}, [{src}]",
-            "ldr {b:q}, [{last_src}]",
-            "str {a:q}, [{dst}]",
-            "str {b:q}, [{last_dst}]",
-            src = in(reg) $src, last_src = in(reg) $last_src,
-            dst = in(reg) $dst, last_dst = in(reg) $last_dst,
-            a = out(vreg) _, b = out(vreg) _,
-            options(nostack, preserves_flags),
-        );
-        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-        let _ = ($dst, $src, $last_dst, $last_src);
-    }};
-}
-
-/// Copies `len` bytes by instructions that the compiler does not see.
-///
-/// # Safety
-/// `src` is valid for reads and `dst` for writes of `len` bytes for the length of the call, and
-/// they do not overlap. Whoever else writes or reads the shared one of them meanwhile, in any
-/// process, does so through this function alone.
-#[inline]
-unsafe fn opaque(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: each reads and writes the `len` bytes that the caller vouches for, and no others.
-    unsafe {
-        // Before all else: one number of four bytes is the commonest row there is.
-        if len == 4 {
-            return one_move!("{reg:e}", "{reg:w}", "", dst, src);
-        }
-        // Before the table that the rest becomes, since a chain of comparisons precedes a call otherwise.
-        if len > 64 {
-            return memcpy(dst, src, len);
-        }
-        match len {
-            8 => one_move!("{reg}", "{reg}", "", dst, src),
-            2 => one_move!("{reg:x}", "{reg:w}", "h", dst, src),
-            1 => one_move!("{reg:l}", "{reg:w}", "b", dst, src),
-            // A call costs more than these do. Where they overlap, bytes are copied twice.
-            16..=64 => {
-                if len > 32 {
-                    let (half, third) = (16, len - 32);
-                    two_vectors!(dst.add(half), src.add(half), dst.add(third), src.add(third));
-                }
-                let last = len - 16;
-                two_vectors!(dst, src, dst.add(last), src.add(last));
-            }
-            _ => memcpy(dst, src, len),
-        }
-    }
-}
-
-/// Calls the C library's `memcpy`.
-///
-/// # Safety
-/// As [`opaque`].
-#[inline]
-unsafe fn memcpy(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: called as the C ABI says. The arguments are in their registers, everything that a C
-    // function may change is declared changed, and without `nostack` the stack is aligned for a call
-    // and nothing is kept below it.
-    #[cfg(target_arch = "x86_64")]
-    unsafe {
-        std::arch::asm!(
-            "call {memcpy}",
-            memcpy = sym libc::memcpy,
-            inout("rdi") dst => _, inout("rsi") src => _, inout("rdx") len => _,
-            clobber_abi("C"),
-        );
-    }
-    // SAFETY: as above.
-    #[cfg(target_arch = "aarch64")]
-    unsafe {
-        std::arch::asm!(
-            "bl {memcpy}",
-            memcpy = sym libc::memcpy,
-            inout("x0") dst => _, inout("x1") src => _, inout("x2") len => _,
-            clobber_abi("C"),
-        );
-    }
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    let _ = (dst, src, len);
-}
+pub(super) const LINE: usize = 64;
 
 /// Copies `src` into shared memory.
 ///
@@ -206,7 +82,7 @@ unsafe fn memcpy(dst: *mut u8, src: *const u8, len: usize) {
 pub(crate) unsafe fn copy_in(dst: *mut u8, src: &[u8], word: Word) {
     if OPAQUE {
         // SAFETY: `src` is private, and `dst` is as the caller says.
-        return unsafe { opaque(dst, src.as_ptr(), src.len()) };
+        return unsafe { opaque::copy(dst, src.as_ptr(), src.len()) };
     }
     match word {
         Word::W1 => word_loop!(AtomicU8, u8, store, dst, src),
@@ -303,13 +179,29 @@ pub(crate) unsafe fn load_words<const N: usize>(src: *mut u8) -> [u64; N] {
 pub(crate) unsafe fn copy_out(src: *mut u8, dst: &mut [u8], word: Word) {
     if OPAQUE {
         // SAFETY: `dst` is private, and `src` is as the caller says.
-        return unsafe { opaque(dst.as_mut_ptr(), src, dst.len()) };
+        return unsafe { opaque::copy(dst.as_mut_ptr(), src, dst.len()) };
     }
     match word {
         Word::W1 => word_loop!(AtomicU8, u8, load, src, dst),
         Word::W2 => word_loop!(AtomicU16, u16, load, src, dst),
         Word::W4 => word_loop!(AtomicU32, u32, load, src, dst),
         Word::W8 => word_loop!(AtomicU64, u64, load, src, dst),
+    }
+}
+
+/// As [`copy_out`], of many bytes.
+///
+/// # Safety
+/// As [`copy_out`].
+#[inline]
+pub(crate) unsafe fn copy_out_lines(src: *mut u8, dst: &mut [u8], word: Word) {
+    // SAFETY: as the caller says.
+    unsafe {
+        if OPAQUE {
+            opaque::copy_lines(dst.as_mut_ptr(), src, dst.len());
+        } else {
+            copy_out(src, dst, word);
+        }
     }
 }
 
@@ -328,6 +220,10 @@ pub(crate) unsafe fn copy_out_asking(
 ) {
     /// Bytes copied between requests; a multiple of every word.
     const STEP: usize = 512;
+    // SAFETY: as the caller says.
+    if unsafe { opaque::copy_asking(dst.as_mut_ptr(), src, dst.len(), next) } {
+        return ask(next.wrapping_add(dst.len()), len.saturating_sub(dst.len()));
+    }
     if dst.len() <= STEP {
         ask(next, len);
         // SAFETY: as the caller says.

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use super::copy::{self, Word};
 use super::lock::Claim;
 use super::map::{Access, Mapping};
+use super::opaque::OPAQUE;
 use super::window::Window;
 use crate::geometry::Geometry;
 use crate::lane_header::LaneHeader;
@@ -409,7 +410,7 @@ impl ClaimedLane {
     /// The lane at addresses of their own, for code that is not ours to write rows in place. `None` on
     /// the heap, where no file is mapped, and where the system cannot.
     pub fn window(&self) -> io::Result<Option<Window>> {
-        if self.lane.mirror.is_none() || !cfg!(target_os = "linux") || !copy::OPAQUE {
+        if self.lane.mirror.is_none() || !cfg!(target_os = "linux") || !OPAQUE {
             return Ok(None);
         }
         #[cfg(target_os = "linux")]
@@ -551,7 +552,7 @@ impl WordsMut for ClaimedLane {
         #[expect(clippy::cast_possible_truncation, reason = "below slots, which fits in memory")]
         let row = placed.offset + slot as usize * width;
         let base = self.lane.memory.base();
-        if copy::OPAQUE || part.len() == width {
+        if OPAQUE || part.len() == width {
             // SAFETY: as in `copy_in`, for a part of the row, which is within it; opaque copies have no
             // size of access to keep, and a whole row has the column's.
             return unsafe { copy::copy_in(base.add(row + at), part, placed.word) };

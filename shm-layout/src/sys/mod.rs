@@ -19,6 +19,7 @@ pub(crate) mod lane;
 pub(crate) mod lock;
 pub(crate) mod map;
 pub(crate) mod numbers;
+mod opaque;
 pub(crate) mod peer;
 pub(crate) mod rank;
 pub(crate) mod soon;

@@ -33,7 +33,7 @@ pub fn copy_words(words: &[AtomicU64], offset: usize, out: &mut [u8], next: Opti
     unsafe {
         let from = first.add(offset).cast_mut();
         match next {
-            None => copy::copy_out(from, out, Word::W4),
+            None => copy::copy_out_lines(from, out, Word::W4),
             Some(next) => {
                 let len = out.len();
                 copy::copy_out_asking(from, out, Word::W4, first.wrapping_add(next), len);
