@@ -7,7 +7,7 @@
 //!
 //! Windows are copied in the order in which they lie in the arena ([`Cells`]): by slot, tickers come
 //! one after the other, each for all samples, and the panel streams through the cache. While one is
-//! copied, the next one's lines are asked for. (256 samples, 33 tickers, 27 days: 1.0 of a memcpy of
+//! copied, the lines of a later one are asked for. (256 samples, 33 tickers, 27 days: 1.0 of a memcpy of
 //! the arena; without asking 0.65; in the order of tickers where samples lie together, 0.55.)
 
 use std::{
