@@ -70,13 +70,6 @@ impl<'a, const MOST: usize> Found<'a, MOST> {
         }
     }
 
-    /// How many places there are.
-    #[inline]
-    #[must_use]
-    pub fn count(&self) -> usize {
-        self.count
-    }
-
     /// Copies some rows of every place, from one on and so many, one place after the other, into memory
     /// that they fill. Asks for the places of `next` meanwhile, if there are such and they are long.
     ///
@@ -214,7 +207,7 @@ mod tests {
             for (lane, slot) in [0, 1, 0].into_iter().zip(places) {
                 assert!(found.find(&lanes[lane], slot));
             }
-            assert_eq!(found.count(), 3);
+            assert_eq!(found.count, 3);
             for (first, rows) in [(0, 3), (1, 2), (2, 1), (3, 0)] {
                 let wanted: Vec<u8> = places
                     .iter()
@@ -226,7 +219,7 @@ mod tests {
                 assert_eq!(out, wanted, "{width} bytes, {rows} rows from {first} on");
             }
             found.clear();
-            assert_eq!(found.count(), 0);
+            assert_eq!(found.count, 0);
         }
     }
 
@@ -270,11 +263,11 @@ mod tests {
         ] {
             let mut found = Found::<2>::new(column, rows, width);
             assert!(!found.find(&lanes[0], slot), "{rows} rows of column {column} at slot {slot}");
-            assert_eq!(found.count(), 0);
+            assert_eq!(found.count, 0);
         }
         let mut full = Found::<2>::new(0, 1, 4);
         let found = [0, 1, 2].map(|slot| full.find(&lanes[0], slot));
-        assert_eq!((found, full.count()), ([true, true, false], 2));
+        assert_eq!((found, full.count), ([true, true, false], 2));
     }
 
     #[test]

@@ -90,4 +90,20 @@ mod tests {
         let numbers = Numbers::copy_of(&vec![1_u8; HUGE_PAGE / 2 + 1]);
         assert_eq!(numbers.as_ptr().addr() % HUGE_PAGE, 0);
     }
+    #[test]
+    fn numbers_of_any_count_are_copied_and_none_beside_them() {
+        let numbers: Vec<f64> = (0..500).map(f64::from).collect();
+        for count in 0..400 {
+            let mut to = vec![-1.0; count + 20];
+            copy_numbers(&numbers[count % 7..][..count], &mut to[10..count + 10]);
+            assert_eq!(to[10..count + 10], numbers[count % 7..][..count]);
+            assert!(to[..10].iter().chain(&to[count + 10..]).all(|&other| other < 0.0), "{count}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "500 numbers for 499")]
+    fn as_many_numbers_are_copied_as_there_is_room_for() {
+        copy_numbers(&[0.0; 500], &mut [0.0; 499]);
+    }
 }
