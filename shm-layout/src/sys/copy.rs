@@ -221,7 +221,7 @@ pub(crate) unsafe fn copy_out_asking(
     /// Bytes copied between requests; a multiple of every word.
     const STEP: usize = 512;
     // SAFETY: as the caller says.
-    if unsafe { opaque::copy_asking(dst.as_mut_ptr(), src, dst.len(), next) } {
+    if OPAQUE && unsafe { opaque::copy_asking(dst.as_mut_ptr(), src, dst.len(), next) } {
         return ask(next.wrapping_add(dst.len()), len.saturating_sub(dst.len()));
     }
     if dst.len() <= STEP {

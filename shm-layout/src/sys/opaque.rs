@@ -130,7 +130,7 @@ pub(super) unsafe fn copy_asking(
     next: *const u8,
 ) -> bool {
     #[cfg(target_arch = "x86_64")]
-    if OPAQUE && goes_by_lines(len) {
+    if goes_by_lines(len) {
         // SAFETY: as the caller says, and just asked.
         unsafe { by_lines_asking(dst, src, len, next) };
         return true;
@@ -157,7 +157,6 @@ macro_rules! by_lines {
     ($name:ident($($next:ident)?), $($ask_ends:literal, $ask_line:literal)?) => {
         /// # Safety
         /// As [`copy`], of lengths that [`goes_by_lines`] allows.
-        #[cfg(target_arch = "x86_64")]
         #[inline(never)]
         unsafe fn $name(dst: *mut u8, src: *const u8, len: usize $(, $next: *const u8)?) {
             // From the first whole line to the end of the last; of less than two lines there may be none.
