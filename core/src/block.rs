@@ -188,22 +188,14 @@ impl<'a> Block<'a> {
     /// was made for.
     pub(crate) fn find(&mut self, stretches: &[Stretch]) {
         let Self { items, details, found, .. } = self;
-        for found in &mut *found {
-            found.clear();
-        }
         let mut all_found = self.whole;
-        if details.is_empty() {
-            for item in items {
-                for (stretch, found) in stretches.iter().zip(&mut *found) {
-                    all_found &= found.find(item.lane, item.slot_after(stretch.lead));
-                }
-            }
-        } else {
-            for (item, detail) in items.iter().zip(details) {
-                for (stretch, found) in stretches.iter().zip(&mut *found) {
-                    all_found &= found.find(item.lane, item.slot_after(detail.lead(stretch)));
-                }
-            }
+        for (stretch, found) in stretches.iter().zip(&mut *found) {
+            all_found &= if details.is_empty() {
+                found.find(items.iter().map(|item| (item.lane, item.slot_after(stretch.lead))))
+            } else {
+                let each = items.iter().zip(&*details);
+                found.find(each.map(|(item, of)| (item.lane, item.slot_after(of.lead(stretch)))))
+            };
         }
         self.all_found = all_found;
         // One request right after the other, so that their pages are looked up side by side: the processor

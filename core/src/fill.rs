@@ -72,6 +72,7 @@ impl Filler<'_> {
     }
 
     /// Tells what happens in each item's window.
+    #[inline(never)]
     fn tell(&self, fill: &Fill, block: &Block<'_>, here: &mut [u8]) {
         let (bytes, dtype) = (fill.rows * fill.width, fill.dtype);
         match fill.source {
@@ -131,6 +132,7 @@ impl Filler<'_> {
 }
 
 /// Copies rows, item by item.
+#[inline(never)]
 fn copy(fill: &Fill, copied: &Copied, from: &Stretch, block: &Block<'_>, here: &mut [u8]) {
     let (bytes, column) = (fill.rows * fill.width, from.column);
     if fill.repeat {

@@ -2,7 +2,7 @@
 //! and not four.
 
 use backcast_layout::protocol::Words;
-use backcast_layout::{Column, ColumnError, DType, Lane, Role};
+use backcast_layout::{Column, ColumnError, DType, FoundRow, Lane, Role};
 use bytemuck::{Pod, Zeroable};
 
 /// Column number of the marks in a lane's file.
@@ -22,6 +22,9 @@ pub(crate) struct Mark {
     pub(crate) t: u32,
     pub(crate) flags: u32,
 }
+
+/// The mark of a row, to be asked for and copied.
+pub(crate) type FoundMark<'a> = FoundRow<'a, { size_of::<Mark>() / size_of::<u64>() }>;
 
 /// A built-in column, as readers see it: a part of every mark.
 #[derive(Clone, Copy, Debug)]
@@ -75,10 +78,16 @@ impl Mark {
         lane.copy_out(MARKS, slot, rows, bytemuck::cast_slice_mut(out));
     }
 
-    /// A copy of the mark in a slot. To be validated like any copy.
+    /// Finds the mark in a slot.
     #[inline]
-    pub(crate) fn of(lane: &Lane, slot: u64) -> Self {
-        Self::of_words(lane.row(MARKS, slot))
+    pub(crate) fn find(lane: &Lane, slot: u64) -> Option<FoundMark<'_>> {
+        FoundRow::find(lane, MARKS, slot)
+    }
+
+    /// A copy of what was found. To be validated like any copy.
+    #[inline]
+    pub(crate) fn of(found: FoundMark<'_>) -> Self {
+        Self::of_words(found.words())
     }
 
     /// A copy of the mark of row `seq`, whatever stands in its slot.

@@ -11,13 +11,28 @@ use crate::ring::Ring;
 
 /// What may be drawn of one lane.
 #[derive(Debug)]
-struct Span {
+pub(crate) struct Span {
     /// Readable rows.
     rows: Range<u64>,
     /// Slot of the first of them: a division per draw costs as much as a small column.
     slot: u64,
     /// Numbers of its candidates, among those of all lanes. The newest row has no successor yet.
     candidates: Range<u64>,
+}
+
+impl Span {
+    /// Readable rows.
+    #[inline]
+    pub(crate) fn rows(&self) -> &Range<u64> {
+        &self.rows
+    }
+
+    /// The slot of a readable row, where the lane has so many.
+    #[inline]
+    pub(crate) fn slot(&self, row: u64, slots: u64) -> Option<u64> {
+        let slot = self.slot + row.checked_sub(self.rows.start)?;
+        Some(if slot < slots { slot } else { slot % slots })
+    }
 }
 
 /// Readable rows of every lane, and how many draws each is good for.
@@ -78,18 +93,10 @@ impl Spans {
         self.ranges().map(|rows| rows.end).sum()
     }
 
-    /// Readable rows of a lane.
+    /// What may be drawn of a lane.
     #[inline]
-    pub(crate) fn range(&self, lane: u32) -> Option<&Range<u64>> {
-        Some(&self.lanes.get(lane as usize)?.rows)
-    }
-
-    /// The slot of a row of a lane's range, where the lane has so many.
-    #[inline]
-    pub(crate) fn slot(&self, lane: u32, row: u64, slots: u64) -> u64 {
-        let Some(Span { rows, slot, .. }) = self.lanes.get(lane as usize) else { return 0 };
-        let slot = slot + row.saturating_sub(rows.start);
-        if slot < slots { slot } else { slot % slots }
+    pub(crate) fn get(&self, lane: u32) -> Option<&Span> {
+        self.lanes.get(lane as usize)
     }
 
     /// Readable rows of every lane.

@@ -64,16 +64,15 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Whether the first and the last row of the whole window around `seq` say that nothing happens in
-    /// it: they are so many steps of one episode apart, and of an episode only the first row can be a
-    /// GAP, only the last FINAL, and only the one before that an end.
+    /// Whether the marks of row `row` and of the one so many rows after it say that nothing happens between
+    /// them: they are so many steps of one episode apart, and of an episode only the first row can be a GAP,
+    /// only the last FINAL, and only the one before that an end.
     #[inline]
-    pub(crate) fn is_quiet(first: &Mark, last: &Mark, seq: u64, reach: Reach) -> bool {
-        let rows = reach.back + reach.far() + 2;
-        let ours = (first.seq ^ (seq - reach.back)) | (last.seq ^ (seq + reach.far() + 1)) == 0;
+    pub(crate) fn is_quiet(first: &Mark, last: &Mark, row: u64, after: u64) -> bool {
+        let ours = (first.seq ^ row) | (last.seq ^ (row + after)) == 0;
         let quiet = first.flags | last.flags == 0
             && first.episode == last.episode
-            && u64::from(last.t) == u64::from(first.t) + rows - 1;
+            && u64::from(last.t) == u64::from(first.t) + after;
         ours && quiet
     }
 

@@ -84,7 +84,7 @@ pub use ring::{ClaimedReader, RingStore};
 pub use sealed::{SEALED_HEADER_BYTES, SEALED_MAGIC, SealedSegment};
 pub use superblock::{ENDIAN_TAG, LAYOUT_VERSION, LINE_BYTES, MAGIC, SUPERBLOCK_BYTES, Superblock};
 pub use sys::copy::Word;
-pub use sys::found::Found;
+pub use sys::found::{Found, FoundRow};
 pub use sys::lane::{Ahead, ClaimedLane, Lane};
 pub use sys::numbers::{Numbers, copy_numbers};
 pub use sys::peer::{Peer, receive, send_with_descriptor};

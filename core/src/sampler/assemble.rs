@@ -6,17 +6,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use backcast_layout::protocol::{Words, still_whole};
-use backcast_layout::{Lane, Lanes};
+use backcast_layout::{FoundRow, Lane, Lanes};
 
 use super::{BLIND, Sampler};
 use crate::block::{Block, Detail, Item, MOST};
 use crate::error::SampleError;
 use crate::fill::Filler;
 use crate::index::RowIndex;
-use crate::mark::{MARKS, Mark};
+use crate::mark::{FoundMark, Mark};
 use crate::plan::BatchPlan;
 use crate::reader::MOVES;
 use crate::sampler_options::Boundary;
+use crate::spans::Spans;
 use crate::window::{Marks, Window};
 
 /// Draws for one item are given up after so many: writers overwrite each of them.
@@ -57,9 +58,41 @@ struct Drawn {
 #[derive(Clone, Copy, Debug)]
 struct Pick<'a> {
     drawn: Drawn,
+    /// `None` where not all of its window can be read.
+    window: Option<Picked<'a>>,
+}
+
+/// Where the window of a draw is, if nothing happens in it.
+#[derive(Clone, Copy, Debug)]
+struct Picked<'a> {
     lane: &'a Lane,
-    /// Of the first and the last row of its window, if the window is whole.
-    slots: [u64; 2],
+    /// Of the window's first row.
+    slot: u64,
+    /// Rows published after the drawn one.
+    age: u64,
+    /// Of its first and its last row.
+    marks: [FoundMark<'a>; 2],
+}
+
+impl<'a> Pick<'a> {
+    /// A drawn row; its window begins `back` rows before it, and ends `after` rows after that.
+    #[inline]
+    fn of(drawn: Drawn, lanes: &'a [Arc<Lane>], spans: &Spans, back: u64, after: u64) -> Self {
+        let window = || {
+            let (lane, span) = (&**lanes.get(drawn.lane as usize)?, spans.get(drawn.lane)?);
+            let first = drawn.seq.checked_sub(back)?;
+            let newer = span.rows().end.checked_sub(first + after + 1)?;
+            let slot = span.slot(first, lane.slots())?;
+            let marks = [Mark::find(lane, slot)?, Mark::find(lane, lane.slot_after(slot, after))?];
+            Some(Picked { lane, slot, age: newer + after - back, marks })
+        };
+        Self { drawn, window: window() }
+    }
+}
+
+/// An item's number, as draws count.
+fn number(item: usize) -> u32 {
+    u32::try_from(item).unwrap_or(u32::MAX)
 }
 
 /// By item number, modulo their count: two blocks ahead at most.
@@ -122,19 +155,19 @@ impl Sampler {
         let span = |number: usize| (number * size).min(batch)..((number + 1) * size).min(batch);
         // Put back at the end: after an error they are made anew.
         let scratch = mem::take(&mut self.scratch);
-        let [mut now, mut next] =
-            scratch.map(|memory| Block::over(memory, size, reach, plan.stretches()));
+        let mut blocks = scratch.map(|memory| Block::over(memory, size, reach, plan.stretches()));
+        let [mut now, mut next] = blocks.each_mut();
         let (mut picks, mut attempts) = ([None; PICKS], 0);
         self.draw(job, span(0), &mut picks);
         self.draw(job, span(1), &mut picks);
-        self.look_at(job, span(0), &picks, &mut now)?;
+        self.look_at(job, span(0), &picks, now)?;
         now.find(plan.stretches());
         now.ask_for_long();
         for number in 0..batch.div_ceil(size) {
             self.draw(job, span(number + 2), &mut picks);
-            self.look_at(job, span(number + 1), &picks, &mut next)?;
+            self.look_at(job, span(number + 1), &picks, next)?;
             next.find(plan.stretches());
-            filler.fill(&now, Some(&next), arenas);
+            filler.fill(now, Some(next), arenas);
             for (i, item) in now.items().iter().enumerate() {
                 let mut attempt = item.attempt;
                 if !still_whole(item.lane, now.first_row(i, item)) {
@@ -144,7 +177,7 @@ impl Sampler {
             }
             mem::swap(&mut now, &mut next);
         }
-        self.scratch = [now, next].map(Block::into_memory);
+        self.scratch = blocks.map(Block::into_memory);
         Ok(attempts)
     }
 
@@ -191,28 +224,38 @@ impl Sampler {
     /// Draws some items for the first time, and asks for the memory of their marks.
     fn draw<'a>(&mut self, job: Job<'a>, items: Range<usize>, picks: &mut Picks<'a>) {
         let after = self.reach.most_rows() as u64 - 1;
-        for item in items.clone() {
-            let number = u32::try_from(item).unwrap_or(u32::MAX);
-            let drawn = match job.wanted {
-                Wanted::Draws(batch) if !self.indexed => self.pick(batch, number, 0),
-                Wanted::Draws(batch) => self.pick_indexed(batch, number),
-                Wanted::Rows(index) => index.get(item).map(|index| {
-                    let index = RowIndex(*index);
-                    Drawn { attempt: 0, lane: index.lane(), seq: index.seq() }
-                }),
-            };
-            picks[item % PICKS] = drawn.and_then(|drawn| {
-                let lane = &**job.lanes.get(drawn.lane as usize)?;
-                let first = drawn.seq.saturating_sub(self.reach.back);
-                let slot = self.spans.slot(drawn.lane, first, lane.slots());
-                Some(Pick { drawn, lane, slots: [slot, lane.slot_after(slot, after)] })
-            });
+        match job.wanted {
+            Wanted::Draws(batch) if !self.indexed => {
+                // Nothing but the draws changes meanwhile, which a loop over `pick` could not know.
+                let Self { draws, spans, reach, .. } = self;
+                for (item, number) in items.clone().zip(number(items.start)..) {
+                    let n = draws.first_below(spans.total(), batch, number);
+                    let row = n.and_then(|n| spans.candidate(n));
+                    let drawn = row.map(|(lane, seq)| Drawn { attempt: 0, lane, seq });
+                    let pick =
+                        drawn.map(|drawn| Pick::of(drawn, job.lanes, spans, reach.back, after));
+                    picks[item % PICKS] = pick;
+                }
+            }
+            wanted => {
+                for item in items.clone() {
+                    let drawn = match wanted {
+                        Wanted::Draws(batch) => self.pick_indexed(batch, number(item)),
+                        Wanted::Rows(index) => index.get(item).map(|index| {
+                            let index = RowIndex(*index);
+                            Drawn { attempt: 0, lane: index.lane(), seq: index.seq() }
+                        }),
+                    };
+                    let (spans, back) = (&self.spans, self.reach.back);
+                    let pick = drawn.map(|drawn| Pick::of(drawn, job.lanes, spans, back, after));
+                    picks[item % PICKS] = pick;
+                }
+            }
         }
         // Close together, so that the processor waits for many at once.
         for item in items {
-            let Some(Pick { lane, slots, .. }) = picks[item % PICKS] else { continue };
-            for slot in slots {
-                lane.ahead(MARKS, slot).ask_at_once();
+            if let Some(Pick { window: Some(window), .. }) = &picks[item % PICKS] {
+                window.marks.into_iter().for_each(FoundRow::ask_at_once);
             }
         }
     }
@@ -226,16 +269,18 @@ impl Sampler {
         block: &mut Block<'a>,
     ) -> Result<(), Stopped> {
         block.begin(items.start);
+        let after = self.reach.most_rows() as u64 - 1;
         for item in items {
-            let pick = picks[item % PICKS];
+            let pick = &picks[item % PICKS];
             if let Some(pick) = pick
-                && (self.look_at_pick(pick, block)
+                && (self.look_at_pick(pick, after, block)
                     || matches!(self.look_at_row(job.lanes, pick.drawn, block), Look::Found))
             {
                 continue;
             }
             // Earlier attempts do not fit, as the index says.
-            self.look(job, item, pick.map_or(0, |pick| pick.drawn.attempt), block)?;
+            let attempt = pick.as_ref().map_or(0, |pick| pick.drawn.attempt);
+            self.look(job, item, attempt, block)?;
         }
         Ok(())
     }
@@ -265,7 +310,7 @@ impl Sampler {
         first: u32,
         block: &mut Block<'a>,
     ) -> Result<(), Stopped> {
-        let number = u32::try_from(item).unwrap_or(u32::MAX);
+        let number = number(item);
         for attempt in first..MAX_ATTEMPTS {
             if attempt == BLIND && !self.indexed {
                 self.indexed = true;
@@ -299,7 +344,8 @@ impl Sampler {
             |reason| Stopped::Failed(SampleError::BadIndex { position, index, lane, seq, reason });
         let mut oldest = 0;
         for attempt in first..GATHER_ATTEMPTS {
-            let range = self.spans.range(lane).ok_or_else(|| bad("the ring has fewer lanes"))?;
+            let span = self.spans.get(lane).ok_or_else(|| bad("the ring has fewer lanes"))?;
+            let range = span.rows();
             oldest = range.start;
             if seq >= range.end {
                 return Err(bad("the row is not published yet"));
@@ -355,21 +401,17 @@ impl Sampler {
     /// Enters a drawn row into the block if nothing happens in its window, as in most. `false`: it is to be
     /// looked at once more.
     #[inline]
-    fn look_at_pick<'a>(&self, pick: Pick<'a>, block: &mut Block<'a>) -> bool {
-        let Pick { drawn: Drawn { attempt, lane: number, seq }, lane, slots: [slot, last] } = pick;
-        let Some(range) = self.spans.range(number) else { return false };
-        // Where the window's first row is readable, it is in the slot that was found when it was drawn.
-        let Some(first) = seq.checked_sub(self.reach.back).filter(|first| *first >= range.start)
+    fn look_at_pick<'a>(&self, pick: &Pick<'a>, after: u64, block: &mut Block<'a>) -> bool {
+        let Pick { drawn: Drawn { attempt, lane: number, seq }, window: Some(window) } = pick
         else {
             return false;
         };
-        if first + self.reach.most_rows() as u64 > range.end {
-            return false;
-        }
-        let (first, last) = (Mark::of(lane, slot), Mark::of(lane, last));
-        let quiet = Window::is_quiet(&first, &last, seq, self.reach);
+        let Picked { lane, slot, age, marks } = *window;
+        let [first, last] = marks.map(Mark::of);
+        // A writer that came by meanwhile left other rows there.
+        let quiet = Window::is_quiet(&first, &last, seq - self.reach.back, after);
         if quiet {
-            let (index, age) = (RowIndex::new(number, seq), range.end - seq - 1);
+            let (index, attempt) = (RowIndex::new(*number, *seq), *attempt);
             block.push(Item { lane, slot, index, age, attempt });
         }
         quiet
@@ -379,17 +421,16 @@ impl Sampler {
     #[inline]
     fn look_at_row<'a>(&self, lanes: &'a [Arc<Lane>], drawn: Drawn, block: &mut Block<'a>) -> Look {
         let Drawn { attempt, lane: number, seq } = drawn;
-        let (Some(lane), Some(range)) = (lanes.get(number as usize), self.spans.range(number))
-        else {
+        let (Some(lane), Some(span)) = (lanes.get(number as usize), self.spans.get(number)) else {
             return Look::NoTransition;
         };
-        let lane = &**lane;
+        let (lane, range) = (&**lane, span.rows());
         // The index was made of earlier ranges; it holds no other rows unless a peer lied.
         if !range.contains(&seq) {
             return Look::Lapped;
         }
         let rows = self.reach.rows(seq, range);
-        let slot = self.spans.slot(number, rows.start, lane.slots());
+        let Some(slot) = span.slot(rows.start, lane.slots()) else { return Look::Lapped };
         let (index, age) = (RowIndex::new(number, seq), range.end - seq - 1);
         self.look_closely(Item { lane, slot, index, age, attempt }, rows, block)
     }

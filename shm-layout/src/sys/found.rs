@@ -2,8 +2,8 @@
 
 use std::marker::PhantomData;
 
-use super::copy::{self, Word};
-use super::lane::Lane;
+use super::copy::{self, LINE, Word};
+use super::lane::{Lane, Located};
 
 /// Bytes of a place from which on it is not asked for all at once. A processor that has as many requests under
 /// way as it can have drops more of them.
@@ -22,7 +22,8 @@ pub struct Found<'a, const MOST: usize> {
     /// Each is valid for reads of `bytes` bytes of rows of this width, for as long as the lifetime says.
     at: [*const u8; MOST],
     count: usize,
-    lanes: PhantomData<&'a Lane>,
+    /// Of the lane before: most share the list of their columns.
+    located: Located<'a>,
 }
 
 impl<'a, const MOST: usize> Found<'a, MOST> {
@@ -32,27 +33,43 @@ impl<'a, const MOST: usize> Found<'a, MOST> {
         // Of more rows than there is memory for, no lane has a place.
         let bytes = usize::try_from(rows).unwrap_or(usize::MAX).saturating_mul(width);
         let (at, count) = ([std::ptr::null(); MOST], 0);
-        Self { column, rows, width, bytes, at, count, lanes: PhantomData }
+        Self { column, rows, width, bytes, at, count, located: Located::default() }
     }
 
-    /// Forgets all places.
+    /// Finds the places of the rows from a slot of a lane on, instead of those that it had. `false`: some were not
+    /// found, and those that were stand in order. There are no such rows, they run over the end of the lane, or
+    /// they are more than `MOST` places.
     #[inline]
-    pub fn clear(&mut self) {
-        self.count = 0;
+    pub fn find(&mut self, rows: impl IntoIterator<Item = (&'a Lane, u64)>) -> bool {
+        let (mut count, mut all) = (0, true);
+        let mut located = self.located;
+        for (lane, slot) in rows {
+            let mut place = lane.place(located, slot, self.rows);
+            if place.is_none() {
+                (located, place) = self.look_up(lane, slot);
+            }
+            let (Some(place), Some(at)) = (place, self.at.get_mut(count)) else {
+                all = false;
+                continue;
+            };
+            *at = place;
+            count += 1;
+        }
+        (self.count, self.located) = (count, located);
+        all
     }
 
-    /// Adds the place of the rows from a slot on. `false`, and nothing added: there are no such rows, they run
-    /// over the end of the lane, or there are `MOST` places already.
-    #[inline]
-    pub fn find(&mut self, lane: &'a Lane, slot: u64) -> bool {
-        let found = lane.place(self.column, slot, self.rows, self.width);
-        let (Some(at), Some(place)) = (found, self.at.get_mut(self.count)) else {
+    /// The place of rows of a lane whose list of columns is another one, or which are in no place: they are asked
+    /// for where they begin.
+    #[cold]
+    #[inline(never)]
+    fn look_up(&self, lane: &'a Lane, slot: u64) -> (Located<'a>, Option<*const u8>) {
+        let located = lane.located(self.column, self.width).unwrap_or_default();
+        let place = lane.place(located, slot, self.rows);
+        if place.is_none() {
             lane.ahead(self.column, slot).ask(self.bytes);
-            return false;
-        };
-        *place = at;
-        self.count += 1;
-        true
+        }
+        (located, place)
     }
 
     /// Whether a place is so long that it is better asked for while another one is copied.
@@ -65,9 +82,15 @@ impl<'a, const MOST: usize> Found<'a, MOST> {
     /// Asks the processor for the rows of all places.
     #[inline]
     pub fn ask(&self) {
-        for at in self.at.iter().take(self.count) {
-            copy::ask(*at, self.bytes);
+        let places = self.at.iter().take(self.count);
+        if self.bytes <= LINE {
+            // Of a line, or of two. That of an empty place may be any.
+            return places.for_each(|at| {
+                super::prefetch(*at);
+                super::prefetch(at.wrapping_add(self.bytes.saturating_sub(1)));
+            });
         }
+        places.for_each(|at| copy::ask(*at, self.bytes));
     }
 
     /// Copies some rows of every place, from one on and so many, one place after the other, into memory
@@ -151,6 +174,40 @@ impl<'a, const MOST: usize> Found<'a, MOST> {
     }
 }
 
+/// A row of a column of `N` words of eight bytes, found once: asked for, and read later.
+#[derive(Clone, Copy, Debug)]
+pub struct FoundRow<'a, const N: usize> {
+    /// Valid for reads of the words for as long as the lifetime says, and aligned to them.
+    at: *const u8,
+    lane: PhantomData<&'a Lane>,
+}
+
+impl<'a, const N: usize> FoundRow<'a, N> {
+    /// `None`: there is no such row, or its length is another one.
+    #[inline]
+    #[must_use]
+    pub fn find(lane: &'a Lane, column: usize, slot: u64) -> Option<Self> {
+        let located = lane.located(column, N * size_of::<u64>())?;
+        Some(Self { at: lane.place(located, slot, 1)?, lane: PhantomData })
+    }
+
+    /// Asks for it straight into the nearest cache, which takes few requests at a time: it will be read
+    /// before anything else.
+    #[inline]
+    pub fn ask_at_once(self) {
+        super::prefetch_nearest(self.at);
+    }
+
+    /// A copy of it, in registers.
+    #[inline]
+    #[must_use]
+    pub fn words(self) -> [u64; N] {
+        // SAFETY: in bounds, as `at` says. Aligned: columns begin on multiples of 8, and this one's width is one.
+        // Every writer of the column copies as we do (docs/layout.md, rule 2).
+        unsafe { copy::load_words(self.at.cast_mut()) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,8 +216,12 @@ mod tests {
 
     const WIDTHS: [usize; 3] = [4, 24, 7];
 
-    /// Two lanes whose bytes count up, slot by slot.
+    /// Two lanes of 40 rows whose bytes count up, slot by slot.
     fn store() -> RingStore {
+        store_of(40)
+    }
+
+    fn store_of(lane_capacity: u64) -> RingStore {
         let column = |width: &usize| {
             let bytes = u32::try_from(*width).unwrap();
             Column::new(&format!("c{width}"), DType::U8, &[bytes], Role::Step).unwrap()
@@ -168,10 +229,10 @@ mod tests {
         let store = RingStore::heap(&RingSpec {
             columns: WIDTHS.iter().map(column).collect(),
             lanes: 2,
-            lane_capacity: 40,
+            lane_capacity,
             reserve_chunk: 16,
             reader_slots: 1,
-            asked_rows: 80,
+            asked_rows: 2 * lane_capacity,
             asked_bytes: 0,
             policy: LanePolicy::default(),
             huge_pages: false,
@@ -204,9 +265,7 @@ mod tests {
         for (column, width) in WIDTHS.into_iter().enumerate() {
             let mut found = Found::<8>::new(column, 3, width);
             let places = [0, 17, slots - 3];
-            for (lane, slot) in [0, 1, 0].into_iter().zip(places) {
-                assert!(found.find(&lanes[lane], slot));
-            }
+            assert!(found.find([0, 1, 0].into_iter().map(|lane| &*lanes[lane]).zip(places)));
             assert_eq!(found.count, 3);
             for (first, rows) in [(0, 3), (1, 2), (2, 1), (3, 0)] {
                 let wanted: Vec<u8> = places
@@ -218,9 +277,37 @@ mod tests {
                 found.copy_to(first, rows, &mut out, None);
                 assert_eq!(out, wanted, "{width} bytes, {rows} rows from {first} on");
             }
-            found.clear();
+            assert!(found.find([]));
             assert_eq!(found.count, 0);
         }
+    }
+
+    #[test]
+    fn columns_are_looked_up_anew_in_lanes_of_another_size() {
+        let stores = [store(), store_of(4_000)];
+        let lanes = stores.each_ref().map(RingStore::lanes);
+        let places = [(0, 0, 3), (1, 0, 3), (1, 1, 2_990), (0, 1, 17)];
+        for (column, width) in WIDTHS.into_iter().enumerate() {
+            let mut found = Found::<4>::new(column, 2, width);
+            assert!(found.find(places.map(|(store, lane, slot)| (&*lanes[store][lane], slot))));
+            let mut out = vec![0; 4 * 2 * width];
+            found.copy_to(0, 2, &mut out, None);
+            let slots = places.iter().flat_map(|(_, _, slot)| [*slot, slot + 1]);
+            let wanted: Vec<u8> = slots.flat_map(|slot| row(slot, width)).collect();
+            assert_eq!(out, wanted, "{width} bytes");
+        }
+    }
+
+    #[test]
+    fn rows_of_words_are_found_and_no_others() {
+        let store = store();
+        let lane = &store.lanes()[1];
+        let found = FoundRow::<3>::find(lane, 1, 17).unwrap();
+        found.ask_at_once();
+        assert_eq!(bytemuck::cast::<_, [u8; 24]>(found.words()).to_vec(), row(17, 24));
+        let none = [(0, 17), (2, 17), (WIDTHS.len(), 17), (1, lane.slots()), (1, u64::MAX)];
+        assert!(none.iter().all(|(at, slot)| FoundRow::<3>::find(lane, *at, *slot).is_none()));
+        assert!(FoundRow::<2>::find(lane, 1, 17).is_none());
     }
 
     #[test]
@@ -230,8 +317,8 @@ mod tests {
         let (rows, width) = (lanes[0].slots() - 4, 24);
         let [mut found, mut fewer, mut short] =
             [rows, rows, 1].map(|rows| Found::<4>::new(1, rows, width));
-        assert!(found.find(&lanes[0], 4) && found.find(&lanes[1], 0) && fewer.find(&lanes[1], 3));
-        assert!(short.find(&lanes[0], 0));
+        assert!(found.find([(&*lanes[0], 4), (&lanes[1], 0)]) && fewer.find([(&*lanes[1], 3)]));
+        assert!(short.find([(&*lanes[0], 0)]));
         assert_eq!((found.is_long(), short.is_long()), (true, false));
         found.ask();
         for (first, rows) in [(0, rows), (3, rows - 5), (rows - 1, 1)] {
@@ -262,12 +349,15 @@ mod tests {
             (WIDTHS.len(), 1, 4, 0),
         ] {
             let mut found = Found::<2>::new(column, rows, width);
-            assert!(!found.find(&lanes[0], slot), "{rows} rows of column {column} at slot {slot}");
+            assert!(
+                !found.find([(&*lanes[0], slot)]),
+                "{rows} rows of column {column} at slot {slot}"
+            );
             assert_eq!(found.count, 0);
         }
         let mut full = Found::<2>::new(0, 1, 4);
-        let found = [0, 1, 2].map(|slot| full.find(&lanes[0], slot));
-        assert_eq!((found, full.count), ([true, true, false], 2));
+        let found = [2, 3].map(|slots| full.find((0..slots).map(|slot| (&*lanes[0], slot))));
+        assert_eq!((found, full.count), ([true, false], 2));
     }
 
     #[test]
@@ -282,7 +372,7 @@ mod tests {
         let store = store();
         let lanes = store.lanes();
         let mut found = Found::<1>::new(0, 3, 4);
-        assert!(found.find(&lanes[0], 0));
+        assert!(found.find([(&*lanes[0], 0)]));
         found.copy_to(0, 2, &mut [0; 12], None);
     }
 }

@@ -43,13 +43,14 @@ impl Ahead {
     pub fn ask(self, len: usize) {
         copy::ask(self.0, len);
     }
+}
 
-    /// Asks for the first few of them, to be read before anything else: straight into the nearest cache,
-    /// which takes few requests at a time.
-    #[inline]
-    pub fn ask_at_once(self) {
-        super::prefetch_nearest(self.0);
-    }
+/// Where a column stands in all lanes of one list, looked up once for many of their rows. By default in no lane.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Located<'a> {
+    columns: &'a [Placed],
+    offset: usize,
+    width: usize,
 }
 
 /// Where the columns of a lane stand: one list for all lanes of a size.
@@ -215,44 +216,28 @@ impl Lane {
         if slot < self.slots { slot } else { slot - self.slots }
     }
 
-    /// Where so many rows of a column stand from a slot on: valid for reads of as many times `width` bytes
-    /// while the lane lives. `None` for rows that do not exist, that run over the end of the lane, or that
-    /// have another width.
+    /// Where a column whose rows have so many bytes stands in this lane, and in all of its list of columns.
+    /// `None`: there is no such column.
     #[inline]
-    pub(super) fn place(
-        &self,
-        column: usize,
-        slot: u64,
-        rows: u64,
-        width: usize,
-    ) -> Option<*const u8> {
-        let placed = self.columns.get(column)?;
-        let inside = slot.checked_add(rows).is_some_and(|end| end <= self.slots);
-        if !inside || placed.width != width {
-            return None;
-        }
-        #[expect(clippy::cast_possible_truncation, reason = "at most slots, which fits in memory")]
-        let before = slot as usize * width;
-        // SAFETY: in bounds: the rows end below `slots`, and the column has that many rows of `width` bytes
-        // from its offset on.
-        Some(unsafe { self.memory.base().add(placed.offset + before) })
+    pub(super) fn located(&self, column: usize, width: usize) -> Option<Located<'_>> {
+        let placed = self.columns.get(column).filter(|placed| placed.width == width)?;
+        Some(Located { columns: &self.columns, offset: placed.offset, width })
     }
 
-    /// A copy of one row of a column, of `N` words of eight bytes.
-    ///
-    /// # Panics
-    /// If there is no such row, or its length is another one.
+    /// Where so many rows of a column stand from a slot on: valid for reads of all their bytes while the lane
+    /// lives. `None` for rows that do not exist, that run over the end of the lane, or of a column that was
+    /// located in a lane of another list.
     #[inline]
-    #[must_use]
-    pub fn row<const N: usize>(&self, column: usize, slot: u64) -> [u64; N] {
-        let Some(at) = self.place(column, slot, 1, N * size_of::<u64>()) else {
-            panic!("no row of {N} words at slot {slot} of column {column}");
-        };
-        // SAFETY:
-        // - In bounds: as `place` says.
-        // - Aligned: columns begin on multiples of 8, and this one's width is one.
-        // - Every writer of the column copies as we do (docs/layout.md, rule 2).
-        unsafe { copy::load_words(at.cast_mut()) }
+    pub(super) fn place(&self, column: Located<'_>, slot: u64, rows: u64) -> Option<*const u8> {
+        let ours = std::ptr::eq(self.columns.as_ptr(), column.columns.as_ptr());
+        if !ours || slot >= self.slots || self.slots - slot < rows {
+            return None;
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "below slots, which fits in memory")]
+        let before = slot as usize * column.width;
+        // SAFETY: in bounds: the rows end below `slots`, and the column, which is one of this lane's list, has
+        // that many rows of `width` bytes from its offset on.
+        Some(unsafe { self.memory.base().add(column.offset + before) })
     }
 
     #[inline]
