@@ -1,13 +1,16 @@
 //! Uniform draws over the transitions of a ring: what may be drawn, and by which numbers.
 
 mod assemble;
+mod job;
+mod look;
+mod pick;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use backcast_layout::{ClaimedReader, DType, Lanes, Role};
 
-use self::assemble::Wanted;
+use self::job::Wanted;
 use crate::batch::{Batch, Memory};
 use crate::batches::{Batches, BatchesOptions};
 use crate::draw::Draws;

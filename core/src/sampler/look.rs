@@ -1,0 +1,226 @@
+//! What drawn rows say of themselves: which of them a batch takes, and what happens in their windows.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use backcast_layout::Lane;
+use backcast_layout::protocol::{Words, still_whole};
+
+use super::job::{Job, MAX_ATTEMPTS, Stopped, Wanted};
+use super::pick::{Drawn, Pick, Picks, Place, number};
+use super::{BLIND, Sampler};
+use crate::block::{Block, Detail, Item};
+use crate::error::SampleError;
+use crate::index::RowIndex;
+use crate::mark::Mark;
+use crate::sampler_options::Boundary;
+use crate::window::{Marks, Window};
+
+/// A gather of one row is given up after the writer has lapped it so many times.
+const GATHER_ATTEMPTS: u32 = 64;
+
+/// What a look at a row found.
+#[derive(Clone, Copy)]
+enum Look {
+    /// A transition whose window is known.
+    Found,
+    NoTransition,
+    /// A transition, but its window is not whole, which the boundary asks for.
+    Cut,
+    Lapped,
+}
+
+impl Sampler {
+    /// Looks at the first rows of some items that fit.
+    pub(super) fn look_at<'a>(
+        &mut self,
+        job: Job<'a>,
+        items: Range<usize>,
+        picks: &Picks<'a>,
+        block: &mut Block<'a>,
+    ) -> Result<(), Stopped> {
+        block.begin(items.start);
+        let after = self.reach.most_rows() as u64 - 1;
+        for item in items {
+            let pick = picks.of(item);
+            if let Some(pick) = pick
+                && (self.look_at_pick(pick, after, block)
+                    || matches!(self.look_at_row(job.lanes, pick.drawn, block), Look::Found))
+            {
+                continue;
+            }
+            // Earlier attempts do not fit, as the index says.
+            let attempt = pick.map_or(0, |pick| pick.drawn.attempt);
+            self.look(job, item, attempt, block)?;
+        }
+        Ok(())
+    }
+
+    /// Enters an item into a block: the first of its draws, from `attempt` on, that fits.
+    #[cold]
+    pub(super) fn look<'a>(
+        &mut self,
+        job: Job<'a>,
+        item: usize,
+        attempt: u32,
+        block: &mut Block<'a>,
+    ) -> Result<(), Stopped> {
+        match job.wanted {
+            Wanted::Draws(batch) => self.look_for_draw(job, (batch, item), attempt, block),
+            Wanted::Rows(index) => {
+                let index = index.get(item).copied().unwrap_or(RowIndex::NONE.0);
+                self.look_for_row(job, (index, item), attempt, block)
+            }
+        }
+    }
+
+    fn look_for_draw<'a>(
+        &mut self,
+        job: Job<'a>,
+        (batch, item): (u64, usize),
+        first: u32,
+        block: &mut Block<'a>,
+    ) -> Result<(), Stopped> {
+        let number = number(item);
+        for attempt in first..MAX_ATTEMPTS {
+            if attempt == BLIND && !self.indexed {
+                self.indexed = true;
+                if !self.starts.refresh(job.mapped, &self.spans) {
+                    self.refresh();
+                    return Err(Stopped::Moved);
+                }
+            }
+            if self.spans.total() == 0 || (attempt >= BLIND && self.starts.total() == 0) {
+                return Err(self.nothing().into());
+            }
+            let Some(drawn) = self.pick(batch, number, attempt) else { continue };
+            match self.look_at_row(job.lanes, drawn, block) {
+                Look::Found => return Ok(()),
+                Look::NoTransition | Look::Cut => {}
+                Look::Lapped => self.note_lap(job)?,
+            }
+        }
+        Err(SampleError::Outrun { attempts: MAX_ATTEMPTS }.into())
+    }
+
+    fn look_for_row<'a>(
+        &mut self,
+        job: Job<'a>,
+        (index, position): (i64, usize),
+        first: u32,
+        block: &mut Block<'a>,
+    ) -> Result<(), Stopped> {
+        let (lane, seq) = (RowIndex(index).lane(), RowIndex(index).seq());
+        let bad =
+            |reason| Stopped::Failed(SampleError::BadIndex { position, index, lane, seq, reason });
+        let mut oldest = 0;
+        for attempt in first..GATHER_ATTEMPTS {
+            let span = self.spans.get(lane).ok_or_else(|| bad("the ring has fewer lanes"))?;
+            let range = span.rows();
+            oldest = range.start;
+            if seq >= range.end {
+                return Err(bad("the row is not published yet"));
+            }
+            if seq < range.start {
+                break;
+            }
+            match self.look_at_row(job.lanes, Drawn { attempt, lane, seq }, block) {
+                Look::Found => return Ok(()),
+                Look::NoTransition => {
+                    return Err(bad(
+                        "no transition starts there (a FINAL row, or the last before \
+                                    a gap, or its successor is not published yet)",
+                    ));
+                }
+                Look::Cut => {
+                    return Err(bad(
+                        "its window does not lie whole in its episode, as boundary=\"reject\" asks",
+                    ));
+                }
+                Look::Lapped => self.note_lap(job)?,
+            }
+        }
+        Err(SampleError::Lapped { position, index, lane, seq, oldest }.into())
+    }
+
+    /// Enters a drawn row into the block if nothing happens in its window, as in most. `false`: it is to be
+    /// looked at once more.
+    #[inline]
+    fn look_at_pick<'a>(&self, pick: &Pick<'a>, after: u64, block: &mut Block<'a>) -> bool {
+        let Pick { drawn: Drawn { attempt, lane: number, seq }, window: Some(window) } = pick
+        else {
+            return false;
+        };
+        let Place { lane, slot, age, marks } = *window;
+        let [first, last] = marks.map(Mark::of);
+        // A writer that came by meanwhile left other rows there.
+        let quiet = Window::is_quiet(&first, &last, seq - self.reach.back, after);
+        if quiet {
+            let (index, attempt) = (RowIndex::new(*number, *seq), *attempt);
+            block.push(Item { lane, slot, index, age, attempt });
+        }
+        quiet
+    }
+
+    /// Reads the marks around a row, and enters it into the block if a transition starts there.
+    #[inline]
+    fn look_at_row<'a>(&self, lanes: &'a [Arc<Lane>], drawn: Drawn, block: &mut Block<'a>) -> Look {
+        let Drawn { attempt, lane: number, seq } = drawn;
+        let (Some(lane), Some(span)) = (lanes.get(number as usize), self.spans.get(number)) else {
+            return Look::NoTransition;
+        };
+        let (lane, range) = (&**lane, span.rows());
+        // The index was made of earlier ranges; it holds no other rows unless a peer lied.
+        if !range.contains(&seq) {
+            return Look::Lapped;
+        }
+        let rows = self.reach.rows(seq, range);
+        let Some(slot) = span.slot(rows.start, lane.slots()) else { return Look::Lapped };
+        let (index, age) = (RowIndex::new(number, seq), range.end - seq - 1);
+        self.look_closely(Item { lane, slot, index, age, attempt }, rows, block)
+    }
+
+    /// Reads the marks of some rows, and enters the item into the block if a transition starts there.
+    fn look_closely<'a>(
+        &self,
+        mut item: Item<'a>,
+        rows: Range<u64>,
+        block: &mut Block<'a>,
+    ) -> Look {
+        let (lane, seq, first) = (item.lane, item.index.seq(), rows.start);
+        let room = block.room(usize::try_from(rows.end - first).unwrap_or(0));
+        Mark::read_into(lane, item.slot, room);
+        let marks = Marks { first, rows: room };
+        let (ours, all_flags) = marks.look();
+        if !ours {
+            return Look::Lapped;
+        }
+        let window = match marks.window(seq, self.reach, all_flags) {
+            Some(window) if self.suits(window) => window,
+            refused => {
+                // What was read may be of newer rows.
+                let (outcome, from) = match refused {
+                    Some(_) => (Look::Cut, first),
+                    None => (Look::NoTransition, seq),
+                };
+                return if still_whole(lane, from) { outcome } else { Look::Lapped };
+            }
+        };
+        let detail = Detail {
+            window,
+            flags: marks.flags(seq).unwrap_or(0),
+            all_flags,
+            whole: window.is_whole(self.reach),
+            missing: self.reach.back - window.back,
+            marks: (first, marks.rows.len()),
+        };
+        item.slot = lane.slot_after(item.slot, window.first() - first);
+        block.push_detailed(item, detail);
+        Look::Found
+    }
+
+    /// Whether the boundary lets this window be drawn.
+    fn suits(&self, window: Window) -> bool {
+        self.options.boundary != Boundary::Reject || window.is_whole(self.reach)
+    }
+}
