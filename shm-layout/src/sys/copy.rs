@@ -70,6 +70,8 @@ macro_rules! word_loop {
 
 /// Bytes of a cache line.
 pub(super) const LINE: usize = 64;
+/// Bytes that are asked for at most: more would not be there any more when their turn comes.
+const MOST_ASKED: usize = 1 << 20;
 
 /// Copies `src` into shared memory.
 ///
@@ -238,14 +240,13 @@ pub(crate) unsafe fn copy_out_asking(
     }
 }
 
-/// Asks the processor for the cache lines of `len` bytes. Any address will do.
+/// Asks the processor for the cache lines of `len` bytes, or of the first [`MOST_ASKED`]. Any address will do.
 #[inline]
 pub(crate) fn ask(from: *const u8, len: usize) {
-    let mut line = from.wrapping_sub(from.addr() % LINE);
-    let end = from.wrapping_add(len);
-    while line < end {
-        super::prefetch(line);
-        line = line.wrapping_add(LINE);
+    let before = from.addr() % LINE;
+    // Counted, so that the compiler can make several a turn.
+    for line in 0..(before + len.min(MOST_ASKED)).div_ceil(LINE) {
+        super::prefetch(from.wrapping_sub(before).wrapping_add(line * LINE));
     }
 }
 
@@ -268,6 +269,14 @@ mod tests {
             assert_eq!(got, sent);
             let all: Vec<u8> = memory.iter().flat_map(|w| w.load(Relaxed).to_ne_bytes()).collect();
             assert!(all[..8].iter().chain(&all[8 + len..]).all(|byte| *byte == 0), "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn asking_ends_whatever_is_asked_for() {
+        let from = std::ptr::without_provenance::<u8>(LINE + 3);
+        for len in [0, 1, LINE, MOST_ASKED + 1, usize::MAX] {
+            ask(from, len);
         }
     }
 
