@@ -146,9 +146,11 @@ fn another_user_is_not_heard_even_if_the_socket_lets_him_in() {
     let socket = open.path().join("s");
     let daemon = Running::spawn(&shelf, &["--socket", socket.to_str().unwrap()]);
     std::fs::set_permissions(&socket, anybody).unwrap();
-    // A copy that the other user may run, wherever this was built.
+    // A copy that the other user may run, wherever this was built. Another process makes it: had this one the file
+    // open for writing, so had a child that another test just starts, and what is written to cannot be run.
     let copy = open.path().join("stranger");
-    std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+    let copied = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&copy).status();
+    assert!(copied.unwrap().success());
     let stranger = Command::new(&copy)
         .args(["--exact", "hostile::a_stranger_who_asks", "--nocapture"])
         .env(TRY_SOCKET, &socket)
