@@ -71,7 +71,8 @@ impl Filler<'_> {
         }
     }
 
-    /// Tells what happens in each item's window.
+    /// Tells what happens in each item's window. Apart from [`fill`](Self::fill), which most blocks need nothing
+    /// of this for, and whose registers it would take.
     #[inline(never)]
     fn tell(&self, fill: &Fill, block: &Block<'_>, here: &mut [u8]) {
         let (bytes, dtype) = (fill.rows * fill.width, fill.dtype);
@@ -131,7 +132,7 @@ impl Filler<'_> {
     }
 }
 
-/// Copies rows, item by item.
+/// Copies rows, item by item. Not inlined, as [`Filler::tell`].
 #[inline(never)]
 fn copy(fill: &Fill, copied: &Copied, from: &Stretch, block: &Block<'_>, here: &mut [u8]) {
     let (bytes, column) = (fill.rows * fill.width, from.column);

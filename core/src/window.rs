@@ -36,9 +36,14 @@ impl Reach {
         first..(seq + self.far() + 2).min(readable.end)
     }
 
+    /// Rows from the first to the last that a whole window looks at.
+    pub(crate) fn after_first(&self) -> u64 {
+        self.back + self.far() + 1
+    }
+
     /// The most rows that [`rows`](Self::rows) names.
     pub(crate) fn most_rows(&self) -> usize {
-        usize::try_from(self.back + self.far() + 2).unwrap_or(usize::MAX)
+        usize::try_from(self.after_first() + 1).unwrap_or(usize::MAX)
     }
 }
 

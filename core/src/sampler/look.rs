@@ -40,7 +40,7 @@ impl Sampler {
         block: &mut Block<'a>,
     ) -> Result<(), Stopped> {
         block.begin(items.start);
-        let after = self.reach.most_rows() as u64 - 1;
+        let after = self.reach.after_first();
         for item in items {
             let pick = picks.of(item);
             if let Some(pick) = pick

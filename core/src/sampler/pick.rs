@@ -83,18 +83,17 @@ impl<'a> Picks<'a> {
 impl Sampler {
     /// Draws some items for the first time, and asks for the memory of their marks.
     pub(super) fn draw<'a>(&mut self, job: Job<'a>, items: Range<usize>, picks: &mut Picks<'a>) {
-        let after = self.reach.most_rows() as u64 - 1;
+        let (back, after) = (self.reach.back, self.reach.after_first());
+        let place = |spans: &Spans, drawn| Pick::of(drawn, job.lanes, spans, back, after);
         match job.wanted {
             Wanted::Draws(batch) if !self.indexed => {
                 // Nothing but the draws changes meanwhile, which a loop over `pick` could not know.
-                let Self { draws, spans, reach, .. } = self;
+                let Self { draws, spans, .. } = self;
                 for (item, number) in items.clone().zip(number(items.start)..) {
                     let n = draws.first_below(spans.total(), batch, number);
                     let row = n.and_then(|n| spans.candidate(n));
                     let drawn = row.map(|(lane, seq)| Drawn { attempt: 0, lane, seq });
-                    let pick =
-                        drawn.map(|drawn| Pick::of(drawn, job.lanes, spans, reach.back, after));
-                    picks.keep(item, pick);
+                    picks.keep(item, drawn.map(|drawn| place(spans, drawn)));
                 }
             }
             wanted => {
@@ -106,9 +105,7 @@ impl Sampler {
                             Drawn { attempt: 0, lane: index.lane(), seq: index.seq() }
                         }),
                     };
-                    let (spans, back) = (&self.spans, self.reach.back);
-                    let pick = drawn.map(|drawn| Pick::of(drawn, job.lanes, spans, back, after));
-                    picks.keep(item, pick);
+                    picks.keep(item, drawn.map(|drawn| place(&self.spans, drawn)));
                 }
             }
         }
