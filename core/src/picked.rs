@@ -1,7 +1,7 @@
 //! Single rows of a lane that stand on their own, wherever they lie: for rows that no episode binds.
 
-use backcast_layout::Column;
 use backcast_layout::protocol::{Words, still_whole};
+use backcast_layout::{Column, Found, Lane};
 
 use crate::error::ReadError;
 use crate::reader::{self, Look, clean_bools};
@@ -17,8 +17,8 @@ pub struct Pick<'a> {
     pub out: &'a mut [u8],
 }
 
-/// Rows asked for before they are copied.
-const AHEAD: usize = 8;
+/// Rows that are asked for at once, all their columns, while as many before them are copied.
+const BLOCK: usize = 32;
 
 impl Ring {
     /// Copies some columns of single rows of a lane: row `seq` to place `place` of each `out`, for
@@ -57,17 +57,28 @@ impl Ring {
         let slots = memory.slots();
         let rows_at: Vec<(usize, u64)> =
             rows.iter().map(|(place, seq)| (*place, seq % slots)).collect();
-        for Pick { column, out } in picks {
-            let Some(kind) = self.schema().columns().get(*column) else { continue };
-            let width = Column::width(kind);
-            // Rows lie anywhere: what is waited for is memory, and several can be asked for at once.
-            let ask = |(_, slot): &(usize, u64)| memory.ahead(USER + *column, *slot).ask(width);
-            rows_at.iter().take(AHEAD).for_each(ask);
-            for (at, (place, slot)) in rows_at.iter().enumerate() {
-                rows_at.get(at + AHEAD).into_iter().for_each(ask);
-                let out = &mut out[place * width..(place + 1) * width];
-                memory.copy_out(USER + *column, *slot, 1, out);
+        let columns = self.schema().columns();
+        let mut picks: Vec<_> = picks
+            .iter_mut()
+            .filter_map(|Pick { column, out }| Some((*column, columns.get(*column)?, &mut **out)))
+            .collect();
+        let found_of = |(column, kind, _): &(usize, &Column, _)| {
+            Found::<BLOCK>::new(USER + column, 1, Column::width(kind))
+        };
+        let mut founds = [(); 2].map(|()| picks.iter().map(found_of).collect::<Vec<_>>());
+        let [mut now, mut next] = founds.each_mut();
+        let mut blocks = rows_at.chunks(BLOCK);
+        let mut block = blocks.next().unwrap_or_default();
+        find(now, &memory, block);
+        while !block.is_empty() {
+            let following = blocks.next().unwrap_or_default();
+            find(next, &memory, following);
+            for (found, (.., out)) in now.iter().zip(&mut picks) {
+                found.copy_apart(block.iter().map(|(place, _)| *place), out);
             }
+            (block, now, next) = (following, next, now);
+        }
+        for (_, kind, out) in picks {
             clean_bools(kind.dtype(), out);
         }
         let oldest = rows.iter().map(|(_, seq)| *seq).min().unwrap_or(readable.start);
@@ -75,6 +86,14 @@ impl Ring {
             return Ok(oldest);
         }
         Ok(reader::readable(&memory).start.max(oldest + 1))
+    }
+}
+
+/// Finds some rows in every column, and asks for them.
+fn find<'a>(founds: &mut [Found<'a, BLOCK>], lane: &'a Lane, block: &[(usize, u64)]) {
+    for found in founds {
+        found.find(block.iter().map(|(_, slot)| (lane, *slot)));
+        found.ask();
     }
 }
 
@@ -132,6 +151,22 @@ mod tests {
             pairs.map(f32::to_bits),
             [2_f32, -2., 2., -2., 9., 9., 6., -6.].map(f32::to_bits)
         );
+    }
+
+    #[test]
+    fn many_rows_come_to_their_places_too_in_any_sequence() {
+        let (ring, _writer) = filled(90);
+        let readable = ring.lane_span(0).unwrap();
+        // Each place once, from rows that repeat.
+        let rows: Vec<(usize, u64)> = (0..3 * BLOCK + 5)
+            .map(|n| (n * 37 % (3 * BLOCK + 5), readable.end - 1 - n as u64 % 7))
+            .collect();
+        let mut numbers = vec![0_u32; rows.len()];
+        let pick = Pick { column: 0, out: bytemuck::cast_slice_mut(&mut numbers) };
+        ring.pick(0, &rows, &mut [pick]).unwrap();
+        for (place, seq) in rows {
+            assert_eq!(u64::from(numbers[place]), seq);
+        }
     }
 
     #[test]

@@ -65,8 +65,8 @@ impl Jobs {
         self.list.clear();
     }
 
-    pub(crate) fn push(&mut self, job: Job) {
-        self.list.push(job);
+    pub(crate) fn extend(&mut self, jobs: impl Iterator<Item = Job>) {
+        self.list.extend(jobs);
     }
 
     /// Group what came so far by ticker, by counting, which is the order of cells where slots are in the order of

@@ -259,22 +259,29 @@ impl TransitionRing {
             for (sample, tokens) in own.enumerate() {
                 let own = tokens.iter().zip(0..).map(|(token, slot)| (ticker_of(token), slot));
                 let all = own.chain(macros.clone().map(|(ticker, slot)| (*ticker, slot)));
-                all.for_each(|(ticker, slot)| jobs.push(job(sample, slot, ticker)));
+                jobs.extend(all.map(|(ticker, slot)| job(sample, slot, ticker)));
             }
             return;
         }
-        let mut slot_of = vec![0; self.panel.tickers().len()];
-        for (slot, ticker) in plan.unique.iter().enumerate() {
-            slot_of[*ticker as usize] = slot;
-        }
-        for (sample, tokens) in own.enumerate() {
-            for ticker in tokens.iter().map(ticker_of) {
-                jobs.push(job(sample, slot_of[ticker as usize], ticker));
+        let first = batch.tokens.get(..tickers).unwrap_or_default();
+        if own.clone().all(|tokens| tokens == first) {
+            // As in most: in the order of cells at once.
+            for (slot, ticker) in plan.unique.iter().enumerate() {
+                jobs.extend((0..plan.batch).map(|sample| job(sample, slot, *ticker)));
             }
+        } else {
+            let mut slot_of = vec![0; self.panel.tickers().len()];
+            for (slot, ticker) in plan.unique.iter().enumerate() {
+                slot_of[*ticker as usize] = slot;
+            }
+            for (sample, tokens) in own.enumerate() {
+                let own = tokens.iter().map(ticker_of);
+                jobs.extend(own.map(|ticker| job(sample, slot_of[ticker as usize], ticker)));
+            }
+            jobs.group(self.panel.tickers().len());
         }
-        jobs.group(self.panel.tickers().len());
         for (ticker, slot) in macros {
-            (0..plan.batch).for_each(|sample| jobs.push(job(sample, slot, *ticker)));
+            jobs.extend((0..plan.batch).map(|sample| job(sample, slot, *ticker)));
         }
     }
 }

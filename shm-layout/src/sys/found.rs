@@ -142,6 +142,43 @@ impl<'a, const MOST: usize> Found<'a, MOST> {
         }
     }
 
+    /// Copies all rows of each place to a part of its own in the memory: that of this number, all of as many bytes.
+    ///
+    /// # Panics
+    /// If there are not as many parts as places, or one lies outside the memory.
+    #[inline]
+    pub fn copy_apart(&self, to: impl ExactSizeIterator<Item = usize>, out: &mut [u8]) {
+        assert!(to.len() == self.count, "a part for each place");
+        // SAFETY: all rows of a place.
+        unsafe {
+            match self.bytes {
+                4 => self.copy_apart_of::<4>(to, out),
+                8 => self.copy_apart_of::<8>(to, out),
+                _ => self.copy_apart_of::<0>(to, out),
+            }
+        }
+    }
+
+    /// Copies any number of bytes for 0, else `LEN`.
+    ///
+    /// # Safety
+    /// So many bytes are all rows of a place.
+    #[inline]
+    unsafe fn copy_apart_of<const LEN: usize>(
+        &self,
+        to: impl Iterator<Item = usize>,
+        out: &mut [u8],
+    ) {
+        let bytes = if LEN == 0 { self.bytes } else { LEN };
+        let word = Word::of_width(self.width);
+        for (to, at) in to.zip(self.at.iter().take(self.count)) {
+            let out = &mut out[to * bytes..][..bytes];
+            // SAFETY: as `at` says and the caller. The word is that of the width. Every writer of the column
+            // copies as we do (docs/layout.md, rule 2).
+            unsafe { copy::copy_out(at.cast_mut(), out, word) };
+        }
+    }
+
     /// Copies, and asks for a place of `next` with each that is copied.
     ///
     /// # Safety
@@ -280,6 +317,36 @@ mod tests {
             assert!(found.find([]));
             assert_eq!(found.count, 0);
         }
+    }
+
+    #[test]
+    fn each_place_is_copied_to_a_part_of_its_own() {
+        let store = store();
+        let lanes = store.lanes();
+        let lane = &*lanes[1];
+        for (column, width) in WIDTHS.into_iter().enumerate() {
+            for rows in [1, 2] {
+                let mut found = Found::<8>::new(column, rows, width);
+                let slots = [9, 0, lane.slots() - 2];
+                assert!(found.find(slots.map(|slot| (lane, slot))));
+                let bytes = width * usize::try_from(rows).unwrap();
+                let mut out = vec![7; 5 * bytes];
+                found.copy_apart([3, 0, 4].into_iter(), &mut out);
+                let of = |slot| (0..rows).flat_map(move |n| row(slot + n, width));
+                let untouched = vec![7; 2 * bytes].into_iter();
+                let wanted = of(0).chain(untouched).chain(of(9)).chain(of(lane.slots() - 2));
+                assert_eq!(out, wanted.collect::<Vec<u8>>(), "{rows} rows of {width} bytes");
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "a part for each place")]
+    fn places_and_parts_are_as_many() {
+        let lanes = store().lanes();
+        let mut found = Found::<2>::new(0, 1, WIDTHS[0]);
+        found.find([(&*lanes[0], 0)]);
+        found.copy_apart(0..2, &mut [0; 8]);
     }
 
     #[test]
