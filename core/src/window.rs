@@ -36,7 +36,7 @@ impl Reach {
         first..(seq + self.far() + 2).min(readable.end)
     }
 
-    /// Rows from the first to the last that a whole window looks at.
+    /// Rows that a whole window looks at after its first.
     pub(crate) fn after_first(&self) -> u64 {
         self.back + self.far() + 1
     }
