@@ -241,6 +241,16 @@ fn windows_are_the_panels_in_both_layouts_shared_or_apart_by_any_number_of_threa
                 compare(&mut ring, &batch, windows, &selection);
             }
         }
+        // Of the same tickers in each sample, in the panel's order and in another.
+        for first in [0, 1] {
+            let alike = ring.get(&(first..1_200).step_by(4).collect::<Vec<_>>()).unwrap();
+            assert!(alike.tokens.chunks_exact(2).all(|tokens| *tokens == alike.tokens[..2]));
+            for layout in [Layout::Ticker, Layout::Batched] {
+                let windows = Windows { history: 3, future: 2, lead: 1, layout, apart: false };
+                let selection = Selection { macros: macros.clone(), columns: None };
+                compare(&mut ring, &alike, windows, &selection);
+            }
+        }
     }
 }
 
