@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use backcast_layout::protocol::{MAX_SEQ, ring};
-use backcast_layout::{Column, Role, Window};
+use backcast_layout::{Column, DType, Role, Window};
 
 use super::{Planned, Writer};
 use crate::element::Element;
@@ -132,8 +132,7 @@ impl Reserved<'_> {
     /// written counts nowhere, and for a window of another lane.
     #[must_use]
     pub fn place(&mut self, window: &Window, at: usize) -> Option<*mut u8> {
-        let column = self.writer.ring.schema().columns().get(at)?;
-        let nowhere = self.nowhere || (column.role() == Role::Step && self.is_final());
+        let nowhere = self.counts_nowhere(at);
         let memory = &self.writer.lanes.first().filter(|_| !nowhere)?.memory;
         if !memory.lane().is_shown_by(window) {
             return None;
@@ -152,11 +151,11 @@ impl Reserved<'_> {
     /// Writes column number `at` as bytes, of which there must be as many as the column has.
     pub fn write_bytes(&mut self, at: usize, bytes: &[u8]) -> Result<(), AppendError> {
         let columns = self.writer.ring.schema().columns();
-        let Some(column) = columns.get(at).filter(|column| column.width() == bytes.len()) else {
-            let (values, items) = (bytes.len(), columns.get(at).map_or(0, Column::width));
-            return Err(AppendError::BeyondColumn { at: 0, values, items });
-        };
-        let nowhere = self.nowhere || (column.role() == Role::Step && self.is_final());
+        let items = columns.get(at).map_or(0, Column::width);
+        if items != bytes.len() || items == 0 {
+            return Err(AppendError::BeyondColumn { at: 0, values: bytes.len(), items });
+        }
+        let nowhere = self.counts_nowhere(at);
         if let Some(lane) = self.writer.lanes.first().filter(|_| !nowhere) {
             lane.memory.write(USER + at, 0, bytes);
         }
@@ -169,28 +168,55 @@ impl Reserved<'_> {
     /// Whether it is the FINAL row of an episode that ended with the row before: its observations are
     /// the final ones, and everything else of it will be zero.
     #[must_use]
+    #[inline]
     pub fn is_final(&self) -> bool {
         self.writer.awaits_final().any(|awaits| awaits)
     }
 
     /// A column, to be written. Asking again gives the same place, as it was left.
+    #[inline]
     pub fn column<T: Element>(&mut self, name: &str) -> Result<ColumnMut<'_, T>, AppendError> {
-        let columns = self.writer.ring.schema().columns();
-        let Some(at) = columns.iter().position(|column| column.name() == name) else {
-            let known = columns.iter().map(|column| column.name().to_owned()).collect();
-            return Err(AppendError::UnknownColumn { name: name.to_owned(), known });
+        // In registers up to here: a result with an error's room in it goes through memory, where reading it
+        // back costs more than a small column.
+        let Some(at) = self.find(name, T::DTYPE) else {
+            return Err(self.not_found(name, T::DTYPE));
         };
-        let (dtype, items, role) = (columns[at].dtype(), columns[at].items(), columns[at].role());
-        if dtype != T::DTYPE {
-            let (name, expected, got) = (name.to_owned(), dtype, T::DTYPE);
-            return Err(AppendError::WrongDType { name, expected, got });
+        let (items, nowhere) = (self.items(at), self.counts_nowhere(at));
+        Ok(ColumnMut { writer: self.writer, column: USER + at, items, nowhere, of: PhantomData })
+    }
+
+    /// The number of a column, which is asked for now.
+    fn find(&mut self, name: &str, dtype: DType) -> Option<usize> {
+        let columns = self.writer.ring.schema().columns();
+        let at = columns.iter().position(|column| column.name() == name)?;
+        columns.get(at).filter(|column| column.dtype() == dtype)?;
+        *self.writer.asked.get_mut(at)? = true;
+        Some(at)
+    }
+
+    fn items(&self, at: usize) -> usize {
+        self.writer.ring.schema().columns().get(at).map_or(0, Column::items)
+    }
+
+    /// Why a column was not found.
+    #[cold]
+    fn not_found(&self, name: &str, got: DType) -> AppendError {
+        let (name, columns) = (name.to_owned(), self.writer.ring.schema().columns());
+        match columns.iter().find(|column| *column.name() == name) {
+            Some(column) => AppendError::WrongDType { name, expected: column.dtype(), got },
+            None => {
+                let known = columns.iter().map(|column| column.name().to_owned()).collect();
+                AppendError::UnknownColumn { name, known }
+            }
         }
-        let nowhere = self.nowhere || (role == Role::Step && self.is_final());
-        if let Some(asked) = self.writer.asked.get_mut(at) {
-            *asked = true;
-        }
-        let column = USER + at;
-        Ok(ColumnMut { writer: self.writer, column, items, nowhere, of: PhantomData })
+    }
+
+    /// Whether what is written of a column is not kept.
+    #[inline]
+    fn counts_nowhere(&self, at: usize) -> bool {
+        let of_steps = |column: &Column| column.role() == Role::Step;
+        let columns = self.writer.ring.schema().columns();
+        self.nowhere || (self.is_final() && columns.get(at).is_some_and(of_steps))
     }
 
     /// Gives the row up, as dropping it does: there is none, and the lane goes on.
@@ -259,11 +285,13 @@ impl<T: Element> ColumnMut<'_, T> {
     }
 
     /// Writes the first elements.
+    #[inline]
     pub fn write(&mut self, values: &[T]) -> Result<(), AppendError> {
         self.write_at(0, values)
     }
 
     /// Writes elements from number `at` on.
+    #[inline]
     pub fn write_at(&mut self, at: usize, values: &[T]) -> Result<(), AppendError> {
         if at.checked_add(values.len()).is_none_or(|end| end > self.items) {
             let (values, items) = (values.len(), self.items);
@@ -300,7 +328,7 @@ impl<T: Element> ColumnMut<'_, T> {
 mod tests {
     use std::time::Duration;
 
-    use backcast_layout::{DType, LanePolicy};
+    use backcast_layout::LanePolicy;
 
     use super::*;
     use crate::{FINAL, GAP, ReadError, Ring, RingOptions, Schema, StepColumns, WriterOptions};
