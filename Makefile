@@ -101,7 +101,7 @@ bench-rust: tools ## The Rust part alone, nothing kept: a filter in ARGS
 wheel: notices-check ## The wheel for this platform, in out/dist
 	@rm -rf $(DIST)/*.whl
 	RUSTFLAGS="--remap-path-prefix=$(CURDIR)=/backcast --remap-path-prefix=$(CARGO_HOME)/registry/src=/cargo" \
-	  $(EPOCH) $(VENV)/bin/maturin build --quiet --out $(DIST)
+	  $(EPOCH) $(VENV)/bin/maturin build --quiet --compression-level 9 --out $(DIST)
 	@cd $(DIST) && wc -c *.whl && sha256sum *.whl
 
 sdist: $(STAMP)/demo ## The source distribution, in out/dist: what is committed or staged in git

@@ -1,4 +1,4 @@
-"""Write the latest results into docs/benchmarks.md, between its two marks.
+"""Write results into docs/benchmarks.md, each file's between two marks that name it.
 
 python benches/python/report.py [--check]
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import results
 
 PAGE = results.ROOT / "docs" / "benchmarks.md"
-BEGIN, END = "<!-- results: begin -->\n", "<!-- results: end -->\n"
+BLOCK = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end of results -->\n)", re.DOTALL)
 
 
 def figure(entry: dict[str, Any], key: str) -> str:
@@ -57,17 +58,24 @@ def loads(entries: list[dict[str, Any]]) -> str:
     return f"{min(of)} to {max(of)}"
 
 
+def block(marks: re.Match[str]) -> str:
+    """Write what belongs between two marks."""
+    begin, name, end = marks.groups()
+    lines = results.LATEST.with_name(f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
+    return begin + "".join(tables([json.loads(line) for line in lines])) + end
+
+
 def main() -> None:
     """Compare or write."""
-    entries = [json.loads(line) for line in results.LATEST.read_text().splitlines()]
     page = PAGE.read_text(encoding="utf-8")
-    before, rest = page.split(BEGIN)
-    _, after = rest.split(END)
-    new = before + BEGIN + "".join(tables(entries)) + END + after
+    new, blocks = BLOCK.subn(block, page)
+    if not blocks:
+        sys.exit(f"{PAGE} has no marks like <!-- results: latest -->, where results would go")
     if "--check" not in sys.argv:
         PAGE.write_text(new, encoding="utf-8")
     elif new != page:
-        sys.exit(f"{PAGE} differs from {results.LATEST}; run python benches/python/report.py")
+        where = results.LATEST.parent
+        sys.exit(f"{PAGE} differs from {where}; run python benches/python/report.py")
 
 
 if __name__ == "__main__":

@@ -231,8 +231,8 @@ pub enum LoadError {
     },
     /// The file lacks columns that every panel has.
     #[error(
-        "the header lacks {}; it has {}{}; rename columns when loading (columns: theirs to ours) or \
-         add them (names are case-sensitive)",
+        "the header lacks {}; it has {}; rename columns when loading (columns: theirs to ours) or \
+         add them (names are case-sensitive){}",
         quoted(missing),
         quoted(found),
         did_you_mean(missing, closest)

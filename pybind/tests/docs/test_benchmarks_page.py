@@ -1,28 +1,35 @@
-"""The page of benchmarks tells what the latest results say."""
+"""The page of benchmarks tells what the results say."""
 
 import json
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[3]
+RESULTS = sorted((ROOT / "benches" / "results").glob("*.jsonl"))
 KEYS = {
     "workload", "metric", "unit", "contender", "median", "min", "max", "runs", "ratio", "thread",
     "commit", "cpu", "cores", "kernel", "load", "versions", "command",
 }  # fmt: skip
 
 
-def test_the_page_has_the_figures_of_the_latest_results() -> None:
+def test_the_page_has_the_figures_of_all_results() -> None:
     report = ROOT / "benches" / "python" / "report.py"
     done = subprocess.run(
         [sys.executable, report, "--check"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    assert RESULTS
+    for file in RESULTS:
+        assert f"<!-- results: {file.stem} -->" in page
 
 
-def test_every_result_says_what_it_was_measured_with() -> None:
-    latest = ROOT / "benches" / "results" / "latest.jsonl"
-    results = [json.loads(line) for line in latest.read_text().splitlines()]
+@pytest.mark.parametrize("file", RESULTS, ids=lambda file: file.stem)
+def test_every_result_says_what_it_was_measured_with(file: Path) -> None:
+    results = [json.loads(line) for line in file.read_text().splitlines()]
     assert results
     for result in results:
         assert result.keys() - {"torn", "p99"} == KEYS
