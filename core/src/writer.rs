@@ -86,7 +86,9 @@ impl Writer {
             self.append_with_care(step, interrupted)?;
         }
         ring(&self.ring.store().published());
-        Ok(&self.indices)
+        // As many as lanes. Asked of them, since the vector's own length was stored just now: read along with its
+        // pointer in one go, which is what a slice of all is made of, it waits until the store is done.
+        Ok(self.indices.get(..self.lanes.len()).unwrap_or_default())
     }
 
     /// The same for whatever step, right or wrong; wakes nobody.

@@ -62,9 +62,6 @@ pub(crate) struct Batch {
     /// Is there a table that has the same? Its closes are older than the episode, but every ticker had one when
     /// that began. `[N]`
     as_in_table: Vec<bool>,
-    /// Of the portfolio valued last, what it has of each ticker at the open and at the close, `[W]`.
-    in_the_morning: Vec<f64>,
-    in_the_evening: Vec<f64>,
     orders: Orders,
     /// Leave the indicators out of `obs`; they are in the table.
     pub(crate) lean: bool,
@@ -98,8 +95,6 @@ impl Batch {
             averages: zeros(all)?,
             own: OwnPrices::new(all)?,
             as_in_table: zeros(n)?,
-            in_the_morning: zeros(width)?,
-            in_the_evening: zeros(width)?,
             orders: Orders::with_capacity(width),
             lean: false,
         })
@@ -302,9 +297,8 @@ impl Batch {
         let day = usize::try_from(self.obs.day[env]).unwrap_or_default();
         let Prices { closes, mornings: prices, .. } =
             self.own.or_table(world, self.as_in_table[env], mine.clone(), day);
-        let (mornings, evenings) = (&mut self.in_the_morning, &mut self.in_the_evening);
-        let shares = &self.shares[mine];
-        let (morning, evening) = wide(Worth, (shares, prices, closes), (mornings, evenings), ());
+        let of = (&self.shares[mine][..], prices, closes);
+        let (morning, evening) = wide(Worth, of, (&mut [], &mut []), ());
         let cash = self.obs.cash[env];
         self.value_at_close[env] = cash + evening;
         self.obs.total_asset[env] =

@@ -202,13 +202,11 @@ impl Reserved<'_> {
     #[cold]
     fn not_found(&self, name: &str, got: DType) -> AppendError {
         let (name, columns) = (name.to_owned(), self.writer.ring.schema().columns());
-        match columns.iter().find(|column| *column.name() == name) {
-            Some(column) => AppendError::WrongDType { name, expected: column.dtype(), got },
-            None => {
-                let known = columns.iter().map(|column| column.name().to_owned()).collect();
-                AppendError::UnknownColumn { name, known }
-            }
+        if let Some(column) = columns.iter().find(|column| *column.name() == name) {
+            return AppendError::WrongDType { name, expected: column.dtype(), got };
         }
+        let known = columns.iter().map(|column| column.name().to_owned()).collect();
+        AppendError::UnknownColumn { name, known }
     }
 
     /// Whether what is written of a column is not kept.
