@@ -114,6 +114,7 @@ impl Wide<i32, f64, f64, (), (), (), (f64, f64)> for Worth {
 }
 
 #[inline(always)]
-fn joined([a, b, c, d, e, f, g, h]: [f64; SUMS]) -> f64 {
-    ((a + e) + (b + f)) + ((c + g) + (d + h))
+fn joined(sums: [f64; SUMS]) -> f64 {
+    let pairs = [0, 1, 2, 3].map(|at| sums[at] + sums[at + SUMS / 2]);
+    (pairs[0] + pairs[1]) + (pairs[2] + pairs[3])
 }
