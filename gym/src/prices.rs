@@ -118,3 +118,28 @@ fn joined(sums: [f64; SUMS]) -> f64 {
     let pairs = [0, 1, 2, 3].map(|at| sums[at] + sums[at + SUMS / 2]);
     (pairs[0] + pairs[1]) + (pairs[2] + pairs[3])
 }
+
+#[cfg(test)]
+mod tests {
+    use backcast_core::wide;
+
+    use super::*;
+
+    #[test]
+    fn worth_is_summed_over_every_ticker_of_every_line() {
+        for width in [LINE, 2 * LINE, 5 * LINE] {
+            // Of whole numbers no sum is rounded, in whichever sequence.
+            let shares: Vec<i32> = (1..).take(width).collect();
+            let mornings: Vec<f64> = (0..width).map(|at| f64::from(1_u8 << (at % 7))).collect();
+            let evenings: Vec<f64> = mornings.iter().rev().copied().collect();
+            let (mut morning, mut evening) = (0.0, 0.0);
+            for (at, &held) in shares.iter().enumerate() {
+                morning += f64::from(held) * mornings[at];
+                evening += f64::from(held) * evenings[at];
+            }
+            let found =
+                wide(Worth, (&shares[..], &mornings[..], &evenings[..]), (&mut [], &mut []), ());
+            assert_eq!(found, (morning, evening), "{width} tickers");
+        }
+    }
+}
