@@ -86,6 +86,7 @@ impl Writer {
             self.append_with_care(step, interrupted)?;
         }
         ring(&self.ring.store().published());
+        debug_assert_eq!(self.indices.len(), self.lanes.len());
         // As many as lanes. Asked of them, since the vector's own length was stored just now: read along with its
         // pointer in one go, which is what a slice of all is made of, it waits until the store is done.
         Ok(self.indices.get(..self.lanes.len()).unwrap_or_default())

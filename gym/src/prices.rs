@@ -83,8 +83,8 @@ const SUMS: usize = 8;
 
 /// Values what is held at two prices of each ticker, in the morning and in the evening. Of whole lines.
 ///
-/// Sums of every eighth ticker are taken apart and joined in the end: the same wherever it runs, and nearer to the
-/// exact one than a sum in sequence.
+/// Sums of every eighth ticker are taken apart and joined in the end: the same wherever it runs, and as a rule nearer to
+/// the exact one than a sum in sequence.
 pub(crate) struct Worth;
 
 impl Wide<i32, f64, f64, (), (), (), (f64, f64)> for Worth {
