@@ -132,6 +132,7 @@ impl Reserved<'_> {
     /// written counts nowhere, and for a window of another lane.
     #[must_use]
     pub fn place(&mut self, window: &Window, at: usize) -> Option<*mut u8> {
+        self.writer.asked.get(at)?;
         let nowhere = self.counts_nowhere(at);
         let memory = &self.writer.lanes.first().filter(|_| !nowhere)?.memory;
         if !memory.lane().is_shown_by(window) {
