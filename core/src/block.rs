@@ -4,7 +4,8 @@
 //! while the rows of one are copied, column by column, those of the next are on their way into the
 //! cache.
 
-use backcast_layout::{Found, Lane};
+use backcast_layout::protocol::still_whole;
+use backcast_layout::{Found, Run};
 
 use crate::index::RowIndex;
 use crate::mark::Mark;
@@ -12,7 +13,9 @@ use crate::plan::Stretch;
 use crate::window::{Marks, Reach, Window};
 
 /// Most items of a block; a power of two.
-pub(crate) const MOST: usize = 8;
+pub(crate) const MOST: usize = 16;
+/// Bytes of rows that so many items have at most. With more of them half as many are as fast, or faster.
+const MOST_BYTES: usize = 8 << 10;
 /// Bytes of rows that a block has, unless one item has more: what is asked for ahead has to be in the
 /// nearest cache still when its turn comes.
 const BYTES: usize = 12 << 10;
@@ -21,9 +24,8 @@ const BYTES: usize = 12 << 10;
 /// it is whole, and no row in it has a flag.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Item<'a> {
-    pub(crate) lane: &'a Lane,
-    /// Of the window's first row, kept: a division per column costs as much as a small column.
-    pub(crate) slot: u64,
+    /// From the window's first row on. Its slot is kept: a division per column costs as much as a small column.
+    pub(crate) run: Run<'a>,
     pub(crate) index: RowIndex,
     /// Rows published after it when it was drawn.
     pub(crate) age: u64,
@@ -35,7 +37,7 @@ impl Item<'_> {
     /// The slot so many rows after the window's first.
     #[inline]
     pub(crate) fn slot_after(&self, rows: u64) -> u64 {
-        self.lane.slot_after(self.slot, rows)
+        self.run.lane().slot_after(self.run.slot(), rows)
     }
 }
 
@@ -53,6 +55,9 @@ pub(crate) struct Detail {
     /// First row whose mark was copied, and how many were.
     pub(crate) marks: (u64, usize),
 }
+
+/// What there is to know of the item of this number in its block.
+type Noted = (usize, Detail);
 
 impl Detail {
     /// Nothing happens.
@@ -74,21 +79,23 @@ pub(crate) struct Block<'a> {
     first: usize,
     reach: Reach,
     items: Vec<Item<'a>>,
-    /// Of every item, or of none: nothing happens in any window.
-    details: Vec<Detail>,
+    /// Of those items in whose window something happens, in order.
+    details: Vec<Noted>,
     /// Of every stretch of the plan, where each item has it, if all were found.
     found: Vec<Found<'a, MOST>>,
     all_found: bool,
     /// So many for each item.
     stride: usize,
     marks: Vec<Mark>,
+    /// Whether nothing is missing of any window.
     whole: bool,
 }
 
 impl<'a> Block<'a> {
     /// Items of a block where each has so many bytes of rows.
     pub(crate) fn size(bytes: usize) -> usize {
-        (BYTES / bytes.max(1)).clamp(1, MOST)
+        let most = if bytes <= MOST_BYTES / MOST { MOST } else { MOST / 2 };
+        (BYTES / bytes.max(1)).clamp(1, most)
     }
 
     /// A block of at most so many items, in memory that an earlier one had, if any.
@@ -130,27 +137,26 @@ impl<'a> Block<'a> {
     /// Adds an item in whose window nothing happens.
     #[inline]
     pub(crate) fn push(&mut self, item: Item<'a>) {
-        if !self.is_quiet() {
-            self.details.push(Detail::quiet(item.index.seq(), self.reach));
-        }
         self.items.push(item);
     }
 
     /// Adds an item, whose marks are in their room.
     pub(crate) fn push_detailed(&mut self, item: Item<'a>, detail: Detail) {
-        if self.is_quiet() {
-            let quiet = |item: &Item<'_>| Detail::quiet(item.index.seq(), self.reach);
-            self.details.extend(self.items.iter().map(quiet));
-        }
         self.whole &= detail.whole;
+        self.details.push((self.items.len(), detail));
         self.items.push(item);
-        self.details.push(detail);
     }
 
     /// Whether nothing happens in any window.
     #[inline]
     pub(crate) fn is_quiet(&self) -> bool {
         self.details.is_empty()
+    }
+
+    /// Whether nothing is missing of any window.
+    #[inline]
+    pub(crate) fn is_whole(&self) -> bool {
+        self.whole
     }
 
     /// Gives each item's place of so many bytes, what there is to know of the item, and the marks of its
@@ -162,26 +168,57 @@ impl<'a> Block<'a> {
         bytes: usize,
         mut give: impl FnMut(&mut [u8], &Item<'a>, &Detail, Marks<'_>),
     ) {
-        let places = here.chunks_exact_mut(bytes).zip(&self.items);
-        if self.is_quiet() {
-            for (place, item) in places {
+        let mut details = self.details.iter().peekable();
+        for (number, (place, item)) in here.chunks_exact_mut(bytes).zip(&self.items).enumerate() {
+            if let Some((_, detail)) = details.next_if(|(noted, _)| *noted == number) {
+                give(place, item, detail, self.marks_of(number, detail));
+            } else {
                 let detail = Detail::quiet(item.index.seq(), self.reach);
                 give(place, item, &detail, Marks { first: 0, rows: &[] });
             }
-            return;
-        }
-        let details = self.details.iter().zip(self.marks.chunks_exact(self.stride));
-        for ((place, item), (detail, rows)) in places.zip(details) {
-            let (first, count) = detail.marks;
-            give(place, item, detail, Marks { first, rows: rows.get(..count).unwrap_or(rows) });
         }
     }
 
+    /// As [`each`](Self::each), for those items alone in whose window something happens.
+    pub(crate) fn each_noted(
+        &self,
+        here: &mut [u8],
+        bytes: usize,
+        mut give: impl FnMut(&mut [u8], &Detail, Marks<'_>),
+    ) {
+        for (number, detail) in &self.details {
+            if let Some(place) = here.chunks_exact_mut(bytes).nth(*number) {
+                give(place, detail, self.marks_of(*number, detail));
+            }
+        }
+    }
+
+    fn marks_of(&self, number: usize, detail: &Detail) -> Marks<'_> {
+        let (first, count) = detail.marks;
+        let rows = self.marks.get(number * self.stride..).unwrap_or_default();
+        Marks { first, rows: rows.get(..count).unwrap_or(rows) }
+    }
+
     /// First row of an item's window: what validation must protect.
-    #[inline]
     pub(crate) fn first_row(&self, number: usize, item: &Item<'_>) -> u64 {
-        let quiet = || item.index.seq() - self.reach.back;
-        self.details.get(number).map_or_else(quiet, |detail| detail.window.first())
+        let noted = self.details.iter().find(|(noted, _)| *noted == number);
+        let whole = || item.index.seq() - self.reach.back;
+        noted.map_or_else(whole, |(_, detail)| detail.window.first())
+    }
+
+    /// Whether nobody overwrote any window meanwhile.
+    pub(crate) fn is_still_whole(&self) -> bool {
+        let (items, back) = (&self.items, self.reach.back);
+        if self.whole {
+            return items.iter().all(|item| still_whole(item.run.lane(), item.index.seq() - back));
+        }
+        let mut items = items.iter().enumerate();
+        items.all(|(number, item)| still_whole(item.run.lane(), self.first_row(number, item)))
+    }
+
+    /// Draws that its items took.
+    pub(crate) fn attempts(&self) -> u64 {
+        self.items.iter().map(|item| u64::from(item.attempt) + 1).sum()
     }
 
     /// Finds what is to be copied of each item, and asks for what is short. `stretches`: those that the block
@@ -190,12 +227,9 @@ impl<'a> Block<'a> {
         let Self { items, details, found, .. } = self;
         let mut all_found = self.whole;
         for (stretch, found) in stretches.iter().zip(&mut *found) {
-            all_found &= if details.is_empty() {
-                found.find(items.iter().map(|item| (item.lane, item.slot_after(stretch.lead))))
-            } else {
-                let each = items.iter().zip(&*details);
-                found.find(each.map(|(item, of)| (item.lane, item.slot_after(of.lead(stretch)))))
-            };
+            let alike = self.whole && (details.is_empty() || !stretch.after_run);
+            all_found &= alike && found.find_in(stretch.lead, items.iter().map(|item| item.run))
+                || find_each(stretch, found, items, details);
         }
         self.all_found = all_found;
         // One request right after the other, so that their pages are looked up side by side: the processor
@@ -232,4 +266,21 @@ impl<'a> Block<'a> {
     pub(crate) fn items(&self) -> &[Item<'a>] {
         &self.items
     }
+}
+
+/// Finds a stretch of items that do not have it at the same place of their windows, or one of whose windows runs over
+/// the end of its lane.
+#[inline(never)]
+fn find_each<'a>(
+    stretch: &Stretch,
+    found: &mut Found<'a, MOST>,
+    items: &[Item<'a>],
+    details: &[Noted],
+) -> bool {
+    let mut details = details.iter().peekable();
+    found.find(items.iter().enumerate().map(|(number, item)| {
+        let noted = details.next_if(|(noted, _)| *noted == number);
+        let lead = noted.map_or(stretch.lead, |(_, detail)| detail.lead(stretch));
+        (item.run.lane(), item.slot_after(lead))
+    }))
 }

@@ -34,7 +34,7 @@ pub fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
 }
 
 /// Items whose first draws are made together: a call of the generator serves two neighbours.
-const TOGETHER: u32 = 8;
+pub(crate) const TOGETHER: u32 = 16;
 
 /// Draws for one sampler: `(seed; batch, item, attempt)` decides each of them.
 #[derive(Clone, Debug)]
@@ -60,11 +60,17 @@ impl Draws {
     /// The same of attempt 0, which costs less if neighbours follow each other.
     #[inline]
     pub(crate) fn first_below(&mut self, bound: u64, batch: u64, item: u32) -> Option<u64> {
+        self.first_of(batch, item).below(bound, item)
+    }
+
+    /// The first draws of an item and of its neighbours.
+    #[inline]
+    pub(crate) fn first_of(&mut self, batch: u64, item: u32) -> First<'_> {
         let group = item / TOGETHER;
         if self.last != Some((batch, group)) {
             self.draw_first(batch, group);
         }
-        scaled(self.first[(item % TOGETHER) as usize], bound)
+        First(&self.first)
     }
 
     #[inline(never)]
@@ -72,6 +78,18 @@ impl Draws {
         let first = group * (TOGETHER / 2);
         wide(Neighbours, (&[], &[], &[]), (&mut self.first, &mut []), (batch, first, self.key));
         self.last = Some((batch, group));
+    }
+}
+
+/// The first draws of neighbours: of all items that are the same multiple of [`TOGETHER`].
+#[derive(Clone, Copy)]
+pub(crate) struct First<'a>(&'a [u64; TOGETHER as usize]);
+
+impl First<'_> {
+    /// Uniform in `0..bound`; see [`Draws::below`].
+    #[inline]
+    pub(crate) fn below(self, bound: u64, item: u32) -> Option<u64> {
+        scaled(self.0[(item % TOGETHER) as usize], bound)
     }
 }
 

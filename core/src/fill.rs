@@ -64,8 +64,8 @@ impl Filler<'_> {
                         *place = item.age.to_ne_bytes();
                     }
                 }
-                Source::Mask if block.is_quiet() => here.fill(1),
-                Source::Flag(_) if block.is_quiet() => here.fill(0),
+                Source::Mask if block.is_whole() => set(here, 1),
+                Source::Flag(_) if block.is_quiet() => set(here, 0),
                 _ => self.tell(fill, block, here),
             }
         }
@@ -77,18 +77,24 @@ impl Filler<'_> {
     fn tell(&self, fill: &Fill, block: &Block<'_>, here: &mut [u8]) {
         let (bytes, dtype) = (fill.rows * fill.width, fill.dtype);
         match fill.source {
-            Source::Mask => block.each(here, bytes, |place, _, detail, _| {
-                let (from, rows) = present(fill, detail.window);
-                part(fill, from, rows, place).fill(1);
-            }),
-            Source::Flag(flag) if fill.rows == 1 && fill.first == 0 => {
-                block.each(here, bytes, |place, _, detail, _| {
-                    place[0] = u8::from(detail.flags & flag != 0);
+            Source::Mask => {
+                here.fill(1);
+                block.each_noted(here, bytes, |place, detail, _| {
+                    let (from, rows) = present(fill, detail.window);
+                    part(fill, from, rows, place).fill(1);
                 });
             }
-            Source::Flag(flag) => block.each(here, bytes, |place, _, detail, marks| {
-                flags(fill, flag, detail, marks, place);
-            }),
+            Source::Flag(flag) => {
+                set(here, 0);
+                let drawn = fill.rows == 1 && fill.first == 0;
+                block.each_noted(here, bytes, |place, detail, marks| {
+                    if drawn {
+                        place[0] = u8::from(detail.flags & flag != 0);
+                    } else {
+                        flags(fill, flag, detail, marks, place);
+                    }
+                });
+            }
             Source::NReward(column) => block.each(here, bytes, |place, item, detail, marks| {
                 let (sum, _) = self.n_step(column, dtype, item, detail.window, marks);
                 real(dtype, sum, place);
@@ -119,7 +125,8 @@ impl Filler<'_> {
             let rows = (window.run - done).min((REWARDS / width) as u64);
             let len = usize::try_from(rows).unwrap_or(0) * width;
             let rewards = &mut memory[..len];
-            item.lane.copy_out(column, item.slot_after(window.back + done), rows, rewards);
+            let slot = item.slot_after(window.back + done);
+            item.run.lane().copy_out(column, slot, rows, rewards);
             for reward in rewards.chunks_exact(width) {
                 sum += discount * to_f64(reward);
                 discount *= self.gamma;
@@ -129,6 +136,16 @@ impl Filler<'_> {
         let last = window.seq + window.run - 1;
         let ended = marks.flags(last).is_some_and(|flags| flags & TERMINATED != 0);
         (sum, if ended { 0.0 } else { discount })
+    }
+}
+
+/// Sets every byte. Those of most blocks are as many as a word or two: a call costs more.
+#[inline]
+fn set(here: &mut [u8], byte: u8) {
+    match here.len() {
+        8 => here.copy_from_slice(&[byte; 8]),
+        16 => here.copy_from_slice(&[byte; 16]),
+        _ => here.fill(byte),
     }
 }
 
@@ -144,7 +161,7 @@ fn copy(fill: &Fill, copied: &Copied, from: &Stretch, block: &Block<'_>, here: &
     block.each(here, bytes, |place, item, detail, _| {
         if detail.whole || from.after_run {
             let slot = item.slot_after(detail.lead(from) + copied.first);
-            item.lane.copy_out(column, slot, copied.rows, place);
+            item.run.lane().copy_out(column, slot, copied.rows, place);
         } else {
             copy_present(fill, column, item, detail.window, place);
         }
@@ -158,7 +175,7 @@ fn copy_present(fill: &Fill, column: usize, item: &Item<'_>, window: Window, pla
     let filled = part(fill, from, rows, place);
     if rows > 0 {
         let slot = item.slot_after(window.back.saturating_add_signed(from));
-        item.lane.copy_out(column, slot, rows, filled);
+        item.run.lane().copy_out(column, slot, rows, filled);
     }
 }
 
@@ -213,7 +230,7 @@ fn repeat(fill: &Fill, column: usize, item: &Item<'_>, window: Window, place: &m
     let end = before + usize::try_from(rows).unwrap_or(0) * fill.width;
     let Some(filled) = place.get_mut(before..end) else { return };
     let slot = item.slot_after(window.back.saturating_add_signed(from));
-    item.lane.copy_out(column, slot, rows, filled);
+    item.run.lane().copy_out(column, slot, rows, filled);
     let (ahead_of_it, rest) = place.split_at_mut(before);
     let (filled, after_it) = rest.split_at_mut(end - before);
     for copy in ahead_of_it.chunks_exact_mut(fill.width) {

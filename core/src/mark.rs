@@ -2,7 +2,7 @@
 //! and not four.
 
 use backcast_layout::protocol::Words;
-use backcast_layout::{Column, ColumnError, DType, FoundRow, Lane, Role};
+use backcast_layout::{Column, ColumnError, DType, FoundRow, Lane, Role, RowFinder};
 use bytemuck::{Pod, Zeroable};
 
 /// Column number of the marks in a lane's file.
@@ -24,7 +24,12 @@ pub(crate) struct Mark {
 }
 
 /// The mark of a row, to be asked for and copied.
-pub(crate) type FoundMark<'a> = FoundRow<'a, { size_of::<Mark>() / size_of::<u64>() }>;
+pub(crate) type FoundMark<'a> = FoundRow<'a, WORDS>;
+/// Finds marks.
+pub(crate) type MarkFinder<'a> = RowFinder<'a, WORDS>;
+
+/// Of a mark, of eight bytes.
+const WORDS: usize = size_of::<Mark>() / size_of::<u64>();
 
 /// A built-in column, as readers see it: a part of every mark.
 #[derive(Clone, Copy, Debug)]
@@ -78,10 +83,9 @@ impl Mark {
         lane.copy_out(MARKS, slot, rows, bytemuck::cast_slice_mut(out));
     }
 
-    /// Finds the mark in a slot.
-    #[inline]
-    pub(crate) fn find(lane: &Lane, slot: u64) -> Option<FoundMark<'_>> {
-        FoundRow::find(lane, MARKS, slot)
+    /// Finds marks in a lane, and in those that share the list of its columns.
+    pub(crate) fn finder(lane: &Lane) -> MarkFinder<'_> {
+        RowFinder::of(lane, MARKS)
     }
 
     /// A copy of what was found. To be validated like any copy.

@@ -379,6 +379,26 @@ mod tests {
     }
 
     #[test]
+    fn what_is_drawn_does_not_depend_on_how_long_rows_are() {
+        let drawn = |numbers: u32| {
+            let schema = Schema::builder().column("obs", DType::F32, &[numbers]).build().unwrap();
+            let ring = Ring::heap(&schema, RingOptions::with_capacity(600).lanes(2)).unwrap();
+            let mut writer = ring.writer(WriterOptions::lanes(2)).unwrap();
+            let obs = vec![0.5_f32; 2 * numbers as usize];
+            for _ in 0..500 {
+                let mut columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
+                writer.append(&columns.step(&[false; 2], &[false; 2]).unwrap()).unwrap();
+            }
+            ring.sampler(SamplerOptions::seeded(5)).unwrap().sample(300).unwrap().index()
+        };
+        let first = drawn(1);
+        // Blocks of sixteen, eight, seven, five, three items, and of one.
+        for numbers in [16, 80, 210, 300, 500, 2_000] {
+            assert_eq!(drawn(numbers), first, "{numbers} numbers a row");
+        }
+    }
+
+    #[test]
     fn a_head_that_goes_down_empties_the_index() {
         use std::os::unix::fs::FileExt;
         let dir = tempfile::tempdir().unwrap();

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use backcast_layout::Lanes;
 use backcast_layout::protocol::Words;
 
+use crate::index::RowIndex;
 use crate::reader::{MOVES, moved, readable};
 use crate::ring::Ring;
 
@@ -18,6 +19,8 @@ pub(crate) struct Span {
     slot: u64,
     /// Numbers of its candidates, among those of all lanes. The newest row has no successor yet.
     candidates: Range<u64>,
+    /// Of the first readable row.
+    index: RowIndex,
 }
 
 impl Span {
@@ -30,8 +33,28 @@ impl Span {
     /// The slot of a readable row, where the lane has so many.
     #[inline]
     pub(crate) fn slot(&self, row: u64, slots: u64) -> Option<u64> {
-        let slot = self.slot + row.checked_sub(self.rows.start)?;
-        Some(if slot < slots { slot } else { slot % slots })
+        Some(self.slot_of(row.checked_sub(self.rows.start)?, slots))
+    }
+
+    /// The slot of the readable row that so many are older than.
+    #[inline]
+    pub(crate) fn slot_of(&self, older: u64, slots: u64) -> u64 {
+        // Either both are below so many, or it is the smaller one: half of all rows lie behind a lane's end, which no
+        // processor foresees.
+        let slot = self.slot + older;
+        slot.min(slot.wrapping_sub(slots))
+    }
+
+    /// The readable row that so many are older than.
+    #[inline]
+    pub(crate) fn index_of(&self, older: u64) -> RowIndex {
+        RowIndex(self.index.0 + older.cast_signed())
+    }
+
+    /// How many readable rows are newer than the one that so many are older than.
+    #[inline]
+    pub(crate) fn newer(&self, older: u64) -> u64 {
+        (self.candidates.end - self.candidates.start) - older
     }
 }
 
@@ -68,13 +91,14 @@ impl Spans {
     fn look(&mut self, lanes: &Lanes) -> bool {
         self.lanes.clear();
         let (mut total, mut any_moved) = (0, false);
-        for lane in lanes.iter() {
+        for (number, lane) in (0..).zip(lanes.iter()) {
             let rows = readable(lane);
             any_moved |= moved(lane, &rows);
             let before = total;
             total += (rows.end - rows.start).saturating_sub(1);
             let slot = rows.start % lane.slots();
-            self.lanes.push(Span { rows, slot, candidates: before..total });
+            let index = RowIndex::new(number, rows.start);
+            self.lanes.push(Span { rows, slot, candidates: before..total, index });
         }
         self.total = total;
         let parts = (lanes.len() as u128) << 64;
@@ -95,8 +119,8 @@ impl Spans {
 
     /// What may be drawn of a lane.
     #[inline]
-    pub(crate) fn get(&self, lane: u32) -> Option<&Span> {
-        self.lanes.get(lane as usize)
+    pub(crate) fn get(&self, lane: usize) -> Option<&Span> {
+        self.lanes.get(lane)
     }
 
     /// Readable rows of every lane.
@@ -105,17 +129,22 @@ impl Spans {
     }
 
     /// The lane and row of the n-th candidate.
-    #[inline]
     pub(crate) fn candidate(&self, n: u64) -> Option<(u32, u64)> {
+        let (lane, older) = self.find(n)?;
+        Some((u32::try_from(lane).ok()?, self.lanes.get(lane)?.rows.start + older))
+    }
+
+    /// The lane of the n-th candidate, and how many of its readable rows are older.
+    #[inline]
+    pub(crate) fn find(&self, n: u64) -> Option<(usize, u64)> {
         // Below the number of lanes.
         let guess = usize::try_from((u128::from(n) * u128::from(self.density)) >> 64).ok()?;
         // Lanes that fill at the same pace have as many rows: a search among many, which no processor
         // foresees, costs more than a small column.
-        let lane = match self.lanes.get(guess) {
-            Some(span) if span.candidates.contains(&n) => guess,
-            _ => self.lanes.partition_point(|span| span.candidates.end <= n),
-        };
-        let Span { rows, candidates, .. } = self.lanes.get(lane)?;
-        Some((u32::try_from(lane).ok()?, rows.start + (n - candidates.start)))
+        if let Some(span) = self.lanes.get(guess).filter(|span| span.candidates.contains(&n)) {
+            return Some((guess, n - span.candidates.start));
+        }
+        let lane = self.lanes.partition_point(|span| span.candidates.end <= n);
+        Some((lane, n - self.lanes.get(lane)?.candidates.start))
     }
 }

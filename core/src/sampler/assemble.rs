@@ -50,7 +50,7 @@ impl Sampler {
         let scratch = mem::take(&mut self.scratch);
         let mut blocks = scratch.map(|memory| Block::over(memory, size, reach, plan.stretches()));
         let [mut now, mut next] = blocks.each_mut();
-        let (mut picks, mut attempts) = (Picks::default(), 0);
+        let (mut picks, mut attempts) = (Picks::new(reach, &lanes), 0);
         self.draw(job, span(0), &mut picks);
         self.draw(job, span(1), &mut picks);
         self.look_at(job, span(0), &picks, now)?;
@@ -61,12 +61,10 @@ impl Sampler {
             self.look_at(job, span(number + 1), &picks, next)?;
             next.find(plan.stretches());
             filler.fill(now, Some(next), arenas);
-            for (i, item) in now.items().iter().enumerate() {
-                let mut attempt = item.attempt;
-                if !still_whole(item.lane, now.first_row(i, item)) {
-                    attempt = self.fill_again(job, now.first() + i, attempt, arenas)?;
-                }
-                attempts += u64::from(attempt) + 1;
+            if now.is_still_whole() {
+                attempts += now.attempts();
+            } else {
+                attempts += self.fill_some_again(job, now, arenas)?;
             }
             mem::swap(&mut now, &mut next);
         }
@@ -74,8 +72,26 @@ impl Sampler {
         Ok(attempts)
     }
 
-    /// Draws an item anew until nobody overwrites it meanwhile; the draw that did.
+    /// Draws those items of a block anew that somebody overwrote. How many draws all took.
     #[cold]
+    fn fill_some_again(
+        &mut self,
+        job: Job<'_>,
+        block: &Block<'_>,
+        arenas: &mut [&mut [u8]],
+    ) -> Result<u64, Stopped> {
+        let mut attempts = 0;
+        for (i, item) in block.items().iter().enumerate() {
+            let mut attempt = item.attempt;
+            if !still_whole(item.run.lane(), block.first_row(i, item)) {
+                attempt = self.fill_again(job, block.first() + i, attempt, arenas)?;
+            }
+            attempts += u64::from(attempt) + 1;
+        }
+        Ok(attempts)
+    }
+
+    /// Draws an item anew until nobody overwrites it meanwhile; the draw that did.
     fn fill_again(
         &mut self,
         job: Job<'_>,
@@ -92,7 +108,7 @@ impl Sampler {
             job.filler.fill(&again, None, arenas);
             let Some(found) = again.items().first() else { return Ok(attempt) };
             attempt = found.attempt;
-            if still_whole(found.lane, again.first_row(0, found)) {
+            if still_whole(found.run.lane(), again.first_row(0, found)) {
                 return Ok(attempt);
             }
         }

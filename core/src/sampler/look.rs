@@ -3,16 +3,16 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use backcast_layout::Lane;
 use backcast_layout::protocol::{Words, still_whole};
+use backcast_layout::{Lane, Run};
 
 use super::job::{Job, MAX_ATTEMPTS, Stopped, Wanted};
-use super::pick::{Drawn, Pick, Picks, Place, number};
+use super::pick::{Drawn, Pick, Picks, number};
 use super::{BLIND, Sampler};
 use crate::block::{Block, Detail, Item};
 use crate::error::SampleError;
 use crate::index::RowIndex;
-use crate::mark::Mark;
+use crate::mark::{FoundMark, Mark};
 use crate::sampler_options::Boundary;
 use crate::window::{Marks, Window};
 
@@ -42,16 +42,23 @@ impl Sampler {
         block.begin(items.start);
         let after = self.reach.after_first();
         for item in items {
-            let pick = picks.of(item);
-            if let Some(pick) = pick
-                && (self.look_at_pick(pick, after, block)
-                    || matches!(self.look_at_row(job.lanes, pick.drawn, block), Look::Found))
-            {
-                continue;
-            }
+            let drawn = match picks.of(item) {
+                Pick::Window(found, marks) if self.is_quiet(found.index, *marks, after) => {
+                    block.push(*found);
+                    continue;
+                }
+                Pick::Window(Item { index, attempt, .. }, _) => {
+                    Drawn { attempt: *attempt, lane: index.lane(), seq: index.seq() }
+                }
+                Pick::Row(drawn) => *drawn,
+            };
             // Earlier attempts do not fit, as the index says.
-            let attempt = pick.map_or(0, |pick| pick.drawn.attempt);
-            self.look(job, item, attempt, block)?;
+            let next = match self.look_at_row(job.lanes, drawn, block) {
+                Look::Found => continue,
+                Look::NoTransition | Look::Cut => drawn.attempt + 1,
+                Look::Lapped => drawn.attempt,
+            };
+            self.look(job, item, next, block)?;
         }
         Ok(())
     }
@@ -115,7 +122,8 @@ impl Sampler {
             |reason| Stopped::Failed(SampleError::BadIndex { position, index, lane, seq, reason });
         let mut oldest = 0;
         for attempt in first..GATHER_ATTEMPTS {
-            let span = self.spans.get(lane).ok_or_else(|| bad("the ring has fewer lanes"))?;
+            let span =
+                self.spans.get(lane as usize).ok_or_else(|| bad("the ring has fewer lanes"))?;
             let range = span.rows();
             oldest = range.start;
             if seq >= range.end {
@@ -143,30 +151,22 @@ impl Sampler {
         Err(SampleError::Lapped { position, index, lane, seq, oldest }.into())
     }
 
-    /// Enters a drawn row into the block if nothing happens in its window, as in most. `false`: it is to be
-    /// looked at once more.
+    /// Whether the marks of the first and the last row of a drawn row's window say that nothing happens in it, as
+    /// in most.
     #[inline]
-    fn look_at_pick<'a>(&self, pick: &Pick<'a>, after: u64, block: &mut Block<'a>) -> bool {
-        let Pick { drawn: Drawn { attempt, lane: number, seq }, window: Some(window) } = pick
-        else {
-            return false;
-        };
-        let Place { lane, slot, age, marks } = *window;
+    fn is_quiet(&self, index: RowIndex, marks: [FoundMark<'_>; 2], after: u64) -> bool {
         let [first, last] = marks.map(Mark::of);
         // A writer that came by meanwhile left other rows there.
-        let quiet = Window::is_quiet(&first, &last, seq - self.reach.back, after);
-        if quiet {
-            let (index, attempt) = (RowIndex::new(*number, *seq), *attempt);
-            block.push(Item { lane, slot, index, age, attempt });
-        }
-        quiet
+        Window::is_quiet(&first, &last, index.seq() - self.reach.back, after)
     }
 
     /// Reads the marks around a row, and enters it into the block if a transition starts there.
     #[inline]
     fn look_at_row<'a>(&self, lanes: &'a [Arc<Lane>], drawn: Drawn, block: &mut Block<'a>) -> Look {
         let Drawn { attempt, lane: number, seq } = drawn;
-        let (Some(lane), Some(span)) = (lanes.get(number as usize), self.spans.get(number)) else {
+        let (Some(lane), Some(span)) =
+            (lanes.get(number as usize), self.spans.get(number as usize))
+        else {
             return Look::NoTransition;
         };
         let (lane, range) = (&**lane, span.rows());
@@ -177,7 +177,7 @@ impl Sampler {
         let rows = self.reach.rows(seq, range);
         let Some(slot) = span.slot(rows.start, lane.slots()) else { return Look::Lapped };
         let (index, age) = (RowIndex::new(number, seq), range.end - seq - 1);
-        self.look_closely(Item { lane, slot, index, age, attempt }, rows, block)
+        self.look_closely(Item { run: Run::of(lane, slot, 0), index, age, attempt }, rows, block)
     }
 
     /// Reads the marks of some rows, and enters the item into the block if a transition starts there.
@@ -187,9 +187,10 @@ impl Sampler {
         rows: Range<u64>,
         block: &mut Block<'a>,
     ) -> Look {
-        let (lane, seq, first) = (item.lane, item.index.seq(), rows.start);
+        let (lane, slot, seq, first) =
+            (item.run.lane(), item.run.slot(), item.index.seq(), rows.start);
         let room = block.room(usize::try_from(rows.end - first).unwrap_or(0));
-        Mark::read_into(lane, item.slot, room);
+        Mark::read_into(lane, slot, room);
         let marks = Marks { first, rows: room };
         let (ours, all_flags) = marks.look();
         if !ours {
@@ -214,7 +215,9 @@ impl Sampler {
             missing: self.reach.back - window.back,
             marks: (first, marks.rows.len()),
         };
-        item.slot = lane.slot_after(item.slot, window.first() - first);
+        // Of a window that is cut short not all rows are there.
+        let rows = if detail.whole { self.reach.after_first() + 1 } else { 0 };
+        item.run = Run::of(lane, lane.slot_after(slot, window.first() - first), rows);
         block.push_detailed(item, detail);
         Look::Found
     }

@@ -4,14 +4,16 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use backcast_layout::protocol::Words;
-use backcast_layout::{FoundRow, Lane};
+use backcast_layout::{FoundRow, Lane, Run};
 
 use super::job::{Job, Wanted};
 use super::{BLIND, Sampler};
-use crate::block::MOST;
+use crate::block::{Item, MOST};
+use crate::draw::TOGETHER;
 use crate::index::RowIndex;
-use crate::mark::{FoundMark, Mark};
-use crate::spans::Spans;
+use crate::mark::{FoundMark, Mark, MarkFinder};
+use crate::spans::Span;
+use crate::window::Reach;
 
 const PICKS: usize = 2 * MOST;
 
@@ -25,37 +27,67 @@ pub(super) struct Drawn {
 
 /// The first draw of an item that may fit.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pick<'a> {
-    pub(super) drawn: Drawn,
-    /// `None` where not all of its window can be read.
-    pub(super) window: Option<Place<'a>>,
+pub(super) enum Pick<'a> {
+    /// Its window cannot be read whole.
+    Row(Drawn),
+    /// What a batch has of it if nothing happens in its window, and the marks of the window's first and last row.
+    Window(Item<'a>, [FoundMark<'a>; 2]),
 }
 
-/// Where the window of a draw is, if nothing happens in it.
+impl Default for Pick<'_> {
+    /// None fits: one of no lane.
+    fn default() -> Self {
+        Self::Row(Drawn { attempt: 0, lane: u32::MAX, seq: 0 })
+    }
+}
+
+/// Where windows are looked for: so many rows before the drawn one, and so many after it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place<'a> {
-    pub(super) lane: &'a Lane,
-    /// Of the window's first row.
-    pub(super) slot: u64,
-    /// Rows published after the drawn one.
-    pub(super) age: u64,
-    /// Of its first and its last row.
-    pub(super) marks: [FoundMark<'a>; 2],
+struct Reached<'a> {
+    back: u64,
+    ahead: u64,
+    /// In the first lane, with which most share the list of their columns.
+    marks: Option<MarkFinder<'a>>,
 }
 
-impl<'a> Pick<'a> {
-    /// A drawn row; its window begins `back` rows before it, and ends `after` rows after that.
+impl<'a> Reached<'a> {
+    fn of(reach: Reach, lanes: &'a [Arc<Lane>]) -> Self {
+        let (back, ahead) = (reach.back, reach.after_first() - reach.back);
+        Self { back, ahead, marks: lanes.first().map(|lane| Mark::finder(lane)) }
+    }
+
+    /// The readable row of a lane which so many are older than, if its window is a run of rows.
     #[inline]
-    fn of(drawn: Drawn, lanes: &'a [Arc<Lane>], spans: &Spans, back: u64, after: u64) -> Self {
-        let window = || {
-            let (lane, span) = (&**lanes.get(drawn.lane as usize)?, spans.get(drawn.lane)?);
-            let first = drawn.seq.checked_sub(back)?;
-            let newer = span.rows().end.checked_sub(first + after + 1)?;
-            let slot = span.slot(first, lane.slots())?;
-            let marks = [Mark::find(lane, slot)?, Mark::find(lane, lane.slot_after(slot, after))?];
-            Some(Place { lane, slot, age: newer + after - back, marks })
-        };
-        Self { drawn, window: window() }
+    fn pick(&self, lane: &'a Lane, span: &Span, older: u64, attempt: u32) -> Option<Pick<'a>> {
+        let (index, age) = (span.index_of(older), span.newer(older));
+        if older < self.back || age < self.ahead {
+            return None;
+        }
+        let slot = span.slot_of(older - self.back, lane.slots());
+        let run = Run::of(lane, slot, self.back + self.ahead + 1);
+        let marks = self.marks.as_ref()?.ends(&run)?;
+        // Many are asked for before the first is read.
+        marks.iter().copied().for_each(FoundRow::ask_at_once);
+        Some(Pick::Window(Item { run, index, age, attempt }, marks))
+    }
+
+    /// The same where it is none, or its lane has a list of its own.
+    #[cold]
+    fn pick_otherwise(&self, lane: &'a Lane, span: &Span, older: u64, attempt: u32) -> Pick<'a> {
+        let (index, age) = (span.index_of(older), span.newer(older));
+        let row = Pick::Row(Drawn { attempt, lane: index.lane(), seq: index.seq() });
+        if older < self.back || age < self.ahead {
+            return row;
+        }
+        let slot = span.slot_of(older - self.back, lane.slots());
+        let run = Run::of(lane, slot, self.back + self.ahead + 1);
+        let ends = [slot, lane.slot_after(slot, self.back + self.ahead)];
+        match ends.map(|slot| Mark::finder(lane).ends(&Run::of(lane, slot, 1))) {
+            [Some([first, _]), Some([last, _])] => {
+                Pick::Window(Item { run, index, age, attempt }, [first, last])
+            }
+            _ => row,
+        }
     }
 }
 
@@ -65,54 +97,95 @@ pub(super) fn number(item: usize) -> u32 {
 }
 
 /// The picks of two blocks, by item number.
-#[derive(Default)]
-pub(super) struct Picks<'a>([Option<Pick<'a>>; PICKS]);
+pub(super) struct Picks<'a> {
+    picks: [Pick<'a>; PICKS],
+    reached: Reached<'a>,
+}
 
 impl<'a> Picks<'a> {
-    #[inline]
-    pub(super) fn of(&self, item: usize) -> Option<&Pick<'a>> {
-        self.0[item % PICKS].as_ref()
+    /// None yet, of windows that reach so far.
+    pub(super) fn new(reach: Reach, lanes: &'a [Arc<Lane>]) -> Self {
+        Self { picks: [Pick::default(); PICKS], reached: Reached::of(reach, lanes) }
     }
 
     #[inline]
-    fn keep(&mut self, item: usize, pick: Option<Pick<'a>>) {
-        self.0[item % PICKS] = pick;
+    pub(super) fn of(&self, item: usize) -> &Pick<'a> {
+        &self.picks[item % PICKS]
+    }
+
+    #[inline]
+    fn place(&mut self, item: usize) -> &mut Pick<'a> {
+        &mut self.picks[item % PICKS]
     }
 }
 
 impl Sampler {
     /// Draws some items for the first time, and asks for the memory of their marks.
     pub(super) fn draw<'a>(&mut self, job: Job<'a>, items: Range<usize>, picks: &mut Picks<'a>) {
-        let (back, after) = (self.reach.back, self.reach.after_first());
-        let place = |spans: &Spans, drawn| Pick::of(drawn, job.lanes, spans, back, after);
-        match job.wanted {
-            Wanted::Draws(batch) if !self.indexed => {
-                // Nothing but the draws changes meanwhile, which a loop over `pick` could not know.
-                let Self { draws, spans, .. } = self;
-                for (item, number) in items.clone().zip(number(items.start)..) {
-                    let n = draws.first_below(spans.total(), batch, number);
-                    let row = n.and_then(|n| spans.candidate(n));
-                    let drawn = row.map(|(lane, seq)| Drawn { attempt: 0, lane, seq });
-                    picks.keep(item, drawn.map(|drawn| place(spans, drawn)));
-                }
-            }
-            wanted => {
-                for item in items.clone() {
-                    let drawn = match wanted {
-                        Wanted::Draws(batch) => self.pick_indexed(batch, number(item)),
-                        Wanted::Rows(index) => index.get(item).map(|index| {
-                            let index = RowIndex(*index);
-                            Drawn { attempt: 0, lane: index.lane(), seq: index.seq() }
-                        }),
-                    };
-                    picks.keep(item, drawn.map(|drawn| place(&self.spans, drawn)));
-                }
-            }
+        if let Wanted::Draws(batch) = job.wanted
+            && !self.indexed
+        {
+            return self.draw_blind(job.lanes, batch, items, picks);
         }
-        // Close together, so that the processor waits for many at once.
         for item in items {
-            if let Some(Pick { window: Some(window), .. }) = picks.of(item) {
-                window.marks.into_iter().for_each(FoundRow::ask_at_once);
+            let drawn = match job.wanted {
+                Wanted::Draws(batch) => self.pick_indexed(batch, number(item)),
+                Wanted::Rows(index) => index.get(item).map(|index| {
+                    let index = RowIndex(*index);
+                    Drawn { attempt: 0, lane: index.lane(), seq: index.seq() }
+                }),
+            };
+            let pick = drawn.map_or_else(Pick::default, |drawn| {
+                let Drawn { attempt, lane, seq } = drawn;
+                let (lane, span) = (job.lanes.get(lane as usize), self.spans.get(lane as usize));
+                match (lane, span) {
+                    (Some(lane), Some(span)) if span.rows().contains(&seq) => {
+                        let older = seq - span.rows().start;
+                        let found = picks.reached.pick(lane, span, older, attempt);
+                        found.unwrap_or_else(|| {
+                            picks.reached.pick_otherwise(lane, span, older, attempt)
+                        })
+                    }
+                    _ => Pick::Row(drawn),
+                }
+            });
+            *picks.place(item) = pick;
+        }
+    }
+
+    /// The first draws, as they come.
+    fn draw_blind<'a>(
+        &mut self,
+        lanes: &'a [Arc<Lane>],
+        batch: u64,
+        items: Range<usize>,
+        picks: &mut Picks<'a>,
+    ) {
+        // Nothing but the draws changes meanwhile, which a loop over `pick` could not know.
+        let Self { draws, spans, .. } = self;
+        let total = spans.total();
+        // Two short loops need fewer registers than a long one.
+        let mut drawn = [(0, 0); MOST];
+        let numbers = number(items.start)..number(items.end);
+        let mut first = draws.first_of(batch, numbers.start);
+        for (drawn, number) in drawn.iter_mut().zip(numbers) {
+            if number.is_multiple_of(TOGETHER) {
+                first = draws.first_of(batch, number);
+            }
+            let found = first.below(total, number).and_then(|n| spans.find(n));
+            *drawn = found.unwrap_or((usize::MAX, 0));
+        }
+        let reached = picks.reached;
+        for (item, (number, older)) in items.zip(&drawn) {
+            let place = picks.place(item);
+            let (Some(lane), Some(span)) = (lanes.get(*number), spans.get(*number)) else {
+                *place = Pick::default();
+                continue;
+            };
+            if let Some(pick) = reached.pick(lane, span, *older, 0) {
+                *place = pick;
+            } else {
+                *place = reached.pick_otherwise(lane, span, *older, 0);
             }
         }
     }

@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 
 use super::copy::{self, LINE, Word};
 use super::lane::{Lane, Located};
+use super::run::Run;
 
 /// Bytes of a place from which on it is not asked for all at once. A processor that has as many requests under
 /// way as it can have drops more of them.
@@ -59,6 +60,27 @@ impl<'a, const MOST: usize> Found<'a, MOST> {
         all
     }
 
+    /// As [`find`](Self::find), of as many rows from a row of each run on, in fewer instructions. `false`: one was not
+    /// found, and neither are those after it.
+    #[inline]
+    pub fn find_in(&mut self, first: u64, runs: impl ExactSizeIterator<Item = Run<'a>>) -> bool {
+        let (mut located, count) = (self.located, runs.len());
+        self.count = 0;
+        for (i, (at, run)) in self.at.iter_mut().zip(runs).enumerate() {
+            let place = run.place(located, first, self.rows).or_else(|| {
+                located = run.lane().located(self.column, self.width).unwrap_or_default();
+                run.place(located, first, self.rows)
+            });
+            let Some(place) = place else {
+                self.count = i;
+                return false;
+            };
+            *at = place;
+        }
+        (self.count, self.located) = (count.min(MOST), located);
+        count <= MOST
+    }
+
     /// The place of rows of a lane whose list of columns is another one, or which are in no place: they are asked
     /// for where they begin.
     #[cold]
@@ -85,9 +107,13 @@ impl<'a, const MOST: usize> Found<'a, MOST> {
         let places = self.at.iter().take(self.count);
         if self.bytes <= LINE {
             // Of a line, or of two. That of an empty place may be any.
+            let last = self.bytes.saturating_sub(1);
+            if self.rows == 1 && self.width.is_power_of_two() && self.located.begins_a_line() {
+                return places.for_each(|at| super::prefetch(*at));
+            }
             return places.for_each(|at| {
                 super::prefetch(*at);
-                super::prefetch(at.wrapping_add(self.bytes.saturating_sub(1)));
+                super::prefetch(at.wrapping_add(last));
             });
         }
         places.for_each(|at| copy::ask(*at, self.bytes));
@@ -219,15 +245,7 @@ pub struct FoundRow<'a, const N: usize> {
     lane: PhantomData<&'a Lane>,
 }
 
-impl<'a, const N: usize> FoundRow<'a, N> {
-    /// `None`: there is no such row, or its length is another one.
-    #[inline]
-    #[must_use]
-    pub fn find(lane: &'a Lane, column: usize, slot: u64) -> Option<Self> {
-        let located = lane.located(column, N * size_of::<u64>())?;
-        Some(Self { at: lane.place(located, slot, 1)?, lane: PhantomData })
-    }
-
+impl<const N: usize> FoundRow<'_, N> {
     /// Asks for it straight into the nearest cache, which takes few requests at a time: it will be read
     /// before anything else.
     #[inline]
@@ -242,6 +260,32 @@ impl<'a, const N: usize> FoundRow<'a, N> {
         // SAFETY: in bounds, as `at` says. Aligned: columns begin on multiples of 8, and this one's width is one.
         // Every writer of the column copies as we do (docs/layout.md, rule 2).
         unsafe { copy::load_words(self.at.cast_mut()) }
+    }
+}
+
+/// Finds rows of one column of `N` words of eight bytes, in lanes that share the list of their columns.
+#[derive(Clone, Copy, Debug)]
+pub struct RowFinder<'a, const N: usize>(Located<'a>);
+
+impl<'a, const N: usize> RowFinder<'a, N> {
+    /// Of the column of this number in a lane, and in those of its list; it finds nothing if its rows have another length.
+    #[must_use]
+    pub fn of(lane: &'a Lane, column: usize) -> Self {
+        const { assert!(N > 0) };
+        Self(lane.located(column, N * size_of::<u64>()).unwrap_or_default())
+    }
+
+    /// The first and the last row of a run. `None`: it has no rows, or is of a lane of another list.
+    #[inline]
+    #[must_use]
+    pub fn ends(&self, run: &Run<'a>) -> Option<[FoundRow<'a, N>; 2]> {
+        let width = N * size_of::<u64>();
+        let last = run.rows().checked_sub(1)?;
+        let first = run.place(self.0.of_width(width)?, 0, 1)?;
+        #[expect(clippy::cast_possible_truncation, reason = "rows of a run are in memory")]
+        // SAFETY: it is the last row of the run, all of which stands in this column of rows of this width.
+        let last = unsafe { first.add(last as usize * width) };
+        Some([first, last].map(|at| FoundRow { at, lane: PhantomData }))
     }
 }
 
@@ -369,12 +413,58 @@ mod tests {
     fn rows_of_words_are_found_and_no_others() {
         let store = store();
         let lane = &store.lanes()[1];
-        let found = FoundRow::<3>::find(lane, 1, 17).unwrap();
-        found.ask_at_once();
-        assert_eq!(bytemuck::cast::<_, [u8; 24]>(found.words()).to_vec(), row(17, 24));
-        let none = [(0, 17), (2, 17), (WIDTHS.len(), 17), (1, lane.slots()), (1, u64::MAX)];
-        assert!(none.iter().all(|(at, slot)| FoundRow::<3>::find(lane, *at, *slot).is_none()));
-        assert!(FoundRow::<2>::find(lane, 1, 17).is_none());
+        let run = Run::of(lane, 17, 5);
+        let finder = RowFinder::<3>::of(lane, 1);
+        for (found, slot) in finder.ends(&run).unwrap().into_iter().zip([17, 21]) {
+            found.ask_at_once();
+            assert_eq!(bytemuck::cast::<_, [u8; 24]>(found.words()).to_vec(), row(slot, 24));
+        }
+        let others = [0, 2, WIDTHS.len()];
+        assert!(others.iter().all(|column| RowFinder::<3>::of(lane, *column).ends(&run).is_none()));
+        assert!(RowFinder::<2>::of(lane, 1).ends(&run).is_none());
+        let slots = lane.slots();
+        for (slot, rows) in [(slots, 1), (slots - 2, 3), (u64::MAX, 1), (1, u64::MAX), (4, 0)] {
+            let none = finder.ends(&Run::of(lane, slot, rows)).is_none();
+            assert!(none, "{rows} rows from {slot} on");
+        }
+        assert!(finder.ends(&Run::of(lane, slots - 2, 2)).is_some());
+        let larger = store_of(4_000).lanes();
+        let run = Run::of(&larger[0], 1_000, 2_000);
+        assert!(finder.ends(&run).is_none(), "another list");
+        let ends = RowFinder::<3>::of(&larger[0], 1).ends(&run).unwrap();
+        for (found, slot) in ends.into_iter().zip([1_000, 2_999]) {
+            assert_eq!(bytemuck::cast::<_, [u8; 24]>(found.words()).to_vec(), row(slot, 24));
+        }
+    }
+
+    #[test]
+    fn rows_of_runs_are_found_as_those_of_slots_are() {
+        let stores = [store(), store_of(4_000)];
+        let lanes = stores.each_ref().map(RingStore::lanes);
+        let slots = lanes[0][0].slots();
+        let places = [(0, 0, 3), (1, 0, 2_990), (1, 1, 17), (0, 1, slots - 5)];
+        let runs = places.map(|(store, lane, slot)| Run::of(&lanes[store][lane], slot, 5));
+        for (column, width) in WIDTHS.into_iter().enumerate() {
+            for (first, rows) in [(0, 5), (2, 2), (4, 1)] {
+                let [mut one, mut other] = [(); 2].map(|()| Found::<4>::new(column, rows, width));
+                assert!(one.find_in(first, runs.into_iter()));
+                let slots = places.map(|(store, lane, slot)| (&*lanes[store][lane], slot + first));
+                assert!(other.find(slots));
+                assert_eq!((one.at, one.count), (other.at, other.count), "{rows} from {first} on");
+            }
+        }
+        let mut found = Found::<2>::new(0, 2, 4);
+        let beyond = [Run::of(&lanes[0][0], 0, 3), Run::of(&lanes[0][0], 0, 2)];
+        assert!(!found.find_in(1, beyond.into_iter()), "one row is left of the second");
+        assert_eq!(found.count, 1);
+        let over_the_end = Run::of(&lanes[0][0], slots - 1, 3);
+        assert!(!found.find_in(0, [over_the_end].into_iter()));
+        assert!(!found.find_in(u64::MAX, [runs[0]].into_iter()));
+        assert_eq!(found.count, 0);
+        assert!(!found.find_in(0, runs.into_iter()), "more than two places");
+        assert_eq!(found.count, 2);
+        let mut other_width = Found::<4>::new(0, 2, 8);
+        assert!(!other_width.find_in(0, runs.into_iter()));
     }
 
     #[test]

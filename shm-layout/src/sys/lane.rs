@@ -53,6 +53,20 @@ pub(super) struct Located<'a> {
     width: usize,
 }
 
+impl Located<'_> {
+    /// Whether the column begins with a line of the cache.
+    #[inline]
+    pub(super) fn begins_a_line(&self) -> bool {
+        self.offset.is_multiple_of(copy::LINE)
+    }
+
+    /// The same, if its rows have so many bytes: for whom that is a constant.
+    #[inline]
+    pub(super) fn of_width(self, width: usize) -> Option<Self> {
+        (self.width == width).then_some(Self { width, ..self })
+    }
+}
+
 /// Where the columns of a lane stand: one list for all lanes of a size.
 pub(crate) type Columns = Arc<[Placed]>;
 
@@ -229,15 +243,23 @@ impl Lane {
     /// located in a lane of another list.
     #[inline]
     pub(super) fn place(&self, column: Located<'_>, slot: u64, rows: u64) -> Option<*const u8> {
-        let ours = std::ptr::eq(self.columns.as_ptr(), column.columns.as_ptr());
-        if !ours || slot >= self.slots || self.slots - slot < rows {
+        if slot >= self.slots || self.slots - slot < rows {
+            return None;
+        }
+        self.place_of_slot(column, slot)
+    }
+
+    /// The same, of rows that are known to end below the lane's slots.
+    #[inline]
+    pub(super) fn place_of_slot(&self, column: Located<'_>, slot: u64) -> Option<*const u8> {
+        if !std::ptr::eq(self.columns.as_ptr(), column.columns.as_ptr()) {
             return None;
         }
         #[expect(clippy::cast_possible_truncation, reason = "below slots, which fits in memory")]
-        let before = slot as usize * column.width;
-        // SAFETY: in bounds: the rows end below `slots`, and the column, which is one of this lane's list, has
-        // that many rows of `width` bytes from its offset on.
-        Some(unsafe { self.memory.base().add(column.offset + before) })
+        let before = (slot as usize).wrapping_mul(column.width);
+        // In bounds where the rows are: the column, which is one of this lane's list, has as many rows of `width` bytes
+        // from its offset on as the lane has slots.
+        Some(self.memory.base().wrapping_add(column.offset.wrapping_add(before)))
     }
 
     #[inline]

@@ -22,6 +22,7 @@ pub(crate) mod numbers;
 mod opaque;
 pub(crate) mod peer;
 pub(crate) mod rank;
+pub(crate) mod run;
 pub(crate) mod soon;
 pub(crate) mod space;
 pub(crate) mod wait;

@@ -66,6 +66,32 @@ macro_rules! two_vectors {
     }};
 }
 
+/// Copies 32 bytes from and to somewhere behind two addresses, which need no others then.
+macro_rules! half_a_line {
+    ($dst:expr, $src:expr, $first:literal, $second:literal) => {{
+        #[cfg(target_arch = "x86_64")]
+        std::arch::asm!(
+            concat!("movups {a}, [{src} + ", $first, "]"),
+            concat!("movups {b}, [{src} + ", $second, "]"),
+            concat!("movups [{dst} + ", $first, "], {a}"),
+            concat!("movups [{dst} + ", $second, "], {b}"),
+            src = in(reg) $src, dst = in(reg) $dst,
+            a = out(xmm_reg) _, b = out(xmm_reg) _,
+            options(nostack, preserves_flags),
+        );
+        #[cfg(target_arch = "aarch64")]
+        std::arch::asm!(
+            concat!("ldp {a:q}, {b:q}, [{src}, #", $first, "]"),
+            concat!("stp {a:q}, {b:q}, [{dst}, #", $first, "]"),
+            src = in(reg) $src, dst = in(reg) $dst,
+            a = out(vreg) _, b = out(vreg) _,
+            options(nostack, preserves_flags),
+        );
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+        let _ = ($dst, $src);
+    }};
+}
+
 /// Copies `len` bytes.
 ///
 /// # Safety
@@ -88,6 +114,11 @@ pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
             8 => one_move!("{reg}", "{reg}", "", dst, src),
             2 => one_move!("{reg:x}", "{reg:w}", "h", dst, src),
             1 => one_move!("{reg:l}", "{reg:w}", "b", dst, src),
+            32 => half_a_line!(dst, src, "0", "16"),
+            64 => {
+                half_a_line!(dst, src, "0", "16");
+                half_a_line!(dst, src, "32", "48");
+            }
             // A call costs more than these do. Where they overlap, bytes are copied twice.
             16..=64 => {
                 if len > 32 {
