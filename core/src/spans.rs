@@ -30,17 +30,19 @@ impl Span {
         &self.rows
     }
 
-    /// The slot of a readable row, where the lane has so many.
+    /// The slot of a readable row, where the lane has so many: one of them, also if they were others when
+    /// this was looked at.
     #[inline]
     pub(crate) fn slot(&self, row: u64, slots: u64) -> Option<u64> {
-        Some(self.slot_of(row.checked_sub(self.rows.start)?, slots))
+        let slot = self.slot_of(row.checked_sub(self.rows.start)?, slots);
+        Some(if slot < slots { slot } else { slot % slots })
     }
 
-    /// The slot of the readable row that so many are older than.
+    /// The slot of the readable row that so many are older than, where the lane has as many as when this was
+    /// looked at.
     #[inline]
     pub(crate) fn slot_of(&self, older: u64, slots: u64) -> u64 {
-        // Either both are below so many, or it is the smaller one: half of all rows lie behind a lane's end, which no
-        // processor foresees.
+        // The second is the smaller one where the row lies behind the lane's end. Which do, no processor foresees.
         let slot = self.slot + older;
         slot.min(slot.wrapping_sub(slots))
     }
@@ -146,5 +148,26 @@ impl Spans {
         }
         let lane = self.lanes.partition_point(|span| span.candidates.end <= n);
         Some((lane, n - self.lanes.get(lane)?.candidates.start))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_those_of_the_lane() {
+        let span = Span { rows: 70..100, slot: 20, candidates: 0..29, index: RowIndex::new(3, 70) };
+        for row in 70..100 {
+            let slot = (row - 50) % 50;
+            assert_eq!((span.slot_of(row - 70, 50), span.slot(row, 50)), (slot, Some(slot)));
+            assert_eq!(span.index_of(row - 70), RowIndex::new(3, row));
+            assert_eq!(span.newer(row - 70), 99 - row);
+            assert!(
+                span.slot(row, 7).is_some_and(|slot| slot < 7),
+                "of a lane that is smaller now"
+            );
+        }
+        assert_eq!(span.slot(69, 50), None);
     }
 }
