@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use backcast_core::Exist;
 use backcast_exchange::{
     ExportError, ExportOptions, Format, ImportError, ImportOptions, export, import,
 };
@@ -194,6 +195,12 @@ impl ReplayBuffer {
         let rows = "transitions from 1 up, or None for as many as the file has";
         let capacity = capacity.map(|given| whole(given, "capacity", rows, Kind::Argument));
         let (exist, base) = (self::exist(exist)?, place(dir)?);
+        if exist == Exist::Attach {
+            return Err(bad_argument(
+                "exist is 'attach', and a ring that is there was not read from the file; give \
+                 \"error\" or \"replace\", or call ReplayBuffer.attach",
+            ));
+        }
         let mut options = ImportOptions::named(&name)
             .exist(exist)
             .persistent(persistent.get("persistent", "True or False")?)

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};
 
 use crate::batch::insert;
-use crate::coerce::descr;
+use crate::coerce::{Target, array_of, descr};
 use crate::error::{Failure, Kind};
 use crate::given::{Given, closest, method, not_called, refuse_strangers};
 use crate::view::{FreshArray, bytes_of, in_place, is_alone};
@@ -389,20 +389,40 @@ impl ReservedRow {
     }
 
     /// Write a whole column: ``row["reward"] = 1.0``.
+    ///
+    /// Values become the column's dtype as :meth:`Writer.append` makes them, or are refused; a single
+    /// number is written to all elements. What is written into an array (``row["obs"][:] = ...``)
+    /// NumPy casts, in its own way.
+    ///
+    /// Raises
+    /// ------
+    /// AppendError
+    ///     If a value does not fit the column's dtype or shape.
     fn __setitem__(
         &self,
         py: Python<'_>,
         name: Given<String>,
         value: &Bound<'_, PyAny>,
     ) -> Result<(), Failure> {
-        let place = self.__getitem__(py, name)?;
+        let what = name.get("name", "a column, such as `obs`")?;
+        let place = self.__getitem__(py, what.clone().into())?;
         if place.is_instance_of::<PyDict>() {
             return Err(Failure::new(
                 Kind::ArgumentType,
                 "several columns lie below that name; write each of them",
             ));
         }
-        Ok(place.set_item(py.Ellipsis(), value)?)
+        let dtype = self.with_open(|open| {
+            let held = open.columns.iter().find(|held| held.column.name() == what);
+            Ok(held.map(|held| held.column.dtype()))
+        })?;
+        let Some(dtype) = dtype else { return Ok(()) };
+        let what = format!("column `{what}`");
+        let target = Target { what: &what, kind: Kind::Append, dtype };
+        let array = array_of(value, target)?;
+        place.set_item(py.Ellipsis(), array).map_err(|error| {
+            target.refuse(format!("{}; give the column's own shape", error.value(py)))
+        })
     }
 
     /// Whether the action of this row ended the episode; to be set.

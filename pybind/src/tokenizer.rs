@@ -36,7 +36,7 @@ use crate::given::{Given, class, file_of, method, needed, refuse_strangers, show
 /// Raises
 /// ------
 /// ArgumentError
-///     If a ticker is named twice, is empty or reserved.
+///     If a ticker is named twice, is empty, or is ``<CASH>``.
 ///
 /// Examples
 /// --------

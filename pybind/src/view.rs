@@ -98,15 +98,12 @@ impl<'py> FreshArray<'py> {
     /// Every byte, in C order.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         let len = self.0.len() * self.0.dtype().itemsize();
-        if len == 0 {
-            return &mut [];
-        }
         // SAFETY:
         // - Alone: `for_filling` made the array, or `again` found the only other reference to it in its
         //   caller's hands (views would hold one more), and only `into_array`, which consumes `self`, gives it away, so
         //   until then no Python code and no other view can reach its memory. The
         //   `&mut self` keeps a second slice from existing.
-        // - In bounds: NumPy allocated `len` C-contiguous bytes, which live as long as
+        // - In bounds: NumPy allocated `len` C-contiguous bytes, or one where that is 0, which live as long as
         //   the array, which `self` holds for the returned borrow.
         // - Initialised: the allocation comes from foreign code, and every byte is a valid `u8`.
         unsafe {

@@ -72,6 +72,20 @@ def test_a_panel_holds_what_the_csv_says(csv: Path) -> None:
         assert "4 tickers (1 macro), 40 days 2024-01-01 to 2024-02-09" in repr(panel)
 
 
+def test_windows_of_no_days_or_no_tickers_are_empty(csv: Path) -> None:
+    with bc.Panel.from_csv(csv, macro=["IDX"]) as panel:
+        columns = panel.windows([5], [1], 1, 1)["history"].shape[-1]
+        cases: list[tuple[Any, Any, tuple[int, int]]] = [
+            ([], [1], (0, 1)),
+            (np.zeros(0, "i8"), np.zeros((0, 3), "i4"), (0, 3)),
+            ([5, 6], np.zeros((2, 0), "i4"), (2, 0)),
+        ]
+        for days, tokens, shape in cases:
+            found = panel.windows(days, tokens, 2, 1)
+            assert found["history"].shape == (*shape, 2, columns)
+            assert found["future_mask"].shape == (*shape, 1)
+
+
 @pytest.mark.parametrize(("history", "future"), [(0, 0), (1, 0), (0, 1), (5, 3), (20, 5), (60, 60)])
 @pytest.mark.parametrize("shape", ["per sample", "shared"])
 def test_windows_are_what_plain_indexing_says(

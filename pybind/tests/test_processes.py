@@ -161,6 +161,24 @@ def test_what_a_dead_process_held_is_garbage(
     assert bc.remove("keep")["persistent"] is True
 
 
+def test_a_wait_ends_when_the_buffer_is_closed(place: Path) -> None:
+    buf = bc.ReplayBuffer.create("t", {"x": "f4"}, capacity=100, dir=place)
+    waits = threading.Event()
+
+    def close() -> None:
+        waits.wait()
+        buf.close()
+
+    thread = threading.Thread(target=close)
+    thread.start()
+    waits.set()
+    # Whether it is closed before or during the wait.
+    with pytest.raises(bc.ClosedError):
+        buf.wait(50, timeout=60)
+    thread.join()
+    assert bc.list(place) == []
+
+
 def test_a_wait_lets_other_threads_work(place: Path) -> None:
     with bc.ReplayBuffer.create("t", {"x": "f4"}, capacity=1000, dir=place) as buf:
 

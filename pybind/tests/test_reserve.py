@@ -283,7 +283,7 @@ def test_what_is_wrong_is_said(buf: bc.ReplayBuffer) -> None:
             row[7]
         with pytest.raises(bc.ArgumentTypeError, match="several columns lie below"):
             row["obs"] = 0
-        with pytest.raises(ValueError, match="could not broadcast"):
+        with pytest.raises(bc.AppendError, match=r"column `action`: could not broadcast.*own"):
             row["action"] = [1, 2, 3]
         with pytest.raises(bc.ArgumentTypeError, match="terminated is 1; give True or False"):
             row.terminated = 1
@@ -372,3 +372,33 @@ def test_a_forked_child_has_none_of_it(place: Path) -> None:
         assert (kept == 5).all()
         assert row.commit() == 0
         assert (buf.rows(0, 0, 1)["obs"]["image"] == 5).all()
+
+
+ODD: dict[str, list[Any]] = {
+    "image": [np.array([300, -1, 2]), [2**40, 0, 0], 1.9, "7", None],
+    "action": [1.9, 2**40, np.array(np.nan), 1j, "7", None],
+    "reward": [None, "7", 1j, {}],
+}
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [(column, odd) for column in ODD for odd in ODD[column]]
+)
+def test_a_value_that_append_would_refuse_is_refused_and_the_row_goes_on(
+    column: str,
+    value: Any,  # noqa: ANN401
+) -> None:
+    columns = {"image": ("u1", (3,)), "action": "i4", "reward": "f4"}
+    with bc.ReplayBuffer.create(None, columns, capacity=9) as buf, buf.writer() as writer:
+        right = {"image": np.array([1, 2, 3], "u1"), "action": 4, "reward": 0.5}
+        with pytest.raises(bc.AppendError, match=f"column `{column}`"):
+            writer.append(**(right | {column: value}), terminated=False, truncated=False)
+        row: Any = writer.reserve()
+        for name, each in right.items():
+            row[name] = each
+        with pytest.raises(bc.AppendError, match=f"column `{column}`"):
+            row[column] = value
+        row.commit()
+        stored = buf.rows(0, 0, 1)
+        assert stored["image"].tolist() == [[1, 2, 3]]
+        assert (stored["action"][0], stored["reward"][0]) == (4, 0.5)

@@ -77,7 +77,7 @@ def levels_up() -> int:
 def _misfit(name: str, signature: inspect.Signature, given: int, named: list[str]) -> str:
     """Say why so many arguments by position, and these by name, are not what the call takes."""
     known = dict(signature.parameters)
-    if known.pop("self", None):
+    if known.pop("self", None) or known.pop("cls", None):
         given -= 1
     shown = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in known.values()]
     takes = str(inspect.Signature(shown))

@@ -211,7 +211,7 @@ class ReplayBuffer:
         format: Literal["parquet", "minari", "npz"] | None = None,
         *,
         capacity: int | None = None,
-        exist: _Exist = "error",
+        exist: Literal["error", "replace"] = "error",
         persistent: bool = False,
         dir: _Path | None = None,
         progress: _Progress | None = None,

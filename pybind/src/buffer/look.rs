@@ -105,10 +105,11 @@ impl ReplayBuffer {
             .transpose()?;
         let timeout = timeout.map(|given| seconds_of("timeout", given)).transpose()?;
         let ring = self.ring()?;
-        let mut signal = None;
+        let mut stopped = None;
         let mut interrupted = || {
-            signal = Python::attach(|py| py.check_signals().err());
-            signal.is_some()
+            let raised = Python::attach(|py| py.check_signals().err());
+            stopped = raised.map(Failure::from).or_else(|| self.ring().err());
+            stopped.is_some()
         };
         let waited = match (min_size, rows) {
             (Some(size), None) => py.detach(|| ring.wait_for(size, timeout, &mut interrupted)),
@@ -120,8 +121,8 @@ impl ReplayBuffer {
                 )));
             }
         };
-        match signal {
-            Some(raised) => Err(raised.into()),
+        match stopped {
+            Some(why) => Err(why),
             None => Ok(waited?),
         }
     }

@@ -406,3 +406,14 @@ def test_two_imports_to_a_name_are_refused(buf: bc.ReplayBuffer, tmp_path: Path)
     with bc.ReplayBuffer.from_file(path, "in", dir=tmp_path, progress=second) as ring:
         assert len(ring) == len(buf)
     assert refused
+
+
+def test_a_file_is_not_joined_to_a_ring_that_is_there(buf: bc.ReplayBuffer, tmp_path: Path) -> None:
+    path = tmp_path / "walk.parquet"
+    buf.export(path)
+    join: Any = "attach"
+    with pytest.raises(bc.ArgumentError, match=r"was not read from the file; give .* Replay"):
+        bc.ReplayBuffer.from_file(path, "walk", exist=join, dir=tmp_path)
+    with pytest.raises(bc.ArgumentError, match="was not read from the file"):
+        bc.ReplayBuffer.from_file(path, "other", exist=join, dir=tmp_path)
+    assert [found["name"] for found in bc.list(tmp_path)] == ["walk"]

@@ -66,7 +66,7 @@ TYPED = {
     "tokenizer.save(folder / 'no' / 't')": "No such file or directory (os error 2); check the path",
     "tokenizer.load(folder / 'cut tickers')": "is no tokenizer: ",
     "wrapper.reset(options={'reset_mask': [True]})": "reset_mask is [True], a list; give a NumPy",
-    "wrapper.step(np.full((2, 2, 2), np.nan))": "action of environment 0 holds NaN or inf; give",
+    "wrapper.step(np.full((2, 2, 2), np.nan))": "action of environment 0: the second number",
     "wrapper.sample_buffer(True)": "batch_size is True, a bool; give a whole number from 1 up",
 }
 

@@ -115,7 +115,7 @@ def test_states_that_are_not_the_markets_are_refused(
         (
             lambda b: b.sample(4, 2**31),
             bc.SampleError,
-            r"there is no memory for an array \(3, 4, 21",
+            f"the window is {2**31 + 1} days, of a panel",
         ),
         (lambda b: b.sample(4, layout="flat"), bc.ArgumentError, "layout is 'flat'; give"),
         (lambda b: b.sample(4, copy=1), bc.ArgumentError, "copy is 1; give"),
@@ -202,3 +202,17 @@ def test_a_closed_buffer_says_so_and_shows_what_it_was(buffer: ff.VecReplayBuffe
         with pytest.raises(bc.ClosedError, match="a private buffer is closed; attach or make it"):
             call()
     assert repr(buffer) == "<backcast.finrl.VecReplayBuffer: a private buffer, closed>"
+
+
+def test_misspelt_arguments_are_named_as_the_user_wrote_the_call(
+    buffer: ff.VecReplayBuffer, tmp_path: Path
+) -> None:
+    unchecked: Any = buffer
+    with pytest.raises(bc.ArgumentTypeError, match=r"sample\(\) has no argument `batch`; did you"):
+        unchecked.sample(batch=3)
+    with pytest.raises(
+        bc.ArgumentTypeError, match=r"add\(\) has no argument `state`; did you mean"
+    ):
+        unchecked.add(state={})
+    with pytest.raises(bc.ArgumentTypeError, match=r"`batchsize`; did you .* It takes \(name, env"):
+        type(unchecked).attach("x", batchsize=3, dir=tmp_path)

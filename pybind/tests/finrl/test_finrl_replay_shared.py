@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 import threading
@@ -120,3 +121,45 @@ def test_threads_may_add_and_draw_at_once(env: ff.VecFastFinRL) -> None:
     for thread in threads:
         thread.join()
     assert not failed, failed
+
+
+SPAWNED = """
+import pickle, sys
+buffer = pickle.load(sys.stdin.buffer)
+print(type(buffer).__name__, buffer.size(), buffer.batch_size, sorted(buffer.sample(4)[0]))
+"""
+
+
+@pytest.mark.parametrize("joined", [False, True])
+def test_a_buffer_with_names_pickles_as_them(path: Path, tmp_path: Path, joined: bool) -> None:
+    with bc.Panel.from_csv(path, macro=["VIX"], name="prices", dir=tmp_path) as panel:
+        env = vec(panel)
+        buffer = ff.VecReplayBuffer(env, 100, 7, name="moves", dir=tmp_path)
+        collect(env, buffer, 3)
+        if joined:
+            buffer, first = ff.VecReplayBuffer.attach("moves", batch_size=7, dir=tmp_path), buffer
+            first.close()
+        done = subprocess.run(
+            [sys.executable, "-c", SPAWNED],
+            input=pickle.dumps(buffer),
+            capture_output=True,
+            check=True,
+        )
+        shown = str(sorted(buffer.sample(4)[0]))
+        assert done.stdout.decode().split(maxsplit=3) == [
+            "VecReplayBuffer",
+            "12",
+            "7",
+            shown + "\n",
+        ]
+        buffer.close()
+
+
+def test_a_buffer_without_a_name_or_on_such_a_market_does_not_pickle(
+    env: ff.VecFastFinRL, path: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(bc.ArgumentTypeError, match="a buffer without a name is private"):
+        pickle.dumps(ff.VecReplayBuffer(env, 100))
+    named = ff.VecReplayBuffer(env, 100, name="moves", dir=tmp_path)
+    with named, pytest.raises(bc.ArgumentTypeError, match="the buffer's panel without a name"):
+        pickle.dumps(named)

@@ -59,6 +59,13 @@ def test_a_history_beyond_the_market_is_masked_and_of_many_times_it_a_slip(tmp_p
         (lambda h, f: wrapper.env.get_market_window_numpy(["AAA"], 5, h, f), bc.EnvError),
         (lambda h, f: buffer.get_market_data(0, h, f), bc.SampleError),
     ]
+    masks = buffer.sample(1, most - 3, 2)[5]
+    assert masks["AAA"].shape == (1, most - 3)
+    for h, future in [(most - 2, 2), (10**9, 0), (0, 10**9)]:
+        with pytest.raises(
+            bc.SampleError, match=f"the window is {h + 1 + future} .*at most {most}"
+        ):
+            buffer.sample(1, h, future)
     for window, error in windows:
         assert window(most - 3, 2)["AAA"]["past_mask"].sum() <= 40
         for h, future in [(most - 2, 2), (10**9, 0), (0, 10**9)]:
@@ -331,7 +338,7 @@ def test_actions_that_cannot_be_are_refused_and_nothing_changes(path: Path) -> N
     cases: list[tuple[Any, str]] = [
         (good[..., 0], r"action: got shape \(2, 4\); give \(2, 4, 2\)"),
         (nan_order, "environment 1"),
-        (nan_other, "action of environment 1 holds NaN or inf"),
+        (nan_other, "action of environment 1: the second number of ticker 3 is nan"),
         (large, "environment 0"),
         ("up", "action is no array of numbers; give one of shape"),
         (good.astype(complex), "action is no array of numbers"),
@@ -344,3 +351,51 @@ def test_actions_that_cannot_be_are_refused_and_nothing_changes(path: Path) -> N
     assert envs.buffer.size() == 0
     assert made(path, auto_reset=False).autoreset_mode is AutoresetMode.DISABLED
     assert made(path).autoreset_mode is AutoresetMode.SAME_STEP
+
+
+@pytest.mark.parametrize("value", [1.5, -1.0000001, 1e39, np.inf, np.nan])
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_refused_action_changes_neither_market_nor_buffer(
+    path: Path, value: float, number: int
+) -> None:
+    wrapper = made(path, max_episode_steps=2)
+    wrapper.reset(seed=0)
+    still = np.zeros((3, 4, 2))
+    wrapper.step(still)
+    odd = still.copy()
+    odd[1, 2, number] = value
+    for _ in range(2):
+        with pytest.raises(bc.EnvError, match="environment 1"):
+            wrapper.step(odd)
+    wrapper.step(still)
+    stored = [wrapper.buffer.get(at) for at in range(wrapper.buffer.size())]
+    assert [t.next_state_day - t.state_day for t in stored] == [1] * 6
+    assert [t.done for t in stored] == [False] * 3 + [True] * 3
+
+
+def test_a_step_that_the_buffer_cannot_take_is_lost_alone(path: Path) -> None:
+    wrapper = made(path, n_envs=1)
+    wrapper.reset(seed=0)
+    still = np.zeros((1, 4, 2))
+    wrapper.step(still)
+    add = wrapper.buffer.add
+    wrapper.buffer.add = lambda *_: (_ for _ in ()).throw(bc.AppendError("no"))  # type: ignore[method-assign]
+    with pytest.raises(bc.AppendError):
+        wrapper.step(still)
+    wrapper.buffer.add = add  # type: ignore[method-assign]
+    wrapper.step(still)
+    first, second = (wrapper.buffer.get(at) for at in range(2))
+    assert second.state_day == first.next_state_day + 1
+    assert second.next_state_day == second.state_day + 1
+
+
+def test_a_closed_buffer_is_said_before_the_market_moves(path: Path) -> None:
+    wrapper = made(path, n_envs=1)
+    obs, _ = wrapper.reset(seed=0)
+    wrapper.buffer.close()
+    with pytest.raises(bc.ClosedError):
+        wrapper.step(np.ones((1, 4, 2)))
+    wrapper.auto_add = False
+    after, *_ = wrapper.step(np.zeros((1, 4, 2)))
+    shares = after["portfolio"]["shares"]
+    assert np.array_equal(shares, obs["portfolio"]["shares"])

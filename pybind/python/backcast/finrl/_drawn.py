@@ -10,7 +10,7 @@ from backcast import ArgumentTypeError, SampleError
 from backcast._calls import explained
 from backcast._counts import count_of
 from backcast._native import TransitionRing
-from backcast.finrl._rules import check_window
+from backcast.finrl._rules import SURELY_WITHIN, check_window
 from backcast.finrl._stored import StoredTransitions
 from backcast.finrl._transition import VecStoredTransition
 
@@ -39,6 +39,7 @@ class DrawnTransitions(StoredTransitions):
         taken = sorted(_PARTS & {*ring.panel.tickers})
         self._taken = taken[0] if taken else None
 
+    @explained
     def sample(
         self,
         batch_size: int | None = None,
@@ -108,6 +109,11 @@ class DrawnTransitions(StoredTransitions):
             )
         if batch_size is None:
             batch_size = self._batch_size
+        # What is no int is judged where all numbers are read.
+        if isinstance(history_length, int) and isinstance(future_length, int):
+            days = history_length + 1 + future_length
+            if days > SURELY_WITHIN:
+                check_window(days, "the window", self._ring.panel, SampleError)
         return self._sample(batch_size, history_length, future_length, layout, copy, indices, out)
 
     @explained

@@ -15,7 +15,7 @@ from backcast.finrl._rules import names_of
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import ArrayLike
 
@@ -64,7 +64,8 @@ class VecReplayBuffer(DrawnTransitions):
     -----
     Numbers are stored as float32 and int32. A buffer may be used by several threads. With a name,
     any process can :meth:`attach`, draw, and add where a place for an adder is left; the first
-    addition claims it, and the kernel frees it when the process ends.
+    addition claims it, and the kernel frees it when the process ends. A buffer pickles as its name,
+    if its panel has one too: what is unpickled has joined it.
 
     Examples
     --------
@@ -109,6 +110,23 @@ class VecReplayBuffer(DrawnTransitions):
             **shown,
         )
         self._around(ring, batch_size)
+        self._joins_by(
+            name=name, batch_size=batch_size, seed=seed, threads=threads, dir=dir, **shown
+        )
+
+    def _joins_by(self, **arguments: Any) -> None:  # noqa: ANN401
+        self._attach = arguments
+
+    def __reduce__(self) -> tuple[Callable[..., VecReplayBuffer], tuple[Any, ...]]:
+        """Pickle by name: what is unpickled, in any process, has joined the buffer."""
+        panel = self._ring.panel
+        for what, name in (("a buffer", self._attach["name"]), ("the buffer's panel", panel.name)):
+            if name is None:
+                raise ArgumentTypeError(
+                    f"{what} without a name is private to its process and cannot be pickled; "
+                    "create it with a name"
+                )
+        return _joined, (type(self), self._attach)
 
     @classmethod
     @explained
@@ -175,8 +193,12 @@ class VecReplayBuffer(DrawnTransitions):
         made = cls.__new__(cls)
         ring = TransitionRing.attach(name, panel, seed=seed, threads=threads, dir=dir, **shown)
         made._around(ring, batch_size)
+        made._joins_by(
+            name=name, batch_size=batch_size, seed=seed, threads=threads, dir=dir, **shown
+        )
         return made
 
+    @explained
     def add(
         self,
         states: Any,  # noqa: ANN401
@@ -224,6 +246,11 @@ class VecReplayBuffer(DrawnTransitions):
         else:
             next_states = as_arrays(next_states, "next_states", arrived=True)
         self._ring.add(states, actions, rewards, next_states, dones)
+
+
+def _joined(buffer: type[VecReplayBuffer], arguments: dict[str, Any]) -> VecReplayBuffer:
+    """Join a buffer that was pickled."""
+    return buffer.attach(**arguments)
 
 
 def _market_of(env: Any) -> tuple[Panel, int, dict[str, Any]]:  # noqa: ANN401

@@ -93,9 +93,13 @@ def seeds_of(seeds: Any, count: int) -> list[int | None]:  # noqa: ANN401
     return [seed_of(seed, f"seeds[{at}]") for at, seed in enumerate(listed)]
 
 
+SURELY_WITHIN = 4_096
+"""Days that a window of any market may have."""
+
+
 def check_window(days: int, what: str, panel: Panel, error: type[BackcastError]) -> None:
     """Refuse windows of many times the market: one may reach beyond it, but so far it is a slip."""
-    longest = 4 * panel.n_days + 4_096
+    longest = 4 * panel.n_days + SURELY_WITHIN
     if days > longest:
         raise error(
             f"{what} is {days} days, of a panel that has {panel.n_days}; give at most {longest}: "
@@ -113,7 +117,7 @@ def options_of(options: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def pairs_of(action: ArrayLike, shape: tuple[int, int, int]) -> NDArray[np.float64]:
-    """Read the wrapper's actions, whose first numbers the environment judges."""
+    """Read the wrapper's actions, whose first numbers the environment judges as well."""
     try:
         given = np.asarray(action)
         # NumPy makes numbers of strings, and drops the imaginary part of complex ones.
@@ -126,10 +130,15 @@ def pairs_of(action: ArrayLike, shape: tuple[int, int, int]) -> NDArray[np.float
         raise EnvError(
             f"action: got shape {actions.shape}; give {shape}, portfolios, tickers, pairs"
         )
-    odd = ~np.isfinite(actions[..., 1]).all(axis=1)
+    # Of what is no number, neither is true.
+    odd = ~(np.abs(actions[..., 1]) <= 1.0)
     if odd.any():
-        at = int(odd.argmax())
-        raise EnvError(f"action of environment {at} holds NaN or inf; give numbers in [-1, 1]")
+        env, ticker = (int(at[0]) for at in odd.nonzero())
+        value = actions[env, ticker, 1]
+        raise EnvError(
+            f"action of environment {env}: the second number of ticker {ticker} is {value}; give "
+            "numbers in [-1, 1]"
+        )
     return actions
 
 

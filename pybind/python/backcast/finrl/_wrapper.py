@@ -272,8 +272,10 @@ class VecFinRLWrapper(VectorEnv[Any, Any, Any]):
         Raises
         ------
         EnvError
-            If an action is no number from -1 to 1, or a portfolio has to be reset first. Nothing
-            has changed then.
+            If one of the two numbers of an action is not from -1 to 1, or a portfolio has to be
+            reset first. Nothing has changed then.
+        ClosedError
+            If the buffer was closed, and steps are added to it. Nothing has changed then.
         """
         actions = pairs_of(action, (self.num_envs, self.num_tickers, 2))
         if self.autoreset_mode is AutoresetMode.DISABLED and self._ended.any():
@@ -281,11 +283,16 @@ class VecFinRLWrapper(VectorEnv[Any, Any, Any]):
                 f"the episode of environment {int(self._ended.argmax())} has ended; with "
                 'autoreset_mode="disabled" reset it (a mask selects it) before the next step'
             )
+        if self.auto_add:
+            self.buffer.size()
         before, tokens, begins = self._last, self._tokens, self._ended
         raw, rewards, terminated, truncated, infos = self._batch.step(
             np.ascontiguousarray(actions[..., 0])
         )
         ended = terminated | truncated
+        # The market has moved on, whatever the buffer says of it.
+        self._last = raw
+        self._ended = ended & (self.autoreset_mode is not AutoresetMode.SAME_STEP)
         final = infos.get("final_obs")
         if final is not None or begins.any():
             self._tokens = self._batch.tokens_of
@@ -296,8 +303,6 @@ class VecFinRLWrapper(VectorEnv[Any, Any, Any]):
             self._add(before, tokens, actions, rewards, arrived, ended, truncated, steps)
         if final is not None:
             infos["final_obs"] = self._nested.of_ends(with_final(raw, final), tokens, final)
-        self._last = raw
-        self._ended = ended & (self.autoreset_mode is not AutoresetMode.SAME_STEP)
         return self._nested.of_step(raw, self._tokens), rewards, terminated, truncated, infos
 
     def sample_actions(self) -> NDArray[np.float32]:
