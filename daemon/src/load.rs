@@ -15,7 +15,8 @@ use crate::units;
 /// Make a ring of a snapshot.
 ///
 /// Rows, sequence numbers, episodes and flags are as they were; a writer that attaches goes on after
-/// the newest row. Every byte is checked first: a snapshot that is damaged makes no ring. The ring
+/// the newest row. Every value is checked first: a snapshot in which one is damaged makes no ring
+/// (`backcast verify` looks at every byte of the files, those that hold no values too). The ring
 /// is persistent: it stays until `backcast rm`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\

@@ -170,10 +170,10 @@ impl ReplayBuffer {
 
     /// Remove the ring's name, also of a persistent ring; who has it open keeps it.
     ///
+    /// Nothing happens where the name is gone or another ring's by now, and where there never was one.
+    ///
     /// Raises
     /// ------
-    /// NotFoundError
-    ///     If the name was removed or taken over by another ring already.
     /// ClosedError
     ///     If the buffer was closed.
     fn unlink(&self, py: Python<'_>) -> Result<(), Failure> {

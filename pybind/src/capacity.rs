@@ -11,7 +11,7 @@ use crate::error::{Failure, bad_argument};
 use crate::given::{Given, needed};
 
 /// What `capacity` may be.
-const WANTED: &str = "transitions as an int (1_000_000) or bytes as text (\"8GiB\")";
+const WANTED: &str = "rows as an int (1_000_000) or bytes as text (\"8GiB\")";
 /// Rings smaller than this may take many times what was asked without anybody minding.
 const WORTH_A_WARNING: u64 = 64 << 20;
 

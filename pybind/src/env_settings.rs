@@ -7,7 +7,7 @@ use backcast_core::DType;
 use backcast_gym::{ParseRuleError, PortfolioOptions};
 use numpy::prelude::*;
 use pyo3::prelude::*;
-use pyo3::types::{PyAny, PyDict, PyString};
+use pyo3::types::{PyAny, PyDict, PyList, PyString};
 
 use crate::coerce::{Target, Tuple, array_of, autoreset_mode_of, count, count_in};
 use crate::error::{Failure, Kind};
@@ -167,7 +167,10 @@ pub(crate) fn names_of(
 
 /// The first day and one past the last.
 fn days_of(given: &Bound<'_, PyAny>) -> Result<(usize, usize), Failure> {
-    let (start, end): (Given<i128>, Given<i128>) = given.extract().map_err(|_| {
+    // A list is what a file of settings has.
+    let pair =
+        given.cast::<PyList>().map_or_else(|_| given.clone(), |list| list.to_tuple().into_any());
+    let (start, end): (Given<i128>, Given<i128>) = pair.extract().map_err(|_| {
         let wanted = "two whole numbers, the first day and one past the last";
         Failure::new(Kind::ArgumentType, format!("days is {}; give {wanted}", shown(given)))
     })?;

@@ -139,7 +139,7 @@ impl ReplayBuffer {
     /// format : {"parquet", "minari", "npz"}, optional
     ///     When left out, what the path's extension says; a path without one is a Minari dataset's.
     /// capacity : int, optional
-    ///     Transitions kept over all lanes, if not as many as the ring had or the data are.
+    ///     Rows over all lanes, if not as many as the ring had or the data are.
     /// exist : {"error", "replace"}, default "error"
     ///     What to do when the name is taken.
     /// persistent : bool, default False
@@ -192,7 +192,7 @@ impl ReplayBuffer {
         let path = file_of(path, "path", "the file to read")?;
         let name = name_of(name)?;
         let format = format_of(format, &path)?;
-        let rows = "transitions from 1 up, or None for as many as the file has";
+        let rows = "rows from 1 up, or None for as many as the file has";
         let capacity = capacity.map(|given| whole(given, "capacity", rows, Kind::Argument));
         let (exist, base) = (self::exist(exist)?, place(dir)?);
         if exist == Exist::Attach {

@@ -201,7 +201,7 @@ impl ReplayBuffer {
 
 /// A duration given in seconds.
 pub(crate) fn seconds_of(what: &str, given: Given<f64>) -> Result<Duration, Failure> {
-    const SECONDS: &str = "seconds from 0 up, or None to wait without end";
+    const SECONDS: &str = "seconds from 0 up";
     let seconds = given.get(what, SECONDS)?;
     Duration::try_from_secs_f64(seconds)
         .map_err(|_| bad_argument(format!("{what} is {seconds}; give {SECONDS}")))

@@ -28,7 +28,9 @@ impl ReplayBuffer {
     /// schema : dict or Schema
     ///     The columns, see :class:`Schema`.
     /// capacity : int or str
-    ///     Transitions kept, over all lanes, or the bytes to allocate, such as ``"8GiB"``.
+    ///     Rows over all lanes, or the bytes to allocate, such as ``"8GiB"``. Each lane gets an equal
+    ///     share, rounded up, and an episode of n transitions takes n + 1 rows: a lane of one row
+    ///     never holds a transition.
     /// lanes : int, default 1
     ///     Independent single-writer rings, one per environment; 1 to 4096.
     /// exist : {"error", "attach", "replace"}, default "error"

@@ -25,7 +25,7 @@ impl ReplayBuffer {
     /// Parameters
     /// ----------
     /// capacity : int or str
-    ///     Transitions over all lanes, or bytes as text (``"16GiB"``): more than there is. Asked for as much
+    ///     Rows over all lanes, or bytes as text (``"16GiB"``): more than there is. Asked for as much
     ///     as there is, the call finishes a resize that was broken off, if one was.
     /// timeout : float, default 10.0
     ///     Seconds to wait for writers to move their lanes; they move later by themselves.

@@ -218,8 +218,9 @@ impl ReplayBuffer {
     /// Make a ring of a snapshot.
     ///
     /// Rows, sequence numbers, episodes and flags are as they were, so that a seed draws what it drew
-    /// then; a writer goes on after the newest row, with a new episode. Every byte is checked first: a
-    /// snapshot that is damaged makes no ring. What was saved as ``state`` is the buffer's
+    /// then; a writer goes on after the newest row, with a new episode. Every value is checked first: a
+    /// snapshot in which one is damaged makes no ring (:func:`verify_snapshot` looks at every byte of
+    /// the files, those that hold no values too). What was saved as ``state`` is the buffer's
     /// :attr:`saved_state`. Releases the interpreter; Ctrl-C stops it.
     ///
     /// Parameters

@@ -339,6 +339,7 @@ def test_a_deep_copy_goes_on_as_the_original_would(panel: bc.Panel, reused: bool
         ({"tickers": ["AAA", "AAA"]}, ["AAA", "0", "1"]),
         ({"tickers": []}, ["no ticker"]),
         ({"days": (50, 70)}, ["50..70", "60"]),
+        ({"days": [50, 70]}, ["50..70", "60"]),
         ({"days": (-1, 5)}, ["-1"]),
         ({"indicator_lag": -1}, ["indicator_lag", "-1"]),
         ({"autoreset_mode": "nextstep"}, ["'nextstep'", '"next_step"', '"disabled"']),
