@@ -103,7 +103,8 @@ impl ReplayBuffer {
         let rows = rows_published
             .map(|given| whole(given, "rows_published", "rows from 0 up", Kind::Argument))
             .transpose()?;
-        let timeout = timeout.map(|given| seconds_of("timeout", given)).transpose()?;
+        let seconds = "seconds from 0 up, or None to wait without end";
+        let timeout = timeout.map(|given| seconds_as("timeout", given, seconds)).transpose()?;
         let ring = self.ring()?;
         let mut stopped = None;
         let mut interrupted = || {
@@ -201,8 +202,12 @@ impl ReplayBuffer {
 
 /// A duration given in seconds.
 pub(crate) fn seconds_of(what: &str, given: Given<f64>) -> Result<Duration, Failure> {
-    const SECONDS: &str = "seconds from 0 up";
-    let seconds = given.get(what, SECONDS)?;
+    seconds_as(what, given, "seconds from 0 up")
+}
+
+/// The same; `wanted` says what may be given.
+fn seconds_as(what: &str, given: Given<f64>, wanted: &'static str) -> Result<Duration, Failure> {
+    let seconds = given.get(what, wanted)?;
     Duration::try_from_secs_f64(seconds)
-        .map_err(|_| bad_argument(format!("{what} is {seconds}; give {SECONDS}")))
+        .map_err(|_| bad_argument(format!("{what} is {seconds}; give {wanted}")))
 }
