@@ -52,6 +52,11 @@ pub(crate) enum CliError {
     )]
     Taken { kind: Kind, name: String, state: &'static str },
     #[error(
+        "a {kind} named `{name}` already exists ({state}); choose another name, give --exist replace to \
+         start over, or run `backcast rm {name}` first"
+    )]
+    NameTaken { kind: Kind, name: String, state: &'static str },
+    #[error(
         "the {kind} named `{name}` differs from what was asked: {what}; ask for the same, choose \
          another name, or give --exist replace"
     )]
@@ -176,6 +181,7 @@ impl CliError {
             | Self::Append(_)
             | Self::Sample(_)
             | Self::Taken { .. }
+            | Self::NameTaken { .. }
             | Self::Different { .. }
             | Self::Held { .. }
             | Self::Orphaned { .. }
@@ -202,6 +208,9 @@ impl From<LoadError> for CliError {
         match error {
             LoadError::Cancelled => Self::Interrupted,
             LoadError::Ring(error) | LoadError::Restore(RestoreError::Ring(error)) => error.into(),
+            LoadError::Restore(RestoreError::Taken { kind, name, state }) => {
+                Self::NameTaken { kind, name, state }
+            }
             error => Self::Load(error),
         }
     }
@@ -221,6 +230,9 @@ impl From<ImportError> for CliError {
         match error {
             ImportError::Interrupted { partial: None } => Self::Interrupted,
             ImportError::Restore(RestoreError::Ring(error)) => error.into(),
+            ImportError::Restore(RestoreError::Taken { kind, name, state }) => {
+                Self::NameTaken { kind, name, state }
+            }
             error => Self::Import(error),
         }
     }

@@ -182,7 +182,7 @@ fn refusals_say_what_to_do() {
         ("save pong a/b", 2, ["a/b", "outside"]),
         ("save pong --replace", 2, ["--replace", "LABEL"]),
         ("save pong b --wait long", 2, ["long", "--wait"]),
-        ("load pong@epoch-1", 1, ["pong", "--exist replace"]),
+        ("load pong@epoch-1", 1, ["pong", "choose another name, give --exist replace"]),
         ("load pong@epoch-2", 3, ["pong@epoch-2", "did you mean `pong@epoch-1`"]),
         ("load zebra", 3, ["zebra", "backcast ls"]),
         ("load pong@", 2, ["label", "empty"]),

@@ -227,12 +227,7 @@ impl Work {
 
     /// Ends without a ring, with the words for what is left.
     fn give_up(&self, partial: PartialRing, error: ImportError) -> ImportError {
-        let taken = matches!(
-            &error,
-            ImportError::Restore(RestoreError::Ring(RingError::Segment(
-                SegmentError::AlreadyExists { .. }
-            )))
-        );
+        let taken = matches!(&error, ImportError::Restore(RestoreError::Taken { .. }));
         let asked = matches!(error, ImportError::Interrupted { .. });
         if (asked || taken) && !self.units.is_empty() {
             if asked {

@@ -151,9 +151,7 @@ impl Store {
             // Another process may be restoring it at this moment: whoever is first gives it its name,
             // and may have let go of it before we look again.
             match self.restore(&spec, &name, &mut options, true) {
-                Err(LoadError::Restore(RestoreError::Ring(RingError::Segment(
-                    SegmentError::AlreadyExists { .. },
-                )))) => {}
+                Err(LoadError::Restore(RestoreError::Taken { .. })) => {}
                 made => return made,
             }
         }

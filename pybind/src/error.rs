@@ -175,6 +175,7 @@ impl From<RestoreError> for Failure {
     fn from(error: RestoreError) -> Self {
         match error {
             RestoreError::Ring(error) => error.into(),
+            error @ RestoreError::Taken { .. } => Self::new(Kind::Exists, error),
             error => Self::new(Kind::Corrupt, error),
         }
     }

@@ -1,6 +1,6 @@
 //! What can go wrong while a ring is made with rows in it.
 
-use backcast_layout::SegmentError;
+use backcast_layout::{Kind, SegmentError};
 use thiserror::Error;
 
 use super::ring::RingError;
@@ -11,7 +11,20 @@ use super::ring::RingError;
 pub enum RestoreError {
     /// The ring itself.
     #[error(transparent)]
-    Ring(#[from] RingError),
+    Ring(RingError),
+    /// The name is taken. Who has rows for a ring does not want to join another.
+    #[error(
+        "a {kind} named `{name}` already exists ({state}); choose another name, use exist=\"replace\" to \
+         start over, or `backcast rm {name}`"
+    )]
+    Taken {
+        /// Ring or panel.
+        kind: Kind,
+        /// Name asked for.
+        name: String,
+        /// Held by a process, or persistent.
+        state: &'static str,
+    },
     /// A lane that the ring lacks.
     #[error("there is no lane {lane}: the ring has {lanes}; make it with as many as the rows have")]
     NoSuchLane {
@@ -103,6 +116,17 @@ pub enum RestoreError {
         /// Bytes given.
         got: usize,
     },
+}
+
+impl From<RingError> for RestoreError {
+    fn from(error: RingError) -> Self {
+        match error {
+            RingError::Segment(SegmentError::AlreadyExists { kind, name, state }) => {
+                Self::Taken { kind, name, state }
+            }
+            error => Self::Ring(error),
+        }
+    }
 }
 
 impl From<SegmentError> for RestoreError {

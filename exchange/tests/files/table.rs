@@ -125,7 +125,9 @@ fn what_is_there_is_kept_unless_it_may_be_replaced() {
     let file = dir.path().join("a.parquet");
     let named = || ImportOptions::named("pong").base(base.clone());
     let taken = import(&file, Format::Parquet, named()).unwrap_err();
-    assert!(taken.to_string().contains("already exists"), "{taken}");
+    let words =
+        "already exists (a live process holds it); choose another name, use exist=\"replace\"";
+    assert!(taken.to_string().contains(words), "{taken}");
     let (new, _) = import(&file, Format::Parquet, named().exist(Exist::Replace)).unwrap();
     assert_ne!(new.uuid(), ring.uuid());
     let small =

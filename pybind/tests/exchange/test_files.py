@@ -414,6 +414,8 @@ def test_a_file_is_not_joined_to_a_ring_that_is_there(buf: bc.ReplayBuffer, tmp_
     join: Any = "attach"
     with pytest.raises(bc.ArgumentError, match=r"was not read from the file; give .* Replay"):
         bc.ReplayBuffer.from_file(path, "walk", exist=join, dir=tmp_path)
+    with pytest.raises(bc.ExistsError, match=r"choose another name, use exist=\"replace\" to"):
+        bc.ReplayBuffer.from_file(path, "walk", dir=tmp_path)
     with pytest.raises(bc.ArgumentError, match="was not read from the file"):
         bc.ReplayBuffer.from_file(path, "other", exist=join, dir=tmp_path)
     assert [found["name"] for found in bc.list(tmp_path)] == ["walk"]

@@ -452,7 +452,7 @@ def test_a_private_ring_is_saved_under_a_name_that_is_given(tmp_path: Path, plac
 def test_the_persistent_ring_of_a_snapshot_outlives_its_handle(place: Path, tmp_path: Path) -> None:
     with ring(place, 10) as buf:
         buf.snapshot("a", store=tmp_path)
-        with pytest.raises(bc.ExistsError, match="walk"):
+        with pytest.raises(bc.ExistsError, match=r"walk.*choose another name, use exist=\"repl"):
             bc.ReplayBuffer.load("walk@a", store=tmp_path, dir=place)
         replaced = bc.ReplayBuffer.load(
             "walk@a", store=tmp_path, dir=place, exist="replace", persistent=True
