@@ -54,6 +54,7 @@ impl From<CliError> for Refusal {
             CliError::Schema(error) => return error.into(),
             CliError::NotFound { .. } | CliError::Orphaned { .. } => Code::NotFound,
             CliError::Taken { .. }
+            | CliError::NameTaken { .. }
             | CliError::Different { .. }
             | CliError::Save(SaveError::LabelTaken { .. }) => Code::Exists,
             CliError::Held { .. } => Code::InUse,
