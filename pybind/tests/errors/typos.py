@@ -335,7 +335,6 @@ class Newcomer:
         self.same_everywhere = {
             str(next(place.glob("backcast-*"))): "/dev/shm/backcast-1000",
             str(files / "store"): "/home/me/.local/share/backcast",
-            str(os.getpid()): "4711",
         }
 
     def types(self, code: str) -> str:
@@ -369,6 +368,8 @@ class Newcomer:
         """What is said on any machine, wrapped."""
         for here, everywhere in self.same_everywhere.items():
             said = said.replace(here, everywhere)
+        # As a number of its own: it may stand within another.
+        said = re.sub(rf"\b{os.getpid()}\b", "4711", said)
         said = re.sub(r"\d+ available \(.*?\)", "16777216000 available (the file system)", said)
         said = re.sub(r"\.building-\w+", ".building-0123456789abcdef", said)
         said = re.sub(r"pid \d+ \([^)]*\)", "pid 4711 (python)", said)
