@@ -22,14 +22,25 @@ pub(crate) struct DayTable {
     first: usize,
     /// Tickers, in lines.
     width: usize,
-    /// `[days, 3, width]`: as in [`Prices`].
+    /// `[days, 2, width]`: opens and closes, as in [`Prices`].
     prices: Arc<Numbers<f64>>,
-    /// Of each day: are all closes prices?
-    sound: Arc<[bool]>,
+    notes: Arc<[Note]>,
+    /// `[days with gaps, width]`: mornings, as in [`Prices`].
+    mornings: Arc<Numbers<f64>>,
     /// Indicators of the tickers, macro tickers, and their indicators.
     parts: [usize; 3],
     /// `[days]` of those.
     shown: Arc<Numbers<f64>>,
+}
+
+/// What is known of a day's prices.
+#[derive(Clone, Copy, Debug)]
+struct Note {
+    /// Are all closes prices?
+    sound: bool,
+    /// Which of the days with gaps this is, where a ticker that had a price before has none: on other days opens
+    /// are what shares are worth in the morning, and half as much again need not be read.
+    gap: Option<u32>,
 }
 
 /// What else is shown of a day.
@@ -53,8 +64,9 @@ impl DayTable {
     ) -> Option<Self> {
         let width = tickers.len().next_multiple_of(LINE);
         let parts = [tickers.len() * columns.len(), macros.len(), macros.len() * columns.len()];
-        let mut prices = with_room(width.checked_mul(3 * days.len())?)?;
-        let mut sound = with_room(days.len())?;
+        let mut prices = with_room(width.checked_mul(2 * days.len())?)?;
+        let mut notes = with_room(days.len())?;
+        let mut mornings = Vec::new();
         let mut shown = with_room(parts.iter().sum::<usize>().checked_mul(days.len())?)?;
         let (first, rows) = (days.start, panel.rows());
         let mut closes = vec![0.0; width];
@@ -70,10 +82,18 @@ impl DayTable {
                 }
             }
             prices.extend_from_slice(&closes);
-            for (at, &close) in closes.iter().enumerate() {
-                prices.push(in_the_morning(prices[open + at], close));
-            }
-            sound.push(closes[..tickers.len()].iter().all(|&close| close > 0.0));
+            let opens = &prices[open..open + width];
+            let today =
+                opens.iter().zip(&closes).map(|(&open, &close)| in_the_morning(open, close));
+            let gap = if today.clone().eq(opens.iter().copied()) {
+                None
+            } else {
+                let number = u32::try_from(mornings.len() / width).ok()?;
+                mornings.extend(today);
+                Some(number)
+            };
+            let sound = closes[..tickers.len()].iter().all(|&close| close > 0.0);
+            notes.push(Note { sound, gap });
             let indicators = |of: &[usize], shown: &mut Vec<f64>| {
                 for &ticker in of {
                     let row = rows.row(ticker, day);
@@ -85,8 +105,8 @@ impl DayTable {
             indicators(macros, &mut shown);
         }
         let kept = |numbers: &[f64]| Arc::new(Numbers::copy_of(numbers));
-        let (prices, sound, shown) = (kept(&prices), sound.into(), kept(&shown));
-        Some(Self { first, width, prices, sound, parts, shown })
+        let (prices, mornings, shown) = (kept(&prices), kept(&mornings), kept(&shown));
+        Some(Self { first, width, prices, notes: notes.into(), mornings, parts, shown })
     }
 
     /// # Panics
@@ -95,9 +115,10 @@ impl DayTable {
     #[inline]
     pub(crate) fn prices(&self, day: usize) -> Prices<'_> {
         let (day, width) = (day - self.first, self.width);
-        let (open, rest) = self.prices[day * 3 * width..][..3 * width].split_at(width);
-        let (closes, mornings) = rest.split_at(width);
-        Prices { open, closes, mornings, sound: self.sound[day] }
+        let (open, closes) = self.prices[day * 2 * width..][..2 * width].split_at(width);
+        let Note { sound, gap } = self.notes[day];
+        let mornings = gap.map_or(open, |gap| &self.mornings[gap as usize * width..][..width]);
+        Prices { open, closes, mornings, sound }
     }
 
     /// Ask for the memory of what a step from `day` to the next will read: the prices of both, and what is shown
@@ -106,7 +127,7 @@ impl DayTable {
     pub(crate) fn ask(&self, day: usize, lag: usize) {
         let at = day.saturating_sub(self.first);
         let stride = self.parts.iter().sum::<usize>();
-        soon(self.prices.get(at * 3 * self.width..(at + 2) * 3 * self.width).unwrap_or_default());
+        soon(self.prices.get(at * 2 * self.width..(at + 2) * 2 * self.width).unwrap_or_default());
         let shown = (at + 1).saturating_sub(lag);
         soon(self.shown.get(shown * stride..(shown + 1) * stride).unwrap_or_default());
         let macro_open = (at + 1) * stride + self.parts[0];

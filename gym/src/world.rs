@@ -347,16 +347,16 @@ impl World {
         Some([shown.indicators, shown.macro_indicators])
     }
 
-    /// Write the `out.len() / (X * C)` days before `day`, zeros where the panel has none.
+    /// Write so many days before `day`, zeros where the panel has none: `out` `[days, X, C]`, `mask` `[days, X]`.
     pub(crate) fn history_into(
         &self,
         tickers: &[usize],
         day: usize,
+        days: usize,
         out: &mut [f32],
         mask: &mut [u8],
     ) {
         let rows = tickers.len() + self.macros.len();
-        let days = mask.len() / rows;
         // Days before the panel's first.
         let before = days.saturating_sub(day);
         let columns = self.panel.columns().len();

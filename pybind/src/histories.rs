@@ -9,19 +9,21 @@ use std::sync::{Mutex, PoisonError};
 use backcast_core::{DType, soon};
 use backcast_gym::PortfolioVectorEnv as CoreEnv;
 use numpy::prelude::*;
-use numpy::{PyArray1, PyArrayDyn, PyReadwriteArrayDyn};
+use numpy::{PyArray1, PyUntypedArray};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyAny, PySlice};
+use pyo3::types::PyAny;
 
 use crate::coerce::descr;
 use crate::error::{Failure, Kind};
 use crate::spares::Spares;
-use crate::view::FreshArray;
+use crate::view::{Filling, FreshArray, Reused, along};
 
 /// Days that an arena has more than a history: a view stays as it is for as many steps.
-const SPARE_DAYS: usize = 64;
+///
+/// Many, since beginning at the front again copies whole histories: of 20 days, at every step, an eighth of a day.
+const SPARE_DAYS: usize = 160;
 
 /// Portfolios that lie between the copy of a newest day and the request for it.
 const AHEAD: usize = 4;
@@ -43,13 +45,10 @@ struct Arena {
 }
 
 struct Arrays {
-    /// `[N, H + SPARE_DAYS, X, C]`.
-    out: Py<PyArrayDyn<f32>>,
-    /// `[N, H + SPARE_DAYS, X]`.
-    mask: Py<PyArrayDyn<u8>>,
-    /// The same as Python sees them, tickers before days, the second as booleans. Read-only, as are
-    /// all views of them.
-    shown: [Py<PyAny>; 2],
+    /// `[N, H + SPARE_DAYS, X, C]`, and which rows there are, `[N, H + SPARE_DAYS, X]`.
+    memory: Reused,
+    /// The same as Python sees them, tickers before days. Read-only, as are all views of them.
+    shown: [Py<PyUntypedArray>; 2],
 }
 
 /// The arrays of one call.
@@ -63,8 +62,7 @@ pub(crate) struct Sliding<'a, 'py> {
     arrays: &'a Arrays,
     at: &'a Mutex<usize>,
     shape: [usize; 3],
-    out: PyReadwriteArrayDyn<'py, f32>,
-    mask: PyReadwriteArrayDyn<'py, u8>,
+    memory: Filling<'a>,
 }
 
 /// Their memory.
@@ -110,24 +108,22 @@ impl Histories {
         let days = history + SPARE_DAYS;
         let arrays = arena.arrays.get_or_try_init(py, || {
             let envs = envs.unwrap_or(1);
-            let out = PyArrayDyn::<f32>::zeros(py, [envs, days, rows, columns].as_slice(), false);
-            let mask = PyArrayDyn::<u8>::zeros(py, [envs, days, rows].as_slice(), false);
-            let flags = mask.call_method1("view", ("bool",))?;
-            let shown = turned(out.clone().into_any(), flags, 1)?;
-            for view in &shown {
+            let of = |dtype, shape: &[usize]| FreshArray::zeros(py, &descr(py, dtype)?, shape);
+            let out = of(DType::F32, &[envs, days, rows, columns])?;
+            let mask = of(DType::Bool, &[envs, days, rows])?;
+            let memory = Reused::new([out, mask]);
+            let shown = |array: Option<_>| {
+                let view = turned(&array.expect("it was made just now"), 1)?;
                 view.call_method1("setflags", (false,))?;
-            }
-            let shown = shown.map(Bound::unbind);
-            PyResult::Ok(Arrays { out: out.unbind(), mask: mask.unbind(), shown })
+                PyResult::Ok(view.unbind())
+            };
+            let [out, mask, ..] = memory.arrays(py);
+            let shown = [shown(out)?, shown(mask)?];
+            PyResult::Ok(Arrays { memory, shown })
         })?;
-        let busy = |error| {
-            let remedy = "let one thread at a time use it, or ask for fresh arrays with copy=True";
-            Failure::new(Kind::Env, format!("the history is being written to: {error}; {remedy}"))
-        };
-        let out = arrays.out.bind(py).try_readwrite().map_err(busy)?;
-        let mask = arrays.mask.bind(py).try_readwrite().map_err(busy)?;
+        let memory = arrays.memory.fill(py, "history")?;
         let at = &arena.at;
-        Ok(Days::Sliding(Box::new(Sliding { py, arrays, at, shape: self.shape, out, mask })))
+        Ok(Days::Sliding(Box::new(Sliding { py, arrays, at, shape: self.shape, memory })))
     }
 
     /// Let go of the arrays that were kept for filling them again.
@@ -142,10 +138,10 @@ impl Histories {
         (out, mask): &(Vec<f32>, Vec<u8>),
     ) -> PyResult<[Bound<'py, PyAny>; 2]> {
         let [history, rows, columns] = self.shape;
-        let out = PyArray1::from_slice(py, out).reshape([history, rows, columns])?;
+        let out = PyArray1::from_slice(py, out).reshape([history, rows, columns])?.into_any();
         let mask = PyArray1::from_slice(py, mask).reshape([history, rows])?;
         let mask = mask.call_method1(intern!(py, "view"), (intern!(py, "bool"),))?;
-        turned(out.into_any(), mask, 0)
+        Ok([turned(out.cast()?, 0)?, turned(mask.cast()?, 0)?].map(Bound::into_any))
     }
 }
 
@@ -156,17 +152,16 @@ impl<'py> Days<'_, 'py> {
                 Ok(DaySlots::Fresh { out: out.bytes_mut(), mask: mask.bytes_mut() })
             }
             Self::Sliding(sliding) => {
-                let Sliding { out, mask, at, shape, .. } = &mut **sliding;
-                let scattered = |error| Failure::new(Kind::Env, error);
+                let Sliding { memory, at, shape, .. } = &mut **sliding;
+                let [Some(out), Some(mask), ..] = memory.buffers() else {
+                    unreachable!("an arena has two arrays");
+                };
                 let from = *at.lock().unwrap_or_else(PoisonError::into_inner);
                 let [history, rows, columns] = *shape;
-                Ok(DaySlots::Sliding {
-                    out: out.as_slice_mut().map_err(scattered)?,
-                    mask: mask.as_slice_mut().map_err(scattered)?,
-                    at,
-                    shape: *shape,
-                    next: (from + history) * rows * columns,
-                })
+                let out = bytemuck::try_cast_slice_mut(out)
+                    .map_err(|error| Failure::new(Kind::Env, error))?;
+                let next = (from + history) * rows * columns;
+                Ok(DaySlots::Sliding { out, mask, at, shape: *shape, next })
             }
         }
     }
@@ -177,16 +172,15 @@ impl<'py> Days<'_, 'py> {
             Self::Fresh { out, mask, axis, spares } => {
                 let [out, mask] = [out, mask].map(FreshArray::into_array);
                 spares.keep([&out, &mask]);
-                turned(out.into_any(), mask.into_any(), axis)
+                Ok([turned(&out, axis)?, turned(&mask, axis)?].map(Bound::into_any))
             }
             Self::Sliding(sliding) => {
-                let Sliding { py, arrays, at, shape: [history, ..], out, mask } = *sliding;
-                drop((out, mask));
+                let Sliding { py, arrays, at, shape: [history, ..], memory } = *sliding;
                 let from = *at.lock().unwrap_or_else(PoisonError::into_inner);
-                let days = PySlice::new(py, from.cast_signed(), (from + history).cast_signed(), 1);
-                let shown = (PySlice::full(py), PySlice::full(py), days).into_pyobject(py)?;
+                drop(memory);
+                let view = |of: &Py<_>| along(of.bind(py), 2, from..from + history);
                 let [out, mask] = &arrays.shown;
-                Ok([out.bind(py).get_item(&shown)?, mask.bind(py).get_item(&shown)?])
+                Ok([view(out)?, view(mask)?].map(Bound::into_any))
             }
         }
     }
@@ -194,15 +188,11 @@ impl<'py> Days<'_, 'py> {
 
 /// Tickers before days.
 fn turned<'py>(
-    out: Bound<'py, PyAny>,
-    mask: Bound<'py, PyAny>,
+    array: &Bound<'py, PyUntypedArray>,
     axis: usize,
-) -> PyResult<[Bound<'py, PyAny>; 2]> {
-    let swap = |array: Bound<'py, PyAny>| {
-        let name = intern!(array.py(), "swapaxes");
-        array.call_method1(name, (axis, axis + 1))
-    };
-    Ok([swap(out)?, swap(mask)?])
+) -> PyResult<Bound<'py, PyUntypedArray>> {
+    let name = intern!(array.py(), "swapaxes");
+    Ok(array.call_method1(name, (axis, axis + 1))?.cast_into()?)
 }
 
 impl DaySlots<'_> {

@@ -2,8 +2,7 @@
 
 use backcast_core::{DType, copy_numbers};
 use backcast_gym::{EnvError, Observation, PortfolioVectorEnv as CoreEnv};
-use numpy::prelude::*;
-use numpy::{Element, PyArrayDyn, PyReadwriteArrayDyn, PyUntypedArray};
+use numpy::PyUntypedArray;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -13,7 +12,7 @@ use crate::coerce::descr;
 use crate::error::{Failure, Kind};
 use crate::histories::{DaySlots, Days, Histories};
 use crate::spares::{Few, MOST, Spare, Spares, few};
-use crate::view::FreshArray;
+use crate::view::{FreshArray, Reused};
 
 /// What a field has per environment.
 #[derive(Clone, Copy)]
@@ -63,7 +62,7 @@ pub(crate) struct Form {
     arrays: Vec<(DType, Vec<usize>)>,
     flat: bool,
     /// Arrays to write to again and again; `None` where every call gets fresh ones.
-    reused: Option<PyOnceLock<Vec<Py<PyUntypedArray>>>>,
+    reused: Option<PyOnceLock<Reused>>,
     /// The arrays of the observations before.
     spares: Spares,
     /// `None` where no days before are shown, or not in arrays of their own.
@@ -154,22 +153,15 @@ impl Form {
                 (arrays, answer)
             }
             Some(reused) => {
-                let arrays = reused.get_or_try_init(py, || {
+                let reused = reused.get_or_try_init(py, || {
                     let arrays = self.allocate(py, self.envs, Spare::default())?;
-                    let arrays = arrays.into_iter().flatten();
-                    PyResult::Ok(arrays.map(|array| array.into_array().unbind()).collect())
+                    PyResult::Ok(Reused::new(arrays.into_iter().flatten()))
                 })?;
-                let mut borrowed = arrays
-                    .iter()
-                    .map(|array| Borrowed::of(array.bind(py)))
-                    .collect::<Result<Vec<_>, _>>()?;
-                let mut fields = Few::default();
-                for (field, array) in fields.iter_mut().zip(&mut borrowed) {
-                    *field = Some(array.bytes_mut()?);
-                }
+                let mut filling = reused.fill(py, "observation")?;
+                let fields = filling.buffers();
                 let answer = self.run(py, || work(Slots { fields, numbers, days }))?;
-                drop(borrowed);
-                (few(arrays.iter().map(|array| array.bind(py).clone())), answer)
+                drop(filling);
+                (reused.arrays(py), answer)
             }
         };
         let days = histories.map(Days::into_arrays).transpose()?;
@@ -277,14 +269,15 @@ impl Slots<'_> {
             env.flatten_into(cast_mut(flat)?)?;
         } else {
             let fields = bytes(env.obs());
+            let (mut indicators, mut of_macros) = (&mut [][..], &mut [][..]);
             for (slot, &at) in self.fields.iter_mut().flatten().zip(self.numbers) {
-                let field = fields[at];
                 match FIELDS[at].2 {
-                    Axes::Indicators => copy_shown(slot, env, 0)?,
-                    Axes::MacroIndicators => copy_shown(slot, env, 1)?,
-                    _ => copy_field(slot, field)?,
+                    Axes::Indicators => indicators = cast_mut(slot)?,
+                    Axes::MacroIndicators => of_macros = cast_mut(slot)?,
+                    _ => copy_field(slot, fields[at])?,
                 }
             }
+            env.indicators_into(indicators, of_macros)?;
         }
         self.days.map_or(Ok(()), |days| days.fill(env, stepped))
     }
@@ -316,55 +309,4 @@ fn copy_field(slot: &mut [u8], field: &[u8]) -> Result<(), Failure> {
     }
     copy_numbers(field, slot);
     Ok(())
-}
-
-/// Copy what every environment shows: the first or the second kind of indicators.
-fn copy_shown(slot: &mut [u8], env: &CoreEnv, kind: usize) -> Result<(), Failure> {
-    let width = slot.len() / env.num_envs();
-    for (at, part) in slot.chunks_exact_mut(width.max(1)).enumerate() {
-        copy_field(part, bytemuck::cast_slice(env.shown(at)[kind]))?;
-    }
-    Ok(())
-}
-
-/// A reused array, borrowed from Python for one call.
-enum Borrowed<'py> {
-    Doubles(PyReadwriteArrayDyn<'py, f64>),
-    Singles(PyReadwriteArrayDyn<'py, f32>),
-    Ints(PyReadwriteArrayDyn<'py, i32>),
-}
-
-impl<'py> Borrowed<'py> {
-    fn of(array: &Bound<'py, PyUntypedArray>) -> Result<Self, Failure> {
-        fn writable<'py, T: Element>(
-            array: &Bound<'py, PyAny>,
-        ) -> Result<PyReadwriteArrayDyn<'py, T>, Failure> {
-            let array = array.cast::<PyArrayDyn<T>>().map_err(PyErr::from)?;
-            array.try_readwrite().map_err(|error| {
-                let remedy = "leave the arrays writable, or ask for fresh ones with copy=True";
-                Failure::new(
-                    Kind::Env,
-                    format!("the reused observation cannot be written to: {error}; {remedy}"),
-                )
-            })
-        }
-        Ok(match array.dtype().num() {
-            number if number == numpy::dtype::<f64>(array.py()).num() => {
-                Self::Doubles(writable(array)?)
-            }
-            number if number == numpy::dtype::<f32>(array.py()).num() => {
-                Self::Singles(writable(array)?)
-            }
-            _ => Self::Ints(writable(array)?),
-        })
-    }
-
-    fn bytes_mut(&mut self) -> Result<&mut [u8], Failure> {
-        let bytes = match self {
-            Self::Doubles(array) => array.as_slice_mut().map(bytemuck::cast_slice_mut),
-            Self::Singles(array) => array.as_slice_mut().map(bytemuck::cast_slice_mut),
-            Self::Ints(array) => array.as_slice_mut().map(bytemuck::cast_slice_mut),
-        };
-        bytes.map_err(|error| Failure::new(Kind::Env, error))
-    }
 }

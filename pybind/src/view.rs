@@ -6,6 +6,7 @@
 
 use std::ffi::c_int;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{ptr, slice};
 
@@ -19,7 +20,9 @@ use numpy::{PyArrayDescr, PyUntypedArray};
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
 
+use crate::error::{Failure, Kind};
 use crate::handle::forks;
+use crate::spares::{Few, MOST, few};
 
 /// Axes that nearly all arrays have at most.
 const FEW_AXES: usize = 8;
@@ -73,6 +76,23 @@ impl<'py> FreshArray<'py> {
         Ok(Self(array.cast_into()?))
     }
 
+    /// An array of zeros, whose memory is not touched before it is filled.
+    pub(crate) fn zeros(
+        py: Python<'py>,
+        dtype: &Bound<'py, PyArrayDescr>,
+        shape: &[usize],
+    ) -> PyResult<Self> {
+        let (mut dims, axes) = extents(shape)?;
+        let dtype = dtype.clone().into_dtype_ptr();
+        // SAFETY: as in `for_filling`: `dims` outlives the call, which copies it; the descriptor is of a plain
+        // numeric dtype, and the call steals the reference given up; the interpreter is attached.
+        let array = unsafe {
+            let made = PY_ARRAY_API.PyArray_Zeros(py, axes, dims.as_mut_ptr(), dtype, 0);
+            Bound::from_owned_ptr_or_err(py, made)?
+        };
+        Ok(Self(array.cast_into()?))
+    }
+
     /// An array made here before, for filling once more: if nobody but its caller refers to it, weakly
     /// neither, and if whoever had it left its memory, dtype, shape and flags as they were.
     #[inline]
@@ -115,6 +135,154 @@ impl<'py> FreshArray<'py> {
     /// Give the array to Python.
     pub(crate) fn into_array(self) -> Bound<'py, PyUntypedArray> {
         self.0
+    }
+}
+
+/// Arrays that Python has, and that the calls of their owner fill again and again: one call at a time.
+///
+/// Python code that gives one of them to a call of something else as `out=` meanwhile breaks its own data.
+pub(crate) struct Reused {
+    /// With the bytes of each.
+    arrays: Vec<(Py<PyUntypedArray>, usize)>,
+    busy: AtomicBool,
+}
+
+/// A call's turn to fill them.
+pub(crate) struct Filling<'a> {
+    busy: &'a AtomicBool,
+    places: Few<(*mut u8, usize)>,
+}
+
+impl Reused {
+    /// # Panics
+    ///
+    /// If they are more than a call has arrays.
+    pub(crate) fn new<'py>(arrays: impl IntoIterator<Item = FreshArray<'py>>) -> Self {
+        let counted = |mut array: FreshArray<'py>| {
+            let bytes = array.bytes_mut().len();
+            (array.into_array().unbind(), bytes)
+        };
+        let arrays: Vec<_> = arrays.into_iter().map(counted).collect();
+        assert!(arrays.len() <= MOST, "{} arrays", arrays.len());
+        Self { arrays, busy: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn arrays<'py>(&self, py: Python<'py>) -> Few<Bound<'py, PyUntypedArray>> {
+        few(self.arrays.iter().map(|(array, _)| array.bind(py).clone()))
+    }
+
+    /// Begin to fill them, if no other call does, and if whoever has them left them as long as they were and
+    /// writable. `what`: what errors call them.
+    pub(crate) fn fill(&self, py: Python<'_>, what: &str) -> Result<Filling<'_>, Failure> {
+        self.try_fill(py).map_err(|why| not_reused(what, why))
+    }
+
+    fn try_fill(&self, py: Python<'_>) -> Result<Filling<'_>, NotLent> {
+        if self.busy.swap(true, Ordering::Acquire) {
+            return Err(NotLent::Busy);
+        }
+        let mut filling = Filling { busy: &self.busy, places: Few::default() };
+        for (place, (array, bytes)) in filling.places.iter_mut().zip(&self.arrays) {
+            let array = array.bind(py);
+            // SAFETY: the array is alive and the interpreter attached: `array` is bound to it.
+            let (flags, data) = unsafe {
+                let fields = &*_PyArray_GET_ITEM_DATA(array.as_array_ptr());
+                (fields.flags, fields.data)
+            };
+            if flags & NPY_ARRAY_WRITEABLE == 0 {
+                return Err(NotLent::ReadOnly);
+            }
+            if flags & AS_MADE != AS_MADE {
+                return Err(NotLent::Scattered);
+            }
+            if array.len() * array.dtype().itemsize() != *bytes {
+                return Err(NotLent::Size);
+            }
+            *place = Some((data.cast(), *bytes));
+        }
+        Ok(filling)
+    }
+}
+
+impl Filling<'_> {
+    pub(crate) fn buffers(&mut self) -> Few<&mut [u8]> {
+        let slice = |(place, bytes)| {
+            // SAFETY:
+            // - In bounds, alive: `Reused::try_fill` checked that the array has so many bytes of its own in one piece, and
+            //   its `Reused`, which `busy` borrows, keeps it; NumPy does not resize an array that somebody refers to,
+            //   unless told to ignore that, which is the Python caller's to answer for.
+            // - Alone: `FreshArray` made each of the arrays with memory of its own, `busy` keeps every other call from
+            //   filling them, and this is borrowed for the slices.
+            // - Every byte is a valid `u8`, whoever wrote it.
+            unsafe { slice::from_raw_parts_mut(place, bytes) }
+        };
+        self.places.map(|place| place.map(slice))
+    }
+}
+
+impl Drop for Filling<'_> {
+    fn drop(&mut self) {
+        self.busy.store(false, Ordering::Release);
+    }
+}
+
+/// Why the arrays of `copy=False` cannot be filled.
+fn not_reused(what: &str, why: NotLent) -> Failure {
+    let why = match why {
+        NotLent::ReadOnly => "read-only now; leave its arrays writable",
+        NotLent::Busy => {
+            "being written to by another thread; let one thread at a time use the environment"
+        }
+        NotLent::Scattered | NotLent::Size | NotLent::Doubled => {
+            "of another size or layout now; leave its arrays as they were made"
+        }
+    };
+    let otherwise = "or ask for fresh ones with copy=True";
+    Failure::new(Kind::Env, format!("the reused {what} is {why}, {otherwise}"))
+}
+
+/// A read-only view of a range of an array along one of its axes: what indexing would make, in a third of the time.
+///
+/// # Panics
+///
+/// If the array has no such axis or positions.
+pub(crate) fn along<'py>(
+    array: &Bound<'py, PyUntypedArray>,
+    axis: usize,
+    range: Range<usize>,
+) -> PyResult<Bound<'py, PyUntypedArray>> {
+    let py = array.py();
+    let (mut dims, count) = extents(array.shape())?;
+    assert!(range.start <= range.end && range.end <= array.shape()[axis], "{range:?}");
+    dims[axis] = npy_intp::try_from(range.len())?;
+    let mut strides: Vec<npy_intp> = array.strides().to_vec();
+    let before = npy_intp::try_from(range.start)? * strides[axis];
+    // SAFETY:
+    // - `dims` and `strides` hold `count` elements and outlive the call, which copies them; the call steals the
+    //   reference to the descriptor that was given up.
+    // - The memory: elements of the array, among those that its own extents and strides reach (checked above). The
+    //   array becomes the base object, whose reference the second call steals, so that they live as long as the view.
+    // - Read-only: no flag allows writing.
+    // - The interpreter is attached: `py` is its token.
+    unsafe {
+        let data = (*_PyArray_GET_ITEM_DATA(array.as_array_ptr())).data;
+        let view = PY_ARRAY_API.PyArray_NewFromDescr(
+            py,
+            get_type_object(py, NpyTypes::PyArray_Type),
+            array.dtype().into_dtype_ptr(),
+            count,
+            dims.as_mut_ptr(),
+            strides.as_mut_ptr(),
+            data.offset(before).cast(),
+            0,
+            ptr::null_mut(),
+        );
+        let view = Bound::from_owned_ptr_or_err(py, view)?.cast_into::<PyUntypedArray>()?;
+        let base = array.clone().into_any().into_ptr();
+        if PY_ARRAY_API.PyArray_SetBaseObject(py, view.as_array_ptr(), base) != 0 {
+            return Err(PyErr::fetch(py));
+        }
+        Ok(view)
     }
 }
 

@@ -1,5 +1,6 @@
 //! What can be seen of the portfolios between two steps.
 
+use backcast_core::copy_numbers;
 use backcast_market::Panel;
 
 use super::PortfolioVectorEnv;
@@ -57,7 +58,33 @@ impl PortfolioVectorEnv {
         })
     }
 
+    /// Write the indicators that all sub-environments show, `[N, T, K]`, and those of the macro tickers,
+    /// `[N, M, K]`: what [`shown`](Self::shown) says of each. One pass, no allocation.
+    pub fn indicators_into(&self, out: &mut [f64], macros: &mut [f64]) -> Result<(), EnvError> {
+        let Observation { day, indicators, macro_indicators, .. } = &self.batch.obs;
+        check_length("out", indicators.len(), Some(out.len()))?;
+        check_length("macros", macro_indicators.len(), Some(macros.len()))?;
+        if !self.batch.lean {
+            copy_numbers(indicators, out);
+            copy_numbers(macro_indicators, macros);
+            return Ok(());
+        }
+        let (width, macro_width) = (out.len() / day.len(), macros.len() / day.len());
+        for (env, &day) in day.iter().enumerate() {
+            let (mine, of_macros) = (env * width, env * macro_width);
+            let [shown, macro_shown] = self.shown_on(day).unwrap_or_else(|| {
+                [&indicators[mine..][..width], &macro_indicators[of_macros..][..macro_width]]
+            });
+            copy_numbers(shown, &mut out[mine..][..width]);
+            if macro_width > 0 {
+                copy_numbers(macro_shown, &mut macros[of_macros..][..macro_width]);
+            }
+        }
+        Ok(())
+    }
+
     /// The indicators shown on a day; `None` where there are none but in the observation, or before a reset.
+    #[inline]
     fn shown_on(&self, day: i32) -> Option<[&[f64]; 2]> {
         let lag = self.world.options.indicator_lag;
         let day = usize::try_from(day).ok().filter(|&day| day >= lag)?;
@@ -99,7 +126,7 @@ impl PortfolioVectorEnv {
                 }
                 // A sub-environment that was never reset stands on day 0, which has nothing before it.
                 let day = usize::try_from(self.batch.obs.day[env]).unwrap_or_default();
-                self.world.history_into(self.tickers_at(env), day, &mut days, &mut mask);
+                self.world.history_into(self.tickers_at(env), day, history, &mut days, &mut mask);
                 turn(&days, &mask, shape, out);
             },
         )
@@ -133,9 +160,11 @@ impl PortfolioVectorEnv {
         mask: &mut [u8],
     ) -> Result<(), EnvError> {
         let [_, rows, columns] = self.history_shape();
-        check_length("mask", mask.len() / rows * rows, Some(mask.len()))?;
+        // The newest day alone is asked for most often, of many portfolios: it is counted without a division.
+        let days = if mask.len() == rows { 1 } else { mask.len() / rows };
+        check_length("mask", days * rows, Some(mask.len()))?;
         check_length("out", mask.len() * columns, Some(out.len()))?;
-        self.world.history_into(self.tickers_at(env), day, out, mask);
+        self.world.history_into(self.tickers_at(env), day, days, out, mask);
         Ok(())
     }
 

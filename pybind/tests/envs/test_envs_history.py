@@ -96,7 +96,7 @@ def test_a_view_of_the_arena_lasts_and_is_not_to_be_written_to(market: bc.Panel)
     kept = first.copy()
     with pytest.raises(ValueError, match="read-only"):
         first[...] = 0
-    for _ in range(64):
+    for _ in range(160):
         env.step(np.zeros((3, 3)))
         assert np.array_equal(first, kept)
     later = env.step(np.zeros((3, 3)))[0]["history"]

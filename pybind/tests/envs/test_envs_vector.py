@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +120,43 @@ def test_reused_arrays_that_were_locked_are_refused_before_the_step(panel: bc.Pa
         env.step(np.ones((1, 2)))
     obs["cash"].flags.writeable = True
     assert env.step(np.ones((1, 2)))[0]["day"].tolist() == [day + 1]
+
+
+def test_reused_arrays_that_were_resized_are_refused_before_the_step(panel: bc.Panel) -> None:
+    env = PortfolioVectorEnv(panel, 2, copy=False)
+    obs, _ = env.reset(seed=1)
+    day = obs["day"].tolist()
+    obs["cash"].resize(1, refcheck=False)
+    with pytest.raises(bc.EnvError, match=r"another size or layout now.*copy=True"):
+        env.step(np.ones((2, 2)))
+    obs["cash"].resize(2, refcheck=False)
+    obs["cash"].shape = (2, 1)  # As long as it was: filled all the same.
+    now = env.step(np.ones((2, 2)))[0]
+    assert now["day"].tolist() == [day + 1 for day in day]
+    assert (now["cash"] > 0).all()
+
+
+def test_only_one_thread_at_a_time_writes_to_reused_arrays(panel: bc.Panel) -> None:
+    env = PortfolioVectorEnv(panel, 4_000, copy=False, history=3)
+    env.reset(seed=1)
+    actions = np.zeros((4_000, 2))
+    seen = threading.Event()
+
+    def step_until_refused() -> list[str]:
+        refusals: list[str] = []
+        while not seen.is_set():
+            try:
+                env.step(actions)
+            except bc.EnvError as refused:
+                refusals.append(str(refused))
+                seen.set()
+        return refusals
+
+    with ThreadPoolExecutor(2) as threads:
+        each = [threads.submit(step_until_refused) for _ in range(2)]
+        refusals = [text for thread in each for text in thread.result()]
+    assert all("written to by another thread" in text for text in refusals)
+    env.step(actions)
 
 
 def test_the_observation_shows_the_open_of_the_day_and_yesterdays_indicators(
