@@ -206,6 +206,14 @@ pub enum EnvError {
         /// Sub-environments.
         num_envs: usize,
     },
+    /// A first reset of only some: the others would have nothing to show.
+    #[error(
+        "the reset mask leaves out environment {env}, which was never reset; reset all of them first"
+    )]
+    LeftOut {
+        /// The first of those left out.
+        env: usize,
+    },
     /// An action that is no number in `[-1, 1]`.
     #[error("the action of environment {env} for {ticker:?} is {value}, but must lie in [-1, 1]")]
     BadAction {

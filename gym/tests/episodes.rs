@@ -240,8 +240,9 @@ fn every_bad_reset_or_step_is_refused_and_changes_nothing() {
     let market = Market::random(2, 2, 20).without(1, [7]);
     let mut env = env(&market, 2, PortfolioOptions::default());
     assert_eq!(env.step(&[0.0; 4]), Err(EnvError::NotReset { env: 0 }));
-    env.reset(ResetSeed::One(1), Some(&[true, false]), None).unwrap();
-    assert_eq!(env.step(&[0.0; 4]), Err(EnvError::NotReset { env: 1 }));
+    let some = env.reset(ResetSeed::One(1), Some(&[true, false]), None);
+    assert_eq!(some, Err(EnvError::LeftOut { env: 1 }));
+    assert_eq!(env.step(&[0.0; 4]), Err(EnvError::NotReset { env: 0 }));
     env.reset(ResetSeed::One(1), None, Some(&[3, 4])).unwrap();
     env.step(&[0.3, 0.4, 0.5, 0.6]).unwrap();
     let before = env.clone();

@@ -21,7 +21,7 @@ pub(crate) use self::snapshot::_open_snapshot;
 use self::snapshot::Saved;
 use crate::coerce::{autoreset_mode_of, count_in};
 use crate::error::{Failure, Kind};
-use crate::given::{Given, method, not_called, refuse_strangers};
+use crate::given::{Given, Word, method, not_called, refuse_strangers};
 use crate::handle::Handle;
 use crate::place::by_name;
 use crate::sampler::{Draws, Windows};
@@ -129,7 +129,7 @@ impl ReplayBuffer {
     /// lanes : int, default 1
     ///     How many; rows of an append go one to each.
     /// autoreset_mode : {"next_step", "same_step", "disabled"}, default "next_step"
-    ///     How the environments reset, in Gymnasium's words.
+    ///     How the environments reset, in Gymnasium's words; or ``gymnasium.vector.AutoresetMode``.
     ///
     /// Returns
     /// -------
@@ -146,7 +146,7 @@ impl ReplayBuffer {
         &self,
         py: Python<'py>,
         lanes: Given<i128>,
-        autoreset_mode: Given<String>,
+        autoreset_mode: Given<Word>,
         extra: &Bound<'py, PyTuple>,
         unknown: Option<&Bound<'py, PyDict>>,
     ) -> Result<Writer, Failure> {

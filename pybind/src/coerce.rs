@@ -12,7 +12,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyTuple};
 
 use crate::error::{Failure, Kind};
-use crate::given::{Given, closest};
+use crate::given::{Given, Word, closest};
 
 /// What NumPy calls every dtype.
 const DTYPES: [(DType, &str); 12] = [
@@ -366,12 +366,9 @@ pub(crate) fn int64s(
 }
 
 /// The `autoreset_mode` argument.
-pub(crate) fn autoreset_mode_of(
-    given: impl Into<Given<String>>,
-    kind: Kind,
-) -> Result<AutoresetMode, Failure> {
+pub(crate) fn autoreset_mode_of(given: Given<Word>, kind: Kind) -> Result<AutoresetMode, Failure> {
     const CHOICE: &str = "\"next_step\", \"same_step\" or \"disabled\"";
-    let text = given.into().get("autoreset_mode", CHOICE)?;
+    let Word(text) = given.get("autoreset_mode", CHOICE)?;
     text.parse()
         .map_err(|_| Failure::new(kind, format!("autoreset_mode is '{text}'; give {CHOICE}")))
 }

@@ -13,7 +13,7 @@ use crate::env_rows::rows_of;
 use crate::env_settings::{names_of, options_of};
 use crate::episode::Episode;
 use crate::error::{Failure, Kind};
-use crate::given::Given;
+use crate::given::{Given, Word};
 use crate::handle::Handle;
 use crate::metrics;
 use crate::observed::{Form, Last, Slots};
@@ -129,7 +129,8 @@ impl PortfolioBatch {
     ///     goes on in the stream of random numbers that a portfolio has.
     /// options : dict, optional
     ///     ``"start_day"``: an int or int array ``[N]``, where to begin instead of on a drawn day.
-    ///     ``"reset_mask"``: bool array ``[N]``, which portfolios to reset; the others stay.
+    ///     ``"reset_mask"``: bool array ``[N]``, which portfolios to reset; the others stay, and were
+    ///     reset before.
     /// spread : bool
     ///     An int seeds portfolio i with stream i of that seed instead.
     /// shifted_start : int
@@ -294,7 +295,7 @@ impl PortfolioBatch {
     }
 
     /// Let something else happen after the next ends.
-    fn set_autoreset_mode(&self, mode: Given<String>) -> Result<(), Failure> {
+    fn set_autoreset_mode(&self, mode: Given<Word>) -> Result<(), Failure> {
         let mode = autoreset_mode_of(mode, Kind::Env)?;
         self.env.with(|env| Ok(env.set_autoreset_mode(mode)?))
     }

@@ -64,6 +64,16 @@ impl From<&str> for Given<String> {
     }
 }
 
+/// A word that names a choice, or a member of an enum of Python that means it: `AutoresetMode.NEXT_STEP` of
+/// Gymnasium is `next_step`.
+pub(crate) struct Word(pub(crate) String);
+
+impl From<&str> for Given<Word> {
+    fn from(value: &str) -> Self {
+        Self::Value(Word(value.to_owned()))
+    }
+}
+
 impl From<i64> for Given<i128> {
     fn from(value: i64) -> Self {
         Self::Value(value.into())
@@ -123,6 +133,19 @@ impl Argument for bool {
 impl Argument for String {
     fn read(value: Borrowed<'_, '_, PyAny>) -> Option<Self> {
         value.extract().ok()
+    }
+}
+
+impl Argument for Word {
+    fn read(value: Borrowed<'_, '_, PyAny>) -> Option<Self> {
+        if let Ok(word) = value.extract() {
+            return Some(Self(word));
+        }
+        // The package of the enum need not be installed: a member is known by what every enum's members have.
+        let py = value.py();
+        value.get_type().getattr(intern!(py, "__members__")).ok()?;
+        let name: String = value.getattr(intern!(py, "name")).ok()?.extract().ok()?;
+        Some(Self(name.to_lowercase()))
     }
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -9,6 +10,7 @@ from typing import Any, Literal
 import backcast as bc
 import numpy as np
 import pytest
+from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
 Mode = Literal["same_step", "disabled"]
@@ -190,6 +192,20 @@ def test_final_obs_is_taken_in_every_form(place: Path, mode: Mode, final_obs: ob
         batch = buf.sample(1)
         assert batch.index.tolist() == [int(writer.lanes[1]) << 48]
         assert batch["next_obs"].tolist() == [[9, 9]]
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+def test_a_writer_takes_gymnasiums_enum_as_environments_do(
+    place: Path, mode: AutoresetMode
+) -> None:
+    with ring(BARE, place) as buf, buf.writer(autoreset_mode=mode) as writer:
+        assert writer.autoreset_mode == mode.name.lower()
+    wrong = enum.Enum("Mode", ["SOMETIMES"])
+    with bc.ReplayBuffer.create(None, BARE, capacity=64) as buf:
+        with pytest.raises(bc.WriterError, match="autoreset_mode is 'sometimes'; give"):
+            buf.writer(autoreset_mode=wrong.SOMETIMES)  # type: ignore[arg-type]
+        with pytest.raises(bc.ArgumentTypeError, match="autoreset_mode is 3"):
+            buf.writer(autoreset_mode=3)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("form", ["dict of arrays", "object array of dicts", "full names"])

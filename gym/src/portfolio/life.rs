@@ -27,8 +27,8 @@ impl PortfolioVectorEnv {
     /// Begin new episodes.
     ///
     /// - `seed`: where the random streams go on.
-    /// - `mask` `[N]`: which sub-environments to reset, at least one; `None`: all. The others keep their
-    ///   state, their observation and their stream.
+    /// - `mask` `[N]`: which sub-environments to reset, at least one; `None`: all, as in the first reset. The others
+    ///   keep their state, their observation and their stream.
     /// - `start_day` `[N]`: begin there instead of on a drawn day; read where `mask` is true. The day
     ///   may lie beyond four fifths of the range. No random number is used up for it.
     pub fn reset(
@@ -79,10 +79,12 @@ impl PortfolioVectorEnv {
         if let ResetSeed::Each(seeds) = seed {
             check_length("seed", num_envs, Some(seeds.len()))?;
         }
-        if !(0..num_envs).any(|env| mask.is_none_or(|mask| mask[env])) {
+        let Some(mask) = mask else { return Ok(()) };
+        if !mask.contains(&true) {
             return Err(EnvError::EmptyMask { num_envs });
         }
-        Ok(())
+        let new = |env: &usize| !mask[*env] && self.batch.phase[*env] == Phase::New;
+        (0..num_envs).find(new).map_or(Ok(()), |env| Err(EnvError::LeftOut { env }))
     }
 
     /// Is there a day to draw for all that are about to begin? Where episodes are played on this is asked

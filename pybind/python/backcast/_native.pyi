@@ -18,6 +18,7 @@ from typing import (
 )
 
 import numpy as np
+from gymnasium.vector import AutoresetMode
 from numpy.typing import ArrayLike, NDArray
 
 from backcast._batch import Batch
@@ -245,7 +246,9 @@ class ReplayBuffer:
     def capacity(self) -> int: ...
     @property
     def closed(self) -> bool: ...
-    def writer(self, lanes: int = 1, autoreset_mode: _AutoresetMode = "next_step") -> Writer: ...
+    def writer(
+        self, lanes: int = 1, autoreset_mode: _AutoresetMode | AutoresetMode = "next_step"
+    ) -> Writer: ...
     def sampler(
         self,
         *,

@@ -194,6 +194,14 @@ def ended(world: World) -> None:
             "none of the 2",
             "at least one",
         ),
+        Row(
+            "PortfolioVectorEnv.reset: first of some",
+            lambda it: PortfolioVectorEnv(it.panel, 2).reset(
+                options={"reset_mask": np.array([True, False])}
+            ),
+            bc.EnvError,
+            ("leaves out environment 1", "all of them first"),
+        ),
         reset("start", {"options": {"start_day": 9}}, bc.EnvError, "is 9", "lie in 1 to 8"),
         reset("starts", {"options": {"start_day": [1] * 3}}, bc.EnvError, "(3,)", "give (2,)"),
         step("shape", [0.5, 0.5], "(2,)", "give (2, 1)", "per portfolio and ticker"),

@@ -137,6 +137,15 @@ pub(crate) const ROWS: &[Row] = &[
         &["2", "at least one"],
     ),
     row(
+        "a first reset of some",
+        |s| {
+            let new = PortfolioVectorEnv::new(s.panel.clone(), 2, PortfolioOptions::default());
+            refusal(new.and_then(|mut env| env.reset(ResetSeed::Keep, Some(&[true, false]), None)))
+        },
+        "LeftOut",
+        &["environment 1", "all of them first"],
+    ),
+    row(
         "a start beyond the days",
         |s| reset(s, None, Some(&[1, 99])),
         "BadStartDay",
