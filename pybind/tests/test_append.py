@@ -194,16 +194,21 @@ def test_final_obs_is_taken_in_every_form(place: Path, mode: Mode, final_obs: ob
         assert batch["next_obs"].tolist() == [[9, 9]]
 
 
+class Wrong(enum.Enum):
+    """An enum of no mode."""
+
+    SOMETIMES = 1
+
+
 @pytest.mark.parametrize("mode", list(AutoresetMode))
 def test_a_writer_takes_gymnasiums_enum_as_environments_do(
     place: Path, mode: AutoresetMode
 ) -> None:
     with ring(BARE, place) as buf, buf.writer(autoreset_mode=mode) as writer:
         assert writer.autoreset_mode == mode.name.lower()
-    wrong = enum.Enum("Mode", ["SOMETIMES"])
     with bc.ReplayBuffer.create(None, BARE, capacity=64) as buf:
         with pytest.raises(bc.WriterError, match="autoreset_mode is 'sometimes'; give"):
-            buf.writer(autoreset_mode=wrong.SOMETIMES)  # type: ignore[arg-type]
+            buf.writer(autoreset_mode=Wrong.SOMETIMES)  # type: ignore[arg-type]
         with pytest.raises(bc.ArgumentTypeError, match="autoreset_mode is 3"):
             buf.writer(autoreset_mode=3)  # type: ignore[arg-type]
 
