@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import copy
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import numpy as np
 from gymnasium import spaces
@@ -25,7 +24,6 @@ Bidding = Literal["default", "uniform", "adv_uniform"]
 StopLossPrice = Literal["close", "low"]
 StopLossDay = Literal["same", "next"]
 Valuation = Literal["open", "close"]
-Env = TypeVar("Env")
 
 # Every number of a panel fits float32, so these bounds are true, and finite ones keep Gymnasium's
 # checkers silent. They do not depend on the data: spaces are equal on different panels.
@@ -160,14 +158,6 @@ def observation_space(batch: PortfolioBatch, obs: ObsForm) -> spaces.Space[Any]:
 def action_space(batch: PortfolioBatch) -> spaces.Box:
     """Return the space of one environment's actions."""
     return spaces.Box(-1.0, 1.0, (len(batch.tickers),), np.float32)
-
-
-def deep_copy(env: Env, memo: dict[int, Any]) -> Env:
-    """Copy an environment with everything it holds, the state in Rust included."""
-    twin = type(env).__new__(type(env))
-    memo[id(env)] = twin
-    vars(twin).update(copy.deepcopy(vars(env), memo))
-    return twin
 
 
 def _money(*shape: int) -> spaces.Box:

@@ -9,6 +9,7 @@ import gymnasium as gym
 from gymnasium.vector import AutoresetMode
 
 from backcast._calls import explained
+from backcast._copies import deep_copy
 from backcast._market import PanelLike, open_panel
 from backcast.envs._portfolio import (
     Bidding,
@@ -18,7 +19,6 @@ from backcast.envs._portfolio import (
     StopLossPrice,
     Valuation,
     action_space,
-    deep_copy,
     observation_space,
     picture,
     portfolios,

@@ -11,6 +11,7 @@ from gymnasium.vector.utils import batch_space
 
 from backcast import ArgumentTypeError
 from backcast._calls import explained
+from backcast._copies import deep_copy
 from backcast._market import PanelLike, open_panel
 from backcast.envs._portfolio import (
     Bidding,
@@ -20,7 +21,6 @@ from backcast.envs._portfolio import (
     StopLossPrice,
     Valuation,
     action_space,
-    deep_copy,
     mode_of,
     observation_space,
     picture,

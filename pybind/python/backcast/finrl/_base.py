@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 import numpy as np
 
 from backcast import ArgumentTypeError, EnvError
 from backcast._calls import explained, levels_up
+from backcast._copies import deep_copy
 from backcast._counts import count_of, whole_of
 from backcast._native import PortfolioBatch
 from backcast.finrl._rules import check_window, columns_of, format_of, market_of, names_of
@@ -36,6 +37,8 @@ class FinRLEnv(Generic[Shown]):
     """The market of :class:`FastFinRL` and :class:`VecFastFinRL`, and their settings."""
 
     _batch: PortfolioBatch | None
+    _rebuild: Callable[[], FinRLEnv[Shown]]
+    """The constructor with its arguments."""
     _shown: Any
     """What the last state is made of; None before the first reset."""
 
@@ -73,6 +76,14 @@ class FinRLEnv(Generic[Shown]):
                 UserWarning,
                 stacklevel=levels_up(),
             )
+
+    def __reduce__(self) -> tuple[Callable[[], FinRLEnv[Shown]], tuple[()]]:
+        """Pickle by the arguments of the constructor: what is unpickled was never reset."""
+        return self._rebuild, ()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> FinRLEnv[Shown]:
+        """Copy with the state: the copy goes on as this one would."""
+        return deep_copy(self, memo)
 
     @property
     def panel(self) -> Panel:

@@ -8,6 +8,7 @@ import numpy as np
 
 from backcast import EnvError
 from backcast._calls import explained
+from backcast._copies import rebuilding
 from backcast._counts import count_of
 from backcast._native import PortfolioBatch
 from backcast.finrl._base import FinRLEnv
@@ -142,6 +143,7 @@ class FastFinRL(FinRLEnv[State]):
         generator: str = "splitmix64",
         panel_options: Mapping[str, Any] | None = None,
     ) -> None:
+        self._rebuild = rebuilding(self, locals())
         settings = {
             "initial_amount": initial_amount,
             "failure_threshold": failure_threshold,

@@ -9,6 +9,7 @@ import numpy as np
 
 from backcast import ArgumentTypeError, EnvError
 from backcast._calls import explained
+from backcast._copies import rebuilding
 from backcast._counts import count_of, whole_of
 from backcast._native import PortfolioBatch
 from backcast.finrl._rules import flag_of, names_of, options_of, seed_of, seeds_of
@@ -161,6 +162,7 @@ class VecFastFinRL(SeenPortfolios):
         record: bool = False,
         panel_options: Mapping[str, Any] | None = None,
     ) -> None:
+        self._rebuild = rebuilding(self, locals())
         settings = {
             "initial_amount": initial_amount,
             "failure_threshold": failure_threshold,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from gymnasium import spaces
@@ -204,6 +204,13 @@ class VecFinRLWrapper(VectorEnv[Any, Any, Any]):
         self.single_action_space = spaces.Box(-1.0, 1.0, (self.num_tickers, 2), np.float32)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled or copied: there is one buffer."""
+        raise ArgumentTypeError(
+            "a VecFinRLWrapper has a buffer that is private to its process; it is not pickled or "
+            "copied; pickle its .env, and share transitions through a VecReplayBuffer with a name"
+        )
 
     def __repr__(self) -> str:
         """Show sizes, mode and fill."""
