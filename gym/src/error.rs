@@ -127,6 +127,19 @@ pub enum EnvError {
         /// Days of the panel.
         panel_days: usize,
     },
+    /// A history of many times the panel's days.
+    #[error(
+        "`history` is {history} days, of a panel that has {panel_days}; give at most {limit}: what lies before \
+         the panel is masked"
+    )]
+    HistoryTooLong {
+        /// Days asked for.
+        history: usize,
+        /// Days of the panel.
+        panel_days: usize,
+        /// Most days that are allowed.
+        limit: usize,
+    },
     /// No day on which an episode could start.
     #[error(
         "no start day: an episode starts on day {low} or later ({latest:?} has rows from day {listed}, \

@@ -91,6 +91,21 @@ pub enum WindowError {
         /// Elements given.
         found: usize,
     },
+    /// A window of many times the panel's days.
+    #[error(
+        "`{what}` is {days} days, of a panel that has {panel_days}; give at most {limit}: what lies beyond the \
+         panel is masked"
+    )]
+    TooLong {
+        /// The argument.
+        what: &'static str,
+        /// Days asked for.
+        days: usize,
+        /// Days of the panel.
+        panel_days: usize,
+        /// Most days that are allowed.
+        limit: usize,
+    },
     /// Windows larger than the address space.
     #[error(
         "{batch} samples x {tokens} tokens x {days} days x {columns} columns cannot be addressed; \

@@ -55,8 +55,19 @@ impl WindowPlan {
     }
 }
 
+/// Days that a window of any panel may have before its own day, or behind it.
+const SURELY_WITHIN: usize = 4_096;
+
 impl Panel {
-    /// What `batch` samples of `tokens` windows each take; an error if that cannot be addressed.
+    /// Days that a window may have before its own day, or behind it: many times the panel's, since windows may reach
+    /// beyond it, but not so many that a slip takes all memory for zeros.
+    #[must_use]
+    pub fn longest_window(&self) -> usize {
+        self.days().saturating_mul(4).saturating_add(SURELY_WITHIN)
+    }
+
+    /// What `batch` samples of `tokens` windows each take; an error if a window is longer than
+    /// [`longest_window`](Self::longest_window), or if all of them cannot be addressed.
     pub fn window_shape(
         &self,
         batch: usize,
@@ -64,14 +75,19 @@ impl Panel {
         history: usize,
         future: usize,
     ) -> Result<WindowPlan, WindowError> {
+        let (limit, panel_days) = (self.longest_window(), self.days());
+        for (what, days) in [("history", history), ("future", future)] {
+            if days > limit {
+                return Err(WindowError::TooLong { what, days, panel_days, limit });
+            }
+        }
         let columns = self.geometry().columns;
-        let days = history.saturating_add(1).saturating_add(future);
+        let days = history + 1 + future;
         let bytes = [batch, tokens, columns, size_of::<f32>()]
             .into_iter()
             .try_fold(days, usize::checked_mul)
             .and_then(|bytes| isize::try_from(bytes).ok());
-        // An empty batch hides an endless window from the product.
-        if bytes.is_none() || isize::try_from(days).is_err() {
+        if bytes.is_none() {
             return Err(WindowError::TooLarge { batch, tokens, days, columns });
         }
         Ok(WindowPlan { batch, tokens, history, future, columns })

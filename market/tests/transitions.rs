@@ -327,14 +327,20 @@ fn a_next_day_that_does_not_follow_takes_a_copy_of_its_own() {
 }
 
 #[test]
-fn windows_that_cannot_be_addressed_are_refused() {
+fn windows_of_many_times_the_panel_are_refused() {
     let mut ring = ring(10);
     ring.add(&numbered(0, 6)).unwrap();
     let batch = ring.get(&[1, 2]).unwrap();
-    for (history, future) in [(usize::MAX, 1), (1, usize::MAX), (usize::MAX / 64, 0)] {
-        let windows = Windows { history, future, ..Windows::default() };
-        let refused = ring.plan(&batch, windows, &Selection::default());
-        assert!(matches!(refused, Err(TransitionError::TooLarge { batch: 2, .. })));
+    let most = ring.panel().longest_window();
+    let plan = |history, future, lead| {
+        let windows = Windows { history, future, lead, ..Windows::default() };
+        ring.plan(&batch, windows, &Selection::default())
+    };
+    plan(most, most, most).unwrap();
+    for (history, future, lead) in [(most + 1, 1, 0), (1, usize::MAX, 0), (0, 0, most + 1)] {
+        let refused = plan(history, future, lead);
+        let Err(TransitionError::TooLong { limit, .. }) = refused else { panic!("{refused:?}") };
+        assert_eq!(limit, most);
     }
 }
 

@@ -120,14 +120,15 @@ fn every_refusal_names_the_position_and_the_limit_and_writes_nothing() {
         assert!(arena.iter().all(|&value| value.to_bits() == 7.0_f32.to_bits()));
         assert!(mask.iter().all(|&listed| listed));
     }
-    for (batch, tokens, history, future) in [
-        (usize::MAX, 2, 1, 1),
-        (1, 1, usize::MAX, 1),
-        (0, 1, usize::MAX / 2, 9),
-        (2, usize::MAX / 9, 0, 0),
-    ] {
-        let error = panel.window_shape(batch, tokens, history, future).unwrap_err();
+    for (batch, tokens) in [(usize::MAX, 2), (2, usize::MAX / 9)] {
+        let error = panel.window_shape(batch, tokens, 1, 1).unwrap_err();
         assert!(matches!(error, WindowError::TooLarge { columns: 7, .. }), "{error}");
+    }
+    let limit = panel.longest_window();
+    panel.window_shape(1, 1, limit, limit).unwrap();
+    for (batch, history, future) in [(1, limit + 1, 0), (0, 0, limit + 1), (1, 1, usize::MAX)] {
+        let error = panel.window_shape(batch, 1, history, future).unwrap_err();
+        assert!(matches!(error, WindowError::TooLong { .. }), "{error}");
     }
 }
 

@@ -110,6 +110,21 @@ pub enum TransitionError {
         /// How often it was tried.
         attempts: u32,
     },
+    /// A window of many times the panel's days.
+    #[error(
+        "`{what}` is {days} days, of a panel that has {panel_days}; give at most {limit}: what lies beyond the \
+         panel is masked"
+    )]
+    TooLong {
+        /// The argument.
+        what: &'static str,
+        /// Days asked for.
+        days: usize,
+        /// Days of the panel.
+        panel_days: usize,
+        /// Most days that are allowed.
+        limit: usize,
+    },
     /// A window or batch that memory cannot hold.
     #[error("{batch} samples x {tickers} tickers x {days} days cannot be addressed; ask for less")]
     TooLarge {

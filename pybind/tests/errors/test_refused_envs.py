@@ -88,6 +88,7 @@ def ended(world: World) -> None:
         make("misspelt", {"n_envs": 2}, bc.ArgumentTypeError, "'n_envs'", "mean 'num_envs'?"),
         make("no portfolio", {"num_envs": 0}, bc.EnvError, "num_envs is 0", "from 1 up"),
         make("half a portfolio", {"num_envs": 2.5}, bc.ArgumentTypeError, "2.5, a float", "whole"),
+        make("history", {"history": 10**9}, bc.EnvError, "'history' is 1000000000 days", "has 10"),
         make("too many", {"num_envs": 10**9}, bc.EnvError, "1000000000", "1 to 19", "gibibyte"),
         make("form", {"obs": "box"}, bc.EnvError, "obs is 'box'", "'dict' or 'flat'"),
         make("copy", {"copy": "no"}, bc.ArgumentTypeError, "copy is 'no'", "False to reuse"),

@@ -75,6 +75,10 @@ def test_panels_that_cannot_be(place: Path, tmp_path: Path, row: Row) -> None:
         ask(
             "late", lambda p: p.windows([40], [[1]], 1, 1), bc.PanelError, "days[0]", "40", "0 to 9"
         ),
+        ask(
+            "far back", lambda p: p.windows([4], [[1]], 10**9, 1), bc.PanelError, "history", "4136"
+        ),
+        ask("far on", lambda p: p.windows([4], [[1]], 1, 10**9), bc.PanelError, "future", "4136"),
         ask("early", lambda p: p.windows([-1], [[1]], 1, 1), bc.PanelError, "-1", "0 to 9"),
         ask(
             "token", lambda p: p.windows([1], [[5]], 1, 1), bc.PanelError, "tokens[0] is 5", "to 2"

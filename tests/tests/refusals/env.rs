@@ -119,6 +119,12 @@ pub(crate) const ROWS: &[Row] = &[
         &["\"adx\"", "name some of"],
     ),
     row(
+        "an observed history of many panels",
+        |s| made(s, 1, |o| o.history = 1_000_000_000),
+        "HistoryTooLong",
+        &["`history` is 1000000000 days", "has 10", "at most 4136"],
+    ),
+    row(
         "a mask of another panel",
         |s| made(s, 1, |o| o.tradable = Some(vec![true; 3])),
         "BadLength",

@@ -116,6 +116,18 @@ pub(crate) const ROWS: &[Row] = &[
         "BadToken",
         &["tokens[0] is 3", "0 (<CASH>)"],
     ),
+    row(
+        "a history of many panels",
+        |s| refusal(s.panel.window_shape(1, 1, 4_137, 0)),
+        "TooLong",
+        &["`history` is 4137 days", "has 10", "at most 4136"],
+    ),
+    row(
+        "a future of many panels",
+        |s| refusal(s.panel.window_shape(1, 1, 4_136, usize::MAX)),
+        "TooLong",
+        &["`future` is", "at most 4136"],
+    ),
     row("tokens left out", |s| windows(s, &[0, 1], &[1]), "BadLength", &["`tokens`", "1", "2"]),
 ];
 
