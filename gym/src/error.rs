@@ -1,5 +1,6 @@
 //! What can go wrong with a portfolio environment. Nothing has changed when an error is returned.
 
+use backcast_market::WindowError;
 use thiserror::Error;
 
 /// Making, resetting or stepping an environment failed.
@@ -127,19 +128,9 @@ pub enum EnvError {
         /// Days of the panel.
         panel_days: usize,
     },
-    /// A history of many times the panel's days.
-    #[error(
-        "`history` is {history} days, of a panel that has {panel_days}; give at most {limit}: what lies before \
-         the panel is masked"
-    )]
-    HistoryTooLong {
-        /// Days asked for.
-        history: usize,
-        /// Days of the panel.
-        panel_days: usize,
-        /// Most days that are allowed.
-        limit: usize,
-    },
+    /// No history such as this.
+    #[error(transparent)]
+    Window(#[from] WindowError),
     /// No day on which an episode could start.
     #[error(
         "no start day: an episode starts on day {low} or later ({latest:?} has rows from day {listed}, \

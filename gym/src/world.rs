@@ -199,11 +199,7 @@ impl World {
         if end > panel_days || end.saturating_sub(start) < 2 {
             return Err(EnvError::BadDays { start, end, panel_days });
         }
-        let limit = panel.longest_window();
-        if options.history > limit {
-            let history = options.history;
-            return Err(EnvError::HistoryTooLong { history, panel_days, limit });
-        }
+        panel.check_window("history", options.history)?;
         let mut used: Vec<usize> = each.iter().flatten().chain(&pool).copied().collect();
         used.sort_unstable();
         used.dedup();

@@ -66,6 +66,15 @@ impl Panel {
         self.days().saturating_mul(4).saturating_add(SURELY_WITHIN)
     }
 
+    /// Refuse windows with more `days` than [`longest_window`](Self::longest_window), given as the argument `what`.
+    pub fn check_window(&self, what: &'static str, days: usize) -> Result<(), WindowError> {
+        let limit = self.longest_window();
+        if days > limit {
+            return Err(WindowError::TooLong { what, days, panel_days: self.days(), limit });
+        }
+        Ok(())
+    }
+
     /// What `batch` samples of `tokens` windows each take; an error if a window is longer than
     /// [`longest_window`](Self::longest_window), or if all of them cannot be addressed.
     pub fn window_shape(
@@ -75,12 +84,8 @@ impl Panel {
         history: usize,
         future: usize,
     ) -> Result<WindowPlan, WindowError> {
-        let (limit, panel_days) = (self.longest_window(), self.days());
-        for (what, days) in [("history", history), ("future", future)] {
-            if days > limit {
-                return Err(WindowError::TooLong { what, days, panel_days, limit });
-            }
-        }
+        self.check_window("history", history)?;
+        self.check_window("future", future)?;
         let columns = self.geometry().columns;
         let days = history + 1 + future;
         let bytes = [batch, tokens, columns, size_of::<f32>()]

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 use backcast_core::{Base, Exist, Ring, RingOptions};
 use backcast_market::{
     Layout, Panel, PanelData, PanelOptions, Selection, Side, TransitionBatch, TransitionError,
-    TransitionOptions, TransitionRing, TransitionShape, Windows,
+    TransitionOptions, TransitionRing, TransitionShape, WindowError, Windows,
 };
 use proptest::prelude::*;
 
@@ -339,7 +339,9 @@ fn windows_of_many_times_the_panel_are_refused() {
     plan(most, most, most).unwrap();
     for (history, future, lead) in [(most + 1, 1, 0), (1, usize::MAX, 0), (0, 0, most + 1)] {
         let refused = plan(history, future, lead);
-        let Err(TransitionError::TooLong { limit, .. }) = refused else { panic!("{refused:?}") };
+        let Err(TransitionError::Window(WindowError::TooLong { limit, .. })) = refused else {
+            panic!("{refused:?}")
+        };
         assert_eq!(limit, most);
     }
 }

@@ -8,18 +8,7 @@ use crate::error::{Failure, Kind};
 /// Refuse a window of many times the panel. It may reach beyond, where it is masked, but so far it
 /// is a slip.
 pub(crate) fn check_window(panel: &Panel, count: usize, kind: Kind) -> Result<(), Failure> {
-    let days = panel.days();
-    let longest = days.saturating_mul(4).saturating_add(4_096);
-    if count > longest {
-        return Err(Failure::new(
-            kind,
-            format!(
-                "the window is {count} days, of a panel that has {days}; give at most {longest}: \
-                 what lies beyond the panel is masked"
-            ),
-        ));
-    }
-    Ok(())
+    panel.check_window("count", count).map_err(|error| Failure::new(kind, error.to_string()))
 }
 
 /// Values `[t, count, C]`, which rows there are `[t, count]`, and the number of columns.

@@ -453,6 +453,14 @@ impl Panel {
         Ok(self.get()?.days())
     }
 
+    /// Most days that a window may have before its own day, or behind it.
+    ///
+    /// Beyond the panel it is masked; so far beyond that memory would fill with zeros, it is a slip.
+    #[getter]
+    fn longest_window(&self) -> Result<usize, Failure> {
+        Ok(self.get()?.longest_window())
+    }
+
     /// The panel's name; None when it is private to this process.
     #[getter]
     fn name(&self) -> Option<&str> {

@@ -145,6 +145,7 @@ def test_a_persistent_panel_stays_until_it_is_unlinked(csv: Path, place: Path) -
     with bc.Panel.attach("m", dir=place) as panel:
         panel.unlink()
         assert panel.n_days == DAYS
+        assert panel.longest_window == 4 * DAYS + 4_096
 
 
 def windows(days: object, tokens: object, history: object = 1, future: object = 1) -> Any:  # noqa: ANN401

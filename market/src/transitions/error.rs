@@ -5,7 +5,7 @@ use std::{io, path::PathBuf};
 use backcast_core::{AppendError, ReadError, RingError, SchemaError, WriterError};
 use thiserror::Error;
 
-use crate::error::PanelError;
+use crate::error::{PanelError, WindowError};
 
 /// A call on a ring of transitions failed; nothing was added, removed or drawn.
 #[derive(Debug, Error)]
@@ -110,21 +110,6 @@ pub enum TransitionError {
         /// How often it was tried.
         attempts: u32,
     },
-    /// A window of many times the panel's days.
-    #[error(
-        "`{what}` is {days} days, of a panel that has {panel_days}; give at most {limit}: what lies beyond the \
-         panel is masked"
-    )]
-    TooLong {
-        /// The argument.
-        what: &'static str,
-        /// Days asked for.
-        days: usize,
-        /// Days of the panel.
-        panel_days: usize,
-        /// Most days that are allowed.
-        limit: usize,
-    },
     /// A window or batch that memory cannot hold.
     #[error("{batch} samples x {tickers} tickers x {days} days cannot be addressed; ask for less")]
     TooLarge {
@@ -223,6 +208,9 @@ pub enum TransitionError {
     /// The ring refused to be read.
     #[error(transparent)]
     Read(#[from] ReadError),
+    /// No windows such as these.
+    #[error(transparent)]
+    Window(#[from] WindowError),
     /// The panel cannot be had.
     #[error(transparent)]
     Panel(#[from] PanelError),

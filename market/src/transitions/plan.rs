@@ -166,12 +166,9 @@ impl TransitionRing {
         windows: Windows,
         selection: &Selection,
     ) -> Result<MarketPlan, TransitionError> {
-        let (limit, panel_days) = (self.panel.longest_window(), self.panel.days());
         let Windows { history, future, lead, .. } = windows;
         for (what, days) in [("history", history), ("future", future), ("lead", lead)] {
-            if days > limit {
-                return Err(TransitionError::TooLong { what, days, panel_days, limit });
-            }
+            self.panel.check_window(what, days)?;
         }
         let consecutive = |pair: &[i32; 2]| pair[1] == pair[0].wrapping_add(1);
         let shared = !windows.apart && batch.days.as_chunks::<2>().0.iter().all(consecutive);

@@ -71,14 +71,14 @@ def test_a_history_beyond_the_market_is_masked_and_of_many_times_it_a_slip(tmp_p
         for h, future in [(most - 2, 2), (10**9, 0), (0, 10**9)]:
             with pytest.raises(error, match=f"the window is {h + 1 + future} .*at most {most}"):
                 window(h, future)
-    # What these ask refuses the same windows in the same words.
+    # What these ask refuses the same windows.
     rows: list[tuple[Any, type[bc.BackcastError]]] = [
         (wrapper.env._rows, bc.EnvError),
         (buffer._ring.rows, bc.SampleError),
     ]
     for read, error in rows:
         assert read(["AAA"], 0, most)[0].shape[1] == most
-        says = f"the window is {most + 1} days, of a panel that has 40; give at most {most}"
+        says = f"`count` is {most + 1} days, of a panel that has 40; give at most {most}"
         with pytest.raises(error, match=says):
             read(["AAA"], 0, most + 1)
 

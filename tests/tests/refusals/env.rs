@@ -121,7 +121,7 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "an observed history of many panels",
         |s| made(s, 1, |o| o.history = 1_000_000_000),
-        "HistoryTooLong",
+        "Window",
         &["`history` is 1000000000 days", "has 10", "at most 4136"],
     ),
     row(

@@ -10,7 +10,7 @@ from backcast import ArgumentTypeError, SampleError
 from backcast._calls import explained
 from backcast._counts import count_of
 from backcast._native import TransitionRing
-from backcast.finrl._rules import SURELY_WITHIN, check_window
+from backcast.finrl._rules import check_window
 from backcast.finrl._stored import StoredTransitions
 from backcast.finrl._transition import VecStoredTransition
 
@@ -112,8 +112,7 @@ class DrawnTransitions(StoredTransitions):
         # What is no int is judged where all numbers are read.
         if isinstance(history_length, int) and isinstance(future_length, int):
             days = history_length + 1 + future_length
-            if days > SURELY_WITHIN:
-                check_window(days, "the window", self._ring.panel, SampleError)
+            check_window(days, "the window", self._ring.panel, SampleError)
         return self._sample(batch_size, history_length, future_length, layout, copy, indices, out)
 
     @explained

@@ -93,13 +93,9 @@ def seeds_of(seeds: Any, count: int) -> list[int | None]:  # noqa: ANN401
     return [seed_of(seed, f"seeds[{at}]") for at, seed in enumerate(listed)]
 
 
-SURELY_WITHIN = 4_096
-"""Days that a window of any market may have."""
-
-
 def check_window(days: int, what: str, panel: Panel, error: type[BackcastError]) -> None:
     """Refuse windows of many times the market: one may reach beyond it, but so far it is a slip."""
-    longest = 4 * panel.n_days + SURELY_WITHIN
+    longest = panel.longest_window
     if days > longest:
         raise error(
             f"{what} is {days} days, of a panel that has {panel.n_days}; give at most {longest}: "
