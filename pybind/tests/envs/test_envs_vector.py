@@ -144,7 +144,7 @@ def test_only_one_thread_at_a_time_writes_to_reused_arrays(panel: bc.Panel) -> N
 
     def step_until_refused() -> list[str]:
         refusals: list[str] = []
-        for _ in range(20_000):
+        for _ in range(5_000):
             if seen.is_set():
                 break
             try:
