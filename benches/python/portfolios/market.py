@@ -50,15 +50,20 @@ def names() -> list[str]:
     return [f"T{at:03}" for at in range(TICKERS)] + list(MACROS)
 
 
-def panel(columns: Columns) -> bc.Panel:
-    """Load the market as users do, from a file."""
+def write(path: Path, columns: Columns) -> None:
+    """Write the market as a CSV file, a line per day and ticker."""
     dates = np.datetime64("2015-01-02") + np.arange(DAYS)
     lines = [",".join(["date", "tic", *columns])]
     for day, date in enumerate(dates.astype(str).tolist()):
         for at, name in enumerate(names()):
             cells = [f"{values[day, at]:.6f}" for values in columns.values()]
             lines.append(",".join([date, name, *cells]))
+    path.write_text("\n".join(lines) + "\n")
+
+
+def panel(columns: Columns) -> bc.Panel:
+    """Load the market as users do, from a file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "market.csv")
-        path.write_text("\n".join(lines) + "\n")
+        write(path, columns)
         return bc.Panel.from_csv(path, macro=list(MACROS))

@@ -9,11 +9,12 @@ import argparse
 import itertools
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import results
 
-from . import contenders
+from . import contenders, frames
 from .rounds import take_turns
 from .workloads import BATCH, CAPACITY, MANY, observations, transitions
 
@@ -60,9 +61,41 @@ def windows_of_w3() -> Iterator[tuple[str, int, dict[str, Callable[[], object]]]
         buffer.close()
 
 
+def frames_of_w2() -> Iterator[tuple[str, int, dict[str, Callable[[], object]]]]:
+    """Metric, units per call and calls, for stacks of frames."""
+    classes: list[Any] = [frames.Backcast, frames.NumPy]
+    if results.version("cpprb"):
+        classes.append(frames.Cpprb)
+    buffers = [make() for make in classes]
+    for buffer in buffers:
+        for frame in frames.frames(frames.ROWS):
+            buffer.append(frame)
+        buffer.filled()
+        buffer.check()
+    for metric, method in [("fresh arrays", "sample"), ("into the same arrays", "sample_again")]:
+        have = [buffer for buffer in buffers if hasattr(buffer, method)]
+        calls = {buffer.name: getattr(buffer, method) for buffer in have}
+        yield f"sample {BATCH}, {metric}", BATCH, calls
+    some = list(frames.frames(BATCH))
+    yield "append 1 frame", BATCH, {b.name: partial(appended, b, some) for b in buffers}
+    for buffer in buffers:
+        buffer.close()
+
+
+def appended(buffer: Any, some: list[frames.Frame]) -> None:  # noqa: ANN401 - a contender
+    """Store frames one by one."""
+    append = buffer.append
+    for frame in some:
+        append(frame)
+
+
 def measure(options: argparse.Namespace) -> None:
     """Run, print and keep."""
-    workloads = {"w1 transitions": transitions_of_w1, "w3 windows": windows_of_w3}
+    workloads = {
+        "w1 transitions": transitions_of_w1,
+        "w2 stacks of frames": frames_of_w2,
+        "w3 windows": windows_of_w3,
+    }
     for workload, metrics in workloads.items():
         if options.only not in workload:
             continue

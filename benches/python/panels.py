@@ -1,0 +1,81 @@
+"""Measure how fast a market is read from a CSV file, in one process.
+
+python benches/python/panels.py [--rounds 7] [--seconds 1] [--quick]
+
+The file has the market of the other suites: 2,500 days of 33 tickers, 13 numbers a line. Contenders make
+arrays of all its columns: Backcast a panel, by ticker and day, every cell checked; NumPy a structured array,
+line by line. Beside them the bytes alone are read into new memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import backcast as bc
+import numpy as np
+import results
+from numpy.typing import NDArray
+from portfolios.market import DAYS, MACROS, Columns, names, prices, write
+from replay.rounds import take_turns
+
+MB = 1e6
+
+
+def loaded(path: Path) -> bc.Panel:
+    """Load it as users do; in memory of this process, like NumPy."""
+    return bc.Panel.from_csv(path, macro=list(MACROS))
+
+
+def lines_of(path: Path, columns: Columns) -> NDArray[np.void]:
+    """Have NumPy parse it."""
+    kinds = [("date", "U10"), ("tic", "U4"), *((name, "f8") for name in columns)]
+    lines: NDArray[np.void] = np.loadtxt(path, dtype=kinds, delimiter=",", skiprows=1)
+    return lines
+
+
+def check(path: Path, columns: Columns) -> None:
+    """Look whether both read the same numbers."""
+    panel, lines = loaded(path), lines_of(path, columns)
+    tickers = [list(panel.tickers).index(name) for name in names()]
+    for name in columns:
+        values = panel.values[tickers, :, list(panel.columns).index(name)]
+        of_lines = lines[name].reshape(DAYS, len(tickers)).T
+        assert np.array_equal(values, of_lines), f"{name} is the same in both"
+
+
+def main() -> None:
+    """Read the options and measure."""
+    parser = argparse.ArgumentParser(prog="panels.py", description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=7, help="rounds, at least 7 (default 7)")
+    parser.add_argument("--seconds", type=float, default=1, help="of one contender in one round")
+    parser.add_argument("--quick", action="store_true", help="3 short rounds, nothing kept")
+    options = parser.parse_args()
+    if options.quick:
+        options.rounds, options.seconds = 3, 0.05
+    elif options.rounds < 7:
+        parser.error(f"--rounds is {options.rounds}, the limit is 7; medians of fewer mean little")
+    columns = prices()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "market.csv")
+        write(path, columns)
+        check(path, columns)
+        calls: dict[str, Callable[[], object]] = {
+            "backcast": partial(loaded, path),
+            "NumPy, loadtxt": partial(lines_of, path, columns),
+            "read of the bytes": path.read_bytes,
+        }
+        size = path.stat().st_size
+        rates = take_turns(calls, size, options.rounds, options.seconds)
+    figures = [(rate.contender, [of / MB for of in rate.rates]) for rate in rates]
+    entries = results.lines("panels", f"load a CSV of {size / MB:.1f} MB", "MB/s", figures, "main")
+    results.table(entries)
+    if not options.quick:
+        results.append(entries)
+
+
+if __name__ == "__main__":
+    main()

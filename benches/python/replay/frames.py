@@ -1,0 +1,212 @@
+"""w2: stacks of frames and the stack after each, and the buffers that they are drawn from.
+
+Every contender stores a frame once. Backcast and NumPy are given one frame a step; cpprb is given the whole
+stack, of which it stores what is new (`stack_compress`), so that whoever steps also stacks. What a call returns is a
+batch of arrays: stacks, the stacks after them, actions, rewards and ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import backcast as bc
+import numpy as np
+import numpy.typing as npt
+
+from .workloads import BATCH, EPISODE
+
+SHAPE: Final = (84, 84)
+STACK: Final = 4
+ROWS: Final = 100_000
+MOVES: Final = 997
+"""Frames that differ in more than their number; a prime, so that no episode is like another."""
+
+Frame = npt.NDArray[np.uint8]
+Batch = Mapping[str, Any]
+
+
+def frames(count: int, seed: int = 0) -> Iterator[Frame]:
+    """Make frames, each with its number in its first four bytes."""
+    moves = np.random.default_rng(seed).integers(0, 256, (MOVES, *SHAPE), np.uint8)
+    for number in range(count):
+        frame = moves[number % MOVES]
+        frame.reshape(-1)[:4] = np.frombuffer(np.uint32(number).tobytes(), np.uint8)
+        yield frame
+
+
+def numbers(stack: Frame) -> npt.NDArray[np.uint32]:
+    """Read the numbers of frames ``[..., 84, 84]``."""
+    first = np.ascontiguousarray(stack.reshape(*stack.shape[:-2], -1)[..., :4])
+    return first.view(np.uint32)[..., 0]
+
+
+class Backcast:
+    """A named ring of one lane, and windows of four."""
+
+    name = "backcast"
+
+    def __init__(self) -> None:
+        """Make it."""
+        schema = {"obs": ("u1", SHAPE), "action": "i4", "reward": "f4"}
+        self.buf = bc.ReplayBuffer.create("bench-w2", schema, capacity=ROWS, exist="replace")
+        self.writer = self.buf.writer(autoreset_mode="same_step")
+        self.steps = 0
+
+    def append(self, frame: Frame) -> object:
+        """Store a step."""
+        end = self.steps % EPISODE == EPISODE - 1
+        self.steps += 1
+        return self.writer.append(
+            obs=frame,
+            action=self.steps % 4,
+            reward=1.0,
+            terminated=False,
+            truncated=end,
+            final_obs=frame if end else None,
+        )
+
+    def filled(self) -> None:
+        """Get ready to be drawn from."""
+        self.sampler = self.buf.sampler(seed=0, history=STACK, boundary="reject")
+        self.out = self.sampler.sample(BATCH)
+
+    def sample(self) -> Batch:
+        """Draw `BATCH` stacks into arrays that are the caller's to keep."""
+        return self.sampler.sample(BATCH)
+
+    def sample_again(self) -> Batch:
+        """Draw into the arrays of the batch before."""
+        return self.sampler.sample(BATCH, out=self.out)
+
+    def check(self) -> None:
+        """Look whether stacks are what they should be."""
+        batch = self.sample()
+        stacks, after = numbers(batch["obs"]), numbers(batch["next_obs"])
+        assert (np.diff(stacks, axis=1) == 1).all(), "frames of a stack follow one another"
+        # Of an end the frame after is the same again.
+        assert (after[:, :-1] == stacks[:, 1:]).all(), "a stack's frames but the first are in the next"
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self.writer.close()
+        self.buf.close()
+
+
+class NumPy:
+    """What one writes by hand: private columns, a cursor, and the rows of a window by their numbers."""
+
+    name = "NumPy ring"
+
+    def __init__(self) -> None:
+        """Make it; pages that are new when they are first written are part of the filling."""
+        self.columns: dict[str, npt.NDArray[Any]] = {
+            "obs": np.empty((ROWS, *SHAPE), np.uint8),
+            "action": np.empty(ROWS, np.int32),
+            "reward": np.empty(ROWS, np.float32),
+            "done": np.empty(ROWS, bool),
+        }
+        self.steps = 0
+        self.draws = np.random.default_rng(0)
+        self.window = np.arange(STACK + 1)
+
+    def append(self, frame: Frame) -> object:
+        """Store a step."""
+        at = self.steps % ROWS
+        self.columns["obs"][at] = frame
+        self.columns["action"][at] = at % 4
+        self.columns["reward"][at] = 1.0
+        self.columns["done"][at] = at % EPISODE == EPISODE - 1
+        self.steps += 1
+        return None
+
+    def filled(self) -> None:
+        """Get ready to be drawn from."""
+        self.frames = np.empty((BATCH, STACK + 1, *SHAPE), np.uint8)
+        self.steps_out = {
+            name: np.empty((BATCH, STACK), self.columns[name].dtype)
+            for name in ("action", "reward", "done")
+        }
+
+    def first(self) -> npt.NDArray[np.int64]:
+        """Draw first rows of windows that lie whole in an episode."""
+        episode = self.draws.integers(0, ROWS // EPISODE, BATCH) * EPISODE
+        return episode + self.draws.integers(0, EPISODE - STACK, BATCH)
+
+    def sample(self) -> Batch:
+        """Draw `BATCH` stacks into arrays that are the caller's to keep."""
+        index = self.first()[:, None] + self.window
+        both = self.columns["obs"][index]
+        steps = {name: self.columns[name][index[:, :-1]] for name in self.steps_out}
+        return {"obs": both[:, :-1], "next_obs": both[:, 1:], **steps}
+
+    def sample_again(self) -> Batch:
+        """Draw into the arrays of the batch before."""
+        index = self.first()[:, None] + self.window
+        np.take(self.columns["obs"], index, axis=0, out=self.frames, mode="clip")
+        for name, out in self.steps_out.items():
+            np.take(self.columns[name], index[:, :-1], axis=0, out=out, mode="clip")
+        return {"obs": self.frames[:, :-1], "next_obs": self.frames[:, 1:], **self.steps_out}
+
+    def check(self) -> None:
+        """Look whether stacks are what they should be."""
+        batch = self.sample()
+        assert (np.diff(numbers(batch["obs"]), axis=1) == 1).all(), "frames follow one another"
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self.columns.clear()
+
+
+class Cpprb:
+    """cpprb's ReplayBuffer, if it is installed."""
+
+    name = "cpprb"
+
+    def __init__(self) -> None:
+        """Make it."""
+        import cpprb  # type: ignore[import-not-found,import-untyped,unused-ignore]
+
+        columns: dict[str, dict[str, Any]] = {
+            "obs": {"shape": (*SHAPE, STACK), "dtype": np.uint8},
+            "action": {"dtype": np.int32},
+            "reward": {},
+            "done": {"dtype": bool},
+        }
+        self.buffer = cpprb.ReplayBuffer(ROWS, columns, next_of="obs", stack_compress="obs")
+        self.stack = np.zeros((*SHAPE, STACK + 1), np.uint8)
+        self.steps = 0
+
+    def append(self, frame: Frame) -> object:
+        """Store a step: the stack before it and the one after."""
+        stack, step = self.stack, self.steps % EPISODE
+        self.steps += 1
+        if step == 0:
+            stack[:] = frame[..., None]
+            return None
+        stack[..., :-1] = stack[..., 1:]
+        stack[..., -1] = frame
+        end = step == EPISODE - 1
+        obs, after = stack[..., :-1], stack[..., 1:]
+        self.buffer.add(obs=obs, action=step % 4, reward=1.0, next_obs=after, done=end)
+        if end:
+            self.buffer.on_episode_end()
+        return None
+
+    def filled(self) -> None:
+        """Get ready to be drawn from."""
+
+    def sample(self) -> Batch:
+        """Draw `BATCH` stacks into arrays that are the caller's to keep."""
+        batch: Batch = self.buffer.sample(BATCH)
+        return batch
+
+    def check(self) -> None:
+        """Look whether stacks are what they should be."""
+        stacks = np.moveaxis(np.asarray(self.sample()["obs"]), -1, 1)
+        # An episode begins with its first frame four times.
+        assert (np.diff(numbers(stacks).astype(int), axis=1) <= 1).all(), "frames follow one another"
+
+    def close(self) -> None:
+        """Give the memory back."""
+        del self.buffer
