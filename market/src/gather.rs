@@ -9,6 +9,9 @@
 //! one after the other, each for all samples, and the panel streams through the cache. While one is
 //! copied, the lines of a later one are asked for. (256 samples, 33 tickers, 27 days: 1.0 of a memcpy of
 //! the arena; without asking 0.65; in the order of tickers where samples lie together, 0.55.)
+//!
+//! Threads take small parts of the arena, one after the other, and list the windows of each themselves: nothing but
+//! starting them is left for one alone.
 
 use std::{
     ops::Range,
@@ -42,9 +45,9 @@ pub(crate) struct Job {
     pub(crate) day: u32,
 }
 
-/// The windows of a batch, in the order of their cells.
+/// Windows that were sorted into the order of their cells, which not all cells have.
 #[derive(Debug, Default)]
-pub(crate) struct Jobs {
+pub(crate) struct SortedJobs {
     list: Vec<Job>,
     scratch: Vec<Job>,
     starts: Vec<usize>,
@@ -59,7 +62,7 @@ pub(crate) struct Span {
     pub(crate) days: usize,
 }
 
-impl Jobs {
+impl SortedJobs {
     /// Forget all.
     pub(crate) fn clear(&mut self) {
         self.list.clear();
@@ -87,6 +90,13 @@ impl Jobs {
             *next += 1;
         }
     }
+
+    /// Those of some cells.
+    pub(crate) fn within(&self, cells: Range<usize>) -> &[Job] {
+        debug_assert!(self.list.is_sorted_by_key(|job| job.cell), "in the order of cells");
+        let before = |cell: usize| self.list.partition_point(|job| (job.cell as usize) < cell);
+        &self.list[before(cells.start)..before(cells.end)]
+    }
 }
 
 /// What windows are copied from, and which columns.
@@ -99,8 +109,9 @@ pub(crate) struct Market<'a> {
     columns: Option<&'a [usize]>,
 }
 
-/// Parts of an arena for each of several threads: one that starts late, or is held up, leaves some to others.
-const PARTS: usize = 4;
+/// Cells that a thread takes at once: so few that threads end at about the same time, also where one starts late or is held
+/// up, and so many that taking them costs nothing.
+const PART_CELLS: usize = 128;
 
 /// Windows that lie between a copy and the request for its numbers.
 const AHEAD: usize = 4;
@@ -109,7 +120,6 @@ const AHEAD: usize = 4;
 struct Slab<'a> {
     /// Number of its first cell.
     first: usize,
-    cells: usize,
     arena: &'a mut [f32],
     mask: &'a mut [i32],
 }
@@ -125,33 +135,32 @@ impl<'a> Market<'a> {
         self.columns.map_or(self.geometry.columns, <[usize]>::len)
     }
 
-    /// Fill the cells of all jobs, and zero the others, by so many threads, each a part of the cells.
+    /// Fill the cells of all windows, and zero the others, by so many threads. `list`: adds the windows of some cells, in the
+    /// order of the cells.
     ///
     /// `arena` has `span.days * width` floats per cell, `mask` `span.days` numbers: 1 where the ticker
     /// has a row.
     pub(crate) fn fill(
         &self,
-        jobs: &Jobs,
+        list: impl Fn(Range<usize>, &mut Vec<Job>) + Sync,
         span: Span,
         arena: &mut [f32],
         mask: &mut [i32],
         threads: usize,
     ) {
-        debug_assert!(jobs.list.is_sorted_by_key(|job| job.cell), "in the order of cells");
-        let cells = mask.len() / span.days;
-        let parts = if threads > 1 { threads * PARTS } else { 1 };
-        let each = cells.div_ceil(parts).max(1);
-        let floats = (each * span.days * self.width()).max(1);
-        let parts = arena.chunks_mut(floats).zip(mask.chunks_mut(each * span.days));
-        let slabs = (0..).zip(parts).map(|(part, (arena, mask))| {
-            let cells = mask.len() / span.days;
-            Slab { first: part * each, cells, arena, mask }
-        });
-        let slabs = Mutex::new(slabs.collect::<Vec<_>>());
-        let next = || slabs.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let all = mask.len() / span.days;
+        let floats = (PART_CELLS * span.days * self.width()).max(1);
+        let parts = arena.chunks_mut(floats).zip(mask.chunks_mut(PART_CELLS * span.days));
+        let slabs = Mutex::new((0..).step_by(PART_CELLS).zip(parts));
+        let next = || slabs.lock().unwrap_or_else(PoisonError::into_inner).next();
         let work = || {
-            while let Some(slab) = next() {
-                self.fill_slab(jobs, span, slab);
+            let (mut jobs, mut scratch) = (Vec::new(), Vec::new());
+            while let Some((first, (arena, mask))) = next() {
+                let end = first + mask.len() / span.days;
+                jobs.clear();
+                // Those that are soon copied are asked for, whoever will copy them.
+                list(first..(end + AHEAD).min(all), &mut jobs);
+                self.fill_slab(&jobs, span, &mut Slab { first, arena, mask }, &mut scratch);
             }
         };
         // Threads of one call end with it: a pool would not outlive a fork, and starting one takes a
@@ -164,17 +173,17 @@ impl<'a> Market<'a> {
         });
     }
 
-    fn fill_slab(&self, jobs: &Jobs, span: Span, mut slab: Slab<'_>) {
-        let before = |cell: usize| jobs.list.partition_point(|job| (job.cell as usize) < cell);
-        let own = &jobs.list[before(slab.first)..before(slab.first + slab.cells)];
-        if own.len() < slab.cells {
+    /// The windows among `jobs` that lie in the slab, which are the first of them.
+    fn fill_slab(&self, jobs: &[Job], span: Span, slab: &mut Slab<'_>, scratch: &mut Vec<f32>) {
+        let cells = slab.mask.len() / span.days;
+        let own = jobs.partition_point(|job| (job.cell as usize) < slab.first + cells);
+        if own < cells {
             slab.arena.fill(0.0);
             slab.mask.fill(0);
         }
-        let mut scratch = Vec::new();
-        for (at, job) in own.iter().enumerate() {
-            let next = own.get(at + AHEAD).map(|next| self.start(*next, span));
-            self.window(*job, span, &mut slab, &mut scratch, next);
+        for (at, job) in jobs[..own].iter().enumerate() {
+            let next = jobs.get(at + AHEAD).map(|next| self.start(*next, span));
+            self.window(*job, span, slab, scratch, next);
         }
     }
 

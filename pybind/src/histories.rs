@@ -1,8 +1,9 @@
 //! The days before an observation as NumPy arrays: fresh ones, or views of an arena that moves by a day.
 //!
-//! In memory a history is `[H, X, C]`, one block of days, as the batch lays its days out; Python sees
-//! `[X, H, C]`. An arena has room for many more days than a history: a step writes one day behind the newest
-//! and moves the view, and what has no room any more begins at the front again.
+//! Fresh in memory a history is `[H, X, C]`, one block of days, as the batch lays its days out; Python sees
+//! `[X, H, C]`. An arena has a day of all environments together, and room for many more days than a history: a step
+//! writes one day behind the newest, from front to back, and moves the view. What has no room any more is moved to the
+//! front.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -22,7 +23,7 @@ use crate::view::{Filling, FreshArray, Reused, along};
 
 /// Days that an arena has more than a history: a view stays as it is for as many steps.
 ///
-/// Many, since beginning at the front again copies whole histories: of 20 days, at every step, an eighth of a day.
+/// Many, since moving histories to the front copies all but a day of each: of 20 days, at every step, an eighth of a day.
 const SPARE_DAYS: usize = 160;
 
 /// Portfolios that lie between the copy of a newest day and the request for it.
@@ -45,9 +46,9 @@ struct Arena {
 }
 
 struct Arrays {
-    /// `[N, H + SPARE_DAYS, X, C]`, and which rows there are, `[N, H + SPARE_DAYS, X]`.
+    /// `[H + SPARE_DAYS, N, X, C]`, and which rows there are, `[H + SPARE_DAYS, N, X]`.
     memory: Reused,
-    /// The same as Python sees them, tickers before days. Read-only, as are all views of them.
+    /// The same as Python sees them, days behind tickers. Read-only, as are all views of them.
     shown: [Py<PyUntypedArray>; 2],
 }
 
@@ -61,6 +62,7 @@ pub(crate) struct Sliding<'a, 'py> {
     py: Python<'py>,
     arrays: &'a Arrays,
     at: &'a Mutex<usize>,
+    envs: usize,
     shape: [usize; 3],
     memory: Filling<'a>,
 }
@@ -77,7 +79,7 @@ pub(crate) enum DaySlots<'a> {
         at: &'a Mutex<usize>,
         /// `[H, X, C]`.
         shape: [usize; 3],
-        /// Where the newest day of the first portfolio will begin after a step, in numbers.
+        /// Where the newest day will begin after a step, in numbers.
         next: usize,
     },
 }
@@ -109,11 +111,11 @@ impl Histories {
         let arrays = arena.arrays.get_or_try_init(py, || {
             let envs = envs.unwrap_or(1);
             let of = |dtype, shape: &[usize]| FreshArray::zeros(py, &descr(py, dtype)?, shape);
-            let out = of(DType::F32, &[envs, days, rows, columns])?;
-            let mask = of(DType::Bool, &[envs, days, rows])?;
+            let out = of(DType::F32, &[days, envs, rows, columns])?;
+            let mask = of(DType::Bool, &[days, envs, rows])?;
             let memory = Reused::new([out, mask]);
             let shown = |array: Option<_>| {
-                let view = turned(&array.expect("it was made just now"), 1)?;
+                let view = turned(&turned(&array.expect("it was made just now"), 0)?, 1)?;
                 view.call_method1("setflags", (false,))?;
                 PyResult::Ok(view.unbind())
             };
@@ -122,8 +124,8 @@ impl Histories {
             PyResult::Ok(Arrays { memory, shown })
         })?;
         let memory = arrays.memory.fill(py, "history")?;
-        let at = &arena.at;
-        Ok(Days::Sliding(Box::new(Sliding { py, arrays, at, shape: self.shape, memory })))
+        let (at, envs) = (&arena.at, envs.unwrap_or(1));
+        Ok(Days::Sliding(Box::new(Sliding { py, arrays, at, envs, shape: self.shape, memory })))
     }
 
     /// Let go of the arrays that were kept for filling them again.
@@ -152,7 +154,7 @@ impl<'py> Days<'_, 'py> {
                 Ok(DaySlots::Fresh { out: out.bytes_mut(), mask: mask.bytes_mut() })
             }
             Self::Sliding(sliding) => {
-                let Sliding { memory, at, shape, .. } = &mut **sliding;
+                let Sliding { memory, at, shape, envs, .. } = &mut **sliding;
                 let [Some(out), Some(mask), ..] = memory.buffers() else {
                     unreachable!("an arena has two arrays");
                 };
@@ -160,7 +162,8 @@ impl<'py> Days<'_, 'py> {
                 let [history, rows, columns] = *shape;
                 let out = bytemuck::try_cast_slice_mut(out)
                     .map_err(|error| Failure::new(Kind::Env, error))?;
-                let next = (from + history) * rows * columns;
+                // The first step that finds no room moves what there is, and writes elsewhere.
+                let next = (from + history) * *envs * rows * columns;
                 Ok(DaySlots::Sliding { out, mask, at, shape: *shape, next })
             }
         }
@@ -175,7 +178,7 @@ impl<'py> Days<'_, 'py> {
                 Ok([turned(&out, axis)?, turned(&mask, axis)?].map(Bound::into_any))
             }
             Self::Sliding(sliding) => {
-                let Sliding { py, arrays, at, shape: [history, ..], memory } = *sliding;
+                let Sliding { py, arrays, at, shape: [history, ..], memory, .. } = *sliding;
                 let from = *at.lock().unwrap_or_else(PoisonError::into_inner);
                 drop(memory);
                 let view = |of: &Py<_>| along(of.bind(py), 2, from..from + history);
@@ -186,7 +189,7 @@ impl<'py> Days<'_, 'py> {
     }
 }
 
-/// Tickers before days.
+/// An axis behind the next one.
 fn turned<'py>(
     array: &Bound<'py, PyUntypedArray>,
     axis: usize,
@@ -200,9 +203,9 @@ impl DaySlots<'_> {
     /// than caches that are near, and each day of it is written once in many steps.
     #[inline]
     pub(crate) fn ask(&self, env: usize) {
-        if let Self::Sliding { out, shape: [history, rows, columns], next, .. } = self {
-            let from = env * (history + SPARE_DAYS) * rows * columns + next;
-            soon(out.get(from..from + rows * columns).unwrap_or_default());
+        if let Self::Sliding { out, shape: [_, rows, columns], next, .. } = self {
+            let day = rows * columns;
+            soon(out.get(next + env * day..next + (env + 1) * day).unwrap_or_default());
         }
     }
 
@@ -223,23 +226,28 @@ impl DaySlots<'_> {
                 }
             }
             Self::Sliding { out, mask, at, shape: [history, ..], .. } => {
-                let days = history + SPARE_DAYS;
+                let cells = env.num_envs() * rows;
                 let mut from = at.lock().unwrap_or_else(PoisonError::into_inner);
-                *from += usize::from(stepped);
-                let moved = *from + history > days;
-                if moved {
+                if stepped && *from == SPARE_DAYS {
+                    let kept = (*from + 1) * cells..(*from + history) * cells;
+                    out.copy_within(kept.start * columns..kept.end * columns, 0);
+                    mask.copy_within(kept, 0);
                     *from = 0;
+                } else if stepped {
+                    *from += 1;
                 }
-                let cells = days * rows;
-                let each = out.chunks_exact_mut(cells * columns).zip(mask.chunks_exact_mut(cells));
-                for (at, (out, mask)) in each.enumerate() {
+                for at in 0..env.num_envs() {
                     env.ask_history(at + AHEAD);
-                    let whole = moved || env.began()[at];
-                    let new = if whole { *from } else { *from + history - 1 };
-                    if whole || stepped {
-                        let new = new * rows..(*from + history) * rows;
-                        let numbers = new.start * columns..new.end * columns;
-                        env.history_into(at, day(at), &mut out[numbers], &mut mask[new])?;
+                    let old = match (env.began()[at], stepped) {
+                        (true, _) => 0,
+                        (false, true) => history - 1,
+                        (false, false) => history,
+                    };
+                    for (place, younger) in (old..history).zip((0..history - old).rev()) {
+                        let first = (*from + place) * cells + at * rows;
+                        let out = &mut out[first * columns..(first + rows) * columns];
+                        let mask = &mut mask[first..first + rows];
+                        env.history_into(at, day(at).saturating_sub(younger), out, mask)?;
                     }
                 }
             }

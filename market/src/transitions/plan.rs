@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{batch::TransitionBatch, error::TransitionError, ring::TransitionRing};
-use crate::gather::{Cells, Job, Jobs, Market, Span};
+use crate::gather::{Cells, Job, Market, SortedJobs, Span};
 
 /// Fewer bytes than this are copied by the calling thread alone: starting another takes longer.
 const WORTH_THREADS: usize = 1 << 20;
@@ -226,66 +226,103 @@ impl TransitionRing {
         let span = plan.span();
         let bytes: usize = arenas.iter().map(|(arena, _)| size_of_val(*arena)).sum();
         let threads = if bytes < WORTH_THREADS { 1 } else { self.threads };
-        let mut jobs = std::mem::take(&mut self.jobs);
+        let market = Market::new(&self.panel, selection.columns.as_deref());
+        let tickers = self.shape.tickers;
+        let first = batch.tokens.get(..tickers).unwrap_or_default();
+        let alike = batch.tokens.chunks_exact(tickers).all(|tokens| tokens == first);
         for (side, (arena, mask)) in arenas.iter_mut().enumerate() {
-            self.sort_jobs(&mut jobs, plan, batch, selection, side);
-            let market = Market::new(&self.panel, selection.columns.as_deref());
-            market.fill(&jobs, span, arena, mask, threads);
+            let samples = Samples { plan, batch, tickers, macros: &selection.macros, side };
+            if plan.cells() == Cells::SampleMajor {
+                let list = |cells, jobs: &mut Vec<_>| samples.list_by_sample(cells, jobs);
+                market.fill(list, span, arena, mask, threads);
+            } else if alike {
+                // As in most.
+                let list = |cells, jobs: &mut Vec<_>| samples.list_by_slot(cells, jobs);
+                market.fill(list, span, arena, mask, threads);
+            } else {
+                samples.sort_by_slot(self.panel.tickers().len(), &mut self.sorted);
+                let sorted = &self.sorted;
+                let list = |cells, jobs: &mut Vec<_>| jobs.extend_from_slice(sorted.within(cells));
+                market.fill(list, span, arena, mask, threads);
+            }
         }
-        self.jobs = jobs;
+    }
+}
+
+/// One side of a batch, whose windows are listed.
+#[derive(Clone, Copy)]
+struct Samples<'a> {
+    plan: &'a MarketPlan,
+    batch: &'a TransitionBatch,
+    /// Of a sample.
+    tickers: usize,
+    macros: &'a [u32],
+    side: usize,
+}
+
+impl Samples<'_> {
+    fn job(&self, sample: usize, cell: usize, ticker: u32) -> Job {
+        let day = self.batch.days[sample * 2 + self.side].cast_unsigned();
+        // Both were checked: cells fit 32 bits, and days are days of the panel.
+        Job { ticker, cell: u32::try_from(cell).unwrap_or_default(), day }
     }
 
-    /// The windows of one arena, in the order of their cells.
-    fn sort_jobs(
-        &self,
-        jobs: &mut Jobs,
-        plan: &MarketPlan,
-        batch: &TransitionBatch,
-        selection: &Selection,
-        side: usize,
-    ) {
-        let (tickers, slots) = (self.shape.tickers, plan.own + plan.macros);
-        let cell = |sample: usize, slot: usize| match plan.cells() {
-            Cells::SlotMajor => slot * plan.batch + sample,
-            Cells::SampleMajor => sample * slots + slot,
-        };
-        let job = |sample: usize, slot: usize, ticker: u32| Job {
-            ticker,
-            // Both were checked: cells fit 32 bits, and days are days of the panel.
-            cell: u32::try_from(cell(sample, slot)).unwrap_or_default(),
-            day: batch.days[sample * 2 + side].cast_unsigned(),
-        };
-        let own = batch.tokens.chunks_exact(tickers);
-        let ticker_of = |token: &u16| u32::from(*token) - 1;
-        let macros = selection.macros.iter().zip(plan.own..);
-        jobs.clear();
-        if plan.windows.layout == Layout::Batched {
-            for (sample, tokens) in own.enumerate() {
-                let own = tokens.iter().zip(0..).map(|(token, slot)| (ticker_of(token), slot));
-                let all = own.chain(macros.clone().map(|(ticker, slot)| (*ticker, slot)));
-                jobs.extend(all.map(|(ticker, slot)| job(sample, slot, ticker)));
-            }
-            return;
-        }
-        let first = batch.tokens.get(..tickers).unwrap_or_default();
-        if own.clone().all(|tokens| tokens == first) {
-            // As in most: in the order of cells at once.
-            for (slot, ticker) in plan.unique.iter().enumerate() {
-                jobs.extend((0..plan.batch).map(|sample| job(sample, slot, *ticker)));
-            }
-        } else {
-            let mut slot_of = vec![0; self.panel.tickers().len()];
-            for (slot, ticker) in plan.unique.iter().enumerate() {
-                slot_of[*ticker as usize] = slot;
-            }
-            for (sample, tokens) in own.enumerate() {
-                let own = tokens.iter().map(ticker_of);
-                jobs.extend(own.map(|ticker| job(sample, slot_of[ticker as usize], ticker)));
-            }
-            jobs.group(self.panel.tickers().len());
-        }
-        for (ticker, slot) in macros {
-            jobs.extend((0..plan.batch).map(|sample| job(sample, slot, *ticker)));
+    /// Of cells `[B, S]`.
+    fn list_by_sample(&self, cells: Range<usize>, jobs: &mut Vec<Job>) {
+        let own = self.tickers;
+        let slots = own + self.macros.len();
+        for (sample, part) in rows_of(cells, slots) {
+            let (from, to) = (part.start, part.end);
+            let tokens = &self.batch.tokens[sample * own..][from.min(own)..to.min(own)];
+            let macros = &self.macros[from.saturating_sub(own)..to.saturating_sub(own)];
+            let tickers = tokens.iter().map(ticker_of).chain(macros.iter().copied());
+            let first = sample * slots + from;
+            jobs.extend(tickers.zip(first..).map(|(ticker, cell)| self.job(sample, cell, ticker)));
         }
     }
+
+    /// Of cells `[S, B]`, where all samples have the same tickers.
+    fn list_by_slot(&self, cells: Range<usize>, jobs: &mut Vec<Job>) {
+        let batch = self.plan.batch;
+        for (slot, samples) in rows_of(cells, batch) {
+            let tickers = self.plan.unique.iter().chain(self.macros);
+            let Some(ticker) = tickers.copied().nth(slot) else { return };
+            jobs.extend(samples.map(|sample| self.job(sample, slot * batch + sample, ticker)));
+        }
+    }
+
+    /// All of cells `[S, B]`, where samples have tickers of their own. `known`: tickers of the panel.
+    fn sort_by_slot(&self, known: usize, jobs: &mut SortedJobs) {
+        let MarketPlan { batch, own, ref unique, .. } = *self.plan;
+        let mut slot_of = vec![0; known];
+        for (slot, ticker) in unique.iter().enumerate() {
+            slot_of[*ticker as usize] = slot;
+        }
+        jobs.clear();
+        for (sample, tokens) in self.batch.tokens.chunks_exact(self.tickers).enumerate() {
+            let cell = |ticker: u32| slot_of[ticker as usize] * batch + sample;
+            let tickers = tokens.iter().map(ticker_of);
+            jobs.extend(tickers.map(|ticker| self.job(sample, cell(ticker), ticker)));
+        }
+        jobs.group(known);
+        for (ticker, slot) in self.macros.iter().zip(own..) {
+            jobs.extend((0..batch).map(|sample| self.job(sample, slot * batch + sample, *ticker)));
+        }
+    }
+}
+
+/// The position of a token's ticker.
+fn ticker_of(token: &u16) -> u32 {
+    u32::from(*token) - 1
+}
+
+/// The rows, each with the columns, that some cells of a matrix lie in, of which a row has `width`.
+fn rows_of(cells: Range<usize>, width: usize) -> impl Iterator<Item = (usize, Range<usize>)> {
+    let mut at = cells.start;
+    std::iter::from_fn(move || {
+        let (row, from) = (at / width, at % width);
+        let to = width.min(from + cells.end - at);
+        at += to - from;
+        (to > from).then_some((row, from..to))
+    })
 }

@@ -14,7 +14,7 @@ use super::{
     identity::Identity,
     lanes::{LaneView, quota},
 };
-use crate::{gather::Jobs, panel::Panel};
+use crate::{gather::SortedJobs, panel::Panel};
 
 /// How a ring of transitions is made.
 #[derive(Clone, Debug)]
@@ -67,7 +67,7 @@ pub struct TransitionRing {
     pub(crate) draws: Draws,
     pub(crate) threads: usize,
     /// Memory of the last batch's windows to copy.
-    pub(crate) jobs: Jobs,
+    pub(crate) sorted: SortedJobs,
     adder: Option<Adder>,
 }
 
@@ -160,7 +160,16 @@ impl TransitionRing {
         threads: usize,
     ) -> Self {
         let draws = Draws::seeded(seed);
-        Self { ring, panel, shape, capacity, draws, threads, jobs: Jobs::default(), adder: None }
+        Self {
+            ring,
+            panel,
+            shape,
+            capacity,
+            draws,
+            threads,
+            sorted: SortedJobs::default(),
+            adder: None,
+        }
     }
 
     /// Append transitions in order. One copy; on an error none was added.
