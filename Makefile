@@ -85,12 +85,14 @@ cost: tools ## Count the instructions of a sampled row: the same for any number 
 soak: tools ## Kill and restart writers, learners, leaseholders for SOAK_SECONDS: nothing may grow
 	BACKCAST_SOAK_SECONDS=$(SOAK_SECONDS) cargo test --release -p backcast-tests --locked --test soak -- --nocapture
 
-bench: $(STAMP)/bench native ## Against memcpy, NumPy and peers: half an hour on a quiet machine
+# Of the wheel's own code, linked as a whole: not what the tests run, which is linked in seconds.
+bench: $(STAMP)/bench ## Against memcpy, NumPy and peers: half an hour on a quiet machine
 	rm -rf benches/results/latest.jsonl target/criterion target/measured.jsonl
+	PIP_QUIET=1 $(VENV)/bin/maturin develop --locked --profile wheel
 	cargo bench -p backcast-benches --locked
 	$(ICEORYX2)
 	cd benches/python && $(BENCH) criterion.py && $(BENCH) -m replay && $(BENCH) -m replay --thread \
-	  && $(BENCH) -m replay.two_processes && $(BENCH) -m transitions && $(BENCH) -m portfolios && $(BENCH) import_time.py && $(BENCH) report.py
+	  && $(BENCH) -m replay.two_processes && $(BENCH) -m transitions && $(BENCH) -m portfolios && $(BENCH) panels.py && $(BENCH) import_time.py && $(BENCH) report.py
 
 bench-rust: tools ## The Rust part alone, nothing kept: a filter in ARGS
 	cargo bench -p backcast-benches --locked $(if $(ARGS),-- $(ARGS))
@@ -170,7 +172,7 @@ test-rust: tools native
 test-python: $(STAMP)/dev native
 	$(PY) -m pytest
 
-# Release, as in the demo and the wheel: the tests see what users get, and `make demo` after
+# Optimised, as in the demo and the wheel: the tests see what users get, and `make demo` after
 # `make test` has nothing left to build.
 native: $(STAMP)/demo
 	PIP_QUIET=1 $(VENV)/bin/maturin develop --locked

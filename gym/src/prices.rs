@@ -115,8 +115,9 @@ impl Wide<i32, f64, f64, (), (), (), (f64, f64)> for Worth {
 
 #[inline(always)]
 fn joined(sums: [f64; SUMS]) -> f64 {
-    let pairs = [0, 1, 2, 3].map(|at| sums[at] + sums[at + SUMS / 2]);
-    (pairs[0] + pairs[1]) + (pairs[2] + pairs[3])
+    // Said one by one: a closure over an array is not compiled for wide vectors, but called.
+    let [a, b, c, d, e, f, g, h] = sums;
+    ((a + e) + (b + f)) + ((c + g) + (d + h))
 }
 
 #[cfg(test)]

@@ -92,24 +92,34 @@ pub(crate) fn copy_listed(words: &[AtomicU64], days: Range<usize>, out: &mut [bo
     }
 }
 
-/// Copy the marks of `out.len()` days from `first` on as numbers, 1 for a row. Whole years without a
-/// gap are the rule, so words that are all marks are not taken apart.
+/// Copy the marks of `out.len()` days from `first` on as numbers, 1 for a row.
 pub(crate) fn copy_listed_bits(words: &[AtomicU64], first: usize, out: &mut [i32]) {
     for (at, part) in out.chunks_mut(WORD_BITS).enumerate() {
-        let day = first + at * WORD_BITS;
-        let (word, shift) = (day / WORD_BITS, day % WORD_BITS);
-        let mut bits = words[word].load(Relaxed) >> shift;
-        if shift > 0 && shift + part.len() > WORD_BITS {
-            bits |= words[word + 1].load(Relaxed) << (WORD_BITS - shift);
-        }
-        if bits | !(u64::MAX >> (WORD_BITS - part.len())) == u64::MAX {
-            part.fill(1);
-            continue;
-        }
+        let bits = listed_bits(words, first + at * WORD_BITS, part.len());
         for (bit, mark) in part.iter_mut().enumerate() {
             *mark = i32::from(bits >> bit & 1 == 1);
         }
     }
+}
+
+/// Are all of so many days from `first` on marked? Whole years without a gap are the rule.
+#[inline]
+pub(crate) fn are_listed(words: &[AtomicU64], first: usize, days: usize) -> bool {
+    (0..days).step_by(WORD_BITS).all(|at| {
+        let count = (days - at).min(WORD_BITS);
+        listed_bits(words, first + at, count) | !(u64::MAX >> (WORD_BITS - count)) == u64::MAX
+    })
+}
+
+/// The marks of one day and of those after it: of so many, a word's at most, and of others.
+#[inline]
+fn listed_bits(words: &[AtomicU64], day: usize, days: usize) -> u64 {
+    let (word, shift) = (day / WORD_BITS, day % WORD_BITS);
+    let bits = words[word].load(Relaxed) >> shift;
+    if shift + days > WORD_BITS {
+        return bits | words[word + 1].load(Relaxed) << (WORD_BITS - shift);
+    }
+    bits
 }
 
 /// Mark `day` in one ticker's words.
@@ -136,18 +146,21 @@ mod tests {
                 let mut bits = vec![7; end - start];
                 copy_listed_bits(&words, start, &mut bits);
                 assert!((start..end).map(|day| i32::from(marked(day))).eq(bits));
+                let all = (start..end).all(marked);
+                assert_eq!(are_listed(&words, start, end - start), all, "{start}..{end}");
             }
         }
     }
 
     #[test]
-    fn words_full_of_marks_are_copied_whole() {
+    fn words_full_of_marks_are_all_marked() {
         let words = [const { AtomicU64::new(u64::MAX) }; 3];
         for start in 0..100 {
             for end in start..=192 {
                 let mut bits = vec![7; end - start];
                 copy_listed_bits(&words, start, &mut bits);
                 assert_eq!(bits, vec![1; end - start]);
+                assert!(are_listed(&words, start, end - start));
             }
         }
     }

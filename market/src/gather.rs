@@ -21,7 +21,7 @@ use std::{
 use backcast_layout::copy_words;
 
 use crate::{
-    blocks::{Geometry, copy_listed_bits, is_listed},
+    blocks::{Geometry, are_listed, copy_listed_bits, is_listed},
     panel::{Panel, PriceColumn},
 };
 
@@ -160,7 +160,7 @@ impl<'a> Market<'a> {
                 jobs.clear();
                 // Those that are soon copied are asked for, whoever will copy them.
                 list(first..(end + AHEAD).min(all), &mut jobs);
-                self.fill_slab(&jobs, span, &mut Slab { first, arena, mask }, &mut scratch);
+                self.fill_slab(&jobs, span, Slab { first, arena, mask }, &mut scratch);
             }
         };
         // Threads of one call end with it: a pool would not outlive a fork, and starting one takes a
@@ -174,16 +174,29 @@ impl<'a> Market<'a> {
     }
 
     /// The windows among `jobs` that lie in the slab, which are the first of them.
-    fn fill_slab(&self, jobs: &[Job], span: Span, slab: &mut Slab<'_>, scratch: &mut Vec<f32>) {
-        let cells = slab.mask.len() / span.days;
-        let own = jobs.partition_point(|job| (job.cell as usize) < slab.first + cells);
-        if own < cells {
-            slab.arena.fill(0.0);
-            slab.mask.fill(0);
+    fn fill_slab(&self, jobs: &[Job], span: Span, slab: Slab<'_>, scratch: &mut Vec<f32>) {
+        let Slab { first, arena, mask } = slab;
+        let (days, floats) = (span.days, span.days * self.width());
+        let cells = mask.len() / days;
+        let own = jobs.partition_point(|job| (job.cell as usize) < first + cells);
+        // Nearly all windows have a row on every day: that is said of all at once.
+        let every = own == cells;
+        mask.fill(i32::from(every));
+        if !every {
+            arena.fill(0.0);
         }
         for (at, job) in jobs[..own].iter().enumerate() {
             let next = jobs.get(at + AHEAD).map(|next| self.start(*next, span));
-            self.window(*job, span, slab, scratch, next);
+            let cell = job.cell as usize - first;
+            let arena = &mut arena[cell * floats..][..floats];
+            let (first_day, inside) = self.window(*job, span, arena, scratch, next);
+            let marks = &self.marks[job.ticker as usize * self.geometry.listed_stride()..];
+            if every && inside.len() == days && are_listed(marks, first_day, days) {
+                continue;
+            }
+            let mask = &mut mask[cell * days..][..days];
+            mask.fill(0);
+            copy_listed_bits(marks, first_day, &mut mask[inside]);
         }
     }
 
@@ -195,35 +208,31 @@ impl<'a> Market<'a> {
     }
 
     /// One window: a copy, and zeros beyond the panel's edges. `next`: where one begins that is soon copied.
+    ///
+    /// Returns the first day that lies within the panel, and the window's places that do.
     #[inline]
     fn window(
         &self,
         job: Job,
         span: Span,
-        slab: &mut Slab<'_>,
+        arena: &mut [f32],
         scratch: &mut Vec<f32>,
         next: Option<usize>,
-    ) {
+    ) -> (usize, Range<usize>) {
         let Span { lead, days } = span;
-        let width = self.width();
-        let cell = job.cell as usize - slab.first;
-        let arena = &mut slab.arena[cell * days * width..(cell + 1) * days * width];
-        let mask = &mut slab.mask[cell * days..(cell + 1) * days];
         let (ticker, day) = (job.ticker as usize, job.day as usize);
-        // Positions of the window that lie within the panel.
         let from = lead.saturating_sub(day);
         let to = days.min(lead + (self.geometry.days - day));
         let first_day = day + from - lead;
-        if from > 0 || to < days {
+        if (from, to) == (0, days) {
+            self.copy(ticker, first_day, arena, scratch, next);
+        } else {
+            let width = self.width();
             arena[..from * width].fill(0.0);
             arena[to * width..].fill(0.0);
-            mask[..from].fill(0);
-            mask[to..].fill(0);
+            self.copy(ticker, first_day, &mut arena[from * width..to * width], scratch, next);
         }
-        let inside = &mut arena[from * width..to * width];
-        self.copy(ticker, first_day, inside, scratch, next);
-        let marks = &self.marks[ticker * self.geometry.listed_stride()..];
-        copy_listed_bits(marks, first_day, &mut mask[from..to]);
+        (first_day, from..to)
     }
 
     /// Rows of consecutive days. Missing ones are zeros in the panel, so the copy alone is right.
