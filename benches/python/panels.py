@@ -2,9 +2,9 @@
 
 python benches/python/panels.py [--rounds 7] [--seconds 1] [--quick]
 
-The file has the market of the other suites: 2,500 days of 33 tickers, 13 numbers a line. Contenders make
-arrays of all its columns: Backcast a panel, by ticker and day, every cell checked; NumPy a structured array,
-line by line. Beside them the bytes alone are read into new memory.
+The file has the market of the other suites: 2,500 days of 33 tickers, 13 numbers a line.
+Contenders make arrays of all its columns: Backcast a panel, by ticker and day, every cell checked;
+NumPy a structured array, line by line. Beside them the bytes alone are read into new memory.
 """
 
 from __future__ import annotations

@@ -113,12 +113,23 @@ impl Batch {
         let listed =
             |prices: Prices<'_>| prices.open[..tickers.len()].iter().all(|&open| open > 0.0);
         self.as_in_table[env] = world.table.is_some_and(|table| listed(table.prices(day)));
+        if !world.rules.initial_shares.is_empty() {
+            for (at, &ticker) in mine.clone().zip(tickers) {
+                self.shares[at] = world.rules.initial_shares[ticker];
+                // What is held is worth its last close, though that is older than the episode.
+                if self.shares[at] > 0 {
+                    let close = |day| world.rows.row(ticker, day).value(CLOSE);
+                    let before = (0..day).rev().map(close).find(|&close| close > 0.0);
+                    self.own.closes[at] = before.unwrap_or_default();
+                }
+            }
+        }
         self.wake(world, turn, day);
         if !world.rules.initial_shares.is_empty() {
-            let opens = &self.obs.open[env * tickers.len()..(env + 1) * tickers.len()];
-            for ((at, &ticker), &open) in mine.zip(tickers).zip(opens) {
-                self.shares[at] = world.rules.initial_shares[ticker];
-                self.averages[at] = if self.shares[at] > 0 { open } else { 0.0 };
+            let Prices { mornings, .. } =
+                self.own.or_table(world, self.as_in_table[env], mine.clone(), day);
+            for (at, &morning) in mine.zip(&mornings[..tickers.len()]) {
+                self.averages[at] = if self.shares[at] > 0 { morning } else { 0.0 };
             }
         }
         self.show(turn);

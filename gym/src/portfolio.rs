@@ -159,6 +159,17 @@ impl PortfolioVectorEnv {
         Ok(made)
     }
 
+    /// Go on with the random numbers of another environment: each sub-environment in the stream of the one of its
+    /// number there, and those beyond in streams that the first one decides.
+    pub fn go_on_from(&mut self, other: &Self) {
+        let Some(mut first) = other.streams.first().cloned() else { return };
+        let (generator, seed) = (self.world.options.generator, first.below(u32::MAX.into()));
+        for (env, stream) in self.streams.iter_mut().enumerate() {
+            let same = other.streams.get(env).cloned();
+            *stream = same.unwrap_or_else(|| Stream::new(generator, spread(seed, env as u64)));
+        }
+    }
+
     fn note_tokens(&mut self, env: usize) {
         let mine = env * self.n_tickers()..(env + 1) * self.n_tickers();
         for (token, &ticker) in self.tokens[mine.clone()].iter_mut().zip(&self.tickers[mine]) {

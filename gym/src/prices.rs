@@ -116,8 +116,8 @@ impl Wide<i32, f64, f64, (), (), (), (f64, f64)> for Worth {
 #[inline(always)]
 fn joined(sums: [f64; SUMS]) -> f64 {
     // Said one by one: a closure over an array is not compiled for wide vectors, but called.
-    let [a, b, c, d, e, f, g, h] = sums;
-    ((a + e) + (b + f)) + ((c + g) + (d + h))
+    let pairs = [sums[0] + sums[4], sums[1] + sums[5], sums[2] + sums[6], sums[3] + sums[7]];
+    (pairs[0] + pairs[1]) + (pairs[2] + pairs[3])
 }
 
 #[cfg(test)]

@@ -300,6 +300,17 @@ impl PortfolioBatch {
         self.env.with(|env| Ok(env.set_autoreset_mode(mode)?))
     }
 
+    /// Go on with the random numbers of another one.
+    fn go_on_from(&self, other: &Self) -> Result<(), Failure> {
+        let streams = |env: &mut CoreEnv| {
+            other.env.with(|other| {
+                env.go_on_from(other);
+                Ok(())
+            })
+        };
+        self.env.with(streams)
+    }
+
     /// What each portfolio did: ``num_stop_loss`` and ``episode_orders`` int32 ``[N]`` of the
     /// episode, ``n_trades`` int64 ``[N]`` (shares) and ``loss_cut_amount`` float64 ``[N]`` of the
     /// last step.

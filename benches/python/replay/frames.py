@@ -1,8 +1,9 @@
 """w2: stacks of frames and the stack after each, and the buffers that they are drawn from.
 
-Every contender stores a frame once. Backcast and NumPy are given one frame a step; cpprb is given the whole
-stack, of which it stores what is new (`stack_compress`), so that whoever steps also stacks. What a call returns is a
-batch of arrays: stacks, the stacks after them, actions, rewards and ends.
+Every contender stores a frame once. Backcast and NumPy are given one frame a step; cpprb is given
+the whole stack, of which it stores what is new (`stack_compress`), so that whoever steps also
+stacks. What a call returns is a batch of arrays: stacks, the stacks after them, actions, rewards
+and ends.
 """
 
 from __future__ import annotations
@@ -85,7 +86,9 @@ class Backcast:
         stacks, after = numbers(batch["obs"]), numbers(batch["next_obs"])
         assert (np.diff(stacks, axis=1) == 1).all(), "frames of a stack follow one another"
         # Of an end the frame after is the same again.
-        assert (after[:, :-1] == stacks[:, 1:]).all(), "a stack's frames but the first are in the next"
+        assert (after[:, :-1] == stacks[:, 1:]).all(), (
+            "a stack's frames but the first are in the next"
+        )
 
     def close(self) -> None:
         """Give the memory back."""
@@ -94,7 +97,7 @@ class Backcast:
 
 
 class NumPy:
-    """What one writes by hand: private columns, a cursor, and the rows of a window by their numbers."""
+    """What one writes by hand: private columns, a cursor, windows by the numbers of their rows."""
 
     name = "NumPy ring"
 
@@ -205,7 +208,9 @@ class Cpprb:
         """Look whether stacks are what they should be."""
         stacks = np.moveaxis(np.asarray(self.sample()["obs"]), -1, 1)
         # An episode begins with its first frame four times.
-        assert (np.diff(numbers(stacks).astype(int), axis=1) <= 1).all(), "frames follow one another"
+        assert (np.diff(numbers(stacks).astype(int), axis=1) <= 1).all(), (
+            "frames follow one another"
+        )
 
     def close(self) -> None:
         """Give the memory back."""

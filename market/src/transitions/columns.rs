@@ -1,5 +1,7 @@
 //! The columns of a transition in the ring.
 
+use std::fmt;
+
 use backcast_core::{Column, DType, Role, Schema};
 
 use super::error::TransitionError;
@@ -36,6 +38,13 @@ pub struct TransitionShape {
     pub action: Vec<usize>,
     /// Rewards of one transition.
     pub objectives: usize,
+}
+
+impl fmt::Display for TransitionShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { tickers, action, objectives } = self;
+        write!(f, "{tickers} tickers, action_shape {action:?} and n_objectives {objectives}")
+    }
 }
 
 impl TransitionShape {

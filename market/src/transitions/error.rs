@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use backcast_core::{AppendError, ReadError, RingError, SchemaError, WriterError};
+use backcast_core::{AppendError, HeldLane, ReadError, RingError, SchemaError, WriterError};
 use thiserror::Error;
 
 use crate::error::{PanelError, WindowError};
@@ -153,18 +153,27 @@ pub enum TransitionError {
         /// Fingerprint here.
         found: String,
     },
-    /// Lanes that other processes hold.
+    /// Lanes that others hold.
     #[error(
-        "cannot {operation}: {lanes} lanes belong to other processes that live ({pids:?}); have \
-         them close theirs first"
+        "cannot {operation}: {} of its places for adders held by {}; have the buffer closed there first",
+        .held.len(), holders(.held)
     )]
     HeldByOthers {
         /// What was asked for.
         operation: &'static str,
-        /// How many.
-        lanes: usize,
-        /// Whose, as they say.
-        pids: Vec<u64>,
+        /// Which, and by whom.
+        held: Vec<HeldLane>,
+    },
+    /// Every lane is held.
+    #[error(
+        "no place for adders is free: all {places} held by {}; close the buffer there (a process that ends does), or \
+         make it with a larger n_adders", holders(.held)
+    )]
+    NoPlace {
+        /// Lanes of the ring.
+        places: u32,
+        /// By whom.
+        held: Vec<HeldLane>,
     },
     /// The system refused a file.
     #[error("cannot {operation} {}: {source}; check the path and its folder", path.display())]
@@ -220,4 +229,12 @@ impl From<SchemaError> for TransitionError {
     fn from(error: SchemaError) -> Self {
         RingError::from(error).into()
     }
+}
+
+fn holders(held: &[HeldLane]) -> String {
+    let mut pids: Vec<u64> = held.iter().map(|held| held.pid).collect();
+    pids.sort_unstable();
+    pids.dedup();
+    let named: Vec<String> = pids.iter().map(u64::to_string).collect();
+    format!("process {}", named.join(", "))
 }

@@ -50,6 +50,19 @@ struct SavedLane {
     transitions: usize,
 }
 
+impl Description {
+    fn shape(&self) -> TransitionShape {
+        let Self { tickers, objectives, .. } = *self;
+        TransitionShape { tickers, action: self.action.clone(), objectives }
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, TransitionError> {
+    let failed =
+        |source| TransitionError::File { operation: "read", path: path.to_owned(), source };
+    fs::read(path).map_err(failed)
+}
+
 impl TransitionRing {
     /// Save all transitions, and where the draws stand. The file is replaced at once or not at all.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), TransitionError> {
@@ -99,11 +112,7 @@ impl TransitionRing {
     /// Refused while other live processes hold lanes.
     pub fn load(&mut self, path: impl AsRef<Path>) -> Result<(), TransitionError> {
         let path = path.as_ref();
-        let bytes = fs::read(path).map_err(|source| TransitionError::File {
-            operation: "read",
-            path: path.to_owned(),
-            source,
-        })?;
+        let bytes = read(path)?;
         let (description, columns) = parse(&bytes)
             .map_err(|problem| TransitionError::BadFile { path: path.to_owned(), problem })?;
         self.fits(&description, path)?;
@@ -115,6 +124,14 @@ impl TransitionRing {
         Ok(())
     }
 
+    /// Sizes of what was saved to a file: for a ring to be made that takes it.
+    pub fn saved_shape(path: impl AsRef<Path>) -> Result<TransitionShape, TransitionError> {
+        let path = path.as_ref();
+        let bytes = read(path)?;
+        let parsed = parse(&bytes).map(|(description, _)| description.shape());
+        parsed.map_err(|problem| TransitionError::BadFile { path: path.to_owned(), problem })
+    }
+
     fn fits(&self, saved: &Description, path: &Path) -> Result<(), TransitionError> {
         if saved.panel != self.panel.fingerprint() {
             return Err(TransitionError::OtherPanel {
@@ -123,16 +140,12 @@ impl TransitionRing {
                 found: self.panel.fingerprint().to_owned(),
             });
         }
-        let there = TransitionShape {
-            tickers: saved.tickers,
-            action: saved.action.clone(),
-            objectives: saved.objectives,
-        };
+        let there = saved.shape();
         let other = |what, found, expected| {
             Err(TransitionError::OtherShape { path: path.to_owned(), what, found, expected })
         };
         if there != self.shape {
-            return other("transitions", format!("{there:?}"), format!("{:?}", self.shape));
+            return other("transitions", there.to_string(), self.shape.to_string());
         }
         let (found, lanes) = (saved.lanes.len(), self.ring.lanes());
         let alike = found == lanes as usize && saved.capacity == self.capacity;

@@ -275,7 +275,7 @@ impl Samples<'_> {
             let (from, to) = (part.start, part.end);
             let tokens = &self.batch.tokens[sample * own..][from.min(own)..to.min(own)];
             let macros = &self.macros[from.saturating_sub(own)..to.saturating_sub(own)];
-            let tickers = tokens.iter().map(ticker_of).chain(macros.iter().copied());
+            let tickers = tokens.iter().copied().map(ticker_of).chain(macros.iter().copied());
             let first = sample * slots + from;
             jobs.extend(tickers.zip(first..).map(|(ticker, cell)| self.job(sample, cell, ticker)));
         }
@@ -301,7 +301,7 @@ impl Samples<'_> {
         jobs.clear();
         for (sample, tokens) in self.batch.tokens.chunks_exact(self.tickers).enumerate() {
             let cell = |ticker: u32| slot_of[ticker as usize] * batch + sample;
-            let tickers = tokens.iter().map(ticker_of);
+            let tickers = tokens.iter().copied().map(ticker_of);
             jobs.extend(tickers.map(|ticker| self.job(sample, cell(ticker), ticker)));
         }
         jobs.group(known);
@@ -312,8 +312,8 @@ impl Samples<'_> {
 }
 
 /// The position of a token's ticker.
-fn ticker_of(token: &u16) -> u32 {
-    u32::from(*token) - 1
+fn ticker_of(token: u16) -> u32 {
+    u32::from(token) - 1
 }
 
 /// The rows, each with the columns, that some cells of a matrix lie in, of which a row has `width`.

@@ -184,7 +184,12 @@ impl TransitionRing {
 
     /// The first lane that is free.
     fn claim(&self) -> Result<Adder, TransitionError> {
-        let writer = self.ring.writer(options(1))?;
+        let writer = self.ring.writer(options(1)).map_err(|error| match error {
+            WriterError::LanesTaken { lanes, held, .. } => {
+                TransitionError::NoPlace { places: lanes, held }
+            }
+            other => other.into(),
+        })?;
         let lane = writer.lanes().first().copied().unwrap_or_default();
         let position = self.look(lane)?.next_position();
         Ok(Adder { writer, position, positions: Vec::new(), ends: Vec::new() })
@@ -202,36 +207,46 @@ impl TransitionRing {
 
     /// Forget all transitions, in every process. Refused while other live processes hold lanes.
     pub fn clear(&mut self) -> Result<(), TransitionError> {
-        let mut all = self.claim_all("clear the buffer")?;
-        let cleared = all.iter_mut().try_for_each(|adder| adder.clear(&self.shape));
-        self.adder = Some(all.swap_remove(0));
-        cleared
+        self.with_all("clear the buffer", |all, shape| {
+            all.iter_mut().try_for_each(|adder| adder.clear(shape))
+        })
     }
 
-    /// A writer for every lane, this process's first; or whose the others are.
-    fn claim_all(&mut self, operation: &'static str) -> Result<Vec<Adder>, TransitionError> {
-        let mut all = Vec::new();
-        if self.adder.is_none() {
-            self.adder = Some(self.claim()?);
-        }
-        for _ in 1..self.ring.lanes() {
+    /// Let `work` write to every lane, in their order. This process has a lane afterwards if it had one before: who
+    /// only clears or loads is not in the way of those who add.
+    fn with_all(
+        &mut self,
+        operation: &'static str,
+        work: impl FnOnce(&mut [Adder], &TransitionShape) -> Result<(), TransitionError>,
+    ) -> Result<(), TransitionError> {
+        let mine = self.adder.as_ref().map(Adder::lane);
+        let mut all: Vec<Adder> = self.adder.take().into_iter().collect();
+        let done = self.claim_rest(operation, &mut all).and_then(|()| {
+            all.sort_by_key(Adder::lane);
+            work(&mut all, &self.shape)
+        });
+        self.adder = all.into_iter().find(|adder| Some(adder.lane()) == mine);
+        done
+    }
+
+    /// Claim the lanes that `all` has none of; or say whose the others are.
+    fn claim_rest(
+        &self,
+        operation: &'static str,
+        all: &mut Vec<Adder>,
+    ) -> Result<(), TransitionError> {
+        let lanes = self.ring.lanes() as usize;
+        while all.len() < lanes {
             match self.claim() {
                 Ok(adder) => all.push(adder),
-                Err(TransitionError::Writer(WriterError::LanesTaken { .. })) => break,
+                Err(TransitionError::NoPlace { mut held, .. }) => {
+                    held.retain(|held| all.iter().all(|adder| adder.lane() != held.lane));
+                    return Err(TransitionError::HeldByOthers { operation, held });
+                }
                 Err(error) => return Err(error),
             }
         }
-        let taken = self.ring.lanes() as usize - all.len() - 1;
-        if taken > 0 {
-            let stats = self.ring.stats().lane_stats;
-            let mine = u64::from(std::process::id());
-            let pids = stats.iter().filter(|lane| lane.held).filter_map(|lane| lane.pid);
-            let mut pids: Vec<u64> = pids.filter(|pid| *pid != mine).collect();
-            pids.dedup();
-            return Err(TransitionError::HeldByOthers { operation, lanes: taken, pids });
-        }
-        all.splice(0..0, self.adder.take());
-        Ok(all)
+        Ok(())
     }
 
     /// Put rows lane by lane in the place of all that is stored: `(position of the first, rows)`
@@ -243,16 +258,14 @@ impl TransitionRing {
         for (_, batch) in lanes {
             check(batch, &self.shape, &self.panel)?;
         }
-        let mut all = self.claim_all("load a buffer")?;
-        all.sort_by_key(|adder| adder.writer.lanes().first().copied());
-        let replace = |(adder, (position, batch)): (&mut Adder, &(u64, TransitionBatch))| {
-            adder.clear(&self.shape)?;
-            adder.position = *position;
-            adder.append(batch)
-        };
-        let replaced = all.iter_mut().zip(lanes).try_for_each(replace);
-        self.adder = Some(all.swap_remove(0));
-        replaced
+        self.with_all("load a buffer", |all, shape| {
+            let replace = |(adder, (position, batch)): (&mut Adder, &(u64, TransitionBatch))| {
+                adder.clear(shape)?;
+                adder.position = *position;
+                adder.append(batch)
+            };
+            all.iter_mut().zip(lanes).try_for_each(replace)
+        })
     }
 
     pub(crate) fn look(&self, lane: u32) -> Result<LaneView, TransitionError> {
@@ -294,6 +307,11 @@ impl TransitionRing {
 }
 
 impl Adder {
+    /// The lane that it adds to.
+    fn lane(&self) -> u32 {
+        self.writer.lanes().first().copied().unwrap_or_default()
+    }
+
     /// Leave a mark after which the lane is empty.
     fn clear(&mut self, shape: &TransitionShape) -> Result<(), TransitionError> {
         self.position = CLEARED;

@@ -24,6 +24,7 @@ impl From<TransitionError> for Failure {
             E::OtherPanel { .. } => Kind::Panel,
             E::OtherShape { .. } => Kind::Schema,
             E::HeldByOthers { .. } => Kind::InUse,
+            E::NoPlace { .. } => Kind::Writer,
             E::File { .. } => Kind::Storage,
             _ => Kind::Sample,
         };

@@ -1,4 +1,6 @@
-//! A private ring that holds nothing yet takes the sizes of its first batch.
+//! A private ring that holds nothing yet takes the sizes of its first batch, or of the file that is loaded.
+
+use std::path::Path;
 
 use backcast_market::{TransitionOptions, TransitionRing as CoreRing, TransitionShape};
 
@@ -21,8 +23,19 @@ impl TransitionRing {
         state: &mut State,
         arguments: &Arguments<'_, '_>,
     ) -> Result<(), Failure> {
-        let Some(fresh) = &state.fresh else { return Ok(()) };
         let (tickers, objectives) = sizes_of(arguments)?;
+        self.resize(state, tickers, objectives)
+    }
+
+    /// The same for what a file holds.
+    pub(super) fn fit_file(&self, state: &mut State, path: &Path) -> Result<(), Failure> {
+        let TransitionShape { tickers, objectives, .. } = CoreRing::saved_shape(path)?;
+        self.resize(state, tickers, objectives)
+    }
+
+    /// Of so many tickers and objectives, but where the caller said otherwise.
+    fn resize(&self, state: &mut State, tickers: usize, objectives: usize) -> Result<(), Failure> {
+        let Some(fresh) = &state.fresh else { return Ok(()) };
         let wanted = TransitionShape {
             tickers,
             action: if fresh.action { state.shape.action.clone() } else { vec![tickers] },

@@ -340,3 +340,31 @@ def test_defect_13_a_state_holds_nothing_that_tells_the_price_of_the_next_fill(
         np.testing.assert_array_equal(states[0][key], states[2][key], err_msg=key)
     assert (states[1]["indicators"] != states[3]["indicators"]).any()
     assert (states[1]["cash"] != states[3]["cash"]).all()
+
+
+def test_shares_held_from_the_start_are_worth_the_last_close_where_the_day_has_no_row(
+    tmp_path: Path,
+) -> None:
+    # Two tickers that trade on every other day in turns, at prices that never move.
+    lines = ["date,tic,open,high,low,close,volume"]
+    for day in range(20):
+        for ticker, price, odd in (("AAA", 100.0, 0), ("BBB", 50.0, 1)):
+            if day < 2 or day % 2 == odd:
+                cells = ",".join([str(price)] * 4)
+                lines.append(f"2024-01-{day + 1:02},{ticker},{cells},1")
+    path = tmp_path / "turns.csv"
+    path.write_text("\n".join(lines) + "\n")
+    held = {"AAA": 100, "BBB": 200}
+    env = ff.VecFastFinRL(
+        path, 1, return_format="vec", num_tickers=1, shuffle_tickers=True, initial_shares=held
+    )
+    price_of, seen = {"AAA": 100.0, "BBB": 50.0}, set()
+    for seed in range(12):
+        for day in (6, 7):
+            state = env.reset(seed=seed, options={"start_day": day})
+            (ticker,) = state["tickers"][0]
+            seen.add((ticker, state["open"][0, 0] > 0))
+            assert state["total_asset"][0] == 40_000.0
+            assert state["avg_buy_price"][0, 0] == price_of[ticker]
+            assert env.step([[0.0]])["reward"][0] == 0.0
+    assert len(seen) == 4, "each ticker with and without a row"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import backcast as bc
 import backcast.finrl as ff
+import numpy as np
 import pytest
 from finrl_buffers import TICKERS, collect, same, vec, with_gaps
 from finrl_market import market
@@ -54,3 +55,27 @@ def test_a_file_of_another_market_is_refused(env: ff.VecFastFinRL, tmp_path: Pat
     elsewhere = ff.VecReplayBuffer(other, 30)
     with pytest.raises(bc.PanelError, match="belongs to the panel"):
         elsewhere.load(tmp_path / "buffer.bct")
+
+
+def test_a_buffer_that_holds_nothing_takes_the_objectives_of_a_file(
+    env: ff.VecFastFinRL, tmp_path: Path
+) -> None:
+    state = env.reset(seed=1)
+    actions = np.zeros((4, 2))
+    after = env.step(actions)
+    several = ff.VecReplayBuffer(env, 100)
+    rewards = np.arange(12.0).reshape(4, 3)
+    several.add(state, actions, rewards, after, after["done"])
+    several.save(tmp_path / "three")
+    fresh = ff.VecReplayBuffer(env, 100)
+    fresh.load(tmp_path / "three")
+    assert [fresh.get(at).rewards for at in range(4)] == rewards.tolist()
+    fresh.add(state, actions, rewards, after, after["done"])
+    # Whoever says how many, or has some, is told what differs.
+    one = ff.VecReplayBuffer(env, 100)
+    one.add(state, actions, after["reward"], after, after["done"])
+    for other in (one, ff.VecReplayBuffer(env, 100, n_objectives=1)):
+        held = other.size()
+        with pytest.raises(bc.SchemaError, match=r"n_objectives 3, this buffer has .*objectives 1"):
+            other.load(tmp_path / "three")
+        assert other.size() == held

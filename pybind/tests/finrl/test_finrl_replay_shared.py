@@ -58,7 +58,7 @@ def test_other_processes_attach_to_buffer_and_market_by_name(path: Path, tmp_pat
             assert buffer.size() == 34
             assert [buffer.get(i).action for i in range(24, 34)] == [[0.75, 0.75]] * 10
             assert buffer.sample(34, 3)[0]["AAA"]["ohlcv"].any()
-            with pytest.raises(bc.InUseError, match=rf"belong to other .*{child.pid}"):
+            with pytest.raises(bc.InUseError, match=rf"held by process {child.pid}; have"):
                 buffer.clear()
             third = ff.VecReplayBuffer.attach("moves", env, dir=home)
             with pytest.raises(bc.WriterError, match=f"{child.pid}"):
@@ -163,3 +163,60 @@ def test_a_buffer_without_a_name_or_on_such_a_market_does_not_pickle(
     named = ff.VecReplayBuffer(env, 100, name="moves", dir=tmp_path)
     with named, pytest.raises(bc.ArgumentTypeError, match="the buffer's panel without a name"):
         pickle.dumps(named)
+
+
+ADDS = """
+import sys, numpy as np, backcast.finrl as ff
+buffer = ff.VecReplayBuffer.attach("moves", dir=sys.argv[1])
+env = ff.VecFastFinRL(buffer.panel, 2, return_format="vec", macro_tickers=["VIX"], num_tickers=2)
+state = env.reset(seed=1)
+after = env.step(np.zeros((2, 2)))
+buffer.add(state, np.zeros((2, 2)), after["reward"], after, after["done"])
+print(buffer.size(), flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize("first", ["clear", "load"])
+def test_who_only_clears_or_loads_leaves_the_places_to_those_who_add(
+    path: Path, tmp_path: Path, first: str
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    with bc.Panel.from_csv(path, macro=["VIX"], name="prices", dir=home) as panel:
+        env = vec(panel)
+        saved = ff.VecReplayBuffer(env, 100)
+        collect(env, saved, 2)
+        saved.save(tmp_path / "saved")
+        learner = ff.VecReplayBuffer(env, 100, name="moves", n_adders=1, dir=home)
+        kept = 0
+        if first == "clear":
+            learner.clear()
+        else:
+            learner.load(tmp_path / "saved")
+            kept = 8
+        with subprocess.Popen(
+            [sys.executable, "-c", ADDS, str(home)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as child:
+            assert child.stdout is not None
+            assert child.stdin is not None
+            assert child.stdout.readline() == f"{kept + 2}\n"
+            # The adder lives: neither call may take its place, and a refused one changes nothing.
+            says = rf"1 of its places for adders held by process {child.pid}; have"
+            for refused in (learner.clear, lambda: learner.load(tmp_path / "saved")):
+                with pytest.raises(bc.InUseError, match=says):
+                    refused()
+            assert learner.size() == kept + 2
+            child.stdin.write("\n")
+            child.stdin.close()
+            assert child.wait() == 0
+        learner.clear()
+        assert learner.size() == 0
+        # Who adds keeps its place when it clears.
+        collect(env, learner, 1)
+        learner.clear()
+        with pytest.raises(bc.WriterError, match=r"all 1 held by process .* larger n_adders"):
+            collect(vec(panel), ff.VecReplayBuffer.attach("moves", dir=home), 1)

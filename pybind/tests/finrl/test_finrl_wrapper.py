@@ -399,3 +399,28 @@ def test_a_closed_buffer_is_said_before_the_market_moves(path: Path) -> None:
     after, *_ = wrapper.step(np.zeros((1, 4, 2)))
     shares = after["portfolio"]["shares"]
     assert np.array_equal(shares, obs["portfolio"]["shares"])
+
+
+def test_without_a_history_its_parts_are_there_and_empty(path: Path) -> None:
+    wrapper = made(path, history_length=0)
+    obs, _ = wrapper.reset(7)  # by position, as the page has it
+    for _ in range(3):
+        obs, *_ = wrapper.step(wrapper.sample_actions())
+    short, *_ = wrapper.sample_buffer(6)
+    long, *_ = made_and_played(path).sample_buffer(6, history_length=0)
+    for shown, n in ((obs, 3), (short, 6), (long, 6)):
+        for kind, count in (("market", 4), ("macro", 2)):
+            hist = shown["hist"][kind]
+            assert sorted(hist) == ["indicators", "masks", "ohlcvs", "tickers"]
+            assert hist["ohlcvs"].shape == (n, count, 0, 5)
+            assert hist["indicators"].shape[:3] == (n, count, 0)
+            assert hist["masks"].shape == (n, count, 0)
+
+
+def made_and_played(path: Path) -> ff.VecFinRLWrapper:
+    """Make one whose buffer holds some transitions."""
+    wrapper = made(path)
+    wrapper.reset(seed=1)
+    for _ in range(3):
+        wrapper.step(wrapper.sample_actions())
+    return wrapper

@@ -90,17 +90,20 @@ class DrawnTransitions(StoredTransitions):
         future ``future_ohlcv`` ``[B, F, 5]``, ``future_indicators`` ``[B, F, K]``, ``future_mask``
         int32 ``[B, F]``; ``macro``, the same for each macro ticker; ``portfolio`` with ``cash``
         float32 ``[B]``, ``shares`` int32 ``[B, T]``, ``avg_buy_price`` float32 ``[B, T]``;
-        ``tickers`` ``[B][T]``, ``unique_tickers``, ``macro_tickers``, ``indicator_names``,
-        ``action_shape``, ``env_ids`` and ``day`` int32 ``[B]``, ``tokens`` uint16 ``[B, T]``.
+        ``tickers`` ``[B][T]``, ``unique_tickers`` (the dicts' keys), ``macro_tickers``,
+        ``indicator_names``, ``action_shape``, ``env_ids`` and ``day`` int32 ``[B]``, ``tokens``
+        uint16 ``[B, T]``.
         ``action`` is float32 ``[B, *action_shape]``, ``reward`` float32 ``[B, n_objectives]``,
         ``done`` bool ``[B]``.
         ``mask`` has int32 ``[B, H]`` for each ticker, and those of macro tickers in ``macro``.
 
         History is ``day-H .. day-1``, future ``day+1 .. day+F``. Zeros and a mask of 0 where a
-        ticker has no row, and where a sample does not trade the ticker. In the batched layout the
-        arrays of ``s`` are ``[B, T, ...]``, those of ``s["macro"]`` ``[B, M, ...]``, with
-        ``current_indicators`` ``[B, T, K]`` as old as those of observations; ``mask`` has
-        ``market`` ``[B, T, H]``, ``macro`` ``[B, M, H]`` and with a future ``future``.
+        ticker has no row, and where a sample does not trade the ticker. In the batched layout there
+        are no dicts of tickers: the arrays of ``s`` are ``[B, T, ...]``, those of ``s["macro"]``
+        ``[B, M, ...]``, with a history also ``mask``, without one neither ``ohlcv`` nor
+        ``indicators``, and with ``current_indicators`` ``[B, T, K]`` as old as those of
+        observations; ``mask`` has ``market`` ``[B, T, H]``, ``macro`` ``[B, M, H]`` and with a
+        future ``future``.
         """
         if self._taken is not None and layout == "ticker":
             raise SampleError(

@@ -90,11 +90,17 @@ class NestedObservations:
         macro_tics = np.tile(self._macro[0], (size, 1))
 
         def part(of: dict[str, Any], tics: NDArray[np.int32], kind: str) -> dict[str, Any]:
+            if kind + "ohlcv" not in of:
+                # A batch without a history leaves it out; here it is empty, as `of_step` shows it.
+                cells, shown = (*tics.shape, 0), of["current_indicators"].shape[2]
+                return {
+                    "ohlcvs": np.zeros((*cells, PRICES), np.float32),
+                    "indicators": np.zeros((*cells, shown), np.float32),
+                    "masks": np.zeros(cells, np.int32),
+                    "tickers": tics,
+                }
             days = {"ohlcvs": "ohlcv", "indicators": "indicators", "masks": "mask"}
-            return {
-                **{name: of[kind + key] for name, key in days.items() if kind + key in of},
-                "tickers": tics,
-            }
+            return {**{name: of[kind + key] for name, key in days.items()}, "tickers": tics}
 
         portfolio = state["portfolio"]
         obs: dict[str, Any] = {

@@ -111,6 +111,9 @@ class SeenPortfolios(FinRLEnv[Any]):
             count = self.num_envs()
             outcome = (np.zeros(count), np.zeros(count, bool), np.zeros(count, bool))
         self._last = outcome
+        if not self._indicators:
+            # Observations leave out what no space can have; states have it, without columns.
+            obs = {**obs, "indicators": np.zeros((*obs["open"].shape, 0))}
         state = state_of(obs, outcome, self._tickers, self._batch.counts(), self._fixed)
         if infos:
             state["metrics"] = infos["metrics"]

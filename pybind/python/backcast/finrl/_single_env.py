@@ -222,6 +222,7 @@ class FastFinRL(FinRLEnv[State]):
                 raise EnvError("ticker_list is empty; name at least one ticker, or leave it out")
             if names != batch.tickers:
                 batch = PortfolioBatch(self._panel, None, self._settings, tickers_of=[names])
+                batch.go_on_from(self._batch)
         given = seed_of(seed)
         if given is None:
             given = self._seed

@@ -53,7 +53,7 @@ class StoredTransitions:
         Raises
         ------
         InUseError
-            If other live processes hold places for adders: each clears its own.
+            If others that live hold places for adders: they have to close their buffer first.
         """
         self._ring.clear()
 

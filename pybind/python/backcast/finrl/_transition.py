@@ -30,7 +30,7 @@ class VecStoredTransition:
     done : bool
         The episode was over.
     terminal : bool
-        It was over because the data ended.
+        It was over because the data or ``max_episode_steps`` ended.
     """
 
     env_id: int

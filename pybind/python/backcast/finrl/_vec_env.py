@@ -255,7 +255,10 @@ class VecFastFinRL(SeenPortfolios):
             if not each:
                 raise EnvError(f"{what} is empty; give a list for each portfolio, or leave it out")
             settings = self._settings | self._mode()
+            before = batch
             batch = PortfolioBatch(self._panel, len(each), settings, tickers_of=each)
+            assert before is not None
+            batch.go_on_from(before)
         assert batch is not None
         given: int | list[int | None] | None
         if seeds is not None:

@@ -223,7 +223,6 @@ class VecFinRLWrapper(VectorEnv[Any, Any, Any]):
     @explained
     def reset(
         self,
-        *,
         seed: int | Sequence[int | None] | None = None,
         options: dict[str, Any] | None = None,
     ) -> tuple[dict[str, Any], dict[str, Any]]:
