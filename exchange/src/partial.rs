@@ -392,13 +392,12 @@ fn lock(to: &Path, folder: &Path) -> Result<Lock, ExportError> {
             }
             _ => {}
         }
-        let is_folder = folder.symlink_metadata().is_ok_and(|found| found.is_dir());
-        let empty = || fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none());
-        if !is_folder || !(exists(&path) || empty() || !exists(folder)) {
-            if exists(folder) {
-                return Err(ExportError::NotPartial { folder: folder.to_owned() });
-            }
-            continue;
+        // Gone by now, or not: whoever removes one or makes one has it without a lock, and then it is empty.
+        match is_foreign(folder) {
+            Ok(false) => {}
+            Ok(true) => return Err(ExportError::NotPartial { folder: folder.to_owned() }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(failed(error)),
         }
         let options = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
         let lock = match options {
@@ -418,6 +417,20 @@ fn lock(to: &Path, folder: &Path) -> Result<Lock, ExportError> {
         }
     }
     Err(ExportError::Busy { path: to.to_owned() })
+}
+
+/// Whether what is there is no folder, or one that has things in it and no lock. That is asked in one
+/// listing: the lock is the first thing in a folder of ours, and the last.
+fn is_foreign(folder: &Path) -> io::Result<bool> {
+    if !folder.symlink_metadata()?.is_dir() {
+        return Ok(true);
+    }
+    let (mut entries, mut locks) = (0, 0);
+    for entry in fs::read_dir(folder)? {
+        entries += 1;
+        locks += u32::from(entry?.file_name() == LOCK);
+    }
+    Ok(entries > 0 && locks == 0)
 }
 
 /// Refuses what an export did not write: nobody's files go for one. A link is replaced as the link it is.

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Barrier;
+use std::thread;
 
 use backcast_core::{Base, DType, Ring, Schema};
 use backcast_exchange::{ExportError, ExportOptions, Format, export};
@@ -131,4 +133,31 @@ fn what_comes_to_the_path_while_rows_are_written_stays_and_nothing_else_is_left(
         let left: Vec<_> = fs::read_dir(&out).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert_eq!(left, [name], "{format}");
     }
+}
+
+#[test]
+fn exports_to_one_path_at_once_are_done_or_wait_for_another_and_none_finds_a_strangers_folder() {
+    const AT_ONCE: usize = 8;
+    let dir = tempfile::tempdir().unwrap();
+    let ring = ring(dir.path());
+    let to = dir.path().join("walk.csv");
+    let begin = Barrier::new(AT_ONCE);
+    let export_often = || {
+        begin.wait();
+        let mut done = 0;
+        for _ in 0..2_000 {
+            match export(&ring, &to, Format::Csv, over()) {
+                Ok(_) => done += 1,
+                Err(ExportError::Busy { .. }) => {}
+                Err(other) => panic!("{other}"),
+            }
+        }
+        done
+    };
+    let done: u32 = thread::scope(|scope| {
+        let threads: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(export_often)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert!(done > 0);
+    assert!(to.is_file() && !dir.path().join("walk.csv.partial").exists());
 }
