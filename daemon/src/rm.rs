@@ -68,6 +68,12 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
     match backcast_core::remove(base, info.kind, &info.name, args.force) {
         Ok(removed) => Removed::new(&removed, false).print(console),
         Err(SegmentError::InUse { .. }) => {
+            // What cannot be opened counts as held, though there may be nobody.
+            if holders::pids(&info.path).is_empty()
+                && let Some(why) = catalogue::damage(base, &info)
+            {
+                return Err(CliError::Unopened { kind: info.kind, name: info.name, why });
+            }
             return Err(CliError::Held {
                 kind: info.kind,
                 name: info.name,
