@@ -11,7 +11,7 @@ use crate::catalogue;
 use crate::console::Console;
 use crate::error::{CliError, Exit};
 use crate::interrupt::Watch;
-use crate::snapshots::{StoreArg, is_snapshot};
+use crate::snapshots::{StoreArg, is_snapshot, note_damages};
 use crate::units;
 
 /// Write what a ring holds to a Parquet, CSV or Minari file.
@@ -68,6 +68,7 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
     let ring = if is_snapshot(&args.name) {
         let options = LoadOptions::default().base(base.clone());
         let store = args.store.open()?;
+        note_damages(&store, &args.name, console);
         store.attach_snapshot(&args.name, options)?
     } else {
         let info = catalogue::find(base, &args.name, Some(Kind::Ring))?;
