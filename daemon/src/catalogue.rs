@@ -102,6 +102,15 @@ impl Entry {
     }
 }
 
+/// Why an object cannot be opened; `None`: it can.
+pub(crate) fn damage(base: &Base, info: &ObjectInfo) -> Option<String> {
+    let opened = match info.kind {
+        Kind::Ring => Observed::open(base, &info.name).map(drop).map_err(|error| error.to_string()),
+        Kind::Panel => Panel::attach_in(base, &info.name).map(drop).map_err(|e| e.to_string()),
+    };
+    opened.err()
+}
+
 /// Whether `gc` removes it: nobody holds it, and it is not to be kept, or is a dead creator's, also if
 /// somebody may go on with it.
 pub(crate) fn is_garbage(info: &ObjectInfo) -> bool {

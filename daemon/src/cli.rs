@@ -11,7 +11,7 @@ use crate::demo::{self, DemoLauncher};
 use crate::error::{CliError, Exit};
 use crate::{
     bench, completions, create, doctor, export, gc, import, load, ls, man, panel, resize, rm, save,
-    serve, stat, top, verify,
+    serve, signals, stat, top, verify,
 };
 
 /// Create, list, inspect, save and remove experience rings in shared memory, and look after them.
@@ -93,6 +93,8 @@ pub fn run(
     out: &mut dyn Stream,
     err: &mut dyn Stream,
 ) -> u8 {
+    // Python has done so already where it is the host. Without it, all else works.
+    let _ = signals::outlive_file_size_limit();
     let itself = std::env::current_exe().map(|program| vec![program.into_os_string()]);
     run_with(
         args,

@@ -71,6 +71,11 @@ pub(crate) enum CliError {
     )]
     Held { kind: Kind, name: String, holders: String },
     #[error(
+        "{kind} `{name}` cannot be opened, so nobody can tell whether it is held: {why}; `backcast rm \
+         {name} --force` removes it all the same"
+    )]
+    Unopened { kind: Kind, name: String, why: String },
+    #[error(
         "{kind} `{name}` is orphaned: it is not persistent and nobody holds it any more; \
          `backcast gc` removes it"
     )]
@@ -126,7 +131,7 @@ pub(crate) enum CliError {
     #[error(transparent)]
     Serve(#[from] ServeError),
     #[error(transparent)]
-    Client(#[from] ClientError),
+    Client(ClientError),
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
@@ -137,11 +142,8 @@ pub(crate) enum CliError {
     Export(ExportError),
     #[error(transparent)]
     Import(ImportError),
-    #[error(
-        "the extension of {} says no format; give --format parquet, csv, minari or npz",
-        path.display()
-    )]
-    UnknownFormat { path: PathBuf },
+    #[error("the extension of {} says no format; give --format {formats}", path.display())]
+    UnknownFormat { path: PathBuf, formats: &'static str },
     #[error("interrupted; nothing of it is left")]
     Interrupted,
     #[error("cannot write to stdout or stderr: {0}")]
@@ -184,12 +186,30 @@ impl CliError {
             | Self::NameTaken { .. }
             | Self::Different { .. }
             | Self::Held { .. }
+            | Self::Unopened { .. }
             | Self::Orphaned { .. }
             | Self::Replaced { .. }
             | Self::Damaged { .. }
             | Self::WritePage { .. }
             | Self::Terminal { .. }
             | Self::Output(_) => Exit::FoundProblems,
+        }
+    }
+}
+
+impl From<ClientError> for CliError {
+    fn from(error: ClientError) -> Self {
+        match error {
+            // The daemon answers programs, in their words: here are those that can be typed.
+            ClientError::Refused { code: Code::Exists, message } => {
+                let words = ["attach", "replace"];
+                let typed = |message: String, word: &str| {
+                    message.replace(&format!("exist=\"{word}\""), &format!("--exist {word}"))
+                };
+                let message = words.into_iter().fold(message, typed);
+                Self::Client(ClientError::Refused { code: Code::Exists, message })
+            }
+            error => Self::Client(error),
         }
     }
 }
@@ -264,7 +284,7 @@ impl From<RingError> for CliError {
 
 fn of_export(error: &ExportError) -> Exit {
     match error {
-        ExportError::OnlyRead { .. } => Exit::WrongUsage,
+        ExportError::OnlyRead { .. } | ExportError::NamesFolder { .. } => Exit::WrongUsage,
         ExportError::Interrupted { .. } => Exit::Interrupted,
         _ => Exit::FoundProblems,
     }

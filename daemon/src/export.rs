@@ -11,7 +11,7 @@ use crate::catalogue;
 use crate::console::Console;
 use crate::error::{CliError, Exit};
 use crate::interrupt::Watch;
-use crate::snapshots::{StoreArg, is_snapshot};
+use crate::snapshots::{StoreArg, is_snapshot, note_damages};
 use crate::units;
 
 /// Write what a ring holds to a Parquet, CSV or Minari file.
@@ -36,7 +36,8 @@ pub(crate) struct Args {
     /// parquet, csv or minari (default: what the path's extension says; minari without one).
     #[arg(long)]
     format: Option<Format>,
-    /// Replace what is there, once the new file is whole.
+    /// Replace what is there, once the new file is whole: a file, or for a dataset another one or an
+    /// empty folder, and no other folder.
     #[arg(long)]
     overwrite: bool,
     /// Rows that are packed together, a row group of Parquet: an export that is killed does those of
@@ -63,10 +64,12 @@ struct Exported<'a> {
 }
 
 pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result<Exit, CliError> {
-    let format = format_of(args.format, &args.path)?;
+    let format = format_of(args.format, &args.path, "parquet, csv or minari")?;
     let ring = if is_snapshot(&args.name) {
         let options = LoadOptions::default().base(base.clone());
-        args.store.open()?.attach_snapshot(&args.name, options)?
+        let store = args.store.open()?;
+        note_damages(&store, &args.name, console);
+        store.attach_snapshot(&args.name, options)?
     } else {
         let info = catalogue::find(base, &args.name, Some(Kind::Ring))?;
         Ring::attach_in(base, &info.name)?
@@ -84,11 +87,15 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
     Ok(Exit::Done)
 }
 
-/// The format asked for, or what the path says.
-pub(crate) fn format_of(asked: Option<Format>, path: &Path) -> Result<Format, CliError> {
+/// The format asked for, or what the path says; `formats` are those that may be given.
+pub(crate) fn format_of(
+    asked: Option<Format>,
+    path: &Path,
+    formats: &'static str,
+) -> Result<Format, CliError> {
     asked
         .or_else(|| Format::of_path(path))
-        .ok_or_else(|| CliError::UnknownFormat { path: path.to_owned() })
+        .ok_or_else(|| CliError::UnknownFormat { path: path.to_owned(), formats })
 }
 
 fn print(args: &Args, format: Format, report: &ExportReport, console: &mut Console<'_>) {

@@ -21,7 +21,7 @@ pub(crate) fn describe(object: &Path) -> String {
 
 /// Processes with a file of the object open: a lock lives as long as its descriptor, so a holder
 /// always has one. `/proc` hides those of other users.
-fn pids(object: &Path) -> Vec<u32> {
+pub(crate) fn pids(object: &Path) -> Vec<u32> {
     let object = object.canonicalize().unwrap_or_else(|_| object.to_owned());
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
     let mut pids: Vec<u32> = processes

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::console::Console;
 use crate::error::{CliError, Exit};
 use crate::interrupt::Watch;
-use crate::snapshots::StoreArg;
+use crate::snapshots::{StoreArg, note_damages};
 use crate::units;
 
 /// Make a ring of a snapshot.
@@ -53,6 +53,7 @@ struct Loaded {
 
 pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result<Exit, CliError> {
     let store = args.store.open()?;
+    note_damages(&store, &args.snapshot, console);
     let snapshot = store.snapshot(&args.snapshot)?.spec();
     let watch = Watch::start("loading")?;
     let exist = if args.exist == "replace" { Exist::Replace } else { Exist::Error };

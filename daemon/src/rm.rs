@@ -9,7 +9,7 @@ use crate::console::Console;
 use crate::error::{CliError, Exit};
 use crate::gc::Removed;
 use crate::holders;
-use crate::snapshots::{StoreArg, is_snapshot};
+use crate::snapshots::{StoreArg, is_snapshot, note_damages};
 
 /// Remove a ring, panel or snapshot by name.
 ///
@@ -40,6 +40,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result<Exit, CliError> {
     if is_snapshot(&args.name) && args.kind.is_none() {
         let store = args.store.open()?;
+        note_damages(&store, &args.name, console);
         match store.remove(&args.name) {
             // One that is gone from the store may still be in shared memory.
             Err(StoreError::NotFound { .. }) if catalogue::find(base, &args.name, None).is_ok() => {
@@ -68,6 +69,12 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
     match backcast_core::remove(base, info.kind, &info.name, args.force) {
         Ok(removed) => Removed::new(&removed, false).print(console),
         Err(SegmentError::InUse { .. }) => {
+            // What cannot be opened counts as held, though there may be nobody.
+            if holders::pids(&info.path).is_empty()
+                && let Some(why) = catalogue::damage(base, &info)
+            {
+                return Err(CliError::Unopened { kind: info.kind, name: info.name, why });
+            }
             return Err(CliError::Held {
                 kind: info.kind,
                 name: info.name,

@@ -1,14 +1,22 @@
 //! Signals that ask a command to end, turned into a flag, so that it ends in order.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{SigId, flag, low_level};
 
 /// A wait is cut into pieces of this length, between which the flag is looked at.
 const PIECE: Duration = Duration::from_millis(50);
+
+/// From now on a write beyond the limit on the size of files (`ulimit -f`) is an error that is told, and
+/// does not end the process without a word.
+pub(crate) fn outlive_file_size_limit() -> std::io::Result<()> {
+    // That it came says nothing that the failed write does not say.
+    flag::register(Signal::XFSZ.as_raw(), Arc::new(AtomicBool::new(false))).map(drop)
+}
 
 /// Listens while it lives; what was done on these signals before is done as well.
 pub(crate) struct Signals {

@@ -30,6 +30,15 @@ pub(crate) fn is_snapshot(name: &str) -> bool {
     name.contains('@')
 }
 
+/// Says what is wrong with the manifests of a name, `NAME` or `NAME@LABEL`, if the other one counts.
+pub(crate) fn note_damages(store: &Store, snapshot: &str, console: &mut Console<'_>) {
+    let name = snapshot.split('@').next().unwrap_or_default();
+    // What cannot be read at all is the command's error, which tells it.
+    for damage in store.snapshots(name).unwrap_or_default().damages {
+        note_damage(&damage, console);
+    }
+}
+
 /// A manifest that is damaged, where the other one counts.
 pub(crate) fn note_damage(damage: &Damage, console: &mut Console<'_>) {
     console.note(&format!(

@@ -14,7 +14,7 @@ use crate::error::{CliError, Exit};
 use crate::geometry::{Geometry, yes_no};
 use crate::persist::PersistReport;
 use crate::serve::Caller;
-use crate::snapshots::{SnapshotReport, StoreArg, is_snapshot};
+use crate::snapshots::{SnapshotReport, StoreArg, is_snapshot, note_damages};
 use crate::units;
 
 /// Show one ring, panel or snapshot in full.
@@ -114,7 +114,9 @@ struct PanelReport {
 
 pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result<Exit, CliError> {
     if is_snapshot(&args.name) && args.kind.is_none() {
-        match args.store.open()?.snapshot(&args.name) {
+        let store = args.store.open()?;
+        note_damages(&store, &args.name, console);
+        match store.snapshot(&args.name) {
             // One that is gone from the store may still be in shared memory.
             Err(StoreError::NotFound { .. }) if catalogue::find(base, &args.name, None).is_ok() => {
             }

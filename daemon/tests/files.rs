@@ -237,18 +237,42 @@ fn an_import_stopped_by_ctrl_c_goes_on_unless_the_file_changed_or_it_is_removed(
 }
 
 #[test]
+fn what_is_larger_than_files_may_be_is_refused_in_words_and_leaves_nothing() {
+    let shelf = with_pong(400);
+    for (words, path) in [
+        ("export pong DIR/pong.csv", "pong.csv.partial"),
+        ("export pong DIR/pong.parquet", "pong.parquet.partial"),
+        ("create large --column x:f4 --capacity 100000", "large.ring"),
+    ] {
+        let words = words.replace("DIR", shelf.path().to_str().unwrap());
+        let mut sh = std::process::Command::new("sh");
+        let limited = format!("ulimit -f 2; exec \"$0\" --dir \"$1\" {words}");
+        let program = env!("CARGO_BIN_EXE_backcast");
+        let ran = sh.args(["-c", &limited, program]).arg(shelf.path()).output().unwrap();
+        let err = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(1), "{words}: {:?}: {err}", ran.status);
+        assert!(err.contains("File too large"), "{words}: {err}");
+        assert!(!shelf.path().join(path).exists() && !shelf.base().path().join(path).exists());
+    }
+}
+
+#[test]
 fn refusals_say_what_to_do() {
     let shelf = with_pong(10);
     run(&shelf, "export pong DIR/pong.parquet").expect(0);
     shelf.file("cut.parquet", "PAR1");
     shelf.file("taken.csv.partial", "mine");
+    fs::create_dir(shelf.path().join("mine.csv")).unwrap();
     for (words, status, says) in [
         ("export pnog DIR/x.parquet", 3, ["pnog", "did you mean `pong`"]),
         ("export pong@a DIR/x.parquet", 3, ["`pong`", "backcast ls"]),
-        ("export pong DIR/pong.parquet", 1, ["pong.parquet exists", "overwrite"]),
+        ("export pong DIR/pong.parquet", 1, ["pong.parquet exists", "`--overwrite`"]),
+        ("export pong DIR/mine.csv --overwrite", 1, ["mine.csv is not replaced", "another path"]),
+        ("export pong DIR/y.parquet/", 2, ["y.parquet/ ends in a slash", "leave it out"]),
         ("export pong DIR/taken.csv", 1, ["taken.csv.partial is there", "another path"]),
         ("export pong DIR/x.csv --group-rows 0", 2, ["'0'", "1..=1048576"]),
-        ("export pong DIR/x.xlsx", 2, ["x.xlsx", "--format parquet"]),
+        ("export pong DIR/x.xlsx", 2, ["x.xlsx", "--format parquet, csv or minari\n"]),
+        ("import DIR/x.py x", 2, ["x.py", "--format parquet, npz or minari\n"]),
         ("export pong DIR/x.npz", 2, ["npz", "parquet, csv or minari"]),
         ("export pong DIR/x --format xlsx", 2, ["xlsx", "\"parquet\""]),
         ("export pong DIR/x", 1, ["`reward`", "parquet"]),

@@ -5,9 +5,52 @@ mod shelf;
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use shelf::{Holder, Shelf};
+
+/// What a command says when its address space is limited to so many KiB.
+fn limited(shelf: &Shelf, kib: u64, words: &str) -> (Option<i32>, String) {
+    let mut sh = Command::new("sh");
+    let limited = format!("ulimit -v {kib}; exec \"$0\" --dir \"$1\" {words}");
+    sh.args(["-c", &limited, env!("CARGO_BIN_EXE_backcast")]).arg(shelf.path());
+    let ran = sh.output().expect("a shell");
+    (ran.status.code(), String::from_utf8_lossy(&ran.stderr).into_owned())
+}
+
+#[test]
+fn a_ring_that_does_not_fit_the_address_space_gets_no_name_and_what_has_it_keeps_it() {
+    let shelf = Shelf::stocked();
+    let rows = |name| {
+        let ring = backcast_core::Ring::attach_in(&shelf.base(), name).unwrap();
+        ring.stats().capacity
+    };
+    let before = rows("pong");
+    // 524 MB where 400 are allowed.
+    let large = "--column x:f8:1000 --capacity 60000 --exist";
+    for (words, name) in [("error", "large"), ("replace", "pong")] {
+        let (status, err) = limited(&shelf, 400_000, &format!("create {name} {large} {words}"));
+        assert_eq!(status, Some(1), "{err}");
+        assert!(err.contains("address space or memory is short"), "{err}");
+        assert!(!err.contains("yours and writable"), "{err}");
+    }
+    assert_eq!(rows("pong"), before);
+    assert!(shelf.states().iter().all(|(name, _)| name != "large"), "{:?}", shelf.states());
+}
+
+#[test]
+fn what_is_no_ring_is_not_said_to_be_held_and_goes_by_force() {
+    let shelf = Shelf::stocked();
+    let junk = shelf.base().path().join("junk.ring");
+    fs::create_dir(&junk).unwrap();
+    fs::set_permissions(&junk, fs::Permissions::from_mode(0o755)).unwrap();
+    let refused = shelf.run(&["rm", "junk"]).expect(1);
+    assert!(refused.err.contains("cannot be opened"), "{}", refused.err);
+    assert!(refused.err.contains("backcast rm junk --force"), "{}", refused.err);
+    assert!(!refused.err.contains("cannot see"), "{}", refused.err);
+    shelf.run(&["rm", "junk", "--force"]).expect(0);
+    assert!(!junk.exists());
+}
 
 /// The other process of the tests below; see [`Holder`].
 #[test]

@@ -202,6 +202,55 @@ fn refusals_say_what_to_do() {
     }
 }
 
+#[test]
+fn every_command_says_that_the_newest_manifest_is_damaged_or_missing() {
+    for damage in ["changed", "missing"] {
+        let shelf = with_pong(10);
+        for label in ["a", "b", "c"] {
+            shelf.run(&["save", "pong", label]).expect(0);
+        }
+        shelf.run(&["rm", "pong"]).expect(0);
+        let slots = ["manifest-0", "manifest-1"].map(|slot| shelf.store().join("pong").join(slot));
+        let has_newest = |slot: &&std::path::PathBuf| {
+            fs::read_to_string(slot).unwrap().contains("\"label\":\"c\"")
+        };
+        let newest = slots.iter().find(has_newest).unwrap();
+        match damage {
+            "changed" => fs::write(newest, "backcast-manifest 1").unwrap(),
+            _ => fs::remove_file(newest).unwrap(),
+        }
+        for (words, status) in [
+            ("ls", 0),
+            ("stat pong@b", 0),
+            ("stat pong@c", 3),
+            ("load pong", 0),
+            ("export pong@b b.parquet", 0),
+            ("rm pong@a", 0),
+        ] {
+            let words: Vec<&str> = words.split(' ').collect();
+            let ran = shelf.run(&words).expect(status);
+            let slot = newest.to_str().unwrap();
+            assert!(
+                ran.err.contains("warning") && ran.err.contains(slot),
+                "{words:?}: {}",
+                ran.err
+            );
+        }
+    }
+}
+
+#[test]
+fn a_verification_names_a_manifest_that_is_missing() {
+    let shelf = with_pong(10);
+    for label in ["a", "b", "c"] {
+        shelf.run(&["save", "pong", label]).expect(0);
+    }
+    shelf.run(&["verify", "pong"]).expect(0);
+    fs::remove_file(shelf.store().join("pong/manifest-0")).unwrap();
+    let verified = shelf.run(&["verify", "pong"]).expect(1);
+    assert!(verified.out.contains("manifest-0") && verified.out.contains("missing"));
+}
+
 /// A snapshot that some process has open is seen, and is not taken for the one on disk.
 #[test]
 fn a_snapshot_in_shared_memory_is_found_by_its_name() {

@@ -12,10 +12,31 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum ExportError {
     /// Something is there already.
-    #[error("{path} exists; choose another path, or ask to overwrite it")]
+    #[error(
+        "{path} exists; choose another path, or replace it with `--overwrite` (in Python, \
+         `overwrite=True`)"
+    )]
     Exists {
         /// Path given.
         path: PathBuf,
+    },
+    /// Something is there that no export of this format wrote: it is not replaced, asked or not.
+    #[error("{path} is not replaced: {why}; choose another path, or move away what is there")]
+    NotReplaced {
+        /// Path given.
+        path: PathBuf,
+        /// What is there, and what would be replaced.
+        why: String,
+    },
+    /// A path that ends as folders do, for a format of one file.
+    #[error(
+        "{path} ends in a slash, as folders do, and {format} is written to a file; leave it out"
+    )]
+    NamesFolder {
+        /// Path given.
+        path: PathBuf,
+        /// Name of the format.
+        format: &'static str,
     },
     /// The file system refused.
     #[error("cannot write {path}: {source}; nothing of it is left")]
@@ -24,6 +45,19 @@ pub enum ExportError {
         path: PathBuf,
         /// The system's answer.
         source: io::Error,
+    },
+    /// The file system refused, and then refused to clear up, too.
+    #[error(
+        "cannot write {path}: {source}; {left} is left, with what was written, and what was there \
+         before if it had been moved there; export again, which takes up both"
+    )]
+    Unfinished {
+        /// Path given.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+        /// Folder that is left.
+        left: PathBuf,
     },
     /// A format that is only read.
     #[error("{format} is read and not written; export parquet, csv or minari")]
@@ -66,6 +100,16 @@ pub enum ExportError {
         /// The folder from which the same export goes on; `None`: nothing of it is left.
         partial: Option<PathBuf>,
     },
+}
+
+impl ExportError {
+    /// The same, if nothing could be written and that folder was not removed.
+    pub(crate) fn and_left(self, folder: Option<PathBuf>) -> Self {
+        match (self, folder) {
+            (Self::Write { path, source }, Some(left)) => Self::Unfinished { path, source, left },
+            (error, _) => error,
+        }
+    }
 }
 
 fn left(partial: Option<&Path>) -> String {

@@ -96,7 +96,9 @@ impl fmt::Debug for ExportOptions<'_> {
 }
 
 impl<'a> ExportOptions<'a> {
-    /// Replace what is at the path, once the new file is whole.
+    /// Replace what is at the path, once the new file is whole: a file, or for a dataset an empty folder
+    /// or another dataset as it is written here. Any other folder is refused
+    /// ([`ExportError::NotReplaced`]).
     pub fn overwrite(mut self, overwrite: bool) -> Self {
         self.overwrite = overwrite;
         self
@@ -159,9 +161,12 @@ pub fn export(
         }
         Format::Npz => return Err(ExportError::OnlyRead { format: "npz" }),
     };
+    if format != Format::Minari && !to.is_dir() && names_folder(to) {
+        return Err(ExportError::NamesFolder { path: to.to_owned(), format: format.as_str() });
+    }
     let mut walk = Walk::new(ring, options.progress);
     let plan = Plan::of(&walk, format, options.group_rows);
-    let mut partial = Partial::open(to, &plan, options.overwrite, &mut walk, read_back)
+    let mut partial = Partial::open(to, format, &plan, options.overwrite, &mut walk, read_back)
         .map_err(|halt| halted(halt, || Partial::left(to)))?;
     let (rows_resumed, began_anew) = (partial.rows(), partial.began_anew());
     let written = match format {
@@ -172,8 +177,8 @@ pub fn export(
     let report = match written {
         Ok(report) => report,
         Err(Failure::Write(source)) => {
-            partial.give_up(false);
-            return Err(ExportError::Write { path: to.to_owned(), source });
+            let path = to.to_owned();
+            return Err(ExportError::Write { path, source }.and_left(partial.give_up(false)));
         }
         Err(Failure::Halt(halt)) => {
             let keep = matches!(halt, Halt::Asked);
@@ -183,6 +188,12 @@ pub fn export(
     };
     partial.finish()?;
     Ok(ExportReport { rows_lapped: walk.lapped(), rows_resumed, began_anew, ..report })
+}
+
+/// Whether something comes after the last name: a slash, or a dot that is none.
+fn names_folder(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default();
+    !path.as_os_str().as_encoded_bytes().ends_with(name.as_encoded_bytes())
 }
 
 fn halted(halt: Halt, left: impl FnOnce() -> Option<PathBuf>) -> ExportError {

@@ -130,8 +130,8 @@ impl Place {
         let _ = fs::remove_dir_all(self.folder.path().join("out"));
         fs::create_dir(self.folder.path().join("out")).unwrap();
         if format == Format::Minari {
-            fs::create_dir(&to).unwrap();
-            fs::write(to.join("before"), "before").unwrap();
+            fs::create_dir_all(to.join("data")).unwrap();
+            fs::write(to.join("data/metadata.json"), "before").unwrap();
         } else {
             fs::write(&to, "before").unwrap();
         }
@@ -234,7 +234,7 @@ fn an_old_dataset_has_its_name_again_when_the_export_that_replaced_it_was_killed
     let refused = options().overwrite(false);
     let refused = export(&place.ring, &to, Format::Minari, refused).unwrap_err();
     assert!(matches!(refused, ExportError::Exists { .. }), "{refused}");
-    assert_eq!(fs::read(to.join("before")).unwrap(), b"before");
+    assert_eq!(fs::read(to.join("data/metadata.json")).unwrap(), b"before");
 }
 
 #[test]

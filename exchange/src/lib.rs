@@ -5,8 +5,8 @@
 //! - [`import`]: a ring from such a Parquet file, exactly; from a Minari dataset or from
 //!   [NumPy arrays](Format::Npz) of plain steps, with rows made of them.
 //!
-//! Files appear whole or not at all. What is read is not trusted: a damaged or hostile file is an
-//! error that says where, and leaves no ring.
+//! Files appear whole or not at all. What is read is not trusted: a file that is cut, hostile or cannot
+//! be decoded is an error that says where, and leaves no ring. Values have no checksums.
 //!
 //! ```
 //! use backcast_core::{Base, DType, Ring, RingOptions, Schema, StepColumns, WriterOptions};

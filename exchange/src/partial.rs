@@ -22,7 +22,9 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use crate::error::ExportError;
+use crate::export::Format;
 use crate::journal::{self, Found, Journal, inode};
+use crate::minari;
 use crate::plan::{BeganAnew, Plan};
 use crate::walk::{Halt, Place, Walk};
 
@@ -53,6 +55,7 @@ pub(crate) type ReadBack = fn(&Path, u64, u64, &mut dyn FnMut(&[u8])) -> io::Res
 #[derive(Debug)]
 pub(crate) struct Partial {
     to: PathBuf,
+    format: Format,
     folder: PathBuf,
     _lock: Lock,
     journal: Option<Journal<Unit>>,
@@ -68,12 +71,14 @@ impl Partial {
     /// one came, and stands before the first row again.
     pub(crate) fn open(
         to: &Path,
+        format: Format,
         plan: &Plan,
         overwrite: bool,
         walk: &mut Walk<'_, '_>,
         read_back: ReadBack,
     ) -> Result<Self, Halt> {
         let failed = |source| ExportError::Write { path: to.to_owned(), source };
+        replaceable(to, format)?;
         let folder = folder_of(to).map_err(failed)?;
         if !overwrite && exists(to) && !exists(&folder) {
             return Err(ExportError::Exists { path: to.to_owned() }.into());
@@ -82,12 +87,16 @@ impl Partial {
         let (to, began_anew) = (to.to_owned(), None);
         let (journal, units, named) = (None, Vec::new(), false);
         let mut partial =
-            Self { to, folder, _lock: lock, journal, units, read_back, named, began_anew };
+            Self { to, format, folder, _lock: lock, journal, units, read_back, named, began_anew };
         let begun = partial.begin(plan, overwrite, walk);
-        if begun.is_err() && partial.units.is_empty() {
-            partial.remove();
+        match begun {
+            Ok(()) => Ok(partial),
+            Err(Halt::Export(error)) => Err(error.and_left(partial.give_up(true)).into()),
+            Err(asked) => {
+                partial.give_up(true);
+                Err(asked)
+            }
         }
-        begun.map(|()| partial)
     }
 
     fn begin(&mut self, plan: &Plan, overwrite: bool, walk: &mut Walk<'_, '_>) -> Result<(), Halt> {
@@ -96,6 +105,7 @@ impl Partial {
         if exists(&old) && !exists(&self.to) {
             // Killed between two renames: what was to be replaced has its name again.
             fs::rename(&old, &self.to).map_err(failed)?;
+            replaceable(&self.to, self.format)?;
         }
         let found = journal::find::<Plan, Unit>(&self.folder).map_err(failed)?;
         let Found { plan: before, units, whole } = found;
@@ -228,23 +238,28 @@ impl Partial {
         Ok(())
     }
 
-    /// Gives what was made its name, and leaves nothing else.
+    /// Gives what was made its name, and leaves nothing else, whether that succeeds or not.
     pub(crate) fn finish(mut self) -> Result<(), ExportError> {
+        let named = if self.named { Ok(()) } else { self.name() };
+        let left = self.give_up(false);
+        named.map_err(|error| error.and_left(left))
+    }
+
+    fn name(&mut self) -> Result<(), ExportError> {
         let failed = |source| ExportError::Write { path: self.to.clone(), source };
-        if !self.named {
-            let new = self.path();
-            let whole = inode(&new);
-            if let (Some(journal), Some(whole)) = (&mut self.journal, whole) {
-                journal.end(whole).map_err(failed)?;
-            }
-            point("whole");
-            replace(&new, &self.to, &self.folder.join(OLD)).map_err(failed)?;
-            point("named");
-            if let Ok(beside) = File::open(parent_of(&self.to)) {
-                let _ = beside.sync_all();
-            }
+        let new = self.path();
+        let whole = inode(&new);
+        if let (Some(journal), Some(whole)) = (&mut self.journal, whole) {
+            journal.end(whole).map_err(failed)?;
         }
-        self.remove();
+        point("whole");
+        // Whatever somebody put there while the rows were written.
+        replaceable(&self.to, self.format)?;
+        replace(&new, &self.to, &self.folder.join(OLD)).map_err(failed)?;
+        point("named");
+        if let Ok(beside) = File::open(parent_of(&self.to)) {
+            let _ = beside.sync_all();
+        }
         Ok(())
     }
 
@@ -255,11 +270,8 @@ impl Partial {
 
     /// Ends without having made anything, and returns what is left to go on from, if there is anything.
     pub(crate) fn give_up(self, keep: bool) -> Option<PathBuf> {
-        if keep && !self.units.is_empty() {
-            return Some(self.folder);
-        }
-        self.remove();
-        None
+        let left = keep && !self.units.is_empty() || !self.remove();
+        left.then_some(self.folder)
     }
 
     /// Removes all but the lock and the plan's folder.
@@ -270,17 +282,24 @@ impl Partial {
         Ok(())
     }
 
-    /// Removes the folder. The lock goes last: a folder that has things in it and no lock is not ours.
-    fn remove(&self) {
-        // What cannot be removed is told of when the path is next exported to.
+    /// Removes the folder, and says whether it is gone. The lock goes last: a folder that has things in it
+    /// and no lock is not ours.
+    fn remove(&self) -> bool {
+        // What was to be replaced and could not be given its name again is somebody's, and stays.
+        if exists(&self.folder.join(OLD)) && !exists(&self.to) {
+            return false;
+        }
         if self.clear().is_err() {
-            return;
+            return false;
         }
         point("cleared");
-        if fs::remove_file(self.folder.join(LOCK)).is_ok() {
-            point("unlocked");
-            let _ = fs::remove_dir(&self.folder);
+        if fs::remove_file(self.folder.join(LOCK)).is_err() {
+            return false;
         }
+        point("unlocked");
+        // Of the one who comes next, if that one was faster.
+        let _ = fs::remove_dir(&self.folder);
+        true
     }
 }
 
@@ -373,13 +392,12 @@ fn lock(to: &Path, folder: &Path) -> Result<Lock, ExportError> {
             }
             _ => {}
         }
-        let is_folder = folder.symlink_metadata().is_ok_and(|found| found.is_dir());
-        let empty = || fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none());
-        if !is_folder || !(exists(&path) || empty() || !exists(folder)) {
-            if exists(folder) {
-                return Err(ExportError::NotPartial { folder: folder.to_owned() });
-            }
-            continue;
+        // Gone by now, or not: whoever removes one or makes one has it without a lock, and then it is empty.
+        match is_foreign(folder) {
+            Ok(false) => {}
+            Ok(true) => return Err(ExportError::NotPartial { folder: folder.to_owned() }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(failed(error)),
         }
         let options = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
         let lock = match options {
@@ -399,6 +417,40 @@ fn lock(to: &Path, folder: &Path) -> Result<Lock, ExportError> {
         }
     }
     Err(ExportError::Busy { path: to.to_owned() })
+}
+
+/// Whether what is there is no folder, or one that has things in it and no lock. That is asked in one
+/// listing: the lock is the first thing in a folder of ours, and the last.
+fn is_foreign(folder: &Path) -> io::Result<bool> {
+    if !folder.symlink_metadata()?.is_dir() {
+        return Ok(true);
+    }
+    let (mut entries, mut locks) = (0, 0);
+    for entry in fs::read_dir(folder)? {
+        entries += 1;
+        locks += u32::from(entry?.file_name() == LOCK);
+    }
+    Ok(entries > 0 && locks == 0)
+}
+
+/// Refuses what an export did not write: nobody's files go for one. A link is replaced as the link it is.
+fn replaceable(to: &Path, format: Format) -> Result<(), ExportError> {
+    let Ok(found) = to.symlink_metadata() else { return Ok(()) };
+    let refused = |why: String| Err(ExportError::NotReplaced { path: to.to_owned(), why });
+    match (format == Format::Minari, found.is_dir()) {
+        (false, true) => refused(format!("it is a folder, and {format} is written to a file")),
+        (true, false) if found.is_file() => {
+            refused("it is a file, and a Minari dataset is a folder".to_owned())
+        }
+        (true, true) => match minari::stranger(to) {
+            Ok(None) => Ok(()),
+            Ok(Some(stranger)) => refused(format!(
+                "it is a folder {stranger}, and only an empty one or a Minari dataset is replaced"
+            )),
+            Err(source) => Err(ExportError::Write { path: to.to_owned(), source }),
+        },
+        _ => Ok(()),
+    }
 }
 
 /// Gives the new file or folder its name. A folder that had it is moved away before.

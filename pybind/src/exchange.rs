@@ -53,7 +53,8 @@ impl ReplayBuffer {
     ///     column per element. ``"minari"``: episodes of ``obs``, ``action`` and ``reward``, for Minari
     ///     0.5 and later; a part of an episode ends truncated.
     /// overwrite : bool, default False
-    ///     Replace what is there, once the new file is whole.
+    ///     Replace what is there, once the new file is whole: a file, or for a dataset another one or an
+    ///     empty folder, and no other folder.
     /// progress : callable, optional
     ///     Called now and then with the bytes done and the bytes in all. What it raises stops the call.
     ///
@@ -237,10 +238,12 @@ impl ReplayBuffer {
 impl From<ExportError> for Failure {
     fn from(error: ExportError) -> Self {
         let kind = match &error {
-            ExportError::Exists { .. } | ExportError::NotPartial { .. } => Kind::Exists,
+            ExportError::Exists { .. }
+            | ExportError::NotReplaced { .. }
+            | ExportError::NotPartial { .. } => Kind::Exists,
             ExportError::Busy { .. } => Kind::InUse,
-            ExportError::Write { .. } => Kind::Storage,
-            ExportError::OnlyRead { .. } => Kind::Argument,
+            ExportError::Write { .. } | ExportError::Unfinished { .. } => Kind::Storage,
+            ExportError::OnlyRead { .. } | ExportError::NamesFolder { .. } => Kind::Argument,
             ExportError::NoColumn { .. } => Kind::Schema,
             ExportError::Ring(_) => Kind::Sample,
             _ => Kind::Base,

@@ -230,7 +230,7 @@ pub enum SegmentError {
         len: usize,
     },
     /// The operating system refused.
-    #[error("cannot {operation} {path}: {source}; check that the directory is yours and writable")]
+    #[error("cannot {operation} {path}: {source}; {}", remedy(.source))]
     Io {
         /// What was tried.
         operation: &'static str,
@@ -239,6 +239,17 @@ pub enum SegmentError {
         /// The system's answer.
         source: io::Error,
     },
+}
+
+fn remedy(source: &io::Error) -> &'static str {
+    if source.raw_os_error() == Some(libc::ENOMEM) {
+        "address space or memory is short: raise the limit if there is one (`ulimit -v`), end other \
+         programs, or ask for fewer rows"
+    } else if source.raw_os_error() == Some(libc::EFBIG) {
+        "raise the limit on the size of files (`ulimit -f`), or ask for fewer rows"
+    } else {
+        "check that the directory is yours and writable"
+    }
 }
 
 impl SegmentError {

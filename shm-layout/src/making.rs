@@ -10,9 +10,9 @@ use crate::memfd::Memory;
 use crate::name::Kind;
 use crate::object::Object;
 use crate::ring::RingStore;
-use crate::ring_files::Folder;
+use crate::ring_files::{self, Folder};
 use crate::shape::Shapes;
-use crate::sys::map::page_size;
+use crate::sys::map::{Access, page_size};
 
 /// What attempts at a ring have in common; `E` is what may stop whoever puts rows into it.
 pub(crate) struct Making<'a, E> {
@@ -40,10 +40,25 @@ impl<'a, E: From<SegmentError>> Making<'a, E> {
         self.memory.clear();
         let folder = Folder { dir, path, memfds: self.spec.memfd.then_some(&self.memory) };
         let shapes = files(folder)?;
-        fill(&UnnamedRing::of_files(self.spec, &self.geometry, folder, &shapes)).map_err(|error| {
-            self.stopped = Some(error);
-            SegmentError::Abandoned { kind: Kind::Ring, name: self.name.to_owned() }
-        })
+        fill(&UnnamedRing::of_files(self.spec, &self.geometry, folder, &shapes)).map_err(
+            |error| {
+                self.stopped = Some(error);
+                SegmentError::Abandoned { kind: Kind::Ring, name: self.name.to_owned() }
+            },
+        )?;
+        self.check_fits(folder, &shapes)
+    }
+
+    /// Maps all lanes at once, as whoever uses the ring will: one that does not fit the address space
+    /// gets no name, and what has the name keeps it.
+    fn check_fits(&self, folder: Folder<'_>, shapes: &Shapes) -> Result<(), SegmentError> {
+        let access = Access::ReadOnly;
+        let map = |lane| {
+            let name = ring_files::lane_file(lane);
+            let fd = folder.open(&name, access)?;
+            ring_files::map_lane(&fd, &folder.path.join(name), shapes, lane, access)
+        };
+        (0..self.spec.lanes).map(map).collect::<Result<Vec<_>, _>>().map(drop)
     }
 
     /// The ring of the object that the last attempt built, or of one that exists and has to be the

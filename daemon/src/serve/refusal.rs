@@ -59,6 +59,7 @@ impl From<CliError> for Refusal {
             | CliError::Save(SaveError::LabelTaken { .. }) => Code::Exists,
             CliError::Held { .. } => Code::InUse,
             CliError::Damaged { .. }
+            | CliError::Unopened { .. }
             | CliError::Save(SaveError::Unreadable { .. })
             | CliError::Load(LoadError::Damaged { .. }) => Code::Corrupt,
             CliError::Column(_) => Code::Schema,

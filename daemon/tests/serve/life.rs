@@ -224,6 +224,9 @@ fn without_a_daemon_everything_but_asking_it_works() {
     let daemon = Running::spawn(&shelf, &[]);
     shelf.run(&create).expect(0);
     assert_eq!(shelf.states().len(), 5);
+    let again = shelf.run(&create).expect(1).err;
+    assert!(again.contains("--exist attach") && again.contains("--exist replace"), "{again}");
+    assert!(!again.contains("exist="), "what is said can be typed: {again}");
     let listed = daemon.client().list().unwrap();
     assert_eq!(listed.len(), 5);
     let by_command = shelf.json(&["stat", "new"]);

@@ -9,9 +9,11 @@
 
 mod read;
 mod space;
+mod stranger;
 mod write;
 
 pub(crate) use read::read;
+pub(crate) use stranger::stranger;
 pub(crate) use write::{check, read_back, write};
 
 /// The folder that has everything.

@@ -132,8 +132,8 @@ fn a_dataset_that_lacks_something_says_what() {
         ),
     ];
     for (hurt, part) in cases {
-        let options = ExportOptions::default().overwrite(true);
-        export(&ring, &to, Format::Minari, options).unwrap();
+        let _ = fs::remove_dir_all(&to);
+        export(&ring, &to, Format::Minari, ExportOptions::default()).unwrap();
         hurt(&to);
         let options = ImportOptions::named("again").base(base.clone());
         let refused: ImportError = import(&to, Format::Minari, options).unwrap_err();

@@ -2,5 +2,6 @@
 
 mod datasets;
 mod made;
+mod paths;
 mod plain_steps;
 mod table;
