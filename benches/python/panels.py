@@ -20,7 +20,7 @@ import numpy as np
 import results
 from numpy.typing import NDArray
 from portfolios.market import DAYS, MACROS, Columns, names, prices, write
-from replay.rounds import take_turns
+from replay.rounds import read_options, take_turns
 
 MB = 1e6
 
@@ -50,14 +50,7 @@ def check(path: Path, columns: Columns) -> None:
 def main() -> None:
     """Read the options and measure."""
     parser = argparse.ArgumentParser(prog="panels.py", description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=7, help="rounds, at least 7 (default 7)")
-    parser.add_argument("--seconds", type=float, default=1, help="of one contender in one round")
-    parser.add_argument("--quick", action="store_true", help="3 short rounds, nothing kept")
-    options = parser.parse_args()
-    if options.quick:
-        options.rounds, options.seconds = 3, 0.05
-    elif options.rounds < 7:
-        parser.error(f"--rounds is {options.rounds}, the limit is 7; medians of fewer mean little")
+    options = read_options(parser, seconds=1)
     columns = prices()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "market.csv")

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::followed::Followed;
 use crate::layout::BatchLayout;
-use crate::spec::check_name;
+use crate::spec::{LIVE, check_name};
 
 /// Sequence numbers are below it.
 const MAX_SEQ: u64 = 1 << 48;
@@ -185,6 +185,20 @@ impl Manifest {
 
     pub(crate) fn ring(&self, uuid: &str) -> Option<&SavedRing> {
         self.rings.iter().find(|ring| ring.uuid == uuid)
+    }
+
+    /// Of rings whose followed snapshot was removed since `before`, forgets how far they were followed: whoever does
+    /// has all that they hold to save again.
+    pub(crate) fn begin_anew_where_gone(&mut self, before: &Self) {
+        let live = |snapshots: &[SavedSnapshot], ring: &str| {
+            snapshots.iter().any(|s| s.label == LIVE && s.ring == ring)
+        };
+        let Self { rings, snapshots, .. } = self;
+        for ring in rings {
+            if live(&before.snapshots, &ring.uuid) && !live(snapshots, &ring.uuid) {
+                ring.follow = None;
+            }
+        }
     }
 
     /// Forgets chunk files that no snapshot names rows of, unless they are to be kept, and then

@@ -183,6 +183,7 @@ impl Store {
                 .collect(),
             bytes_freed: 0,
         };
+        next.begin_anew_where_gone(&slots.manifest);
         next.prune(unix_ns());
         // Twice, so that neither slot names the files any more.
         let once = slots::write(&*self.storage, &folder.dir, &slots, next.clone())?;

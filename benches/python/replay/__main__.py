@@ -15,7 +15,7 @@ from typing import Any
 import results
 
 from . import contenders, frames
-from .rounds import take_turns
+from .rounds import read_options, take_turns
 from .workloads import BATCH, CAPACITY, MANY, observations, transitions
 
 
@@ -116,16 +116,9 @@ def measure(options: argparse.Namespace) -> None:
 def main() -> None:
     """Read the options and measure."""
     parser = argparse.ArgumentParser(prog="python -m replay", description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=7, help="rounds, at least 7 (default 7)")
-    parser.add_argument("--seconds", type=float, default=0.2, help="of one contender in one round")
     parser.add_argument("--only", default="", help="workloads whose name contains this text")
     parser.add_argument("--thread", action="store_true", help="measure in a side thread")
-    parser.add_argument("--quick", action="store_true", help="3 short rounds, nothing kept")
-    options = parser.parse_args()
-    if options.quick:
-        options.rounds, options.seconds = 3, 0.05
-    elif options.rounds < 7:
-        parser.error(f"--rounds is {options.rounds}, the limit is 7; medians of fewer mean little")
+    options = read_options(parser, seconds=0.2)
     if options.thread:
         thread = threading.Thread(target=measure, args=(options,))
         thread.start()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 CALIBRATION_S = 0.05
+LEAST_ROUNDS = 7
 
 
 @dataclass(frozen=True)
@@ -46,3 +48,23 @@ def repeats_of(call: Callable[[], object], seconds: float) -> int:
         call()
         done += 1
     return max(1, int(done * seconds / passed))
+
+
+def read_options(parser: argparse.ArgumentParser, seconds: float) -> argparse.Namespace:
+    """Add the options of rounds to a parser, and read the command line. `seconds`: the default."""
+    least = LEAST_ROUNDS
+    parser.add_argument(
+        "--rounds", type=int, default=least, help=f"rounds, at least {least} (default {least})"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=seconds, help="of one contender in one round"
+    )
+    parser.add_argument("--quick", action="store_true", help="3 short rounds, nothing kept")
+    options = parser.parse_args()
+    if options.quick:
+        options.rounds, options.seconds = 3, 0.05
+    elif options.rounds < least:
+        parser.error(
+            f"--rounds is {options.rounds}, the limit is {least}; medians of fewer mean little"
+        )
+    return options

@@ -11,7 +11,7 @@ from functools import partial
 
 import results
 from portfolios.market import panel, prices
-from replay.rounds import take_turns
+from replay.rounds import read_options, take_turns
 
 from .contenders import BATCH, FUTURE, HISTORY, MANY, Backcast, Memcpy, NumPy, World
 
@@ -47,15 +47,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m transitions", description=__doc__.splitlines()[0]
     )
-    parser.add_argument("--rounds", type=int, default=7, help="rounds, at least 7 (default 7)")
-    parser.add_argument("--seconds", type=float, default=0.3, help="of one contender in one round")
     parser.add_argument("--only", default="", help="metrics whose name contains this text")
-    parser.add_argument("--quick", action="store_true", help="3 short rounds, nothing kept")
-    options = parser.parse_args()
-    if options.quick:
-        options.rounds, options.seconds = 3, 0.05
-    elif options.rounds < 7:
-        parser.error(f"--rounds is {options.rounds}, the limit is 7; medians of fewer mean little")
+    options = read_options(parser, seconds=0.3)
     for metric, unit, units, calls in workloads():
         if options.only not in metric:
             continue

@@ -18,6 +18,8 @@ use crate::store::{Store, unix_ns};
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Shortest time between two looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
+/// Time between two looks at what the store says of the ring: a snapshot that somebody removed is saved again.
+const NOTICE_EVERY: Duration = Duration::from_secs(1);
 /// New rows that are not waited with any more, of all lanes, in batches.
 const MANY_BATCHES: u64 = 4;
 /// A row that is overwritten while it is pinned is tried again with the next one, this often.
@@ -42,6 +44,8 @@ pub struct Following {
     /// Rows published at the last look, and when that was.
     last: Option<(Instant, Vec<u64>)>,
     guard: Option<Guard>,
+    /// When the store was last asked.
+    noticed: Instant,
     /// The store was not changed yet.
     fresh: bool,
     bytes_written: u64,
@@ -97,6 +101,7 @@ impl Following {
             behind_since: None,
             last: None,
             guard: None,
+            noticed: Instant::now(),
             fresh: true,
             bytes_written: 0,
             files_written: 0,
@@ -112,9 +117,12 @@ impl Following {
     }
 
     /// How many rows are not on disk, and whether that is to change now. Two loads per lane; no system
-    /// call.
+    /// call but once a second, when the manifest is read.
     pub fn look(&mut self) -> Look {
         let now = Instant::now();
+        if now.saturating_duration_since(self.noticed) >= NOTICE_EVERY {
+            self.notice();
+        }
         match &self.done {
             Done::Snapshot { due, .. } => {
                 let (due, rows_behind) = (*due, self.rows_behind());
@@ -136,6 +144,19 @@ impl Following {
                 self.last = Some((now, new));
                 Look { rows_behind, due, wait }
             }
+        }
+    }
+
+    /// Asks the store whether what this one saved is still there; if somebody removed it, nothing is on disk.
+    pub(super) fn notice(&mut self) {
+        self.noticed = Instant::now();
+        if self.fresh || !matches!(self.done, Done::Lanes(_)) {
+            return;
+        }
+        // A manifest that cannot be read is the next step's error.
+        if let Ok(None) = followed(&self.store, &self.name, &self.ring) {
+            self.done = Done::Lanes(from_oldest(&self.ring));
+            self.last = None;
         }
     }
 

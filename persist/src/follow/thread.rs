@@ -224,6 +224,9 @@ fn attempt(
         Some(following) => following,
         none => none.insert(begin()?),
     };
+    if last {
+        following.notice();
+    }
     let look = following.look();
     if look.due || (last && look.rows_behind > 0) {
         note(following, &mut shared.state());

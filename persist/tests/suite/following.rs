@@ -307,6 +307,34 @@ fn a_thread_follows_beside_a_writer_and_has_everything_on_disk_when_it_ends() {
 }
 
 #[test]
+fn what_somebody_removed_is_saved_again_before_the_thread_ends() {
+    for other_snapshot in [false, true] {
+        let (place, schema) = (Place::new(), schema());
+        let (store, ring) = (place.store(), heap(&schema, 2, 400));
+        let mut writer = writer(&ring);
+        append(&mut writer, &schema, 2, 90, 1);
+        if other_snapshot {
+            store.save(&ring, "first", SaveOptions::default().name("pong")).unwrap();
+            append(&mut writer, &schema, 2, 40, 2);
+        }
+        let flush = Duration::from_millis(1);
+        let options = FollowOptions { flush, ..options(Mode::Continuous) };
+        let follower = Follower::start(&store, "pong", &ring, options).unwrap();
+        let since = Instant::now();
+        while follower.state().steps == 0 || follower.state().rows_behind > 0 {
+            assert!(since.elapsed() < Duration::from_secs(60), "{:?}", follower.state());
+            std::thread::yield_now();
+        }
+        // Nobody writes any more: no row will remind the thread.
+        store.remove("pong@live").unwrap();
+        let state = follower.stop();
+        assert_eq!((state.errors, state.rows_behind), (0, 0), "{state:?}");
+        assert_eq!(content(&load(&place, &store, "pong@live")), content(&ring));
+        assert!(store.verify("pong", |_| ControlFlow::Continue(())).unwrap().is_whole());
+    }
+}
+
+#[test]
 fn a_full_store_is_said_and_made_good_when_there_is_room() {
     // The directory of the store is a file at first.
     let (place, schema) = (Place::new(), schema());
