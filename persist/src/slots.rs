@@ -39,46 +39,58 @@ impl Slots {
     }
 }
 
+/// What is in the slots.
+#[derive(Default)]
+struct Looked {
+    good: Vec<(usize, Manifest)>,
+    damages: Vec<Damage>,
+}
+
+impl Looked {
+    /// Reads one. Whether there is anything.
+    fn look(
+        &mut self,
+        storage: &dyn Storage,
+        dir: &Path,
+        name: &str,
+        slot: usize,
+    ) -> Result<bool, StoreError> {
+        let path = dir.join(SLOTS[slot]);
+        match read_slot(storage, &path, name) {
+            Ok(Some(manifest)) => self.good.push((slot, manifest)),
+            Ok(None) => return Ok(false),
+            Err(Unusable::Damaged(kind)) => self.damages.push(Damage { file: path, kind }),
+            Err(Unusable::OtherVersion(found)) => {
+                return Err(StoreError::OtherVersion { path, found, known: VERSION });
+            }
+        }
+        Ok(true)
+    }
+}
+
 /// Reads both; `None`: there is neither.
 pub(crate) fn read(
     storage: &dyn Storage,
     dir: &Path,
     name: &str,
 ) -> Result<Option<Slots>, StoreError> {
-    let mut good: Vec<(usize, Manifest)> = Vec::new();
-    let mut damages = Vec::new();
-    for (slot, file) in SLOTS.iter().enumerate() {
-        let path = dir.join(file);
-        match read_slot(storage, &path, name) {
-            Ok(Some(manifest)) => good.push((slot, manifest)),
-            Ok(None) => {}
-            Err(Unusable::Damaged(kind)) => damages.push(Damage { file: path, kind }),
-            Err(Unusable::OtherVersion(found)) => {
-                return Err(StoreError::OtherVersion { path, found, known: VERSION });
-            }
-        }
+    let mut found = Looked::default();
+    for slot in 0..SLOTS.len() {
+        found.look(storage, dir, name, slot)?;
     }
     // Generations are written in turn, so the second one leaves no slot empty. Looked at again: they may
     // both have been written since this one was.
-    if let ([(slot, manifest)], []) = (&*good, &*damages)
-        && manifest.generation >= 2
+    if let ([(slot, Manifest { generation: generation @ 2.., .. })], []) =
+        (&*found.good, &*found.damages)
     {
-        let missing = 1 - slot;
-        let path = dir.join(SLOTS.get(missing).copied().unwrap_or(SLOTS[0]));
-        match read_slot(storage, &path, name) {
-            Ok(Some(manifest)) => good.push((missing, manifest)),
-            Ok(None) => {
-                let generation = manifest.generation;
-                let problem =
-                    format!("it is missing, and generation {generation} is not the first");
-                damages.push(Damage { file: path, kind: DamageKind::Manifest { problem } });
-            }
-            Err(Unusable::Damaged(kind)) => damages.push(Damage { file: path, kind }),
-            Err(Unusable::OtherVersion(found)) => {
-                return Err(StoreError::OtherVersion { path, found, known: VERSION });
-            }
+        let (missing, generation) = (1 - slot, *generation);
+        if !found.look(storage, dir, name, missing)? {
+            let problem = format!("it is missing, and generation {generation} is not the first");
+            let kind = DamageKind::Manifest { problem };
+            found.damages.push(Damage { file: dir.join(SLOTS[missing]), kind });
         }
     }
+    let Looked { mut good, mut damages } = found;
     good.sort_by_key(|(_, manifest)| manifest.generation);
     let older = if good.len() == 2 { Some(good.remove(0).1) } else { None };
     match good.pop() {

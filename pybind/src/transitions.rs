@@ -231,12 +231,17 @@ impl TransitionRing {
     /// Take what was saved in the place of what is stored.
     fn load(&self, py: Python<'_>, path: Given<PathBuf>) -> Result<(), Failure> {
         let path = file_of(path, "path", "the path of a file")?;
-        let mut state = self.state();
-        if state.fresh.is_some() {
-            self.fit_file(&mut state, &path)?;
+        let load = || py.detach(|| self.ring.with(|ring| Ok(ring.load(&path))));
+        let mut loaded = load()?;
+        if matches!(loaded, Err(TransitionError::OtherShape { .. })) {
+            let mut state = self.state();
+            if state.fresh.is_some() {
+                self.fit_file(&mut state, &path)?;
+                drop(state);
+                loaded = load()?;
+            }
         }
-        drop(state);
-        py.detach(|| self.ring.with(|ring| Ok(ring.load(path)?)))?;
+        loaded?;
         self.state().fresh = None;
         Ok(())
     }

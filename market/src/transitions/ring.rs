@@ -66,7 +66,7 @@ pub struct TransitionRing {
     pub(crate) capacity: u64,
     pub(crate) draws: Draws,
     pub(crate) threads: usize,
-    /// Memory of the last batch's windows to copy.
+    /// Memory for sorting the windows of samples with tickers of their own.
     pub(crate) sorted: SortedJobs,
     adder: Option<Adder>,
 }

@@ -44,7 +44,7 @@ pub struct Following {
     /// Rows published at the last look, and when that was.
     last: Option<(Instant, Vec<u64>)>,
     guard: Option<Guard>,
-    /// When the store was last asked.
+    /// When it was last time to ask the store.
     noticed: Instant,
     /// The store was not changed yet.
     fresh: bool,
@@ -117,11 +117,15 @@ impl Following {
     }
 
     /// How many rows are not on disk, and whether that is to change now. Two loads per lane; no system
-    /// call but once a second, when the manifest is read.
+    /// call, but that the manifest is read once a second while there are none.
     pub fn look(&mut self) -> Look {
         let now = Instant::now();
         if now.saturating_duration_since(self.noticed) >= NOTICE_EVERY {
-            self.notice();
+            self.noticed = now;
+            // A step reads the manifest itself.
+            if self.rows_behind() == 0 {
+                self.notice();
+            }
         }
         match &self.done {
             Done::Snapshot { due, .. } => {
@@ -149,7 +153,6 @@ impl Following {
 
     /// Asks the store whether what this one saved is still there; if somebody removed it, nothing is on disk.
     pub(super) fn notice(&mut self) {
-        self.noticed = Instant::now();
         if self.fresh || !matches!(self.done, Done::Lanes(_)) {
             return;
         }

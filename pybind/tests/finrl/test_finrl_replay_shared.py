@@ -165,18 +165,6 @@ def test_a_buffer_without_a_name_or_on_such_a_market_does_not_pickle(
         pickle.dumps(named)
 
 
-ADDS = """
-import sys, numpy as np, backcast.finrl as ff
-buffer = ff.VecReplayBuffer.attach("moves", dir=sys.argv[1])
-env = ff.VecFastFinRL(buffer.panel, 2, return_format="vec", macro_tickers=["VIX"], num_tickers=2)
-state = env.reset(seed=1)
-after = env.step(np.zeros((2, 2)))
-buffer.add(state, np.zeros((2, 2)), after["reward"], after, after["done"])
-print(buffer.size(), flush=True)
-sys.stdin.readline()
-"""
-
-
 @pytest.mark.parametrize("first", ["clear", "load"])
 def test_who_only_clears_or_loads_leaves_the_places_to_those_who_add(
     path: Path, tmp_path: Path, first: str
@@ -196,20 +184,20 @@ def test_who_only_clears_or_loads_leaves_the_places_to_those_who_add(
             learner.load(tmp_path / "saved")
             kept = 8
         with subprocess.Popen(
-            [sys.executable, "-c", ADDS, str(home)],
+            [sys.executable, "-c", CHILD, str(home)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         ) as child:
             assert child.stdout is not None
             assert child.stdin is not None
-            assert child.stdout.readline() == f"{kept + 2}\n"
+            assert child.stdout.readline() == f"{kept + 10}\n"
             # The adder lives: neither call may take its place, and a refused one changes nothing.
             says = rf"1 of its places for adders held by process {child.pid}; have"
             for refused in (learner.clear, lambda: learner.load(tmp_path / "saved")):
                 with pytest.raises(bc.InUseError, match=says):
                     refused()
-            assert learner.size() == kept + 2
+            assert learner.size() == kept + 10
             child.stdin.write("\n")
             child.stdin.close()
             assert child.wait() == 0
