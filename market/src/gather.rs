@@ -10,15 +10,15 @@
 //! copied, the lines of a later one are asked for. (256 samples, 33 tickers, 27 days: 1.0 of a memcpy of
 //! the arena; without asking 0.65; in the order of tickers where samples lie together, 0.55.)
 //!
-//! Threads take small parts of the arena, one after the other, and list the windows of each themselves: nothing but
-//! starting them is left for one alone.
+//! Threads take small parts of the arena, one after the other, and list the windows of each themselves: nothing is left
+//! for one alone.
 
 use std::{
     ops::Range,
     sync::{Mutex, PoisonError, atomic::AtomicU64},
 };
 
-use backcast_layout::copy_words;
+use backcast_layout::{ThreadTeam, copy_words};
 
 use crate::{
     blocks::{Geometry, are_listed, copy_listed_bits, is_listed},
@@ -135,8 +135,8 @@ impl<'a> Market<'a> {
         self.columns.map_or(self.geometry.columns, <[usize]>::len)
     }
 
-    /// Fill the cells of all windows, and zero the others, by so many threads. `list`: adds the windows of some cells, in the
-    /// order of the cells.
+    /// Fill the cells of all windows, and zero the others. `list`: adds the windows of some cells, in the order of the
+    /// cells.
     ///
     /// `arena` has `span.days * width` floats per cell, `mask` `span.days` numbers: 1 where the ticker
     /// has a row.
@@ -146,14 +146,14 @@ impl<'a> Market<'a> {
         span: Span,
         arena: &mut [f32],
         mask: &mut [i32],
-        threads: usize,
+        team: &mut ThreadTeam,
     ) {
         let all = mask.len() / span.days;
         let floats = (PART_CELLS * span.days * self.width()).max(1);
         let parts = arena.chunks_mut(floats).zip(mask.chunks_mut(PART_CELLS * span.days));
         let slabs = Mutex::new((0..).step_by(PART_CELLS).zip(parts));
         let next = || slabs.lock().unwrap_or_else(PoisonError::into_inner).next();
-        let work = || {
+        team.work(|| {
             let (mut jobs, mut scratch) = (Vec::new(), Vec::new());
             while let Some((first, (arena, mask))) = next() {
                 let end = first + mask.len() / span.days;
@@ -162,14 +162,6 @@ impl<'a> Market<'a> {
                 list(first..(end + AHEAD).min(all), &mut jobs);
                 self.fill_slab(&jobs, span, Slab { first, arena, mask }, &mut scratch);
             }
-        };
-        // Threads of one call end with it: a pool would not outlive a fork, and starting one takes a
-        // tenth of what it saves. Where none can be had this one does it all.
-        std::thread::scope(|scope| {
-            for _ in 1..threads {
-                let _ = std::thread::Builder::new().spawn_scoped(scope, work);
-            }
-            work();
         });
     }
 

@@ -92,6 +92,7 @@ pub use sys::rank::{RANKED_AT_ONCE, ranks};
 pub use sys::run::Run;
 pub use sys::soon::soon;
 pub use sys::space::SpaceLimits;
+pub use sys::team::ThreadTeam;
 pub use sys::wide::{Wide, whole_part, wide};
 pub use sys::window::Window;
 pub use sys::words::copy_words;

@@ -2,10 +2,12 @@
 
 use std::ops::Range;
 
+use backcast_layout::ThreadTeam;
+
 use super::{batch::TransitionBatch, error::TransitionError, ring::TransitionRing};
 use crate::gather::{Cells, Job, Market, SortedJobs, Span};
 
-/// Fewer bytes than this are copied by the calling thread alone: starting another takes longer.
+/// Fewer bytes than this are copied by the calling thread alone: to wake another may take longer.
 const WORTH_THREADS: usize = 1 << 20;
 
 /// The order of a batch's windows.
@@ -225,7 +227,8 @@ impl TransitionRing {
     ) {
         let span = plan.span();
         let bytes: usize = arenas.iter().map(|(arena, _)| size_of_val(*arena)).sum();
-        let threads = if bytes < WORTH_THREADS { 1 } else { self.threads };
+        let mut alone = ThreadTeam::new(1);
+        let team = if bytes < WORTH_THREADS { &mut alone } else { &mut self.team };
         let market = Market::new(&self.panel, selection.columns.as_deref());
         let tickers = self.shape.tickers;
         let first = batch.tokens.get(..tickers).unwrap_or_default();
@@ -234,16 +237,16 @@ impl TransitionRing {
             let samples = Samples { plan, batch, tickers, macros: &selection.macros, side };
             if plan.cells() == Cells::SampleMajor {
                 let list = |cells, jobs: &mut Vec<_>| samples.list_by_sample(cells, jobs);
-                market.fill(list, span, arena, mask, threads);
+                market.fill(list, span, arena, mask, team);
             } else if alike {
                 // As in most.
                 let list = |cells, jobs: &mut Vec<_>| samples.list_by_slot(cells, jobs);
-                market.fill(list, span, arena, mask, threads);
+                market.fill(list, span, arena, mask, team);
             } else {
                 samples.sort_by_slot(self.panel.tickers().len(), &mut self.sorted);
                 let sorted = &self.sorted;
                 let list = |cells, jobs: &mut Vec<_>| jobs.extend_from_slice(sorted.within(cells));
-                market.fill(list, span, arena, mask, threads);
+                market.fill(list, span, arena, mask, team);
             }
         }
     }

@@ -4,6 +4,7 @@ use backcast_core::{
     AutoresetMode, Base, Capacity, Exist, LanePolicy, Ring, RingOptions, Step, Writer, WriterError,
     WriterOptions,
 };
+use backcast_layout::ThreadTeam;
 
 use super::{
     batch::TransitionBatch,
@@ -65,9 +66,10 @@ pub struct TransitionRing {
     pub(crate) shape: TransitionShape,
     pub(crate) capacity: u64,
     pub(crate) draws: Draws,
-    pub(crate) threads: usize,
     /// Memory for sorting the windows of samples with tickers of their own.
     pub(crate) sorted: SortedJobs,
+    /// Those that fill a batch's windows with us.
+    pub(crate) team: ThreadTeam,
     adder: Option<Adder>,
 }
 
@@ -166,8 +168,8 @@ impl TransitionRing {
             shape,
             capacity,
             draws,
-            threads,
             sorted: SortedJobs::default(),
+            team: ThreadTeam::new(threads),
             adder: None,
         }
     }

@@ -8,8 +8,11 @@
 //! - [slots](slot): the pins of the dead are taken away, and nobody else's;
 //! - [`moving`]: a lane that moves to a larger file loses no row;
 //! - [bells](bell): whoever sleeps until something is published does not sleep through it.
+//!
+//! And one between threads of one process: [hand-offs](handoff), of work to a helper.
 
 pub mod bell;
+pub mod handoff;
 pub mod moving;
 pub mod pin;
 pub mod publish;

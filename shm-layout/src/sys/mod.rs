@@ -25,6 +25,7 @@ pub(crate) mod rank;
 pub(crate) mod run;
 pub(crate) mod soon;
 pub(crate) mod space;
+pub(crate) mod team;
 pub(crate) mod wait;
 pub(crate) mod wide;
 pub(crate) mod window;
