@@ -1,13 +1,12 @@
 //! Whether a sampled row takes longer the more a ring holds: rows out of rings of ten thousand to twenty
-//! million, and of one lane to 64, against a gather in C of the same rows out of the same memory, which
-//! pays for caches and page tables as we do. All take turns.
+//! million, and of one lane to 64, against gathers in C of the same rows out of the same memory, which
+//! pay for caches and page tables as we do. All take turns.
 
 use std::error::Error;
 use std::hint::black_box;
-use std::ops::Range;
 use std::time::Instant;
 
-use backcast_benches::c_rows::{MappedRing, RECORD, Rows};
+use backcast_benches::c_rows::{MappedRing, RECORD, Rows, Widths};
 use backcast_benches::measured::Measured;
 use backcast_benches::{base, filled};
 use backcast_core::{Base, Sampler, SamplerOptions};
@@ -25,9 +24,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let measured = Measured::from_args();
     let (times, quotients) = (
         "sample 256 rows of 64 B, and gather the same in C, a row",
-        "sample 256 rows of 64 B, time over a gather of the same in C",
+        [
+            "sample 256 rows of 64 B, time over a gather of the same in C",
+            "sample 256 rows of 64 B, time over a gather in C of compiled widths",
+        ],
     );
-    if !measured.wants(times) && !measured.wants(quotients) {
+    if !measured.wants(times) && !quotients.iter().any(|metric| measured.wants(metric)) {
         return Ok(());
     }
     let (_dir, base) = base();
@@ -42,21 +44,24 @@ fn main() -> Result<(), Box<dyn Error>> {
     let sweep = vec![1_u8; SWEPT_BYTES];
     // What is done once is done in a round that does not count: pages find their places.
     for contest in &mut rings {
-        contest.round(&sweep, true);
-        contest.ours.clear();
-        contest.theirs.clear();
+        contest.round(&sweep, 0);
+        contest.forget();
     }
     for round in 0..ROUNDS {
         for contest in &mut rings {
-            contest.round(&sweep, round % 2 == 0);
+            contest.round(&sweep, round);
         }
     }
-    for contest in &rings {
-        measured.keep(times, "ns", &format!("backcast, {}", contest.of), &contest.ours);
-        measured.keep(times, "ns", &format!("C-like gather, {}", contest.of), &contest.theirs);
+    for Contest { of, ours, told, compiled, .. } in &rings {
+        measured.keep(times, "ns", &format!("backcast, {of}"), ours);
+        measured.keep(times, "ns", &format!("C-like gather, {of}"), told);
+        measured.keep(times, "ns", &format!("C-like gather of compiled widths, {of}"), compiled);
     }
-    for contest in &rings {
-        measured.keep(quotients, "times", contest.of, &contest.quotients());
+    for (number, metric) in quotients.into_iter().enumerate() {
+        for contest in &rings {
+            let theirs = [&contest.told, &contest.compiled][number];
+            measured.keep(metric, "times", contest.of, &contest.times_of(theirs));
+        }
     }
     Ok(())
 }
@@ -73,7 +78,9 @@ struct Contest {
     index: Vec<i64>,
     /// Nanoseconds a row, by rounds.
     ours: Vec<f64>,
-    theirs: Vec<f64>,
+    /// Those of gathers, by how they know the widths of columns.
+    told: Vec<f64>,
+    compiled: Vec<f64>,
 }
 
 impl Contest {
@@ -85,32 +92,49 @@ impl Contest {
         let scout = ring.sampler(SamplerOptions::seeded(7))?;
         let plan = sampler.plan(BATCH)?;
         let memory = plan.arenas().iter().map(|arena| vec![0; arena.bytes()]).collect();
-        let (rows, index, ours, theirs) = (Rows::new(BATCH), Vec::new(), Vec::new(), Vec::new());
-        Ok(Self { of, sampler, memory, mapped, rows, scout, index, ours, theirs })
+        let (rows, index) = (Rows::new(BATCH), Vec::new());
+        let [ours, told, compiled] = [(); 3].map(|()| Vec::new());
+        Ok(Self { of, sampler, memory, mapped, rows, scout, index, ours, told, compiled })
     }
 
-    /// A turn of each.
-    fn round(&mut self, sweep: &[u8], we_begin: bool) {
+    fn forget(&mut self) {
+        for times in [&mut self.ours, &mut self.told, &mut self.compiled] {
+            times.clear();
+        }
+    }
+
+    /// A turn of each, who begins by the number of the round.
+    fn round(&mut self, sweep: &[u8], number: usize) {
         self.index.clear();
         for _ in 0..BEFORE + BATCHES {
             let batch = self.scout.sample(BATCH).expect("a full ring");
             self.index.extend_from_slice(&batch.index());
         }
-        for ours in [we_begin, !we_begin] {
+        for turn in 0..3 {
             black_box(sweep.iter().step_by(64).fold(0_u8, |sum, byte| sum ^ byte));
-            if ours {
-                self.draw(BEFORE);
-                let time = self.draw(BATCHES);
-                self.ours.push(time);
-            } else {
-                let (before, timed) = (BEFORE * BATCH, BATCHES * BATCH);
-                self.gather(0..before);
-                let time = self.gather(before..before + timed);
-                self.theirs.push(time);
+            match (number + turn) % 3 {
+                0 => {
+                    self.draw(BEFORE);
+                    let time = self.draw(BATCHES);
+                    self.ours.push(time);
+                }
+                1 => {
+                    let time = self.gather(Widths::Told);
+                    self.told.push(time);
+                }
+                _ => {
+                    let time = self.gather(Widths::Compiled);
+                    self.compiled.push(time);
+                }
             }
         }
-        let arenas = self.rows.arenas();
-        assert!(self.memory.iter().eq(arenas.iter()), "{}: both have the same last batch", self.of);
+        let last = self.index.len() - BATCH;
+        for widths in [Widths::Told, Widths::Compiled] {
+            self.rows = Rows::new(BATCH);
+            assert!(self.mapped.gather(widths, &self.index[last..], &mut self.rows));
+            let alike = self.memory.iter().eq(self.rows.arenas().iter());
+            assert!(alike, "{}: all have the same last batch", self.of);
+        }
     }
 
     /// Samples so many batches: nanoseconds a row.
@@ -125,19 +149,23 @@ impl Contest {
         per_row(begin, batches * BATCH)
     }
 
-    /// Gathers some of the rows that the scout found, batch by batch: nanoseconds a row.
-    fn gather(&mut self, rows: Range<usize>) -> f64 {
-        let begin = Instant::now();
-        let count = rows.len();
-        for batch in self.index[rows].chunks_exact(BATCH) {
-            assert!(self.mapped.gather(batch, black_box(&mut self.rows)), "nobody writes");
+    /// Gathers the rows that the scout found, batch by batch: nanoseconds a row.
+    fn gather(&mut self, widths: Widths) -> f64 {
+        let (before, timed) = self.index.split_at(BEFORE * BATCH);
+        let mut begin = Instant::now();
+        for rows in [before, timed] {
+            begin = Instant::now();
+            for batch in rows.chunks_exact(BATCH) {
+                let whole = self.mapped.gather(widths, batch, black_box(&mut self.rows));
+                assert!(whole, "nobody writes");
+            }
         }
-        per_row(begin, count)
+        per_row(begin, timed.len())
     }
 
-    /// Our time over theirs, round by round.
-    fn quotients(&self) -> Vec<f64> {
-        self.ours.iter().zip(&self.theirs).map(|(ours, theirs)| ours / theirs).collect()
+    /// Our time over another one's, round by round.
+    fn times_of(&self, theirs: &[f64]) -> Vec<f64> {
+        self.ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect()
     }
 }
 

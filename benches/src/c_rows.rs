@@ -1,12 +1,16 @@
 //! The baseline for single rows: what a C programmer would write who maps a ring's lanes, knows where
 //! their columns stand, and is told which rows to copy. It makes the checks that a sampler makes: row
 //! numbers, episodes, end flags, ages, and a look at the writer's counter after the copy.
+//!
+//! Twice: for any columns, whose widths are numbers that it is given, as a library has to be written, and for these
+//! very columns, whose widths the compiler knows.
 #![expect(
     unsafe_code,
     reason = "pointers without bounds checks, as in C; no user's program has it"
 )]
 
 use std::fs::File;
+use std::hint::black_box;
 use std::io;
 use std::mem::offset_of;
 use std::os::fd::AsFd;
@@ -29,6 +33,15 @@ const AHEAD: usize = 8;
 const HUGE: usize = 2 << 20;
 const OBS_BYTES: usize = RECORD.obs * 4;
 const ACTION_BYTES: usize = RECORD.action * 4;
+
+/// How a gather knows the widths of columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Widths {
+    /// It is told: it could be a library's.
+    Told,
+    /// The compiler knows them: it can gather these columns and no others.
+    Compiled,
+}
 
 /// The built-in columns of a row, as they stand in memory.
 #[derive(Clone, Copy)]
@@ -183,7 +196,15 @@ impl MappedRing {
     /// # Panics
     /// If there are more or less of them than the batch has room for.
     #[must_use]
-    pub fn gather(&self, index: &[i64], out: &mut Rows) -> bool {
+    pub fn gather(&self, widths: Widths, index: &[i64], out: &mut Rows) -> bool {
+        match widths {
+            Widths::Told => self.gather_of::<false>(index, out),
+            Widths::Compiled => self.gather_of::<true>(index, out),
+        }
+    }
+
+    #[inline(never)]
+    fn gather_of<const COMPILED: bool>(&self, index: &[i64], out: &mut Rows) -> bool {
         assert_eq!(index.len(), out.index.len(), "rows of a batch");
         let mut whole = true;
         for (b, of) in index.iter().enumerate() {
@@ -192,7 +213,7 @@ impl MappedRing {
                 self.prefetch(*of);
             }
             // SAFETY: `b` is below the length of the batch, just asserted.
-            whole &= unsafe { self.row(*of, b, out) };
+            whole &= unsafe { self.row::<COMPILED>(*of, b, out) };
         }
         whole
     }
@@ -236,7 +257,7 @@ impl MappedRing {
         clippy::cast_ptr_alignment,
         reason = "columns begin on pages, with rows of whole words"
     )]
-    unsafe fn row(&self, index: i64, b: usize, out: &mut Rows) -> bool {
+    unsafe fn row<const COMPILED: bool>(&self, index: i64, b: usize, out: &mut Rows) -> bool {
         let (lane, seq, slot) = self.place(index);
         let next = if slot + 1 == self.slots { 0 } else { slot + 1 };
         let Places { marks, obs, action, reward } = self.places;
@@ -247,13 +268,17 @@ impl MappedRing {
             let (base, (head, _)) = (self.lanes[lane].base, *self.heads.get_unchecked(lane));
             let mark = |slot: usize| *base.add(marks + slot * size_of::<Mark>()).cast::<Mark>();
             let (this, after) = (mark(slot), mark(next));
-            for (to, slot) in [(&mut out.obs, slot), (&mut out.next_obs, next)] {
-                let to = to.as_mut_ptr().add(b * RECORD.obs).cast::<u8>();
-                ptr::copy_nonoverlapping(base.add(obs + slot * OBS_BYTES), to, OBS_BYTES);
+            let columns = [
+                (&mut out.obs, obs, OBS_BYTES, slot),
+                (&mut out.next_obs, obs, OBS_BYTES, next),
+                (&mut out.action, action, ACTION_BYTES, slot),
+                (&mut out.reward, reward, size_of::<f32>(), slot),
+            ];
+            for (to, place, width, slot) in columns {
+                let width = if COMPILED { width } else { black_box(width) };
+                let to = to.as_mut_ptr().cast::<u8>().add(b * width);
+                ptr::copy_nonoverlapping(base.add(place + slot * width), to, width);
             }
-            let to = out.action.as_mut_ptr().add(b * RECORD.action).cast::<u8>();
-            ptr::copy_nonoverlapping(base.add(action + slot * ACTION_BYTES), to, ACTION_BYTES);
-            *out.reward.get_unchecked_mut(b) = *base.add(reward + slot * 4).cast::<f32>();
             *out.terminated.get_unchecked_mut(b) = u8::from(this.flags & 1 != 0);
             *out.truncated.get_unchecked_mut(b) = u8::from(this.flags & 2 != 0);
             *out.index.get_unchecked_mut(b) = index;
