@@ -153,6 +153,12 @@ impl<'a> Block<'a> {
         self.details.is_empty()
     }
 
+    /// In how many windows something happens.
+    #[inline]
+    pub(crate) fn events(&self) -> usize {
+        self.details.len()
+    }
+
     /// Whether nothing is missing of any window.
     #[inline]
     pub(crate) fn is_whole(&self) -> bool {

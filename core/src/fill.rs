@@ -1,10 +1,11 @@
 //! A block's windows on their way into the arenas of a batch.
 
-use backcast_layout::DType;
 use backcast_layout::protocol::Words;
+use backcast_layout::{DType, RunPart};
 
 use crate::block::{Block, Detail, Item};
 use crate::episode::TERMINATED;
+use crate::hand::Hand;
 use crate::plan::{BatchPlan, Copied, Fill, Source, Stretch};
 use crate::reader::clean_bools;
 use crate::window::{Marks, Window};
@@ -69,6 +70,41 @@ impl Filler<'_> {
                 _ => self.tell(fill, block, here),
             }
         }
+    }
+
+    /// Fills every arena's places of a hand's items, in whose windows nothing happens. `false`: not all could be.
+    pub(crate) fn fill_hand(&self, hand: &Hand<'_>, arenas: &mut [&mut [u8]]) -> bool {
+        let count = hand.count();
+        let mut all = true;
+        for (fill, arena) in self.plan.fills().iter().zip(arenas) {
+            let bytes = fill.rows * fill.width;
+            let first = hand.first() * bytes;
+            let Some(here) = arena.get_mut(first..first + count * bytes) else { return false };
+            match (fill.copied, fill.source) {
+                (Some(Copied { stretch, first, rows, .. }), _) => {
+                    let Some(stretch) = self.plan.stretches().get(stretch) else { return false };
+                    let (column, width, first) =
+                        (stretch.column, stretch.width, stretch.lead + first);
+                    all &= hand.runs().copy_to(RunPart { column, width, first, rows }, here);
+                    // A peer may have stored any byte.
+                    clean_bools(fill.dtype, here);
+                }
+                (None, Source::Index) => {
+                    for (place, index) in here.as_chunks_mut().0.iter_mut().zip(hand.index()) {
+                        *place = index.0.to_ne_bytes();
+                    }
+                }
+                (None, Source::Age) => {
+                    for (place, age) in here.as_chunks_mut().0.iter_mut().zip(hand.ages()) {
+                        *place = age.to_ne_bytes();
+                    }
+                }
+                (None, Source::Mask) => set(here, 1),
+                (None, Source::Flag(_)) => set(here, 0),
+                _ => all = false,
+            }
+        }
+        all
     }
 
     /// Tells what happens in each item's window. Apart from [`fill`](Self::fill), which most blocks need nothing

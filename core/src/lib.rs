@@ -43,6 +43,7 @@ mod episode;
 mod error;
 mod fill;
 mod guard;
+mod hand;
 mod index;
 mod lease;
 mod mark;

@@ -29,7 +29,7 @@ pub(crate) type FoundMark<'a> = FoundRow<'a, WORDS>;
 pub(crate) type MarkFinder<'a> = RowFinder<'a, WORDS>;
 
 /// Of a mark, of eight bytes.
-const WORDS: usize = size_of::<Mark>() / size_of::<u64>();
+pub(crate) const WORDS: usize = size_of::<Mark>() / size_of::<u64>();
 
 /// A built-in column, as readers see it: a part of every mark.
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +69,7 @@ impl Mark {
 
     /// The mark whose [`words`](Self::words) these are.
     #[inline]
-    fn of_words([seq, episode, last]: [u64; 3]) -> Self {
+    pub(crate) fn of_words([seq, episode, last]: [u64; 3]) -> Self {
         #[expect(clippy::cast_possible_truncation, reason = "the two halves of the word")]
         let (low, high) = (last as u32, (last >> 32) as u32);
         let (t, flags) = if cfg!(target_endian = "little") { (low, high) } else { (high, low) };

@@ -87,6 +87,7 @@ pub struct BatchPlan {
     views: Vec<View>,
     fills: Vec<Fill>,
     stretches: Vec<Stretch>,
+    is_short: bool,
 }
 
 /// Where an arena's elements come from.
@@ -150,6 +151,9 @@ pub(crate) struct Copied {
     pub(crate) is_first: bool,
 }
 
+/// Bytes of an item's rows up to which it is short.
+const SHORT: usize = 256;
+
 impl BatchPlan {
     pub(crate) fn new(
         schema: &Schema,
@@ -160,7 +164,7 @@ impl BatchPlan {
     ) -> Self {
         let SamplerOptions { history, future, copy, boundary, .. } = *options;
         let (arenas, views, fills) = (Vec::new(), Vec::new(), Vec::new());
-        let plan = Self { batch, arenas, views, fills, stretches: Vec::new() };
+        let plan = Self { batch, arenas, views, fills, stretches: Vec::new(), is_short: false };
         let repeat = boundary == Boundary::Clamp;
         let mut builder = Builder { plan, history, future: future as usize, copy, repeat };
         for (i, column) in schema.columns().iter().enumerate() {
@@ -196,6 +200,7 @@ impl BatchPlan {
         let mut plan = builder.plan;
         plan.copy_stretches(reach);
         plan.mark_shared();
+        plan.is_short = plan.row_bytes() <= SHORT && plan.fills.iter().all(Fill::is_plain);
         plan
     }
 
@@ -293,6 +298,11 @@ impl BatchPlan {
         self.stretches.iter().map(bytes).fold(0, usize::saturating_add)
     }
 
+    /// Whether items are short, and nothing of them is computed.
+    pub(crate) fn is_short(&self) -> bool {
+        self.is_short
+    }
+
     pub(crate) fn stretches(&self) -> &[Stretch] {
         &self.stretches
     }
@@ -303,6 +313,12 @@ impl BatchPlan {
 }
 
 impl Fill {
+    /// Whether it is copied, or the same for all items where nothing happens.
+    fn is_plain(&self) -> bool {
+        self.copied.is_some()
+            || matches!(self.source, Source::Flag(_) | Source::Mask | Source::Index | Source::Age)
+    }
+
     /// The rows that it copies of a window that reaches so far, if it copies any.
     fn stretch(&self, reach: Reach) -> Option<Stretch> {
         let (rows, width) = (self.rows as u64, self.width);

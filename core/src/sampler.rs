@@ -4,6 +4,7 @@ mod assemble;
 mod job;
 mod look;
 mod pick;
+mod short;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -32,6 +33,8 @@ use crate::window::Reach;
 const BLIND: u32 = 32;
 /// The index is kept up to date while the last batch needed more than so many draws an item.
 const FREQUENT: u64 = 3;
+/// Short items are drawn by blocks while something happened in the windows of more than every so many-th.
+const OFTEN: usize = 16;
 /// Largest batch: items are counted in 32 bits.
 const MAX_BATCH: usize = 1 << 24;
 
@@ -55,6 +58,9 @@ pub struct Sampler {
     starts: Starts,
     /// Whether `starts` is of the same moment as `spans`.
     indexed: bool,
+    /// Items of the batch in whose windows something happens, and whether they were many in the last one.
+    events: usize,
+    eventful: bool,
     /// Memory for the marks of two blocks.
     scratch: [Vec<Mark>; 2],
     plan: Option<(Arc<BatchPlan>, Arc<Pool>)>,
@@ -101,6 +107,8 @@ impl Sampler {
             spans: Spans::default(),
             starts,
             indexed: false,
+            events: 0,
+            eventful: false,
             scratch: Default::default(),
             plan: None,
             counters: Arc::default(),
@@ -376,6 +384,52 @@ mod tests {
             }
             assert_eq!(indexed, if boundary == Boundary::Reject { 20 } else { 0 });
         }
+    }
+
+    #[test]
+    fn hands_fill_what_blocks_fill() {
+        let single = SamplerOptions::seeded(11);
+        let windows = single.history(4).future(2);
+        let options = [
+            single,
+            windows,
+            windows.boundary(Boundary::Reject),
+            windows.boundary(Boundary::Clamp),
+            windows.copy(true),
+        ];
+        let mut by_hand = 0;
+        for (longest, options) in
+            [1, 3, 20, 100, 400].into_iter().flat_map(|l| options.map(|o| (l, o)))
+        {
+            let ring = ring(longest);
+            let [mut hands, mut blocks] = [(); 2].map(|()| ring.sampler(options).unwrap());
+            let filled = |sampler: &mut Sampler, eventful: bool, index: Option<&[i64]>| {
+                let plan = sampler.plan(300).unwrap();
+                assert!(plan.is_short());
+                let mut memory: Vec<_> = plan.arenas().iter().map(|a| vec![7; a.bytes()]).collect();
+                let mut arenas: Vec<_> = memory.iter_mut().map(Vec::as_mut_slice).collect();
+                sampler.eventful = eventful;
+                match index {
+                    None => sampler.sample_into(&plan, &mut arenas),
+                    Some(index) => sampler.gather_into(index, &plan, &mut arenas),
+                }
+                .map(|()| memory)
+                .map_err(|error| error.to_string())
+            };
+            for _ in 0..5 {
+                let by_blocks = filled(&mut blocks, true, None);
+                assert_eq!(filled(&mut hands, false, None), by_blocks, "{longest}, {options:?}");
+                by_hand += usize::from(!hands.indexed && !hands.eventful);
+                let Ok(index) = hands.sample(300).map(|batch| batch.index()) else { continue };
+                blocks.batches = hands.batches;
+                for index in [index.clone(), vec![-1; 300], index.into_iter().rev().collect()] {
+                    let by_blocks = filled(&mut blocks, true, Some(&index));
+                    let by_hands = filled(&mut hands, false, Some(&index));
+                    assert_eq!(by_hands, by_blocks, "{longest}, {options:?}");
+                }
+            }
+        }
+        assert!(by_hand > 0, "the test proves nothing");
     }
 
     #[test]

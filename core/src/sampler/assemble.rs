@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use backcast_layout::protocol::still_whole;
 
-use super::Sampler;
 use super::job::{Job, MAX_ATTEMPTS, Stopped, Wanted};
 use super::pick::Picks;
+use super::{OFTEN, Sampler};
 use crate::block::Block;
 use crate::error::SampleError;
 use crate::fill::Filler;
@@ -23,8 +23,19 @@ impl Sampler {
         arenas: &mut [&mut [u8]],
     ) -> Result<u64, SampleError> {
         for _ in 0..MOVES {
-            match self.fill_blocks(wanted, plan, arenas) {
-                Ok(attempts) => return Ok(attempts),
+            let blind = !self.indexed || matches!(wanted, Wanted::Rows(_));
+            let short = plan.is_short() && blind && !self.eventful;
+            self.events = 0;
+            let filled = if short {
+                self.fill_hands(wanted, plan, arenas)
+            } else {
+                self.fill_blocks(wanted, plan, arenas)
+            };
+            match filled {
+                Ok(attempts) => {
+                    self.eventful = self.events * OFTEN > plan.batch();
+                    return Ok(attempts);
+                }
                 // What was drawn stays drawn: which rows a batch has does not depend on where they are.
                 Err(Stopped::Moved) => {}
                 Err(Stopped::Failed(error)) => return Err(error),
@@ -35,7 +46,7 @@ impl Sampler {
     }
 
     /// The same, block by block, from the memory that the lanes have now.
-    fn fill_blocks(
+    pub(super) fn fill_blocks(
         &mut self,
         wanted: Wanted<'_>,
         plan: &BatchPlan,
@@ -61,6 +72,7 @@ impl Sampler {
             self.look_at(job, span(number + 1), &picks, next)?;
             next.find(plan.stretches());
             filler.fill(now, Some(next), arenas);
+            self.events += now.events();
             if now.is_still_whole() {
                 attempts += now.attempts();
             } else {
@@ -74,7 +86,7 @@ impl Sampler {
 
     /// Draws those items of a block anew that somebody overwrote. How many draws all took.
     #[cold]
-    fn fill_some_again(
+    pub(super) fn fill_some_again(
         &mut self,
         job: Job<'_>,
         block: &Block<'_>,
@@ -96,21 +108,35 @@ impl Sampler {
         &mut self,
         job: Job<'_>,
         item: usize,
-        mut attempt: u32,
+        attempt: u32,
         arenas: &mut [&mut [u8]],
     ) -> Result<u32, Stopped> {
         let mut again = Block::over(Vec::new(), 1, self.reach, job.filler.plan.stretches());
+        self.note_lap(job)?;
+        again.begin(item);
+        self.look(job, item, attempt + 1, &mut again)?;
+        self.fill_alone(job, item, &mut again, arenas)
+    }
+
+    /// Fills a block of one item, and draws it anew until nobody overwrites it meanwhile; the draw that did.
+    pub(super) fn fill_alone<'a>(
+        &mut self,
+        job: Job<'a>,
+        item: usize,
+        block: &mut Block<'a>,
+        arenas: &mut [&mut [u8]],
+    ) -> Result<u32, Stopped> {
         loop {
-            self.note_lap(job)?;
-            again.begin(item);
-            self.look(job, item, attempt + 1, &mut again)?;
-            again.find(job.filler.plan.stretches());
-            job.filler.fill(&again, None, arenas);
-            let Some(found) = again.items().first() else { return Ok(attempt) };
-            attempt = found.attempt;
-            if still_whole(found.run.lane(), again.first_row(0, found)) {
+            block.find(job.filler.plan.stretches());
+            job.filler.fill(block, None, arenas);
+            let Some(found) = block.items().first() else { return Ok(0) };
+            let attempt = found.attempt;
+            if still_whole(found.run.lane(), block.first_row(0, found)) {
                 return Ok(attempt);
             }
+            self.note_lap(job)?;
+            block.begin(item);
+            self.look(job, item, attempt + 1, block)?;
         }
     }
 }

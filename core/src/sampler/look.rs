@@ -52,15 +52,26 @@ impl Sampler {
                 }
                 Pick::Row(drawn) => *drawn,
             };
-            // Earlier attempts do not fit, as the index says.
-            let next = match self.look_at_row(job.lanes, drawn, block) {
-                Look::Found => continue,
-                Look::NoTransition | Look::Cut => drawn.attempt + 1,
-                Look::Lapped => drawn.attempt,
-            };
-            self.look(job, item, next, block)?;
+            self.look_from(job, item, drawn, block)?;
         }
         Ok(())
+    }
+
+    /// Enters an item into a block: what was drawn for it, if that fits, or the first later draw that does.
+    pub(super) fn look_from<'a>(
+        &mut self,
+        job: Job<'a>,
+        item: usize,
+        drawn: Drawn,
+        block: &mut Block<'a>,
+    ) -> Result<(), Stopped> {
+        // Earlier attempts do not fit, as the index says.
+        let next = match self.look_at_row(job.lanes, drawn, block) {
+            Look::Found => return Ok(()),
+            Look::NoTransition | Look::Cut => drawn.attempt + 1,
+            Look::Lapped => drawn.attempt,
+        };
+        self.look(job, item, next, block)
     }
 
     /// Enters an item into a block: the first of its draws, from `attempt` on, that fits.

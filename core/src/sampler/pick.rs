@@ -25,6 +25,13 @@ pub(super) struct Drawn {
     pub(super) seq: u64,
 }
 
+impl Drawn {
+    /// The first that was drawn for an item.
+    pub(super) fn first(index: RowIndex) -> Self {
+        Self { attempt: 0, lane: index.lane(), seq: index.seq() }
+    }
+}
+
 /// The first draw of an item that may fit.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Pick<'a> {

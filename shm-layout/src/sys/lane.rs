@@ -130,6 +130,12 @@ impl Lane {
         &self.memory
     }
 
+    /// The list of its columns.
+    #[inline]
+    pub(super) fn columns(&self) -> &[Placed] {
+        &self.columns
+    }
+
     /// Rows that readers may count on.
     #[must_use]
     pub fn capacity(&self) -> u64 {

@@ -23,6 +23,7 @@ mod opaque;
 pub(crate) mod peer;
 pub(crate) mod rank;
 pub(crate) mod run;
+pub(crate) mod runs;
 pub(crate) mod soon;
 pub(crate) mod space;
 pub(crate) mod team;

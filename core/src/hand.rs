@@ -1,0 +1,120 @@
+//! Short items of a batch that are drawn, asked for and copied together.
+//!
+//! Of rows that are a line or two of the cache, what surrounds the copies takes as long as they do. A hand is no more than
+//! where its items are: whether something happens in a window is asked of all at once, and if nothing does, no item is
+//! looked at on its own. A [`Block`](crate::block::Block) takes what a hand cannot: windows that run over the end of a
+//! lane, that an episode cuts, or that a writer came by.
+
+use std::iter;
+
+use backcast_layout::protocol::still_whole;
+use backcast_layout::{Lane, RunPart, Runs};
+
+use crate::block::MOST;
+use crate::index::RowIndex;
+use crate::mark::{MARKS, Mark, WORDS};
+use crate::plan::Stretch;
+use crate::window::{Reach, Window};
+
+/// Consecutive items of a batch, as they were drawn.
+#[derive(Debug)]
+pub(crate) struct Hand<'a> {
+    /// Number of the first in the batch.
+    first: usize,
+    reach: Reach,
+    count: usize,
+    index: [RowIndex; MOST],
+    /// Rows published after each when it was drawn.
+    ages: [u64; MOST],
+    /// The windows, in order; those of all items if each is a run.
+    runs: Runs<'a, MOST>,
+}
+
+impl<'a> Hand<'a> {
+    /// For items whose windows reach so far, in lanes like this one.
+    pub(crate) fn new(lane: &'a Lane, reach: Reach, stretches: &[Stretch]) -> Self {
+        let rows = reach.after_first() + 1;
+        let part = |column, width, first, rows| RunPart { column, width, first, rows };
+        let marks = part(MARKS, size_of::<Mark>(), 0, rows);
+        let asked = stretches.iter().map(|of| part(of.column, of.width, of.lead, of.rows));
+        let runs = Runs::new(lane, rows, [marks].into_iter().chain(asked));
+        let (index, ages) = ([RowIndex::NONE; MOST], [0; MOST]);
+        Self { first: 0, reach, count: 0, index, ages, runs }
+    }
+
+    /// Empties it for the items of a batch from `first` on.
+    pub(crate) fn begin(&mut self, first: usize) {
+        (self.first, self.count) = (first, 0);
+        self.runs.clear();
+    }
+
+    /// Adds an item: its lane and the slot of its window's first row, if the window is all there.
+    #[inline]
+    pub(crate) fn push(&mut self, index: RowIndex, age: u64, window: Option<(&'a Lane, u64)>) {
+        if let (Some(place), Some(its_age)) =
+            (self.index.get_mut(self.count), self.ages.get_mut(self.count))
+        {
+            (*place, *its_age) = (index, age);
+            self.count += 1;
+        }
+        if let Some((lane, slot)) = window {
+            self.runs.push(lane, slot);
+        }
+    }
+
+    /// Number of the first item in the batch.
+    pub(crate) fn first(&self) -> usize {
+        self.first
+    }
+
+    /// How many items it has.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    pub(crate) fn index(&self) -> &[RowIndex] {
+        &self.index[..self.count]
+    }
+
+    pub(crate) fn ages(&self) -> &[u64] {
+        &self.ages[..self.count]
+    }
+
+    pub(crate) fn runs(&self) -> &Runs<'a, MOST> {
+        &self.runs
+    }
+
+    /// In the windows of which items nothing happens, as the marks of their first and last rows say: a bit of each.
+    #[inline]
+    pub(crate) fn quiet(&self) -> u32 {
+        if self.runs.count() != self.count {
+            return 0;
+        }
+        let (back, after) = (self.reach.back, self.reach.after_first());
+        let mut quiet = 0;
+        self.runs.each_ends::<WORDS>(MARKS, |item, ends| {
+            let [first, last] = ends.map(Mark::of_words);
+            // A writer that came by meanwhile left other rows there.
+            let row = self.index[item].seq().wrapping_sub(back);
+            quiet |= u32::from(Window::is_quiet(&first, &last, row, after)) << item;
+        });
+        quiet
+    }
+
+    /// A bit of each item.
+    pub(crate) fn all(&self) -> u32 {
+        (1 << self.count) - 1
+    }
+
+    /// Whose windows nobody overwrote meanwhile, of items that are runs: a bit of each.
+    #[inline]
+    pub(crate) fn still_whole(&self, asked: u32) -> u32 {
+        if asked == 0 {
+            return 0;
+        }
+        let firsts = self.index().iter().map(|index| index.seq().saturating_sub(self.reach.back));
+        let whole =
+            iter::zip(self.runs.lanes(), firsts).map(|(lane, first)| still_whole(lane, first));
+        whole.enumerate().fold(0, |all, (item, whole)| all | u32::from(whole) << item)
+    }
+}

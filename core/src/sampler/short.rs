@@ -1,0 +1,170 @@
+//! Batches of short items, hand by hand.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use backcast_layout::protocol::Words;
+
+use super::Sampler;
+use super::job::{Job, Stopped, Wanted};
+use super::pick::{Drawn, number};
+use crate::block::{Block, Item, MOST};
+use crate::draw::TOGETHER;
+use crate::fill::Filler;
+use crate::hand::Hand;
+use crate::index::RowIndex;
+use crate::plan::BatchPlan;
+
+/// Items of a hand that are filled one by one; if there are more, all are looked at together.
+const FEW: u32 = 4;
+
+impl Sampler {
+    /// Fills a batch, of which one hand is on its way into the cache while the one before it is copied. How many
+    /// draws it took.
+    pub(super) fn fill_hands(
+        &mut self,
+        wanted: Wanted<'_>,
+        plan: &BatchPlan,
+        arenas: &mut [&mut [u8]],
+    ) -> Result<u64, Stopped> {
+        let lanes = Arc::clone(&self.lanes);
+        let (reach, batch) = (self.reach, plan.batch());
+        let filler = Filler { plan, gamma: self.options.gamma.unwrap_or(0.0) };
+        let job = Job { wanted, lanes: &lanes, mapped: &lanes, filler };
+        let span = |number: usize| (number * MOST).min(batch)..((number + 1) * MOST).min(batch);
+        let Some(lane) = lanes.first() else { return self.fill_blocks(wanted, plan, arenas) };
+        let mut hands = [(); 2].map(|()| Hand::new(lane, reach, plan.stretches()));
+        let [mut now, mut next] = hands.each_mut();
+        let mut block = Block::over(Vec::new(), MOST, reach, plan.stretches());
+        let mut attempts = 0;
+        self.deal(job, span(0), now);
+        for number in 0..batch.div_ceil(MOST) {
+            self.deal(job, span(number + 1), next);
+            attempts += self.fill_dealt(job, now, &mut block, arenas)?;
+            std::mem::swap(&mut now, &mut next);
+        }
+        Ok(attempts)
+    }
+
+    /// Draws some items for the first time, and asks for the memory of their windows.
+    fn deal<'a>(&mut self, job: Job<'a>, items: Range<usize>, hand: &mut Hand<'a>) {
+        let back = self.reach.back;
+        let ahead = self.reach.after_first() - back;
+        // Nothing but the draws changes meanwhile.
+        let Self { draws, spans, .. } = self;
+        hand.begin(items.start);
+        // Two short loops need fewer registers than a long one.
+        let mut drawn = [(usize::MAX, 0); MOST];
+        match job.wanted {
+            Wanted::Draws(batch) => {
+                let total = spans.total();
+                let numbers = number(items.start)..number(items.end);
+                let mut first = draws.first_of(batch, numbers.start);
+                for (drawn, number) in drawn.iter_mut().zip(numbers) {
+                    if number.is_multiple_of(TOGETHER) {
+                        first = draws.first_of(batch, number);
+                    }
+                    let found = first.below(total, number).and_then(|n| spans.find(n));
+                    *drawn = found.unwrap_or((usize::MAX, 0));
+                }
+            }
+            Wanted::Rows(index) => {
+                let index = index.get(items.clone()).unwrap_or_default();
+                for (drawn, index) in drawn.iter_mut().zip(index) {
+                    let (lane, seq) = (RowIndex(*index).lane() as usize, RowIndex(*index).seq());
+                    let span = spans.get(lane).filter(|span| span.rows().contains(&seq));
+                    *drawn = span.map_or((usize::MAX, 0), |span| (lane, seq - span.rows().start));
+                }
+            }
+        }
+        for (item, (number, older)) in items.zip(drawn) {
+            let (Some(lane), Some(span)) = (job.lanes.get(number), spans.get(number)) else {
+                let index = match job.wanted {
+                    Wanted::Draws(_) => None,
+                    Wanted::Rows(index) => index.get(item),
+                };
+                hand.push(index.map_or(RowIndex::NONE, |index| RowIndex(*index)), 0, None);
+                continue;
+            };
+            let age = span.newer(older);
+            let there = older >= back && age >= ahead;
+            let slot = span.slot_of(older.saturating_sub(back), lane.slots());
+            hand.push(span.index_of(older), age, there.then_some((lane, slot)));
+        }
+    }
+
+    /// Fills what a hand has: all at once, and what that cannot fill, item by item. How many draws it took.
+    fn fill_dealt<'a>(
+        &mut self,
+        job: Job<'a>,
+        hand: &Hand<'a>,
+        block: &mut Block<'a>,
+        arenas: &mut [&mut [u8]],
+    ) -> Result<u64, Stopped> {
+        let mut right = hand.quiet();
+        // Items in whose windows something happens are filled too, with what stands there, and once more.
+        if right != 0 && !job.filler.fill_hand(hand, arenas) {
+            right = 0;
+        }
+        right &= hand.still_whole(right);
+        if right == hand.all() {
+            return Ok(hand.count() as u64);
+        }
+        let wrong = !right & hand.all();
+        self.events += wrong.count_ones() as usize;
+        if wrong.count_ones() <= FEW {
+            self.fill_some(job, hand, wrong, block, arenas)
+        } else {
+            self.fill_closely(job, hand, right, block, arenas)
+        }
+    }
+
+    /// Fills some items of a hand anew, one by one. How many draws all items took.
+    #[inline(never)]
+    fn fill_some<'a>(
+        &mut self,
+        job: Job<'a>,
+        hand: &Hand<'a>,
+        some: u32,
+        block: &mut Block<'a>,
+        arenas: &mut [&mut [u8]],
+    ) -> Result<u64, Stopped> {
+        let mut attempts = hand.count() as u64;
+        for (number, index) in hand.index().iter().enumerate() {
+            if some & 1 << number == 0 {
+                continue;
+            }
+            let item = hand.first() + number;
+            block.begin(item);
+            self.look_from(job, item, Drawn::first(*index), block)?;
+            attempts += u64::from(self.fill_alone(job, item, block, arenas)?);
+        }
+        Ok(attempts)
+    }
+
+    /// Fills all items of a hand anew as a block, of which those that are `quiet` need no second look. How many draws all
+    /// took.
+    #[inline(never)]
+    fn fill_closely<'a>(
+        &mut self,
+        job: Job<'a>,
+        hand: &Hand<'a>,
+        quiet: u32,
+        block: &mut Block<'a>,
+        arenas: &mut [&mut [u8]],
+    ) -> Result<u64, Stopped> {
+        block.begin(hand.first());
+        for (number, (index, age)) in hand.index().iter().zip(hand.ages()).enumerate() {
+            match hand.runs().get(number).filter(|_| quiet & 1 << number != 0) {
+                Some(run) => block.push(Item { run, index: *index, age: *age, attempt: 0 }),
+                None => self.look_from(job, hand.first() + number, Drawn::first(*index), block)?,
+            }
+        }
+        block.find(job.filler.plan.stretches());
+        job.filler.fill(block, None, arenas);
+        if block.is_still_whole() {
+            return Ok(block.attempts());
+        }
+        self.fill_some_again(job, block, arenas)
+    }
+}

@@ -1,0 +1,333 @@
+//! Runs of rows that are copied column by column, without a look at each of them for every column.
+
+use super::copy::{self, LINE, Word};
+use super::lane::{Lane, Placed};
+use super::run::Run;
+use crate::protocol::Words;
+
+/// Up to `MOST` runs of equally many rows, in lanes that share the list of their columns.
+///
+/// What is asked of a run, that its rows are there, one after the other, and that its lane has the columns, is asked once,
+/// when it is added. [`Found`](super::found::Found) takes rows from lanes of any kind.
+#[derive(Debug)]
+pub struct Runs<'a, const MOST: usize> {
+    columns: &'a [Placed],
+    /// Of each run.
+    rows: u64,
+    asked: Vec<Asked>,
+    count: usize,
+    /// All rows of the run from its slot on are below the slots of the lane, whose columns are the list's.
+    lanes: [&'a Lane; MOST],
+    slots: [usize; MOST],
+}
+
+/// Rows of a column, relative to the first of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct RunPart {
+    /// Number of the column in the lane's file.
+    pub column: usize,
+    /// Bytes of a row.
+    pub width: usize,
+    /// The first of the rows, and how many.
+    pub first: u64,
+    /// At least one.
+    pub rows: u64,
+}
+
+/// Where a part of a run is asked for.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    /// Of the first row of a run in slot 0.
+    offset: usize,
+    width: usize,
+    /// Bytes after the first.
+    last: usize,
+}
+
+impl<'a, const MOST: usize> Runs<'a, MOST> {
+    /// None yet, of so many rows each, in lanes that share a lane's list of columns. `parts`: what is asked for of each run.
+    #[must_use]
+    pub fn new(lane: &'a Lane, rows: u64, parts: impl IntoIterator<Item = RunPart>) -> Self {
+        let columns = lane.columns();
+        let asked = parts.into_iter().filter_map(|part| {
+            let placed = columns.get(part.column).filter(|placed| placed.width == part.width)?;
+            let first = usize::try_from(part.first).ok()?.checked_mul(part.width)?;
+            let bytes = usize::try_from(part.rows).ok()?.checked_mul(part.width)?;
+            let (offset, width) = (placed.offset + first, part.width);
+            // A row that divides a line lies in one, if the column begins with one.
+            let whole = part.rows == 1 && width.is_power_of_two() && offset.is_multiple_of(LINE);
+            let last = if whole && width <= LINE { 0 } else { bytes.saturating_sub(1) };
+            Some(Asked { offset, width, last })
+        });
+        let asked = asked.collect();
+        Self { columns, rows, asked, count: 0, lanes: [lane; MOST], slots: [0; MOST] }
+    }
+
+    /// Forgets all runs.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.count = 0;
+    }
+
+    /// How many there are.
+    #[inline]
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Adds the run of a lane that begins in a slot, and asks for it. `false`: not all of its rows are there, it runs
+    /// over the end of its lane, the lane has another list of columns, or there are `MOST` runs.
+    #[inline]
+    pub fn push(&mut self, lane: &'a Lane, slot: u64) -> bool {
+        let there = slot < lane.slots() && lane.slots() - slot >= self.rows;
+        let known = std::ptr::eq(lane.columns().as_ptr(), self.columns.as_ptr());
+        if !there || !known || self.count >= MOST {
+            return false;
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "below slots, which fits in memory")]
+        let slot = slot as usize;
+        self.lanes[self.count] = lane;
+        self.slots[self.count] = slot;
+        self.count += 1;
+        let base = lane.memory().base().cast_const();
+        for Asked { offset, width, last } in &self.asked {
+            let at = base.wrapping_add(offset.wrapping_add(slot.wrapping_mul(*width)));
+            if *last < LINE {
+                super::prefetch(at);
+                if *last > 0 {
+                    super::prefetch(at.wrapping_add(*last));
+                }
+            } else {
+                copy::ask(at, last + 1);
+            }
+        }
+        true
+    }
+
+    /// The lanes of the runs.
+    #[inline]
+    pub fn lanes(&self) -> impl Iterator<Item = &'a Lane> {
+        self.lanes.iter().take(self.count).copied()
+    }
+
+    /// A run on its own, if there are so many.
+    #[must_use]
+    pub fn get(&self, number: usize) -> Option<Run<'a>> {
+        let (lane, slot) = (self.lanes.get(number)?, self.slots.get(number)?);
+        (number < self.count).then(|| Run::of(lane, *slot as u64, self.rows))
+    }
+
+    /// Calls `look` with the words of two rows of each run, the first and the last, of a column of `N` words of eight bytes.
+    /// `false`: there is no such column.
+    #[inline]
+    pub fn each_ends<const N: usize>(
+        &self,
+        column: usize,
+        mut look: impl FnMut(usize, [[u64; N]; 2]),
+    ) -> bool {
+        let width = N * size_of::<u64>();
+        let Some(placed) = self.columns.get(column).filter(|placed| placed.width == width) else {
+            return false;
+        };
+        let Some(last) = self.rows.checked_sub(1) else { return false };
+        #[expect(clippy::cast_possible_truncation, reason = "rows of a run are in memory")]
+        let last = last as usize * width;
+        let runs = self.lanes.iter().zip(&self.slots).take(self.count);
+        for (run, (lane, slot)) in runs.enumerate() {
+            // SAFETY: both are rows of the run, which are in this column of rows of this width. Aligned: columns begin on
+            // multiples of 8, and this one's width is one. Every writer of the column copies as we do (docs/layout.md,
+            // rule 2).
+            let ends = unsafe {
+                let first = lane.memory().base().add(placed.offset + slot * width);
+                [copy::load_words(first), copy::load_words(first.add(last))]
+            };
+            look(run, ends);
+        }
+        true
+    }
+
+    /// Copies a part of every run, one after the other, into memory that they fill. `false`, and nothing is copied: the runs
+    /// have no such part, or it does not fill the memory exactly.
+    #[inline]
+    #[must_use]
+    pub fn copy_to(&self, part: RunPart, out: &mut [u8]) -> bool {
+        let RunPart { column, width, first, rows } = part;
+        let placed = self.columns.get(column).filter(|placed| placed.width == width);
+        let there = first.checked_add(rows).is_some_and(|end| end <= self.rows) && rows > 0;
+        let Some(placed) = placed.filter(|_| there && width > 0) else { return false };
+        #[expect(clippy::cast_possible_truncation, reason = "rows of a run are in memory")]
+        let (before, bytes) = (first as usize * width, rows as usize * width);
+        if out.len() != self.count * bytes {
+            return false;
+        }
+        let offset = placed.offset + before;
+        // SAFETY: the part is one of each run, in this column of rows of this width.
+        unsafe {
+            // Short copies are a few instructions if their length is known.
+            match bytes {
+                1 => self.copy_of::<1>(offset, width, bytes, out),
+                4 => self.copy_of::<4>(offset, width, bytes, out),
+                8 => self.copy_of::<8>(offset, width, bytes, out),
+                16 => self.copy_of::<16>(offset, width, bytes, out),
+                24 => self.copy_of::<24>(offset, width, bytes, out),
+                32 => self.copy_of::<32>(offset, width, bytes, out),
+                64 => self.copy_of::<64>(offset, width, bytes, out),
+                _ => self.copy_of::<0>(offset, width, bytes, out),
+            }
+        }
+        true
+    }
+
+    /// Copies any number of bytes for 0, else `LEN`.
+    ///
+    /// # Safety
+    /// So many bytes from the offset on, behind the slots of each run, are rows of this width of one column.
+    #[inline]
+    unsafe fn copy_of<const LEN: usize>(
+        &self,
+        offset: usize,
+        width: usize,
+        bytes: usize,
+        out: &mut [u8],
+    ) {
+        let bytes = if LEN == 0 { bytes } else { LEN };
+        let word = Word::of_width(width);
+        let runs = self.lanes.iter().zip(&self.slots);
+        for (out, (lane, slot)) in out.chunks_exact_mut(bytes).zip(runs) {
+            // SAFETY: in bounds, as the caller says. The word is that of the width. Every writer of the column copies as
+            // we do (docs/layout.md, rule 2).
+            unsafe {
+                let from = lane.memory().base().add(offset + slot * width);
+                copy::copy_out(from, &mut out[..bytes], word);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Column, DType, LanePolicy, RingSpec, RingStore, Role};
+
+    const WIDTHS: [usize; 4] = [24, 4, 7, 32];
+
+    /// Two lanes whose bytes count up, slot by slot.
+    fn store(lane_capacity: u64) -> RingStore {
+        let column = |width: &usize| {
+            let bytes = u32::try_from(*width).unwrap();
+            let dtype = if *width == 24 { (DType::U64, 3) } else { (DType::U8, bytes) };
+            Column::new(&format!("c{width}"), dtype.0, &[dtype.1], Role::Step).unwrap()
+        };
+        let store = RingStore::heap(&RingSpec {
+            columns: WIDTHS.iter().map(column).collect(),
+            lanes: 2,
+            lane_capacity,
+            reserve_chunk: 16,
+            reader_slots: 1,
+            asked_rows: 2 * lane_capacity,
+            asked_bytes: 0,
+            policy: LanePolicy::default(),
+            huge_pages: false,
+            memfd: false,
+            snapshot: false,
+            snapshot_of: String::new(),
+        })
+        .unwrap();
+        for lane in store.lanes().iter() {
+            for (column, width) in WIDTHS.into_iter().enumerate() {
+                for slot in 0..lane.slots() {
+                    lane.store_rows(column, slot, 1, &row(slot, width));
+                }
+            }
+        }
+        store
+    }
+
+    fn row(slot: u64, width: usize) -> Vec<u8> {
+        (0..width)
+            .map(|i| u8::try_from((usize::try_from(slot).unwrap() + i) % 256).unwrap())
+            .collect()
+    }
+
+    fn part(column: usize, first: u64, rows: u64) -> RunPart {
+        RunPart { column, width: WIDTHS[column], first, rows }
+    }
+
+    #[test]
+    fn parts_of_all_runs_are_copied_one_after_the_other() {
+        let store = store(40);
+        let lanes = store.lanes();
+        let slots = lanes[0].slots();
+        let asked = (0..WIDTHS.len()).map(|column| part(column, 0, 3));
+        let mut runs = Runs::<4>::new(&lanes[0], 3, asked);
+        let places = [0, 17, slots - 3];
+        for (lane, slot) in [0, 1, 0].into_iter().zip(places) {
+            assert!(runs.push(&lanes[lane], slot));
+        }
+        for (column, width) in WIDTHS.into_iter().enumerate() {
+            for (first, rows) in [(0, 3), (1, 2), (2, 1)] {
+                let wanted: Vec<u8> = places
+                    .iter()
+                    .flat_map(|slot| (first..first + rows).map(move |n| slot + n))
+                    .flat_map(|slot| row(slot, width))
+                    .collect();
+                let mut out = vec![0; wanted.len()];
+                assert!(runs.copy_to(part(column, first, rows), &mut out));
+                assert_eq!(out, wanted, "{width} bytes, {rows} rows from {first} on");
+            }
+        }
+        let mut ends = Vec::new();
+        assert!(runs.each_ends::<3>(0, |run, words| ends.push((run, words))));
+        for ((run, words), slot) in ends.into_iter().zip(places) {
+            let bytes = [row(slot, 24), row(slot + 2, 24)];
+            assert_eq!(bytemuck::cast_slice::<_, u8>(&words), bytes.concat(), "{run}");
+        }
+        assert_eq!(runs.get(1).map(|run| run.slot()), Some(17));
+        assert!(std::ptr::eq(runs.lanes().nth(1).unwrap(), &raw const *lanes[1]));
+        assert!(runs.get(3).is_none());
+    }
+
+    #[test]
+    fn what_is_no_run_is_not_added() {
+        let (store, other) = (store(40), store(60));
+        let (lanes, others) = (store.lanes(), other.lanes());
+        let slots = lanes[0].slots();
+        let mut runs = Runs::<2>::new(&lanes[0], 3, []);
+        for slot in [slots - 2, slots, u64::MAX] {
+            assert!(!runs.push(&lanes[0], slot), "{slot} of {slots}");
+        }
+        assert!(!runs.push(&others[0], 0), "of another list");
+        assert!(runs.push(&lanes[0], 0) && runs.push(&lanes[1], slots - 3));
+        assert!(!runs.push(&lanes[0], 0), "two at most");
+        assert_eq!((runs.count(), runs.lanes().count()), (2, 2));
+        runs.clear();
+        assert_eq!((runs.count(), runs.lanes().count()), (0, 0));
+        assert!(runs.get(0).is_none());
+    }
+
+    #[test]
+    fn what_no_run_has_is_not_copied() {
+        let store = store(40);
+        let lanes = store.lanes();
+        let mut runs = Runs::<2>::new(&lanes[0], 3, [RunPart { width: 5, ..part(1, 0, 1) }]);
+        assert!(runs.push(&lanes[0], 0) && runs.push(&lanes[0], 1));
+        let mut out = vec![9; 8];
+        for wrong in [
+            part(1, 3, 1),
+            part(1, 0, 4),
+            part(1, u64::MAX, 1),
+            part(1, 0, 0),
+            part(1, 0, 2),
+            RunPart { width: 8, ..part(1, 0, 1) },
+            RunPart { column: 4, ..part(1, 0, 1) },
+        ] {
+            assert!(!runs.copy_to(wrong, &mut out), "{wrong:?}");
+            assert_eq!(out, [9; 8]);
+        }
+        assert!(!runs.each_ends::<2>(0, |_, _| panic!("of another width")));
+        assert!(!runs.each_ends::<3>(4, |_, _| panic!("of no column")));
+        assert!(runs.copy_to(part(1, 0, 1), &mut out));
+        assert_eq!(out, [row(0, 4), row(1, 4)].concat());
+    }
+}
