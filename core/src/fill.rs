@@ -89,15 +89,11 @@ impl Filler<'_> {
                     // A peer may have stored any byte.
                     clean_bools(fill.dtype, here);
                 }
-                (None, Source::Index) => {
-                    for (place, index) in here.as_chunks_mut().0.iter_mut().zip(hand.index()) {
-                        *place = index.0.to_ne_bytes();
-                    }
+                (None, Source::Index) if bytes == size_of::<i64>() => {
+                    here.copy_from_slice(bytemuck::cast_slice(hand.index()));
                 }
-                (None, Source::Age) => {
-                    for (place, age) in here.as_chunks_mut().0.iter_mut().zip(hand.ages()) {
-                        *place = age.to_ne_bytes();
-                    }
+                (None, Source::Age) if bytes == size_of::<u64>() => {
+                    here.copy_from_slice(bytemuck::cast_slice(hand.ages()));
                 }
                 (None, Source::Mask) => set(here, 1),
                 (None, Source::Flag(_)) => set(here, 0),

@@ -23,7 +23,7 @@ pub(crate) struct Hand<'a> {
     first: usize,
     reach: Reach,
     count: usize,
-    index: [RowIndex; MOST],
+    index: [i64; MOST],
     /// Rows published after each when it was drawn.
     ages: [u64; MOST],
     /// The windows, in order; those of all items if each is a run.
@@ -38,7 +38,7 @@ impl<'a> Hand<'a> {
         let marks = part(MARKS, size_of::<Mark>(), 0, rows);
         let asked = stretches.iter().map(|of| part(of.column, of.width, of.lead, of.rows));
         let runs = Runs::new(lane, rows, [marks].into_iter().chain(asked));
-        let (index, ages) = ([RowIndex::NONE; MOST], [0; MOST]);
+        let (index, ages) = ([RowIndex::NONE.0; MOST], [0; MOST]);
         Self { first: 0, reach, count: 0, index, ages, runs }
     }
 
@@ -54,7 +54,7 @@ impl<'a> Hand<'a> {
         if let (Some(place), Some(its_age)) =
             (self.index.get_mut(self.count), self.ages.get_mut(self.count))
         {
-            (*place, *its_age) = (index, age);
+            (*place, *its_age) = (index.0, age);
             self.count += 1;
         }
         if let Some((lane, slot)) = window {
@@ -72,7 +72,7 @@ impl<'a> Hand<'a> {
         self.count
     }
 
-    pub(crate) fn index(&self) -> &[RowIndex] {
+    pub(crate) fn index(&self) -> &[i64] {
         &self.index[..self.count]
     }
 
@@ -91,13 +91,20 @@ impl<'a> Hand<'a> {
             return 0;
         }
         let (back, after) = (self.reach.back, self.reach.after_first());
-        let mut quiet = 0;
-        self.runs.each_ends::<WORDS>(MARKS, |item, ends| {
+        let is_quiet = |item: usize, ends: [[u64; WORDS]; 2]| {
             let [first, last] = ends.map(Mark::of_words);
             // A writer that came by meanwhile left other rows there.
-            let row = self.index[item].seq().wrapping_sub(back);
-            quiet |= u32::from(Window::is_quiet(&first, &last, row, after)) << item;
-        });
+            let row = RowIndex(self.index[item]).seq().wrapping_sub(back);
+            Window::is_quiet(&first, &last, row, after)
+        };
+        // In most hands in all of them.
+        let mut all = true;
+        let known = self.runs.each_ends(MARKS, |item, ends| all &= is_quiet(item, ends));
+        if all && known {
+            return self.all();
+        }
+        let mut quiet = 0;
+        self.runs.each_ends(MARKS, |item, ends| quiet |= u32::from(is_quiet(item, ends)) << item);
         quiet
     }
 
@@ -108,13 +115,14 @@ impl<'a> Hand<'a> {
 
     /// Whose windows nobody overwrote meanwhile, of items that are runs: a bit of each.
     #[inline]
-    pub(crate) fn still_whole(&self, asked: u32) -> u32 {
-        if asked == 0 {
-            return 0;
-        }
-        let firsts = self.index().iter().map(|index| index.seq().saturating_sub(self.reach.back));
+    pub(crate) fn still_whole(&self) -> u32 {
+        let firsts =
+            self.index().iter().map(|index| RowIndex(*index).seq().wrapping_sub(self.reach.back));
         let whole =
             iter::zip(self.runs.lanes(), firsts).map(|(lane, first)| still_whole(lane, first));
+        if whole.clone().all(|whole| whole) {
+            return self.all();
+        }
         whole.enumerate().fold(0, |all, (item, whole)| all | u32::from(whole) << item)
     }
 }

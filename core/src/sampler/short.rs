@@ -106,7 +106,9 @@ impl Sampler {
         if right != 0 && !job.filler.fill_hand(hand, arenas) {
             right = 0;
         }
-        right &= hand.still_whole(right);
+        if right != 0 {
+            right &= hand.still_whole();
+        }
         if right == hand.all() {
             return Ok(hand.count() as u64);
         }
@@ -136,7 +138,7 @@ impl Sampler {
             }
             let item = hand.first() + number;
             block.begin(item);
-            self.look_from(job, item, Drawn::first(*index), block)?;
+            self.look_from(job, item, Drawn::first(RowIndex(*index)), block)?;
             attempts += u64::from(self.fill_alone(job, item, block, arenas)?);
         }
         Ok(attempts)
@@ -156,8 +158,15 @@ impl Sampler {
         block.begin(hand.first());
         for (number, (index, age)) in hand.index().iter().zip(hand.ages()).enumerate() {
             match hand.runs().get(number).filter(|_| quiet & 1 << number != 0) {
-                Some(run) => block.push(Item { run, index: *index, age: *age, attempt: 0 }),
-                None => self.look_from(job, hand.first() + number, Drawn::first(*index), block)?,
+                Some(run) => {
+                    block.push(Item { run, index: RowIndex(*index), age: *age, attempt: 0 });
+                }
+                None => self.look_from(
+                    job,
+                    hand.first() + number,
+                    Drawn::first(RowIndex(*index)),
+                    block,
+                )?,
             }
         }
         block.find(job.filler.plan.stretches());

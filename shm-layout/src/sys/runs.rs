@@ -16,9 +16,12 @@ pub struct Runs<'a, const MOST: usize> {
     rows: u64,
     asked: Vec<Asked>,
     count: usize,
-    /// All rows of the run from its slot on are below the slots of the lane, whose columns are the list's.
+    /// All rows of the run from its slot on are below the slots of the lane, whose columns are the list's. What lies beyond
+    /// the count is of no account.
     lanes: [&'a Lane; MOST],
     slots: [usize; MOST],
+    /// Where the memory of each lane begins.
+    bases: [*mut u8; MOST],
 }
 
 /// Rows of a column, relative to the first of a run.
@@ -34,14 +37,12 @@ pub struct RunPart {
     pub rows: u64,
 }
 
-/// Where a part of a run is asked for.
+/// A line of the cache that is asked for.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
-    /// Of the first row of a run in slot 0.
+    /// In the lane's memory, of a run that begins in slot 0.
     offset: usize,
     width: usize,
-    /// Bytes after the first.
-    last: usize,
 }
 
 impl<'a, const MOST: usize> Runs<'a, MOST> {
@@ -49,18 +50,23 @@ impl<'a, const MOST: usize> Runs<'a, MOST> {
     #[must_use]
     pub fn new(lane: &'a Lane, rows: u64, parts: impl IntoIterator<Item = RunPart>) -> Self {
         let columns = lane.columns();
-        let asked = parts.into_iter().filter_map(|part| {
-            let placed = columns.get(part.column).filter(|placed| placed.width == part.width)?;
-            let first = usize::try_from(part.first).ok()?.checked_mul(part.width)?;
-            let bytes = usize::try_from(part.rows).ok()?.checked_mul(part.width)?;
-            let (offset, width) = (placed.offset + first, part.width);
-            // A row that divides a line lies in one, if the column begins with one.
-            let whole = part.rows == 1 && width.is_power_of_two() && offset.is_multiple_of(LINE);
-            let last = if whole && width <= LINE { 0 } else { bytes.saturating_sub(1) };
-            Some(Asked { offset, width, last })
-        });
-        let asked = asked.collect();
-        Self { columns, rows, asked, count: 0, lanes: [lane; MOST], slots: [0; MOST] }
+        let mut asked = Vec::new();
+        for RunPart { column, width, first, rows } in parts {
+            let placed = columns.get(column).filter(|placed| placed.width == width);
+            let bytes = |rows: u64| usize::try_from(rows).ok()?.checked_mul(width);
+            let (Some(placed), Some(before), Some(len)) = (placed, bytes(first), bytes(rows))
+            else {
+                continue;
+            };
+            let first = placed.offset + before;
+            asked.extend((0..len).step_by(LINE).map(|at| Asked { offset: first + at, width }));
+            // What divides a line lies in one, if the column begins with one.
+            if len > 1 && !(rows == 1 && width.is_power_of_two() && first.is_multiple_of(LINE)) {
+                asked.push(Asked { offset: first + len - 1, width });
+            }
+        }
+        let (bases, slots) = ([std::ptr::null_mut(); MOST], [0; MOST]);
+        Self { columns, rows, asked, count: 0, lanes: [lane; MOST], bases, slots }
     }
 
     /// Forgets all runs.
@@ -87,27 +93,20 @@ impl<'a, const MOST: usize> Runs<'a, MOST> {
         }
         #[expect(clippy::cast_possible_truncation, reason = "below slots, which fits in memory")]
         let slot = slot as usize;
+        let base = lane.memory().base();
         self.lanes[self.count] = lane;
         self.slots[self.count] = slot;
+        self.bases[self.count] = base;
         self.count += 1;
-        let base = lane.memory().base().cast_const();
-        for Asked { offset, width, last } in &self.asked {
-            let at = base.wrapping_add(offset.wrapping_add(slot.wrapping_mul(*width)));
-            if *last < LINE {
-                super::prefetch(at);
-                if *last > 0 {
-                    super::prefetch(at.wrapping_add(*last));
-                }
-            } else {
-                copy::ask(at, last + 1);
-            }
+        for Asked { offset, width } in &self.asked {
+            super::prefetch(base.wrapping_add(offset.wrapping_add(slot.wrapping_mul(*width))));
         }
         true
     }
 
     /// The lanes of the runs.
     #[inline]
-    pub fn lanes(&self) -> impl Iterator<Item = &'a Lane> {
+    pub fn lanes(&self) -> impl Iterator<Item = &'a Lane> + Clone {
         self.lanes.iter().take(self.count).copied()
     }
 
@@ -133,13 +132,13 @@ impl<'a, const MOST: usize> Runs<'a, MOST> {
         let Some(last) = self.rows.checked_sub(1) else { return false };
         #[expect(clippy::cast_possible_truncation, reason = "rows of a run are in memory")]
         let last = last as usize * width;
-        let runs = self.lanes.iter().zip(&self.slots).take(self.count);
-        for (run, (lane, slot)) in runs.enumerate() {
+        let runs = self.bases.iter().zip(&self.slots).take(self.count);
+        for (run, (base, slot)) in runs.enumerate() {
             // SAFETY: both are rows of the run, which are in this column of rows of this width. Aligned: columns begin on
             // multiples of 8, and this one's width is one. Every writer of the column copies as we do (docs/layout.md,
             // rule 2).
             let ends = unsafe {
-                let first = lane.memory().base().add(placed.offset + slot * width);
+                let first = base.add(placed.offset + slot * width);
                 [copy::load_words(first), copy::load_words(first.add(last))]
             };
             look(run, ends);
@@ -193,13 +192,12 @@ impl<'a, const MOST: usize> Runs<'a, MOST> {
     ) {
         let bytes = if LEN == 0 { bytes } else { LEN };
         let word = Word::of_width(width);
-        let runs = self.lanes.iter().zip(&self.slots);
-        for (out, (lane, slot)) in out.chunks_exact_mut(bytes).zip(runs) {
+        let runs = self.bases.iter().zip(&self.slots);
+        for (out, (base, slot)) in out.chunks_exact_mut(bytes).zip(runs) {
             // SAFETY: in bounds, as the caller says. The word is that of the width. Every writer of the column copies as
             // we do (docs/layout.md, rule 2).
             unsafe {
-                let from = lane.memory().base().add(offset + slot * width);
-                copy::copy_out(from, &mut out[..bytes], word);
+                copy::copy_out(base.add(offset + slot * width), &mut out[..bytes], word);
             }
         }
     }
