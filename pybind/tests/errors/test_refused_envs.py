@@ -213,6 +213,13 @@ def ended(world: World) -> None:
         ),
         reset("start", {"options": {"start_day": 9}}, bc.EnvError, "is 9", "lie in 1 to 8"),
         reset("starts", {"options": {"start_day": [1] * 3}}, bc.EnvError, "(3,)", "give (2,)"),
+        step(
+            "masked",
+            np.ma.array([[0.5], [1]], mask=[[False], [True]]),
+            "actions",
+            "masked",
+            "filled",
+        ),
         step("shape", [0.5, 0.5], "(2,)", "give (2, 1)", "per portfolio and ticker"),
         step("dtype", [["a"], ["b"]], "<U1", "f8", "convert"),
         step("nan", [[0], [np.nan]], "environment 1", "'AAA'", "NaN", "[-1, 1]"),
