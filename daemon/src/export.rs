@@ -12,6 +12,7 @@ use crate::console::Console;
 use crate::error::{CliError, Exit};
 use crate::interrupt::Watch;
 use crate::snapshots::{StoreArg, is_snapshot, note_damages};
+use crate::typed::whole;
 use crate::units;
 
 /// Write what a ring holds to a Parquet, CSV or Minari file.
@@ -42,7 +43,7 @@ pub(crate) struct Args {
     overwrite: bool,
     /// Rows that are packed together, a row group of Parquet: an export that is killed does those of
     /// one again (default: 32 MiB of them).
-    #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    #[arg(long, value_name = "ROWS", value_parser = whole(1..=1_u64 << 20))]
     group_rows: Option<u64>,
     #[command(flatten)]
     store: StoreArg,

@@ -46,6 +46,7 @@ mod signals;
 mod snapshots;
 mod stat;
 mod top;
+mod typed;
 mod units;
 mod verify;
 mod wire;

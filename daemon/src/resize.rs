@@ -12,6 +12,7 @@ use crate::console::Console;
 use crate::error::{CliError, Exit};
 use crate::interrupt::Watch;
 use crate::serve::Holder;
+use crate::typed::whole;
 use crate::units;
 use crate::wire::Grown;
 
@@ -34,7 +35,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ROWS|BYTES")]
     capacity: Capacity,
     /// Longest wait for writers to move their lanes, in seconds; they move later by themselves.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, allow_negative_numbers = true,
+          value_parser = whole(0..=u32::MAX))]
     timeout: u32,
     /// Do not ask a daemon: its budget counts the larger ring, and does not stop it.
     #[arg(long)]

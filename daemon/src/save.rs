@@ -12,6 +12,7 @@ use crate::console::Console;
 use crate::error::{CliError, Exit};
 use crate::interrupt::Watch;
 use crate::snapshots::{StoreArg, note_damage};
+use crate::typed::whole;
 use crate::units;
 use crate::wire::Saved;
 
@@ -38,7 +39,8 @@ pub(crate) struct Args {
     #[arg(long, requires = "label")]
     replace: bool,
     /// Longest wait for another process that saves a ring of this name, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, allow_negative_numbers = true,
+          value_parser = whole(0..=u32::MAX))]
     wait: u32,
     /// Have the daemon save it, to its store (`backcast serve`).
     #[arg(long, conflicts_with_all = ["store", "wait"])]

@@ -270,7 +270,7 @@ fn refusals_say_what_to_do() {
         ("export pong DIR/mine.csv --overwrite", 1, ["mine.csv is not replaced", "another path"]),
         ("export pong DIR/y.parquet/", 2, ["y.parquet/ ends in a slash", "leave it out"]),
         ("export pong DIR/taken.csv", 1, ["taken.csv.partial is there", "another path"]),
-        ("export pong DIR/x.csv --group-rows 0", 2, ["'0'", "1..=1048576"]),
+        ("export pong DIR/x.csv --group-rows 0", 2, ["'0'", "1 to 1048576"]),
         ("export pong DIR/x.xlsx", 2, ["x.xlsx", "--format parquet, csv or minari\n"]),
         ("import DIR/x.py x", 2, ["x.py", "--format parquet, npz or minari\n"]),
         ("export pong DIR/x.npz", 2, ["npz", "parquet, csv or minari"]),
