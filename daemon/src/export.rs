@@ -35,7 +35,7 @@ pub(crate) struct Args {
     /// File to write, or folder for a Minari dataset.
     path: PathBuf,
     /// parquet, csv or minari (default: what the path's extension says; minari without one).
-    #[arg(long)]
+    #[arg(long, value_parser = named(WRITTEN))]
     format: Option<Format>,
     /// Replace what is there, once the new file is whole: a file, or for a dataset another one or an
     /// empty folder, and no other folder.
@@ -48,6 +48,9 @@ pub(crate) struct Args {
     #[command(flatten)]
     store: StoreArg,
 }
+
+/// What a ring can be written as.
+const WRITTEN: &str = "parquet, csv or minari";
 
 /// JSON of what was exported.
 #[derive(Debug, Serialize)]
@@ -65,7 +68,7 @@ struct Exported<'a> {
 }
 
 pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result<Exit, CliError> {
-    let format = format_of(args.format, &args.path, "parquet, csv or minari")?;
+    let format = format_of(args.format, &args.path, WRITTEN)?;
     let ring = if is_snapshot(&args.name) {
         let options = LoadOptions::default().base(base.clone());
         let store = args.store.open()?;
@@ -87,6 +90,13 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
     print(args, format, &report, console);
     Ok(Exit::Done)
 }
+/// Reads the name of a format; `formats` are those that may be given.
+pub(crate) fn named(
+    formats: &'static str,
+) -> impl Fn(&str) -> Result<Format, String> + Clone + Send + Sync + 'static {
+    move |text| text.parse().map_err(|_| format!("no such format; give {formats}"))
+}
+
 
 /// The format asked for, or what the path says; `formats` are those that may be given.
 pub(crate) fn format_of(
