@@ -77,7 +77,7 @@ pub(crate) enum CliError {
     Unopened { kind: Kind, name: String, why: String },
     #[error(
         "{kind} `{name}` is orphaned: it is not persistent and nobody holds it any more; \
-         `backcast gc` removes it"
+         `backcast gc` removes it, and one that is made persistent stays"
     )]
     Orphaned { kind: Kind, name: String },
     #[error(

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use backcast_core::{Base, Kind, Ring};
+use backcast_core::Base;
 use backcast_exchange::{ExportOptions, ExportReport, Format, export};
 use backcast_persist::LoadOptions;
 use serde::Serialize;
@@ -75,8 +75,7 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
         note_damages(&store, &args.name, console);
         store.attach_snapshot(&args.name, options)?
     } else {
-        let info = catalogue::find(base, &args.name, Some(Kind::Ring))?;
-        Ring::attach_in(base, &info.name)?
+        catalogue::join(base, &args.name)?
     };
     let watch = Watch::start("exporting")?;
     let mut options = ExportOptions::default()
@@ -90,13 +89,13 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
     print(args, format, &report, console);
     Ok(Exit::Done)
 }
+
 /// Reads the name of a format; `formats` are those that may be given.
 pub(crate) fn named(
     formats: &'static str,
 ) -> impl Fn(&str) -> Result<Format, String> + Clone + Send + Sync + 'static {
     move |text| text.parse().map_err(|_| format!("no such format; give {formats}"))
 }
-
 
 /// The format asked for, or what the path says; `formats` are those that may be given.
 pub(crate) fn format_of(

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use backcast_core::{Base, Capacity, Kind, Observed, ResizeProgress, Ring};
+use backcast_core::{Base, Capacity, Observed, ResizeProgress};
 use backcast_files::Progress;
 use serde::Serialize;
 
@@ -74,8 +74,7 @@ fn through_daemon(args: &Args, base: &Base) -> Result<Option<Grown>, CliError> {
 }
 
 fn directly(args: &Args, base: &Base) -> Result<Grown, CliError> {
-    let info = catalogue::find(base, &args.name, Some(Kind::Ring))?;
-    let ring = Ring::attach_in(base, &info.name)?;
+    let ring = catalogue::join(base, &args.name)?;
     let watch = Watch::start("resizing")?;
     let lane_bytes = ring.stats().bytes_allocated / u64::from(ring.lanes().max(1));
     let mut shown = |progress: ResizeProgress| {
@@ -88,7 +87,7 @@ fn directly(args: &Args, base: &Base) -> Result<Grown, CliError> {
     let timeout = Duration::from_secs(args.timeout.into());
     let resized = ring.resize(args.capacity, Some(timeout), &mut shown)?;
     Ok(Grown {
-        name: info.name,
+        name: args.name.clone(),
         capacity_rows: resized.capacity,
         lane_capacity_rows: resized.lane_capacity,
         allocated_bytes: ring.stats().bytes_allocated,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use backcast_core::{Base, Ring};
+use backcast_core::Base;
 use backcast_persist::{SaveError, SaveOptions, SaveReport, Store};
 use serde::Serialize;
 
@@ -64,8 +64,7 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
         return Ok(Exit::Done);
     }
     let store = args.store.open()?;
-    let info = catalogue::find(base, &args.name, Some(backcast_core::Kind::Ring))?;
-    let ring = Ring::attach_in(base, &info.name)?;
+    let ring = catalogue::join(base, &args.name)?;
     let watch = Watch::start("saving")?;
     let save = |label: &str| {
         let options = SaveOptions::default()
@@ -76,7 +75,7 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
     };
     let report = match &args.label {
         Some(label) => save(label)?,
-        None => numbered(&store, &info.name, save)?,
+        None => numbered(&store, &args.name, save)?,
     };
     drop(watch);
     print(Saved::from(&report), console);
