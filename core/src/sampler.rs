@@ -133,6 +133,7 @@ impl Sampler {
 
     /// Copies the transitions that `index` names into memory of their own.
     pub fn gather(&mut self, index: &[i64]) -> Result<Batch, SampleError> {
+        self.plan_of(index)?;
         let mut drawn = self.blank(index.len())?;
         self.gather_over(index, &mut drawn)?;
         Ok(drawn)
@@ -179,6 +180,16 @@ impl Sampler {
     /// nothing here.
     pub fn plan(&mut self, batch: usize) -> Result<Arc<BatchPlan>, SampleError> {
         Ok(self.prepared(batch)?.0)
+    }
+
+    /// As [`plan`](Self::plan), for the transitions that `index` names; errors speak of it.
+    pub fn plan_of(&mut self, index: &[i64]) -> Result<Arc<BatchPlan>, SampleError> {
+        self.plan(index.len()).map_err(|error| match error {
+            SampleError::BadBatchSize { asked: given, limit } => {
+                SampleError::BadIndexCount { given, limit }
+            }
+            error => error,
+        })
     }
 
     fn prepared(&mut self, batch: usize) -> Result<(Arc<BatchPlan>, Arc<Pool>), SampleError> {

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display};
 
-use backcast_core::{Base, Kind, ObjectInfo, Observed, RingStats};
+use backcast_core::{Base, Kind, ObjectInfo, Observed, Ring, RingStats};
 use backcast_market::Panel;
 use serde::Serialize;
 
@@ -151,6 +151,15 @@ pub(crate) fn find(base: &Base, name: &str, kind: Option<Kind>) -> Result<Object
             suggestion,
         }),
     }
+}
+
+/// The ring called `name`, joined. An orphan is shown by every list, and cannot be joined.
+pub(crate) fn join(base: &Base, name: &str) -> Result<Ring, CliError> {
+    let info = find(base, name, Some(Kind::Ring))?;
+    if is_garbage(&info) {
+        return Err(CliError::Orphaned { kind: info.kind, name: info.name });
+    }
+    Ok(Ring::attach_in(base, &info.name)?)
 }
 
 fn closest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {

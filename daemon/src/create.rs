@@ -14,6 +14,7 @@ use crate::console::Console;
 use crate::error::{CliError, Exit};
 use crate::geometry::Geometry;
 use crate::persist;
+use crate::typed::whole;
 use crate::units;
 
 /// Create a ring that lives until `backcast rm`.
@@ -46,7 +47,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ROWS|BYTES")]
     capacity: Capacity,
     /// Single-writer lanes: one per environment.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole(MAX_LANES))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole(1..=MAX_LANES))]
     lanes: u32,
     /// When the name is taken: error, attach or replace.
     #[arg(long, value_name = "WHAT", default_value = "error")]
@@ -62,7 +63,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     lease_timeout: Option<f64>,
     /// Samplers and handles with leases that there is room for at a time, over all processes.
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = whole(MAX_READER_SLOTS))]
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = whole(1..=MAX_READER_SLOTS))]
     reader_slots: u32,
     /// Have a daemon bring it to disk by itself: periodic, continuous, or block (continuous, and
     /// writers wait rather than overwrite what is not on disk); or off.
@@ -133,16 +134,6 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
         console.note(&warning);
     }
     Ok(Exit::Done)
-}
-
-/// Reads a number from 1 to `most`, with or without `_` between its digits.
-fn whole(most: u32) -> impl Fn(&str) -> Result<u32, String> + Clone + Send + Sync + 'static {
-    move |text| {
-        let number = text.replace('_', "").parse().ok();
-        number
-            .filter(|number| (1..=most).contains(number))
-            .ok_or_else(|| format!("not within 1 to {most}; give a whole number that is"))
-    }
 }
 
 fn policy(args: &Args) -> Result<LanePolicy, CliError> {

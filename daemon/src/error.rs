@@ -1,5 +1,6 @@
 //! Why a command gave up, and the exit status that says so.
 
+use std::borrow::Cow;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
@@ -16,7 +17,7 @@ use crate::bench::PairError;
 use crate::client::ClientError;
 use crate::columns::{ColumnError, SchemaFileError};
 use crate::serve::ServeError;
-use crate::wire::Code;
+use crate::wire::{Code, NameTaken};
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +51,7 @@ pub(crate) enum CliError {
         "a {kind} named `{name}` already exists ({state}); give --exist attach to join it, \
          --exist replace to start over, or run `backcast rm {name}` first"
     )]
-    Taken { kind: Kind, name: String, state: &'static str },
+    Taken { kind: Kind, name: String, state: Cow<'static, str> },
     #[error(
         "a {kind} named `{name}` already exists ({state}); choose another name, give --exist replace to \
          start over, or run `backcast rm {name}` first"
@@ -77,7 +78,7 @@ pub(crate) enum CliError {
     Unopened { kind: Kind, name: String, why: String },
     #[error(
         "{kind} `{name}` is orphaned: it is not persistent and nobody holds it any more; \
-         `backcast gc` removes it"
+         `backcast gc` removes it, and one that is made persistent stays"
     )]
     Orphaned { kind: Kind, name: String },
     #[error(
@@ -199,17 +200,18 @@ impl CliError {
 
 impl From<ClientError> for CliError {
     fn from(error: ClientError) -> Self {
-        match error {
-            // The daemon answers programs, in their words: here are those that can be typed.
-            ClientError::Refused { code: Code::Exists, message } => {
-                let words = ["attach", "replace"];
-                let typed = |message: String, word: &str| {
-                    message.replace(&format!("exist=\"{word}\""), &format!("--exist {word}"))
-                };
-                let message = words.into_iter().fold(message, typed);
-                Self::Client(ClientError::Refused { code: Code::Exists, message })
+        // The daemon answers programs, in their words: here are those that can be typed.
+        let ClientError::NameTaken { message, taken } = error else { return Self::Client(error) };
+        let kind = Kind::ALL.into_iter().find(|kind| kind.as_str() == taken.kind);
+        match (kind, taken) {
+            (Some(kind), NameTaken { name, state: Some(state), difference: None, .. }) => {
+                Self::Taken { kind, name, state: state.into() }
             }
-            error => Self::Client(error),
+            (Some(kind), NameTaken { name, difference: Some(what), .. }) => {
+                Self::Different { kind, name, what }
+            }
+            // Of a newer daemon.
+            (_, taken) => Self::Client(ClientError::NameTaken { message, taken }),
         }
     }
 }
@@ -272,7 +274,7 @@ impl From<RingError> for CliError {
     fn from(error: RingError) -> Self {
         match error {
             RingError::Segment(SegmentError::AlreadyExists { kind, name, state }) => {
-                Self::Taken { kind, name, state }
+                Self::Taken { kind, name, state: state.into() }
             }
             RingError::Segment(SegmentError::Different { kind, name, what }) => {
                 Self::Different { kind, name, what }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use backcast_core::{Base, Kind, Ring};
+use backcast_core::Base;
 use backcast_exchange::{ExportOptions, ExportReport, Format, export};
 use backcast_persist::LoadOptions;
 use serde::Serialize;
@@ -12,6 +12,7 @@ use crate::console::Console;
 use crate::error::{CliError, Exit};
 use crate::interrupt::Watch;
 use crate::snapshots::{StoreArg, is_snapshot, note_damages};
+use crate::typed::whole;
 use crate::units;
 
 /// Write what a ring holds to a Parquet, CSV or Minari file.
@@ -34,7 +35,7 @@ pub(crate) struct Args {
     /// File to write, or folder for a Minari dataset.
     path: PathBuf,
     /// parquet, csv or minari (default: what the path's extension says; minari without one).
-    #[arg(long)]
+    #[arg(long, value_parser = named(WRITTEN))]
     format: Option<Format>,
     /// Replace what is there, once the new file is whole: a file, or for a dataset another one or an
     /// empty folder, and no other folder.
@@ -42,11 +43,14 @@ pub(crate) struct Args {
     overwrite: bool,
     /// Rows that are packed together, a row group of Parquet: an export that is killed does those of
     /// one again (default: 32 MiB of them).
-    #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    #[arg(long, value_name = "ROWS", value_parser = whole(1..=1_u64 << 20))]
     group_rows: Option<u64>,
     #[command(flatten)]
     store: StoreArg,
 }
+
+/// What a ring can be written as.
+const WRITTEN: &str = "parquet, csv or minari";
 
 /// JSON of what was exported.
 #[derive(Debug, Serialize)]
@@ -64,15 +68,14 @@ struct Exported<'a> {
 }
 
 pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result<Exit, CliError> {
-    let format = format_of(args.format, &args.path, "parquet, csv or minari")?;
+    let format = format_of(args.format, &args.path, WRITTEN)?;
     let ring = if is_snapshot(&args.name) {
         let options = LoadOptions::default().base(base.clone());
         let store = args.store.open()?;
         note_damages(&store, &args.name, console);
         store.attach_snapshot(&args.name, options)?
     } else {
-        let info = catalogue::find(base, &args.name, Some(Kind::Ring))?;
-        Ring::attach_in(base, &info.name)?
+        catalogue::join(base, &args.name)?
     };
     let watch = Watch::start("exporting")?;
     let mut options = ExportOptions::default()
@@ -85,6 +88,13 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
     drop(watch);
     print(args, format, &report, console);
     Ok(Exit::Done)
+}
+
+/// Reads the name of a format; `formats` are those that may be given.
+pub(crate) fn named(
+    formats: &'static str,
+) -> impl Fn(&str) -> Result<Format, String> + Clone + Send + Sync + 'static {
+    move |text| text.parse().map_err(|_| format!("no such format; give {formats}"))
 }
 
 /// The format asked for, or what the path says; `formats` are those that may be given.

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::console::Console;
 use crate::error::{CliError, Exit};
-use crate::export::format_of;
+use crate::export::{format_of, named};
 use crate::interrupt::Watch;
 use crate::units;
 
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     /// Name of the ring.
     name: String,
     /// parquet, minari or npz (default: what the path's extension says; minari without one).
-    #[arg(long)]
+    #[arg(long, value_parser = named(READ))]
     format: Option<Format>,
     /// Rows over all lanes together, if not as many as the ring had or the data are.
     #[arg(long, value_name = "ROWS", value_parser = rows)]
@@ -48,6 +48,9 @@ pub(crate) struct Args {
     #[arg(long)]
     no_huge_pages: bool,
 }
+
+/// What a ring can be made of.
+const READ: &str = "parquet, npz or minari";
 
 /// JSON of what was imported.
 #[derive(Debug, Serialize)]
@@ -75,7 +78,7 @@ fn rows(text: &str) -> Result<u64, String> {
 }
 
 pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result<Exit, CliError> {
-    let format = format_of(args.format, &args.path, "parquet, npz or minari")?;
+    let format = format_of(args.format, &args.path, READ)?;
     let watch = Watch::start("importing")?;
     let exist = if args.exist == "replace" { Exist::Replace } else { Exist::Error };
     let mut options = ImportOptions::named(&args.name)

@@ -46,6 +46,7 @@ mod signals;
 mod snapshots;
 mod stat;
 mod top;
+mod typed;
 mod units;
 mod verify;
 mod wire;
@@ -63,5 +64,6 @@ pub use serve::{
     BadBudget, BadSpan, Budget, Daemon, PersistOptions, ServeError, ServeOptions, Span, WhenFull,
 };
 pub use wire::{
-    Code, Gone, Granted, Grown, ListedObject, OverBudget, OverQuota, Pong, Saved, SavedSnapshot,
+    Code, Gone, Granted, Grown, ListedObject, NameTaken, OverBudget, OverQuota, Pong, Saved,
+    SavedSnapshot,
 };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use backcast_core::{Base, Capacity, Kind, Observed, ResizeProgress, Ring};
+use backcast_core::{Base, Capacity, Observed, ResizeProgress};
 use backcast_files::Progress;
 use serde::Serialize;
 
@@ -12,6 +12,7 @@ use crate::console::Console;
 use crate::error::{CliError, Exit};
 use crate::interrupt::Watch;
 use crate::serve::Holder;
+use crate::typed::whole;
 use crate::units;
 use crate::wire::Grown;
 
@@ -34,7 +35,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ROWS|BYTES")]
     capacity: Capacity,
     /// Longest wait for writers to move their lanes, in seconds; they move later by themselves.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, allow_negative_numbers = true,
+          value_parser = whole(0..=u32::MAX))]
     timeout: u32,
     /// Do not ask a daemon: its budget counts the larger ring, and does not stop it.
     #[arg(long)]
@@ -72,8 +74,7 @@ fn through_daemon(args: &Args, base: &Base) -> Result<Option<Grown>, CliError> {
 }
 
 fn directly(args: &Args, base: &Base) -> Result<Grown, CliError> {
-    let info = catalogue::find(base, &args.name, Some(Kind::Ring))?;
-    let ring = Ring::attach_in(base, &info.name)?;
+    let ring = catalogue::join(base, &args.name)?;
     let watch = Watch::start("resizing")?;
     let lane_bytes = ring.stats().bytes_allocated / u64::from(ring.lanes().max(1));
     let mut shown = |progress: ResizeProgress| {
@@ -86,7 +87,7 @@ fn directly(args: &Args, base: &Base) -> Result<Grown, CliError> {
     let timeout = Duration::from_secs(args.timeout.into());
     let resized = ring.resize(args.capacity, Some(timeout), &mut shown)?;
     Ok(Grown {
-        name: info.name,
+        name: args.name.clone(),
         capacity_rows: resized.capacity,
         lane_capacity_rows: resized.lane_capacity,
         allocated_bytes: ring.stats().bytes_allocated,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use backcast_core::{Base, Ring};
+use backcast_core::Base;
 use backcast_persist::{SaveError, SaveOptions, SaveReport, Store};
 use serde::Serialize;
 
@@ -12,6 +12,7 @@ use crate::console::Console;
 use crate::error::{CliError, Exit};
 use crate::interrupt::Watch;
 use crate::snapshots::{StoreArg, note_damage};
+use crate::typed::whole;
 use crate::units;
 use crate::wire::Saved;
 
@@ -38,7 +39,8 @@ pub(crate) struct Args {
     #[arg(long, requires = "label")]
     replace: bool,
     /// Longest wait for another process that saves a ring of this name, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, allow_negative_numbers = true,
+          value_parser = whole(0..=u32::MAX))]
     wait: u32,
     /// Have the daemon save it, to its store (`backcast serve`).
     #[arg(long, conflicts_with_all = ["store", "wait"])]
@@ -62,8 +64,7 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
         return Ok(Exit::Done);
     }
     let store = args.store.open()?;
-    let info = catalogue::find(base, &args.name, Some(backcast_core::Kind::Ring))?;
-    let ring = Ring::attach_in(base, &info.name)?;
+    let ring = catalogue::join(base, &args.name)?;
     let watch = Watch::start("saving")?;
     let save = |label: &str| {
         let options = SaveOptions::default()
@@ -74,7 +75,7 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
     };
     let report = match &args.label {
         Some(label) => save(label)?,
-        None => numbered(&store, &info.name, save)?,
+        None => numbered(&store, &args.name, save)?,
     };
     drop(watch);
     print(Saved::from(&report), console);

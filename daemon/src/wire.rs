@@ -245,11 +245,14 @@ pub(crate) struct Refusal {
     pub(crate) over_budget: Option<Box<OverBudget>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) over_quota: Option<Box<OverQuota>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) name_taken: Option<Box<NameTaken>>,
 }
 
 impl Refusal {
     pub(crate) fn new(code: Code, message: impl std::fmt::Display) -> Self {
-        Self { code, message: message.to_string(), over_budget: None, over_quota: None }
+        let message = message.to_string();
+        Self { code, message, over_budget: None, over_quota: None, name_taken: None }
     }
 }
 
@@ -343,6 +346,19 @@ pub struct OverQuota {
     pub pid: Option<u32>,
     /// Its largest others, largest first: name and bytes.
     pub largest: Vec<(String, u64)>,
+}
+
+/// What has the name that was asked for.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct NameTaken {
+    /// `ring` or `panel`.
+    pub kind: String,
+    /// The name.
+    pub name: String,
+    /// Why it counts as there, in words. `None`: it was to be joined.
+    pub state: Option<String>,
+    /// In what it differs from what was to be joined, in words.
+    pub difference: Option<String>,
 }
 
 /// What a ring was given, and how.
@@ -538,6 +554,13 @@ mod tests {
         assert_eq!(protocol, PROTOCOL);
         assert_eq!(back.schema().unwrap().columns(), schema.columns());
         assert_eq!(back.options().unwrap().settings(), options.settings());
+    }
+
+    #[test]
+    fn a_refusal_of_an_older_daemon_is_understood() {
+        let line = r#"{"error":{"code":"exists","message":"no"}}"#;
+        let Answer::Error(refusal) = serde_json::from_str(line).unwrap() else { panic!() };
+        assert_eq!((refusal.code, refusal.name_taken), (Code::Exists, None));
     }
 
     #[test]

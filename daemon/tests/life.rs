@@ -118,7 +118,21 @@ fn gc_takes_what_a_killed_process_left_and_nothing_else() {
     holder.kill();
     assert!(shelf.states().contains(&("held".into(), "orphaned".into())));
     assert!(shelf.run(&["ls"]).expect(0).err.contains("backcast gc"));
-    assert!(shelf.run(&["stat", "held"]).expect(1).err.contains("backcast gc"));
+    let file = shelf.path().join("held.csv");
+    for args in [
+        &["stat", "held"][..],
+        &["save", "held"],
+        &["export", "held", file.to_str().unwrap()],
+        &["resize", "held", "--capacity", "9_000"],
+    ] {
+        let refused = shelf.run(args).expect(1).err;
+        let says = "ring `held` is orphaned: it is not persistent and nobody holds it any more; `backcast gc`";
+        assert!(
+            refused.contains(says) && refused.contains("persistent stays"),
+            "{args:?}: {refused}"
+        );
+    }
+    assert!(!file.exists());
 
     let dry = shelf.run(&["gc", "--dry-run"]).expect(0);
     assert!(dry.out.starts_with("would remove ring held ("), "{}", dry.out);

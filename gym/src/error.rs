@@ -60,8 +60,10 @@ pub enum EnvError {
         ticker: String,
     },
     /// A ticker named twice.
-    #[error("ticker {ticker:?} stands at positions {first} and {second} of `tickers`; keep one")]
+    #[error("ticker {ticker:?} stands at positions {first} and {second} of `{list}`; keep one")]
     DuplicateTicker {
+        /// `tickers` or `macro_tickers`.
+        list: &'static str,
         /// The name.
         ticker: String,
         /// Where it stands first, from 0.

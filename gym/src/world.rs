@@ -405,14 +405,24 @@ fn traded(panel: &Panel, name: &str) -> Result<usize, EnvError> {
 /// The positions of tickers that may be traded, each named once.
 pub(crate) fn positions(panel: &Panel, names: &[String]) -> Result<Vec<usize>, EnvError> {
     let mut chosen: Vec<usize> = Vec::new();
-    for (second, name) in names.iter().enumerate() {
+    for name in names {
         let ticker = traded(panel, name)?;
-        if let Some(first) = chosen.iter().position(|&other| other == ticker) {
-            return Err(EnvError::DuplicateTicker { ticker: name.clone(), first, second });
-        }
+        named_once("tickers", &chosen, ticker, name)?;
         chosen.push(ticker);
     }
     Ok(chosen)
+}
+
+/// Refuse a ticker that is among those `chosen` from a list before it.
+fn named_once(
+    list: &'static str,
+    chosen: &[usize],
+    ticker: usize,
+    name: &str,
+) -> Result<(), EnvError> {
+    let Some(first) = chosen.iter().position(|&other| other == ticker) else { return Ok(()) };
+    let (ticker, second) = (name.to_owned(), chosen.len());
+    Err(EnvError::DuplicateTicker { list, ticker, first, second })
 }
 
 fn choose_tickers(panel: &Panel, names: Option<&[String]>) -> Result<Vec<usize>, EnvError> {
@@ -430,15 +440,13 @@ fn check_pool(pool: &[usize], asked: usize) -> Result<(), EnvError> {
 
 fn choose_macros(panel: &Panel, names: &[String]) -> Result<Vec<usize>, EnvError> {
     let mut chosen: Vec<usize> = Vec::new();
-    for (second, name) in names.iter().enumerate() {
+    for name in names {
         let ticker = match traded(panel, name) {
             Err(EnvError::MacroTicker { .. }) => panel.token(name).unwrap_or(1) as usize - 1,
             Err(error) => return Err(error),
             Ok(_) => return Err(EnvError::NotMacro { ticker: name.clone() }),
         };
-        if let Some(first) = chosen.iter().position(|&other| other == ticker) {
-            return Err(EnvError::DuplicateTicker { ticker: name.clone(), first, second });
-        }
+        named_once("macro_tickers", &chosen, ticker, name)?;
         chosen.push(ticker);
     }
     Ok(chosen)

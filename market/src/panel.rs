@@ -238,6 +238,20 @@ impl Panel {
         &self.0.meta.fingerprint
     }
 
+    /// The tickers that are shown and never traded.
+    pub(crate) fn macro_tickers(&self) -> Vec<String> {
+        let all = self.tickers().iter().enumerate();
+        all.filter(|(at, _)| self.is_macro(*at)).map(|(_, name)| name.clone()).collect()
+    }
+
+    /// What the fingerprint would be with other macro tickers. Reads all numbers.
+    pub(crate) fn fingerprint_with(&self, macro_tickers: &[String]) -> String {
+        let Meta { tickers, dates, columns, .. } = self.0.meta.clone();
+        let is_macro = tickers.iter().map(|name| macro_tickers.contains(name)).collect();
+        let listed: Vec<u64> = self.all_marks().iter().map(|mark| mark.load(Relaxed)).collect();
+        Meta::new(tickers, is_macro, dates, columns, &self.values(), &listed).fingerprint
+    }
+
     /// Bytes of numbers, in shared or private memory.
     #[must_use]
     pub fn data_bytes(&self) -> usize {

@@ -55,10 +55,21 @@ pub enum TokenError {
         position: usize,
     },
     /// The same name twice where a list must name each once.
-    #[error("ticker {name:?} is named twice, or is one of the reserved; name each once")]
+    #[error("ticker {name:?} is named twice; name each once")]
     Repeated {
         /// The name.
         name: String,
+    },
+    /// A name that no ticker has, because a token of another meaning has it.
+    #[error("{name:?} is no ticker: it is the name of {meaning}; {}", match *name {
+        CASH => "leave it out",
+        _ => "leave it out, it has a token when a tokenizer made with unknown \"unk\" is frozen",
+    })]
+    Reserved {
+        /// [`CASH`] or [`UNK`].
+        name: &'static str,
+        /// What has the name.
+        meaning: &'static str,
     },
     /// More names than tokens.
     #[error("a vocabulary holds {limit} names at most; use several tokenizers")]
@@ -70,6 +81,11 @@ pub enum TokenError {
 
 /// Most names in one vocabulary: tokens are int32.
 const MOST: usize = i32::MAX as usize;
+
+const NO_TICKER: TokenError = TokenError::Reserved {
+    name: UNK,
+    meaning: "all tickers that a frozen tokenizer does not know",
+};
 
 /// A vocabulary of tickers, shared by threads. Token 0 is [`CASH`]; tickers have 1 and up in the order in
 /// which they were first met, and keep them for ever.
@@ -97,7 +113,8 @@ pub struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// A vocabulary of these names, in order, the first of which has token 1.
+    /// A vocabulary of these names, in order, the first of which has token 1. Names of an earlier
+    /// one that was frozen with [`UnknownTicker::Unk`] may hold [`UNK`].
     pub fn of<I>(names: I, frozen: bool, unknown: UnknownTicker) -> Result<Self, TokenError>
     where
         I: IntoIterator<Item: AsRef<str>>,
@@ -107,6 +124,13 @@ impl Vocabulary {
             let name = name.as_ref();
             if name.is_empty() {
                 return Err(TokenError::EmptyName { position });
+            }
+            if name == CASH {
+                let meaning = "token 0, which every tokenizer has";
+                return Err(TokenError::Reserved { name: CASH, meaning });
+            }
+            if name == UNK && unknown == UnknownTicker::Error {
+                return Err(NO_TICKER);
             }
             if made.find(name).is_some() {
                 return Err(TokenError::Repeated { name: name.to_owned() });
@@ -143,6 +167,9 @@ impl Vocabulary {
 
     /// The token of a name that is new to a frozen vocabulary.
     fn of_unknown(&self, name: &str) -> Result<u32, TokenError> {
+        if name == UNK {
+            return Err(NO_TICKER);
+        }
         let unk = (self.unknown == UnknownTicker::Unk).then(|| self.find(UNK)).flatten();
         unk.ok_or_else(|| {
             let edits = |known: &Arc<str>| strsim::damerau_levenshtein(known, name);
@@ -181,6 +208,7 @@ impl TickerTokenizer {
     }
 
     /// Tokens of names; new names are added, unless it is frozen. O(1) each; one lock for all.
+    /// [`UNK`] is never added, and has a token only where freezing gave it one.
     ///
     /// On an error nothing was added.
     pub fn encode(&self, names: &[impl AsRef<str>]) -> Result<Vec<i32>, TokenError> {
@@ -194,6 +222,9 @@ impl TickerTokenizer {
             if vocabulary.frozen {
                 drop(vocabulary);
                 return self.encode_known(names).map(|(tokens, _)| tokens);
+            }
+            if vocabulary.find(UNK).is_none() && names.iter().any(|name| name.as_ref() == UNK) {
+                return Err(NO_TICKER);
             }
             tokens.clear();
             for name in names {
@@ -325,6 +356,37 @@ mod tests {
         assert_eq!(&*tokenizer.decode(&[3]).unwrap()[0], UNK);
         tokenizer.unfreeze();
         assert_eq!(tokenizer.encode(&["Z"]).unwrap(), [4]);
+    }
+
+    #[test]
+    fn reserved_names_are_no_tickers() {
+        let made = |names: &[&str], unknown| Vocabulary::of(names, false, unknown).map(drop);
+        let reserved = |name| {
+            move |error: TokenError| {
+                assert!(matches!(error, TokenError::Reserved { name: found, .. } if found == name));
+                assert!(error.to_string().contains("; leave it out"), "{error}");
+            }
+        };
+        for unknown in [UnknownTicker::Error, UnknownTicker::Unk] {
+            made(&["A", CASH], unknown).map_err(reserved(CASH)).unwrap_err();
+            let tokenizer = TickerTokenizer::new(unknown);
+            tokenizer.encode(&["A", UNK]).map_err(reserved(UNK)).unwrap_err();
+            assert_eq!(tokenizer.vocab_size(), 1);
+        }
+        made(&["A", UNK], UnknownTicker::Error).map_err(reserved(UNK)).unwrap_err();
+        let strict = TickerTokenizer::default();
+        strict.freeze();
+        strict.encode(&[UNK]).map_err(reserved(UNK)).unwrap_err();
+    }
+
+    #[test]
+    fn names_of_a_frozen_one_make_its_equal() {
+        let frozen = Vocabulary::of(["A"], true, UnknownTicker::Unk).unwrap();
+        let again = Vocabulary::of(frozen.names(), true, UnknownTicker::Unk).unwrap();
+        assert_eq!(again, frozen);
+        let grows = TickerTokenizer::from(again);
+        grows.unfreeze();
+        assert_eq!(grows.encode(&[UNK, "B"]).unwrap(), [2, 3]);
     }
 
     #[test]

@@ -34,6 +34,10 @@ fn data(scale: f64) -> PanelData {
     PanelData::from_reader(csv(scale).as_bytes(), &options).unwrap()
 }
 
+fn without_macro() -> Panel {
+    PanelData::from_reader(csv(1.0).as_bytes(), &PanelOptions::default()).unwrap().into_heap()
+}
+
 fn panel() -> Panel {
     data(1.0).into_heap()
 }
@@ -406,6 +410,8 @@ fn rings_of_something_else_or_of_another_panel_are_refused() {
     TransitionRing::attach(&base, "moves", Some(panel()), 1, 1).unwrap();
     let refused = TransitionRing::attach(&base, "moves", Some(data(2.0).into_heap()), 1, 1);
     assert!(matches!(refused.unwrap_err(), TransitionError::OtherPanel { .. }));
+    let refused = TransitionRing::attach(&base, "moves", Some(without_macro()), 1, 1).unwrap_err();
+    assert!(matches!(refused, TransitionError::OtherMacroTickers { .. }), "{refused}");
 
     let path = private.ring().path().unwrap().join("transitions.json");
     let whole = fs::read_to_string(&path).unwrap();
@@ -480,6 +486,15 @@ fn a_file_cut_or_changed_or_of_something_else_is_refused_and_all_is_kept() {
     let other = data(2.0).into_heap();
     let mut elsewhere = TransitionRing::create(other, shape(), options()).unwrap();
     assert!(matches!(elsewhere.load(&path), Err(TransitionError::OtherPanel { .. })));
+    let mut untold = TransitionRing::create(without_macro(), shape(), options()).unwrap();
+    assert_eq!(
+        untold.load(&path).unwrap_err().to_string(),
+        format!(
+            "{} belongs to the panel with the macro ticker VIX, this one has no macro tickers; name \
+             the same where the prices are loaded (macro_tickers, or macro of a Panel)",
+            path.display()
+        )
+    );
     let shape = TransitionShape { objectives: 3, ..shape() };
     let mut wider = TransitionRing::create(panel(), shape, options()).unwrap();
     assert!(matches!(wider.load(&path), Err(TransitionError::OtherShape { .. })));

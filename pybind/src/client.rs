@@ -26,6 +26,7 @@ impl From<ClientError> for Failure {
             ClientError::TimedOut { .. } => Kind::DaemonTimeout,
             ClientError::OverBudget { .. } => Kind::OverBudget,
             ClientError::OverQuota { .. } => Kind::OverQuota,
+            ClientError::NameTaken { .. } => Kind::Exists,
             ClientError::Refused { code, .. } => match code {
                 Code::NotFound => Kind::NotFound,
                 Code::Exists => Kind::Exists,

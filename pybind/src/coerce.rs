@@ -6,10 +6,10 @@ use std::ops::RangeInclusive;
 use backcast_core::{AutoresetMode, DType};
 use numpy::prelude::*;
 use numpy::{PyArrayDescr, PyArrayDyn, PyUntypedArray};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyTuple};
+use pyo3::{PyTypeInfo, intern};
 
 use crate::error::{Failure, Kind};
 use crate::given::{Given, Word, closest};
@@ -99,12 +99,18 @@ impl Target<'_> {
 /// An array of the target's dtype, C-contiguous; the very same object where it already is one.
 ///
 /// Casts as NumPy's `same_kind` does (`f8` to `f4`, integers to floats), and from integers to
-/// integers where every value fits. Never wraps and never drops a fraction.
+/// integers where every value fits. Never wraps, never drops a fraction, and takes no masked arrays.
 pub(crate) fn array_of<'py>(
     value: &Bound<'py, PyAny>,
     target: Target<'_>,
 ) -> Result<Bound<'py, PyUntypedArray>, Failure> {
     let py = value.py();
+    if is_masked(value)? {
+        return Err(target.refuse(
+            "got a masked array, and what lies under its mask is no value; give what filled(...) of \
+             it returns",
+        ));
+    }
     let want = descr(py, target.dtype)?;
     if let Ok(array) = value.cast::<PyUntypedArray>()
         && array.is_c_contiguous()
@@ -166,6 +172,32 @@ pub(crate) fn array_of<'py>(
     options.set_item(intern!(py, "copy"), false)?;
     let cast = array.call_method(intern!(py, "astype"), (&want,), Some(&options))?;
     Ok(cast.cast_into().map_err(PyErr::from)?)
+}
+
+/// Whether NumPy calls it masked, or an array in a list or tuple: of its mask `asarray` says nothing.
+pub(crate) fn is_masked(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    static MASKED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let py = value.py();
+    if value.get_type().is(PyUntypedArray::type_object(py)) {
+        return Ok(false);
+    }
+    if value.is_instance_of::<PyUntypedArray>() {
+        return value.is_instance(MASKED.import(py, "numpy.ma", "MaskedArray")?);
+    }
+    if !(value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>()) {
+        return Ok(false);
+    }
+    for part in value.try_iter()? {
+        let part = part?;
+        // Where one number stands, arrays do not: long lists are not looked through.
+        if part.is_instance_of::<PyFloat>() || part.is_instance_of::<PyInt>() {
+            return Ok(false);
+        }
+        if is_masked(&part)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// A Python number that NumPy turns into an array of this kind exactly, or refuses as out of range.

@@ -16,20 +16,22 @@ use crate::given::{Given, file_of, method, refuse_strangers};
 use crate::place::{exist, name_of, place};
 use crate::progress::Watch;
 
-const FORMATS: &str = "\"parquet\", \"csv\", \"minari\" or \"npz\"";
+/// What a ring can be written as, and what one can be made of.
+const WRITTEN: &str = "\"parquet\", \"csv\" or \"minari\"";
+const READ: &str = "\"parquet\", \"minari\" or \"npz\"";
 
-/// The `format` argument, or what the path says.
-fn format_of(given: Option<Given<String>>, path: &Path) -> Result<Format, Failure> {
+/// The `format` argument, or what the path says; `formats` are those that may be given.
+fn format_of(given: Option<Given<String>>, path: &Path, formats: &str) -> Result<Format, Failure> {
     let Some(given) = given else {
         return Format::of_path(path).ok_or_else(|| {
             let path = path.display();
             bad_argument(format!(
-                "path is '{path}', whose format is not known; give format={FORMATS}"
+                "path is '{path}', whose format is not known; give format={formats}"
             ))
         });
     };
-    let text = given.get("format", FORMATS)?;
-    text.parse().map_err(|_| bad_argument(format!("format is '{text}'; give {FORMATS}")))
+    let text = given.get("format", formats)?;
+    text.parse().map_err(|_| bad_argument(format!("format is '{text}'; give {formats}")))
 }
 
 #[pymethods]
@@ -100,7 +102,7 @@ impl ReplayBuffer {
     ) -> Result<Bound<'py, PyDict>, Failure> {
         refuse_strangers(extra, unknown, method::<Self>("export"))?;
         let path = file_of(path, "path", "the file to write")?;
-        let format = format_of(format, &path)?;
+        let format = format_of(format, &path, WRITTEN)?;
         let overwrite = overwrite.get("overwrite", "True or False")?;
         let ring = self.ring()?;
         let mut watch = Watch::new(progress)?;
@@ -192,7 +194,7 @@ impl ReplayBuffer {
         refuse_strangers(extra, unknown, method::<Self>("from_file"))?;
         let path = file_of(path, "path", "the file to read")?;
         let name = name_of(name)?;
-        let format = format_of(format, &path)?;
+        let format = format_of(format, &path, READ)?;
         let rows = "rows from 1 up, or None for as many as the file has";
         let capacity = capacity.map(|given| whole(given, "capacity", rows, Kind::Argument));
         let (exist, base) = (self::exist(exist)?, place(dir)?);

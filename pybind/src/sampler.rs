@@ -152,7 +152,12 @@ impl Draws {
             let drawn = py.detach(|| self.with(|sampler| Ok(sampler.sample(batch)?)))?;
             return Ok(to_python(py, drawn)?);
         };
-        self.fill(py, batch, out, |sampler, plan, arenas| Ok(sampler.sample_into(plan, arenas)?))
+        self.fill(
+            py,
+            out,
+            |sampler| Ok(sampler.plan(batch)?),
+            |sampler, plan, arenas| Ok(sampler.sample_into(plan, arenas)?),
+        )
     }
 
     pub(crate) fn gather<'py>(
@@ -167,19 +172,22 @@ impl Draws {
             let drawn = py.detach(|| self.with(|sampler| Ok(sampler.gather(&index)?)))?;
             return Ok(to_python(py, drawn)?);
         };
-        self.fill(py, index.len(), out, |sampler, plan, arenas| {
-            Ok(sampler.gather_into(&index, plan, arenas)?)
-        })
+        self.fill(
+            py,
+            out,
+            |sampler| Ok(sampler.plan_of(&index)?),
+            |sampler, plan, arenas| Ok(sampler.gather_into(&index, plan, arenas)?),
+        )
     }
 
     fn fill<'py>(
         &self,
         py: Python<'py>,
-        batch: usize,
         out: &Bound<'py, PyAny>,
+        plan: impl FnOnce(&mut CoreSampler) -> Result<Arc<BatchPlan>, Failure> + Send,
         read: impl FnOnce(&mut CoreSampler, &BatchPlan, &mut [&mut [u8]]) -> Result<(), Failure> + Send,
     ) -> Result<Bound<'py, PyDict>, Failure> {
-        let plan = py.detach(|| self.with(|sampler| Ok(sampler.plan(batch)?)))?;
+        let plan = py.detach(|| self.with(plan))?;
         let mut out = Out::of(out, &plan)?;
         {
             let mut arenas = out.buffers();

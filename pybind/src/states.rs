@@ -11,7 +11,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 
-use crate::coerce::{Target, Tuple, array_of};
+use crate::coerce::{Target, Tuple, array_of, is_masked};
 use crate::error::{Failure, Kind};
 use crate::given::{closest, shown};
 use crate::view::bytes_of;
@@ -104,6 +104,7 @@ impl<'a, 'py> Field<'a, 'py> {
         if let Ok(array) = value.cast::<PyUntypedArray>()
             && array.is_c_contiguous()
             && native(array)
+            && !is_masked(value)?
         {
             return Ok(Self { what, array: array.clone() });
         }

@@ -36,7 +36,8 @@ use crate::given::{Given, class, file_of, method, needed, refuse_strangers, show
 /// Raises
 /// ------
 /// ArgumentError
-///     If a ticker is named twice, is empty, or is ``<CASH>``.
+///     If a ticker is named twice, is empty, or is ``<CASH>`` or ``<UNK>``. (``<UNK>`` may stand among
+///     the ``tickers`` of another one, with ``unknown="unk"``: it keeps its token.)
 ///
 /// Examples
 /// --------
@@ -96,7 +97,8 @@ impl TickerTokenizer {
     /// Raises
     /// ------
     /// ArgumentError
-    ///     If the name is empty, or new to a frozen tokenizer.
+    ///     If the name is empty, new to a frozen tokenizer, or is ``<UNK>`` where freezing gave it no
+    ///     token.
     #[pyo3(signature = (tic=Given::Missing, *extra, **unknown))]
     #[pyo3(text_signature = "($self, tic)")]
     fn encode<'py>(
@@ -125,7 +127,7 @@ impl TickerTokenizer {
     /// Raises
     /// ------
     /// ArgumentError
-    ///     If a name is empty, or new to a frozen tokenizer, or the lists are of unequal length.
+    ///     If a name is refused by :meth:`encode`, or the lists are of unequal length.
     #[pyo3(signature = (tics=None, *extra, **unknown))]
     #[pyo3(text_signature = "($self, tics)")]
     fn encode_batch<'py>(

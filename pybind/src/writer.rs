@@ -220,7 +220,8 @@ impl Writer {
     ///     ``"same_step"`` and ``"disabled"`` when a lane ends; lanes that go on are not read.
     /// **columns : array_like or dict, shape (lanes, ...)
     ///     Every column of the schema by name; a dict for columns below a ``/``. With one lane the
-    ///     leading axis may be left out.
+    ///     leading axis may be left out. Masked arrays are refused, also where nothing is masked: fill
+    ///     them first.
     ///
     /// Returns
     /// -------

@@ -15,6 +15,14 @@ pub enum SampleError {
         /// Largest batch.
         limit: usize,
     },
+    /// An index of nothing, or of more than a batch can be.
+    #[error("index names {given} transitions; give from 1 to {limit}")]
+    BadIndexCount {
+        /// Transitions named.
+        given: usize,
+        /// Largest batch.
+        limit: usize,
+    },
     /// A batch that does not fit in memory.
     #[error(
         "a batch of {batch} with these windows takes {bytes} bytes, more than can be allocated; \

@@ -18,6 +18,7 @@ use self::work::Bench;
 use crate::console::{Align, Console};
 use crate::error::{CliError, Exit};
 use crate::signals::Signals;
+use crate::typed;
 use crate::units;
 
 /// Measure publishing, sampling and windows on this machine.
@@ -34,15 +35,16 @@ Examples:
   backcast --json bench --seconds 0.2 | jq '.measured[] | {what, ratio}'")]
 pub(crate) struct Args {
     /// Seconds for each of the five rows, 0.01 to 600.
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, allow_negative_numbers = true,
+          value_parser = seconds)]
     seconds: f64,
     /// Bytes of a row, over all columns of its own, 16 to 1048576.
     #[arg(long, value_name = "BYTES", default_value_t = 700,
-          value_parser = clap::value_parser!(u32).range(16..=1_048_576))]
+          value_parser = typed::whole(16..=1_048_576_u32))]
     row_bytes: u32,
     /// Lanes written at once, 1 to 64.
     #[arg(long, value_name = "N", default_value_t = 1,
-          value_parser = clap::value_parser!(u32).range(1..=64))]
+          value_parser = typed::whole(1..=64_u32))]
     lanes: u32,
     /// Be the writer of the last two rows: the ring that it writes.
     #[arg(long, value_name = "RING", hide = true)]

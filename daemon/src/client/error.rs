@@ -7,7 +7,7 @@ use std::time::Duration;
 use backcast_core::RingError;
 use thiserror::Error;
 
-use crate::wire::{Code, OverBudget, OverQuota, Refusal};
+use crate::wire::{Code, NameTaken, OverBudget, OverQuota, Refusal};
 
 /// What asking a daemon can lead to.
 #[derive(Debug, Error)]
@@ -98,6 +98,14 @@ pub enum ClientError {
         /// Its numbers.
         numbers: OverQuota,
     },
+    /// The name is taken, or what has it is not what was to be joined.
+    #[error("{message}")]
+    NameTaken {
+        /// What the daemon says.
+        message: String,
+        /// What has the name.
+        taken: NameTaken,
+    },
     /// The daemon did not do it.
     #[error("{message}")]
     Refused {
@@ -113,10 +121,17 @@ pub enum ClientError {
 
 impl From<Refusal> for ClientError {
     fn from(refusal: Refusal) -> Self {
-        let Refusal { code, message, over_budget, over_quota } = refusal;
-        match (code, over_budget, over_quota) {
-            (Code::OverBudget, Some(numbers), _) => Self::OverBudget { message, numbers: *numbers },
-            (Code::OverQuota, _, Some(numbers)) => Self::OverQuota { message, numbers: *numbers },
+        let Refusal { code, message, over_budget, over_quota, name_taken } = refusal;
+        match (over_budget, over_quota, name_taken) {
+            (Some(numbers), _, _) if code == Code::OverBudget => {
+                Self::OverBudget { message, numbers: *numbers }
+            }
+            (_, Some(numbers), _) if code == Code::OverQuota => {
+                Self::OverQuota { message, numbers: *numbers }
+            }
+            (_, _, Some(taken)) if code == Code::Exists => {
+                Self::NameTaken { message, taken: *taken }
+            }
             _ => Self::Refused { code, message },
         }
     }

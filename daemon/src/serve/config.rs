@@ -45,7 +45,7 @@ pub(crate) struct Given {
     interval: Option<Interval>,
     /// Serve metrics for Prometheus at http://ADDR:PORT/metrics; port 0 finds a free one.
     #[arg(long, value_name = "ADDR:PORT")]
-    metrics: Option<SocketAddr>,
+    metrics: Option<Address>,
     /// Allow --metrics on an address that other machines can reach.
     #[arg(long)]
     metrics_any_address: bool,
@@ -101,7 +101,7 @@ impl Given {
             memfd: self.memfd || file.memfd,
             interval: self.interval.or(file.interval).map_or(defaults.interval, |i| i.0),
             socket: self.socket.clone().or(file.socket),
-            metrics: self.metrics.or(file.metrics),
+            metrics: self.metrics.or(file.metrics).map(|address| address.0),
             metrics_any_address: self.metrics_any_address || file.metrics_any_address,
             max_connections: defaults.max_connections,
             persist,
@@ -264,6 +264,29 @@ impl FromStr for Newest {
     }
 }
 
+/// An address and a port, in numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Address(SocketAddr);
+
+/// A text that is no address in numbers.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error(
+    "`{text}` is no address with a port from 0 to {}; write numbers, 127.0.0.1:9464 or [::1]:9464: names \
+     are not looked up",
+    u16::MAX
+)]
+pub(crate) struct BadAddress {
+    text: String,
+}
+
+impl FromStr for Address {
+    type Err = BadAddress;
+
+    fn from_str(text: &str) -> Result<Self, BadAddress> {
+        text.trim().parse().map(Self).map_err(|_| BadAddress { text: text.to_owned() })
+    }
+}
+
 /// A time as it is written: `2s`, `500ms`, `1.5`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Interval(Duration);
@@ -365,7 +388,7 @@ mod tests {
             ("when-full = \"panic\"", &["when-full", "refuse, shrink, evict"]),
             ("interval = \"0s\"", &["interval `0s`", "500ms"]),
             ("interval = 1e9", &["interval", "3600s"]),
-            ("metrics = \"9464\"", &["metrics", "9464"]),
+            ("metrics = \"9464\"", &["metrics", "`9464`", "0 to 65535", "127.0.0.1:9464"]),
             ("metrics = \"0.0.0.0:1\"", &["--metrics 0.0.0.0:1", "--metrics-any-address"]),
             ("metrics-any-address = 1", &["true or false"]),
             ("log-level = \"loud\"", &["error, warn, info, debug, trace"]),

@@ -1,11 +1,11 @@
 //! Errors of rings and commands as refusals that a client can tell apart.
 
-use backcast_core::{RingError, SchemaError, SegmentError};
+use backcast_core::{Kind, RingError, SchemaError, SegmentError};
 
 use backcast_persist::{LoadError, SaveError, StoreError};
 
 use crate::error::CliError;
-use crate::wire::{Code, Refusal};
+use crate::wire::{Code, NameTaken, Refusal};
 
 impl From<SegmentError> for Refusal {
     fn from(error: SegmentError) -> Self {
@@ -26,7 +26,27 @@ impl From<SegmentError> for Refusal {
             E::Corrupt { .. } | E::WrongVersion { .. } | E::OutOfBounds { .. } => Code::Corrupt,
             _ => Code::Storage,
         };
-        Self::new(code, error)
+        let name_taken = match &error {
+            E::AlreadyExists { kind, name, state } => {
+                Some(NameTaken::new(*kind, name, Some(*state), None))
+            }
+            E::Different { kind, name, what } => {
+                Some(NameTaken::new(*kind, name, None, Some(what)))
+            }
+            _ => None,
+        };
+        Self { name_taken: name_taken.map(Box::new), ..Self::new(code, error) }
+    }
+}
+
+impl NameTaken {
+    fn new(kind: Kind, name: &str, state: Option<&str>, difference: Option<&str>) -> Self {
+        Self {
+            kind: kind.as_str().to_owned(),
+            name: name.to_owned(),
+            state: state.map(str::to_owned),
+            difference: difference.map(str::to_owned),
+        }
     }
 }
 

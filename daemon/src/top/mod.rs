@@ -39,7 +39,8 @@ pub(crate) struct Args {
     #[arg(value_name = "NAME")]
     names: Vec<String>,
     /// Seconds between two looks, 0.05 to 3600.
-    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
+    #[arg(long, value_name = "SECONDS", default_value = "1", allow_negative_numbers = true,
+          value_parser = interval)]
     interval: Duration,
     /// One table or JSON object over one interval, also on a terminal.
     #[arg(long)]

@@ -224,9 +224,14 @@ fn without_a_daemon_everything_but_asking_it_works() {
     let daemon = Running::spawn(&shelf, &[]);
     shelf.run(&create).expect(0);
     assert_eq!(shelf.states().len(), 5);
-    let again = shelf.run(&create).expect(1).err;
-    assert!(again.contains("--exist attach") && again.contains("--exist replace"), "{again}");
-    assert!(!again.contains("exist="), "what is said can be typed: {again}");
+    // What is said can be typed, and is what is said without a daemon.
+    let other = [&create[..3], &["obs:f8", "--capacity", "100", "--exist", "attach", "--daemon"]];
+    for typed in [&create[..], &other.concat()] {
+        let by_daemon = shelf.run(typed).expect(1).err;
+        assert!(by_daemon.contains("--exist replace"), "{by_daemon}");
+        let (_, alone) = typed.split_last().unwrap();
+        assert_eq!(by_daemon, shelf.run(alone).expect(1).err);
+    }
     let listed = daemon.client().list().unwrap();
     assert_eq!(listed.len(), 5);
     let by_command = shelf.json(&["stat", "new"]);
@@ -242,6 +247,10 @@ fn refusals_are_those_of_the_commands() {
     let client = daemon.client();
     let code = |error: ClientError| match error {
         ClientError::Refused { code, message } => (format!("{code:?}"), message),
+        ClientError::NameTaken { message, taken } => {
+            assert_eq!((taken.kind.as_str(), taken.name.as_str()), ("ring", "pong"));
+            ("Exists".to_owned(), message)
+        }
         other => panic!("{other}"),
     };
     let options = shelf.options();

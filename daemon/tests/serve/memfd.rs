@@ -2,7 +2,7 @@
 #![cfg(target_os = "linux")]
 
 use backcast_core::{Ring, RingOptions, WriterOptions, list};
-use backcast_daemon::{ClientError, Code};
+use backcast_daemon::ClientError;
 use rustix::process::Signal;
 
 use crate::budget::used;
@@ -116,7 +116,7 @@ fn the_budget_counts_it_and_its_room_is_given_back() {
     assert!(
         client
             .create("more", &schema(), &options(&shelf))
-            .is_err_and(|error| matches!(error, ClientError::Refused { code: Code::Exists, .. }))
+            .is_err_and(|error| matches!(error, ClientError::NameTaken { .. }))
     );
     drop(more);
     until("its memory is given back", || client.ping().unwrap().used_bytes == 0);

@@ -30,6 +30,7 @@ fn append(ring: &Ring, rows: u8, number: f32) {
 fn code(error: ClientError) -> Code {
     match error {
         ClientError::Refused { code, .. } => code,
+        ClientError::NameTaken { .. } => Code::Exists,
         ClientError::OverBudget { .. } => Code::OverBudget,
         error => panic!("{error}"),
     }

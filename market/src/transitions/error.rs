@@ -153,6 +153,21 @@ pub enum TransitionError {
         /// Fingerprint here.
         found: String,
     },
+    /// The panel whose days and tokens are stored, with other macro tickers.
+    #[error(
+        "{what} belongs to the panel with {}, this one has {}; name the same where the prices are \
+         loaded (macro_tickers, or macro of a Panel)",
+        macro_tickers(expected),
+        macro_tickers(found)
+    )]
+    OtherMacroTickers {
+        /// Ring or file.
+        what: String,
+        /// Macro tickers there.
+        expected: Vec<String>,
+        /// Macro tickers here.
+        found: Vec<String>,
+    },
     /// Lanes that others hold.
     #[error(
         "cannot {operation}: {} of its places for adders held by {}; have the buffer closed there first",
@@ -228,6 +243,15 @@ pub enum TransitionError {
 impl From<SchemaError> for TransitionError {
     fn from(error: SchemaError) -> Self {
         RingError::from(error).into()
+    }
+}
+
+/// Names in words.
+fn macro_tickers(names: &[String]) -> String {
+    match names {
+        [] => "no macro tickers".to_owned(),
+        [only] => format!("the macro ticker {only}"),
+        names => format!("the macro tickers {}", names.join(", ")),
     }
 }
 

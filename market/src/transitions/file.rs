@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     batch::TransitionBatch, columns::TransitionShape, draw::Draws, error::TransitionError,
-    lanes::quota, ring::TransitionRing,
+    identity::same_panel, lanes::quota, ring::TransitionRing,
 };
 const MAGIC: [u8; 8] = *b"\x89BKT\r\n\x1a\n";
 const VERSION: u32 = 1;
@@ -33,6 +33,9 @@ struct Description {
     version: u32,
     /// Fingerprint of the panel whose days and tokens are stored.
     panel: String,
+    /// The panel's; `None` where an earlier version left them out.
+    #[serde(default)]
+    macro_tickers: Option<Vec<String>>,
     capacity: u64,
     tickers: usize,
     action: Vec<usize>,
@@ -71,6 +74,7 @@ impl TransitionRing {
         let description = Description {
             version: VERSION,
             panel: self.panel.fingerprint().to_owned(),
+            macro_tickers: Some(self.panel.macro_tickers()),
             capacity: self.capacity,
             tickers: self.shape.tickers,
             action: self.shape.action.clone(),
@@ -133,13 +137,8 @@ impl TransitionRing {
     }
 
     fn fits(&self, saved: &Description, path: &Path) -> Result<(), TransitionError> {
-        if saved.panel != self.panel.fingerprint() {
-            return Err(TransitionError::OtherPanel {
-                what: path.display().to_string(),
-                expected: saved.panel.clone(),
-                found: self.panel.fingerprint().to_owned(),
-            });
-        }
+        let macro_tickers = saved.macro_tickers.as_deref();
+        same_panel(|| path.display().to_string(), &saved.panel, macro_tickers, &self.panel)?;
         let there = saved.shape();
         let other = |what, found, expected| {
             Err(TransitionError::OtherShape { path: path.to_owned(), what, found, expected })

@@ -22,18 +22,53 @@ pub(crate) struct Identity {
     version: u32,
     /// The panel's, equal for equal panels.
     pub(crate) fingerprint: String,
+    /// The panel's; `None` where an earlier version left them out.
+    #[serde(default)]
+    pub(crate) macro_tickers: Option<Vec<String>>,
     /// What it is attached by; `None` for one in private memory.
     pub(crate) panel: Option<String>,
     /// Transitions over all lanes.
     pub(crate) capacity: u64,
 }
 
+/// Refuse a panel that is not the one whose days and tokens are stored in `what`.
+pub(crate) fn same_panel(
+    what: impl FnOnce() -> String,
+    fingerprint: &str,
+    macro_tickers: Option<&[String]>,
+    panel: &Panel,
+) -> Result<(), TransitionError> {
+    if fingerprint == panel.fingerprint() {
+        return Ok(());
+    }
+    // Fingerprints are of the macro tickers too, which a program names and no file does.
+    let others = macro_tickers.filter(|names| panel.fingerprint_with(names) == fingerprint);
+    Err(match others {
+        Some(names) => TransitionError::OtherMacroTickers {
+            what: what(),
+            expected: names.to_vec(),
+            found: panel.macro_tickers(),
+        },
+        None => TransitionError::OtherPanel {
+            what: what(),
+            expected: fingerprint.to_owned(),
+            found: panel.fingerprint().to_owned(),
+        },
+    })
+}
+
 impl Identity {
+    pub(crate) fn check(&self, ring: &str, panel: &Panel) -> Result<(), TransitionError> {
+        let macro_tickers = self.macro_tickers.as_deref();
+        same_panel(|| format!("ring {ring:?}"), &self.fingerprint, macro_tickers, panel)
+    }
+
     pub(crate) fn of(panel: &Panel, capacity: u64) -> Self {
         Self {
             format: FORMAT.to_owned(),
             version: VERSION,
             fingerprint: panel.fingerprint().to_owned(),
+            macro_tickers: Some(panel.macro_tickers()),
             panel: panel.name().map(str::to_owned),
             capacity,
         }

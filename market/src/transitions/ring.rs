@@ -112,7 +112,7 @@ impl TransitionRing {
                 let path = ring.path().map(ToOwned::to_owned).unwrap_or_default();
                 match Identity::read(&path, name) {
                     // One that was there, joined by `Exist::Attach`.
-                    Ok(found) => same_panel(name, &found, &panel)?,
+                    Ok(found) => found.check(name, &panel)?,
                     Err(_) => identity.write(&path)?,
                 }
                 ring
@@ -142,7 +142,7 @@ impl TransitionRing {
             (None, Some(panel)) => Panel::attach_in(base, panel)?,
             (None, None) => return Err(not("its panel has no name to attach by; give the panel")),
         };
-        same_panel(name, &identity, &panel)?;
+        identity.check(name, &panel)?;
         let shape = TransitionShape::of(ring.schema(), panel.tickers().len())
             .ok_or_else(|| not("its columns are others"))?;
         let lanes = u64::from(ring.lanes());
@@ -340,15 +340,4 @@ impl Adder {
 /// Transitions are complete in themselves: no row waits for a final observation.
 fn options(lanes: u32) -> WriterOptions {
     WriterOptions::lanes(lanes).autoreset(AutoresetMode::Disabled)
-}
-
-fn same_panel(name: &str, identity: &Identity, panel: &Panel) -> Result<(), TransitionError> {
-    if identity.fingerprint == panel.fingerprint() {
-        return Ok(());
-    }
-    Err(TransitionError::OtherPanel {
-        what: format!("ring {name:?}"),
-        expected: identity.fingerprint.clone(),
-        found: panel.fingerprint().to_owned(),
-    })
 }

@@ -17,6 +17,7 @@ GOOD: dict[str, Any] = {
 }
 END = {"terminated": [False, True]}
 ZEROS = np.zeros((2, 3))
+MASKED = np.ma.array(np.ones((2, 3), np.float32), mask=np.eye(2, 3, 1, bool))
 STRIDED = np.zeros((3, 2), np.float32).T
 
 
@@ -65,6 +66,20 @@ def obs(**changes: object) -> dict[str, Any]:
         row("none inside", {"action": [None, 1]}, "action", "object", "convert"),
         row("ragged", {"action": [[0], [1, 2]]}, "action", "inhomogeneous", "array of u1"),
         row("complex", obs(x=np.zeros((2, 3), complex)), "obs/x", "complex128", "f4", "convert"),
+        row("masked", {"action": np.ma.masked_equal([1, 2], 2)}, "masked", "filled(...)"),
+        row("masked of the column's type", obs(x=MASKED), "obs/x", "masked", "filled(...)"),
+        row("nothing masked", obs(x=np.ma.array(GOOD["obs"]["x"])), "obs/x", "masked", "filled"),
+        row("masked lanes", obs(x=[MASKED[0], MASKED[1]]), "obs/x", "masked", "filled(...)"),
+        row("the masked constant", obs(y=[1, np.ma.masked]), "obs/y", "i4"),
+        row("masked flags", {"truncated": np.ma.array([False] * 2)}, "truncated", "masked", "give"),
+        row(
+            "masked final",
+            END | {"final_obs": [None, {"x": MASKED[1], "y": 0}]},
+            "final_obs[1]",
+            "obs/x",
+            "masked",
+            "filled(...)",
+        ),
         row("time", obs(y=np.zeros(2, "M8[D]")), "obs/y", "datetime64", "i4", "convert"),
         row("lanes", {"action": [0, 1, 2]}, "action", "(3,)", "(2,)", "2 lanes first"),
         row("scalar for lanes", {"action": 0}, "action", "()", "(2,)", "2 lanes first"),

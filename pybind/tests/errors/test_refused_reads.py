@@ -96,7 +96,16 @@ SAMPLE = "batch_size, history=None, future=0"
             "index: got False",
             "whole numbers only",
         ),
-        row("no index", lambda b, w: b.gather([]), bc.SampleError, "is 0", "from 1"),
+        row(
+            "no index", lambda b, w: b.gather([]), bc.SampleError, "index names 0", "1 to 16777216"
+        ),
+        row(
+            "no index to fill with",
+            lambda b, w: b.gather([], out={}),
+            bc.SampleError,
+            "index names 0",
+            "from 1",
+        ),
         row("index left out", lambda b, w: b.gather(), bc.ArgumentTypeError, "index is missing"),
         row(
             "index misspelt",

@@ -186,11 +186,16 @@ def test_arrays_that_numpy_saved_become_a_ring(tmp_path: Path) -> None:
         assert batch["terminated"].tolist() == [False, True, False]
 
 
+WRITTEN = '"parquet", "csv" or "minari"$'
+READ = '"parquet", "minari" or "npz"$'
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "error", "words"),
     [
-        ("x.parquet", {"format": "xlsx"}, bc.ArgumentError, r"format is 'xlsx'"),
-        ("x.xlsx", {}, bc.ArgumentError, r"x\.xlsx.*format is not known"),
+        ("x", {"format": "xlsx"}, bc.ArgumentError, f"format is 'xlsx'; give {WRITTEN}"),
+        ("x", {"format": 7}, bc.ArgumentTypeError, f"format is 7; give {WRITTEN}"),
+        ("x.xlsx", {}, bc.ArgumentError, f"x.xlsx.*format is not known; give format={WRITTEN}"),
         ("x.npz", {}, bc.ArgumentError, "read and not written"),
         ("no/folder/x.csv", {}, bc.StorageError, "cannot write"),
         ("taken.csv", {}, bc.ExistsError, r"taken\.csv exists"),
@@ -227,6 +232,10 @@ def test_what_cannot_be_imported_leaves_no_ring(buf: bc.ReplayBuffer, tmp_path: 
     path.write_bytes(whole)
     with pytest.raises(bc.ExistsError, match="walk"):
         bc.ReplayBuffer.from_file(path, "walk", dir=tmp_path)
+    with pytest.raises(bc.ArgumentError, match=f"format is 'xlsx'; give {READ}"):
+        bc.ReplayBuffer.from_file(path, "new", "xlsx", dir=tmp_path)  # type: ignore[arg-type]
+    with pytest.raises(bc.ArgumentError, match=f"x.xlsx.*format is not known; give format={READ}"):
+        bc.ReplayBuffer.from_file(tmp_path / "x.xlsx", "new", dir=tmp_path)
     with pytest.raises(bc.ArgumentError, match="the capacity is 3 rows"):
         bc.ReplayBuffer.from_file(path, "new", capacity=3, dir=tmp_path)
     with pytest.raises(bc.StorageError, match=r"nowhere\.npz"):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import json
+import pickle
 import re
 import sys
 import tomllib
@@ -195,3 +198,45 @@ def test_defect_25_names_are_made_once_and_arrays_are_new(path: Path) -> None:
     for key, values in first.items():
         if isinstance(values, np.ndarray):
             assert not np.shares_memory(values, second[key]), key
+
+
+@pytest.mark.parametrize("change", ["append", "assign", "join", "sort", "delete"])
+def test_lists_of_a_state_are_not_changed_under_those_after_it(path: Path, change: str) -> None:
+    def apply(names: Any) -> None:  # noqa: ANN401
+        match change:
+            case "append":
+                names.append("ZZZ")
+            case "assign":
+                names[0] = "ZZZ"
+            case "join":
+                names += ["ZZZ"]
+            case "sort":
+                names.sort(reverse=True)
+            case "delete":
+                del names[0]
+
+    settings: dict[str, Any] = {"macro_tickers": ["VIX"], "shuffle_tickers": True, "num_tickers": 2}
+    env = vec(path, return_format="vec", **settings)
+    state = env.reset(seed=1)
+    before = copy.deepcopy(state)
+    lists = [
+        *state["tickers"],
+        *(state[k] for k in ("tickers", "indicator_names", "macro_tickers")),
+    ]
+    for names in lists:
+        with pytest.raises(
+            bc.ArgumentTypeError, match=r"lists of a state are read-only, .*; change"
+        ):
+            apply(names)
+        # Copies are their holder's, and lists like any other.
+        for mine in (copy.copy(names), list(names), names[:], pickle.loads(pickle.dumps(names))):
+            assert type(mine) is list
+            apply(mine)
+    after = env.step(np.zeros((2, 2)))
+    for key in ("tickers", "indicator_names", "macro_tickers"):
+        assert isinstance(after[key], list)
+        assert state[key] == before[key] == after[key]
+        assert type(before[key]) is list
+    assert json.loads(json.dumps(state["tickers"])) == before["tickers"]
+    row = vec(path, return_format="json").reset(seed=1)[0]
+    row["tickers"].append("ZZZ")

@@ -57,6 +57,27 @@ def test_a_file_of_another_market_is_refused(env: ff.VecFastFinRL, tmp_path: Pat
         elsewhere.load(tmp_path / "buffer.bct")
 
 
+@pytest.mark.parametrize(
+    ("here", "says"),
+    [
+        ([], "with the macro ticker VIX, this one has no macro tickers; name the same"),
+        (
+            ["VIX", "DDD"],
+            "with the macro ticker VIX, this one has the macro tickers DDD, VIX; name",
+        ),
+    ],
+)
+def test_a_file_of_the_market_with_other_macro_tickers_says_which(
+    env: ff.VecFastFinRL, path: Path, tmp_path: Path, here: list[str], says: str
+) -> None:
+    saved = ff.VecReplayBuffer(env, 30)
+    collect(env, saved, 3)
+    saved.save(tmp_path / "buffer.bct")
+    other = ff.VecReplayBuffer(vec(path, macro_tickers=here), 30)
+    with pytest.raises(bc.PanelError, match=f"buffer.bct belongs to the panel {says}"):
+        other.load(tmp_path / "buffer.bct")
+
+
 def test_a_buffer_that_holds_nothing_takes_the_objectives_of_a_file(
     env: ff.VecFastFinRL, tmp_path: Path
 ) -> None:

@@ -40,6 +40,12 @@ def buffer(env: ff.VecFastFinRL) -> Iterator[ff.VecReplayBuffer]:
         ({"rewards": [1, 2, np.inf, 4]}, "reward of environment 2 is inf"),
         ({"rewards": np.zeros(3)}, r"rewards: got shape \(3,\)"),
         ({"rewards": ["a"] * 4}, "rewards: got <U1 values"),
+        (
+            {"rewards": np.ma.array(np.zeros(4))},
+            "rewards: got a masked array, .*; give what filled",
+        ),
+        ({"actions": np.ma.array(np.zeros((4, 2)), mask=True)}, "actions: got a masked array"),
+        ({"dones": np.ma.array([False] * 4, mask=True)}, "dones: got a masked array"),
         ({"dones": np.zeros(5, bool)}, r"dones: got shape \(5,\); give \(4,\)"),
         ({"dones": [0.5] * 4}, "dones: got float64 values"),
         ({"states": {}}, r"states has no 'day'"),
@@ -83,6 +89,7 @@ def test_what_does_not_fit_is_refused_and_nothing_is_added(
         ("tickers", [["AAA", "AAB"]] * 4, r"names 'AAB', which the panel lacks \(it has 'AAA'\)"),
         ("tickers", [["AAA", "AAA"]] * 4, 'state 0 holds "AAA" twice'),
         ("tickers", "AAA", "states.'tickers'. is 'AAA'"),
+        ("cash", np.ma.array(np.ones(4), mask=True), "states.'cash'.: got a masked array"),
         (
             "tokens",
             np.array([[1, 9]] * 4),

@@ -181,10 +181,29 @@ def test_pickles_and_copies_are_equal_and_their_own() -> None:
     )
 
 
+@pytest.mark.parametrize("unknown", ["error", "unk"])
+def test_unk_is_no_ticker(unknown: Any) -> None:  # noqa: ANN401
+    says = '^"<UNK>" is no ticker: it is the name of all tickers that .*; leave it out, .*"unk"'
+    tokenizer = ff.TickerTokenizer(["A"], unknown=unknown)
+    for call in (lambda: tokenizer.encode("<UNK>"), lambda: tokenizer.encode_batch(["B", "<UNK>"])):
+        with pytest.raises(bc.ArgumentError, match=says):
+            call()
+    assert tokenizer.tickers == ["A"]
+    tokenizer.freeze()
+    if unknown == "unk":
+        assert tokenizer.encode("<UNK>") == 2
+        assert ff.TickerTokenizer(tokenizer.tickers, frozen=True, unknown="unk") == tokenizer
+    else:
+        with pytest.raises(bc.ArgumentError, match=says):
+            tokenizer.encode("<UNK>")
+        with pytest.raises(bc.ArgumentError, match=says):
+            ff.TickerTokenizer(["A", "<UNK>"])
+
+
 def test_what_no_vocabulary_can_be_is_refused() -> None:
     with pytest.raises(bc.ArgumentError, match='"A" is named twice'):
         ff.TickerTokenizer(["A", "A"])
-    with pytest.raises(bc.ArgumentError, match='"<CASH>"'):
+    with pytest.raises(bc.ArgumentError, match=r'^"<CASH>" is no ticker: .* token 0.*; leave it'):
         ff.TickerTokenizer(["<CASH>"])
     with pytest.raises(bc.ArgumentError, match="unknown is 'ignore'; give"):
         ff.TickerTokenizer(unknown="ignore")  # type: ignore[arg-type]

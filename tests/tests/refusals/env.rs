@@ -104,13 +104,19 @@ pub(crate) const ROWS: &[Row] = &[
             refusal(PortfolioVectorEnv::with_tickers(panel, &uneven, PortfolioOptions::default()))
         },
         "DuplicateTicker",
-        &["\"AAA\"", "keep one"],
+        &["\"AAA\"", "positions 0 and 1 of `tickers`", "keep one"],
     ),
     row(
         "an ordinary ticker shown as macro",
         |s| made(s, 1, |o| o.macro_tickers = vec!["AAA".to_owned()]),
         "NotMacro",
         &["\"AAA\"", "where the panel is loaded"],
+    ),
+    row(
+        "a macro ticker shown twice",
+        |s| made(s, 1, |o| o.macro_tickers = vec!["VIX".to_owned(); 2]),
+        "DuplicateTicker",
+        &["\"VIX\"", "positions 0 and 1 of `macro_tickers`", "keep one"],
     ),
     row(
         "an indicator of another panel",

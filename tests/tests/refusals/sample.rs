@@ -74,7 +74,12 @@ pub(crate) const ROWS: &[Row] = &[
         "BadBatchSize",
         &["1099511627776", "16777216"],
     ),
-    row("a gather of nothing", |s| gather(s, &[]), "BadBatchSize", &["is 0", "from 1"]),
+    row(
+        "a gather of nothing",
+        |s| gather(s, &[]),
+        "BadIndexCount",
+        &["index names 0 transitions", "from 1 to 16777216"],
+    ),
     row(
         "an index that was overwritten",
         |s| gather(s, &[index(0, 100), index(0, 0)]),

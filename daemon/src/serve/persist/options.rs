@@ -7,6 +7,7 @@ use std::time::Duration;
 use backcast_persist::{FollowOptions, Keep, Mode, Store, StoreError};
 
 use super::span::{Size, Span};
+use crate::typed::whole;
 
 /// Keys of `[persist]` and of `[persist.ring.NAME]`, which are the flags' names without `--persist-`.
 pub(crate) const RING_KEYS: [&str; 6] =
@@ -60,7 +61,7 @@ pub(crate) struct GivenPersist {
     #[arg(long = "persist-every", value_name = "TIME")]
     pub(crate) every: Option<Span>,
     /// Periodic snapshots that are kept, from 1 to 1000 [default: 3].
-    #[arg(long = "persist-newest", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long = "persist-newest", value_name = "N", value_parser = whole(1..=1000_u16))]
     pub(crate) newest: Option<u16>,
     /// Longest time until a row is on disk, in the modes continuous and block [default: 2s].
     #[arg(long = "persist-flush", value_name = "TIME")]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from backcast import AppendError
+from backcast.finrl._rules import refuse_masked
 
 FIELDS = ("day", "cash", "shares", "avg_buy_price")
 
@@ -99,6 +100,7 @@ def _flat(state: Any, what: str) -> dict[str, Any]:  # noqa: ANN401
 
 def _check_shape(value: Any, shape: tuple[int, ...], what: str) -> None:  # noqa: ANN401
     """Refuse what could not be put side by side with the same of other states."""
+    refuse_masked(value, what, AppendError)
     try:
         found = np.shape(value)
     except ValueError:

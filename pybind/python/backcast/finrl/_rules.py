@@ -112,8 +112,18 @@ def options_of(options: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return dict(options)
 
 
+def refuse_masked(value: Any, what: str, error: type[BackcastError]) -> None:  # noqa: ANN401
+    """Refuse masked arrays, of which NumPy's functions pass on what lies under the mask."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise error(
+            f"{what}: got a masked array, and what lies under its mask is no value; give what "
+            "filled(...) of it returns"
+        )
+
+
 def pairs_of(action: ArrayLike, shape: tuple[int, int, int]) -> NDArray[np.float64]:
     """Read the wrapper's actions, whose first numbers the environment judges as well."""
+    refuse_masked(action, "action", EnvError)
     try:
         given = np.asarray(action)
         # NumPy makes numbers of strings, and drops the imaginary part of complex ones.

@@ -8,7 +8,7 @@ import numpy as np
 
 from backcast._calls import explained
 from backcast.finrl._base import FinRLEnv
-from backcast.finrl._states import rows_of, state_of
+from backcast.finrl._states import Shared, rows_of, shared_lists, state_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -85,17 +85,17 @@ class SeenPortfolios(FinRLEnv[Any]):
     def _adopt(self, batch: PortfolioBatch) -> None:
         """Make a new batch of portfolios ours."""
         self._batch: PortfolioBatch = batch
-        self._tickers = batch.tickers_of
+        self._tickers = shared_lists(batch.tickers_of)
         self._vary = batch.tickers_vary
         self._last: tuple[NDArray[Any], ...] | None = None
         self._shown = None
         self._fixed = {
-            "indicator_names": list(self._indicators),
+            "indicator_names": Shared(self._indicators),
             "n_envs": batch.num_envs or 1,
             "n_tickers": len(batch.tickers),
             "n_indicators": len(self._indicators),
             "n_macro": len(self._macro),
-            "macro_tickers": list(self._macro),
+            "macro_tickers": Shared(self._macro),
         }
 
     def _show(
@@ -106,7 +106,7 @@ class SeenPortfolios(FinRLEnv[Any]):
     ) -> Any:  # noqa: ANN401
         before = self._tickers
         if self._vary and (outcome is None or infos is None or "final_obs" in infos):
-            self._tickers = self._batch.tickers_of
+            self._tickers = shared_lists(self._batch.tickers_of)
         if outcome is None:
             count = self.num_envs()
             outcome = (np.zeros(count), np.zeros(count, bool), np.zeros(count, bool))

@@ -97,7 +97,10 @@ class ReplayBuffer(VecReplayBuffer):
 def _with_axis(value: ArrayLike) -> Any:  # noqa: ANN401
     """Put the axis of environments before those that an argument has."""
     try:
-        return np.asarray(value)[None]
+        array = np.asarray(value)
+        # The ring refuses what is masked, of which an array would not say so.
+        masked = array is not value and isinstance(value, np.ma.MaskedArray)
+        return value if masked else array[None]
     except ValueError:
         # Lists of several lengths are no array: the ring says so in the words of the call.
         return [value]

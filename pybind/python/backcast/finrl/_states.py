@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from backcast import ArgumentTypeError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -12,6 +14,30 @@ if TYPE_CHECKING:
 
 # What a list of dicts has of the whole batch and not of each portfolio.
 _OF_ALL = ("n_envs", "n_tickers", "n_indicators", "n_macro", "metrics")
+
+
+class Shared(list[Any]):
+    """A list that one state after another has: copies for each would take a tenth of a step.
+
+    Copies of it, pickled ones too, are lists like any other.
+    """
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:  # noqa: ANN401
+        raise ArgumentTypeError(
+            "the lists of a state are read-only, for other states have them too; change a copy: "
+            "list(names)"
+        )
+
+    append = extend = insert = pop = remove = clear = sort = reverse = _refuse
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+
+    def __reduce__(self) -> tuple[type[list[Any]], tuple[list[Any]]]:
+        return list, (list(self),)
+
+
+def shared_lists(lists: list[list[str]]) -> Shared:
+    """Make lists of names nobody's to change."""
+    return Shared(Shared(names) for names in lists)
 
 
 def state_of(

@@ -108,7 +108,9 @@ class VecFastFinRL(SeenPortfolios):
     ``[N, M, K]``; ``tickers`` ``[N][T]``, ``indicator_names``, ``n_envs``, ``n_tickers``,
     ``n_indicators``, ``n_macro``. Here also ``terminated`` and ``truncated`` (``terminal`` is the
     latter), ``macro_tickers``, and the counts ``num_stop_loss``, ``episode_orders``, ``n_trades``
-    and ``loss_cut_amount``. The form ``json`` is a list of dicts of the same, one per portfolio.
+    and ``loss_cut_amount``. Its lists are read-only, since the states after it have them too;
+    copies are lists like any other. The form ``json`` is a list of dicts of the same, one per
+    portfolio.
 
     Differences from FastFinRL, besides the look-ahead: in the step that ends an episode ``reward``,
     ``done`` and ``terminal`` are those of the end; with `auto_reset` the rest is the first state of
