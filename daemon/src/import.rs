@@ -17,9 +17,9 @@ use crate::units;
 /// A Parquet file that a ring was exported to comes back as it was: lanes, rows, sequence numbers,
 /// episodes. A Minari dataset (stored as parquet) and a .npz of plain steps (obs, action, reward,
 /// terminated, truncated, next obs) become the episodes of one lane. The ring is persistent: it
-/// stays until `backcast rm`. A file that is cut or cannot be decoded makes no ring. Exported files
-/// have no checksums, so a value that was changed on disk may be read as it is; those of a snapshot
-/// (`backcast save`) are checked to the byte.
+/// stays until `backcast rm`. A file that is cut or cannot be decoded makes no ring, nor does an
+/// exported Parquet file whose rows changed on disk: it has a hash of every row group. Unchecked are
+/// those that a version without hashes exported or another program wrote again, and Minari datasets.
 ///
 /// An import that is killed or stopped by Ctrl-C leaves what it has (`backcast ls` shows it as partial);
 /// the same command goes on from there, and gives the ring that it would have given at once. If the file

@@ -53,6 +53,24 @@ fn a_ring_goes_out_and_comes_in_the_same() {
 }
 
 #[test]
+fn a_table_that_changed_on_disk_makes_no_ring_and_its_row_group_is_named() {
+    let shelf = with_pong(30);
+    run(&shelf, "export pong DIR/pong.parquet --group-rows 20").expect(0);
+    let path = shelf.path().join("pong.parquet");
+    let mut table = fs::read(&path).unwrap();
+    // Of the numbers of the first column of the first row group, after the page's header.
+    let lane = (0..table.len()).find(|at| table[*at..].starts_with(&[0x28, 0xb5, 0x2f, 0xfd]));
+    table[lane.unwrap() + 10] ^= 1;
+    fs::write(&path, table).unwrap();
+    for words in ["import DIR/pong.parquet again", "--json import DIR/pong.parquet again"] {
+        let refused = run(&shelf, words).expect(1);
+        let named = refused.err.contains("pong.parquet is damaged");
+        assert!(named && refused.err.contains("row group 0: "), "{}", refused.err);
+    }
+    assert_eq!(shelf.states().len(), 1);
+}
+
+#[test]
 fn a_snapshot_is_exported_like_a_ring() {
     let shelf = with_pong(30);
     run(&shelf, "save pong a").expect(0);

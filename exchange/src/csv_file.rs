@@ -6,8 +6,9 @@ use backcast_core::{Column, DType, Rows};
 use half::f16;
 
 use crate::export::{ExportReport, Failure};
-use crate::partial::{Partial, RowsHash};
+use crate::partial::Partial;
 use crate::plan::Plan;
+use crate::rows_hash::RowsHash;
 use crate::walk::Walk;
 
 /// Writes the file.
@@ -37,10 +38,10 @@ pub(crate) fn write(
         if places.is_empty() {
             break;
         }
-        let mut hash = RowsHash::new(&places);
+        let mut hash = RowsHash::default();
         let mut written = Ok(());
         walk.read(&places, |lane, rows| {
-            hash.add(rows);
+            hash.add(lane, rows);
             report.rows += rows.len() as u64;
             written = write_rows(&mut csv, lane, rows, &mut record);
             written.is_ok()

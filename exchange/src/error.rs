@@ -156,13 +156,13 @@ pub enum ImportError {
         what: String,
     },
     /// Written by another version.
-    #[error("{path} was exported in format {found}, this build reads {supported}")]
+    #[error("{path} was exported in format {found}, this build reads those up to {supported}")]
     WrongVersion {
         /// Offending file.
         path: PathBuf,
         /// Version in the file.
         found: u64,
-        /// Version of this build.
+        /// The newest that this build reads.
         supported: u32,
     },
     /// What the file says of its ring cannot be.

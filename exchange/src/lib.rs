@@ -6,7 +6,8 @@
 //!   [NumPy arrays](Format::Npz) of plain steps, with rows made of them.
 //!
 //! Files appear whole or not at all. What is read is not trusted: a file that is cut, hostile or cannot
-//! be decoded is an error that says where, and leaves no ring. Values have no checksums.
+//! be decoded is an error that says where, and leaves no ring. An exported table has the hash of every row
+//! group, so that a value that was changed on disk is such an error too.
 //!
 //! ```
 //! use backcast_core::{Base, DType, Ring, RingOptions, Schema, StepColumns, WriterOptions};
@@ -49,6 +50,7 @@ mod partial;
 mod plan;
 mod resume;
 mod row_groups;
+mod rows_hash;
 mod sink;
 mod walk;
 

@@ -7,23 +7,24 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Field, Schema as ArrowSchema};
-use backcast_core::{Column, DType, Ring, Rows, Schema};
+use backcast_core::{Column, DType, RestoreError, Ring, Rows, Schema};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 
-use crate::about::{About, FORMAT, KEY};
+use crate::about::{About, CREATED_BY, FORMAT, HASH_KEY, KEY, UNHASHED};
 use crate::arrays;
 use crate::careful::{CarefulFile, Leaf};
 use crate::error::ImportError;
 use crate::export::{ExportReport, Failure, Format};
 use crate::import::{ImportOptions, ImportReport};
-use crate::partial::{Partial, RowsHash};
+use crate::partial::Partial;
 use crate::plan::Plan;
 use crate::resume::{self, Task};
 use crate::row_groups::{MAGIC, Packed, Packing, Present, io_error};
+use crate::rows_hash::RowsHash;
 use crate::sink::Sink;
 use crate::walk::Walk;
 
@@ -67,10 +68,12 @@ pub(crate) fn write(
             };
         }
     };
+    let mut hashes = Vec::new();
     for unit in partial.units() {
         let bytes = partial.bytes(unit)?;
         let group = bytes.get(if unit.from == 0 { MAGIC.len() } else { 0 }..).unwrap_or_default();
         Packed::again(group, &unit.note)?.put(&mut writer).map_err(io_error)?;
+        hashes.push(unit.rows_hash.clone());
         walk.skip(plan.unit_rows).into_iter().for_each(&mut note);
     }
     loop {
@@ -79,10 +82,10 @@ pub(crate) fn write(
             break;
         }
         let mut packing = Packing::new(&schema, &properties).map_err(io_error)?;
-        let mut hash = RowsHash::new(&places);
+        let mut hash = RowsHash::default();
         let mut packed = Ok(());
         walk.read(&places, |lane, rows| {
-            hash.add(rows);
+            hash.add(lane, rows);
             report.rows += rows.len() as u64;
             note((lane, rows.place().1));
             packed = batch(&schema, lane, rows)
@@ -94,17 +97,21 @@ pub(crate) fn write(
         let Some(packed) = packing.finish().map_err(io_error)? else { continue };
         let tail = packed.tail();
         packed.put(&mut writer).map_err(io_error)?;
+        let hash = hash.finish();
+        hashes.push(hash.clone());
         if walk.lapped() == 0 {
-            partial.add(&places, hash.finish(), writer.bytes_written() as u64, tail)?;
+            partial.add(&places, hash, writer.bytes_written() as u64, tail)?;
         }
     }
     // Only now is it known which rows are there.
-    let mut about = About::of(ring, walk.spans());
+    let mut about = About::of(ring, walk.spans(), hashes);
     for (rows, span) in about.rows.iter_mut().zip(first) {
         *rows = span.map_or((rows.1, rows.1), |span| (span.start, span.end));
     }
     let about = serde_json::to_string(&about).map_err(io::Error::from)?;
+    let hash = blake3::hash(about.as_bytes()).to_hex().to_string();
     writer.append_key_value_metadata(KeyValue::new(KEY.to_owned(), about));
+    writer.append_key_value_metadata(KeyValue::new(HASH_KEY.to_owned(), hash));
     writer.finish().map_err(io_error)?;
     report.bytes = writer.bytes_written() as u64;
     writer.flush()?;
@@ -116,7 +123,7 @@ fn properties(group_rows: u64) -> WriterProperties {
     WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
         .set_max_row_group_row_count(Some(usize::try_from(group_rows).unwrap_or(1)))
-        .set_created_by("backcast".to_owned())
+        .set_created_by(CREATED_BY.to_owned())
         .build()
 }
 
@@ -204,21 +211,28 @@ impl Pieces {
 struct Table {
     file: CarefulFile,
     about: About,
+    /// Per row group, the hash of its rows. `None`: an earlier version wrote it, or another program.
+    hashes: Option<Vec<String>>,
 }
 
 impl Table {
     fn open(path: &Path) -> Result<Self, ImportError> {
         let file = CarefulFile::open(path)?;
-        let words = file.footer().file_metadata().key_value_metadata();
-        let about = words
-            .and_then(|words| words.iter().find(|word| word.key == KEY))
-            .and_then(|word| word.value.clone());
-        let Some(about) = about else {
+        let metadata = file.footer().file_metadata();
+        let words = metadata.key_value_metadata().map(Vec::as_slice).unwrap_or_default();
+        let words = |key| words.iter().find(|word| word.key == key)?.value.as_deref();
+        let Some(text) = words(KEY) else {
             let what = format!("its metadata has no key `{KEY}`");
             return Err(ImportError::NotARing { path: path.to_owned(), what });
         };
-        let about = parse(path, &file, &about)?;
-        Ok(Self { file, about })
+        let about = parse(path, &file, text)?;
+        let is_old = about.format == UNHASHED && about.groups.is_none();
+        let hashes = if is_old || metadata.created_by() != Some(CREATED_BY) {
+            None
+        } else {
+            Some(hashes(&file, &about, text, words(HASH_KEY))?)
+        };
+        Ok(Self { file, about, hashes })
     }
 
     /// Rows of each lane, as the file says; they are as many as it has.
@@ -282,16 +296,35 @@ impl Table {
         let Pieces { leaves, rows, bytes } = pieces;
         let readers = leaves.iter().map(|leaf| self.file.reader(group, *leaf, *rows));
         let mut readers = readers.collect::<Result<Vec<_>, _>>()?;
+        let expected = self.hashes.as_ref().and_then(|hashes| hashes.get(group));
+        let (mut hash, part) = (RowsHash::default(), format!("row group {group}"));
         let mut left = usize::try_from(about.num_rows()).unwrap_or(0);
         while left > 0 {
             let count = left.min(*rows);
-            for (reader, bytes) in readers.iter_mut().zip(&mut *bytes) {
+            for ((reader, leaf), bytes) in readers.iter_mut().zip(&*leaves).zip(&mut *bytes) {
                 bytes.clear();
                 reader.next(count, bytes)?;
+                if expected.is_some() {
+                    hash.column(leaf.number, leaf.dtype, bytes);
+                }
             }
-            self.put(leaves, bytes, spans, sink)?;
+            self.put(leaves, bytes, spans, sink).map_err(|error| match error {
+                // Numbers that no ring's rows have: with them the hash would be another one, too.
+                ImportError::Restore(error) if !matches!(error, RestoreError::Ring(_)) => {
+                    self.file.damaged(&*part, error.to_string())
+                }
+                ImportError::Damaged { path, part: column, what } => {
+                    ImportError::Damaged { path, part: format!("{column} of {part}"), what }
+                }
+                error => error,
+            })?;
             sink.step()?;
             left -= count;
+        }
+        // What was put is in no ring yet, nor in the journal.
+        if expected.is_some_and(|expected| *expected != hash.finish()) {
+            let what = "its rows are not those that were exported: they have another hash";
+            return Err(self.file.damaged(part, what));
         }
         Ok(())
     }
@@ -347,9 +380,29 @@ fn parse(path: &Path, file: &CarefulFile, text: &str) -> Result<About, ImportErr
     }
     let bad = |error: serde_json::Error| file.damaged("its description", error.to_string());
     let Version { format } = serde_json::from_str(text).map_err(bad)?;
-    if format != u64::from(FORMAT) {
+    if ![UNHASHED, FORMAT].map(u64::from).contains(&format) {
         let (found, supported) = (format, FORMAT);
         return Err(ImportError::WrongVersion { path: path.to_owned(), found, supported });
     }
     serde_json::from_str(text).map_err(bad)
+}
+
+/// The hashes of the row groups, once the words that they stand in have theirs.
+fn hashes(
+    file: &CarefulFile,
+    about: &About,
+    text: &str,
+    hash: Option<&str>,
+) -> Result<Vec<String>, ImportError> {
+    if hash != Some(&*blake3::hash(text.as_bytes()).to_hex()) {
+        let what = "it is not what was written: it has another hash, or none";
+        return Err(file.damaged("its description", what));
+    }
+    let hashes = about.groups.clone().unwrap_or_default();
+    let groups = file.footer().row_groups().len();
+    if hashes.len() == groups {
+        return Ok(hashes);
+    }
+    let what = format!("hashes of {} row groups, {groups} are there", hashes.len());
+    Err(file.damaged("its description", what))
 }

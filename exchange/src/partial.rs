@@ -17,7 +17,6 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use backcast_core::Rows;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +25,7 @@ use crate::export::Format;
 use crate::journal::{self, Found, Journal, inode};
 use crate::minari;
 use crate::plan::{BeganAnew, Plan};
+use crate::rows_hash::RowsHash;
 use crate::walk::{Halt, Place, Walk};
 
 const LOCK: &str = "export.lock";
@@ -39,7 +39,7 @@ const ATTEMPTS: u32 = 64;
 #[serde(deny_unknown_fields)]
 pub(crate) struct Unit {
     pub(crate) rows: u64,
-    rows_hash: String,
+    pub(crate) rows_hash: String,
     /// Of the file, its first byte and how many; of a folder, its first episode and how many.
     pub(crate) from: u64,
     pub(crate) count: u64,
@@ -138,9 +138,9 @@ impl Partial {
         for number in 0..self.units.len() {
             let Some(unit) = self.units.get(number).cloned() else { break };
             let places = walk.next(plan.unit_rows);
-            let mut hash = RowsHash::new(&places);
-            walk.read(&places, |_, rows| {
-                hash.add(rows);
+            let mut hash = RowsHash::default();
+            walk.read(&places, |lane, rows| {
+                hash.add(lane, rows);
                 true
             })?;
             if rows_of(&places) != unit.rows || hash.finish() != unit.rows_hash {
@@ -311,32 +311,6 @@ impl Drop for Lock {
     fn drop(&mut self) {
         // Closing alone releases late: a child between fork and exec has the descriptor open too.
         let _ = flock(&self.0, FlockOperation::Unlock);
-    }
-}
-
-/// The hash of rows as they are read.
-#[derive(Debug)]
-pub(crate) struct RowsHash(blake3::Hasher);
-
-impl RowsHash {
-    pub(crate) fn new(places: &[Place]) -> Self {
-        let mut hash = blake3::Hasher::new();
-        for (lane, rows) in places {
-            for number in [u64::from(*lane), rows.start, rows.end] {
-                hash.update(&number.to_le_bytes());
-            }
-        }
-        Self(hash)
-    }
-
-    pub(crate) fn add(&mut self, rows: &Rows) {
-        for column in rows.columns() {
-            self.0.update(rows.bytes(column.name()).unwrap_or_default());
-        }
-    }
-
-    pub(crate) fn finish(&self) -> String {
-        self.0.finalize().to_hex().to_string()
     }
 }
 

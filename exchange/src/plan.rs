@@ -9,7 +9,7 @@ use crate::export::Format;
 use crate::walk::Walk;
 
 /// Version of the folder that an export leaves when it is cut.
-const PARTIAL_FORMAT: u32 = 1;
+const PARTIAL_FORMAT: u32 = 2;
 /// Bytes of rows of a unit, before they are packed: what a writer needs of memory, and what is lost of
 /// an export that is killed.
 const UNIT_BYTES: u64 = 32 << 20;

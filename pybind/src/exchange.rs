@@ -51,9 +51,9 @@ impl ReplayBuffer {
     /// format : {"parquet", "csv", "minari"}, optional
     ///     When left out, what the path's extension says; a path without one is a Minari dataset's.
     ///     ``"parquet"``: a table with ``lane``, ``seq``, ``episode``, ``t``, ``flags`` and every column,
-    ///     arrays as lists; :meth:`from_file` makes the same ring of it. ``"csv"``: the same table with a
-    ///     column per element. ``"minari"``: episodes of ``obs``, ``action`` and ``reward``, for Minari
-    ///     0.5 and later; a part of an episode ends truncated.
+    ///     arrays as lists, and a hash of every row group; :meth:`from_file` makes the same ring of it.
+    ///     ``"csv"``: the same table with a column per element. ``"minari"``: episodes of ``obs``,
+    ///     ``action`` and ``reward``, for Minari 0.5 and later; a part of an episode ends truncated.
     /// overwrite : bool, default False
     ///     Replace what is there, once the new file is whole: a file, or for a dataset another one or an
     ///     empty folder, and no other folder.
@@ -161,7 +161,9 @@ impl ReplayBuffer {
     /// Raises
     /// ------
     /// CorruptError
-    ///     If the file is damaged or of something else; the message names the part.
+    ///     If the file is damaged or of something else; the message names the part. Rows of an exported
+    ///     Parquet file are compared with the hashes that it has of its row groups. Files that a version
+    ///     without hashes exported, or that another program wrote again, are not, nor are datasets.
     /// StorageError
     ///     If it cannot be read.
     /// SchemaError

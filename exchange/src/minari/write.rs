@@ -20,8 +20,9 @@ use super::{
 use crate::arrays;
 use crate::error::ExportError;
 use crate::export::{ExportReport, Failure};
-use crate::partial::{Partial, RowsHash, read_file};
+use crate::partial::{Partial, read_file};
 use crate::plan::Plan;
+use crate::rows_hash::RowsHash;
 use crate::walk::{Halt, Walk};
 
 /// The version of Minari whose layout this is.
@@ -49,10 +50,10 @@ pub(crate) fn write(
         if places.is_empty() {
             break;
         }
-        let mut hash = RowsHash::new(&places);
+        let mut hash = RowsHash::default();
         let mut written = Ok(());
         walk.read(&places, |lane, rows| {
-            hash.add(rows);
+            hash.add(lane, rows);
             let (_, range) = rows.place();
             // Another lane, or rows that were overwritten in between: what was begun ends here.
             let goes_on = of.replace((lane, range.end)) == Some((lane, range.start));

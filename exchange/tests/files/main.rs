@@ -1,5 +1,6 @@
 //! Rings as files of other programs, and back.
 
+mod damage;
 mod datasets;
 mod made;
 mod paths;

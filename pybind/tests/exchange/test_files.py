@@ -297,6 +297,50 @@ def test_an_export_that_was_killed_is_gone_on_with(name: str, tmp_path: Path) ->
         assert not cut.with_name(f"{name}.partial").exists()
 
 
+def test_a_table_that_changed_on_disk_is_refused_by_its_row_group(tmp_path: Path) -> None:
+    path = tmp_path / "wide.parquet"
+    with wide_ring(tmp_path) as wide:
+        wide.export(path)
+        whole = path.read_bytes()
+        footer = pq.read_metadata(path)
+        assert footer.num_row_groups == 3
+        for group in range(footer.num_row_groups):
+            for column in ("episode", "action", "obs"):
+                chunks = [footer.row_group(group).column(at) for at in range(footer.num_columns)]
+                chunk = next(
+                    chunk for chunk in chunks if chunk.path_in_schema.split(".")[0] == column
+                )
+                start = chunk.dictionary_page_offset or chunk.data_page_offset
+                changed = bytearray(whole)
+                changed[start + chunk.total_compressed_size * 2 // 3] ^= 8
+                path.write_bytes(changed)
+                with pytest.raises(bc.CorruptError, match=rf"wide\.parquet .* row group {group}: "):
+                    bc.ReplayBuffer.from_file(path, "new", dir=tmp_path)
+        assert [entry["name"] for entry in bc.list(dir=tmp_path)] == ["wide"]
+        path.write_bytes(whole)
+        with bc.ReplayBuffer.from_file(path, "new", dir=tmp_path) as again:
+            assert again.lane_span(0) == wide.lane_span(0)
+
+
+def test_a_table_that_arrow_wrote_again_is_read_with_what_was_changed(
+    buf: bc.ReplayBuffer, tmp_path: Path
+) -> None:
+    path = tmp_path / "walk.parquet"
+    buf.export(path)
+    table = pq.read_table(path)
+    at = table.schema.get_field_index("reward")
+    twice = pa.array(table["reward"].to_numpy() * 2, pa.float32())
+    words = pq.read_metadata(path).metadata
+    words = {key: words[key] for key in (b"backcast", b"backcast.hash")}
+    table = table.set_column(at, table.schema.field(at), twice).replace_schema_metadata(words)
+    pq.write_table(table, path, row_group_size=7)
+    with bc.ReplayBuffer.from_file(path, "again", dir=tmp_path) as again:
+        for lane in range(2):
+            rows, theirs = rows_of(buf, lane), rows_of(again, lane)
+            np.testing.assert_array_equal(theirs["reward"], rows["reward"] * 2)
+            np.testing.assert_array_equal(theirs["obs"]["image"], rows["obs"]["image"])
+
+
 KILLED_IMPORT = """
 import os, signal, sys
 import backcast as bc
