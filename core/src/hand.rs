@@ -35,9 +35,12 @@ impl<'a> Hand<'a> {
     pub(crate) fn new(lane: &'a Lane, reach: Reach, stretches: &[Stretch]) -> Self {
         let rows = reach.after_first() + 1;
         let part = |column, width, first, rows| RunPart { column, width, first, rows };
-        let marks = part(MARKS, size_of::<Mark>(), 0, rows);
+        // The first and the last, which are all that is looked at.
+        let mark = |first, rows| part(MARKS, size_of::<Mark>(), first, rows);
+        let marks =
+            if rows > 2 { [mark(0, 1), mark(rows - 1, 1)] } else { [mark(0, rows), mark(0, 0)] };
         let asked = stretches.iter().map(|of| part(of.column, of.width, of.lead, of.rows));
-        let runs = Runs::new(lane, rows, [marks].into_iter().chain(asked));
+        let runs = Runs::new(lane, rows, marks.into_iter().chain(asked));
         let (index, ages) = ([RowIndex::NONE.0; MOST], [0; MOST]);
         Self { first: 0, reach, count: 0, index, ages, runs }
     }

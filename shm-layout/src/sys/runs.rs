@@ -33,7 +33,7 @@ pub struct RunPart {
     pub width: usize,
     /// The first of the rows, and how many.
     pub first: u64,
-    /// At least one.
+    /// None of a part of no rows is asked for or copied.
     pub rows: u64,
 }
 
@@ -155,6 +155,9 @@ impl<'a, const MOST: usize> Runs<'a, MOST> {
         let placed = self.columns.get(column).filter(|placed| placed.width == width);
         let there = first.checked_add(rows).is_some_and(|end| end <= self.rows) && rows > 0;
         let Some(placed) = placed.filter(|_| there && width > 0) else { return false };
+        if self.count == 0 {
+            return out.is_empty();
+        }
         #[expect(clippy::cast_possible_truncation, reason = "rows of a run are in memory")]
         let (before, bytes) = (first as usize * width, rows as usize * width);
         if out.len() != self.count * bytes {
