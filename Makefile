@@ -75,7 +75,7 @@ fuzz-lib: tools ## Coverage-guided: damaged rings, hostile peers, CSV, Parquet: 
 # Each storm prints what it hit, and fails if it never hit what it was made for.
 storm: tools ## Kill writers, readers, daemons STORM_KILLS times each, and look for torn windows: hours
 	BACKCAST_STORM_KILLS=$(STORM_KILLS) BACKCAST_STORM_RINGS=$$(( $(STORM_KILLS) / 20 )) BACKCAST_HUNT_WINDOWS=$(HUNT_WINDOWS) \
-	  cargo test --release -p backcast-tests --locked --test storm --test lease_storm --test daemon_storm --test resize_storm --test torn_hunt -- --nocapture
+	  cargo test --release -p backcast-tests --locked --test storm --test lease_storm --test daemon_storm --test resize_storm --test torn_hunt --test hand_hunt -- --nocapture
 
 # One instruction at a time, on Linux: exact, whatever else the machine does.
 cost: tools ## Count the instructions of a sampled row: the same for any number of rows and lanes

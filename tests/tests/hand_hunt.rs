@@ -1,0 +1,128 @@
+//! Short items, which samplers deal in hands, beside a writer that is never far from them: each that is accepted is the
+//! one that its index names, whole.
+//!
+//! Episodes do not end, or few items would be dealt in hands. As in `torn_hunt`, the samplers must have thrown items away:
+//! of a sampler that does not look whether what it copied is still there, this finds wrong rows in its first
+//! second. `BACKCAST_HUNT_WINDOWS=100000000 cargo test --release -p backcast-tests --test hand_hunt -- --nocapture` is the
+//! long version.
+
+use std::env;
+use std::error::Error;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+
+use backcast_core::{
+    Batch, Element, LanePolicy, Ring, RingOptions, RowIndex, SampleError, SamplerOptions,
+    StepColumns, WriterOptions,
+};
+use backcast_tests::certified::{obs, reward, schema, words};
+use backcast_tests::victim::Stop;
+
+const LANES: u32 = 2;
+const BATCH: usize = 64;
+/// Transitions of a window.
+const HISTORY: u32 = 4;
+
+/// What a hunt met.
+#[derive(Debug, Default)]
+struct Counts {
+    items: u64,
+    lapped: u64,
+    rows_written: u64,
+}
+
+/// Items to be accepted, in each of the hunts.
+fn goal() -> Result<u64, Box<dyn Error>> {
+    let all = env::var("BACKCAST_HUNT_WINDOWS").map_or(Ok(300_000), |all| all.parse())?;
+    Ok(u64::div_ceil(all, 4))
+}
+
+/// Rows of endless episodes until told to stop; how many.
+fn write(ring: &Ring, stop: &AtomicBool) -> Result<u64, Box<dyn Error + Send + Sync>> {
+    let mut writer = ring.writer(WriterOptions::lanes(LANES))?;
+    let never = [false; LANES as usize];
+    let mut seq = 0;
+    while !stop.load(Relaxed) {
+        let observations: Vec<u64> = (0..LANES).map(|lane| obs(lane, seq)).collect();
+        let pairs: Vec<u64> = (0..LANES).flat_map(|lane| words(lane, seq)).collect();
+        let rewards: Vec<f32> = (0..LANES).map(|lane| reward(lane, seq)).collect();
+        let columns = StepColumns::of(ring.schema()).with("obs", &observations)?;
+        let mut columns = columns.with("words", &pairs)?.with("reward", &rewards)?;
+        writer.append(&columns.step(&never, &never)?)?;
+        seq += 1;
+    }
+    Ok(seq * u64::from(LANES))
+}
+
+/// Judges all items of a batch whose windows hold so many transitions.
+fn check(batch: &Batch, history: usize) -> Result<(), String> {
+    let index = array::<i64>(batch, "index")?;
+    let (seen, next) = (array::<u64>(batch, "obs")?, array::<u64>(batch, "next_obs")?);
+    let (pairs, rewards) = (array::<u64>(batch, "words")?, array::<f32>(batch, "reward")?);
+    let (terminated, truncated) =
+        (array::<bool>(batch, "terminated")?, array::<bool>(batch, "truncated")?);
+    let mask = if history > 1 { array::<bool>(batch, "mask")? } else { &[true; BATCH] };
+    for (at, there) in mask.iter().enumerate() {
+        let drawn = RowIndex(index[at / history]);
+        let (lane, before) = (drawn.lane(), (history - 1 - at % history) as u64);
+        // Rows that are not there any more are none that were torn.
+        let Some(seq) = drawn.seq().checked_sub(before).filter(|_| *there) else { continue };
+        let row = (seen[at], next[at], &pairs[2 * at..2 * at + 2], rewards[at].to_bits());
+        let words = words(lane, seq);
+        let wanted = (obs(lane, seq), obs(lane, seq + 1), &words[..], reward(lane, seq).to_bits());
+        if row != wanted || terminated[at] || truncated[at] {
+            return Err(format!("lane {lane}, row {seq}: torn: {row:x?} and not {wanted:x?}"));
+        }
+    }
+    Ok(())
+}
+
+fn array<'a, T: Element>(batch: &'a Batch, key: &str) -> Result<&'a [T], String> {
+    let array = batch.column::<T>(key).map_err(|error| error.to_string())?;
+    array.to_slice().ok_or_else(|| format!("{key} is not in one piece"))
+}
+
+/// Draws beside a writer of lanes with so many rows until enough was accepted, and thrown away.
+fn hunt(capacity: u64, windows: bool) -> Result<Counts, Box<dyn Error>> {
+    let options = RingOptions::with_capacity(capacity * u64::from(LANES)).lanes(LANES);
+    let ring = Ring::heap(&schema()?, options.lane_policy(LanePolicy::Overwrite))?;
+    let options = SamplerOptions::seeded(capacity).copy(true);
+    let options = if windows { options.history(HISTORY) } else { options };
+    let (stop, goal) = (AtomicBool::new(false), goal()?);
+    let mut counts = Counts::default();
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| write(&ring, &stop));
+        let drawn = (|| {
+            let _stop = Stop(&stop);
+            let mut sampler = ring.sampler(options)?;
+            let mut batch = sampler.blank(BATCH)?;
+            while counts.items < goal || counts.lapped == 0 {
+                match sampler.sample_over(&mut batch) {
+                    Ok(()) => check(&batch, if windows { HISTORY as usize } else { 1 })?,
+                    Err(SampleError::Empty { .. } | SampleError::Outrun { .. }) => {
+                        assert!(!writer.is_finished(), "the writer ended by itself");
+                        thread::yield_now();
+                        continue;
+                    }
+                    Err(error) => return Err(error.into()),
+                }
+                counts.items += BATCH as u64;
+                counts.lapped = sampler.lapped();
+            }
+            Ok::<_, Box<dyn Error>>(())
+        })();
+        counts.rows_written =
+            writer.join().expect("the writer does not panic").expect("rows that fit");
+        drawn
+    })?;
+    Ok(counts)
+}
+
+#[test]
+fn items_that_hands_fill_beside_a_writer_are_never_torn() -> Result<(), Box<dyn Error>> {
+    for (capacity, windows) in [(40, false), (1_000, false), (40, true), (1_000, true)] {
+        let counts = hunt(capacity, windows)?;
+        println!("hunt in hands, lanes of {capacity} rows, windows {windows}: {counts:?}");
+    }
+    Ok(())
+}
