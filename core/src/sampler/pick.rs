@@ -16,6 +16,8 @@ use crate::spans::Span;
 use crate::window::Reach;
 
 const PICKS: usize = 2 * MOST;
+/// Of no lane.
+pub(super) const NO_DRAW: (usize, u64) = (usize::MAX, 0);
 
 /// A row that an attempt drew for an item.
 #[derive(Clone, Copy, Debug)]
@@ -168,20 +170,9 @@ impl Sampler {
         items: Range<usize>,
         picks: &mut Picks<'a>,
     ) {
-        // Nothing but the draws changes meanwhile, which a loop over `pick` could not know.
-        let Self { draws, spans, .. } = self;
-        let total = spans.total();
         // Two short loops need fewer registers than a long one.
-        let mut drawn = [(0, 0); MOST];
-        let numbers = number(items.start)..number(items.end);
-        let mut first = draws.first_of(batch, numbers.start);
-        for (drawn, number) in drawn.iter_mut().zip(numbers) {
-            if number.is_multiple_of(TOGETHER) {
-                first = draws.first_of(batch, number);
-            }
-            let found = first.below(total, number).and_then(|n| spans.find(n));
-            *drawn = found.unwrap_or((usize::MAX, 0));
-        }
+        let drawn = self.first_draws(batch, items.clone());
+        let spans = &self.spans;
         let reached = picks.reached;
         for (item, (number, older)) in items.zip(&drawn) {
             let place = picks.place(item);
@@ -195,6 +186,26 @@ impl Sampler {
                 *place = reached.pick_otherwise(lane, span, *older, 0);
             }
         }
+    }
+
+    /// The first draws of some items: a lane, and how many of its readable rows are older; no lane for a draw that has to be
+    /// made again.
+    #[inline]
+    pub(super) fn first_draws(&mut self, batch: u64, items: Range<usize>) -> [(usize, u64); MOST] {
+        // Nothing but the draws changes meanwhile, which a loop over `pick` could not know.
+        let Self { draws, spans, .. } = self;
+        let total = spans.total();
+        let mut drawn = [NO_DRAW; MOST];
+        let numbers = number(items.start)..number(items.end);
+        let mut first = draws.first_of(batch, numbers.start);
+        for (drawn, number) in drawn.iter_mut().zip(numbers) {
+            if number.is_multiple_of(TOGETHER) {
+                first = draws.first_of(batch, number);
+            }
+            let found = first.below(total, number).and_then(|n| spans.find(n));
+            *drawn = found.unwrap_or(NO_DRAW);
+        }
+        drawn
     }
 
     /// What an attempt draws for an item, if it fits. The index, once it is there, says at once what a

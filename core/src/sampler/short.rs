@@ -1,5 +1,6 @@
 //! Batches of short items, hand by hand.
 
+use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -7,9 +8,8 @@ use backcast_layout::protocol::Words;
 
 use super::Sampler;
 use super::job::{Job, Stopped, Wanted};
-use super::pick::{Drawn, number};
+use super::pick::{Drawn, NO_DRAW};
 use crate::block::{Block, Item, MOST};
-use crate::draw::TOGETHER;
 use crate::fill::Filler;
 use crate::hand::Hand;
 use crate::index::RowIndex;
@@ -35,14 +35,17 @@ impl Sampler {
         let Some(lane) = lanes.first() else { return self.fill_blocks(wanted, plan, arenas) };
         let mut hands = [(); 2].map(|()| Hand::new(lane, reach, plan.stretches()));
         let [mut now, mut next] = hands.each_mut();
-        let mut block = Block::over(Vec::new(), MOST, reach, plan.stretches());
+        // Put back at the end: after an error it is made anew.
+        let [memory, other] = mem::take(&mut self.scratch);
+        let mut block = Block::over(memory, MOST, reach, plan.stretches());
         let mut attempts = 0;
         self.deal(job, span(0), now);
         for number in 0..batch.div_ceil(MOST) {
             self.deal(job, span(number + 1), next);
             attempts += self.fill_dealt(job, now, &mut block, arenas)?;
-            std::mem::swap(&mut now, &mut next);
+            mem::swap(&mut now, &mut next);
         }
+        self.scratch = [block.into_memory(), other];
         Ok(attempts)
     }
 
@@ -50,35 +53,22 @@ impl Sampler {
     fn deal<'a>(&mut self, job: Job<'a>, items: Range<usize>, hand: &mut Hand<'a>) {
         let back = self.reach.back;
         let ahead = self.reach.after_first() - back;
-        // Nothing but the draws changes meanwhile.
-        let Self { draws, spans, .. } = self;
         hand.begin(items.start);
-        // Two short loops need fewer registers than a long one.
-        let mut drawn = [(usize::MAX, 0); MOST];
-        match job.wanted {
-            Wanted::Draws(batch) => {
-                let total = spans.total();
-                let numbers = number(items.start)..number(items.end);
-                let mut first = draws.first_of(batch, numbers.start);
-                for (drawn, number) in drawn.iter_mut().zip(numbers) {
-                    if number.is_multiple_of(TOGETHER) {
-                        first = draws.first_of(batch, number);
-                    }
-                    let found = first.below(total, number).and_then(|n| spans.find(n));
-                    *drawn = found.unwrap_or((usize::MAX, 0));
-                }
-            }
+        let drawn = match job.wanted {
+            Wanted::Draws(batch) => self.first_draws(batch, items.clone()),
             Wanted::Rows(index) => {
+                let mut drawn = [NO_DRAW; MOST];
                 let index = index.get(items.clone()).unwrap_or_default();
                 for (drawn, index) in drawn.iter_mut().zip(index) {
                     let (lane, seq) = (RowIndex(*index).lane() as usize, RowIndex(*index).seq());
-                    let span = spans.get(lane).filter(|span| span.rows().contains(&seq));
-                    *drawn = span.map_or((usize::MAX, 0), |span| (lane, seq - span.rows().start));
+                    let span = self.spans.get(lane).filter(|span| span.rows().contains(&seq));
+                    *drawn = span.map_or(NO_DRAW, |span| (lane, seq - span.rows().start));
                 }
+                drawn
             }
-        }
+        };
         for (item, (number, older)) in items.zip(drawn) {
-            let (Some(lane), Some(span)) = (job.lanes.get(number), spans.get(number)) else {
+            let (Some(lane), Some(span)) = (job.lanes.get(number), self.spans.get(number)) else {
                 let index = match job.wanted {
                     Wanted::Draws(_) => None,
                     Wanted::Rows(index) => index.get(item),

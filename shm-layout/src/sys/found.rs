@@ -292,50 +292,18 @@ impl<'a, const N: usize> RowFinder<'a, N> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::RingStore;
     use crate::protocol::Words;
-    use crate::{Column, DType, LanePolicy, RingSpec, RingStore, Role};
+    use crate::sys::counted::{self, row};
 
     const WIDTHS: [usize; 3] = [4, 24, 7];
 
-    /// Two lanes of 40 rows whose bytes count up, slot by slot.
     fn store() -> RingStore {
         store_of(40)
     }
 
     fn store_of(lane_capacity: u64) -> RingStore {
-        let column = |width: &usize| {
-            let bytes = u32::try_from(*width).unwrap();
-            Column::new(&format!("c{width}"), DType::U8, &[bytes], Role::Step).unwrap()
-        };
-        let store = RingStore::heap(&RingSpec {
-            columns: WIDTHS.iter().map(column).collect(),
-            lanes: 2,
-            lane_capacity,
-            reserve_chunk: 16,
-            reader_slots: 1,
-            asked_rows: 2 * lane_capacity,
-            asked_bytes: 0,
-            policy: LanePolicy::default(),
-            huge_pages: false,
-            memfd: false,
-            snapshot: false,
-            snapshot_of: String::new(),
-        })
-        .unwrap();
-        for lane in store.lanes().iter() {
-            for (column, width) in WIDTHS.into_iter().enumerate() {
-                for slot in 0..lane.slots() {
-                    lane.store_rows(column, slot, 1, &row(slot, width));
-                }
-            }
-        }
-        store
-    }
-
-    fn row(slot: u64, width: usize) -> Vec<u8> {
-        (0..width)
-            .map(|i| u8::try_from((usize::try_from(slot).unwrap() + i) % 256).unwrap())
-            .collect()
+        counted::store(&WIDTHS, lane_capacity)
     }
 
     #[test]

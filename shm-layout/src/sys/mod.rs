@@ -12,6 +12,8 @@
 )]
 
 pub(crate) mod copy;
+#[cfg(test)]
+mod counted;
 pub(crate) mod file;
 pub(crate) mod found;
 pub(crate) mod huge;

@@ -209,46 +209,13 @@ impl<'a, const MOST: usize> Runs<'a, MOST> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Column, DType, LanePolicy, RingSpec, RingStore, Role};
+    use crate::RingStore;
+    use crate::sys::counted::{self, row};
 
     const WIDTHS: [usize; 4] = [24, 4, 7, 32];
 
-    /// Two lanes whose bytes count up, slot by slot.
     fn store(lane_capacity: u64) -> RingStore {
-        let column = |width: &usize| {
-            let bytes = u32::try_from(*width).unwrap();
-            let dtype = if *width == 24 { (DType::U64, 3) } else { (DType::U8, bytes) };
-            Column::new(&format!("c{width}"), dtype.0, &[dtype.1], Role::Step).unwrap()
-        };
-        let store = RingStore::heap(&RingSpec {
-            columns: WIDTHS.iter().map(column).collect(),
-            lanes: 2,
-            lane_capacity,
-            reserve_chunk: 16,
-            reader_slots: 1,
-            asked_rows: 2 * lane_capacity,
-            asked_bytes: 0,
-            policy: LanePolicy::default(),
-            huge_pages: false,
-            memfd: false,
-            snapshot: false,
-            snapshot_of: String::new(),
-        })
-        .unwrap();
-        for lane in store.lanes().iter() {
-            for (column, width) in WIDTHS.into_iter().enumerate() {
-                for slot in 0..lane.slots() {
-                    lane.store_rows(column, slot, 1, &row(slot, width));
-                }
-            }
-        }
-        store
-    }
-
-    fn row(slot: u64, width: usize) -> Vec<u8> {
-        (0..width)
-            .map(|i| u8::try_from((usize::try_from(slot).unwrap() + i) % 256).unwrap())
-            .collect()
+        counted::store(&WIDTHS, lane_capacity)
     }
 
     fn part(column: usize, first: u64, rows: u64) -> RunPart {
