@@ -10,6 +10,10 @@
 //! copied, the lines of a later one are asked for. (256 samples, 33 tickers, 27 days: 1.0 of a memcpy of
 //! the arena; without asking 0.65; in the order of tickers where samples lie together, 0.55.)
 //!
+//! A window is short, so that what is done for each besides its copy shows. A few are copied by one call, and what else
+//! is to be said of them is found out while the processor still stores them: more at once would leave nothing to do
+//! meanwhile. Those that the panel has no row for on some day are seen to at last.
+//!
 //! Threads take small parts of the arena, one after the other, and list the windows of each themselves: nothing is left
 //! for one alone.
 
@@ -18,7 +22,7 @@ use std::{
     sync::{Mutex, PoisonError, atomic::AtomicU64},
 };
 
-use backcast_layout::{ThreadTeam, copy_words};
+use backcast_layout::{ThreadTeam, copy_words_each};
 
 use crate::{
     blocks::{Geometry, are_listed, copy_listed_bits, is_listed},
@@ -116,12 +120,28 @@ const PART_CELLS: usize = 128;
 /// Windows that lie between a copy and the request for its numbers.
 const AHEAD: usize = 4;
 
+/// Windows that are copied by one call.
+const TOGETHER: usize = 8;
+
 /// Cells of an arena that one thread fills, and their masks.
 struct Slab<'a> {
     /// Number of its first cell.
     first: usize,
     arena: &'a mut [f32],
     mask: &'a mut [i32],
+}
+
+/// What a thread writes on, slab after slab.
+#[derive(Default)]
+struct Desk {
+    /// Windows of the slab's cells, in their order, and a few of those after them.
+    jobs: Vec<Job>,
+    /// Where each begins in the panel, in bytes.
+    starts: Vec<usize>,
+    /// Those of the slab that have no row on some day: positions among its jobs.
+    lacking: Vec<usize>,
+    /// Rows with all their columns.
+    rows: Vec<f32>,
 }
 
 impl<'a> Market<'a> {
@@ -154,98 +174,122 @@ impl<'a> Market<'a> {
         let slabs = Mutex::new((0..).step_by(PART_CELLS).zip(parts));
         let next = || slabs.lock().unwrap_or_else(PoisonError::into_inner).next();
         team.work(|| {
-            let (mut jobs, mut scratch) = (Vec::new(), Vec::new());
+            let mut desk = Desk::default();
             while let Some((first, (arena, mask))) = next() {
                 let end = first + mask.len() / span.days;
-                jobs.clear();
+                desk.jobs.clear();
                 // Those that are soon copied are asked for, whoever will copy them.
-                list(first..(end + AHEAD).min(all), &mut jobs);
-                self.fill_slab(&jobs, span, Slab { first, arena, mask }, &mut scratch);
+                list(first..(end + AHEAD).min(all), &mut desk.jobs);
+                self.fill_slab(span, Slab { first, arena, mask }, &mut desk);
             }
         });
     }
 
-    /// The windows among `jobs` that lie in the slab, which are the first of them.
-    fn fill_slab(&self, jobs: &[Job], span: Span, slab: Slab<'_>, scratch: &mut Vec<f32>) {
+    /// The windows on the desk that lie in the slab, which are the first of them.
+    fn fill_slab(&self, span: Span, slab: Slab<'_>, desk: &mut Desk) {
         let Slab { first, arena, mask } = slab;
         let (days, floats) = (span.days, span.days * self.width());
         let cells = mask.len() / days;
-        let own = jobs.partition_point(|job| (job.cell as usize) < first + cells);
-        // Nearly all windows have a row on every day: that is said of all at once.
-        let every = own == cells;
-        mask.fill(i32::from(every));
-        if !every {
+        let own = desk.jobs.partition_point(|job| (job.cell as usize) < first + cells);
+        desk.lacking.clear();
+        // Nearly all cells have a window, with a row on every day.
+        let whole = own == cells && days <= self.geometry.days;
+        if whole {
+            self.fill_whole(span, arena, mask, desk);
+        } else {
             arena.fill(0.0);
+            mask.fill(0);
+            desk.lacking.extend(0..own);
         }
-        for (at, job) in jobs[..own].iter().enumerate() {
-            let next = jobs.get(at + AHEAD).map(|next| self.start(*next, span));
+        for &at in &desk.lacking {
+            let job = desk.jobs[at];
             let cell = job.cell as usize - first;
-            let arena = &mut arena[cell * floats..][..floats];
-            let (first_day, inside) = self.window(*job, span, arena, scratch, next);
-            let marks = &self.marks[job.ticker as usize * self.geometry.listed_stride()..];
-            if every && inside.len() == days && are_listed(marks, first_day, days) {
-                continue;
-            }
             let mask = &mut mask[cell * days..][..days];
             mask.fill(0);
-            copy_listed_bits(marks, first_day, &mut mask[inside]);
+            let (first_day, inside) = self.inside(job, span);
+            copy_listed_bits(self.marks_of(job), first_day, &mut mask[inside.clone()]);
+            if whole && inside.len() == days {
+                continue;
+            }
+            let arena = &mut arena[cell * floats..][..floats];
+            arena.fill(0.0);
+            let width = self.width();
+            let arena = &mut arena[inside.start * width..inside.end * width];
+            let start = self.start(job, first_day);
+            self.copy_windows(&[start], inside.len(), arena, &mut desk.rows);
         }
     }
 
-    /// Where a window's numbers begin in the panel, in bytes.
+    /// Fills cells that all have a window, of no more days than the panel has. Notes which of them lack a row on some day:
+    /// those beyond the panel's edges have others, of which nothing is right.
+    fn fill_whole(&self, span: Span, arena: &mut [f32], mask: &mut [i32], desk: &mut Desk) {
+        let Span { lead, days } = span;
+        let Desk { jobs, starts, lacking, rows } = desk;
+        let last = self.geometry.days - days;
+        starts.clear();
+        starts.extend(
+            jobs.iter()
+                .map(|job| self.start(*job, (job.day as usize).saturating_sub(lead).min(last))),
+        );
+        let lacks = |job: &Job| {
+            let day = job.day as usize;
+            day < lead || day - lead > last || !are_listed(self.marks_of(*job), day - lead, days)
+        };
+        let floats = (TOGETHER * days * self.width()).max(1);
+        let parts = arena.chunks_mut(floats).zip(mask.chunks_mut(TOGETHER * days));
+        for (first, (arena, mask)) in (0..).step_by(TOGETHER).zip(parts) {
+            let own = first..first + mask.len() / days;
+            let with_next = first..(own.end + AHEAD).min(starts.len());
+            self.copy_windows(&starts[with_next], days, arena, rows);
+            mask.fill(1);
+            lacking.extend(own.filter(|at| lacks(&jobs[*at])));
+        }
+    }
+
+    /// Copies so many days from each of some places on into the windows that they fill; the places after those are
+    /// asked for. Missing rows are zeros in the panel, so the copy alone is right.
+    fn copy_windows(
+        &self,
+        starts: &[usize],
+        days: usize,
+        windows: &mut [f32],
+        rows: &mut Vec<f32>,
+    ) {
+        let bytes = days * self.geometry.columns * size_of::<f32>();
+        let Some(columns) = self.columns else {
+            let windows = bytemuck::cast_slice_mut(windows);
+            return copy_words_each(self.singles, starts, bytes, windows, AHEAD);
+        };
+        rows.resize(windows.len() / columns.len() * self.geometry.columns, 0.0);
+        copy_words_each(self.singles, starts, bytes, bytemuck::cast_slice_mut(rows), AHEAD);
+        self.pick(columns, rows, windows);
+    }
+
+    /// Where the row of a window's ticker lies in the panel, in bytes.
     #[inline]
-    fn start(&self, job: Job, span: Span) -> usize {
-        let day = (job.day as usize).saturating_sub(span.lead);
+    fn start(&self, job: Job, day: usize) -> usize {
         self.geometry.row(job.ticker as usize, day) * size_of::<f32>()
     }
 
-    /// One window: a copy, and zeros beyond the panel's edges. `next`: where one begins that is soon copied.
-    ///
-    /// Returns the first day that lies within the panel, and the window's places that do.
+    /// The marks of a window's ticker.
     #[inline]
-    fn window(
-        &self,
-        job: Job,
-        span: Span,
-        arena: &mut [f32],
-        scratch: &mut Vec<f32>,
-        next: Option<usize>,
-    ) -> (usize, Range<usize>) {
-        let Span { lead, days } = span;
-        let (ticker, day) = (job.ticker as usize, job.day as usize);
-        let from = lead.saturating_sub(day);
-        let to = days.min(lead + (self.geometry.days - day));
-        let first_day = day + from - lead;
-        if (from, to) == (0, days) {
-            self.copy(ticker, first_day, arena, scratch, next);
-        } else {
-            let width = self.width();
-            arena[..from * width].fill(0.0);
-            arena[to * width..].fill(0.0);
-            self.copy(ticker, first_day, &mut arena[from * width..to * width], scratch, next);
-        }
-        (first_day, from..to)
+    fn marks_of(&self, job: Job) -> &'a [AtomicU64] {
+        &self.marks[job.ticker as usize * self.geometry.listed_stride()..]
     }
 
-    /// Rows of consecutive days. Missing ones are zeros in the panel, so the copy alone is right.
-    #[inline]
-    fn copy(
-        &self,
-        ticker: usize,
-        day: usize,
-        out: &mut [f32],
-        scratch: &mut Vec<f32>,
-        next: Option<usize>,
-    ) {
-        let at = self.geometry.row(ticker, day) * size_of::<f32>();
-        let Some(columns) = self.columns else {
-            copy_words(self.singles, at, bytemuck::cast_slice_mut(out), next);
-            return;
-        };
-        let all = self.geometry.columns;
-        scratch.resize(out.len() / columns.len().max(1) * all, 0.0);
-        copy_words(self.singles, at, bytemuck::cast_slice_mut(scratch), next);
-        for (to, from) in out.chunks_exact_mut(columns.len()).zip(scratch.chunks_exact(all)) {
+    /// Of a window, the first day that lies within the panel, and the places that do.
+    fn inside(&self, job: Job, span: Span) -> (usize, Range<usize>) {
+        let Span { lead, days } = span;
+        let day = job.day as usize;
+        let from = lead.saturating_sub(day);
+        let to = days.min(lead + (self.geometry.days - day));
+        (day + from - lead, from..to)
+    }
+
+    /// Some columns of rows.
+    fn pick(&self, columns: &[usize], rows: &[f32], out: &mut [f32]) {
+        let out = out.chunks_exact_mut(columns.len());
+        for (to, from) in out.zip(rows.chunks_exact(self.geometry.columns)) {
             for (value, column) in to.iter_mut().zip(columns) {
                 *value = from[*column];
             }

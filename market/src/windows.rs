@@ -196,7 +196,7 @@ impl Source<'_> {
         arena[to * columns..].fill(0.0);
         let inside = &mut arena[from * columns..to * columns];
         let first = self.geometry.row(ticker, first_day) * size_of::<f32>();
-        copy_words(self.singles, first, bytemuck::cast_slice_mut(inside), None);
+        copy_words(self.singles, first, bytemuck::cast_slice_mut(inside));
         // What is known of the day itself ends with its open.
         let unknown = PriceColumn::Open as usize + 1;
         arena[history * columns..(history + 1) * columns][unknown..].fill(0.0);

@@ -96,7 +96,7 @@ pub use sys::space::SpaceLimits;
 pub use sys::team::ThreadTeam;
 pub use sys::wide::{Wide, whole_part, wide};
 pub use sys::window::Window;
-pub use sys::words::copy_words;
+pub use sys::words::{copy_words, copy_words_each};
 pub use tables::{Field, tables};
 
 /// The page size of this machine, in bytes: what mapped columns must be multiples of.

@@ -170,6 +170,31 @@ pub(super) unsafe fn copy_asking(
     false
 }
 
+/// Copies `len` bytes from each of the first `count` places behind `src`, one after the other, to `dst`. Asks meanwhile
+/// for as many bytes at the place that is `ahead` later. `false` where it has done neither, since there are no lines to
+/// go by.
+///
+/// # Safety
+/// As [`copy`], for each of the first `count` places; the others may be any.
+#[inline]
+pub(super) unsafe fn copy_each(
+    dst: *mut u8,
+    src: *const u8,
+    len: usize,
+    count: usize,
+    places: &[usize],
+    ahead: usize,
+) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    if goes_by_lines(len) {
+        // SAFETY: as the caller says, and just asked.
+        unsafe { each_by_lines(dst, src, len, count, places, ahead) };
+        return true;
+    }
+    let _ = (dst, src, len, count, places, ahead);
+    false
+}
+
 /// Bytes of a copy from which on the C library's is as fast.
 #[cfg(target_arch = "x86_64")]
 const MOST_BY_LINES: usize = 128 << 10;
@@ -181,69 +206,130 @@ fn goes_by_lines(len: usize) -> bool {
     LINE < len && len <= MOST_BY_LINES && std::arch::is_x86_feature_detected!("avx2")
 }
 
-/// A function that copies in ascending order by vectors of 32 bytes, two for each line of the destination. The first
-/// and the last 64 bytes are stored wherever they lie, so that some bytes are copied twice.
+/// Copies in ascending order by vectors of 32 bytes, two for each line of the destination. The first and the last 64 bytes
+/// are stored wherever they lie, so that some bytes are copied twice. Of lengths that [`goes_by_lines`] allows.
+///
+/// Upper halves of vectors are left as they are: [`no_upper_halves`] is to follow.
 #[cfg(target_arch = "x86_64")]
 macro_rules! by_lines {
-    ($name:ident($($next:ident)?), $($ask_ends:literal, $ask_line:literal)?) => {
-        /// # Safety
-        /// As [`copy`], of lengths that [`goes_by_lines`] allows.
-        #[inline(never)]
-        unsafe fn $name(dst: *mut u8, src: *const u8, len: usize $(, $next: *const u8)?) {
-            // From the first whole line to the end of the last; of less than two lines there may be none.
-            let first = LINE - dst.addr() % LINE;
-            let end = first + (len - first - 1) / LINE * LINE;
-            // SAFETY: `first` is at most 64 and `end` less than `len`, which is more than 64: all loads and
-            // stores are within what the caller vouches for. What is asked for may lie anywhere. Without `nostack`
-            // nothing is kept below the stack, and all that a C function may change is declared changed, upper
-            // halves of vectors included.
-            unsafe {
-                std::arch::asm!(
-                    "vmovdqu ymm0, [{src}]",
-                    "vmovdqu ymm1, [{src} + 32]",
-                    $($ask_ends,)?
-                    "vmovdqu [{dst}], ymm0",
-                    "vmovdqu [{dst} + 32], ymm1",
-                    "cmp rax, {end}",
-                    "jae 3f",
-                    "2:",
-                    "vmovdqu ymm0, [{src} + rax]",
-                    "vmovdqu ymm1, [{src} + rax + 32]",
-                    $($ask_line,)?
-                    "vmovdqa [{dst} + rax], ymm0",
-                    "vmovdqa [{dst} + rax + 32], ymm1",
-                    "add rax, 64",
-                    "cmp rax, {end}",
-                    "jb 2b",
-                    "3:",
-                    "vmovdqu ymm0, [{src} + {len} - 64]",
-                    "vmovdqu ymm1, [{src} + {len} - 32]",
-                    "vmovdqu [{dst} + {len} - 64], ymm0",
-                    "vmovdqu [{dst} + {len} - 32], ymm1",
-                    "vzeroupper",
-                    src = in(reg) src,
-                    dst = in(reg) dst,
-                    len = in(reg) len,
-                    end = in(reg) end,
-                    $($next = in(reg) $next,)?
-                    inout("rax") first => _,
-                    clobber_abi("C"),
-                );
-            }
-        }
-    };
+    ($dst:ident, $src:ident, $len:ident $(, $next:ident, $ask_ends:literal, $ask_line:literal)?) => {{
+        // From the first whole line to the end of the last; of less than two lines there may be none.
+        let first = LINE - $dst.addr() % LINE;
+        let end = first + ($len - first - 1) / LINE * LINE;
+        // `first` is at most 64 and `end` less than `len`, which is more than 64: all loads and stores are within the
+        // lengths. What is asked for may lie anywhere.
+        std::arch::asm!(
+            "vmovdqu ymm0, [{src}]",
+            "vmovdqu ymm1, [{src} + 32]",
+            $($ask_ends,)?
+            "vmovdqu [{dst}], ymm0",
+            "vmovdqu [{dst} + 32], ymm1",
+            "cmp {at}, {end}",
+            "jae 3f",
+            "2:",
+            "vmovdqu ymm0, [{src} + {at}]",
+            "vmovdqu ymm1, [{src} + {at} + 32]",
+            $($ask_line,)?
+            "vmovdqa [{dst} + {at}], ymm0",
+            "vmovdqa [{dst} + {at} + 32], ymm1",
+            "add {at}, 64",
+            "cmp {at}, {end}",
+            "jb 2b",
+            "3:",
+            "vmovdqu ymm0, [{src} + {len} - 64]",
+            "vmovdqu ymm1, [{src} + {len} - 32]",
+            "vmovdqu [{dst} + {len} - 64], ymm0",
+            "vmovdqu [{dst} + {len} - 32], ymm1",
+            src = in(reg) $src,
+            dst = in(reg) $dst,
+            len = in(reg) $len,
+            end = in(reg) end,
+            $($next = in(reg) $next,)?
+            at = inout(reg) first => _,
+            // All of the register, as wide as it is.
+            out("xmm0") _, out("xmm1") _,
+            options(nostack),
+        );
+    }};
 }
 
+/// Ends the use of vectors of more than 16 bytes, which would make later ones of 16 slow.
+///
+/// # Safety
+/// The processor has AVX.
 #[cfg(target_arch = "x86_64")]
-by_lines!(by_lines(),);
+#[inline]
+unsafe fn no_upper_halves() {
+    // SAFETY: the processor knows the instruction. All that it changes, upper halves of vectors, is declared changed.
+    unsafe { std::arch::asm!("vzeroupper", clobber_abi("C"), options(nostack)) }
+}
 
+/// # Safety
+/// As [`copy`], of lengths that [`goes_by_lines`] allows.
 #[cfg(target_arch = "x86_64")]
-by_lines!(
-    by_lines_asking(next),
-    "prefetcht1 [{next}]
-     prefetcht1 [{next} + {len} - 1]",
-    "prefetcht1 [{next} + rax]"
-);
+#[inline(never)]
+unsafe fn by_lines(dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: as the caller says.
+    unsafe {
+        by_lines!(dst, src, len);
+        no_upper_halves();
+    }
+}
+
+/// # Safety
+/// As [`copy`], of lengths that [`goes_by_lines`] allows; `next` may be any address.
+#[cfg(target_arch = "x86_64")]
+#[inline(never)]
+unsafe fn by_lines_asking(dst: *mut u8, src: *const u8, len: usize, next: *const u8) {
+    // SAFETY: as the caller says.
+    unsafe {
+        by_lines_with_requests(dst, src, len, next);
+        no_upper_halves();
+    }
+}
+
+/// # Safety
+/// As [`by_lines_asking`]; [`no_upper_halves`] is to follow.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+unsafe fn by_lines_with_requests(dst: *mut u8, src: *const u8, len: usize, next: *const u8) {
+    // SAFETY: as the caller says.
+    unsafe {
+        by_lines!(
+            dst,
+            src,
+            len,
+            next,
+            "prefetcht1 [{next}]
+             prefetcht1 [{next} + {len} - 1]",
+            "prefetcht1 [{next} + {at}]"
+        );
+    }
+}
+
+/// # Safety
+/// As [`copy_each`], of lengths that [`goes_by_lines`] allows.
+#[cfg(target_arch = "x86_64")]
+#[inline(never)]
+unsafe fn each_by_lines(
+    dst: *mut u8,
+    src: *const u8,
+    len: usize,
+    count: usize,
+    places: &[usize],
+    ahead: usize,
+) {
+    for (number, place) in places.iter().take(count).enumerate() {
+        let next = places.get(number + ahead).unwrap_or(place);
+        // SAFETY: as the caller says.
+        unsafe {
+            let (dst, src_of) = (dst.add(number * len), src.add(*place));
+            by_lines_with_requests(dst, src_of, len, src.wrapping_add(*next));
+        }
+    }
+    // SAFETY: there is AVX2.
+    unsafe { no_upper_halves() }
+}
 
 /// Calls the C library's `memcpy`.
 ///
