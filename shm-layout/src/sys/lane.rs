@@ -33,6 +33,25 @@ pub struct Lane {
     resizes: u32,
 }
 
+/// The place of a counter in a lane's header.
+#[derive(Clone, Copy, Debug)]
+struct Counter(usize);
+
+impl Counter {
+    const RESERVED: Self = Self::at(offset_of!(LaneHeader, reserved));
+    const HEAD: Self = Self::at(offset_of!(LaneHeader, head));
+    const GENERATION: Self = Self::at(offset_of!(LaneHeader, generation));
+    const PID: Self = Self::at(offset_of!(LaneHeader, pid));
+    const CLAIMED_UNIX_NS: Self = Self::at(offset_of!(LaneHeader, claimed_unix_ns));
+    const DROPPED: Self = Self::at(offset_of!(LaneHeader, dropped));
+    const STALLS: Self = Self::at(offset_of!(LaneHeader, stalls));
+
+    const fn at(offset: usize) -> Self {
+        assert!(offset.is_multiple_of(8) && offset + 8 <= size_of::<LaneHeader>());
+        Self(offset)
+    }
+}
+
 /// Where a copy will begin. Known before it is made, so that its memory can be asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct Ahead(*const u8);
@@ -92,6 +111,12 @@ pub(crate) fn columns(geometry: &Geometry) -> io::Result<Columns> {
     places.collect()
 }
 
+/// Memory that begins with a lane's header, as every geometry's lanes do.
+fn with_header(memory: Mapping) -> io::Result<Mapping> {
+    let there = memory.len() >= size_of::<LaneHeader>();
+    there.then_some(memory).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
 /// A number of bytes, if a process can have so many.
 fn in_memory(bytes: u64) -> io::Result<usize> {
     usize::try_from(bytes).map_err(|_| io::ErrorKind::OutOfMemory.into())
@@ -112,7 +137,7 @@ impl Lane {
         resizes: u32,
         access: Access,
     ) -> io::Result<Self> {
-        let memory = Mapping::aligned(fd, in_memory(geometry.lane_bytes)?, access)?;
+        let memory = with_header(Mapping::aligned(fd, in_memory(geometry.lane_bytes)?, access)?)?;
         let parts = columns.iter().map(|column| (column.offset, column.length)).collect::<Vec<_>>();
         // A lease is only ever read.
         let mirror = Some(Mapping::mirrored(fd, &parts, Access::ReadOnly)?);
@@ -121,7 +146,7 @@ impl Lane {
     }
 
     pub(crate) fn heap(geometry: &Geometry, columns: &Columns) -> io::Result<Self> {
-        let memory = Mapping::heap(in_memory(geometry.lane_bytes)?);
+        let memory = with_header(Mapping::heap(in_memory(geometry.lane_bytes)?))?;
         let (columns, slots, capacity) = (columns.clone(), geometry.slots, geometry.lane_capacity);
         Ok(Self { memory, columns, slots, mirror: None, capacity, resizes: 0 })
     }
@@ -161,31 +186,31 @@ impl Lane {
     /// How often the lane was claimed, as its writers say.
     #[must_use]
     pub fn generation(&self) -> u64 {
-        self.counter(offset_of!(LaneHeader, generation)).load(Ordering::Relaxed)
+        self.counter(Counter::GENERATION).load(Ordering::Relaxed)
     }
 
     /// Process id of the last writer, as it says: for people, never for decisions.
     #[must_use]
     pub fn pid(&self) -> u64 {
-        self.counter(offset_of!(LaneHeader, pid)).load(Ordering::Relaxed)
+        self.counter(Counter::PID).load(Ordering::Relaxed)
     }
 
     /// When it was claimed, nanoseconds since 1970; 0: never.
     #[must_use]
     pub fn claimed_unix_ns(&self) -> u64 {
-        self.counter(offset_of!(LaneHeader, claimed_unix_ns)).load(Ordering::Relaxed)
+        self.counter(Counter::CLAIMED_UNIX_NS).load(Ordering::Relaxed)
     }
 
     /// Rows that writers dropped because a lease was in the way.
     #[must_use]
     pub fn dropped(&self) -> u64 {
-        self.counter(offset_of!(LaneHeader, dropped)).load(Ordering::Relaxed)
+        self.counter(Counter::DROPPED).load(Ordering::Relaxed)
     }
 
     /// How often a writer waited, dropped or failed because of a lease.
     #[must_use]
     pub fn stalls(&self) -> u64 {
-        self.counter(offset_of!(LaneHeader, stalls)).load(Ordering::Relaxed)
+        self.counter(Counter::STALLS).load(Ordering::Relaxed)
     }
 
     /// Where `rows` rows of a column stand one after the other, from `slot` on. `None` for rows
@@ -209,10 +234,14 @@ impl Lane {
     }
 
     #[inline]
-    fn counter(&self, offset: usize) -> &AtomicU64 {
-        static NOTHING: AtomicU64 = AtomicU64::new(0);
-        // The header is part of every mapping; the fallback only spares a panic path.
-        self.memory.words64(offset, 1).and_then(<[_]>::first).unwrap_or(&NOTHING)
+    fn counter(&self, Counter(offset): Counter) -> &AtomicU64 {
+        // SAFETY:
+        // - In bounds and aligned: a counter's place is one of the header, a multiple of 8 (`Counter::at`), and the memory
+        //   has a header (`with_header`); it begins on a multiple of 8 at least.
+        // - Alive for the borrow: the lane owns the memory.
+        // - Every process reaches these bytes through atomics of this size (rule 1 in docs/layout.md); on read-only
+        //   pages callers load only, relaxed, which is defined.
+        unsafe { AtomicU64::from_ptr(self.memory.base().add(offset).cast()) }
     }
 
     /// Where rows of a column begin, for asking for them before they are read. Rows that do not
@@ -309,41 +338,41 @@ impl Lane {
 
     /// Sets all that it says of its rows and writers to what a new lane says, while nobody sees it.
     pub(crate) fn forget(&self) {
-        for offset in [
-            offset_of!(LaneHeader, reserved),
-            offset_of!(LaneHeader, head),
-            offset_of!(LaneHeader, generation),
-            offset_of!(LaneHeader, pid),
-            offset_of!(LaneHeader, claimed_unix_ns),
-            offset_of!(LaneHeader, dropped),
-            offset_of!(LaneHeader, stalls),
+        for counter in [
+            Counter::RESERVED,
+            Counter::HEAD,
+            Counter::GENERATION,
+            Counter::PID,
+            Counter::CLAIMED_UNIX_NS,
+            Counter::DROPPED,
+            Counter::STALLS,
         ] {
-            self.counter(offset).store(0, Ordering::Relaxed);
+            self.counter(counter).store(0, Ordering::Relaxed);
         }
     }
 
     /// For whoever holds the lane.
     pub(crate) fn store_reserved(&self, value: u64, order: Ordering) {
         assert!(self.memory.writable(), "the lane is mapped for reading");
-        self.counter(offset_of!(LaneHeader, reserved)).store(value, order);
+        self.counter(Counter::RESERVED).store(value, order);
     }
 
     /// For whoever holds the lane.
     pub(crate) fn store_head(&self, value: u64, order: Ordering) {
         assert!(self.memory.writable(), "the lane is mapped for reading");
-        self.counter(offset_of!(LaneHeader, head)).store(value, order);
+        self.counter(Counter::HEAD).store(value, order);
     }
 }
 
 impl Words for Lane {
     #[inline]
     fn load_head(&self, order: Ordering) -> u64 {
-        self.counter(offset_of!(LaneHeader, head)).load(order)
+        self.counter(Counter::HEAD).load(order)
     }
 
     #[inline]
     fn load_reserved(&self, order: Ordering) -> u64 {
-        self.counter(offset_of!(LaneHeader, reserved)).load(order)
+        self.counter(Counter::RESERVED).load(order)
     }
 
     #[inline]
@@ -386,14 +415,14 @@ impl Words for Lane {
 
 /// What a lane says of its writers goes along when it moves.
 pub(crate) fn copy_signature(from: &Lane, to: &Lane) {
-    for offset in [
-        offset_of!(LaneHeader, generation),
-        offset_of!(LaneHeader, pid),
-        offset_of!(LaneHeader, claimed_unix_ns),
-        offset_of!(LaneHeader, dropped),
-        offset_of!(LaneHeader, stalls),
+    for counter in [
+        Counter::GENERATION,
+        Counter::PID,
+        Counter::CLAIMED_UNIX_NS,
+        Counter::DROPPED,
+        Counter::STALLS,
     ] {
-        to.counter(offset).store(from.counter(offset).load(Ordering::Relaxed), Ordering::Relaxed);
+        to.counter(counter).store(from.counter(counter).load(Ordering::Relaxed), Ordering::Relaxed);
     }
 }
 
@@ -411,10 +440,10 @@ impl ClaimedLane {
         if !lane.memory.writable() {
             return None;
         }
-        let set = |offset, value| lane.counter(offset).store(value, Ordering::Relaxed);
-        set(offset_of!(LaneHeader, generation), lane.generation().wrapping_add(1));
-        set(offset_of!(LaneHeader, pid), u64::from(std::process::id()));
-        set(offset_of!(LaneHeader, claimed_unix_ns), now_unix_ns);
+        let set = |counter, value| lane.counter(counter).store(value, Ordering::Relaxed);
+        set(Counter::GENERATION, lane.generation().wrapping_add(1));
+        set(Counter::PID, u64::from(std::process::id()));
+        set(Counter::CLAIMED_UNIX_NS, now_unix_ns);
         Some(Self { lane, _claim: claim })
     }
 }
@@ -495,13 +524,13 @@ impl ClaimedLane {
 
     /// Notes that a lease made the writer wait, drop or fail, and how many rows it dropped.
     pub fn count_stall(&self, dropped: u64) {
-        let add = |offset, more| {
+        let add = |counter, more| {
             // One writer at a time, so a load and a store do.
-            let word = self.lane.counter(offset);
+            let word = self.lane.counter(counter);
             word.store(word.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
         };
-        add(offset_of!(LaneHeader, stalls), 1);
-        add(offset_of!(LaneHeader, dropped), dropped);
+        add(Counter::STALLS, 1);
+        add(Counter::DROPPED, dropped);
     }
 }
 
@@ -535,12 +564,12 @@ impl Words for ClaimedLane {
 impl WordsMut for ClaimedLane {
     #[inline]
     fn store_reserved(&self, value: u64, order: Ordering) {
-        self.lane.counter(offset_of!(LaneHeader, reserved)).store(value, order);
+        self.lane.counter(Counter::RESERVED).store(value, order);
     }
 
     #[inline]
     fn store_head(&self, value: u64, order: Ordering) {
-        self.lane.counter(offset_of!(LaneHeader, head)).store(value, order);
+        self.lane.counter(Counter::HEAD).store(value, order);
     }
 
     #[inline]
