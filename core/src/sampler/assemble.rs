@@ -26,12 +26,14 @@ impl Sampler {
             let blind = !self.indexed || matches!(wanted, Wanted::Rows(_));
             let short = plan.is_short() && blind && !self.eventful;
             self.events = 0;
-            let filled = if short {
-                self.fill_hands(wanted, plan, arenas)
-            } else {
-                self.fill_blocks(wanted, plan, arenas)
+            let lanes = Arc::clone(&self.lanes);
+            let filler = Filler { plan, gamma: self.options.gamma.unwrap_or(0.0) };
+            let job = Job { wanted, lanes: &lanes, mapped: &lanes, filler };
+            let tried = match lanes.first().filter(|_| short) {
+                Some(lane) => self.fill_hands(job, lane, arenas),
+                None => self.fill_blocks(job, arenas),
             };
-            match filled {
+            match tried {
                 Ok(attempts) => {
                     self.eventful = self.events * OFTEN > plan.batch();
                     return Ok(attempts);
@@ -46,22 +48,15 @@ impl Sampler {
     }
 
     /// The same, block by block, from the memory that the lanes have now.
-    pub(super) fn fill_blocks(
-        &mut self,
-        wanted: Wanted<'_>,
-        plan: &BatchPlan,
-        arenas: &mut [&mut [u8]],
-    ) -> Result<u64, Stopped> {
-        let lanes = Arc::clone(&self.lanes);
+    fn fill_blocks(&mut self, job: Job<'_>, arenas: &mut [&mut [u8]]) -> Result<u64, Stopped> {
+        let plan = job.filler.plan;
         let (reach, size, batch) = (self.reach, Block::size(plan.row_bytes()), plan.batch());
-        let filler = Filler { plan, gamma: self.options.gamma.unwrap_or(0.0) };
-        let job = Job { wanted, lanes: &lanes, mapped: &lanes, filler };
         let span = |number: usize| (number * size).min(batch)..((number + 1) * size).min(batch);
         // Put back at the end: after an error they are made anew.
         let scratch = mem::take(&mut self.scratch);
         let mut blocks = scratch.map(|memory| Block::over(memory, size, reach, plan.stretches()));
         let [mut now, mut next] = blocks.each_mut();
-        let (mut picks, mut attempts) = (Picks::new(reach, &lanes), 0);
+        let (mut picks, mut attempts) = (Picks::new(reach, job.lanes), 0);
         self.draw(job, span(0), &mut picks);
         self.draw(job, span(1), &mut picks);
         self.look_at(job, span(0), &picks, now)?;
@@ -71,7 +66,7 @@ impl Sampler {
             self.draw(job, span(number + 2), &mut picks);
             self.look_at(job, span(number + 1), &picks, next)?;
             next.find(plan.stretches());
-            filler.fill(now, Some(next), arenas);
+            job.filler.fill(now, Some(next), arenas);
             self.events += now.events();
             if now.is_still_whole() {
                 attempts += now.attempts();

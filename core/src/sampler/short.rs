@@ -2,18 +2,16 @@
 
 use std::mem;
 use std::ops::Range;
-use std::sync::Arc;
 
+use backcast_layout::Lane;
 use backcast_layout::protocol::Words;
 
 use super::Sampler;
 use super::job::{Job, Stopped, Wanted};
 use super::pick::{Drawn, NO_DRAW};
 use crate::block::{Block, Item, MOST};
-use crate::fill::Filler;
 use crate::hand::Hand;
 use crate::index::RowIndex;
-use crate::plan::BatchPlan;
 
 /// Items of a hand that are filled one by one; if there are more, all are looked at together.
 const FEW: u32 = 4;
@@ -21,18 +19,17 @@ const FEW: u32 = 4;
 impl Sampler {
     /// Fills a batch, of which one hand is on its way into the cache while the one before it is copied. How many
     /// draws it took.
-    pub(super) fn fill_hands(
+    ///
+    /// `lane`: one whose list of columns most share.
+    pub(super) fn fill_hands<'a>(
         &mut self,
-        wanted: Wanted<'_>,
-        plan: &BatchPlan,
+        job: Job<'a>,
+        lane: &'a Lane,
         arenas: &mut [&mut [u8]],
     ) -> Result<u64, Stopped> {
-        let lanes = Arc::clone(&self.lanes);
+        let plan = job.filler.plan;
         let (reach, batch) = (self.reach, plan.batch());
-        let filler = Filler { plan, gamma: self.options.gamma.unwrap_or(0.0) };
-        let job = Job { wanted, lanes: &lanes, mapped: &lanes, filler };
         let span = |number: usize| (number * MOST).min(batch)..((number + 1) * MOST).min(batch);
-        let Some(lane) = lanes.first() else { return self.fill_blocks(wanted, plan, arenas) };
         let mut hands = [(); 2].map(|()| Hand::new(lane, reach, plan.stretches()));
         let [mut now, mut next] = hands.each_mut();
         // Put back at the end: after an error it is made anew.
