@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::batch::{memory_of, to_python};
-use crate::error::{Failure, Kind};
+use crate::error::{Failure, Kind, let_go};
 use crate::given::not_called;
 use crate::handle::Handle;
 use crate::sampler::Draws;
@@ -216,6 +216,6 @@ impl Batches {
 impl Drop for Batches {
     fn drop(&mut self) {
         // Not once the interpreter is going: the process ends, and its threads with it.
-        Python::try_attach(|py| self.finish(py));
+        let_go(|py| self.finish(py));
     }
 }

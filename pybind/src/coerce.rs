@@ -6,12 +6,13 @@ use std::ops::RangeInclusive;
 use backcast_core::{AutoresetMode, DType};
 use numpy::prelude::*;
 use numpy::{PyArrayDescr, PyArrayDyn, PyUntypedArray};
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyTuple};
 use pyo3::{PyTypeInfo, intern};
 
-use crate::error::{Failure, Kind};
+use crate::error::{Failure, Kind, told};
 use crate::given::{Given, Word, closest};
 
 /// What NumPy calls every dtype.
@@ -72,7 +73,7 @@ pub(crate) fn dtype_of(column: &str, value: &Bound<'_, PyAny>) -> Result<DType, 
     if value.is_none() {
         return Err(refused());
     }
-    let wanted = PyArrayDescr::new(py, value).map_err(|_| refused())?;
+    let wanted = PyArrayDescr::new(py, value).map_err(|raised| told(py, raised, |_| refused()))?;
     for (dtype, _) in DTYPES {
         if descr(py, dtype)?.is_equiv_to(&wanted) {
             return Ok(dtype);
@@ -124,17 +125,23 @@ pub(crate) fn array_of<'py>(
         return Err(target.refuse(format!("got {got}; give an array of {code}")));
     }
     let asarray = ASARRAY.import(py, "numpy", "asarray")?;
-    if is_plain_number(value, want.kind())
-        && let Ok(array) = asarray.call1((value, &want))
-    {
-        return Ok(array.cast_into().map_err(PyErr::from)?);
+    if is_plain_number(value, want.kind()) {
+        match asarray.call1((value, &want)) {
+            Ok(array) => return Ok(array.cast_into().map_err(PyErr::from)?),
+            // What is wrong with it is said below.
+            Err(raised) if raised.is_instance_of::<PyException>(py) => {}
+            Err(raised) => return Err(raised.into()),
+        }
     }
     let array = asarray
         .call1((value,))
-        .map_err(|error| {
-            let said = error.value(py).to_string();
-            let said = said.trim_end_matches('.');
-            target.refuse(format!("NumPy makes no array of it ({said}); give an array of {code}"))
+        .map_err(|raised| {
+            told(py, raised, |error| {
+                let said = error.value(py).to_string();
+                let said = said.trim_end_matches('.');
+                target
+                    .refuse(format!("NumPy makes no array of it ({said}); give an array of {code}"))
+            })
         })?
         .cast_into::<PyUntypedArray>()
         .map_err(PyErr::from)?;

@@ -8,6 +8,7 @@ use backcast_core::{
 };
 use backcast_gym::EnvError;
 use backcast_market::{PanelError, WindowError};
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
@@ -116,6 +117,24 @@ impl From<Failure> for PyErr {
             }),
         }
     }
+}
+
+/// What Python raised, told in other words. What is no `Exception`, such as the `KeyboardInterrupt` of a Ctrl-C, ends a
+/// program, and goes on as it is.
+pub(crate) fn told(py: Python<'_>, raised: PyErr, tell: impl FnOnce(&PyErr) -> Failure) -> Failure {
+    if raised.is_instance_of::<PyException>(py) { tell(&raised) } else { raised.into() }
+}
+
+/// Does what an object does when it is let go of, if there is an interpreter. That may be while an exception leaves the
+/// function that had it: calls into Python would take the exception for theirs, and lose it.
+pub(crate) fn let_go(work: impl FnOnce(Python<'_>)) {
+    Python::try_attach(|py| {
+        let on_its_way = PyErr::take(py);
+        work(py);
+        if let Some(raised) = on_its_way {
+            raised.restore(py);
+        }
+    });
 }
 
 /// Argument errors are made where the argument is read.

@@ -52,16 +52,7 @@ impl<T> Handle<T> {
         &self,
         work: impl FnOnce(&mut T) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
-        if self.is_foreign() {
-            return Err(Failure::new(
-                Kind::Base,
-                format!(
-                    "{} belongs to the parent of this forked process; attach by name here, or \
-                     start processes with the multiprocessing context \"spawn\"",
-                    self.label
-                ),
-            ));
-        }
+        self.check_is_ours()?;
         let mut value = self.value.lock().unwrap_or_else(PoisonError::into_inner);
         match value.as_mut() {
             Some(value) => work(value),
@@ -69,6 +60,21 @@ impl<T> Handle<T> {
                 Err(Failure::new(Kind::Closed, format!("{} is closed; {}", self.label, self.again)))
             }
         }
+    }
+
+    /// Refuses what a forked child asks of its parent's handle.
+    pub(crate) fn check_is_ours(&self) -> Result<(), Failure> {
+        if !self.is_foreign() {
+            return Ok(());
+        }
+        Err(Failure::new(
+            Kind::Base,
+            format!(
+                "{} belongs to the parent of this forked process; attach by name here, or start processes with the \
+                 multiprocessing context \"spawn\"",
+                self.label
+            ),
+        ))
     }
 
     /// Run `work` on the value if that is possible at once: it is there, ours, and nobody uses it.

@@ -9,7 +9,7 @@ use pyo3::types::{PyAny, PyDict, PyTuple};
 
 use crate::batch::insert;
 use crate::coerce::{Target, array_of, descr};
-use crate::error::{Failure, Kind};
+use crate::error::{Failure, Kind, let_go, told};
 use crate::given::{Given, closest, method, not_called, refuse_strangers};
 use crate::view::{FreshArray, bytes_of, in_place, is_alone};
 use crate::writer::{Aside, Pen, Writer};
@@ -149,6 +149,8 @@ impl ReservedRow {
         &self,
         work: impl FnOnce(&mut Open) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
+        // A forked child has none of the memory that the arrays are.
+        self.writer.get().handle.check_is_ours()?;
         match self.lock().as_mut() {
             Some(open) => work(open),
             None => Err(Failure::new(
@@ -420,8 +422,10 @@ impl ReservedRow {
         let what = format!("column `{what}`");
         let target = Target { what: &what, kind: Kind::Append, dtype };
         let array = array_of(value, target)?;
-        place.set_item(py.Ellipsis(), array).map_err(|error| {
-            target.refuse(format!("{}; give the column's own shape", error.value(py)))
+        place.set_item(py.Ellipsis(), array).map_err(|raised| {
+            told(py, raised, |error| {
+                target.refuse(format!("{}; give the column's own shape", error.value(py)))
+            })
         })
     }
 
@@ -545,6 +549,8 @@ impl ReservedRow {
 
 impl Drop for ReservedRow {
     fn drop(&mut self) {
-        Python::try_attach(|py| self.give_up(py).ok());
+        let_go(|py| {
+            let _ = self.give_up(py);
+        });
     }
 }

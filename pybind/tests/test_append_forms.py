@@ -188,3 +188,19 @@ def test_the_method_keeps_its_signature_and_documentation() -> None:
     buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=8)
     with buf, buf.writer() as writer, pytest.raises(TypeError, match="append"):
         writer.append(1.0, terminated=False, truncated=False)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit])
+def test_what_ends_a_program_is_not_told_as_a_bad_value(raised: type[BaseException]) -> None:
+    class Ends:
+        def __array__(self, *_: object, **__: object) -> object:
+            raise raised
+
+    with bc.ReplayBuffer.create(None, {"obs": ("f4", (3,))}, capacity=10) as buf:
+        with buf.writer() as writer, pytest.raises(raised):
+            writer.append(obs=Ends(), terminated=False, truncated=False)
+        with buf.writer() as writer, writer.reserve() as row:
+            with pytest.raises(raised):
+                row["obs"] = Ends()
+            row["obs"] = [1, 2, 3]
+        assert len(buf.rows(0, 0, 1)["obs"]) == 1

@@ -358,20 +358,35 @@ def test_a_forked_child_has_none_of_it(place: Path) -> None:
         read, report = os.pipe()
         child = os.fork()
         if child == 0:
-            status = b"nothing was refused"
-            try:
-                row.commit()
-            except bc.BackcastError as error:
-                status = str(error).encode()
+            status = b""
+            for use in (row.commit, lambda: row["action"], lambda: row.terminated):
+                try:
+                    status += repr(use()).encode()
+                except bc.BackcastError as error:
+                    status += b"refused; " * ("belongs to the parent" in str(error))
             row = None  # type: ignore[assignment]
             gc.collect()
             os.write(report, status)
             os._exit(0)
         os.waitpid(child, 0)
-        assert b"belongs to the parent" in os.read(read, 1000)
+        assert os.read(read, 1000) == b"refused; " * 3
         assert (kept == 5).all()
         assert row.commit() == 0
         assert (buf.rows(0, 0, 1)["obs"]["image"] == 5).all()
+
+
+def fails(what: BaseException) -> None:
+    raise what
+
+
+def test_an_exception_on_whose_way_a_reserved_row_is_let_go_of_stays_itself() -> None:
+    with bc.ReplayBuffer.create(None, COLUMNS, capacity=50) as buf, buf.writer() as writer:
+        for what in (ValueError("mine"), KeyboardInterrupt()):
+            with pytest.raises(type(what)) as caught:
+                # The row is the interpreter's alone, who lets go of it with the exception in hand.
+                _ = (writer.reserve(), fails(what))
+            assert caught.value is what
+        assert append(writer, 6)[0] == 0
 
 
 ODD: dict[str, list[Any]] = {

@@ -331,3 +331,18 @@ def test_a_process_ends_while_its_iterator_draws(start: Callable[..., Child]) ->
     child = start(LOOP, "exit")
     assert child.communicate() == ("going\n", "")
     assert child.returncode == 7
+
+
+def fails(what: BaseException) -> None:
+    raise what
+
+
+def test_an_exception_on_whose_way_an_iterator_is_let_go_of_stays_itself() -> None:
+    with bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100) as buf:
+        with buf.writer() as writer:
+            for t in range(50):
+                writer.append(obs=t, terminated=False, truncated=False)
+        for what in (ValueError("mine"), KeyboardInterrupt()):
+            with pytest.raises(type(what)) as caught:
+                _ = (buf.sampler(seed=1).batches(4, prefetch=2), fails(what))
+            assert caught.value is what
