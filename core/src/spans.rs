@@ -24,6 +24,11 @@ pub(crate) struct Span {
 }
 
 impl Span {
+    /// Of a lane that was not looked at.
+    fn nothing() -> Self {
+        Self { rows: 0..0, slot: 0, candidates: 0..0, index: RowIndex::NONE }
+    }
+
     /// Readable rows.
     #[inline]
     pub(crate) fn rows(&self) -> &Range<u64> {
@@ -91,16 +96,17 @@ impl Spans {
 
     /// `true`: some lane moved, and so looks empty.
     fn look(&mut self, lanes: &Lanes) -> bool {
-        self.lanes.clear();
+        // As many as before, nearly always: written over, which costs less than to begin anew.
+        self.lanes.resize_with(lanes.len(), Span::nothing);
         let (mut total, mut any_moved) = (0, false);
-        for (number, lane) in (0..).zip(lanes.iter()) {
+        for ((number, lane), span) in (0..).zip(lanes.iter()).zip(&mut self.lanes) {
             let rows = readable(lane);
             any_moved |= moved(lane, &rows);
             let before = total;
             total += (rows.end - rows.start).saturating_sub(1);
             let slot = rows.start % lane.slots();
             let index = RowIndex::new(number, rows.start);
-            self.lanes.push(Span { rows, slot, candidates: before..total, index });
+            *span = Span { rows, slot, candidates: before..total, index };
         }
         self.total = total;
         let parts = (lanes.len() as u128) << 64;

@@ -13,7 +13,8 @@ use rustix::process::Pid;
 use tempfile::TempDir;
 
 const BATCH: u64 = 256;
-const BATCHES: u64 = 2;
+/// So many that it is about the same in all how often a window has an end in it.
+const BATCHES: u64 = 8;
 /// How far each may lie from the middle between all, in thousandths of it.
 const OFF: u64 = 30;
 

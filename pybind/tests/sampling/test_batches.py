@@ -333,7 +333,7 @@ def test_a_process_ends_while_its_iterator_draws(start: Callable[..., Child]) ->
     assert child.returncode == 7
 
 
-def fails(what: BaseException) -> None:
+def fails(what: BaseException) -> int:
     raise what
 
 
