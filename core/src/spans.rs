@@ -99,7 +99,7 @@ impl Spans {
         // As many as before, nearly always: written over, which costs less than to begin anew.
         self.lanes.resize_with(lanes.len(), Span::nothing);
         let (mut total, mut any_moved) = (0, false);
-        for ((number, lane), span) in (0..).zip(lanes.iter()).zip(&mut self.lanes) {
+        for ((span, lane), number) in self.lanes.iter_mut().zip(lanes.iter()).zip(0..) {
             let rows = readable(lane);
             any_moved |= moved(lane, &rows);
             let before = total;

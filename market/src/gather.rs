@@ -192,13 +192,15 @@ impl<'a> Market<'a> {
         let cells = mask.len() / days;
         let own = desk.jobs.partition_point(|job| (job.cell as usize) < first + cells);
         desk.lacking.clear();
-        // Nearly all cells have a window, with a row on every day.
-        let whole = own == cells && days <= self.geometry.days;
-        if whole {
-            self.fill_whole(span, arena, mask, desk);
-        } else {
+        if own < cells {
             arena.fill(0.0);
             mask.fill(0);
+        }
+        // Nearly all windows have a row on every day.
+        let fits = days <= self.geometry.days;
+        if fits {
+            self.fill_as_if_all_there(span, own, Slab { first, arena, mask }, desk);
+        } else {
             desk.lacking.extend(0..own);
         }
         for &at in &desk.lacking {
@@ -208,7 +210,7 @@ impl<'a> Market<'a> {
             mask.fill(0);
             let (first_day, inside) = self.inside(job, span);
             copy_listed_bits(self.marks_of(job), first_day, &mut mask[inside.clone()]);
-            if whole && inside.len() == days {
+            if fits && inside.len() == days {
                 continue;
             }
             let arena = &mut arena[cell * floats..][..floats];
@@ -220,10 +222,11 @@ impl<'a> Market<'a> {
         }
     }
 
-    /// Fills cells that all have a window, of no more days than the panel has. Notes which of them lack a row on some day:
+    /// Fills the first `own` windows, of no more days than the panel has. Notes which of them lack a row on some day:
     /// those beyond the panel's edges have others, of which nothing is right.
-    fn fill_whole(&self, span: Span, arena: &mut [f32], mask: &mut [i32], desk: &mut Desk) {
-        let Span { lead, days } = span;
+    fn fill_as_if_all_there(&self, span: Span, own: usize, slab: Slab<'_>, desk: &mut Desk) {
+        let (Span { lead, days }, floats) = (span, span.days * self.width());
+        let Slab { first, arena, mask } = slab;
         let Desk { jobs, starts, lacking, rows } = desk;
         let last = self.geometry.days - days;
         starts.clear();
@@ -235,14 +238,17 @@ impl<'a> Market<'a> {
             let day = job.day as usize;
             day < lead || day - lead > last || !are_listed(self.marks_of(*job), day - lead, days)
         };
-        let floats = (TOGETHER * days * self.width()).max(1);
-        let parts = arena.chunks_mut(floats).zip(mask.chunks_mut(TOGETHER * days));
-        for (first, (arena, mask)) in (0..).step_by(TOGETHER).zip(parts) {
-            let own = first..first + mask.len() / days;
-            let with_next = first..(own.end + AHEAD).min(starts.len());
+        let mut at = 0;
+        // Cells that lie one after the other are copied together.
+        let runs = jobs[..own].chunk_by(|job, next| job.cell + 1 == next.cell);
+        for jobs in runs.flat_map(|run| run.chunks(TOGETHER)) {
+            let cells = jobs[0].cell as usize - first..jobs[0].cell as usize - first + jobs.len();
+            let with_next = at..(at + jobs.len() + AHEAD).min(starts.len());
+            let arena = &mut arena[cells.start * floats..cells.end * floats];
             self.copy_windows(&starts[with_next], days, arena, rows);
-            mask.fill(1);
-            lacking.extend(own.filter(|at| lacks(&jobs[*at])));
+            mask[cells.start * days..cells.end * days].fill(1);
+            lacking.extend((at..).zip(jobs).filter(|(_, job)| lacks(job)).map(|(at, _)| at));
+            at += jobs.len();
         }
     }
 

@@ -196,27 +196,7 @@ fn check(spec: &RingSpec) -> Result<(), SegmentError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::column::{DType, Role};
-
-    fn spec(lane_capacity: u64, widths: &[u32]) -> RingSpec {
-        let column = |(i, w): (usize, &u32)| {
-            Column::new(&format!("c{i}"), DType::U8, &[*w], Role::Step).unwrap()
-        };
-        RingSpec {
-            columns: widths.iter().enumerate().map(column).collect(),
-            lanes: 2,
-            lane_capacity,
-            reserve_chunk: 16,
-            reader_slots: 4,
-            asked_rows: 2 * lane_capacity,
-            asked_bytes: 0,
-            policy: LanePolicy::default(),
-            huge_pages: false,
-            memfd: false,
-            snapshot: false,
-            snapshot_of: String::new(),
-        }
-    }
+    use crate::sys::counted::spec;
 
     #[test]
     fn slots_are_the_fewest_that_let_every_column_end_on_a_page() {
@@ -228,14 +208,14 @@ mod tests {
             (&[12, 8], 1024),
             (&[3], 4096),
         ] {
-            let geometry = Geometry::of(&spec(1000, widths), 4096).unwrap();
+            let geometry = Geometry::of(&spec(widths, 1000), 4096).unwrap();
             assert_eq!(geometry.slots, 1016_u64.next_multiple_of(granule), "{widths:?}");
             for place in &geometry.places {
                 assert!(place.offset.is_multiple_of(4096) && place.length.is_multiple_of(4096));
             }
         }
         assert_eq!(
-            Geometry::of(&spec(1000, &[1]), 1).unwrap().slots,
+            Geometry::of(&spec(&[1], 1000), 1).unwrap().slots,
             1016,
             "the heap has no pages"
         );
@@ -244,14 +224,14 @@ mod tests {
     #[test]
     fn a_capacity_in_bytes_is_used_up_and_not_exceeded() {
         for bytes in [1_500_000, 2 << 20, (2 << 20) + 4095, 1 << 30] {
-            let mut spec = spec(1, &[8, 4, 700]);
+            let mut spec = spec(&[8, 4, 700], 1);
             spec.lane_capacity = Geometry::lane_capacity_for_bytes(&spec, 4096, bytes).unwrap();
             let total = Geometry::of(&spec, 4096).unwrap().total_bytes(2);
             assert!(total <= bytes, "{total} > {bytes}");
             spec.lane_capacity += 1;
             assert!(Geometry::of(&spec, 4096).unwrap().total_bytes(2) > bytes, "room was left");
         }
-        let error = Geometry::lane_capacity_for_bytes(&spec(1, &[8]), 4096, 100).unwrap_err();
+        let error = Geometry::lane_capacity_for_bytes(&spec(&[8], 1), 4096, 100).unwrap_err();
         assert!(error.to_string().contains("100"), "{error}");
     }
 
@@ -266,7 +246,7 @@ mod tests {
             |s| s.reader_slots = 0,
             |s| s.columns.clear(),
         ] {
-            let mut spec = spec(10, &[1 << 30]);
+            let mut spec = spec(&[1 << 30], 10);
             change(&mut spec);
             assert!(matches!(Geometry::of(&spec, 4096), Err(SegmentError::Limit { .. })));
         }

@@ -83,9 +83,10 @@ mod tests {
     use crate::lanes::current_of;
     use crate::protocol::{Mover, Words, WordsMut};
     use crate::resize::{NewSize, Resizing, Writable, block};
+    use crate::sys::counted::spec;
     use crate::sys::lane::Lane;
     use crate::sys::lock::Claim;
-    use crate::{Base, Column, DType, Exist, LanePolicy, RingSpec, Role};
+    use crate::{Base, Exist, RingSpec};
 
     const ROWS: u64 = 100;
 
@@ -100,20 +101,7 @@ mod tests {
 
     /// A ring of one lane with some rows, which a resize has told to move.
     fn told(base: &Base) -> Arc<RingStore> {
-        let spec = RingSpec {
-            columns: vec![Column::new("c", DType::U8, &[8], Role::Step).unwrap()],
-            lanes: 1,
-            lane_capacity: 1_000,
-            reserve_chunk: 16,
-            reader_slots: 4,
-            asked_rows: 1_000,
-            asked_bytes: 0,
-            policy: LanePolicy::default(),
-            huge_pages: false,
-            memfd: false,
-            snapshot: false,
-            snapshot_of: String::new(),
-        };
+        let spec = RingSpec { lanes: 1, ..spec(&[8], 1_000) };
         let store = RingStore::create(base, "moves", &spec, Exist::Error, false).unwrap().0;
         let store = Arc::new(store);
         let writer = store.claim_lane(0).unwrap().unwrap();

@@ -240,6 +240,32 @@ pub(crate) unsafe fn copy_out_asking(
     }
 }
 
+/// As [`copy_out_asking`], of `bytes` from each of some places behind `src`, one after the other, into `dst`, which those of
+/// the first places fill. Meanwhile the bytes at the place that is `ahead` later are asked for.
+///
+/// # Safety
+/// As [`copy_out`], for each of the places that fill `dst`, of which there are enough; `dst.len()` is a multiple of `bytes`.
+#[inline]
+pub(crate) unsafe fn copy_out_each(
+    src: *mut u8,
+    places: &[usize],
+    bytes: usize,
+    dst: &mut [u8],
+    word: Word,
+    ahead: usize,
+) {
+    let asked = |number: usize| places.get(number.saturating_add(ahead));
+    // SAFETY: as the caller says.
+    if OPAQUE && unsafe { opaque::copy_each(dst, src, places, bytes, asked) } {
+        return;
+    }
+    for (number, (dst, place)) in dst.chunks_exact_mut(bytes).zip(places).enumerate() {
+        let next = src.wrapping_add(*asked(number).unwrap_or(place));
+        // SAFETY: as the caller says.
+        unsafe { copy_out_asking(src.add(*place), dst, word, next, bytes) }
+    }
+}
+
 /// Asks the processor for the cache lines of `len` bytes, or of the first [`MOST_ASKED`]. Any address will do.
 #[inline]
 pub(crate) fn ask(from: *const u8, len: usize) {

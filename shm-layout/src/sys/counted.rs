@@ -3,18 +3,18 @@
 use crate::protocol::Words;
 use crate::{Column, DType, LanePolicy, RingSpec, RingStore, Role};
 
-/// Two lanes of rows whose bytes count up, slot by slot; a column of each width.
-pub(super) fn store(widths: &[usize], lane_capacity: u64) -> RingStore {
-    let column = |width: &usize| {
+/// Two lanes with a column of each width.
+pub(crate) fn spec(widths: &[usize], lane_capacity: u64) -> RingSpec {
+    let column = |(number, width): (usize, &usize)| {
         let bytes = u32::try_from(*width).unwrap();
-        Column::new(&format!("c{width}"), DType::U8, &[bytes], Role::Step).unwrap()
+        Column::new(&format!("c{number}"), DType::U8, &[bytes], Role::Step).unwrap()
     };
-    let store = RingStore::heap(&RingSpec {
-        columns: widths.iter().map(column).collect(),
+    RingSpec {
+        columns: widths.iter().enumerate().map(column).collect(),
         lanes: 2,
         lane_capacity,
         reserve_chunk: 16,
-        reader_slots: 1,
+        reader_slots: 4,
         asked_rows: 2 * lane_capacity,
         asked_bytes: 0,
         policy: LanePolicy::default(),
@@ -22,8 +22,12 @@ pub(super) fn store(widths: &[usize], lane_capacity: u64) -> RingStore {
         memfd: false,
         snapshot: false,
         snapshot_of: String::new(),
-    })
-    .unwrap();
+    }
+}
+
+/// Rows of such lanes whose bytes count up, slot by slot.
+pub(super) fn store(widths: &[usize], lane_capacity: u64) -> RingStore {
+    let store = RingStore::heap(&spec(widths, lane_capacity)).unwrap();
     for lane in store.lanes().iter() {
         for (column, width) in widths.iter().enumerate() {
             for slot in 0..lane.slots() {

@@ -13,7 +13,7 @@
 
 pub(crate) mod copy;
 #[cfg(test)]
-mod counted;
+pub(crate) mod counted;
 pub(crate) mod file;
 pub(crate) mod found;
 pub(crate) mod huge;

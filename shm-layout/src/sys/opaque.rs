@@ -170,28 +170,32 @@ pub(super) unsafe fn copy_asking(
     false
 }
 
-/// Copies `len` bytes from each of the first `count` places behind `src`, one after the other, to `dst`. Asks meanwhile
-/// for as many bytes at the place that is `ahead` later. `false` where it has done neither, since there are no lines to
-/// go by.
+/// Copies `len` bytes from each of some places behind `src`, one after the other, into `dst`, which those of the first
+/// places fill. Asks with each for as many bytes at the place that `asked` says of its number. `false` where it has done
+/// neither, since there are no lines to go by.
 ///
 /// # Safety
-/// As [`copy`], for each of the first `count` places; the others may be any.
+/// As [`copy`], for each of the places that fill `dst`, of which there are enough; `dst.len()` is a multiple of `len`.
 #[inline]
-pub(super) unsafe fn copy_each(
-    dst: *mut u8,
+pub(super) unsafe fn copy_each<'a>(
+    dst: &mut [u8],
     src: *const u8,
+    places: &'a [usize],
     len: usize,
-    count: usize,
-    places: &[usize],
-    ahead: usize,
+    asked: impl Fn(usize) -> Option<&'a usize>,
 ) -> bool {
     #[cfg(target_arch = "x86_64")]
     if goes_by_lines(len) {
-        // SAFETY: as the caller says, and just asked.
-        unsafe { each_by_lines(dst, src, len, count, places, ahead) };
+        for (number, (dst, place)) in dst.chunks_exact_mut(len).zip(places).enumerate() {
+            let next = src.wrapping_add(*asked(number).unwrap_or(place));
+            // SAFETY: as the caller says, and just asked.
+            unsafe { by_lines_with_requests(dst.as_mut_ptr(), src.add(*place), len, next) };
+        }
+        // SAFETY: there is AVX2.
+        unsafe { no_upper_halves() };
         return true;
     }
-    let _ = (dst, src, len, count, places, ahead);
+    let _ = (dst, src, places, len, asked);
     false
 }
 
@@ -305,30 +309,6 @@ unsafe fn by_lines_with_requests(dst: *mut u8, src: *const u8, len: usize, next:
             "prefetcht1 [{next} + {at}]"
         );
     }
-}
-
-/// # Safety
-/// As [`copy_each`], of lengths that [`goes_by_lines`] allows.
-#[cfg(target_arch = "x86_64")]
-#[inline(never)]
-unsafe fn each_by_lines(
-    dst: *mut u8,
-    src: *const u8,
-    len: usize,
-    count: usize,
-    places: &[usize],
-    ahead: usize,
-) {
-    for (number, place) in places.iter().take(count).enumerate() {
-        let next = places.get(number + ahead).unwrap_or(place);
-        // SAFETY: as the caller says.
-        unsafe {
-            let (dst, src_of) = (dst.add(number * len), src.add(*place));
-            by_lines_with_requests(dst, src_of, len, src.wrapping_add(*next));
-        }
-    }
-    // SAFETY: there is AVX2.
-    unsafe { no_upper_halves() }
 }
 
 /// Calls the C library's `memcpy`.

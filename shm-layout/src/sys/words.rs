@@ -3,7 +3,6 @@
 use std::sync::atomic::AtomicU64;
 
 use super::copy::{self, Word};
-use super::opaque;
 
 /// Copies `out.len()` bytes of shared words, from the byte at `offset` on.
 ///
@@ -39,16 +38,7 @@ pub fn copy_words_each(
     assert!(count <= places.len(), "{count} copies from {} places", places.len());
     let from = first_of(words, places, bytes);
     // SAFETY: `first_of` has seen to it, at all places. `count` times `bytes` is the length of `out`.
-    unsafe {
-        if opaque::copy_each(out.as_mut_ptr(), from, bytes, count, places, ahead) {
-            return;
-        }
-        for (number, out) in out.chunks_exact_mut(bytes).enumerate() {
-            let place = places[number];
-            let next = from.wrapping_add(*places.get(number + ahead).unwrap_or(&place));
-            copy::copy_out_asking(from.add(place), out, Word::W4, next, bytes);
-        }
-    }
+    unsafe { copy::copy_out_each(from, places, bytes, out, Word::W4, ahead) }
 }
 
 /// Where the words begin. At each of the places, as many bytes can be copied:
