@@ -1,5 +1,7 @@
 //! What can go wrong with a portfolio environment. Nothing has changed when an error is returned.
 
+use std::fmt;
+
 use backcast_market::WindowError;
 use thiserror::Error;
 
@@ -8,7 +10,7 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum EnvError {
     /// A setting outside its range.
-    #[error("`{option}` is {value}, but must be {rule}")]
+    #[error("`{option}` is {}, but must be {rule}", Amount(*value))]
     BadOption {
         /// The setting.
         option: &'static str,
@@ -56,6 +58,14 @@ pub enum EnvError {
     /// A macro ticker among those to trade.
     #[error("ticker {ticker:?} is a macro ticker of this panel and is never traded; leave it out")]
     MacroTicker {
+        /// The name.
+        ticker: String,
+    },
+    /// Shares that no portfolio would ever hold.
+    #[error(
+        "initial_shares has shares of {ticker:?}, which no portfolio trades; trade it, or leave it out"
+    )]
+    SharesNotTraded {
         /// The name.
         ticker: String,
     },
@@ -255,4 +265,13 @@ pub enum EnvError {
         /// The sub-environment.
         env: usize,
     },
+}
+
+/// A number in words; without its hundreds of digits where it has them.
+struct Amount(f64);
+
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.abs() < 1e16 { write!(f, "{}", self.0) } else { write!(f, "{:e}", self.0) }
+    }
 }

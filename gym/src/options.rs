@@ -9,13 +9,16 @@ use crate::{
     rules::{Bidding, Generator, StopLossDay, StopLossPrice, Valuation},
 };
 
+/// Most cash to begin with, a hundred-millionth of what float32 holds.
+const MOST_CASH: f64 = 1e30;
+
 /// Settings of a [`PortfolioVectorEnv`](crate::PortfolioVectorEnv), checked when it is made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PortfolioOptions {
-    /// Cash at the start of an episode; above 0.
+    /// Cash at the start of an episode; above 0, at most 1e30: observations have it as float32 too, and it may grow.
     pub initial_amount: f64,
     /// An episode is terminated when the portfolio, valued at the close, falls to this or below; less than
-    /// `initial_amount`, unless portfolios begin with shares or [`play_on`](Self::play_on).
+    /// `initial_amount` and the highest that `initial_shares` are ever worth, unless they [`play_on`](Self::play_on).
     pub failure_threshold: f64,
     /// Shares traded by an action of 1; at least 1.
     pub hmax: u32,
@@ -48,7 +51,8 @@ pub struct PortfolioOptions {
     /// Which tickers can be traded on which days, `[T, D]` over all tickers and days of the panel, as
     /// [`Panel::mask`](backcast_market::Panel::mask); `None`: wherever they have a row.
     pub tradable: Option<Vec<bool>>,
-    /// Shares at the start of an episode, by ticker; their average price is the open of that day.
+    /// Shares at the start of an episode, by ticker; their average price is the open of that day. A portfolio has those
+    /// of the tickers that it trades in the episode.
     pub initial_shares: BTreeMap<String, u32>,
     /// Indicators to show, in this order; `None`: all, in the panel's order.
     pub indicators: Option<Vec<String>>,
@@ -124,8 +128,8 @@ impl PortfolioOptions {
         let refuse = |option, value, rule| Err(EnvError::BadOption { option, value, rule });
         let Self { initial_amount, failure_threshold, hmax, buy_cost_pct, sell_cost_pct, .. } =
             *self;
-        if !(initial_amount.is_finite() && initial_amount > 0.0) {
-            return refuse("initial_amount", initial_amount, "a finite amount above 0");
+        if !(initial_amount > 0.0 && initial_amount <= MOST_CASH) {
+            return refuse("initial_amount", initial_amount, "an amount above 0 and at most 1e30");
         }
         if !failure_threshold.is_finite() {
             return refuse("failure_threshold", failure_threshold, "a finite amount; 0 is none");

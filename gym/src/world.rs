@@ -12,6 +12,8 @@ use crate::{
     table::{DayTable, HistoryTable, copy_rows},
 };
 
+const CLOSE: usize = PriceColumn::Close as usize;
+
 /// Everything that the sub-environments share and no step changes.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
@@ -20,6 +22,8 @@ pub(crate) struct World {
     pub(crate) rules: Rules,
     /// Positions in the panel of what can be drawn, in action order.
     pool: Vec<usize>,
+    /// Some portfolios have tickers of their own.
+    named_each: bool,
     /// Tickers of each portfolio, `T`.
     pub(crate) n_tickers: usize,
     /// Macro tickers shown.
@@ -125,6 +129,12 @@ impl Rules {
         Ok(rules)
     }
 
+    /// Tickers of which portfolios begin with shares.
+    pub(crate) fn held_at_start(&self) -> impl Iterator<Item = usize> {
+        let shares = self.initial_shares.iter().enumerate();
+        shares.filter_map(|(ticker, shares)| (*shares > 0).then_some(ticker))
+    }
+
     pub(crate) fn tradable(&self, ticker: usize, day: usize) -> bool {
         self.tradable.as_ref().is_none_or(|(tradable, days)| tradable[ticker * days + day])
     }
@@ -211,6 +221,7 @@ impl World {
             options,
             rules,
             pool,
+            named_each: !each.is_empty(),
             n_tickers,
             macros,
             columns,
@@ -222,6 +233,8 @@ impl World {
             histories: None,
         };
         if !world.options.play_on {
+            world.check_threshold()?;
+            world.check_shares()?;
             for tickers in each.iter().filter(|tickers| !tickers.is_empty()) {
                 world.check_starts(tickers)?;
             }
@@ -230,6 +243,40 @@ impl World {
             }
         }
         Ok(world)
+    }
+
+    /// The most that a portfolio can be worth when its episode begins: what it holds at the highest close of all days.
+    pub(crate) fn most_at_start(&self) -> f64 {
+        let rows = self.panel.rows();
+        let days = 0..self.panel.days();
+        let highest = |ticker: usize| {
+            let closes = days.clone().map(|day| rows.row(ticker, day).value(CLOSE));
+            closes.fold(0.0, f64::max) * f64::from(self.rules.initial_shares[ticker])
+        };
+        self.rules.initial_amount + self.rules.held_at_start().map(highest).sum::<f64>()
+    }
+
+    fn check_threshold(&self) -> Result<(), EnvError> {
+        // Whether cash alone suffices was asked with the options.
+        let threshold = self.rules.failure_threshold;
+        if self.rules.initial_shares.is_empty() || threshold < self.most_at_start() {
+            return Ok(());
+        }
+        Err(EnvError::BadOption {
+            option: "failure_threshold",
+            value: threshold,
+            rule: "below what `initial_amount` and `initial_shares` are ever worth, or every episode ends at once",
+        })
+    }
+
+    /// Refuse shares at the start of tickers that nobody will ever have. Whose tickers are named portfolio by portfolio
+    /// may be others in the next episode.
+    pub(crate) fn check_shares(&self) -> Result<(), EnvError> {
+        let lost = |ticker: &usize| !self.named_each && !self.pool.contains(ticker);
+        let lost = self.rules.held_at_start().find(lost);
+        lost.map_or(Ok(()), |ticker| {
+            Err(EnvError::SharesNotTraded { ticker: self.panel.tickers()[ticker].clone() })
+        })
     }
 
     /// Do portfolios without tickers of their own draw them?

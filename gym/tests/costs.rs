@@ -138,6 +138,67 @@ fn an_episode_begins_with_the_shares_given_at_the_open() {
     assert_eq!(env.obs().shares, [0, 0, 40]);
 }
 
+#[test]
+fn shares_that_nobody_trades_are_refused_and_those_that_may_be_drawn_are_not() {
+    let panel = Market::random(5, 3, 30).panel();
+    let held = |tickers: Option<&[&str]>, num_tickers, shuffle_tickers, play_on| {
+        let options = PortfolioOptions {
+            initial_shares: BTreeMap::from([("T00".to_owned(), 0), ("T02".to_owned(), 40)]),
+            tickers: tickers.map(|names| names.iter().map(ToString::to_string).collect()),
+            num_tickers,
+            shuffle_tickers,
+            play_on,
+            ..Default::default()
+        };
+        PortfolioVectorEnv::new(panel.clone(), 2, options)
+    };
+    let lost = EnvError::SharesNotTraded { ticker: "T02".to_owned() };
+    assert_eq!(held(Some(&["T00", "T01"]), 0, false, false).unwrap_err(), lost);
+    assert_eq!(held(None, 2, false, false).unwrap_err(), lost);
+    held(None, 2, true, false).unwrap();
+    held(Some(&["T02"]), 0, false, false).unwrap();
+    // Who may name other tickers is asked at the reset.
+    let mut env = held(None, 2, false, true).unwrap();
+    assert_eq!(env.reset(ResetSeed::Keep, None, None).unwrap_err(), lost);
+}
+
+#[test]
+fn a_threshold_is_compared_with_the_shares_at_the_start_too() {
+    let panel = steady(30).panel();
+    let made = |failure_threshold| {
+        let options = PortfolioOptions {
+            initial_amount: 1000.0,
+            initial_shares: BTreeMap::from([("T00".to_owned(), 7), ("T01".to_owned(), 0)]),
+            failure_threshold,
+            ..Default::default()
+        };
+        PortfolioVectorEnv::new(panel.clone(), 1, options)
+    };
+    assert!(near(made(1699.0).unwrap().most_at_start(), 1700.0));
+    let refused = made(1700.0).unwrap_err().to_string();
+    assert!(
+        refused.starts_with("`failure_threshold` is 1700, but must be below what"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn more_cash_than_float32_can_grow_from_is_refused_in_few_digits() {
+    let made = |initial_amount| {
+        let options = PortfolioOptions { initial_amount, ..Default::default() };
+        PortfolioVectorEnv::new(steady(9).panel(), 1, options)
+    };
+    made(1e30).unwrap();
+    for amount in [1.1e30, f64::INFINITY, f64::NAN, 0.0] {
+        assert!(matches!(made(amount), Err(EnvError::BadOption { option: "initial_amount", .. })));
+    }
+    let refused = made(1e300).unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        "`initial_amount` is 1e300, but must be an amount above 0 and at most 1e30"
+    );
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 

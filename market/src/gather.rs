@@ -111,6 +111,8 @@ pub(crate) struct Market<'a> {
     marks: &'a [AtomicU64],
     /// Columns of the panel that are copied, in order; all of them when `None`.
     columns: Option<&'a [usize]>,
+    /// The first day that no future shows.
+    end: usize,
 }
 
 /// Cells that a thread takes at once: so few that threads end at about the same time, also where one starts late or is held
@@ -147,7 +149,12 @@ struct Desk {
 impl<'a> Market<'a> {
     pub(crate) fn new(panel: &'a Panel, columns: Option<&'a [usize]>) -> Self {
         let (singles, marks) = (panel.singles(), panel.all_marks());
-        Self { geometry: panel.geometry(), singles, marks, columns }
+        Self { geometry: panel.geometry(), singles, marks, columns, end: panel.days() }
+    }
+
+    /// With futures that show no day from `end` on.
+    pub(crate) fn until(self, end: usize) -> Self {
+        Self { end: end.min(self.geometry.days), ..self }
     }
 
     /// Columns of a window, `C`.
@@ -229,6 +236,8 @@ impl<'a> Market<'a> {
         let Slab { first, arena, mask } = slab;
         let Desk { jobs, starts, lacking, rows } = desk;
         let last = self.geometry.days - days;
+        // Of those that begin later, a part is not shown.
+        let whole = self.end.checked_sub(days);
         starts.clear();
         starts.extend(
             jobs.iter()
@@ -236,7 +245,8 @@ impl<'a> Market<'a> {
         );
         let lacks = |job: &Job| {
             let day = job.day as usize;
-            day < lead || day - lead > last || !are_listed(self.marks_of(*job), day - lead, days)
+            let first = day.checked_sub(lead).filter(|first| Some(*first) <= whole);
+            first.is_none_or(|first| !are_listed(self.marks_of(*job), first, days))
         };
         let mut at = 0;
         // Cells that lie one after the other are copied together.
@@ -283,12 +293,12 @@ impl<'a> Market<'a> {
         &self.marks[job.ticker as usize * self.geometry.listed_stride()..]
     }
 
-    /// Of a window, the first day that lies within the panel, and the places that do.
+    /// Of a window, the first day that lies within the panel, and the places that do and are shown.
     fn inside(&self, job: Job, span: Span) -> (usize, Range<usize>) {
         let Span { lead, days } = span;
         let day = job.day as usize;
         let from = lead.saturating_sub(day);
-        let to = days.min(lead + (self.geometry.days - day));
+        let to = days.min(lead + (self.end.max(day + 1) - day));
         (day + from - lead, from..to)
     }
 

@@ -225,8 +225,8 @@ fn expected(panel: &Panel, ticker: usize, day: i64, column: usize) -> f32 {
 fn windows_are_the_panels_in_both_layouts_shared_or_apart_by_any_number_of_threads() {
     let macros = vec![5_u32];
     let columns = Some(vec![0, 1, 2, 3, 4, 6]);
-    for threads in [1, 3] {
-        let options = TransitionOptions { threads, ..TransitionOptions::with_capacity(9_000) };
+    for (threads, end) in [(1, None), (3, None), (1, Some(25)), (3, Some(2)), (1, Some(99))] {
+        let options = TransitionOptions { threads, end, ..TransitionOptions::with_capacity(9_000) };
         let mut ring = TransitionRing::create(panel(), shape(), options).unwrap();
         ring.add(&numbered(0, 9_000)).unwrap();
         let mut batch = TransitionBatch::default();
@@ -265,7 +265,14 @@ fn compare(
     selection: &Selection,
 ) {
     let plan = ring.plan(batch, windows, selection).unwrap();
-    assert_eq!(plan.shared(), !windows.apart);
+    // A next day that no future shows is shown as a day of its own.
+    let ends = batch
+        .days
+        .as_chunks::<2>()
+        .0
+        .iter()
+        .any(|[_, next]| next.cast_unsigned() as usize >= ring.end());
+    assert_eq!(plan.shared(), !windows.apart && !ends);
     let [.., days, width] = plan.arena_shape();
     let floats: usize = plan.arena_shape().iter().product();
     let mut memory: Vec<(Vec<f32>, Vec<i32>)> =
@@ -299,9 +306,11 @@ fn compare(
                     Layout::Batched => sample * slots + slot,
                 };
                 for place in day_at - windows.history..day_at + 1 + windows.future {
-                    let day = i64::from(batch.days_of(sample)[side as usize])
-                        + i64::try_from(place).unwrap()
-                        - i64::try_from(day_at).unwrap();
+                    let own_day = i64::from(batch.days_of(sample)[side as usize]);
+                    let day =
+                        own_day + i64::try_from(place).unwrap() - i64::try_from(day_at).unwrap();
+                    let shown = day <= own_day || day < i64::try_from(ring.end()).unwrap();
+                    let ticker = ticker.filter(|_| shown);
                     let listed = ticker.is_some_and(|ticker| {
                         usize::try_from(day).is_ok_and(|day| panel.listed(ticker as usize, day))
                     });
@@ -328,6 +337,27 @@ fn a_next_day_that_does_not_follow_takes_a_copy_of_its_own() {
     let plan = |of: &[i64]| ring.plan(&ring.get(of).unwrap(), windows, &Selection::default());
     assert_eq!(plan(&[0, 1, 3]).unwrap().arenas(), 1);
     assert_eq!(plan(&[0, 2, 3]).unwrap().arenas(), 2);
+}
+
+#[test]
+fn whoever_joins_sees_futures_end_where_they_did_for_its_maker_or_where_it_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = Base::at(folder.path());
+    let shared = data(1.0).share("prices", &base, Exist::Error, false).unwrap();
+    let made = |name: &str, end| {
+        let options = TransitionOptions {
+            name: Some(name.to_owned()),
+            base: base.clone(),
+            end,
+            ..TransitionOptions::with_capacity(10)
+        };
+        TransitionRing::create(shared.clone(), shape(), options).unwrap()
+    };
+    let joined = |name| TransitionRing::attach(&base, name, None, 1, 1).unwrap();
+    let (first, all) = (made("trained", Some(25)), made("all", None));
+    assert_eq!((first.end(), joined("trained").end()), (25, 25));
+    assert_eq!(joined("trained").until(Some(30)).end(), 30);
+    assert_eq!((all.end(), joined("all").end()), (40, 40));
 }
 
 #[test]

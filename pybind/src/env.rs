@@ -268,6 +268,12 @@ impl PortfolioBatch {
         self.indicators.clone()
     }
 
+    /// The most that a portfolio can be worth when its episode begins.
+    #[getter]
+    fn most_at_start(&self) -> Result<f64, Failure> {
+        self.env.with(|env| Ok(env.most_at_start()))
+    }
+
     /// The tickers' tokens in the panel, int32 ``[T]``; of the first portfolio, where they differ.
     #[getter]
     fn tokens<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i32>> {

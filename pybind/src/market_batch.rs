@@ -463,6 +463,7 @@ impl<'py> Windows<'py> {
         dict.set_item(intern!(py, "ohlcv"), self.history.ohlcv.get_item(slot)?)?;
         dict.set_item(intern!(py, "indicators"), self.history.indicators.get_item(slot)?)?;
         dict.set_item(intern!(py, "open"), self.open.get_item(slot)?)?;
+        dict.set_item(intern!(py, "current_indicators"), self.shown.get_item(slot)?)?;
         if plan.windows().future > 0 {
             dict.set_item(intern!(py, "future_ohlcv"), self.future.ohlcv.get_item(slot)?)?;
             let indicators = self.future.indicators.get_item(slot)?;

@@ -265,12 +265,70 @@ pub(crate) struct TickerLists {
     /// A copy of the lists last seen, which nobody else can change, and their tokens.
     last: Option<(Py<PyList>, Vec<u16>)>,
     tokens: HashMap<String, u16>,
+    /// Memory for the tokens of next states.
+    arrived: Vec<u16>,
 }
 
 impl TickerLists {
     pub(crate) fn new(panel: &Panel) -> Self {
         let names = panel.tickers().iter().zip(1..).map(|(name, token)| (name.clone(), token));
-        Self { last: None, tokens: names.collect() }
+        Self { last: None, tokens: names.collect(), arrived: Vec::new() }
+    }
+
+    /// Tokens of the portfolios of `state`, `[n, width]`, from its tokens or else its names;
+    /// whether it has either.
+    fn portfolios(
+        &mut self,
+        state: &Bound<'_, PyDict>,
+        which: &'static str,
+        called: Called,
+        each: [usize; 2],
+        out: &mut [u16],
+    ) -> Result<bool, Failure> {
+        let py = state.py();
+        if let Some(tokens) = state.get_item(intern!(py, "tokens"))? {
+            let tokens = Field::of(&tokens, What::Entry(which, intern!(py, "tokens")))?;
+            tokens.expect(&each, PER_TICKER, called)?;
+            let mut wide = vec![0; out.len()];
+            tokens.wholes(&mut wide, each[1], each[1], 0)?;
+            for (token, wide) in out.iter_mut().zip(wide) {
+                // What is no token is refused as 0 is.
+                *token = u16::try_from(wide).unwrap_or(0);
+            }
+            return Ok(true);
+        }
+        let Some(tickers) = state.get_item(intern!(py, "tickers"))? else { return Ok(false) };
+        self.read(&tickers, which, each, out)?;
+        Ok(true)
+    }
+
+    /// What is said of the first transition whose two states hold different tickers.
+    fn other_portfolio(
+        &self,
+        called: Called,
+        width: usize,
+        tokens: &[u16],
+        arrived: &[u16],
+    ) -> Failure {
+        let pairs = || tokens.chunks_exact(width).zip(arrived.chunks_exact(width));
+        let at = pairs().position(|(before, after)| before != after).unwrap_or(0);
+        let name = |token: &u16| {
+            let known = self.tokens.iter().find(|(_, known)| *known == token);
+            known.map_or_else(|| format!("token {token}"), |(name, _)| format!("'{name}'"))
+        };
+        let [before, after] = [tokens, arrived].map(|tokens| {
+            let portfolio = tokens.chunks_exact(width).nth(at).unwrap_or_default();
+            portfolio.iter().map(name).collect::<Vec<_>>().join(", ")
+        });
+        let env = if called.alone { String::new() } else { format!(" of environment {at}") };
+        let (states, next) = (called.states, called.next_states);
+        Failure::new(
+            Kind::Append,
+            format!(
+                "{next}{env} holds [{after}] and {states} [{before}]; give two states of one \
+                 episode, and of its last step the state before the reset (final_obs)"
+            ),
+        )
     }
 
     /// Tokens of `tickers`, a list of lists, `[n, width]`.
@@ -374,20 +432,20 @@ pub(crate) fn read(
         price.expect(&each, PER_TICKER, called)?;
         price.floats(&mut batch.avg_buy_prices, width, 2 * width, side * width)?;
     }
-    if let Some(tokens) = arguments.states.get_item(intern!(py, "tokens"))? {
-        let tokens = Field::of(&tokens, What::Entry(called.states, intern!(py, "tokens")))?;
-        tokens.expect(&each, PER_TICKER, called)?;
-        let mut wide = vec![0; n * width];
-        tokens.wholes(&mut wide, width, width, 0)?;
-        for (token, wide) in batch.tokens.iter_mut().zip(wide) {
-            // What is no token is refused as 0 is.
-            *token = u16::try_from(wide).unwrap_or(0);
+    let (states, next) = (arguments.states, arguments.next_states);
+    if !lists.portfolios(states, called.states, called, each, &mut batch.tokens)? {
+        return Err(missing(states, "tickers", called.states));
+    }
+    // States of an environment have the same lists, and there is nothing to compare.
+    let named_by = if next.contains(intern!(py, "tokens"))? { "tokens" } else { "tickers" };
+    if !share(states, next, named_by)? {
+        let mut arrived = std::mem::take(&mut lists.arrived);
+        arrived.resize(batch.tokens.len(), 0);
+        let there = lists.portfolios(next, called.next_states, called, each, &mut arrived)?;
+        if there && arrived != batch.tokens {
+            return Err(lists.other_portfolio(called, width, &batch.tokens, &arrived));
         }
-    } else {
-        let Some(tickers) = arguments.states.get_item(intern!(py, "tickers"))? else {
-            return Err(missing(arguments.states, "tickers", called.states));
-        };
-        lists.read(&tickers, called.states, each, &mut batch.tokens)?;
+        lists.arrived = arrived;
     }
 
     let actions = Field::of(arguments.actions, What::Argument(called.actions))?;
@@ -410,6 +468,11 @@ pub(crate) fn read(
         None => batch.ends.iter_mut().skip(1).step_by(2).for_each(|terminal| *terminal = 0),
     }
     Ok(())
+}
+
+/// Do both hold the same object?
+fn share(states: &Bound<'_, PyDict>, next: &Bound<'_, PyDict>, key: &str) -> PyResult<bool> {
+    Ok(states.get_item(key)?.zip(next.get_item(key)?).is_some_and(|(one, other)| one.is(&other)))
 }
 
 /// Booleans, `[n]`; a trailing axis of one is what some buffers return.

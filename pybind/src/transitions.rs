@@ -43,6 +43,8 @@ use crate::states::{Arguments, Called, TickerLists, read};
 ///     Of one action; ``(T,)`` when left out.
 /// n_objectives : int, optional
 ///     Rewards of one transition; what the first ones have when left out.
+/// end : int, optional
+///     The first day that no future shows; all days of the panel are shown when left out.
 /// **settings
 ///     As in :class:`backcast.finrl.VecReplayBuffer`.
 ///
@@ -65,8 +67,10 @@ pub(crate) struct TransitionRing {
 /// What changes from call to call besides the ring.
 struct State {
     shape: TransitionShape,
-    /// The sizes may still become those of the first batch.
+    /// A private one is made anew where the first transitions have other sizes.
     fresh: Option<Fresh>,
+    /// Nothing was added since it was made or cleared.
+    empty: bool,
     lists: TickerLists,
     batch: TransitionBatch,
 }
@@ -76,14 +80,14 @@ impl TransitionRing {
     #[new]
     #[pyo3(signature = (
         panel, tickers, action_shape=None, n_objectives=None, *, capacity=1_000_000_i64.into(),
-        seed=42_i64.into(), macro_tickers=Vec::new(), indicators=None, indicator_lag=1,
+        seed=42_i64.into(), macro_tickers=Vec::new(), indicators=None, indicator_lag=1, end=None,
         n_adders=1_i64.into(), threads=1_i64.into(), name=None, exist="error".into(),
         persistent=false.into(), dir=None
     ))]
     #[pyo3(text_signature = "(panel, tickers, action_shape=None, n_objectives=None, *, \
                              capacity=1000000, seed=42, macro_tickers=(), indicators=None, \
-                             indicator_lag=1, n_adders=1, threads=1, name=None, exist='error', \
-                             persistent=False, dir=None)")]
+                             indicator_lag=1, end=None, n_adders=1, threads=1, name=None, \
+                             exist='error', persistent=False, dir=None)")]
     #[expect(
         clippy::too_many_arguments,
         clippy::needless_pass_by_value,
@@ -100,6 +104,7 @@ impl TransitionRing {
         macro_tickers: Vec<String>,
         indicators: Option<Vec<String>>,
         indicator_lag: usize,
+        end: Option<usize>,
         n_adders: Given<i128>,
         threads: Given<i128>,
         name: Option<Given<String>>,
@@ -122,6 +127,7 @@ impl TransitionRing {
             base: place(dir)?,
             seed: seed_of(py, seed)?,
             threads: threads_of(threads)?,
+            end,
         };
         let core = panel.get().get()?;
         let names = names(py, &core, &macro_tickers, indicators)?;
@@ -145,10 +151,10 @@ impl TransitionRing {
     #[staticmethod]
     #[pyo3(signature = (
         name, panel=None, *, seed=42_i64.into(), macro_tickers=None, indicators=None,
-        indicator_lag=1, threads=1_i64.into(), dir=None
+        indicator_lag=1, end=None, threads=1_i64.into(), dir=None
     ))]
     #[pyo3(text_signature = "(name, panel=None, *, seed=42, macro_tickers=None, indicators=None, \
-                             indicator_lag=1, threads=1, dir=None)")]
+                             indicator_lag=1, end=None, threads=1, dir=None)")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn attach(
         py: Python<'_>,
@@ -158,13 +164,17 @@ impl TransitionRing {
         macro_tickers: Option<Vec<String>>,
         indicators: Option<Vec<String>>,
         indicator_lag: usize,
+        end: Option<usize>,
         threads: Given<i128>,
         dir: Option<Given<PathBuf>>,
     ) -> Result<Self, Failure> {
         let (name, base, seed) = (name_of(name)?, place(dir)?, seed_of(py, seed)?);
         let threads = threads_of(threads)?;
         let given = panel.map(|panel| panel.get().get()).transpose()?;
-        let ring = py.detach(|| CoreRing::attach(&base, &name, given, seed, threads))?;
+        let ring = py.detach(|| {
+            let ring = CoreRing::attach(&base, &name, given, seed, threads)?;
+            Ok::<_, TransitionError>(if end.is_some() { ring.until(end) } else { ring })
+        })?;
         let core = ring.panel().clone();
         let macro_tickers = macro_tickers.unwrap_or_else(|| {
             let tickers = core.tickers().iter().enumerate();
@@ -193,7 +203,7 @@ impl TransitionRing {
         // The state is never held without the interpreter: who has it waits for nobody.
         let mut batch = {
             let mut state = self.state();
-            if state.fresh.is_some() {
+            if state.empty {
                 self.fit(&mut state, &arguments)?;
             }
             let State { shape, lists, batch, .. } = &mut *state;
@@ -206,9 +216,7 @@ impl TransitionRing {
         };
         let mut state = self.state();
         std::mem::swap(&mut state.batch, &mut batch);
-        if added.is_ok() {
-            state.fresh = None;
-        }
+        state.empty &= added.is_err();
         added
     }
 
@@ -219,7 +227,9 @@ impl TransitionRing {
 
     /// Forget all transitions.
     fn clear(&self, py: Python<'_>) -> Result<(), Failure> {
-        py.detach(|| self.ring.with(|ring| Ok(ring.clear()?)))
+        py.detach(|| self.ring.with(|ring| Ok(ring.clear()?)))?;
+        self.state().empty = true;
+        Ok(())
     }
 
     /// Save to a file.
@@ -235,14 +245,14 @@ impl TransitionRing {
         let mut loaded = load()?;
         if matches!(loaded, Err(TransitionError::OtherShape { .. })) {
             let mut state = self.state();
-            if state.fresh.is_some() {
+            if state.empty && state.fresh.is_some() {
                 self.fit_file(&mut state, &path)?;
                 drop(state);
                 loaded = load()?;
             }
         }
         loaded?;
-        self.state().fresh = None;
+        self.state().empty = false;
         Ok(())
     }
 
@@ -297,7 +307,7 @@ impl TransitionRing {
         let batch = TransitionBatch::default();
         Self {
             ring: Handle::new(label, "attach or make it again", ring),
-            state: Mutex::new(State { shape, fresh, lists, batch }),
+            state: Mutex::new(State { shape, fresh, empty: true, lists, batch }),
             panel,
             names,
             lead,

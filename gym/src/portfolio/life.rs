@@ -79,6 +79,10 @@ impl PortfolioVectorEnv {
         if let ResetSeed::Each(seeds) = seed {
             check_length("seed", num_envs, Some(seeds.len()))?;
         }
+        // As below: their callers may name other tickers.
+        if self.world.options.play_on {
+            self.world.check_shares()?;
+        }
         let Some(mask) = mask else { return Ok(()) };
         if !mask.contains(&true) {
             return Err(EnvError::EmptyMask { num_envs });

@@ -207,6 +207,12 @@ impl PortfolioVectorEnv {
         self.streams.len()
     }
 
+    /// The most that a portfolio can be worth when its episode begins: with what it holds at the highest close of all days.
+    #[must_use]
+    pub fn most_at_start(&self) -> f64 {
+        self.world.most_at_start()
+    }
+
     /// Tickers traded by each, `T`.
     #[must_use]
     pub fn n_tickers(&self) -> usize {

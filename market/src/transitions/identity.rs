@@ -29,6 +29,9 @@ pub(crate) struct Identity {
     pub(crate) panel: Option<String>,
     /// Transitions over all lanes.
     pub(crate) capacity: u64,
+    /// The first day that no future shows, where that is not the panel's end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) end: Option<usize>,
 }
 
 /// Refuse a panel that is not the one whose days and tokens are stored in `what`.
@@ -63,7 +66,7 @@ impl Identity {
         same_panel(|| format!("ring {ring:?}"), &self.fingerprint, macro_tickers, panel)
     }
 
-    pub(crate) fn of(panel: &Panel, capacity: u64) -> Self {
+    pub(crate) fn of(panel: &Panel, capacity: u64, end: Option<usize>) -> Self {
         Self {
             format: FORMAT.to_owned(),
             version: VERSION,
@@ -71,6 +74,7 @@ impl Identity {
             macro_tickers: Some(panel.macro_tickers()),
             panel: panel.name().map(str::to_owned),
             capacity,
+            end,
         }
     }
 

@@ -173,7 +173,10 @@ impl TransitionRing {
             self.panel.check_window(what, days)?;
         }
         let consecutive = |pair: &[i32; 2]| pair[1] == pair[0].wrapping_add(1);
-        let shared = !windows.apart && batch.days.as_chunks::<2>().0.iter().all(consecutive);
+        // The next state's own day is shown of it, but not as the state's future.
+        let shown = |pair: &[i32; 2]| usize::try_from(pair[1]).is_ok_and(|next| next < self.end);
+        let moved = |pair: &[i32; 2]| consecutive(pair) && shown(pair);
+        let shared = !windows.apart && batch.days.as_chunks::<2>().0.iter().all(moved);
         let unique = match windows.layout {
             Layout::Ticker => self.unique(batch),
             Layout::Batched => Vec::new(),
@@ -229,7 +232,7 @@ impl TransitionRing {
         let bytes: usize = arenas.iter().map(|(arena, _)| size_of_val(*arena)).sum();
         let mut alone = ThreadTeam::new(1);
         let team = if bytes < WORTH_THREADS { &mut alone } else { &mut self.team };
-        let market = Market::new(&self.panel, selection.columns.as_deref());
+        let market = Market::new(&self.panel, selection.columns.as_deref()).until(self.end);
         let tickers = self.shape.tickers;
         let first = batch.tokens.get(..tickers).unwrap_or_default();
         let alike = batch.tokens.chunks_exact(tickers).all(|tokens| tokens == first);

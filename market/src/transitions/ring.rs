@@ -36,6 +36,9 @@ pub struct TransitionOptions {
     pub seed: u64,
     /// Threads that copy market windows, for batches that are worth it.
     pub threads: usize,
+    /// The first day that no future window shows, such as the end of the days that are trained on; `None`: all are
+    /// shown.
+    pub end: Option<usize>,
 }
 
 impl TransitionOptions {
@@ -51,6 +54,7 @@ impl TransitionOptions {
             base: Base::standard(),
             seed: 42,
             threads: 1,
+            end: None,
         }
     }
 }
@@ -71,6 +75,8 @@ pub struct TransitionRing {
     /// Those that fill a batch's windows with us.
     pub(crate) team: ThreadTeam,
     adder: Option<Adder>,
+    /// See [`TransitionOptions::end`]; at most the panel's days.
+    pub(crate) end: usize,
 }
 
 /// This process's lane, or for a moment all of them.
@@ -91,8 +97,17 @@ impl TransitionRing {
         shape: TransitionShape,
         options: TransitionOptions,
     ) -> Result<Self, TransitionError> {
-        let TransitionOptions { capacity, lanes, name, exist, persistent, base, seed, threads } =
-            options;
+        let TransitionOptions {
+            capacity,
+            lanes,
+            name,
+            exist,
+            persistent,
+            base,
+            seed,
+            threads,
+            end,
+        } = options;
         let schema = shape.schema(panel.tickers().len())?;
         if capacity < u64::from(lanes.max(1)) {
             return Err(TransitionError::BadCapacity { capacity, lanes });
@@ -108,7 +123,7 @@ impl TransitionRing {
             None => Ring::heap(&schema, made)?,
             Some(name) => {
                 let ring = Ring::create(name, &schema, made)?;
-                let identity = Identity::of(&panel, capacity);
+                let identity = Identity::of(&panel, capacity, end);
                 let path = ring.path().map(ToOwned::to_owned).unwrap_or_default();
                 match Identity::read(&path, name) {
                     // One that was there, joined by `Exist::Attach`.
@@ -118,11 +133,11 @@ impl TransitionRing {
                 ring
             }
         };
-        Ok(Self::of(ring, panel, shape, capacity, seed, threads))
+        Ok(Self::of(ring, panel, shape, capacity, seed, threads).until(end))
     }
 
     /// Join one by name. `panel`: the one it was made with, or `None` to attach to that by its
-    /// name.
+    /// name. Futures end where they did for whoever made it.
     pub fn attach(
         base: &Base,
         name: &str,
@@ -150,7 +165,16 @@ impl TransitionRing {
         if identity.capacity < lanes || identity.capacity.div_ceil(lanes) > ring.lane_capacity() {
             return Err(not("its capacity is another"));
         }
-        Ok(Self::of(ring, panel, shape, identity.capacity, seed, threads))
+        let joined = Self::of(ring, panel, shape, identity.capacity, seed, threads);
+        Ok(joined.until(identity.end))
+    }
+
+    /// With other future windows: they show no day from `end` on.
+    #[must_use]
+    pub fn until(mut self, end: Option<usize>) -> Self {
+        let days = self.panel.days();
+        self.end = end.map_or(days, |end| end.min(days));
+        self
     }
 
     fn of(
@@ -164,6 +188,7 @@ impl TransitionRing {
         let draws = Draws::seeded(seed);
         Self {
             ring,
+            end: panel.days(),
             panel,
             shape,
             capacity,
@@ -294,6 +319,12 @@ impl TransitionRing {
     #[must_use]
     pub fn panel(&self) -> &Panel {
         &self.panel
+    }
+
+    /// The first day that no future window shows.
+    #[must_use]
+    pub fn end(&self) -> usize {
+        self.end
     }
 
     /// The ring below.

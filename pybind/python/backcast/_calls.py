@@ -82,9 +82,13 @@ def _misfit(name: str, signature: inspect.Signature, given: int, named: list[str
     shown = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in known.values()]
     takes = str(inspect.Signature(shown))
     by_position = [key for key, value in known.items() if value.kind in _BY_POSITION]
+    rest = [key for key, value in known.items() if value.kind is inspect.Parameter.VAR_KEYWORD]
     for key in named:
         if key not in known:
             near = difflib.get_close_matches(key, known, 1, _NEAR)
+            if rest and not near:
+                # One of its settings, of which it says itself which it does not know.
+                continue
             hint = f"did you mean `{near[0]}`? It" if near else "it"
             return f"{name}() has no argument `{key}`; {hint} takes {takes}"
     if given > len(by_position):
@@ -92,8 +96,8 @@ def _misfit(name: str, signature: inspect.Signature, given: int, named: list[str
             len(by_position), f"{len(by_position)} arguments"
         )
         others = [key for key in known if key not in by_position]
-        rest = "the others" if by_position else "them"
-        remedy = f"give {rest} by name: {', '.join(others)}" if others else f"it takes {takes}"
+        them = "the others" if by_position else "them"
+        remedy = f"give {them} by name: {', '.join(others)}" if others else f"it takes {takes}"
         return f"{name}() takes {most} by position, got {given}; {remedy}"
     for key in by_position[:given]:
         if key in named:
@@ -101,6 +105,7 @@ def _misfit(name: str, signature: inspect.Signature, given: int, named: list[str
     missing = next(
         key
         for key, value in known.items()
-        if value.default is inspect.Parameter.empty and key not in [*by_position[:given], *named]
+        if value.default is inspect.Parameter.empty
+        and key not in [*by_position[:given], *named, *rest]
     )
     return f"{missing} is missing; {name}() takes {takes}"

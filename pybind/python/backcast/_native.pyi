@@ -361,6 +361,7 @@ class TransitionRing:
         macro_tickers: Sequence[str] = (),
         indicators: Sequence[str] | None = None,
         indicator_lag: int = 1,
+        end: int | None = None,
         n_adders: int = 1,
         threads: int = 1,
         name: str | None = None,
@@ -377,6 +378,7 @@ class TransitionRing:
         macro_tickers: Sequence[str] | None = None,
         indicators: Sequence[str] | None = None,
         indicator_lag: int = 1,
+        end: int | None = None,
         threads: int = 1,
         dir: _Path | None = None,
     ) -> TransitionRing: ...
@@ -429,6 +431,8 @@ class TransitionRing:
     def macro_tickers(self) -> _Strings: ...
     @property
     def indicator_lag(self) -> int: ...
+    @property
+    def end(self) -> int: ...
     @property
     def name(self) -> str | None: ...
     @property
@@ -725,6 +729,8 @@ class PortfolioBatch:
     def tokens(self) -> NDArray[np.int32]: ...
     @property
     def history_shape(self) -> builtins.list[int]: ...
+    @property
+    def most_at_start(self) -> float: ...
     @property
     def tokens_of(self) -> NDArray[np.int32]: ...
     @property

@@ -1,8 +1,6 @@
 //! What is read of a ring's transitions: batches, their indices, single ones, and the market's rows.
 
-use backcast_market::{
-    Layout, TransitionBatch, TransitionError, TransitionRing as CoreRing, Windows,
-};
+use backcast_market::{TransitionBatch, TransitionError, TransitionRing as CoreRing, Windows};
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict};
 
@@ -33,12 +31,10 @@ impl TransitionRing {
     ) -> Result<Bound<'py, PyAny>, Failure> {
         let batch_size = count(batch_size, "batch_size", 1, Kind::Sample)? as usize;
         let layout = layout_of(layout)?;
-        // By ticker, current indicators are not shown.
-        let lead = if layout == Layout::Batched { self.lead } else { 0 };
         let windows = Windows {
             history: count(history_length, "history_length", 0, Kind::Sample)? as usize,
             future: count(future_length, "future_length", 0, Kind::Sample)? as usize,
-            lead,
+            lead: self.lead,
             layout,
             apart: copy.get("copy", "True or False")?,
         };

@@ -1,4 +1,4 @@
-//! A private ring that holds nothing yet takes the sizes of its first batch, or of the file that is loaded.
+//! A private ring that holds nothing takes the sizes of its first batch, or of the file that is loaded.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use super::{State, TransitionRing};
 use crate::error::Failure;
 use crate::states::{Arguments, sizes_of};
 
-/// How a private ring that holds nothing yet is made anew, for transitions of other sizes.
+/// How a private ring that holds nothing is made anew, for transitions of other sizes.
 pub(super) struct Fresh {
     pub(super) options: TransitionOptions,
     /// The caller said them.
@@ -23,6 +23,9 @@ impl TransitionRing {
         state: &mut State,
         arguments: &Arguments<'_, '_>,
     ) -> Result<(), Failure> {
+        if state.fresh.is_none() {
+            return Ok(());
+        }
         let (tickers, objectives) = sizes_of(arguments)?;
         self.resize(state, tickers, objectives)
     }

@@ -64,6 +64,12 @@ impl TransitionRing {
         self.lead
     }
 
+    /// The first day that no future shows.
+    #[getter]
+    fn end(&self) -> Result<usize, Failure> {
+        self.ring.with(|ring| Ok(ring.end()))
+    }
+
     /// What other processes attach to.
     #[getter]
     fn name(&self) -> Option<&str> {

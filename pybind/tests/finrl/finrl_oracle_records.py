@@ -12,7 +12,11 @@ from finrl_oracle import OHLCV, Prices, Rules
 def window(
     prices: Prices, rules: Rules, tickers: Sequence[str], day: int, h: int, future: int
 ) -> dict[str, Any]:
-    """Cut the days around a day out: the day itself is in neither part."""
+    """Cut the days around a day out: the day itself is in neither part.
+
+    No future shows days behind those that the rules name.
+    """
+    last = rules.days[1] - 1 if rules.days else len(prices.dates) - 1
     names = list(rules.tech_indicator_list) or prices.indicators
     found: dict[str, Any] = {}
     for tic in tickers:
@@ -28,10 +32,11 @@ def window(
             ("past", range(day - h, day)),
             ("future", range(day + 1, day + 1 + future)),
         ]:
-            listed = [(tic, at) in prices.rows for at in days]
+            shown = [at if part == "past" or at <= last else -1 for at in days]
+            listed = [(tic, at) in prices.rows for at in shown]
             found[tic] |= {
-                f"{part}_ohlcv": table(prices, tic, days, OHLCV),
-                f"{part}_indicators": table(prices, tic, days, names),
+                f"{part}_ohlcv": table(prices, tic, shown, OHLCV),
+                f"{part}_indicators": table(prices, tic, shown, names),
                 f"{part}_mask": np.array(listed, int),
                 f"{part}_days": np.where(listed, list(days), -1) if days else np.zeros(0),
             }

@@ -87,6 +87,8 @@ def test_defect_02_a_threshold_above_the_start_is_said_and_played(path: Path) ->
     held = vec(path, initial_amount=20_000, initial_shares={"AAA": 500}, auto_reset=False)
     held.reset(seed=1, options=start)
     assert not held.step(np.zeros((2, 4)))["done"].any()
+    with pytest.warns(UserWarning, match=r"initial_amount 100, with initial_shares [\d.]+ at most"):
+        vec(path, initial_amount=100, initial_shares={"AAA": 1})
     for none in (0, -1):
         poor = vec(path, initial_amount=10, failure_threshold=none, auto_reset=False)
         poor.reset(seed=1, options=start)

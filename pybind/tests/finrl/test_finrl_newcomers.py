@@ -35,8 +35,13 @@ TYPED = {
     "ff.FastFinRL(path, num_tickers='2', shuffle_tickers=True)": "num_tickers is '2', a str; give",
     "ff.FastFinRL(path, num_tickers=None, shuffle_tickers=True)": "num_tickers is None; give",
     "ff.VecFastFinRL(path, -1)": "n_envs is -1; give a whole number from 1 up",
+    "ff.VecFastFinRL(path, 2, num_tickers=1, initial_shares={'BBB': 3}).reset()": (
+        'initial_shares has shares of "BBB", which no portfolio trades; trade it'
+    ),
+    "ff.VecFastFinRL(path, 2, initial_amount=1e300)": "initial_amount` is 1e300, but must be",
     "ff.VecFastFinRL(path, n_env=2)": "no argument `n_env`; did you mean `n_envs`?",
     "ff.VecFinRLWrapper(3, 10)": "path is 3; give the path of a CSV or Parquet file",
+    "ff.VecFinRLWrapper(path, n_envs=2, days=(0, 9))": "buffer_capacity is missing; Vec",
     "ff.VecFinRLWrapper(path, 10, histroy_length=5)": "did you mean `history_length`? It takes",
     "env.reset([])": "tickers_list is empty; give a list for each portfolio",
     "env.reset(tickers=[])": "tickers is empty; give a list for each portfolio",

@@ -93,7 +93,8 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
     tradable : array_like of bool, shape (tickers, days) or (tickers,), optional
         Which of the panel's tickers, macro ones included, can be traded, on which of its days.
     initial_shares : mapping of str to int, optional
-        Shares held at the start of an episode; their average price is the open of that day.
+        Shares held at the start of an episode, of tickers that are traded or may be drawn; their
+        average price is the open of that day.
     indicators : sequence of str, optional
         Which to show, in this order; all of the panel's when left out. ``K`` of them.
     macro_tickers : sequence of str, optional

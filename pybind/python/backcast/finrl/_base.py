@@ -69,10 +69,13 @@ class FinRLEnv(Generic[Shown]):
         self._rows = probe.rows
         self._lag = int(settings["indicator_lag"])
         amount, threshold = self.initial_amount, self.failure_threshold
-        if threshold >= amount and not settings["initial_shares"]:
+        most = probe.most_at_start
+        if threshold >= most:
+            held = "" if most == amount else f", with initial_shares {most:g} at most"
             warnings.warn(
-                f"failure_threshold is {threshold:g} and initial_amount {amount:g}: every step is "
-                "done that does not end above the threshold; give a lower one, or 0 for none",
+                f"failure_threshold is {threshold:g} and initial_amount {amount:g}{held}: every "
+                "step is done that does not end above the threshold; give a lower one, or 0 for "
+                "none",
                 UserWarning,
                 stacklevel=levels_up(),
             )
@@ -89,6 +92,12 @@ class FinRLEnv(Generic[Shown]):
     def panel(self) -> Panel:
         """The market; other processes can have the same one by its name."""
         return self._panel
+
+    @property
+    def days(self) -> tuple[int, int]:
+        """The first day of the environment's, and one past the last."""
+        start, end = self._settings["days"] or (0, self._panel.n_days)
+        return int(start), int(end)
 
     @property
     def initial_amount(self) -> float:
@@ -311,7 +320,8 @@ class FinRLEnv(Generic[Shown]):
             By ticker: ``past_ohlcv`` float64 ``[h, 5]``, ``past_indicators`` float64 ``[h, K]``,
             ``past_mask`` and ``past_days`` int32 ``[h]`` of day-h to day-1; ``current_open``,
             ``current_indicators`` float64 ``[K]``, ``current_mask`` and ``current_day``;
-            ``future_*`` of day+1 to day+future. Without a row: zeros, mask 0, day -1. Then
+            ``future_*`` of day+1 to day+future, without those behind the environment's ``days``.
+            Without a row: zeros, mask 0, day -1. Then
             ``indicator_names``, ``h`` and ``future``.
 
         Raises
@@ -349,6 +359,8 @@ class FinRLEnv(Generic[Shown]):
         values, listed = self._rows(names, day - h, h + 1 + future)
         shown, shown_listed = self._rows(names, day - self._lag, 1)
         days = np.arange(day - h, day + future + 1, dtype=np.int32)
+        beyond = days >= max(self.days[1], day + 1)
+        values[:, beyond], listed[:, beyond] = 0, False
         window: State = {}
         for at, name in enumerate(names):
             rows, there = values[at], listed[at]

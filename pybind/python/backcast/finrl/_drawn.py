@@ -86,7 +86,8 @@ class DrawnTransitions(StoredTransitions):
         Notes
         -----
         ``s`` and ``s_next`` have, for each ticker that occurs, a dict of ``ohlcv`` float32
-        ``[B, H, 5]``, ``indicators`` ``[B, H, K]``, ``open`` ``[B]`` of the day itself, and with a
+        ``[B, H, 5]``, ``indicators`` ``[B, H, K]``, ``open`` ``[B]`` of the day itself,
+        ``current_indicators`` ``[B, K]`` as old as those of observations, and with a
         future ``future_ohlcv`` ``[B, F, 5]``, ``future_indicators`` ``[B, F, K]``, ``future_mask``
         int32 ``[B, F]``; ``macro``, the same for each macro ticker; ``portfolio`` with ``cash``
         float32 ``[B]``, ``shares`` int32 ``[B, T]``, ``avg_buy_price`` float32 ``[B, T]``;
@@ -97,13 +98,13 @@ class DrawnTransitions(StoredTransitions):
         ``done`` bool ``[B]``.
         ``mask`` has int32 ``[B, H]`` for each ticker, and those of macro tickers in ``macro``.
 
-        History is ``day-H .. day-1``, future ``day+1 .. day+F``. Zeros and a mask of 0 where a
-        ticker has no row, and where a sample does not trade the ticker. In the batched layout there
-        are no dicts of tickers: the arrays of ``s`` are ``[B, T, ...]``, those of ``s["macro"]``
-        ``[B, M, ...]``, with a history also ``mask``, without one neither ``ohlcv`` nor
-        ``indicators``, and with ``current_indicators`` ``[B, T, K]`` as old as those of
-        observations; ``mask`` has ``market`` ``[B, T, H]``, ``macro`` ``[B, M, H]`` and with a
-        future ``future``.
+        History is ``day-H .. day-1``, future ``day+1 .. day+F``, which ends with the environment's
+        ``days``: what a policy is tested on is not shown to one that is trained. Zeros and a mask
+        of 0 where a ticker has no row, and where a sample does not trade the ticker. In the batched
+        layout there are no dicts of tickers: the arrays of ``s`` are ``[B, T, ...]``, those of
+        ``s["macro"]`` ``[B, M, ...]``, with a history also ``mask``, without one neither ``ohlcv``
+        nor ``indicators``; ``mask`` has ``market`` ``[B, T, H]``, ``macro`` ``[B, M, H]`` and with
+        a future ``future``.
         """
         if self._taken is not None and layout == "ticker":
             raise SampleError(
@@ -201,7 +202,10 @@ class DrawnTransitions(StoredTransitions):
         first, lag = day - before, self._ring.indicator_lag
         ohlcv, indicators, mask = self._ring.rows(found.tickers, first, before + 1 + after)
         _, lagged, _ = self._ring.rows(found.tickers, day - lag, 1)
-        days = np.where(mask == 1, np.arange(first, day + after + 1), -1).astype(np.int32)
+        numbers = np.arange(first, day + after + 1)
+        beyond = numbers >= max(self._ring.end, day + 1)
+        ohlcv[:, beyond], indicators[:, beyond], mask[:, beyond] = 0, 0, 0
+        days = np.where(mask == 1, numbers, -1).astype(np.int32)
         data: dict[str, Any] = {}
         spans = {"past": slice(0, before), "future": slice(before + 1, None)}
         for at, tic in enumerate(found.tickers):

@@ -62,10 +62,12 @@ class VecReplayBuffer(DrawnTransitions):
 
     Notes
     -----
-    Numbers are stored as float32 and int32. A buffer may be used by several threads. With a name,
-    any process can :meth:`attach`, draw, and add where a place for an adder is left; the first
-    addition claims it, and the kernel frees it when the process ends. A buffer pickles as its name,
-    if its panel has one too: what is unpickled has joined it.
+    Numbers are stored as float32 and int32. A buffer without a name takes how many tickers and
+    rewards a transition has from the first one, or from the file that is loaded, and keeps that
+    until it is cleared; one with a name is of the environment's tickers. A buffer may be used by
+    several threads. With a name, any process can :meth:`attach`, draw, and add where a place for an
+    adder is left; the first addition claims it, and the kernel frees it when the process ends. A
+    buffer pickles as its name, if its panel has one too: what is unpickled has joined it.
 
     Examples
     --------
@@ -141,6 +143,7 @@ class VecReplayBuffer(DrawnTransitions):
         macro_tickers: Sequence[str] | None = None,
         indicators: Sequence[str] | None = None,
         indicator_lag: int = 1,
+        end: int | None = None,
         dir: str | os.PathLike[str] | None = None,
     ) -> Self:
         """Join the buffer of that name, made by any process.
@@ -164,6 +167,9 @@ class VecReplayBuffer(DrawnTransitions):
             Those to show; the environment's, or all that the panel has, when left out.
         indicator_lag : int, default 1
             Days by which current indicators are older than the open, without an environment.
+        end : int, optional
+            The first day that futures do not show; the environment's, or that of whoever made the
+            buffer, when left out.
         dir : path, optional
             Where it lives; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
 
@@ -184,6 +190,7 @@ class VecReplayBuffer(DrawnTransitions):
             else None,
             "indicators": names_of("indicators", indicators) if indicators is not None else None,
             "indicator_lag": count_of(indicator_lag, "indicator_lag", 0, SampleError),
+            "end": count_of(end, "end", 0, SampleError) if end is not None else None,
         }
         panel = env
         if env is not None and not isinstance(env, Panel):
@@ -261,6 +268,7 @@ def _market_of(env: Any) -> tuple[Panel, int, dict[str, Any]]:  # noqa: ANN401
             "macro_tickers": list(env.get_macro_tickers()),
             "indicators": list(env.get_indicator_names()),
             "indicator_lag": int(getattr(env, "indicator_lag", 1)),
+            "end": getattr(env, "days", (0, None))[1],
         }
     except AttributeError as error:
         raise ArgumentTypeError(

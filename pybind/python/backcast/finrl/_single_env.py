@@ -78,7 +78,7 @@ class FastFinRL(FinRLEnv[State]):
     tradable : array_like of bool, shape (tickers, days) or (tickers,), optional
         Which of the panel's tickers can be traded, on which of its days.
     initial_shares : mapping of str to int, optional
-        Shares held at the start of an episode.
+        Shares held at the start of an episode, of the tickers that it trades.
     generator : {"splitmix64", "mt19937"}
         Where random numbers come from; the latter draws as FastFinRL does.
     panel_options : mapping, optional

@@ -84,7 +84,7 @@ class VecFastFinRL(SeenPortfolios):
     tradable : array_like of bool, shape (tickers, days) or (tickers,), optional
         Which of the panel's tickers can be traded, on which of its days.
     initial_shares : mapping of str to int, optional
-        Shares held at the start of an episode.
+        Shares held at the start of an episode, of the tickers that a portfolio trades in it.
     generator : {"splitmix64", "mt19937"}
         Where random numbers come from; the latter draws as FastFinRL does, equal seeds given.
     record : bool, default False
