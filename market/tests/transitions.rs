@@ -431,6 +431,40 @@ fn another_handle_finds_ring_and_panel_by_name_and_adds_in_a_lane_of_its_own() {
 }
 
 #[test]
+fn a_ring_of_other_sizes_is_not_joined_as_what_was_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = named(folder.path(), 10, 2, panel());
+    let joined = |capacity, lanes, shape| {
+        let options = TransitionOptions {
+            name: Some("moves".to_owned()),
+            base: Base::at(folder.path()),
+            exist: Exist::Attach,
+            lanes,
+            ..TransitionOptions::with_capacity(capacity)
+        };
+        TransitionRing::create(panel(), shape, options)
+    };
+    assert_eq!(joined(10, 2, shape()).unwrap().capacity(), made.capacity());
+    let wide = TransitionShape { tickers: 3, ..shape() };
+    for (capacity, lanes, shape, message) in [
+        // Of as many rows in each lane.
+        (9, 2, shape(), "it has capacity 10, asked was capacity 9; ask for the same"),
+        (10, 1, shape(), "it has n_adders 2, asked was n_adders 1; ask"),
+        (
+            30,
+            3,
+            wide.clone(),
+            "it has n_adders 2, capacity 10, 2 tickers, action_shape [2, 2] and n_objectives 2, asked",
+        ),
+        (10, 2, wide, "asked was 3 tickers, action_shape [2, 2] and n_objectives 2; ask"),
+    ] {
+        let refused = joined(capacity, lanes, shape).unwrap_err().to_string();
+        assert!(refused.starts_with("the buffer named `moves` differs from"), "{refused}");
+        assert!(refused.contains(message), "{refused}");
+    }
+}
+
+#[test]
 fn rings_of_something_else_or_of_another_panel_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let base = Base::at(folder.path());

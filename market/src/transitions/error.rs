@@ -140,6 +140,19 @@ pub enum TransitionError {
         /// What does not fit.
         what: String,
     },
+    /// A ring of other sizes than were asked for.
+    #[error(
+        "the buffer named `{name}` differs from what was asked: it has {found}, asked was {asked}; ask for the same, \
+         choose another name, or use exist=\"replace\""
+    )]
+    Different {
+        /// Its name.
+        name: String,
+        /// Its sizes that differ.
+        found: String,
+        /// Those asked for.
+        asked: String,
+    },
     /// A panel that is not the one whose days and tokens are stored.
     #[error(
         "{what} belongs to the panel {expected}, not to this one, {found}; load the same data, or \

@@ -10,6 +10,7 @@
 mod batch;
 mod check;
 mod columns;
+mod differs;
 mod draw;
 mod error;
 mod file;

@@ -10,6 +10,7 @@ use super::{
     batch::TransitionBatch,
     check::check,
     columns::{CLEARED, ENDS, TransitionShape},
+    differs::Asked,
     draw::Draws,
     error::TransitionError,
     identity::Identity,
@@ -122,12 +123,17 @@ impl TransitionRing {
         let ring = match &name {
             None => Ring::heap(&schema, made)?,
             Some(name) => {
-                let ring = Ring::create(name, &schema, made)?;
+                let asked = Asked { name, panel: &panel, shape: &shape, capacity, lanes };
+                let ring = Ring::create(name, &schema, made)
+                    .map_err(|error| asked.explain(&base, error))?;
                 let identity = Identity::of(&panel, capacity, end);
                 let path = ring.path().map(ToOwned::to_owned).unwrap_or_default();
                 match Identity::read(&path, name) {
                     // One that was there, joined by `Exist::Attach`.
-                    Ok(found) => found.check(name, &panel)?,
+                    Ok(found) => {
+                        found.check(name, &panel)?;
+                        asked.check(&ring, &found)?;
+                    }
                     Err(_) => identity.write(&path)?,
                 }
                 ring

@@ -21,6 +21,7 @@ impl From<TransitionError> for Failure {
             | E::NotFinite { .. } => Kind::Append,
             E::Lapped { .. } => Kind::Lapped,
             E::Damaged { .. } | E::NotTransitions { .. } | E::BadFile { .. } => Kind::Corrupt,
+            E::Different { .. } => Kind::Exists,
             E::OtherPanel { .. } | E::OtherMacroTickers { .. } => Kind::Panel,
             E::OtherShape { .. } => Kind::Schema,
             E::HeldByOthers { .. } => Kind::InUse,

@@ -262,6 +262,11 @@ def _joined(buffer: type[VecReplayBuffer], arguments: dict[str, Any]) -> VecRepl
 
 def _market_of(env: Any) -> tuple[Panel, int, dict[str, Any]]:  # noqa: ANN401
     """Return the market of an environment, how many tickers it trades, and what it shows."""
+    if isinstance(env, Panel):
+        raise ArgumentTypeError(
+            "env is a Panel, which does not say how many tickers are traded; give a FastFinRL or "
+            "VecFastFinRL on it"
+        )
     try:
         panel, tickers = env.panel, env.n_tickers()
         shown = {
