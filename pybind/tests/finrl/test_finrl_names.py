@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,81 @@ from backcast import envs
 from finrl_buffers import same, vec, with_gaps
 from finrl_market import market
 
+SETTINGS = (
+    "initial_amount=30000.0, failure_threshold=25000.0, hmax=15, buy_cost_pct=0.01, "
+    "sell_cost_pct=0.01, stop_loss_tolerance=0.8, bidding='{}', stop_loss_calculation='close', "
+    "initial_seed=0, tech_indicator_list=(), macro_tickers=(), "
+)
+BUFFER = "env, capacity=1000000, batch_size=256, seed=42, action_shape=None"
+WINDOWS = {
+    "sample": "batch_size=None, history_length=0, future_length=0",
+    "sample_indices": "batch_size",
+    "get": "index",
+    "get_market_data": "index, h, future, next_state=False",
+    **dict.fromkeys(["size", "capacity", "clear"], ""),
+    **dict.fromkeys(["save", "load"], "path"),
+}
+PAGES: dict[type, dict[str, str]] = {
+    ff.VecFinRLWrapper: {
+        "__init__": "path, buffer_capacity, history_length=20, auto_add=True, batch_size=256, "
+        f"n_envs=4, {SETTINGS.format('adv_uniform')}auto_reset=True, num_tickers=0, "
+        "shuffle_tickers=True",
+        "reset": "seed=None, options=None",
+        "step": "action",
+        "sample_actions": "",
+        "sample_buffer": "batch_size=None, history_length=None, future_length=None",
+    },
+    ff.VecFastFinRL: {
+        "__init__": f"csv_path, n_envs, {SETTINGS.format('default')}auto_reset=True, "
+        "return_format='json', num_tickers=0, shuffle_tickers=False",
+        "get_raw_value": "ticker, day, column",
+        "set_auto_reset": "enabled",
+        "set_return_format": "format",
+        "step": "actions",
+    },
+    ff.FastFinRL: {
+        "__init__": f"csv_path, {SETTINGS.format('default')}return_format='json', num_tickers=0, "
+        "shuffle_tickers=False",
+        "reset": "ticker_list=None, seed=None, shifted_start=0",
+        "get_market_window_numpy": "ticker_list, day, h, future=0",
+    },
+    ff.VecReplayBuffer: {
+        "__init__": BUFFER,
+        "add": "states, actions, rewards, next_states, dones",
+        **WINDOWS,
+    },
+    ff.ReplayBuffer: {
+        "__init__": BUFFER,
+        "add": "state, action, reward, next_state, done",
+        **WINDOWS,
+    },
+    ff.TickerTokenizer: {
+        "encode": "tic",
+        "encode_batch": "tics",
+        "decode": "token_id",
+        "decode_batch": "token_ids",
+        "save": "path",
+        "load": "path",
+    },
+}
+"""What may be given by position, with its defaults."""
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return with_gaps(tmp_path)
+
+
+@pytest.mark.parametrize("made", PAGES)
+def test_calls_take_what_programs_give_them(made: type) -> None:
+    for name, takes in PAGES[made].items():
+        parameters = inspect.signature(getattr(made, name)).parameters.values()
+        by_position = [
+            parameter.replace(annotation=inspect.Parameter.empty)
+            for parameter in parameters
+            if parameter.kind is parameter.POSITIONAL_OR_KEYWORD and parameter.name != "self"
+        ]
+        assert ", ".join(map(str, by_position)) == takes, name
 
 
 def test_a_single_buffer_gives_transitions_of_its_own_class(path: Path) -> None:

@@ -126,6 +126,27 @@ def options_of(options: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return dict(options)
 
 
+def starts_of(options: dict[str, Any], count: int) -> Any:  # noqa: ANN401
+    """Read where so many portfolios are to begin, and refuse other options."""
+    for key in options:
+        if key != "start_day":
+            raise EnvError(f'options has {key!r}; reset_indices knows "start_day"')
+    if "start_day" not in options:
+        return None
+    try:
+        starts = np.asarray(options["start_day"])
+    except ValueError:
+        # Lists of several lengths are no array.
+        starts = np.zeros(1, object)
+    whole = starts.dtype.kind in "iu" or starts.size == 0
+    if not whole or starts.shape not in ((), (count,)):
+        raise EnvError(
+            f"start_day is {options['start_day']!r}; give a whole number, or an array of {count}, "
+            "one per index"
+        )
+    return starts
+
+
 def refuse_masked(value: Any, what: str, error: type[BackcastError]) -> None:  # noqa: ANN401
     """Refuse masked arrays, of which NumPy's functions pass on what lies under the mask."""
     if isinstance(value, np.ma.MaskedArray):

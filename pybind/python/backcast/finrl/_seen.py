@@ -32,6 +32,8 @@ Step: TypeAlias = tuple[
 class SeenPortfolios(FinRLEnv[Any]):
     """The portfolios of :class:`VecFastFinRL`, which resets and steps them."""
 
+    _seed: int | None
+    """Where random numbers begin, unless a reset says it; None after the first one."""
     _wrapped = False
     """Does a wrapper step them?"""
     _tickers: Shared | None
@@ -158,7 +160,9 @@ class SeenPortfolios(FinRLEnv[Any]):
         options: Mapping[str, Any] | None,
     ) -> Step:
         """Reset portfolios, all or those of a mask; the others keep what their last step said."""
-        obs, _ = batch.reset(seed=seed, options=options, spread=True)
+        given = self._seed if seed is None else seed
+        obs, _ = batch.reset(seed=given, options=options, spread=True)
+        self._seed = None
         if batch is not self._batch:
             self._adopt(batch)
         mask = (options or {}).get("reset_mask")

@@ -12,17 +12,23 @@ from backcast._calls import explained
 from backcast._copies import deep_copy, rebuilding
 from backcast._counts import count_of, whole_of
 from backcast._native import PortfolioBatch
-from backcast.finrl._rules import flag_of, names_of, options_of, seed_of, seeds_of
+from backcast.finrl._rules import (
+    flag_of,
+    names_of,
+    options_of,
+    seed_of,
+    seeds_of,
+    starts_of,
+)
 from backcast.finrl._seen import SeenPortfolios
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from backcast._market import PanelLike
     from backcast.finrl._rules import ReturnFormat, Seeds
-    from backcast.finrl._seen import Step
 
 Mode: TypeAlias = Literal["next_step", "same_step", "disabled"]
 
@@ -312,7 +318,7 @@ class VecFastFinRL(SeenPortfolios):
                 raise EnvError(f"indices holds {at}; give numbers from 0 to {count - 1}")
         chosen = options_of(options) or {}
         given = seeds_of(seeds, len(listed))
-        starts = _starts_of(chosen, len(listed))
+        starts = starts_of(chosen, len(listed))
         if not listed:
             return self.get_state()
         if self._seen is None:
@@ -406,41 +412,9 @@ class VecFastFinRL(SeenPortfolios):
                 f"VecFinRLWrapper's, whose spaces stay: give {count} lists of {tickers}"
             )
 
-    def _begin(
-        self,
-        batch: PortfolioBatch,
-        seed: int | Sequence[int | None] | NDArray[np.integer[Any]] | None,
-        options: Mapping[str, Any] | None,
-    ) -> Step:
-        """Reset portfolios; the first time without a seed from the initial one."""
-        seen = super()._begin(batch, self._seed if seed is None else seed, options)
-        self._seed = None
-        return seen
-
     def _modal(self) -> dict[str, Any]:
         return self._settings | {"autoreset_mode": self._mode}
 
 
 def _mode_of(auto_reset: bool) -> Mode:
     return "same_step" if auto_reset else "disabled"
-
-
-def _starts_of(options: dict[str, Any], count: int) -> Any:  # noqa: ANN401
-    """Read where so many portfolios are to begin, and refuse other options."""
-    for key in options:
-        if key != "start_day":
-            raise EnvError(f'options has {key!r}; reset_indices knows "start_day"')
-    if "start_day" not in options:
-        return None
-    try:
-        starts = np.asarray(options["start_day"])
-    except ValueError:
-        # Lists of several lengths are no array.
-        starts = np.zeros(1, object)
-    whole = starts.dtype.kind in "iu" or starts.size == 0
-    if not whole or starts.shape not in ((), (count,)):
-        raise EnvError(
-            f"start_day is {options['start_day']!r}; give a whole number, or an array of {count}, "
-            "one per index"
-        )
-    return starts
