@@ -120,8 +120,9 @@ def test_pictures_and_records_are_the_wrappers_too(path: Path) -> None:
     pictures = wrapper.render()
     assert pictures is not None
     assert [picture.shape for picture in pictures] == [(480, 640, 3)] * 3
-    plain = made(path)
-    for ask in (plain.metrics_so_far, plain.env.metrics_so_far, ff.FastFinRL(path).metrics_so_far):
+    plain, single = made(path), ff.FastFinRL(path)
+    asked: list[Any] = [plain.metrics_so_far, plain.env.metrics_so_far, single.metrics_so_far]
+    for ask in [*asked, single.history, lambda: made(path, record=True).history(0)]:
         with pytest.raises(bc.EnvError, match="never reset; call reset first"):
             ask()
     plain.reset(seed=1)
