@@ -240,8 +240,8 @@ pub enum EnvError {
         /// The action.
         value: f64,
     },
-    /// A step before the first reset.
-    #[error("environment {env} was never reset; call reset before step")]
+    /// A step, or a question about an episode, before the first reset.
+    #[error("environment {env} was never reset; call reset first")]
     NotReset {
         /// The sub-environment.
         env: usize,

@@ -237,7 +237,7 @@ impl ReplayBuffer {
         if let Some(reopened) = self.reopened(py)? {
             return Ok(reopened);
         }
-        Ok(by_name(py, "_attach_buffer", name, path)?.into_pyobject(py)?.into_any())
+        Ok(by_name(py, "a buffer", "_attach_buffer", name, path)?.into_pyobject(py)?.into_any())
     }
 }
 

@@ -25,8 +25,7 @@ impl Episode {
             return Err(Failure::new(Kind::Env, message));
         }
         let of = env.history(at, before).cloned().ok_or_else(|| {
-            let message = "this environment keeps no history; make it with record=True or \
-                           render_mode=\"rgb_array\"";
+            let message = "this environment keeps no history; make it with record=True";
             Failure::new(Kind::Env, message)
         })?;
         if of.day.is_empty() {

@@ -516,7 +516,7 @@ impl Panel {
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> Result<ByName<'py>, Failure> {
-        by_name(py, "_attach_panel", self.name.as_deref(), self.path.as_deref())
+        by_name(py, "a panel", "_attach_panel", self.name.as_deref(), self.path.as_deref())
     }
 }
 

@@ -28,9 +28,10 @@ pub(crate) fn dir_of(path: &Path) -> Option<PathBuf> {
 /// What `__reduce__` returns for an object that pickles by name: a function and its arguments.
 pub(crate) type ByName<'py> = (Bound<'py, PyAny>, (String, Option<PathBuf>));
 
-/// Pickle an object by its name and the directory that it lives in.
+/// Pickle an object, `what` as errors call it, by its name and the directory that it lives in.
 pub(crate) fn by_name<'py>(
     py: Python<'py>,
+    what: &str,
     attach: &str,
     name: Option<&str>,
     path: Option<&Path>,
@@ -38,8 +39,10 @@ pub(crate) fn by_name<'py>(
     let Some(name) = name else {
         return Err(Failure::new(
             Kind::ArgumentType,
-            "an object without a name is private to its process and cannot be pickled; create it \
-             with a name",
+            format!(
+                "{what} without a name is private to its process and cannot be pickled; create it \
+                 with a name"
+            ),
         ));
     };
     let attach = py.import("backcast._native")?.getattr(attach)?;

@@ -109,6 +109,9 @@ impl TickerTokenizer {
     ) -> Result<i32, Failure> {
         refuse_strangers(extra, unknown, method::<Self>("encode"))?;
         let name = tic.get("tic", NAME)?;
+        if name.is_empty() {
+            return Err(bad_argument("tic is ''; give the name of a ticker"));
+        }
         Ok(self.0.encode(&[name])?.first().copied().unwrap_or_default())
     }
 

@@ -45,8 +45,10 @@ def public() -> Iterator[tuple[str, Any]]:
     parts += [(f"finrl.{made.__name__}", made) for made in (finrl.FastFinRL, finrl.VecFastFinRL)]
     shared = vars(finrl.FastFinRL.__base__)
     parts += [(f"finrl.{name}", shared[name]) for name in shared if not name.startswith("_")]
-    buffers = (finrl.VecReplayBuffer, finrl.ReplayBuffer, finrl.VecStoredTransition)
-    parts += [(f"finrl.{made.__name__}", made) for made in (*buffers, finrl.VecFinRLWrapper)]
+    buffers = (finrl.VecReplayBuffer, finrl.ReplayBuffer)
+    stored = (finrl.VecStoredTransition, finrl.StoredTransition)
+    wrapper = finrl.VecFinRLWrapper.__mro__[:2]
+    parts += [(f"finrl.{made.__name__}", made) for made in (*buffers, *stored, *wrapper)]
     parts += [("TickerTokenizer", finrl.TickerTokenizer)]
     for name, thing in parts:
         yield name, thing

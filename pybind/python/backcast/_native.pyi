@@ -741,7 +741,7 @@ class PortfolioBatch:
     def reset(
         self,
         *,
-        seed: int | Sequence[int | None] | None = None,
+        seed: int | Sequence[int | None] | NDArray[np.integer[Any]] | None = None,
         options: Mapping[str, Any] | None = None,
         spread: bool = False,
         shifted_start: int = 0,

@@ -39,7 +39,7 @@ def test_defect_16_calls_out_of_order_are_errors(path: Path) -> None:
     with pytest.raises(bc.EnvError, match="call reset first"):
         many.reset_indices([0])
     for step in (lambda: many.step(np.zeros((2, 4))), lambda: one.step(np.zeros(4))):
-        with pytest.raises(bc.EnvError, match="never reset; call reset before step"):
+        with pytest.raises(bc.EnvError, match="never reset; call reset first"):
             step()
     one.reset(["AAA", "BBB"], seed=1)
     for wrong in ([0.0], [0.0, 0.0, 0.0], [[0.0, 0.0]]):

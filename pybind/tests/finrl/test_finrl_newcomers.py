@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,8 @@ def names(tmp_path: Path) -> dict[str, Any]:
     tokenizer.save(tmp_path / "tickers")
     (tmp_path / "cut tickers").write_text((tmp_path / "tickers").read_text()[:20])
     given = {"ff": ff, "np": np, "path": path, "env": env, "one": one, "buffer": buffer}
-    return given | {"wrapper": wrapper, "tokenizer": tokenizer, "folder": tmp_path}
+    given |= {"wrapper": wrapper, "tokenizer": tokenizer, "folder": tmp_path}
+    return given | {"copy": copy, "pickle": pickle, "panel": env.panel}
 
 
 TYPED = {
@@ -54,6 +57,12 @@ TYPED = {
     "env.step(np.full((4, 2), np.nan))": 'environment 0 for "AAA" is NaN, but must lie in [-1, 1]',
     "env.step(np.zeros((4, 3)))": "actions: got shape (4, 3); give (4, 2)",
     "env.step([])": "actions: got shape (0,); give (4, 2)",
+    "env.get_raw_value(5, 5, 'open')": "ticker is 5; give its name, a str",
+    "env.history(0)": "keeps no history; make it with record=True",
+    "copy.copy(buffer)": "a buffer without a name is private to its process and is not copied; cr",
+    "copy.deepcopy(buffer)": "a buffer without a name is private to its process and is not copied",
+    "pickle.dumps(panel)": "a panel without a name is private to its process and cannot be pickled",
+    "tokenizer.encode('')": "tic is ''; give the name of a ticker",
     "env.get_market_window_numpy(['AAA'], 5, -1)": "h is -1; give a whole number from 0 up",
     "env.get_market_window_numpy(['AAA'], 5, True)": "h is True; give a whole number from 0 up",
     "env.get_market_window_numpy(['AAA'], 5, 10**30)": "give a whole number from 0 to 4294967295",

@@ -51,7 +51,7 @@ class Settings(TypedDict):
     initial_shares: Mapping[str, int] | None
     indicators: Sequence[str] | None
     macro_tickers: Sequence[str]
-    days: tuple[int, int] | None
+    days: tuple[int, int] | list[int] | None
     indicator_lag: int
     valuation: Valuation | None
     history: int

@@ -151,7 +151,7 @@ class PortfolioEnv(gym.Env[Any, Any]):
         initial_shares: Mapping[str, int] | None = None,
         indicators: Sequence[str] | None = None,
         macro_tickers: Sequence[str] = (),
-        days: tuple[int, int] | None = None,
+        days: tuple[int, int] | list[int] | None = None,
         indicator_lag: int = 1,
         valuation: Valuation | None = None,
         history: int = 0,

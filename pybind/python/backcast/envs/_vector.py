@@ -193,7 +193,7 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
         initial_shares: Mapping[str, int] | None = None,
         indicators: Sequence[str] | None = None,
         macro_tickers: Sequence[str] = (),
-        days: tuple[int, int] | None = None,
+        days: tuple[int, int] | list[int] | None = None,
         indicator_lag: int = 1,
         valuation: Valuation | None = None,
         history: int = 0,
@@ -270,14 +270,14 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
     def reset(
         self,
         *,
-        seed: int | Sequence[int | None] | None = None,
+        seed: int | Sequence[int | None] | NDArray[np.integer[Any]] | None = None,
         options: dict[str, Any] | None = None,
     ) -> tuple[Any, dict[str, Any]]:
         """Begin new episodes.
 
         Parameters
         ----------
-        seed : int or sequence of (int or None), optional
+        seed : int, array of int or sequence of (int or None), optional
             An int s seeds portfolio i with ``s + i``; a sequence has one entry per portfolio. None
             goes on in the stream of random numbers that a portfolio has.
         options : dict, optional

@@ -18,7 +18,7 @@ from backcast._native import TickerTokenizer
 from backcast.finrl._replay import VecReplayBuffer
 from backcast.finrl._single_env import FastFinRL
 from backcast.finrl._single_replay import ReplayBuffer
-from backcast.finrl._transition import VecStoredTransition
+from backcast.finrl._transition import StoredTransition, VecStoredTransition
 from backcast.finrl._vec_env import VecFastFinRL
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FastFinRL",
     "ReplayBuffer",
+    "StoredTransition",
     "TickerTokenizer",
     "VecFastFinRL",
     "VecFinRLWrapper",

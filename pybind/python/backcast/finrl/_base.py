@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar, overload
 
 import numpy as np
 
@@ -13,7 +13,14 @@ from backcast._calls import explained, levels_up
 from backcast._copies import deep_copy
 from backcast._counts import count_of, whole_of
 from backcast._native import PortfolioBatch
-from backcast.finrl._rules import check_window, columns_of, format_of, market_of, names_of
+from backcast.finrl._rules import (
+    check_window,
+    columns_of,
+    format_of,
+    market_of,
+    names_of,
+    refuse_parts,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -28,6 +35,14 @@ _OPTIONAL = frozenset(
     ["valuation", "days", "max_episode_steps", "ticker_costs", "tradable", "initial_shares"]
 )
 """Settings that may be None."""
+
+_ELSEWHERE = {
+    "get_market_window": "get_market_window_numpy([ticker], day, h, future)[ticker] has its days",
+    "get_market_window_flat": (
+        "get_market_window_numpy([ticker], day, h, future)[ticker] has its days as arrays"
+    ),
+}
+"""Names of FastFinRL's classes that these do not have."""
 
 Shown = TypeVar("Shown")
 """A state, in whatever form it is returned."""
@@ -79,6 +94,13 @@ class FinRLEnv(Generic[Shown]):
                 UserWarning,
                 stacklevel=levels_up(),
             )
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Say what has what FastFinRL's classes have under another name."""
+            hint = f"; {_ELSEWHERE[name]}" if name in _ELSEWHERE else ""
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
     def __reduce__(self) -> tuple[Callable[[], FinRLEnv[Shown]], tuple[()]]:
         """Pickle by the arguments of the constructor: what is unpickled was never reset."""
@@ -269,6 +291,8 @@ class FinRLEnv(Generic[Shown]):
         EnvError
             If there is no such ticker, column or day, or no row of that ticker on that day.
         """
+        if not isinstance(ticker, str):
+            raise ArgumentTypeError(f"ticker is {ticker!r}; give its name, a str")
         columns = list(self._panel.columns)
         if column not in columns:
             raise EnvError(f"column is {column!r}; give one of {', '.join(columns)}")
@@ -327,7 +351,8 @@ class FinRLEnv(Generic[Shown]):
         Raises
         ------
         EnvError
-            If there is no such ticker or day.
+            If there is no such ticker or day, or a ticker is called as a part of the answer is:
+            ``indicator_names``, ``h`` or ``future``.
 
         Notes
         -----
@@ -355,6 +380,7 @@ class FinRLEnv(Generic[Shown]):
 
     def _window(self, tickers: list[str], day: int, h: int, future: int) -> State:
         check_window(h + 1 + future, "the window", self._panel, EnvError)
+        refuse_parts(tickers, EnvError)
         names = list(dict.fromkeys(tickers))
         values, listed = self._rows(names, day - h, h + 1 + future)
         shown, shown_listed = self._rows(names, day - self._lag, 1)

@@ -10,7 +10,7 @@ from backcast import ArgumentTypeError, SampleError
 from backcast._calls import explained
 from backcast._counts import count_of
 from backcast._native import TransitionRing
-from backcast.finrl._rules import check_window
+from backcast.finrl._rules import check_window, refuse_parts
 from backcast.finrl._stored import StoredTransitions
 from backcast.finrl._transition import VecStoredTransition
 
@@ -190,7 +190,8 @@ class DrawnTransitions(StoredTransitions):
         Raises
         ------
         SampleError
-            If the transition is not stored.
+            If the transition is not stored, or one of its tickers is called as a part of the
+            answer is: ``indicator_names``, ``h`` or ``future``.
         """
         if not isinstance(next_state, bool | np.bool_):
             raise ArgumentTypeError(f"next_state is {next_state!r}; give True or False")
@@ -198,6 +199,7 @@ class DrawnTransitions(StoredTransitions):
         after = count_of(future, "future", 0, SampleError)
         check_window(before + 1 + after, "the window", self.panel, SampleError)
         found = self.get(index)
+        refuse_parts(found.tickers, SampleError)
         day = found.next_state_day if next_state else found.state_day
         first, lag = day - before, self._ring.indicator_lag
         ohlcv, indicators, mask = self._ring.rows(found.tickers, first, before + 1 + after)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from gymnasium import spaces
@@ -19,13 +19,59 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 class History(dict[str, Any]):
-    """The days before, by kind of ticker. ``past`` is another name of ``market``."""
+    """The days before, by kind of ticker: ``market`` and ``macro``.
+
+    ``past`` is another name of ``market`` in everything that takes a key: ``[]``, ``in``, ``get``,
+    ``setdefault``, ``pop``, ``update``, assignment and ``del``. What lists keys has the two that
+    are there: iteration, ``len``, ``keys``, ``items``, comparison. Copies, pickled ones too, and
+    what ``|`` makes are the same; ``dict(history)`` is a plain one.
+    """
 
     def __missing__(self, key: str) -> Any:  # noqa: ANN401
         """Answer the name that a page uses for the tickers traded."""
         if key == "past":
             return self["market"]
         raise KeyError(key)
+
+    def __contains__(self, key: object) -> bool:
+        return super().__contains__(_kind(key))
+
+    def __setitem__(self, key: str, value: Any) -> None:  # noqa: ANN401
+        super().__setitem__(_kind(key), value)
+
+    def __delitem__(self, key: str) -> None:
+        super().__delitem__(_kind(key))
+
+    def get(self, key: str, default: Any = None, /) -> Any:  # noqa: ANN401
+        return super().get(_kind(key), default)
+
+    def setdefault(self, key: str, default: Any = None, /) -> Any:  # noqa: ANN401
+        return super().setdefault(_kind(key), default)
+
+    def pop(self, key: str, /, *default: Any) -> Any:  # noqa: ANN401
+        return super().pop(_kind(key), *default)
+
+    def update(self, *others: Any, **parts: Any) -> None:  # noqa: ANN401
+        for key, value in dict(*others, **parts).items():
+            self[key] = value
+
+    def copy(self) -> History:
+        return History(self)
+
+    def __or__(self, other: Any) -> Any:  # noqa: ANN401
+        if not isinstance(other, dict):
+            return NotImplemented
+        both = self.copy()
+        both.update(other)
+        return both
+
+    def __ior__(self, other: Any) -> Self:  # type: ignore[override]  # noqa: ANN401
+        self.update(other)
+        return self
+
+
+def _kind(key: Any) -> Any:  # noqa: ANN401
+    return "market" if key == "past" else key
 
 
 class NestedObservations:

@@ -16,9 +16,13 @@ from backcast._market import PanelLike, is_file, open_panel
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+Seeds: TypeAlias = "ArrayLike | Sequence[int | None]"
 ReturnFormat: TypeAlias = Literal["vec", "vector", "json"]
 Tickers: TypeAlias = Sequence[str]
 State: TypeAlias = dict[str, Any]
+
+WINDOW_PARTS = ("indicator_names", "h", "future")
+"""What a window has besides tickers."""
 
 
 def market_of(source: PanelLike, macro: Sequence[str], options: Mapping[str, Any] | None) -> Panel:
@@ -61,6 +65,16 @@ def format_of(name: str) -> Literal["vec", "json"]:
     if name == "json":
         return "json"
     raise EnvError(f'return_format is {name!r}; write "vec" or "json"')
+
+
+def refuse_parts(tickers: Iterable[str], error: type[BackcastError]) -> None:
+    """Refuse tickers under whose name a window has something else."""
+    for name in tickers:
+        if name in WINDOW_PARTS:
+            raise error(
+                f"a ticker is called {name!r}, as a part of the window is; leave it out, and take "
+                "its days from panel.windows, which has no names"
+            )
 
 
 def seed_of(seed: int | None, what: str = "seed") -> int | None:
@@ -112,6 +126,27 @@ def options_of(options: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return dict(options)
 
 
+def starts_of(options: dict[str, Any], count: int) -> Any:  # noqa: ANN401
+    """Read where so many portfolios are to begin, and refuse other options."""
+    for key in options:
+        if key != "start_day":
+            raise EnvError(f'options has {key!r}; reset_indices knows "start_day"')
+    if "start_day" not in options:
+        return None
+    try:
+        starts = np.asarray(options["start_day"])
+    except ValueError:
+        # Lists of several lengths are no array.
+        starts = np.zeros(1, object)
+    whole = starts.dtype.kind in "iu" or starts.size == 0
+    if not whole or starts.shape not in ((), (count,)):
+        raise EnvError(
+            f"start_day is {options['start_day']!r}; give a whole number, or an array of {count}, "
+            "one per index"
+        )
+    return starts
+
+
 def refuse_masked(value: Any, what: str, error: type[BackcastError]) -> None:  # noqa: ANN401
     """Refuse masked arrays, of which NumPy's functions pass on what lies under the mask."""
     if isinstance(value, np.ma.MaskedArray):
@@ -121,8 +156,13 @@ def refuse_masked(value: Any, what: str, error: type[BackcastError]) -> None:  #
         )
 
 
-def pairs_of(action: ArrayLike, shape: tuple[int, int, int]) -> NDArray[np.float64]:
-    """Read the wrapper's actions, whose first numbers the environment judges as well."""
+def pairs_of(
+    action: ArrayLike, shape: tuple[int, int, int], ignored: NDArray[np.bool_] | None
+) -> NDArray[np.float64]:
+    """Read the wrapper's actions, whose first numbers the environment judges as well.
+
+    Those of `ignored` portfolios, which are about to begin an episode, are not looked at.
+    """
     refuse_masked(action, "action", EnvError)
     try:
         given = np.asarray(action)
@@ -138,6 +178,8 @@ def pairs_of(action: ArrayLike, shape: tuple[int, int, int]) -> NDArray[np.float
         )
     # Of what is no number, neither is true.
     odd = ~(np.abs(actions[..., 1]) <= 1.0)
+    if ignored is not None:
+        odd &= ~ignored[:, None]
     if odd.any():
         env, ticker = (int(at[0]) for at in odd.nonzero())
         value = actions[env, ticker, 1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -11,14 +11,33 @@ from backcast.finrl._base import FinRLEnv
 from backcast.finrl._states import Shared, rows_of, shared_lists, state_of
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import ArrayLike, NDArray
 
     from backcast._native import PortfolioBatch
     from backcast.finrl._rules import State
 
 
+Step: TypeAlias = tuple[
+    dict[str, "NDArray[Any]"],
+    "NDArray[np.float64]",
+    "NDArray[np.bool_]",
+    "NDArray[np.bool_]",
+    dict[str, Any],
+]
+"""Observations, rewards, terminations, truncations and infos."""
+
+
 class SeenPortfolios(FinRLEnv[Any]):
     """The portfolios of :class:`VecFastFinRL`, which resets and steps them."""
+
+    _seed: int | None
+    """Where random numbers begin, unless a reset says it; None after the first one."""
+    _wrapped = False
+    """Does a wrapper step them?"""
+    _tickers: Shared | None
+    """Names of what is traded; None until they are asked for."""
 
     def num_envs(self) -> int:
         """Count the portfolios.
@@ -50,7 +69,7 @@ class SeenPortfolios(FinRLEnv[Any]):
         list of list of str
             ``[N][T]``, in the order of actions.
         """
-        return [list(names) for names in self._tickers]
+        return [list(names) for names in self._names()]
 
     @property
     def tokens(self) -> NDArray[np.int32]:
@@ -82,12 +101,48 @@ class SeenPortfolios(FinRLEnv[Any]):
         assert self._batch is not None
         return self._batch.history(i, before)
 
+    @explained
+    def metrics_so_far(self) -> dict[str, NDArray[Any]]:
+        """Say what the running episodes have come to so far.
+
+        Returns
+        -------
+        dict
+            As from :meth:`backcast.envs.PortfolioVectorEnv.metrics_so_far`.
+
+        Raises
+        ------
+        EnvError
+            Before the first reset.
+        """
+        assert self._batch is not None
+        return self._batch.metrics_so_far()
+
+    def get_state(self) -> Any:  # noqa: ANN401 - a dict or a list of dicts
+        """Show the last state again.
+
+        Returns
+        -------
+        dict or list of dict
+            As ``reset`` and ``step`` return it.
+
+        Raises
+        ------
+        EnvError
+            Before the first reset.
+        """
+        if self._shown is None and self._seen is not None:
+            return self._show(self._seen)
+        return super().get_state()
+
     def _adopt(self, batch: PortfolioBatch) -> None:
         """Make a new batch of portfolios ours."""
         self._batch: PortfolioBatch = batch
-        self._tickers = shared_lists(batch.tickers_of)
         self._vary = batch.tickers_vary
-        self._last: tuple[NDArray[Any], ...] | None = None
+        self._known = ["<CASH>", *self._panel.tickers]
+        self._note_tickers()
+        self._seen: Step | None = None
+        self._any_ended = False
         self._shown = None
         self._fixed = {
             "indicator_names": Shared(self._indicators),
@@ -98,23 +153,79 @@ class SeenPortfolios(FinRLEnv[Any]):
             "macro_tickers": Shared(self._macro),
         }
 
-    def _show(
+    def _begin(
         self,
-        obs: dict[str, NDArray[Any]],
-        outcome: tuple[NDArray[Any], ...] | None,
-        infos: dict[str, Any] | None = None,
-    ) -> Any:  # noqa: ANN401
-        before = self._tickers
-        if self._vary and (outcome is None or infos is None or "final_obs" in infos):
-            self._tickers = shared_lists(self._batch.tickers_of)
-        if outcome is None:
+        batch: PortfolioBatch,
+        seed: int | Sequence[int | None] | NDArray[np.integer[Any]] | None,
+        options: Mapping[str, Any] | None,
+    ) -> Step:
+        """Reset portfolios, all or those of a mask; the others keep what their last step said."""
+        given = self._seed if seed is None else seed
+        obs, _ = batch.reset(seed=given, options=options, spread=True)
+        self._seed = None
+        if batch is not self._batch:
+            self._adopt(batch)
+        mask = (options or {}).get("reset_mask")
+        if self._seen is None or mask is None:
             count = self.num_envs()
-            outcome = (np.zeros(count), np.zeros(count, bool), np.zeros(count, bool))
-        self._last = outcome
+            outcome = [np.zeros(count), np.zeros(count, bool), np.zeros(count, bool)]
+        else:
+            outcome = [np.where(mask, np.zeros_like(part), part) for part in self._seen[1:4]]
+        seen = (obs, *outcome, {})
+        self._seen, self._shown = seen, None
+        self._any_ended = bool(self._ended().any())
+        if self._vary:
+            self._note_tickers()
+        return seen
+
+    def _advance(self, actions: ArrayLike) -> Step:
+        """Step all portfolios, and keep what that showed until a state is asked for."""
+        seen = self._batch.step(actions)
+        if seen[4] or self._any_ended:
+            self._note_ends(seen[4])
+        self._seen, self._shown = seen, None
+        return seen
+
+    def _note_ends(self, infos: dict[str, Any]) -> None:
+        """Note what episodes trade that began in this step: where one ended in it, or before it."""
+        self._tokens_before = self._tokens
+        if self._vary:
+            self._note_tickers()
+        # In same-step mode nothing is left to begin in the next one.
+        self._any_ended = bool(infos) and "final_obs" not in infos
+
+    def _note_tickers(self) -> None:
+        self._tokens, self._tickers = self._batch.tokens_of, None
+
+    def _names(self) -> Shared:
+        """Name what is traded, once it is asked for: a wrapper has no use for names."""
+        if self._tickers is None:
+            self._tickers = self._names_of(self._tokens)
+        return self._tickers
+
+    def _names_of(self, tokens: NDArray[np.int32]) -> Shared:
+        known = self._known
+        return shared_lists([[known[token] for token in row] for row in tokens.tolist()])
+
+    def _ended(self) -> NDArray[np.bool_]:
+        """Say whose last step ended an episode, and what was not reset since."""
+        if self._seen is None:
+            return np.zeros(self.num_envs(), bool)
+        ended: NDArray[np.bool_] = self._seen[2] | self._seen[3]
+        return ended
+
+    def _show(self, seen: Step) -> Any:  # noqa: ANN401 - a dict or a list of dicts
+        """Put a state together of what was seen."""
+        obs, reward, terminated, truncated, infos = seen
+        if self._wrapped:
+            # The wrapper stores what was seen, which is nobody else's to change.
+            obs = {key: values.copy() for key, values in obs.items()}
+            reward, terminated, truncated = reward.copy(), terminated.copy(), truncated.copy()
         if not self._indicators:
             # Observations leave out what no space can have; states have it, without columns.
             obs = {**obs, "indicators": np.zeros((*obs["open"].shape, 0))}
-        state = state_of(obs, outcome, self._tickers, self._batch.counts(), self._fixed)
+        outcome = (reward, terminated, truncated)
+        state = state_of(obs, outcome, self._names(), self._batch.counts(), self._fixed)
         if infos:
             state["metrics"] = infos["metrics"]
             if "final_obs" in infos:
@@ -122,6 +233,7 @@ class SeenPortfolios(FinRLEnv[Any]):
                 for at in np.flatnonzero(infos["_final_obs"]):
                     for key, values in infos["final_obs"][at].items():
                         arrived[key][at] = values
+                before = self._names_of(self._tokens_before) if self._vary else self._names()
                 state["final_obs"] = arrived | {"tickers": before}
         self._shown = state
         return self._in_form(state)

@@ -57,7 +57,7 @@ class FastFinRL(FinRLEnv[State]):
     num_tickers : int, default 0
         Tickers to trade when a reset names none; 0: all but macro tickers. The first by name.
     shuffle_tickers : bool, default False
-        Draw them instead, in every episode anew, whatever a reset names.
+        Draw them instead, in every episode anew, until a reset names others.
     stop_loss_day : {"same", "next"}
         Look at stop losses right after the orders of a day, as FastFinRL's single class does, or
         on the next day before it is observed, which is look-ahead.
@@ -94,7 +94,8 @@ class FastFinRL(FinRLEnv[State]):
     Notes
     -----
     A state in the form ``json``: ``day``, ``day_idx``, ``date``, ``done``, ``terminal``, ``seed``
-    (after a reset) and ``reward``; ``portfolio`` with ``cash``, ``total_asset`` and ``holdings``
+    (after a reset: the one given last, which random numbers go on from) and ``reward``;
+    ``portfolio`` with ``cash``, ``total_asset`` and ``holdings``
     ``{ticker: {"shares", "avg_buy_price"}}``; ``market`` and ``macro``
     ``{ticker: {"open", "indicators"}}``; ``info`` with ``loss_cut_amount``, ``n_trades`` and
     ``num_stop_loss``; ``debug`` ``{ticker: {"fill_price", "cost", "quantity"}}`` of the last fill
@@ -133,7 +134,7 @@ class FastFinRL(FinRLEnv[State]):
         indicator_lag: int = 1,
         valuation: str | None = None,
         history_length: int = 0,
-        days: tuple[int, int] | None = None,
+        days: tuple[int, int] | list[int] | None = None,
         max_episode_steps: int | None = None,
         ticker_costs: Mapping[str, tuple[float, float]] | None = None,
         fixed_fee: float = 0.0,
@@ -172,6 +173,7 @@ class FastFinRL(FinRLEnv[State]):
             "record": True,
         }
         self._seed = seed_of(initial_seed, "initial_seed")
+        self._streams_of = self._seed
         super().__init__(
             csv_path, settings, tech_indicator_list, macro_tickers, return_format, panel_options
         )
@@ -196,9 +198,11 @@ class FastFinRL(FinRLEnv[State]):
         Parameters
         ----------
         ticker_list : sequence of str, optional
-            What to trade, in the order of actions; what was traded before when left out.
+            What to trade, in the order of actions, also where `shuffle_tickers` would draw; what
+            was traded before when left out. An empty list draws again, where tickers are drawn.
         seed : int, optional
-            Where random numbers begin; -1: anywhere; None: they go on.
+            Where random numbers begin; -1: anywhere; None: they go on, and the state shows the seed
+            that they go on from.
         shifted_start : int, default 0
             Days by which the first day that the episode could start on is later.
         options : mapping, optional
@@ -216,12 +220,14 @@ class FastFinRL(FinRLEnv[State]):
         """
         batch = self._batch
         assert batch is not None
-        if ticker_list is not None and not self._draws:
+        if ticker_list is not None:
             names = names_of("ticker_list", ticker_list)
-            if not names:
+            if not names and not self._draws:
                 raise EnvError("ticker_list is empty; name at least one ticker, or leave it out")
-            if names != batch.tickers:
-                batch = PortfolioBatch(self._panel, None, self._settings, tickers_of=[names])
+            now = [] if batch.tickers_vary else batch.tickers
+            if names != now:
+                each = [names] if names else None
+                batch = PortfolioBatch(self._panel, None, self._settings, tickers_of=each)
                 batch.go_on_from(self._batch)
         given = seed_of(seed)
         if given is None:
@@ -230,10 +236,12 @@ class FastFinRL(FinRLEnv[State]):
         chosen = options_of(options)
         obs, _ = batch.reset(seed=given, options=chosen, shifted_start=shift)
         self._seed = None
+        if given is not None:
+            self._streams_of = given
         if batch is not self._batch:
             self._adopt(batch)
         self._tickers = batch.tickers_of[0]
-        return self._show(obs, {"seed": given}, 0.0, False, False)
+        return self._show(obs, {"seed": self._streams_of}, 0.0, False, False)
 
     def step(self, actions: ArrayLike) -> State:
         """Trade one day.
@@ -305,6 +313,23 @@ class FastFinRL(FinRLEnv[State]):
         """
         assert self._batch is not None
         return self._batch.history(0, before)
+
+    @explained
+    def metrics_so_far(self) -> dict[str, float]:
+        """Say what the running episode has come to so far.
+
+        Returns
+        -------
+        dict
+            As from :meth:`backcast.envs.PortfolioEnv.metrics_so_far`.
+
+        Raises
+        ------
+        EnvError
+            Before the first reset.
+        """
+        assert self._batch is not None
+        return self._batch.metrics_so_far()
 
     def _adopt(self, batch: PortfolioBatch) -> None:
         """Make a new portfolio ours."""

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from backcast._calls import explained
 from backcast.finrl._records import as_arrays_of_one
 from backcast.finrl._replay import VecReplayBuffer
+from backcast.finrl._transition import StoredTransition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,6 +54,27 @@ class ReplayBuffer(VecReplayBuffer):
     ArgumentError, ExistsError, SpaceError
         If a setting is out of its range, the name is taken, or there is no room.
     """
+
+    @explained
+    def get(self, index: int) -> StoredTransition:
+        """Copy one transition out.
+
+        Parameters
+        ----------
+        index : int
+            Its slot, from 0 to ``size() - 1``. Where several processes add, slots are counted
+            adder after adder.
+
+        Returns
+        -------
+        StoredTransition
+
+        Raises
+        ------
+        SampleError
+            If it is not stored.
+        """
+        return StoredTransition(**self._ring.get(index))
 
     def add(
         self,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
+from backcast import ArgumentTypeError
 from backcast._calls import explained
 
 if TYPE_CHECKING:
@@ -18,6 +19,13 @@ class StoredTransitions:
 
     _ring: TransitionRing
     _batch_size: int
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Say what has what FastFinRL's buffers have under another name."""
+            hint = "; add(...) adds transitions of whole states" if name == "add_transition" else ""
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
     def size(self) -> int:
         """Count the transitions stored.
@@ -137,6 +145,23 @@ class StoredTransitions:
     def name(self) -> str | None:
         """What other processes attach to."""
         return self._ring.name
+
+    def __copy__(self) -> Self:
+        """Join a buffer with a name once more; one without is the only one of its kind."""
+        for what, name in (("a buffer", self.name), ("the buffer's panel", self.panel.name)):
+            if name is None:
+                raise ArgumentTypeError(
+                    f"{what} without a name is private to its process and is not copied; create it "
+                    "with a name, and copies join the buffer"
+                )
+        by_name: Any = self.__reduce__()
+        join, arguments = by_name
+        joined: Self = join(*arguments)
+        return joined
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Join it, as a shallow copy does."""
+        return self.__copy__()
 
     def __len__(self) -> int:
         """Count the transitions stored."""

@@ -1,4 +1,4 @@
-"""One stored transition."""
+"""One stored transition, of many environments or of one."""
 
 from __future__ import annotations
 
@@ -47,3 +47,32 @@ class VecStoredTransition:
     rewards: list[float]
     done: bool
     terminal: bool
+
+
+@dataclass
+class StoredTransition(VecStoredTransition):
+    """A transition as the buffer of a single environment stores it: a copy, the caller's own.
+
+    Parameters
+    ----------
+    env_id : int
+        0, but of a shared buffer that a vector of environments adds to as well.
+    state_day, next_state_day : int
+        Days of the market.
+    tickers : list of str
+        Of the portfolio, ``T``.
+    state_cash, next_state_cash : float
+        Currency units.
+    state_shares, next_state_shares : list of int
+        Per ticker.
+    state_avg_buy_price, next_state_avg_buy_price : list of float
+        Per share with fees, 0 without shares.
+    action : list of float
+        Flat, in C order.
+    rewards : list of float
+        One per objective.
+    done : bool
+        The episode was over.
+    terminal : bool
+        It was over because the data or ``max_episode_steps`` ended.
+    """

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from backcast import ArgumentTypeError, EnvError
 from backcast._calls import explained
-from backcast._copies import rebuilding
+from backcast._copies import deep_copy, rebuilding
 from backcast._counts import count_of, whole_of
 from backcast._native import PortfolioBatch
-from backcast.finrl._rules import flag_of, names_of, options_of, seed_of, seeds_of
+from backcast.finrl._rules import (
+    flag_of,
+    names_of,
+    options_of,
+    seed_of,
+    seeds_of,
+    starts_of,
+)
 from backcast.finrl._seen import SeenPortfolios
 
 if TYPE_CHECKING:
@@ -21,7 +28,9 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from backcast._market import PanelLike
-    from backcast.finrl._rules import ReturnFormat
+    from backcast.finrl._rules import ReturnFormat, Seeds
+
+Mode: TypeAlias = Literal["next_step", "same_step", "disabled"]
 
 
 class VecFastFinRL(SeenPortfolios):
@@ -153,7 +162,7 @@ class VecFastFinRL(SeenPortfolios):
         indicator_lag: int = 1,
         valuation: str | None = None,
         history_length: int = 0,
-        days: tuple[int, int] | None = None,
+        days: tuple[int, int] | list[int] | None = None,
         max_episode_steps: int | None = None,
         ticker_costs: Mapping[str, tuple[float, float]] | None = None,
         fixed_fee: float = 0.0,
@@ -192,12 +201,12 @@ class VecFastFinRL(SeenPortfolios):
             "play_on": True,
         }
         self._seed = seed_of(initial_seed, "initial_seed")
-        self._auto_reset = flag_of(auto_reset, "auto_reset")
+        self._mode = _mode_of(flag_of(auto_reset, "auto_reset"))
         super().__init__(
             csv_path, settings, tech_indicator_list, macro_tickers, return_format, panel_options
         )
         n_envs = count_of(n_envs, "n_envs", 1, EnvError)
-        self._adopt(PortfolioBatch(self._panel, n_envs, self._settings | self._mode()))
+        self._adopt(PortfolioBatch(self._panel, n_envs, self._modal()))
 
     def __repr__(self) -> str:
         """Show sizes, mode, days and state."""
@@ -207,7 +216,7 @@ class VecFastFinRL(SeenPortfolios):
     def reset(
         self,
         tickers_list: Sequence[Sequence[str]] | None = None,
-        seeds: ArrayLike | None = None,
+        seeds: Seeds | None = None,
         seed: int | None = None,
         *,
         tickers: Sequence[Sequence[str]] | None = None,
@@ -220,8 +229,8 @@ class VecFastFinRL(SeenPortfolios):
         tickers_list : sequence of sequences of str, optional
             The tickers of each portfolio, all as many, in the order of its actions: there are as
             many portfolios then as lists. An empty one is drawn anew in every episode.
-        seeds : array_like of int, shape (N,), optional
-            A seed for each portfolio.
+        seeds : array_like of int or sequence of (int or None), shape (N,), optional
+            A seed for each portfolio; the stream of one with None goes on.
         seed : int, optional
             One for all: portfolio i has stream i of it. -1: a random one. Without any seed the
             streams go on, the first time from ``initial_seed``.
@@ -229,6 +238,8 @@ class VecFastFinRL(SeenPortfolios):
             Another name of `tickers_list`.
         options : mapping, optional
             ``"start_day"``: an int or int array ``[N]``, where to begin instead of on a drawn day.
+            ``"reset_mask"``: bool array ``[N]``, which portfolios to reset; the others stay where
+            they are and show what their last step said, ``reward`` and ``done`` too.
 
         Returns
         -------
@@ -246,6 +257,7 @@ class VecFastFinRL(SeenPortfolios):
             raise ArgumentTypeError("reset() got `seed` and `seeds`; keep one of them")
         chosen = tickers_list if tickers is None else tickers
         batch = self._batch
+        assert batch is not None
         if chosen is not None:
             what = "tickers_list" if tickers is None else "tickers"
             lists = isinstance(chosen, Iterable) and not isinstance(chosen, str)
@@ -256,35 +268,33 @@ class VecFastFinRL(SeenPortfolios):
             each = [names_of(what, names) for names in chosen]
             if not each:
                 raise EnvError(f"{what} is empty; give a list for each portfolio, or leave it out")
-            settings = self._settings | self._mode()
             before = batch
-            batch = PortfolioBatch(self._panel, len(each), settings, tickers_of=each)
-            assert before is not None
+            batch = PortfolioBatch(self._panel, len(each), self._modal(), tickers_of=each)
+            if self._wrapped:
+                self._check_sizes(what, batch)
             batch.go_on_from(before)
-        assert batch is not None
-        given: int | list[int | None] | None
-        if seeds is not None:
-            given = seeds_of(seeds, batch.num_envs or 1)
-        else:
-            given = seed_of(seed)
-            if given is None:
-                given = self._seed
-        obs, _ = batch.reset(seed=given, options=options_of(options), spread=True)
-        self._seed = None
-        if batch is not self._batch:
-            self._adopt(batch)
-        return self._show(obs, None)
+        each_seed = None if seeds is None else seeds_of(seeds, batch.num_envs or 1)
+        given = seed_of(seed) if each_seed is None else each_seed
+        return self._show(self._begin(batch, given, options_of(options)))
 
     @explained
-    def reset_indices(self, indices: Iterable[int], seeds: ArrayLike | None = None) -> Any:  # noqa: ANN401
+    def reset_indices(
+        self,
+        indices: Iterable[int],
+        seeds: Seeds | None = None,
+        *,
+        options: Mapping[str, Any] | None = None,
+    ) -> Any:  # noqa: ANN401 - a dict or a list of dicts
         """Begin new episodes in some portfolios; the others stay where they are.
 
         Parameters
         ----------
         indices : iterable of int
-            Which portfolios; none of them changes nothing.
-        seeds : array_like of int, optional
+            Which portfolios, ``n`` of them; none changes nothing.
+        seeds : array_like of int or sequence of (int or None), shape (n,), optional
             A seed for each of them; their streams go on without.
+        options : mapping, optional
+            ``"start_day"``: an int or int array ``[n]``, where they begin instead of on drawn days.
 
         Returns
         -------
@@ -294,7 +304,8 @@ class VecFastFinRL(SeenPortfolios):
         Raises
         ------
         EnvError
-            If there is no such portfolio, or the others were never reset.
+            If there is no such portfolio, seed or day, or the others were never reset; nothing has
+            changed then.
         """
         batch = self._batch
         assert batch is not None
@@ -305,19 +316,24 @@ class VecFastFinRL(SeenPortfolios):
         for at in listed:
             if not 0 <= at < count:
                 raise EnvError(f"indices holds {at}; give numbers from 0 to {count - 1}")
+        chosen = options_of(options) or {}
+        given = seeds_of(seeds, len(listed))
+        starts = starts_of(chosen, len(listed))
         if not listed:
             return self.get_state()
+        if self._seen is None:
+            raise EnvError("no portfolio was reset yet; call reset first, for all of them")
         mask = np.zeros(count, bool)
         mask[listed] = True
         each: list[int | None] = [None] * count
-        for at, seed in zip(listed, seeds_of(seeds, len(listed)), strict=True):
+        for at, seed in zip(listed, given, strict=True):
             each[at] = seed
-        if self._last is None:
-            raise EnvError("no portfolio was reset yet; call reset first, for all of them")
-        obs, _ = batch.reset(seed=each, options={"reset_mask": mask})
-        outcome = self._last
-        kept = tuple(np.where(mask, np.zeros_like(part), part) for part in outcome)
-        return self._show(obs, kept)
+        masked: dict[str, Any] = {"reset_mask": mask}
+        if starts is not None:
+            # Those of the others are not read.
+            masked["start_day"] = np.zeros(count, np.int64)
+            masked["start_day"][listed] = starts
+        return self._show(self._begin(batch, each, masked))
 
     def step(self, actions: ArrayLike) -> Any:  # noqa: ANN401 - a dict or a list of dicts
         """Trade one day in every portfolio.
@@ -338,9 +354,7 @@ class VecFastFinRL(SeenPortfolios):
             If an action is no number from -1 to 1, a portfolio was never reset, or stands on the
             last day. Nothing has changed then.
         """
-        assert self._batch is not None
-        obs, rewards, terminated, truncated, infos = self._batch.step(actions)
-        return self._show(obs, (rewards, terminated, truncated), infos)
+        return self._show(self._advance(actions))
 
     @explained
     def set_auto_reset(self, enabled: bool) -> None:
@@ -355,10 +369,18 @@ class VecFastFinRL(SeenPortfolios):
         ------
         ArgumentTypeError
             If it is no bool.
+        EnvError
+            If a :class:`VecFinRLWrapper` steps these portfolios, whose mode stays.
         """
-        self._auto_reset = flag_of(enabled, "enabled")
+        mode = _mode_of(flag_of(enabled, "enabled"))
+        if self._wrapped:
+            raise EnvError(
+                f"set_auto_reset({enabled}): the portfolios are a VecFinRLWrapper's, whose "
+                "autoreset_mode stays as it is; make the wrapper with another autoreset_mode"
+            )
         assert self._batch is not None
-        self._batch.set_autoreset_mode("same_step" if self._auto_reset else "disabled")
+        self._batch.set_autoreset_mode(mode)
+        self._mode = mode
 
     def auto_reset(self) -> bool:
         """Say whether episodes that are done begin anew by themselves.
@@ -367,7 +389,32 @@ class VecFastFinRL(SeenPortfolios):
         -------
         bool
         """
-        return self._auto_reset
+        return self._mode != "disabled"
 
-    def _mode(self) -> dict[str, Any]:
-        return {"autoreset_mode": "same_step" if self._auto_reset else "disabled"}
+    def __deepcopy__(self, memo: dict[int, Any]) -> VecFastFinRL:
+        """Copy with the state: the copy goes on as this one would, and is nobody's."""
+        twin = deep_copy(self, memo)
+        twin._wrapped = False
+        return twin
+
+    def _wrap(self, mode: Mode, play_on: bool) -> None:
+        """Become the portfolios that a wrapper steps: their mode and sizes are the wrapper's."""
+        self._settings["play_on"] = play_on
+        self._mode, self._wrapped = mode, True
+        self._adopt(PortfolioBatch(self._panel, self.num_envs(), self._modal()))
+
+    def _check_sizes(self, what: str, batch: PortfolioBatch) -> None:
+        count, tickers = self.num_envs(), self.n_tickers()
+        found = (batch.num_envs, len(batch.tickers))
+        if found != (count, tickers):
+            raise EnvError(
+                f"{what} has {found[0]} lists of {found[1]}; the portfolios are a "
+                f"VecFinRLWrapper's, whose spaces stay: give {count} lists of {tickers}"
+            )
+
+    def _modal(self) -> dict[str, Any]:
+        return self._settings | {"autoreset_mode": self._mode}
+
+
+def _mode_of(auto_reset: bool) -> Mode:
+    return "same_step" if auto_reset else "disabled"

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from backcast import ArgumentError, ArgumentTypeError, ClosedError, EnvError
 from backcast._calls import explained
 from backcast._counts import count_of
-from backcast._native import PortfolioBatch, TickerTokenizer
+from backcast._native import TickerTokenizer
 from backcast.envs._portfolio import mode_of, word_of
 from backcast.finrl._nested import (
     History,  # noqa: F401 - observations that were pickled look for it here
@@ -25,6 +25,7 @@ from backcast.finrl._records import FIELDS
 from backcast.finrl._replay import VecReplayBuffer
 from backcast.finrl._rules import check_source, check_window, flag_of, given_seed_of, pairs_of
 from backcast.finrl._vec_env import VecFastFinRL
+from backcast.finrl._watched import WatchedPortfolios, check_render_mode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from backcast import Panel
 
 
-class VecFinRLWrapper(VectorEnv[Any, Any, Any]):
+class VecFinRLWrapper(WatchedPortfolios):
     """Many portfolios as a Gymnasium ``VectorEnv`` that remembers what happens in it.
 
     Parameters
@@ -84,8 +85,10 @@ class VecFinRLWrapper(VectorEnv[Any, Any, Any]):
         Threads that copy the market windows of a batch.
     buffer_seed : int, default 42
         Of the buffer's draws.
+    render_mode : {"rgb_array"}, optional
+        What :meth:`render` draws. Needs matplotlib and records.
     **settings : object
-        Further settings of :class:`VecFastFinRL`: ``indicator_lag``, ``days``, ``fixed_fee``, ...
+        Further settings of :class:`VecFastFinRL`: ``indicator_lag``, ``days``, ``record``, ...
 
     Raises
     ------
@@ -105,7 +108,13 @@ class VecFinRLWrapper(VectorEnv[Any, Any, Any]):
     ``[N, T, K]``; ``macro``, the same ``[N, M]``; ``tics`` ``[N, T]`` and ``macro_tics``
     ``[N, M]``, tokens of ``tokenizer``; ``hist`` with ``market`` and ``macro``, each with
     ``ohlcvs`` ``[N, T, H, 5]``, ``indicators`` ``[N, T, H, K]``, ``masks`` ``[N, T, H]`` and
-    ``tickers`` ``[N, T]``. ``hist["past"]`` answers as ``hist["market"]`` does.
+    ``tickers`` ``[N, T]``. ``hist["past"]`` is another name of ``hist["market"]``: what takes a key
+    knows it, what lists keys does not have it.
+
+    ``env`` is the :class:`VecFastFinRL` that is stepped: what it says of tickers, states and days
+    is of these episodes. Its mode and its sizes stay. It can be reset and stepped itself: nothing
+    of that is added to the buffer, and the wrapper goes on from there. It pickles as one of its
+    own.
 
     Examples
     --------
@@ -114,8 +123,12 @@ class VecFinRLWrapper(VectorEnv[Any, Any, Any]):
     >>> obs, info = envs.reset(seed=42)  # doctest: +SKIP
     """
 
+    env: VecFastFinRL
+    """The portfolios that are stepped."""
+
     metadata: dict[str, Any] = {  # noqa: RUF012
-        "render_modes": [],
+        "render_modes": ["rgb_array"],
+        "render_fps": 4,
         "autoreset_mode": AutoresetMode.SAME_STEP,
     }
 
@@ -146,6 +159,7 @@ class VecFinRLWrapper(VectorEnv[Any, Any, Any]):
         autoreset_mode: str | AutoresetMode | None = None,
         threads: int = 1,
         buffer_seed: int = 42,
+        render_mode: str | None = None,
         **settings: Any,  # noqa: ANN401
     ) -> None:
         _refuse_strangers(settings)
@@ -156,6 +170,8 @@ class VecFinRLWrapper(VectorEnv[Any, Any, Any]):
         if autoreset_mode is None:
             autoreset_mode = "same_step" if auto_reset else "disabled"
         self.autoreset_mode = mode_of(autoreset_mode)
+        self.render_mode = check_render_mode(render_mode)
+        record = flag_of(settings.pop("record", False), "record") or render_mode is not None
         self.history_length = count_of(history_length, "history_length", 0, EnvError)
         self.env = VecFastFinRL(
             path,
@@ -171,20 +187,19 @@ class VecFinRLWrapper(VectorEnv[Any, Any, Any]):
             initial_seed=initial_seed,
             tech_indicator_list=tech_indicator_list,
             macro_tickers=macro_tickers,
+            auto_reset=self.autoreset_mode is not AutoresetMode.DISABLED,
             num_tickers=num_tickers,
             shuffle_tickers=shuffle_tickers,
             return_format="vec",
             history_length=self.history_length,
+            record=record,
             **settings,
         )
         check_window(self.history_length, "history_length", self.env.panel, EnvError)
         # With no more cash than the threshold only who plays on begins; `step` asks for resets.
         play_on = self.env.failure_threshold >= self.env.initial_amount
-        mode = {"autoreset_mode": word_of(self.autoreset_mode), "play_on": play_on}
-        self._batch = PortfolioBatch(self.env.panel, n_envs, self.env._settings | mode)
-        self._seed: int | None = initial_seed
-        self.num_envs = int(n_envs)
-        self.num_tickers = len(self._batch.tickers)
+        self.env._wrap(word_of(self.autoreset_mode), play_on)
+        self.num_envs, self.num_tickers = self.env.num_envs(), self.env.n_tickers()
         self.auto_add = auto_add
         self.buffer = VecReplayBuffer(
             self.env,
@@ -196,9 +211,6 @@ class VecFinRLWrapper(VectorEnv[Any, Any, Any]):
         )
         self.tokenizer = TickerTokenizer(self.env.panel.tickers)
         self._nested = NestedObservations(self.env, self.history_length)
-        self._tokens = self._batch.tokens_of
-        self._last: dict[str, NDArray[Any]] | None = None
-        self._ended = np.zeros(self.num_envs, bool)
         self.metadata = type(self).metadata | {"autoreset_mode": self.autoreset_mode}
         self.single_observation_space = self._nested.space()
         self.single_action_space = spaces.Box(-1.0, 1.0, (self.num_tickers, 2), np.float32)
@@ -218,24 +230,24 @@ class VecFinRLWrapper(VectorEnv[Any, Any, Any]):
             stored = f"{self.buffer.size()} stored"
         except ClosedError:
             stored = "closed"
-        return f"<backcast.finrl.VecFinRLWrapper: {self._batch}, {stored}>"
+        return f"<backcast.finrl.VecFinRLWrapper: {self.env._batch}, {stored}>"
 
     @explained
     def reset(
         self,
-        seed: int | Sequence[int | None] | None = None,
+        seed: int | Sequence[int | None] | NDArray[np.integer[Any]] | None = None,
         options: dict[str, Any] | None = None,
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Begin new episodes.
 
         Parameters
         ----------
-        seed : int or sequence of (int or None), optional
+        seed : int, array of int or sequence of (int or None), optional
             One for all, of which portfolio i has stream i, or one for each. The streams go on
             without, the first time from ``initial_seed``.
         options : dict, optional
-            ``"reset_mask"``: bool array ``[N]``, which portfolios to reset. ``"start_day"``: an int
-            or int array ``[N]``, where to begin.
+            ``"reset_mask"``: bool array ``[N]``, which portfolios to reset; the others stay where
+            they are. ``"start_day"``: an int or int array ``[N]``, where to begin.
 
         Returns
         -------
@@ -246,16 +258,14 @@ class VecFinRLWrapper(VectorEnv[Any, Any, Any]):
         ------
         EnvError
             If a seed, mask or day cannot be; nothing has changed then.
+        ClosedError
+            If the wrapper was closed.
         """
-        given = self._seed if seed is None and self._seed != -1 else seed
-        raw, infos = self._batch.reset(seed=given, options=options, spread=True)
-        self._seed = None
+        self._check_open()
+        raw, *_ = self.env._begin(self.env._batch, seed, options)
         if isinstance(seed, int | np.integer):
             super().reset(seed=int(seed))
-        mask = None if options is None else options.get("reset_mask")
-        self._ended = self._ended & ~(np.ones(self.num_envs, bool) if mask is None else mask)
-        self._last, self._tokens = raw, self._batch.tokens_of
-        return self._nested.of_step(raw, self._tokens), infos
+        return self._nested.of_step(raw, self.env._tokens), {}
 
     def step(
         self, action: ArrayLike
@@ -267,13 +277,14 @@ class VecFinRLWrapper(VectorEnv[Any, Any, Any]):
         Parameters
         ----------
         action : array_like of float, shape (N, T, 2)
-            From -1 to 1; the first number of each pair is the order.
+            From -1 to 1; the first number of each pair is the order. In next-step mode those of a
+            portfolio that is about to be reset are not looked at.
 
         Returns
         -------
         (dict, ndarray, ndarray, ndarray, dict)
             Observation, rewards float64 ``[N]``, terminations and truncations bool ``[N]``, infos.
-            In same-step mode, when an episode ended, infos hold ``final_obs``.
+            When an episode ended, infos hold ``metrics``, and in same-step mode ``final_obs``.
 
         Raises
         ------
@@ -281,35 +292,37 @@ class VecFinRLWrapper(VectorEnv[Any, Any, Any]):
             If one of the two numbers of an action is not from -1 to 1, or a portfolio has to be
             reset first. Nothing has changed then.
         ClosedError
-            If the buffer was closed, and steps are added to it. Nothing has changed then.
+            If the wrapper was closed, or the buffer, and steps are added to it. Nothing has changed
+            then.
         """
-        actions = pairs_of(action, (self.num_envs, self.num_tickers, 2))
-        if self.autoreset_mode is AutoresetMode.DISABLED and self._ended.any():
+        self._check_open()
+        env = self.env
+        before, tokens = env._seen, env._tokens
+        # In next-step mode, a step that begins an episode is no transition.
+        begins = env._ended() if self.autoreset_mode is AutoresetMode.NEXT_STEP else None
+        actions = pairs_of(action, (self.num_envs, self.num_tickers, 2), begins)
+        if self.autoreset_mode is AutoresetMode.DISABLED and env._any_ended:
             raise EnvError(
-                f"the episode of environment {int(self._ended.argmax())} has ended; with "
+                f"the episode of environment {int(env._ended().argmax())} has ended; with "
                 'autoreset_mode="disabled" reset it (a mask selects it) before the next step'
             )
         if self.auto_add:
             self.buffer.size()
-        before, tokens, begins = self._last, self._tokens, self._ended
-        raw, rewards, terminated, truncated, infos = self._batch.step(
+        raw, rewards, terminated, truncated, infos = env._advance(
             np.ascontiguousarray(actions[..., 0])
         )
-        ended = terminated | truncated
-        # The market has moved on, whatever the buffer says of it.
-        self._last = raw
-        self._ended = ended & (self.autoreset_mode is not AutoresetMode.SAME_STEP)
+        ended, infos = terminated | truncated, dict(infos)
         final = infos.get("final_obs")
-        if final is not None or begins.any():
-            self._tokens = self._batch.tokens_of
         if self.auto_add and before is not None:
-            # In next-step mode, a step that begins an episode is no transition.
-            steps = ~begins if self.autoreset_mode is AutoresetMode.NEXT_STEP else None
+            steps = None if begins is None else ~begins
             arrived = raw if final is None else with_final(raw, final)
-            self._add(before, tokens, actions, rewards, arrived, ended, truncated, steps)
+            self._add(before[0], tokens, actions, rewards, arrived, ended, truncated, steps)
         if final is not None:
-            infos["final_obs"] = self._nested.of_ends(with_final(raw, final), tokens, final)
-        return self._nested.of_step(raw, self._tokens), rewards, terminated, truncated, infos
+            ends = self._nested.of_ends(with_final(raw, final), tokens, final)
+            infos["final_obs"] = ends
+        # What the next step begins with, and the environment shows, is not the caller's to change.
+        outcome = rewards.copy(), terminated.copy(), truncated.copy()
+        return self._nested.of_step(raw, env._tokens), *outcome, infos
 
     def sample_actions(self) -> NDArray[np.float32]:
         """Draw actions at random, from the stream that ``reset(seed=...)`` seeds.
@@ -351,7 +364,10 @@ class VecFinRLWrapper(VectorEnv[Any, Any, Any]):
         ------
         SampleError
             If nothing is stored yet.
+        ClosedError
+            If the wrapper was closed, or the buffer.
         """
+        self._check_open()
         history = self.history_length if history_length is None else history_length
         future = 0 if future_length is None else future_length
         size = self.buffer.batch_size if batch_size is None else batch_size
@@ -371,7 +387,11 @@ class VecFinRLWrapper(VectorEnv[Any, Any, Any]):
         """
         if "buffer" in vars(self):
             self.buffer.close()
-            self._batch.close()
+            self.env._batch.close()
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ClosedError("the VecFinRLWrapper is closed; make it anew")
 
     def _add(
         self,

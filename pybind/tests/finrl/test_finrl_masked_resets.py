@@ -1,0 +1,83 @@
+"""Resets of some portfolios: the others keep where they are and what their last step said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import backcast as bc
+import backcast.finrl as ff
+import numpy as np
+import pytest
+from finrl_buffers import same, vec, with_gaps
+
+SAID = ["reward", "done", "terminal", "terminated", "truncated", "n_trades", "loss_cut_amount"]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return with_gaps(tmp_path)
+
+
+def ended(path: Path, **settings: Any) -> tuple[ff.VecFastFinRL, Any]:  # noqa: ANN401
+    """Play to an end in all of four."""
+    env = vec(path, auto_reset=False, max_episode_steps=2, **settings)
+    env.reset(seed=1, options={"start_day": [20, 21, 22, 23]})
+    env.step(np.ones((4, 2)))
+    return env, env.step(np.full((4, 2), -0.5))
+
+
+def test_a_mask_leaves_what_the_last_step_said(path: Path) -> None:
+    env, before = ended(path)
+    assert before["done"].all()
+    assert before["reward"].all()
+    mask = np.array([False, True, False, True])
+    after = env.reset(options={"reset_mask": mask, "start_day": 33})
+    for key in SAID:
+        np.testing.assert_array_equal(after[key][~mask], before[key][~mask])
+        assert not after[key][mask].any()
+    assert after["day"].tolist() == [22, 33, 24, 33]
+    same(env.get_state(), after)
+    # By numbers it is the same, and a whole reset leaves nothing.
+    other, _ = ended(path)
+    same(other.reset_indices([1, 3], options={"start_day": 33}), after)
+    assert not any(env.reset(seed=1)[key].any() for key in SAID)
+
+
+def test_indices_begin_where_they_are_told_to(path: Path) -> None:
+    env, _ = ended(path, return_format="json")
+    rows = env.reset_indices([3, 0], options={"start_day": [7, 9]})
+    assert [row["day"] for row in rows] == [9, 23, 24, 7]
+    assert [row["done"] for row in rows] == [False, True, True, False]
+    refused: list[tuple[dict[str, Any], str]] = [
+        ({"start_day": [1, 2, 3]}, r"start_day is \[1, 2, 3\]; give a whole number, or .* of 2"),
+        ({"start_day": 1.5}, "start_day is 1.5; give a whole number"),
+        ({"start_day": [[1], [2, 3]]}, "give a whole number, or an array of 2"),
+        ({"start_day": -1}, "start_day of environment 0 is -1; days begin at 0"),
+        ({"start_day": 10**4}, "10000"),
+        ({"reset_mask": np.ones(4, bool)}, "options has 'reset_mask'; reset_indices knows"),
+    ]
+    for options, says in refused:
+        with pytest.raises(bc.EnvError, match=says):
+            env.reset_indices([3, 0], options=options)
+        assert [row["day"] for row in env.get_state()] == [9, 23, 24, 7]
+    with pytest.raises(bc.EnvError, match="no portfolio was reset yet"):
+        vec(path).reset_indices([0])
+
+
+def test_tickers_are_those_of_what_began_when_auto_reset_comes_late(path: Path) -> None:
+    env = vec(path, auto_reset=False, max_episode_steps=2, shuffle_tickers=True)
+    env.reset(seed=2)
+    seen = set()
+    for _ in range(12):
+        env.set_auto_reset(False)
+        for _ in range(2):
+            env.step(np.zeros((4, 2)))
+        env.set_auto_reset(True)
+        state = env.step(np.zeros((4, 2)))
+        assert state["tickers"] == env.get_tickers()
+        shown = [[env.panel.tickers[token - 1] for token in row] for row in env.tokens]
+        assert state["tickers"] == shown
+        seen |= {tuple(names) for names in shown}
+        env.reset()
+    assert len(seen) > 4
