@@ -1,13 +1,17 @@
-//! Whether a sampled row takes longer the more a ring holds: rows out of rings of ten thousand to twenty
-//! million, and of one lane to 64, against gathers in C of the same rows out of the same memory, which
-//! pay for caches and page tables as we do. All take turns.
+//! Whether a sampled row takes longer the more a ring holds: rows of 64 and of 396 bytes out of rings of ten thousand to
+//! twenty million, and of one lane to 64, against C programs that take the same rows out of the same memory, and
+//! pay for caches and page tables as we do: gathers that are told which rows, and one that draws them as we do. All take
+//! turns.
 
 use std::error::Error;
 use std::hint::black_box;
+use std::ops::Range;
 use std::time::Instant;
 
-use backcast_benches::c_rows::{MappedRing, RECORD, Rows, Widths};
+use backcast_benches::c_draws::Draws;
+use backcast_benches::c_rows::{MappedRing, Rows, Widths};
 use backcast_benches::measured::Measured;
+use backcast_benches::record::{MEDIUM, Record, SMALL};
 use backcast_benches::{base, filled};
 use backcast_core::{Base, Sampler, SamplerOptions};
 
@@ -20,27 +24,41 @@ const BEFORE: usize = 16;
 /// More than the caches hold: read between turns, so that nobody finds what another one left there.
 const SWEPT_BYTES: usize = 64 << 20;
 
+const SEED: u64 = 7;
+
+/// Who takes rows besides us, in the words of the table.
+const OTHERS: [&str; 3] =
+    ["gather of the same in C", "gather in C of compiled widths", "sampler in C of the same draws"];
+
 fn main() -> Result<(), Box<dyn Error>> {
     let measured = Measured::from_args();
-    let (times, quotients) = (
-        "sample 256 rows of 64 B, and gather the same in C, a row",
-        [
-            "sample 256 rows of 64 B, time over a gather of the same in C",
-            "sample 256 rows of 64 B, time over a gather in C of compiled widths",
-        ],
-    );
-    if !measured.wants(times) && !quotients.iter().any(|metric| measured.wants(metric)) {
+    compare::<{ SMALL.obs }, { SMALL.action }>(&measured)?;
+    compare::<{ MEDIUM.obs }, { MEDIUM.action }>(&measured)
+}
+
+/// All rings of one kind of rows.
+fn compare<const OBS: usize, const ACTION: usize>(
+    measured: &Measured,
+) -> Result<(), Box<dyn Error>> {
+    let record = MappedRing::<OBS, ACTION>::RECORD;
+    let what = format!("sample 256 rows of {} B", record.bytes());
+    let times = format!("{what}, and the same in C, a row");
+    let quotients = OTHERS.map(|other| format!("{what}, time over a {other}"));
+    if !measured.wants(&times) && !quotients.iter().any(|metric| measured.wants(metric)) {
         return Ok(());
     }
     let (_dir, base) = base();
     let million = 1_000_000;
-    let mut rings = [
-        Contest::new(&base, "10 k rows, 1 lane", 10_000, 1)?,
-        Contest::new(&base, "1 M rows, 1 lane", million, 1)?,
-        Contest::new(&base, "20 M rows, 1 lane", 20 * million, 1)?,
-        Contest::new(&base, "1 M rows, 8 lanes", million, 8)?,
-        Contest::new(&base, "1 M rows, 64 lanes", million, 64)?,
-    ];
+    let mut rings = Vec::new();
+    for (of, rows, lanes) in [
+        ("10 k rows, 1 lane", 10_000, 1),
+        ("1 M rows, 1 lane", million, 1),
+        ("20 M rows, 1 lane", 20 * million, 1),
+        ("1 M rows, 8 lanes", million, 8),
+        ("1 M rows, 64 lanes", million, 64),
+    ] {
+        rings.push(Contest::<OBS, ACTION>::new(&base, of, record, rows, lanes)?);
+    }
     let sweep = vec![1_u8; SWEPT_BYTES];
     // What is done once is done in a round that does not count: pages find their places.
     for contest in &mut rings {
@@ -52,55 +70,63 @@ fn main() -> Result<(), Box<dyn Error>> {
             contest.round(&sweep, round);
         }
     }
-    for Contest { of, ours, told, compiled, .. } in &rings {
-        measured.keep(times, "ns", &format!("backcast, {of}"), ours);
-        measured.keep(times, "ns", &format!("C-like gather, {of}"), told);
-        measured.keep(times, "ns", &format!("C-like gather of compiled widths, {of}"), compiled);
+    for Contest { of, ours, theirs, .. } in &rings {
+        measured.keep(&times, "ns", &format!("backcast, {of}"), ours);
+        for (other, theirs) in OTHERS.iter().zip(theirs) {
+            measured.keep(&times, "ns", &format!("{other}, {of}"), theirs);
+        }
     }
-    for (number, metric) in quotients.into_iter().enumerate() {
+    for (number, metric) in quotients.iter().enumerate() {
         for contest in &rings {
-            let theirs = [&contest.told, &contest.compiled][number];
-            measured.keep(metric, "times", contest.of, &contest.times_of(theirs));
+            measured.keep(metric, "times", contest.of, &contest.times_of(&contest.theirs[number]));
         }
     }
     Ok(())
 }
 
 /// A ring, and who takes rows from it.
-struct Contest {
+struct Contest<const OBS: usize, const ACTION: usize> {
     of: &'static str,
     sampler: Sampler,
     memory: Vec<Vec<u8>>,
-    mapped: MappedRing,
+    mapped: MappedRing<OBS, ACTION>,
     rows: Rows,
+    draws: Draws,
+    /// Batches that the sampler has drawn.
+    batches: u64,
     /// Of the same seed as the sampler: draws first, to tell which rows it will be.
     scout: Sampler,
     index: Vec<i64>,
     /// Nanoseconds a row, by rounds.
     ours: Vec<f64>,
-    /// Those of gathers, by how they know the widths of columns.
-    told: Vec<f64>,
-    compiled: Vec<f64>,
+    /// Those of [`OTHERS`].
+    theirs: [Vec<f64>; OTHERS.len()],
 }
 
-impl Contest {
-    fn new(base: &Base, of: &'static str, rows: u64, lanes: u32) -> Result<Self, Box<dyn Error>> {
+impl<const OBS: usize, const ACTION: usize> Contest<OBS, ACTION> {
+    fn new(
+        base: &Base,
+        of: &'static str,
+        record: Record,
+        rows: u64,
+        lanes: u32,
+    ) -> Result<Self, Box<dyn Error>> {
         let name = format!("fill-{rows}-{lanes}");
-        let ring = filled(base, &name, RECORD, rows, lanes);
+        let ring = filled(base, &name, record, rows, lanes);
         let mapped = MappedRing::of(&ring, base, &name)?;
-        let mut sampler = ring.sampler(SamplerOptions::seeded(7))?;
-        let scout = ring.sampler(SamplerOptions::seeded(7))?;
+        let mut sampler = ring.sampler(SamplerOptions::seeded(SEED))?;
+        let scout = ring.sampler(SamplerOptions::seeded(SEED))?;
+        let draws = Draws::of(&ring, SEED);
         let plan = sampler.plan(BATCH)?;
         let memory = plan.arenas().iter().map(|arena| vec![0; arena.bytes()]).collect();
-        let (rows, index) = (Rows::new(BATCH), Vec::new());
-        let [ours, told, compiled] = [(); 3].map(|()| Vec::new());
-        Ok(Self { of, sampler, memory, mapped, rows, scout, index, ours, told, compiled })
+        let (rows, index, batches) = (Rows::new(record, BATCH), Vec::new(), 0);
+        let (ours, theirs) = (Vec::new(), [(); OTHERS.len()].map(|()| Vec::new()));
+        Ok(Self { of, sampler, memory, mapped, rows, draws, batches, scout, index, ours, theirs })
     }
 
     fn forget(&mut self) {
-        for times in [&mut self.ours, &mut self.told, &mut self.compiled] {
-            times.clear();
-        }
+        self.ours.clear();
+        self.theirs.iter_mut().for_each(Vec::clear);
     }
 
     /// A turn of each, who begins by the number of the round.
@@ -110,28 +136,26 @@ impl Contest {
             let batch = self.scout.sample(BATCH).expect("a full ring");
             self.index.extend_from_slice(&batch.index());
         }
-        for turn in 0..3 {
+        let turns = 1 + OTHERS.len();
+        for turn in 0..turns {
             black_box(sweep.iter().step_by(64).fold(0_u8, |sum, byte| sum ^ byte));
-            match (number + turn) % 3 {
+            match (number + turn) % turns {
                 0 => {
                     self.draw(BEFORE);
                     let time = self.draw(BATCHES);
                     self.ours.push(time);
                 }
-                1 => {
-                    let time = self.gather(Widths::Told);
-                    self.told.push(time);
-                }
-                _ => {
-                    let time = self.gather(Widths::Compiled);
-                    self.compiled.push(time);
+                other => {
+                    let time = self.other(other - 1);
+                    self.theirs[other - 1].push(time);
                 }
             }
         }
+        self.batches += (BEFORE + BATCHES) as u64;
         let last = self.index.len() - BATCH;
-        for widths in [Widths::Told, Widths::Compiled] {
-            self.rows = Rows::new(BATCH);
-            assert!(self.mapped.gather(widths, &self.index[last..], &mut self.rows));
+        for other in 0..OTHERS.len() {
+            self.rows = Rows::new(MappedRing::<OBS, ACTION>::RECORD, BATCH);
+            self.take(other, self.batches - 1, last..last + BATCH);
             let alike = self.memory.iter().eq(self.rows.arenas().iter());
             assert!(alike, "{}: all have the same last batch", self.of);
         }
@@ -149,18 +173,30 @@ impl Contest {
         per_row(begin, batches * BATCH)
     }
 
-    /// Gathers the rows that the scout found, batch by batch: nanoseconds a row.
-    fn gather(&mut self, widths: Widths) -> f64 {
-        let (before, timed) = self.index.split_at(BEFORE * BATCH);
+    /// Takes as many rows in the way of one of the others: nanoseconds a row.
+    fn other(&mut self, other: usize) -> f64 {
         let mut begin = Instant::now();
-        for rows in [before, timed] {
-            begin = Instant::now();
-            for batch in rows.chunks_exact(BATCH) {
-                let whole = self.mapped.gather(widths, batch, black_box(&mut self.rows));
-                assert!(whole, "nobody writes");
+        for number in 0..BEFORE + BATCHES {
+            if number == BEFORE {
+                begin = Instant::now();
             }
+            self.take(other, self.batches + number as u64, number * BATCH..(number + 1) * BATCH);
         }
-        per_row(begin, timed.len())
+        per_row(begin, BATCHES * BATCH)
+    }
+
+    /// Takes one batch, whose indices the scout found there, in the way of one of the others.
+    fn take(&mut self, other: usize, batch: u64, found: Range<usize>) {
+        let rows = black_box(&mut self.rows);
+        let whole = match other {
+            0 => self.mapped.gather(Widths::Told, &self.index[found], rows),
+            1 => self.mapped.gather(Widths::Compiled, &self.index[found], rows),
+            _ => {
+                self.mapped.sample(&self.draws, batch, rows);
+                true
+            }
+        };
+        assert!(whole, "nobody writes");
     }
 
     /// Our time over another one's, round by round.

@@ -3,7 +3,8 @@
 //! numbers, episodes, end flags, ages, and a look at the writer's counter after the copy.
 //!
 //! Twice: for any columns, whose widths are numbers that it is given, as a library has to be written, and for these
-//! very columns, whose widths the compiler knows.
+//! very columns, whose widths the compiler knows. And once more without being told: it draws the rows itself, those that
+//! a sampler of the same seed draws.
 #![expect(
     unsafe_code,
     reason = "pointers without bounds checks, as in C; no user's program has it"
@@ -22,17 +23,16 @@ use backcast_core::{Base, Ring};
 use backcast_layout::{LaneHeader, RingStore};
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
-use crate::record::{Record, SMALL};
+use crate::c_draws::Draws;
+use crate::record::Record;
 
-/// The rows that are gathered.
-pub const RECORD: Record = SMALL;
 /// How many rows ahead memory is asked for.
-#[cfg(target_arch = "x86_64")]
 const AHEAD: usize = 8;
 /// Bytes of a huge page.
 const HUGE: usize = 2 << 20;
-const OBS_BYTES: usize = RECORD.obs * 4;
-const ACTION_BYTES: usize = RECORD.action * 4;
+/// Bytes of a line of the cache.
+#[cfg(target_arch = "x86_64")]
+const LINE: usize = 64;
 
 /// How a gather knows the widths of columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,9 +97,9 @@ impl Drop for Mapped {
     }
 }
 
-/// The lanes of a ring whose columns are those of [`RECORD`], and where its rows stand.
+/// The lanes of a ring whose rows have so many floats of observation and action, and where its rows stand.
 #[derive(Debug)]
-pub struct MappedRing {
+pub struct MappedRing<const OBS: usize, const ACTION: usize> {
     lanes: Vec<Mapped>,
     places: Places,
     slots: usize,
@@ -131,11 +131,11 @@ pub struct Rows {
 impl Rows {
     /// Room for `batch` rows.
     #[must_use]
-    pub fn new(batch: usize) -> Self {
+    pub fn new(record: Record, batch: usize) -> Self {
         Self {
-            obs: vec![0.0; batch * RECORD.obs],
-            next_obs: vec![0.0; batch * RECORD.obs],
-            action: vec![0.0; batch * RECORD.action],
+            obs: vec![0.0; batch * record.obs],
+            next_obs: vec![0.0; batch * record.obs],
+            action: vec![0.0; batch * record.action],
             reward: vec![0.0; batch],
             terminated: vec![0; batch],
             truncated: vec![0; batch],
@@ -160,11 +160,14 @@ impl Rows {
     }
 }
 
-impl MappedRing {
+impl<const OBS: usize, const ACTION: usize> MappedRing<OBS, ACTION> {
+    /// The rows that are gathered.
+    pub const RECORD: Record = Record { obs: OBS, action: ACTION };
+
     /// Maps a ring that nobody writes any more.
     ///
     /// # Panics
-    /// If its columns are not those of [`RECORD`].
+    /// If its columns are others.
     pub fn of(ring: &Ring, base: &Base, name: &str) -> Result<Self, Box<dyn std::error::Error>> {
         let store = RingStore::attach(base, name)?;
         let geometry = store.geometry();
@@ -172,7 +175,7 @@ impl MappedRing {
             return Err("a ring of other columns".into());
         };
         let widths = [marks.width, obs.width, action.width, reward.width];
-        assert_eq!(widths, [size_of::<Mark>(), OBS_BYTES, ACTION_BYTES, 4], "bytes of a row");
+        assert_eq!(widths, [size_of::<Mark>(), OBS * 4, ACTION * 4, 4], "bytes of a row");
         let places = Places {
             marks: usize::try_from(marks.offset)?,
             obs: usize::try_from(obs.offset)?,
@@ -206,6 +209,7 @@ impl MappedRing {
     #[inline(never)]
     fn gather_of<const COMPILED: bool>(&self, index: &[i64], out: &mut Rows) -> bool {
         assert_eq!(index.len(), out.index.len(), "rows of a batch");
+        assert_eq!(out.obs.len(), index.len() * OBS, "a batch of such rows");
         let mut whole = true;
         for (b, of) in index.iter().enumerate() {
             #[cfg(target_arch = "x86_64")]
@@ -216,6 +220,39 @@ impl MappedRing {
             whole &= unsafe { self.row::<COMPILED>(*of, b, out) };
         }
         whole
+    }
+
+    /// Draws the rows of a batch, those of the sampler's batch of this number, and copies them.
+    ///
+    /// # Panics
+    /// If the batch is of other rows.
+    #[inline(never)]
+    pub fn sample(&self, draws: &Draws, batch: u64, out: &mut Rows) {
+        assert_eq!(out.obs.len(), out.index.len() * OBS, "a batch of such rows");
+        let mut found = [None; 2 * AHEAD];
+        let pairs_ahead = AHEAD / 2;
+        let draw = |found: &mut [Option<i64>; 2 * AHEAD], pair: usize| {
+            let of = draws.pair(batch, u32::try_from(pair).unwrap_or(u32::MAX), 0);
+            for (number, index) in of.into_iter().enumerate() {
+                found[(2 * pair + number) % (2 * AHEAD)] = index;
+                #[cfg(target_arch = "x86_64")]
+                if let Some(index) = index {
+                    self.prefetch(index);
+                }
+            }
+        };
+        (0..pairs_ahead).for_each(|pair| draw(&mut found, pair));
+        for b in 0..out.index.len() {
+            if b.is_multiple_of(2) {
+                draw(&mut found, b / 2 + pairs_ahead);
+            }
+            let (mut index, mut attempt) = (found[b % (2 * AHEAD)], 0);
+            // SAFETY: `b` is below the length of the batch, whose parts have room for as many rows.
+            while !index.is_some_and(|index| unsafe { self.row::<false>(index, b, out) }) {
+                attempt += 1;
+                index = draws.again(batch, u32::try_from(b).unwrap_or(u32::MAX), attempt);
+            }
+        }
     }
 
     /// The lane, the row and its slot.
@@ -237,15 +274,15 @@ impl MappedRing {
         let base = self.lanes[lane].base;
         let ask = |place: usize, width: usize, rows: usize| {
             let first = base.wrapping_add(place + slot * width);
-            // SAFETY: a prefetch touches nothing.
-            unsafe {
-                _mm_prefetch::<_MM_HINT_T0>(first.cast());
-                _mm_prefetch::<_MM_HINT_T0>(first.wrapping_add(rows * width - 1).cast());
+            let last = rows * width - 1;
+            for at in (0..last).step_by(LINE).chain([last]) {
+                // SAFETY: a prefetch touches nothing.
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(first.wrapping_add(at).cast()) };
             }
         };
         ask(self.places.marks, size_of::<Mark>(), 2);
-        ask(self.places.obs, OBS_BYTES, 2);
-        ask(self.places.action, ACTION_BYTES, 1);
+        ask(self.places.obs, OBS * 4, 2);
+        ask(self.places.action, ACTION * 4, 1);
         ask(self.places.reward, 4, 1);
     }
 
@@ -269,9 +306,9 @@ impl MappedRing {
             let mark = |slot: usize| *base.add(marks + slot * size_of::<Mark>()).cast::<Mark>();
             let (this, after) = (mark(slot), mark(next));
             let columns = [
-                (&mut out.obs, obs, OBS_BYTES, slot),
-                (&mut out.next_obs, obs, OBS_BYTES, next),
-                (&mut out.action, action, ACTION_BYTES, slot),
+                (&mut out.obs, obs, OBS * 4, slot),
+                (&mut out.next_obs, obs, OBS * 4, next),
+                (&mut out.action, action, ACTION * 4, slot),
                 (&mut out.reward, reward, size_of::<f32>(), slot),
             ];
             for (to, place, width, slot) in columns {

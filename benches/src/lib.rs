@@ -1,6 +1,7 @@
 //! What the benchmarks share: records of the sizes that are measured, rings filled with them, and the
 //! same bytes in private memory for the baselines.
 
+pub mod c_draws;
 pub mod c_gather;
 pub mod c_rows;
 pub mod measured;

@@ -87,7 +87,10 @@ pub struct BatchPlan {
     views: Vec<View>,
     fills: Vec<Fill>,
     stretches: Vec<Stretch>,
-    is_short: bool,
+    /// Bytes of a row of the ring.
+    stored_bytes: usize,
+    /// Nothing of an item is computed.
+    is_plain: bool,
 }
 
 /// Where an arena's elements come from.
@@ -151,8 +154,12 @@ pub(crate) struct Copied {
     pub(crate) is_first: bool,
 }
 
-/// Bytes of an item's rows up to which it is short.
+/// Bytes of an item's rows up to which it is short, wherever they are.
 const SHORT: usize = 256;
+/// The same where the rows that are drawn from are not far: of no more bytes altogether than [`NEAR`].
+const SHORT_AND_NEAR: usize = 1 << 10;
+/// Caches and what translates addresses are still a help.
+const NEAR: u64 = 1 << 30;
 
 impl BatchPlan {
     pub(crate) fn new(
@@ -164,7 +171,15 @@ impl BatchPlan {
     ) -> Self {
         let SamplerOptions { history, future, copy, boundary, .. } = *options;
         let (arenas, views, fills) = (Vec::new(), Vec::new(), Vec::new());
-        let plan = Self { batch, arenas, views, fills, stretches: Vec::new(), is_short: false };
+        let plan = Self {
+            batch,
+            arenas,
+            views,
+            fills,
+            stretches: Vec::new(),
+            stored_bytes: schema.row_bytes(),
+            is_plain: false,
+        };
         let repeat = boundary == Boundary::Clamp;
         let mut builder = Builder { plan, history, future: future as usize, copy, repeat };
         for (i, column) in schema.columns().iter().enumerate() {
@@ -200,7 +215,7 @@ impl BatchPlan {
         let mut plan = builder.plan;
         plan.copy_stretches(reach);
         plan.mark_shared();
-        plan.is_short = plan.row_bytes() <= SHORT && plan.fills.iter().all(Fill::is_plain);
+        plan.is_plain = plan.fills.iter().all(Fill::is_plain);
         plan
     }
 
@@ -298,9 +313,10 @@ impl BatchPlan {
         self.stretches.iter().map(bytes).fold(0, usize::saturating_add)
     }
 
-    /// Whether items are short, and nothing of them is computed.
-    pub(crate) fn is_short(&self) -> bool {
-        self.is_short
+    /// Whether items out of so many rows are short, and nothing of them is computed.
+    pub(crate) fn is_short(&self, rows: u64) -> bool {
+        let near = rows.saturating_mul(self.stored_bytes as u64) <= NEAR;
+        self.is_plain && self.row_bytes() <= if near { SHORT_AND_NEAR } else { SHORT }
     }
 
     pub(crate) fn stretches(&self) -> &[Stretch] {
@@ -514,6 +530,29 @@ mod tests {
         let firsts: Vec<usize> = firsts.map(|of| of.stretch).collect();
         assert_eq!(firsts, (0..plan.stretches().len()).collect::<Vec<_>>());
         plan.stretches().iter().map(|of| (of.column - USER, of.lead, of.rows)).collect()
+    }
+
+    #[test]
+    fn items_are_short_the_sooner_the_nearer_their_rows_are() {
+        let seeded = SamplerOptions::seeded(1);
+        let short = |numbers: u32, options: SamplerOptions, rows| {
+            let schema =
+                Schema::builder().column("action", DType::F32, &[numbers]).build().unwrap();
+            let reach = Reach {
+                back: u64::from(options.history.unwrap_or(1)) - 1,
+                ahead: options.future.into(),
+                steps: 0,
+            };
+            BatchPlan::new(&schema, 2, &options, reach, None).is_short(rows)
+        };
+        // A row of the ring has 24 bytes besides.
+        for (numbers, most) in [(64, u64::MAX), (65, NEAR / 284), (256, NEAR / 1_048)] {
+            assert!(short(numbers, seeded, most), "{numbers}");
+            assert!(most == u64::MAX || !short(numbers, seeded, most + 1), "{numbers}");
+        }
+        assert!(!short(257, seeded, 10));
+        assert!(short(64, seeded.history(4), 10));
+        assert!(!short(65, seeded.history(4), 10), "bytes of all rows");
     }
 
     #[test]

@@ -358,7 +358,13 @@ mod tests {
 
     /// Episodes of one to `longest` transitions, one row each lane and step.
     fn ring(longest: usize) -> Ring {
-        let schema = Schema::builder().column("obs", DType::F32, &[]).build().unwrap();
+        ring_of(longest, 1)
+    }
+
+    /// The same of so many numbers a row, which say of which step they are and where they stand.
+    fn ring_of(longest: usize, numbers: u16) -> Ring {
+        let schema =
+            Schema::builder().column("obs", DType::F32, &[numbers.into()]).build().unwrap();
         let ring = Ring::heap(&schema, RingOptions::with_capacity(600).lanes(2)).unwrap();
         let options = WriterOptions::lanes(2).autoreset(AutoresetMode::SameStep);
         let mut writer = ring.writer(options).unwrap();
@@ -369,7 +375,8 @@ mod tests {
             if left == 0 {
                 left = 1 + (step * step / 3) % longest;
             }
-            let obs = [1.0_f32, 2.0];
+            let first = u16::try_from(step).unwrap();
+            let obs: Vec<f32> = (first..first + 2 * numbers).map(f32::from).collect();
             let columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
             let mut columns = columns.with_final("obs", &obs).unwrap();
             writer.append(&columns.step(&ends, &[false; 2]).unwrap()).unwrap();
@@ -409,14 +416,16 @@ mod tests {
             windows.copy(true),
         ];
         let mut by_hand = 0;
-        for (longest, options) in
-            [1, 3, 20, 100, 400].into_iter().flat_map(|l| options.map(|o| (l, o)))
+        // Of a few bytes, and of as many as are still short.
+        let rings = [(1, 1), (3, 1), (20, 1), (100, 1), (400, 1), (20, 36), (400, 36)];
+        for ((longest, numbers), options) in
+            rings.into_iter().flat_map(|of| options.map(|options| (of, options)))
         {
-            let ring = ring(longest);
+            let ring = ring_of(longest, numbers);
             let [mut hands, mut blocks] = [(); 2].map(|()| ring.sampler(options).unwrap());
             let filled = |sampler: &mut Sampler, eventful: bool, index: Option<&[i64]>| {
                 let plan = sampler.plan(300).unwrap();
-                assert!(plan.is_short());
+                assert!(plan.is_short(1_200));
                 let mut memory: Vec<_> = plan.arenas().iter().map(|a| vec![7; a.bytes()]).collect();
                 let mut arenas: Vec<_> = memory.iter_mut().map(Vec::as_mut_slice).collect();
                 sampler.eventful = eventful;
