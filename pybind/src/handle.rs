@@ -2,12 +2,13 @@
 
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict};
 
 use crate::error::{Failure, Kind};
+use crate::turns::{Signals, Turns};
 
 /// Counts the forks between the process that imported the module and this one.
 ///
@@ -34,6 +35,7 @@ pub(crate) fn forks() -> u64 {
 #[derive(Debug)]
 pub(crate) struct Handle<T> {
     value: Mutex<Option<T>>,
+    turns: Turns,
     /// What to call it in errors: "ring pong".
     label: String,
     /// How to have another one, for errors about a closed one.
@@ -43,23 +45,66 @@ pub(crate) struct Handle<T> {
 
 impl<T> Handle<T> {
     pub(crate) fn new(label: String, again: &'static str, value: T) -> Self {
-        Self { value: Mutex::new(Some(value)), label, again, forks: forks() }
+        let (value, turns) = (Mutex::new(Some(value)), Turns::default());
+        Self { value, turns, label, again, forks: forks() }
     }
 
-    /// Run `work` on the value, alone. To be called detached where `work` copies or waits, so that
-    /// a thread that waits for its turn does not hold the interpreter.
+    /// Run `work` on the value, alone. To be called detached where `work` copies or waits. A thread that
+    /// waits for its turn lets go of the interpreter and listens to signals: what a handler raises, such
+    /// as the `KeyboardInterrupt` of a Ctrl-C, is the failure then, and nothing was done.
     pub(crate) fn with<R>(
         &self,
         work: impl FnOnce(&mut T) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
+        self.work(work, Signals::Heard)
+    }
+
+    /// The same for what must not be left half done: no signal ends the wait.
+    pub(crate) fn with_surely<R>(
+        &self,
+        work: impl FnOnce(&mut T) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        self.work(work, Signals::Unheard)
+    }
+
+    #[inline]
+    fn work<R>(
+        &self,
+        work: impl FnOnce(&mut T) -> Result<R, Failure>,
+        signals: Signals,
+    ) -> Result<R, Failure> {
         self.check_is_ours()?;
-        let mut value = self.value.lock().unwrap_or_else(PoisonError::into_inner);
-        match value.as_mut() {
+        let mut value = self.turn(signals)?;
+        let done = match value.as_mut() {
             Some(value) => work(value),
-            None => {
-                Err(Failure::new(Kind::Closed, format!("{} is closed; {}", self.label, self.again)))
-            }
-        }
+            None => Err(self.closed()),
+        };
+        drop(value);
+        self.turns.pass_on();
+        done
+    }
+
+    /// The value when it is nobody else's.
+    #[inline]
+    fn turn(&self, signals: Signals) -> Result<MutexGuard<'_, Option<T>>, Failure> {
+        let try_now = || match self.value.try_lock() {
+            Ok(value) => Some(value),
+            Err(TryLockError::Poisoned(value)) => Some(value.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        };
+        try_now().map_or_else(|| self.turns.wait(try_now, signals), Ok)
+    }
+
+    #[cold]
+    fn closed(&self) -> Failure {
+        Failure::new(Kind::Closed, format!("{} is closed; {}", self.label, self.again))
+    }
+
+    /// Refuses what is asked of a closed handle or of the parent's. Never waits: for what is known
+    /// without the value.
+    pub(crate) fn check_is_open(&self) -> Result<(), Failure> {
+        self.check_is_ours()?;
+        if self.is_closed() { Err(self.closed()) } else { Ok(()) }
     }
 
     /// Refuses what a forked child asks of its parent's handle.
@@ -83,22 +128,37 @@ impl<T> Handle<T> {
         if self.is_foreign() {
             return None;
         }
-        self.value.try_lock().ok()?.as_mut().map(work)
+        let done = self.value.try_lock().ok()?.as_mut().map(work);
+        self.turns.pass_on();
+        done
     }
 
-    /// Let go of the value. The second time does nothing, and so does a forked child.
-    pub(crate) fn close(&self) {
-        drop(self.take());
+    /// Let go of the value. The second time does nothing, and so does a forked child. A signal may end the
+    /// wait for who uses it, as in [`with`](Self::with).
+    pub(crate) fn close(&self) -> Result<(), Failure> {
+        self.take().map(drop)
     }
 
-    /// Take the value out, which closes the handle; `None` in a forked child.
-    pub(crate) fn take(&self) -> Option<T> {
+    /// Take the value out, which closes the handle; `None` in a forked child. Waits as
+    /// [`with`](Self::with) does.
+    pub(crate) fn take(&self) -> Result<Option<T>, Failure> {
+        self.taken(Signals::Heard)
+    }
+
+    /// The same, and no signal ends the wait.
+    pub(crate) fn take_surely(&self) -> Option<T> {
+        self.taken(Signals::Unheard).ok().flatten()
+    }
+
+    fn taken(&self, signals: Signals) -> Result<Option<T>, Failure> {
         // In a child not even asked, because a thread that the fork did not take along may have
         // held the lock.
         if self.is_foreign() {
-            return None;
+            return Ok(None);
         }
-        self.value.lock().unwrap_or_else(PoisonError::into_inner).take()
+        let taken = self.turn(signals)?.take();
+        self.turns.pass_on();
+        Ok(taken)
     }
 
     /// Whether the value was let go of. Never waits: a value in use is there.

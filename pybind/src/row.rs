@@ -12,7 +12,7 @@ use crate::coerce::{Target, array_of, descr};
 use crate::error::{Failure, Kind, let_go, told};
 use crate::given::{Given, closest, method, not_called, refuse_strangers};
 use crate::view::{FreshArray, bytes_of, in_place, is_alone};
-use crate::writer::{Aside, Pen, Writer};
+use crate::writer::{Aside, Pen, Writer, complain, news};
 
 /// What the arrays of a reserved row are made of: the base object of each.
 #[pyclass(module = "backcast._native", name = "RowMemory", frozen)]
@@ -186,7 +186,7 @@ impl ReservedRow {
             staged.iter().map(|(at, array)| (*at, bytes_of(array).unwrap_or_default())).collect();
         let (terminated, truncated) = open.ends;
         let committed = py.detach(|| {
-            self.writer.get().handle.with(|pen| {
+            self.writer.get().handle.with_surely(|pen| {
                 let row = unreserve(pen);
                 let row = row.and_then(|row| pen.writer.resume(&row));
                 let Some(mut row) = row else {
@@ -204,14 +204,12 @@ impl ReservedRow {
                         }
                     }
                 }
-                Ok((row.commit(terminated, truncated)?, pen.writer.has_stalled()))
+                Ok((row.commit(terminated, truncated)?, news(&mut pen.writer)))
             })
         });
-        let (index, stalled) = committed?;
+        let (index, stall) = committed?;
         *self.index.lock().unwrap_or_else(PoisonError::into_inner) = Some(index.0);
-        if stalled {
-            self.writer.get().complain(py)?;
-        }
+        complain(py, stall)?;
         Ok(index.0)
     }
 
@@ -246,7 +244,7 @@ fn withdraw(py: Python<'_>, writer: &Writer, opened: &Opened) -> Result<Option<O
             return Err(Failure::new(Kind::Storage, text));
         }
         // In a child of this process that is another's.
-        let _ = writer.handle.with(|pen| {
+        let _ = writer.handle.with_surely(|pen| {
             pen.window = None;
             Ok(())
         });
@@ -259,7 +257,7 @@ pub(crate) fn give_up(py: Python<'_>, writer: &Writer, opened: &Opened) -> Resul
     if withdraw(py, writer, opened)?.is_some() {
         // Closed meanwhile, or a child's: then there is nothing to go back to.
         let _ = py.detach(|| {
-            writer.handle.with(|pen| {
+            writer.handle.with_surely(|pen| {
                 unreserve(pen);
                 Ok(())
             })
@@ -324,7 +322,7 @@ impl Writer {
         }
         let made = ReservedRow::make(py, slf.clone().unbind(), found?);
         if made.is_err() {
-            let _ = this.handle.with(|pen| {
+            let _ = this.handle.with_surely(|pen| {
                 unreserve(pen);
                 Ok(())
             });

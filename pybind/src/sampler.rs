@@ -233,7 +233,7 @@ impl Draws {
 
     /// Take the sampler back from its iterator; dropped if this was closed meanwhile.
     pub(crate) fn take_back(&self, sampler: CoreSampler) {
-        let _ = self.place.with(|place| {
+        let _ = self.place.with_surely(|place| {
             *place = Place::Here(Box::new(sampler));
             Ok(())
         });
@@ -259,14 +259,18 @@ impl Draws {
     }
 
     /// Lets go of the ring; an iterator that draws ahead ends with it.
-    pub(crate) fn close(&self, py: Python<'_>) {
-        let ahead = py.detach(|| match self.place.take()? {
-            Place::Here(_) => None,
-            Place::Ahead(iterator) => iterator.upgrade()?.take(),
-        });
+    pub(crate) fn close(&self, py: Python<'_>) -> Result<(), Failure> {
+        let ahead = py.detach(|| {
+            Ok::<_, Failure>(match self.place.take()? {
+                // A sampler that is closed has no iterator: this is one step.
+                Some(Place::Ahead(iterator)) => iterator.upgrade().and_then(|it| it.take_surely()),
+                Some(Place::Here(_)) | None => None,
+            })
+        })?;
         if let Some(ahead) = ahead {
             drop(ahead.stop(py));
         }
+        Ok(())
     }
 }
 
@@ -543,8 +547,15 @@ impl Sampler {
     }
 
     /// Let go of the ring, and end an iterator that draws ahead. Closing again does nothing.
-    fn close(&self, py: Python<'_>) {
-        self.draws.close(py);
+    #[pyo3(signature = (*extra, **unknown), text_signature = "($self)")]
+    fn close<'py>(
+        &self,
+        py: Python<'py>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<(), Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("close"))?;
+        self.draws.close(py)
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
@@ -552,8 +563,8 @@ impl Sampler {
     }
 
     #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) {
-        self.close(py);
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> Result<(), Failure> {
+        self.draws.close(py)
     }
 
     fn __repr__(&self) -> String {

@@ -266,8 +266,8 @@ impl TransitionRing {
     }
 
     /// Let go of it.
-    fn close(&self, py: Python<'_>) {
-        py.detach(|| self.ring.close());
+    fn close(&self, py: Python<'_>) -> Result<(), Failure> {
+        py.detach(|| self.ring.close())
     }
 
     fn __str__(&self) -> String {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use backcast_core::{
     AppendError, AutoresetMode, DType, RowIndex, Stall, Step, Suspended, Window,
-    Writer as CoreWriter,
+    Writer as CoreWriter, WriterCounts,
 };
 use numpy::{PyArray1, PyArray2, PyArrayDescr, PyUntypedArray};
 use pyo3::prelude::*;
@@ -19,7 +19,7 @@ use crate::fastcall::{Call, FastMethod};
 use crate::final_obs::{FinalColumn, final_columns};
 use crate::given::{method, not_called, refuse_strangers};
 use crate::handle::Handle;
-use crate::lease::warn;
+use crate::held::warn;
 use crate::row;
 use crate::schema::Schema;
 use crate::shortcut::Shortcut;
@@ -41,6 +41,8 @@ pub(crate) struct Writer {
     pub(crate) row: Mutex<Option<Arc<row::Opened>>>,
     /// The dtype of what an append returns.
     index: Py<PyArrayDescr>,
+    /// Beside the handle: an append that waits for a lease has that for long.
+    counts: Arc<WriterCounts>,
 }
 
 /// What one thread at a time uses.
@@ -80,6 +82,15 @@ impl Pen {
 const WORTH_RELEASING: usize = 32 << 10;
 
 impl Writer {
+    fn shut(&self, py: Python<'_>) -> Result<(), Failure> {
+        // What is reserved is the lane's memory.
+        let row = self.row.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(row) = row {
+            row::give_up(py, self, &row)?;
+        }
+        py.detach(|| self.handle.close())
+    }
+
     pub(crate) fn new(py: Python<'_>, ring: &str, writer: CoreWriter) -> PyResult<Self> {
         Ok(Self {
             schema: Schema(writer.schema().clone()),
@@ -88,6 +99,7 @@ impl Writer {
             mode: writer.autoreset_mode(),
             index: descr(py, DType::I64)?.unbind(),
             row: Mutex::new(None),
+            counts: writer.counts(),
             handle: Handle::new(
                 format!("the writer of {ring}"),
                 "call `writer` again for another",
@@ -126,16 +138,16 @@ impl Writer {
                 // New memory only once the writer is free: the interpreter may run code when it
                 // allocates, and that may append.
                 let indices = again.ok_or_else(|| writer.appended().to_vec());
-                (indices, writer.has_stalled())
+                (indices, news(writer))
             }))
         })??;
-        let (indices, stalled) = match appended {
+        let (indices, stall) = match appended {
             Ok(appended) => appended,
             // Whoever has to wait for a lease does so on the long way, with the interpreter released.
             Err(error) if matches!(*error, AppendError::Interrupted { .. }) => return None,
             Err(error) => return Some(Err((*error).into())),
         };
-        let told = if stalled { self.complain(py) } else { Ok(()) };
+        let told = complain(py, stall);
         let indices = match indices {
             Ok(again) => Ok(again),
             Err(rows) => self.first_indices(py, &rows),
@@ -157,15 +169,6 @@ impl Writer {
         // The one before goes when the writer is free again.
         drop(self.handle.try_with(|pen| mem::replace(&mut pen.spare, spare)));
         Ok(indices)
-    }
-
-    /// Warns of the lease that made an append wait or drop rows, if there is news of one.
-    pub(crate) fn complain(&self, py: Python<'_>) -> Result<(), Failure> {
-        let stall = py.detach(|| self.handle.with(|pen| Ok(pen.writer.take_stall())))?;
-        if let Some(stall) = stall {
-            warn(py, &complaint(&stall))?;
-        }
-        Ok(())
     }
 
     pub(crate) fn lane_count(&self) -> usize {
@@ -227,7 +230,10 @@ impl Writer {
     /// -------
     /// ndarray of int64, shape (lanes,)
     ///     Where each row went: ``lane << 48 | seq``, as in :attr:`Batch.index`; -1 for a lane whose
-    ///     row was dropped because a lease was in the way.
+    ///     row was dropped because a lease was in the way. The final observation of an episode goes with
+    ///     the row that ended it: after a -1 for that row there is one for the final observation as well.
+    ///     A -1 for the final observation alone leaves the row before it where it is, with its index, but
+    ///     no transition begins there: it has no next observation.
     ///
     /// Raises
     /// ------
@@ -288,16 +294,14 @@ impl Writer {
                 let writer = pen.free()?;
                 let index = writer.append_until(&step, &mut interrupted)?;
                 let index: Vec<i64> = index.iter().map(|row| row.0).collect();
-                Ok((index, writer.has_stalled()))
+                Ok((index, news(writer)))
             })
         });
         if let Some(raised) = signal {
             return Err(raised.into());
         }
-        let (index, stalled) = appended?;
-        if stalled {
-            self.complain(py)?;
-        }
+        let (index, stall) = appended?;
+        complain(py, stall)?;
         Ok(PyArray1::from_slice(py, &index))
     }
 
@@ -421,27 +425,33 @@ impl Writer {
         self.mode.to_string()
     }
 
-    /// Rows that this writer has published, FINAL ones included.
+    /// Rows that this writer has published, FINAL ones included. Asking waits for no append.
     #[getter]
-    fn rows_written(&self, py: Python<'_>) -> Result<u64, Failure> {
-        py.detach(|| self.handle.with(|pen| Ok(pen.writer.rows_written())))
+    fn rows_written(&self) -> Result<u64, Failure> {
+        self.handle.check_is_open()?;
+        Ok(self.counts.rows_written())
     }
 
     /// Rows that were dropped because a lease was in the way, as the ring's ``lane_policy`` says.
+    ///
+    /// For each there was a -1 in place of an index; the final row of an episode whose end was dropped is
+    /// one of them. Asking waits for no append.
     #[getter]
-    fn rows_dropped(&self, py: Python<'_>) -> Result<u64, Failure> {
-        py.detach(|| self.handle.with(|pen| Ok(pen.writer.rows_dropped())))
+    fn rows_dropped(&self) -> Result<u64, Failure> {
+        self.handle.check_is_open()?;
+        Ok(self.counts.rows_dropped())
     }
 
     /// Release the lanes; a reserved row is given up. Closing again does nothing.
-    fn close(&self, py: Python<'_>) -> Result<(), Failure> {
-        // What is reserved is the lane's memory.
-        let row = self.row.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(row) = row {
-            row::give_up(py, self, &row)?;
-        }
-        py.detach(|| self.handle.close());
-        Ok(())
+    #[pyo3(signature = (*extra, **unknown), text_signature = "($self)")]
+    fn close<'py>(
+        &self,
+        py: Python<'py>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<(), Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("close"))?;
+        self.shut(py)
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
@@ -450,7 +460,7 @@ impl Writer {
 
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> Result<(), Failure> {
-        self.close(py)
+        self.shut(py)
     }
 
     fn __repr__(&self) -> String {
@@ -475,6 +485,16 @@ impl Writer {
             ),
         ))
     }
+}
+
+/// The lease that made an append wait or drop rows, if there is news of one.
+pub(crate) fn news(writer: &mut CoreWriter) -> Option<Box<Stall>> {
+    if writer.has_stalled() { writer.take_stall().map(Box::new) } else { None }
+}
+
+/// Warns of it.
+pub(crate) fn complain(py: Python<'_>, stall: Option<Box<Stall>>) -> Result<(), Failure> {
+    stall.map_or(Ok(()), |stall| Ok(warn(py, &complaint(&stall))?))
 }
 
 /// Row indices, as the bytes of an array of int64.
