@@ -41,6 +41,7 @@ pub struct Writer {
     zeros: Vec<u8>,
     /// Columns of the reserved row that were handed out.
     asked: Vec<bool>,
+    rows_written: u64,
     counts: Arc<WriterCounts>,
     stall: Option<Stall>,
     moves: Moves,
@@ -161,7 +162,7 @@ impl Writer {
             });
             self.indices.extend(published);
         }
-        self.counts.add_written(of as u64);
+        self.rows_written += of as u64;
         true
     }
 
@@ -194,7 +195,7 @@ impl Writer {
             }
             self.indices.push(RowIndex::new(*number, lane.memory.head()));
             lane.memory.publish(rows);
-            self.counts.add_written(rows);
+            self.rows_written += rows;
         }
     }
 
@@ -237,7 +238,7 @@ impl Writer {
         self.counts.rows_dropped()
     }
 
-    /// What it has done so far, for whoever asks while it appends.
+    /// Counters for those who ask while it appends.
     #[must_use]
     pub fn counts(&self) -> Arc<WriterCounts> {
         Arc::clone(&self.counts)
@@ -274,7 +275,7 @@ impl Writer {
     /// Rows published by this writer, FINAL rows included.
     #[must_use]
     pub fn rows_written(&self) -> u64 {
-        self.counts.rows_written()
+        self.rows_written
     }
 
     /// Whether the next append is taken as a final observation, per lane (next-step mode).

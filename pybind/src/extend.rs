@@ -1,6 +1,6 @@
 //! `Writer.extend`: many steps in one call.
 
-use backcast_core::{DType, Stall, Step};
+use backcast_core::{DType, Step};
 use numpy::prelude::*;
 use numpy::{PyArray1, PyArray2};
 use pyo3::prelude::*;
@@ -12,7 +12,7 @@ use crate::fastcall::{Call, FastMethod};
 use crate::final_obs::{FinalColumn, final_arrays};
 use crate::given::{method, refuse_strangers};
 use crate::view::bytes_of;
-use crate::writer::{Pen, Taken, Writer, complain, news};
+use crate::writer::{Pen, Taken, Writer};
 
 /// `Writer.extend` as the interpreter calls it.
 pub(crate) struct Extend;
@@ -80,8 +80,8 @@ struct Extended {
     rows: Result<Vec<i64>, Failure>,
     /// What a signal raised while the steps waited for a lease.
     signal: Option<PyErr>,
-    /// News of a lease in the way.
-    stall: Option<Box<Stall>>,
+    /// There is news of a lease in the way.
+    stalled: bool,
 }
 
 impl Extended {
@@ -94,9 +94,7 @@ impl Extended {
         };
         let rows = writer.extend_until(steps, &mut interrupted);
         let rows = rows.map(|rows| rows.iter().map(|row| row.0).collect()).map_err(Failure::from);
-        // What went wrong comes first; the news stay for the next append.
-        let stall = if rows.is_ok() && signal.is_none() { news(writer) } else { None };
-        Self { rows, signal, stall }
+        Self { rows, signal, stalled: writer.has_stalled() }
     }
 
     fn finish<'py>(
@@ -108,7 +106,9 @@ impl Extended {
             return Err(raised.into());
         }
         let rows = self.rows?;
-        complain(py, self.stall)?;
+        if self.stalled {
+            writer.complain(py)?;
+        }
         let lanes = writer.lane_count();
         Ok(PyArray1::from_vec(py, rows.clone()).reshape([rows.len() / lanes.max(1), lanes])?)
     }

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict};
 
 use crate::error::{Failure, Kind};
-use crate::turns::{Signals, Turns};
+use crate::turns::{Signals, wait};
 
 /// Counts the forks between the process that imported the module and this one.
 ///
@@ -35,7 +35,6 @@ pub(crate) fn forks() -> u64 {
 #[derive(Debug)]
 pub(crate) struct Handle<T> {
     value: Mutex<Option<T>>,
-    turns: Turns,
     /// What to call it in errors: "ring pong".
     label: String,
     /// How to have another one, for errors about a closed one.
@@ -45,8 +44,7 @@ pub(crate) struct Handle<T> {
 
 impl<T> Handle<T> {
     pub(crate) fn new(label: String, again: &'static str, value: T) -> Self {
-        let (value, turns) = (Mutex::new(Some(value)), Turns::default());
-        Self { value, turns, label, again, forks: forks() }
+        Self { value: Mutex::new(Some(value)), label, again, forks: forks() }
     }
 
     /// Run `work` on the value, alone. To be called detached where `work` copies or waits. A thread that
@@ -67,32 +65,48 @@ impl<T> Handle<T> {
         self.work(work, Signals::Unheard)
     }
 
-    #[inline]
+    /// As [`with`](Self::with), unless `otherwise` knows the answer while another thread uses the value.
+    pub(crate) fn with_or<R>(
+        &self,
+        work: impl FnOnce(&mut T) -> Result<R, Failure>,
+        mut otherwise: impl FnMut() -> Option<R>,
+    ) -> Result<R, Failure> {
+        self.check_is_ours()?;
+        let try_now = || self.try_value().map(Ok).or_else(|| otherwise().map(Err));
+        match wait(try_now, Signals::Heard)? {
+            Ok(value) => self.work_on(value, work),
+            Err(known) => Ok(known),
+        }
+    }
+
     fn work<R>(
         &self,
         work: impl FnOnce(&mut T) -> Result<R, Failure>,
         signals: Signals,
     ) -> Result<R, Failure> {
         self.check_is_ours()?;
-        let mut value = self.turn(signals)?;
-        let done = match value.as_mut() {
-            Some(value) => work(value),
-            None => Err(self.closed()),
-        };
-        drop(value);
-        self.turns.pass_on();
-        done
+        self.work_on(self.turn(signals)?, work)
+    }
+
+    fn work_on<R>(
+        &self,
+        mut value: MutexGuard<'_, Option<T>>,
+        work: impl FnOnce(&mut T) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        value.as_mut().map_or_else(|| Err(self.closed()), work)
     }
 
     /// The value when it is nobody else's.
-    #[inline]
     fn turn(&self, signals: Signals) -> Result<MutexGuard<'_, Option<T>>, Failure> {
-        let try_now = || match self.value.try_lock() {
+        self.try_value().map_or_else(|| wait(|| self.try_value(), signals), Ok)
+    }
+
+    fn try_value(&self) -> Option<MutexGuard<'_, Option<T>>> {
+        match self.value.try_lock() {
             Ok(value) => Some(value),
             Err(TryLockError::Poisoned(value)) => Some(value.into_inner()),
             Err(TryLockError::WouldBlock) => None,
-        };
-        try_now().map_or_else(|| self.turns.wait(try_now, signals), Ok)
+        }
     }
 
     #[cold]
@@ -128,9 +142,7 @@ impl<T> Handle<T> {
         if self.is_foreign() {
             return None;
         }
-        let done = self.value.try_lock().ok()?.as_mut().map(work);
-        self.turns.pass_on();
-        done
+        self.value.try_lock().ok()?.as_mut().map(work)
     }
 
     /// Let go of the value. The second time does nothing, and so does a forked child. A signal may end the
@@ -156,18 +168,12 @@ impl<T> Handle<T> {
         if self.is_foreign() {
             return Ok(None);
         }
-        let taken = self.turn(signals)?.take();
-        self.turns.pass_on();
-        Ok(taken)
+        Ok(self.turn(signals)?.take())
     }
 
     /// Whether the value was let go of. Never waits: a value in use is there.
     pub(crate) fn is_closed(&self) -> bool {
-        match self.value.try_lock() {
-            Ok(value) => value.is_none(),
-            Err(TryLockError::Poisoned(value)) => value.into_inner().is_none(),
-            Err(TryLockError::WouldBlock) => false,
-        }
+        self.try_value().is_some_and(|value| value.is_none())
     }
 
     /// What a `repr` says of the value, by `describe` where it can be looked at. Never waits.
@@ -175,11 +181,7 @@ impl<T> Handle<T> {
         if self.is_foreign() {
             return "of the parent process".to_owned();
         }
-        let value = match self.value.try_lock() {
-            Ok(value) => value,
-            Err(TryLockError::Poisoned(value)) => value.into_inner(),
-            Err(TryLockError::WouldBlock) => return "busy".to_owned(),
-        };
+        let Some(value) = self.try_value() else { return "busy".to_owned() };
         value.as_ref().map_or_else(|| "closed".to_owned(), describe)
     }
 

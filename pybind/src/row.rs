@@ -12,7 +12,7 @@ use crate::coerce::{Target, array_of, descr};
 use crate::error::{Failure, Kind, let_go, told};
 use crate::given::{Given, closest, method, not_called, refuse_strangers};
 use crate::view::{FreshArray, bytes_of, in_place, is_alone};
-use crate::writer::{Aside, Pen, Writer, complain, news};
+use crate::writer::{Aside, Pen, Writer};
 
 /// What the arrays of a reserved row are made of: the base object of each.
 #[pyclass(module = "backcast._native", name = "RowMemory", frozen)]
@@ -204,12 +204,14 @@ impl ReservedRow {
                         }
                     }
                 }
-                Ok((row.commit(terminated, truncated)?, news(&mut pen.writer)))
+                Ok((row.commit(terminated, truncated)?, pen.writer.has_stalled()))
             })
         });
-        let (index, stall) = committed?;
+        let (index, stalled) = committed?;
         *self.index.lock().unwrap_or_else(PoisonError::into_inner) = Some(index.0);
-        complain(py, stall)?;
+        if stalled {
+            self.writer.get().complain(py)?;
+        }
         Ok(index.0)
     }
 

@@ -138,16 +138,16 @@ impl Writer {
                 // New memory only once the writer is free: the interpreter may run code when it
                 // allocates, and that may append.
                 let indices = again.ok_or_else(|| writer.appended().to_vec());
-                (indices, news(writer))
+                (indices, writer.has_stalled())
             }))
         })??;
-        let (indices, stall) = match appended {
+        let (indices, stalled) = match appended {
             Ok(appended) => appended,
             // Whoever has to wait for a lease does so on the long way, with the interpreter released.
             Err(error) if matches!(*error, AppendError::Interrupted { .. }) => return None,
             Err(error) => return Some(Err((*error).into())),
         };
-        let told = complain(py, stall);
+        let told = if stalled { self.complain(py) } else { Ok(()) };
         let indices = match indices {
             Ok(again) => Ok(again),
             Err(rows) => self.first_indices(py, &rows),
@@ -169,6 +169,16 @@ impl Writer {
         // The one before goes when the writer is free again.
         drop(self.handle.try_with(|pen| mem::replace(&mut pen.spare, spare)));
         Ok(indices)
+    }
+
+    /// Warns of the lease that made an append wait or drop rows, if there is news of one. If another thread
+    /// uses the writer by now, its append does.
+    #[cold]
+    pub(crate) fn complain(&self, py: Python<'_>) -> Result<(), Failure> {
+        if let Some(stall) = self.handle.try_with(|pen| pen.writer.take_stall()).flatten() {
+            warn(py, &complaint(&stall))?;
+        }
+        Ok(())
     }
 
     pub(crate) fn lane_count(&self) -> usize {
@@ -294,14 +304,16 @@ impl Writer {
                 let writer = pen.free()?;
                 let index = writer.append_until(&step, &mut interrupted)?;
                 let index: Vec<i64> = index.iter().map(|row| row.0).collect();
-                Ok((index, news(writer)))
+                Ok((index, writer.has_stalled()))
             })
         });
         if let Some(raised) = signal {
             return Err(raised.into());
         }
-        let (index, stall) = appended?;
-        complain(py, stall)?;
+        let (index, stalled) = appended?;
+        if stalled {
+            self.complain(py)?;
+        }
         Ok(PyArray1::from_slice(py, &index))
     }
 
@@ -425,17 +437,17 @@ impl Writer {
         self.mode.to_string()
     }
 
-    /// Rows that this writer has published, FINAL ones included. Asking waits for no append.
+    /// Rows that this writer has published, FINAL ones included. Asking waits for no lease.
     #[getter]
     fn rows_written(&self) -> Result<u64, Failure> {
-        self.handle.check_is_open()?;
-        Ok(self.counts.rows_written())
+        let before = || self.counts.rows_written_before_the_wait();
+        self.handle.with_or(|pen| Ok(pen.writer.rows_written()), before)
     }
 
     /// Rows that were dropped because a lease was in the way, as the ring's ``lane_policy`` says.
     ///
     /// For each there was a -1 in place of an index; the final row of an episode whose end was dropped is
-    /// one of them. Asking waits for no append.
+    /// one of them. Asking waits for nobody.
     #[getter]
     fn rows_dropped(&self) -> Result<u64, Failure> {
         self.handle.check_is_open()?;
@@ -485,16 +497,6 @@ impl Writer {
             ),
         ))
     }
-}
-
-/// The lease that made an append wait or drop rows, if there is news of one.
-pub(crate) fn news(writer: &mut CoreWriter) -> Option<Box<Stall>> {
-    if writer.has_stalled() { writer.take_stall().map(Box::new) } else { None }
-}
-
-/// Warns of it.
-pub(crate) fn complain(py: Python<'_>, stall: Option<Box<Stall>>) -> Result<(), Failure> {
-    stall.map_or(Ok(()), |stall| Ok(warn(py, &complaint(&stall))?))
 }
 
 /// Row indices, as the bytes of an array of int64.

@@ -99,6 +99,7 @@ impl Writer {
             asked: Vec::new(),
             numbers,
             lanes,
+            rows_written: 0,
             counts: Arc::default(),
             stall: None,
             moves,

@@ -1,19 +1,22 @@
-//! What a writer has done so far.
+//! What a writer has done so far, for those who ask while it is busy.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A writer's counters, to be read by anybody while it appends.
+/// Counters beside a writer, which anybody may read while it appends.
 #[derive(Debug, Default)]
 pub struct WriterCounts {
-    written: AtomicU64,
+    /// Rows written, and 1 more; 0 while no append waits for a lease. Kept so, and not for each append: it would
+    /// cost the small ones.
+    waits_at: AtomicU64,
     dropped: AtomicU64,
 }
 
 impl WriterCounts {
-    /// As [`Writer::rows_written`](crate::Writer::rows_written).
+    /// What [`Writer::rows_written`](crate::Writer::rows_written) says, while an append waits for a lease. At
+    /// other times whoever has the writer is soon done.
     #[must_use]
-    pub fn rows_written(&self) -> u64 {
-        self.written.load(Relaxed)
+    pub fn rows_written_before_the_wait(&self) -> Option<u64> {
+        self.waits_at.load(Relaxed).checked_sub(1)
     }
 
     /// As [`Writer::rows_dropped`](crate::Writer::rows_dropped).
@@ -22,18 +25,16 @@ impl WriterCounts {
         self.dropped.load(Relaxed)
     }
 
-    #[inline]
-    pub(super) fn add_written(&self, rows: u64) {
-        add(&self.written, rows);
+    pub(super) fn wait_begins(&self, rows_written: u64) {
+        self.waits_at.store(rows_written.saturating_add(1), Relaxed);
+    }
+
+    pub(super) fn wait_ends(&self) {
+        self.waits_at.store(0, Relaxed);
     }
 
     pub(super) fn add_dropped(&self, rows: u64) {
-        add(&self.dropped, rows);
+        // The writer alone counts, so a load and a store do.
+        self.dropped.store(self.dropped.load(Relaxed).wrapping_add(rows), Relaxed);
     }
-}
-
-/// The writer alone counts, so a load and a store do.
-#[inline]
-fn add(counter: &AtomicU64, more: u64) {
-    counter.store(counter.load(Relaxed).wrapping_add(more), Relaxed);
 }

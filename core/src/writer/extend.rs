@@ -107,7 +107,7 @@ impl Writer {
             lane.memory.write_rows(USER + at, count, &bytes[from * width..(from + rows) * width]);
         }
         lane.memory.publish(count);
-        self.counts.add_written(count);
+        self.rows_written += count;
         true
     }
 

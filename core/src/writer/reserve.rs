@@ -263,7 +263,7 @@ impl Reserved<'_> {
         lane.clock = clock;
         let index = RowIndex::new(*number, lane.memory.head());
         lane.memory.publish(1);
-        writer.counts.add_written(1);
+        writer.rows_written += 1;
         ring(&writer.ring.store().published());
         Ok(index)
     }
