@@ -317,8 +317,8 @@ impl Sampler {
     ///     Transitions to draw, ``B``; at least 1.
     /// out : Batch or dict of ndarray, optional
     ///     Memory to fill in place of new memory. A Batch of a sampler with equal windows, columns
-    ///     and batch size: its arrays, and all views of them that were kept, show the new draw. Or a
-    ///     dict of C-contiguous, writable arrays of the very dtypes and shapes that a batch has,
+    ///     and batch size: its arrays, and all views of them that were kept, show the new draw; an array
+    ///     that was put in the place of one is filled if it is like it. Or a dict of C-contiguous, writable arrays of the very dtypes and shapes that a batch has,
     ///     such as ``tensor.numpy()`` of a torch tensor; keys that it lacks are added. A dict needs
     ///     a sampler whose arrays are separate: one without windows, or with ``copy=True``. Who
     ///     reads the arrays from another thread meanwhile reads a mixture; after an error they hold
