@@ -187,7 +187,14 @@ impl ReplayBuffer {
     /// ------
     /// ClosedError
     ///     If the buffer was closed.
-    fn unlink(&self, py: Python<'_>) -> Result<(), Failure> {
+    #[pyo3(signature = (*extra, **unknown), text_signature = "($self)")]
+    fn unlink<'py>(
+        &self,
+        py: Python<'py>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<(), Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("unlink"))?;
         Ok(self.ask(py, Ring::unlink)??)
     }
 

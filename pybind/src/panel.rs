@@ -395,7 +395,14 @@ impl Panel {
     /// ------
     /// ClosedError
     ///     If the panel was closed.
-    fn describe<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>, Failure> {
+    #[pyo3(signature = (*extra, **unknown), text_signature = "($self)")]
+    fn describe<'py>(
+        &self,
+        py: Python<'py>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<Bound<'py, PyDict>, Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("describe"))?;
         let panel = self.get()?;
         let summary = py.detach(|| panel.describe());
         Ok(described(py, summary, self.name.as_deref(), self.path())?)
@@ -497,7 +504,14 @@ impl Panel {
     ///     If the name was removed or taken over by another panel already.
     /// ClosedError
     ///     If the panel was closed.
-    fn unlink(&self, py: Python<'_>) -> Result<(), Failure> {
+    #[pyo3(signature = (*extra, **unknown), text_signature = "($self)")]
+    fn unlink<'py>(
+        &self,
+        py: Python<'py>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<(), Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("unlink"))?;
         let panel = self.get()?;
         Ok(py.detach(|| panel.unlink())?)
     }

@@ -62,6 +62,15 @@ pub(crate) struct Open {
     is_final: bool,
 }
 
+impl Open {
+    /// The columns that have `name` and a `/` before the rest of theirs.
+    fn names_below(&self, name: &str) -> Vec<String> {
+        let below = |column: &str| column.strip_prefix(name).is_some_and(|s| s.starts_with('/'));
+        let names = self.columns.iter().map(|held| held.column.name());
+        names.filter(|name| below(name)).map(str::to_owned).collect()
+    }
+}
+
 struct Held {
     column: Column,
     array: Py<PyUntypedArray>,
@@ -407,13 +416,18 @@ impl ReservedRow {
         value: &Bound<'_, PyAny>,
     ) -> Result<(), Failure> {
         let what = name.get("name", "a column, such as `obs`")?;
-        let place = self.__getitem__(py, what.clone().into())?;
-        if place.is_instance_of::<PyDict>() {
+        let known = self.with_open(|open| Ok(open.names_below(&what)))?;
+        if !known.is_empty() {
+            let known: Vec<String> = known.iter().map(|name| format!("row[\"{name}\"]")).collect();
             return Err(Failure::new(
                 Kind::ArgumentType,
-                "several columns lie below that name; write each of them",
+                format!(
+                    "row[\"{what}\"] is several columns; write each of them: {}",
+                    known.join(", ")
+                ),
             ));
         }
+        let place = self.__getitem__(py, what.clone().into())?;
         let dtype = self.with_open(|open| {
             let held = open.columns.iter().find(|held| held.column.name() == what);
             Ok(held.map(|held| held.column.dtype()))
@@ -427,6 +441,38 @@ impl ReservedRow {
                 target.refuse(format!("{}; give the column's own shape", error.value(py)))
             })
         })
+    }
+
+    /// The names that are keys.
+    ///
+    /// Returns
+    /// -------
+    /// list of str
+    fn keys(&self) -> Vec<String> {
+        self.writer.get().columns.keys()
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.keys().into_pyobject(py)?.call_method0("__iter__")
+    }
+
+    fn __len__(&self) -> usize {
+        self.keys().len()
+    }
+
+    /// A row is true also before anything of it is there to count.
+    #[expect(clippy::unused_self, reason = "what Python calls")]
+    fn __bool__(&self) -> bool {
+        true
+    }
+
+    fn __contains__(&self, name: Given<String>) -> bool {
+        let Given::Value(name) = name else { return false };
+        self.writer.get().columns.has(&name)
+    }
+
+    fn _ipython_key_completions_(&self) -> Vec<String> {
+        self.keys()
     }
 
     /// Whether the action of this row ended the episode; to be set.
@@ -490,7 +536,14 @@ impl ReservedRow {
     ///     If a column was neither asked for nor set.
     /// ClosedError
     ///     If it was published or given up before.
-    fn commit(&self, py: Python<'_>) -> Result<i64, Failure> {
+    #[pyo3(signature = (*extra, **unknown), text_signature = "($self)")]
+    fn commit<'py>(
+        &self,
+        py: Python<'py>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<i64, Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("commit"))?;
         self.publish(py)
     }
 
@@ -500,7 +553,14 @@ impl ReservedRow {
     /// ------
     /// StorageError
     ///     If an array was kept and there is no memory of its own for it; try again.
-    fn abort(&self, py: Python<'_>) -> Result<(), Failure> {
+    #[pyo3(signature = (*extra, **unknown), text_signature = "($self)")]
+    fn abort<'py>(
+        &self,
+        py: Python<'py>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<(), Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("abort"))?;
         self.give_up(py)
     }
 

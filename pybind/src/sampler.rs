@@ -493,7 +493,14 @@ impl Sampler {
     /// >>> again = buf.sampler(state=sampler.state())
     /// >>> bool((again.sample(32).index == sampler.sample(32).index).all())
     /// True
-    fn state<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Failure> {
+    #[pyo3(signature = (*extra, **unknown), text_signature = "($self)")]
+    fn state<'py>(
+        &self,
+        py: Python<'py>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<Bound<'py, PyAny>, Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("state"))?;
         let state = py.detach(|| self.draws.asked(CoreSampler::state, Ahead::state))?;
         Ok(json::to_python(py, &sampler_state_json(&state))?)
     }

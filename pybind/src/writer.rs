@@ -273,7 +273,14 @@ impl Writer {
     ) -> Result<Bound<'py, PyArray1<i64>>, Failure> {
         refuse_strangers(extra, None, method::<Self>("append"))?;
         let lanes = self.lanes.len();
-        let arrays = self.columns.find(columns)?.arrays(Leading::Lanes(lanes))?;
+        let arrays = self
+            .columns
+            .find(
+                columns,
+                "append",
+                [("terminated", terminated.is_some()), ("truncated", truncated.is_some())],
+            )?
+            .arrays(Leading::Lanes(lanes))?;
         let terminated = self.flags("terminated", terminated)?;
         let truncated = self.flags("truncated", truncated)?;
         let ended: Vec<bool> = terminated.iter().zip(&truncated).map(|(a, b)| a | b).collect();

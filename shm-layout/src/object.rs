@@ -347,6 +347,22 @@ pub(crate) fn is_at(dir: impl AsFd, path: &Path) -> bool {
     (named.st_ino, named.st_dev) == (open.st_ino, open.st_dev)
 }
 
+/// Refuses to join an object that stays when nobody holds it for one that does not, or the other way
+/// round.
+pub(crate) fn same_persistence(
+    kind: Kind,
+    name: &str,
+    there: bool,
+    asked: bool,
+) -> Result<(), SegmentError> {
+    if there == asked {
+        return Ok(());
+    }
+    let (there, asked) = if there { ("is", "one that is not") } else { ("is not", "one that is") };
+    let what = format!("it {there} persistent, asked was {asked}");
+    Err(SegmentError::Different { kind, name: name.to_owned(), what })
+}
+
 fn is_persistent(dir: &OwnedFd) -> bool {
     memfd::exists(dir, PERSISTENT_FILE)
 }

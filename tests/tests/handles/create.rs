@@ -124,7 +124,9 @@ fn a_persistent_ring_stays_when_nobody_holds_it() {
     fill(&found, 5);
     drop(found);
     let joined = options(&base).exist(Exist::Attach);
-    let joined = Ring::create("held", &schema(), joined).unwrap();
+    let refused = segment(Ring::create("held", &schema(), joined.clone()).unwrap_err());
+    assert!(refused.to_string().contains("asked was one that is not"), "{refused}");
+    let joined = Ring::create("held", &schema(), joined.persistent(true)).unwrap();
     assert_eq!(joined.len(), 8, "joined by a create that asks for the same");
     drop(joined);
     let replaced = options(&base).exist(Exist::Replace);
