@@ -108,4 +108,4 @@ pub use schema::{Schema, SchemaBuilder};
 pub use stall::Stall;
 pub use stats::{LaneStats, PinStats, ReaderStats, RingStats};
 pub use step::{Step, StepColumns};
-pub use writer::{ColumnMut, Reserved, Suspended, Writer};
+pub use writer::{ColumnMut, Reserved, Suspended, Writer, WriterCounts};

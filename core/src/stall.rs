@@ -1,5 +1,6 @@
 //! What a writer does while a lease is in its way.
 
+use std::mem;
 use std::time::{Duration, Instant};
 
 use backcast_layout::protocol::{LaneWriter, Pin, Words, listen, oldest};
@@ -33,6 +34,9 @@ pub struct Stall {
 pub(crate) struct Met {
     pub(crate) pin: Pin,
     pub(crate) since: Instant,
+    /// That it holds up the append that is under way was counted. An append that was interrupted and its
+    /// next attempt are one.
+    counted: bool,
 }
 
 /// What a lane's writer knows of the lease in its way.
@@ -70,17 +74,35 @@ impl Patience {
         let free = writer.settle(found.map(|pin| pin.start), rows);
         let in_the_way = found.filter(|_| !free);
         if self.met.map(|met| met.pin) != in_the_way {
-            self.met = in_the_way.map(|pin| Met { pin, since: Instant::now() });
+            self.met = in_the_way.map(|pin| Met { pin, since: Instant::now(), counted: false });
         }
         free
     }
 
+    /// Counts the lease in the way, once for each append that it holds up. At its beginning, so that a
+    /// holder that lets go meanwhile knows of it.
+    pub(crate) fn count(&mut self, store: &RingStore, lane: &ClaimedLane) -> Option<Met> {
+        let met = self.met.as_mut()?;
+        if !mem::replace(&mut met.counted, true) {
+            store.count_stall(met.pin.slot);
+            lane.count_stall();
+        }
+        Some(*met)
+    }
+
+    /// The append that was held up is over: the next one is counted again.
+    pub(crate) fn append_is_over(&mut self) {
+        if let Some(met) = &mut self.met {
+            met.counted = false;
+        }
+    }
+
     /// What the policy says about the lease that [`look`](Self::look) found in the way.
     pub(crate) fn decide(&mut self, store: &RingStore, lane: u32) -> Result<Room, AppendError> {
-        let Some(Met { pin, since }) = self.met else { return Ok(Room::There) };
+        let Some(Met { pin, since, .. }) = self.met else { return Ok(Room::There) };
         match store.spec().policy {
             LanePolicy::Fail => {
-                store.count_stall(pin.slot);
+                self.append_is_over();
                 let (slot, start) = (pin.slot, pin.start);
                 Err(AppendError::Leased { lane, slot, pid: pid(store, slot), start })
             }
@@ -104,8 +126,7 @@ impl Patience {
         met: Met,
         dropped: bool,
     ) -> Option<Stall> {
-        let Met { pin, since } = met;
-        store.count_stall(pin.slot);
+        let Met { pin, since, .. } = met;
         if self.reported.replace(pin) == Some(pin) {
             return None;
         }

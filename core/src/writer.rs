@@ -1,13 +1,16 @@
 //! The writer of some lanes: one step of every lane per append.
 
 mod claim;
+mod counts;
 mod extend;
 mod moves;
 mod reserve;
 mod room;
 
 use std::mem;
+use std::sync::Arc;
 
+pub use self::counts::WriterCounts;
 pub use self::reserve::{ColumnMut, Reserved, Suspended};
 use backcast_layout::protocol::{LaneWriter, MAX_SEQ, ring};
 use backcast_layout::{ClaimedLane, Column, Role};
@@ -39,7 +42,7 @@ pub struct Writer {
     /// Columns of the reserved row that were handed out.
     asked: Vec<bool>,
     rows_written: u64,
-    rows_dropped: u64,
+    counts: Arc<WriterCounts>,
     stall: Option<Stall>,
     moves: Moves,
 }
@@ -58,8 +61,15 @@ struct Planned {
     clock: EpisodeClock,
     /// The lane's rows were announced just now, or are still frozen.
     unsettled: bool,
-    /// Rows that the step should have made and that a lease leaves no room for.
+    /// Rows that the step should have made and that there will not be: a lease leaves no room for them,
+    /// or it is the final row of an episode whose end was dropped.
     dropped: u64,
+}
+
+impl Planned {
+    fn new(rows: Rows, clock: EpisodeClock) -> Self {
+        Self { rows, clock, unsettled: false, dropped: u64::from(rows == Rows::Nothing) }
+    }
 }
 
 impl Writer {
@@ -68,7 +78,10 @@ impl Writer {
     /// once. One copy, no system call.
     ///
     /// Waits only while a lease is in the way, and as the ring's lane policy says; a lane whose
-    /// rows were dropped in the end returns [`RowIndex::NONE`], and its next row is marked GAP.
+    /// rows were dropped in the end returns [`RowIndex::NONE`], and its next row is marked GAP. In
+    /// next-step mode the FINAL row of an episode goes with the row that ended it: where that was dropped,
+    /// the append after it is dropped too. Where only the FINAL row was, the row that ended the episode stays,
+    /// and no transition begins with it, since it has no successor.
     #[inline]
     pub fn append(&mut self, step: &Step<'_>) -> Result<&[RowIndex], AppendError> {
         self.append_until(step, &mut || false)
@@ -175,6 +188,8 @@ impl Writer {
             let rows = planned.rows.count();
             lane.clock = planned.clock;
             if rows == 0 {
+                self.counts.add_dropped(planned.dropped);
+                lane.memory.lane().count_dropped(planned.dropped);
                 self.indices.push(RowIndex::NONE);
                 continue;
             }
@@ -200,7 +215,7 @@ impl Writer {
             if head + rows.count() >= MAX_SEQ {
                 return Err(AppendError::LaneWornOut { lane: i, rows: head });
             }
-            self.planned.push(Planned { rows, clock, unsettled: false, dropped: 0 });
+            self.planned.push(Planned::new(rows, clock));
         }
         Ok(())
     }
@@ -216,10 +231,17 @@ impl Writer {
         mem::take(&mut self.stall)
     }
 
-    /// Rows that this writer dropped because a lease was in the way.
+    /// Rows that this writer dropped because a lease was in the way. The final row of an episode whose
+    /// end was dropped is one of them, though no lease may be in its way any more.
     #[must_use]
     pub fn rows_dropped(&self) -> u64 {
-        self.rows_dropped
+        self.counts.rows_dropped()
+    }
+
+    /// Counters for those who ask while it appends.
+    #[must_use]
+    pub fn counts(&self) -> Arc<WriterCounts> {
+        Arc::clone(&self.counts)
     }
 
     /// The next row of the lanes marked begins a new episode that does not continue the row

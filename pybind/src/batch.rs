@@ -7,7 +7,7 @@ use numpy::PyUntypedArray;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PySlice, PyType};
+use pyo3::types::{PyDict, PySlice, PyString, PyType};
 
 use crate::coerce::descr;
 use crate::error::{Failure, Kind};
@@ -21,6 +21,14 @@ pub(crate) struct BatchMemory {
     arenas: Vec<Py<PyUntypedArray>>,
     /// By key, as the plan has them.
     views: Vec<Py<PyAny>>,
+    /// The parts of these keys, as Python has them, once they were asked for.
+    keys: PyOnceLock<Vec<Key>>,
+}
+
+/// `obs/x` is `x` in what is under `obs`.
+struct Key {
+    groups: Vec<Py<PyString>>,
+    name: Py<PyString>,
 }
 
 impl BatchMemory {
@@ -30,9 +38,59 @@ impl BatchMemory {
 
     /// Reserve all of it for filling.
     pub(crate) fn lend(&self, py: Python<'_>) -> Result<Lent, Failure> {
+        self.lend_arenas(&self.arenas(py))
+    }
+
+    /// The arrays to fill, in the plan's order.
+    pub(crate) fn arenas<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyUntypedArray>> {
+        self.arenas.iter().map(|arena| arena.bind(py).clone()).collect()
+    }
+
+    /// What the batch had under each key when it was new, in the plan's order.
+    pub(crate) fn views(&self) -> impl Iterator<Item = (&View, &Py<PyAny>)> {
+        self.plan.views().iter().zip(&self.views)
+    }
+
+    /// What a batch has under the key of view number `at` now. `no_group` refuses what should be a dict.
+    pub(crate) fn find<'py>(
+        &self,
+        batch: &Bound<'py, PyDict>,
+        at: usize,
+        no_group: impl FnOnce(&str, &Bound<'py, PyAny>) -> Result<(), Failure>,
+    ) -> Result<Option<Bound<'py, PyAny>>, Failure> {
+        let py = batch.py();
+        let Key { groups, name } = &self.keys.get_or_init(py, || self.keys(py))[at];
+        let mut inner = batch.clone();
+        for group in groups {
+            let Some(found) = inner.get_item(group.bind(py))? else { return Ok(None) };
+            inner = match found.cast_into::<PyDict>() {
+                Ok(dict) => dict,
+                Err(other) => {
+                    no_group(group.bind(py).to_str()?, &other.into_inner())?;
+                    return Ok(None);
+                }
+            };
+        }
+        Ok(inner.get_item(name.bind(py))?)
+    }
+
+    fn keys(&self, py: Python<'_>) -> Vec<Key> {
+        let part = |part: &str| PyString::intern(py, part).unbind();
+        let key = |view: &View| {
+            let (groups, name) = view.key.rsplit_once('/').unwrap_or(("", &view.key));
+            let groups = groups.split('/').filter(|group| !group.is_empty());
+            Key { groups: groups.map(part).collect(), name: part(name) }
+        };
+        self.plan.views().iter().map(key).collect()
+    }
+
+    /// As [`lend`](Self::lend), with arrays of the caller's in place of some.
+    pub(crate) fn lend_arenas(
+        &self,
+        arenas: &[Bound<'_, PyUntypedArray>],
+    ) -> Result<Lent, Failure> {
         let bytes = self.plan.arenas().iter().map(backcast_core::Arena::bytes);
-        let arenas = self.arenas.iter().map(|arena| arena.bind(py).clone());
-        let arenas: Vec<_> = arenas.zip(bytes).collect();
+        let arenas: Vec<_> = arenas.iter().cloned().zip(bytes).collect();
         Lent::of(&arenas).map_err(|(at, why)| {
             let view = self.plan.views().iter().find(|view| view.arena == at);
             not_lent(view.map_or("?", |view| &view.key), why)
@@ -41,8 +99,7 @@ impl BatchMemory {
 
     /// The batch as it was when it was new; keys that the caller added stay.
     pub(crate) fn restore(&self, batch: &Bound<'_, PyDict>) -> PyResult<()> {
-        let views = self.plan.views().iter().zip(&self.views);
-        views.into_iter().try_for_each(|(view, array)| insert(batch, &view.key, array))
+        self.views().try_for_each(|(view, array)| insert(batch, &view.key, array))
     }
 }
 
@@ -80,7 +137,7 @@ pub(crate) fn to_python(py: Python<'_>, batch: CoreBatch) -> PyResult<Bound<'_, 
     let views = plan.views().iter().map(|view| Ok(view_of(&arenas[view.arena], view)?.unbind()));
     let views = views.collect::<PyResult<_>>()?;
     let arenas = arenas.into_iter().map(Bound::unbind).collect();
-    let memory = BatchMemory { plan, arenas, views };
+    let memory = BatchMemory { plan, arenas, views, keys: PyOnceLock::new() };
     let batch = batch_class(py)?.call0()?.cast_into::<PyDict>()?;
     memory.restore(&batch)?;
     batch.as_any().setattr(intern!(py, "_memory"), Py::new(py, memory)?)?;

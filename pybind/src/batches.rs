@@ -14,7 +14,7 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::batch::{memory_of, to_python};
 use crate::error::{Failure, Kind, let_go};
-use crate::given::not_called;
+use crate::given::{method, not_called, refuse_strangers};
 use crate::handle::Handle;
 use crate::sampler::Draws;
 use crate::view::Lent;
@@ -129,8 +129,14 @@ impl Batches {
     }
 
     /// Stops the thread and gives the sampler back.
-    fn finish(&self, py: Python<'_>) {
-        if let Some(ahead) = py.detach(|| self.ahead.take()) {
+    fn finish(&self, py: Python<'_>) -> Result<(), Failure> {
+        let ahead = py.detach(|| self.ahead.take())?;
+        self.give_back(py, ahead);
+        Ok(())
+    }
+
+    fn give_back(&self, py: Python<'_>, ahead: Option<Ahead>) {
+        if let Some(ahead) = ahead {
             let sampler = ahead.stop(py);
             py.detach(|| self.draws.take_back(sampler));
         }
@@ -164,7 +170,7 @@ impl Batches {
                 Poll::Pending => py.check_signals()?,
                 Poll::Ready(None) => {
                     self.ended.store(true, Ordering::Relaxed);
-                    self.finish(py);
+                    self.finish(py)?;
                     return Ok(None);
                 }
                 Poll::Ready(Some(Err(error))) => return Err(error.into()),
@@ -186,8 +192,15 @@ impl Batches {
     ///
     /// Batches that were returned stay; those drawn ahead are drawn again by whoever comes next.
     /// Closing again does nothing.
-    fn close(&self, py: Python<'_>) {
-        self.finish(py);
+    #[pyo3(signature = (*extra, **unknown), text_signature = "($self)")]
+    fn close<'py>(
+        &self,
+        py: Python<'py>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<(), Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("close"))?;
+        self.finish(py)
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
@@ -195,8 +208,8 @@ impl Batches {
     }
 
     #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) {
-        self.close(py);
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> Result<(), Failure> {
+        self.finish(py)
     }
 
     fn __repr__(&self) -> String {
@@ -216,6 +229,9 @@ impl Batches {
 impl Drop for Batches {
     fn drop(&mut self) {
         // Not once the interpreter is going: the process ends, and its threads with it.
-        let_go(|py| self.finish(py));
+        let_go(|py| {
+            let ahead = py.detach(|| self.ahead.take_surely());
+            self.give_back(py, ahead);
+        });
     }
 }

@@ -67,6 +67,13 @@ pub(crate) struct ReplayBuffer {
 }
 
 impl ReplayBuffer {
+    fn shut(&self, py: Python<'_>) -> Result<(), Failure> {
+        py.detach(|| {
+            self.draws.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            self.ring.close()
+        })
+    }
+
     pub(crate) fn of(ring: Ring) -> Self {
         let name = ring.name().map(str::to_owned);
         let (label, again) = if ring.is_snapshot() {
@@ -161,11 +168,15 @@ impl ReplayBuffer {
     /// Let go of the ring, which stays for its other holders. Closing again does nothing.
     ///
     /// Writers and samplers made from this buffer hold the ring on their own.
-    fn close(&self, py: Python<'_>) {
-        py.detach(|| {
-            self.draws.lock().unwrap_or_else(PoisonError::into_inner).clear();
-            self.ring.close();
-        });
+    #[pyo3(signature = (*extra, **unknown), text_signature = "($self)")]
+    fn close<'py>(
+        &self,
+        py: Python<'py>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<(), Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("close"))?;
+        self.shut(py)
     }
 
     /// Remove the ring's name, also of a persistent ring; who has it open keeps it.
@@ -176,7 +187,14 @@ impl ReplayBuffer {
     /// ------
     /// ClosedError
     ///     If the buffer was closed.
-    fn unlink(&self, py: Python<'_>) -> Result<(), Failure> {
+    #[pyo3(signature = (*extra, **unknown), text_signature = "($self)")]
+    fn unlink<'py>(
+        &self,
+        py: Python<'py>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<(), Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("unlink"))?;
         Ok(self.ask(py, Ring::unlink)??)
     }
 
@@ -191,8 +209,8 @@ impl ReplayBuffer {
     }
 
     #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) {
-        self.close(py);
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> Result<(), Failure> {
+        self.shut(py)
     }
 
     fn __repr__(&self) -> String {

@@ -64,16 +64,36 @@ impl WantedColumns {
         self.columns.iter().filter(|column| column.role == Role::Obs)
     }
 
-    /// A value for every column, and for no other name.
+    /// The names without what follows their first `/`, in the schema's order.
+    pub(crate) fn keys(&self) -> Vec<String> {
+        let mut keys: Vec<String> = Vec::new();
+        for column in &self.columns {
+            let top = column.name.split('/').next().unwrap_or_default();
+            if !keys.iter().any(|key| key == top) {
+                keys.push(top.to_owned());
+            }
+        }
+        keys
+    }
+
+    /// Whether a column has that name, or several have it before a `/`.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.places.contains_key(name) || self.groups.contains(name)
+    }
+
+    /// A value for every column, and for no other name. Errors speak of the method `call`, and of those of
+    /// `ends` that are missing too.
     pub(crate) fn find<'py>(
         &self,
         given: Option<&Bound<'py, PyDict>>,
+        call: &str,
+        ends: [(&'static str, bool); 2],
     ) -> Result<Found<'_, 'py>, Failure> {
         let mut found = vec![None; self.columns.len()];
         if let Some(given) = given {
-            self.find_below("", given, &mut found)?;
+            self.find_below("", given, &mut found, call)?;
         }
-        let missing: Vec<&str> = self
+        let mut missing: Vec<&str> = self
             .columns
             .iter()
             .zip(&found)
@@ -81,14 +101,11 @@ impl WantedColumns {
             .map(|(column, _)| column.name.as_str())
             .collect();
         if !missing.is_empty() {
+            let several = if missing.len() == 1 { "a column is" } else { "columns are" };
+            missing.extend(ends.iter().filter(|(_, given)| !given).map(|(name, _)| *name));
             return Err(Failure::new(
                 Kind::Append,
-                format!(
-                    "{} missing: {}; append takes {}",
-                    if missing.len() == 1 { "a column is" } else { "columns are" },
-                    missing.join(", "),
-                    self.names()
-                ),
+                format!("{several} missing: {}; {call} takes {}", missing.join(", "), self.names()),
             ));
         }
         Ok(Found { columns: &self.columns, values: found.into_iter().flatten().collect() })
@@ -99,6 +116,7 @@ impl WantedColumns {
         prefix: &str,
         given: &Bound<'py, PyDict>,
         found: &mut [Option<Bound<'py, PyAny>>],
+        call: &str,
     ) -> Result<(), Failure> {
         for (key, value) in given {
             let key = key.cast::<PyString>().map_err(|_| {
@@ -126,9 +144,9 @@ impl WantedColumns {
                 }
             } else if self.groups.contains(name) {
                 let below = group_of(&value)?.ok_or_else(|| self.no_group(name))?;
-                self.find_below(name, &below, found)?;
+                self.find_below(name, &below, found, call)?;
             } else {
-                return Err(self.unknown(name));
+                return Err(self.unknown(name, call));
             }
         }
         Ok(())
@@ -144,14 +162,14 @@ impl WantedColumns {
         )
     }
 
-    fn unknown(&self, name: &str) -> Failure {
+    fn unknown(&self, name: &str, call: &str) -> Failure {
         let known = self.columns.iter().map(|c| c.name.as_str()).chain(STEP_ENDS);
         let hint = match (closest(name, known), name) {
             (_, "done" | "terminal" | "dones") => {
                 "say how it ended with terminated= and truncated=".to_owned()
             }
             (Some(known), _) => format!("did you mean `{known}`?"),
-            (None, _) => format!("append takes {}", self.names()),
+            (None, _) => format!("{call} takes {}", self.names()),
         };
         Failure::new(Kind::Append, format!("the ring has no column `{name}`; {hint}"))
     }

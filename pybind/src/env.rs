@@ -448,10 +448,11 @@ impl PortfolioBatch {
     }
 
     /// Let go of the panel. Closing again does nothing.
-    fn close(&self, py: Python<'_>) {
-        py.detach(|| self.env.close());
+    fn close(&self, py: Python<'_>) -> Result<(), Failure> {
+        py.detach(|| self.env.close())?;
         self.form.forget();
         self.spares.clear();
+        Ok(())
     }
 
     /// A batch in the same state, random streams included, that goes its own way from here.

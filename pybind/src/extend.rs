@@ -55,7 +55,11 @@ pub(crate) fn closely<'py>(
     columns: Option<&Bound<'py, PyDict>>,
 ) -> Result<Bound<'py, PyArray2<i64>>, Failure> {
     let lanes = writer.lane_count();
-    let found = writer.columns.find(columns)?;
+    let found = writer.columns.find(
+        columns,
+        "extend",
+        [("terminated", terminated.is_some()), ("truncated", truncated.is_some())],
+    )?;
     let (leading, terminated) = first_flags(terminated, lanes)?;
     let truncated = flags("truncated", truncated, leading)?;
     let arrays = found.arrays(leading)?;

@@ -192,7 +192,9 @@ pub(crate) fn refuse_strangers<'py>(
     }
     let (name, callable) = call(extra.py())?;
     let signature: String = callable.getattr("__text_signature__")?.extract()?;
-    let signature = signature.replacen("($self, ", "(", 1).replacen("($cls, ", "(", 1);
+    let signature = ["$self", "$cls"].iter().fold(signature, |text, object| {
+        text.replacen(&format!("({object}, "), "(", 1).replacen(&format!("({object})"), "()", 1)
+    });
     let takes = Takes::parse(&signature);
     let refuse = |message| Err(Failure::new(Kind::ArgumentType, message));
     if let Some(key) = unknown.and_then(|unknown| unknown.keys().into_iter().next()) {

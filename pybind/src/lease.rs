@@ -5,20 +5,20 @@ use std::sync::Arc;
 
 use backcast_core::{Column, Lease as CoreLease};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyTuple, PyType};
+use pyo3::types::{PyDict, PyTuple};
 
 use crate::batch::insert;
 use crate::coerce::descr;
 use crate::error::{Failure, Kind};
 use crate::given::{Given, closest, method, not_called, refuse_strangers};
 use crate::handle::Handle;
+use crate::held::{Held, warn};
 use crate::view::leased;
 
 /// What the arrays of a lease are made of: the base object of each, so that a slice of a slice
 /// still keeps the rows frozen.
 #[pyclass(module = "backcast", name = "LeaseHold", frozen)]
-pub(crate) struct LeaseHold(Handle<Arc<CoreLease>>);
+pub(crate) struct LeaseHold(Handle<Arc<Held>>);
 
 #[pymethods]
 impl LeaseHold {
@@ -33,7 +33,8 @@ impl LeaseHold {
 /// writer overwrites the rows: its arrays are read-only, keep what they show when the ring is closed
 /// or removed, and a slice of one keeps all rows frozen. Closing lets go of them as soon as the last
 /// array is gone. A writer that arrives at the rows does what the ring's ``lane_policy`` says, so
-/// let go soon; copy what you want to keep.
+/// let go soon; copy what you want to keep. Whoever holds a lease that was in the way is told by one
+/// :class:`LeaseWarning`, from :meth:`close` or when the last of the lease is gone.
 ///
 /// Column names are keys: ``lease["obs"]`` is an array ``[length, ...]``, or a dict of arrays where
 /// names hold a ``/``. The built-in columns ``seq``, ``episode``, ``t`` and ``flags`` are there too.
@@ -49,7 +50,7 @@ impl LeaseHold {
 /// ((50, 3), (31, 20, 3), 34.5)
 #[pyclass(module = "backcast", name = "Lease", frozen)]
 pub(crate) struct Lease {
-    hold: Handle<Arc<CoreLease>>,
+    hold: Handle<Arc<Held>>,
     columns: Vec<Column>,
     lane: u32,
     start: u64,
@@ -66,7 +67,11 @@ impl Lease {
             lane,
             start: range.start,
             length: lease.len(),
-            hold: Handle::new(label, "call `lease` again for another", Arc::new(lease)),
+            hold: Handle::new(
+                label.clone(),
+                "call `lease` again for another",
+                Held::new(label, lease),
+            ),
         }
     }
 
@@ -98,6 +103,17 @@ impl Lease {
             insert(&dict, column.name(), leased(py, &hold, address, &dtype, &axes)?)?;
         }
         Ok(dict)
+    }
+
+    /// Lets go of the rows and tells if they were in somebody's way.
+    fn shut(&self, py: Python<'_>) -> Result<(), Failure> {
+        let Some(held) = py.detach(|| self.hold.take())? else { return Ok(()) };
+        let news = held.news();
+        drop(held);
+        if let Some(message) = news {
+            warn(py, &message)?;
+        }
+        Ok(())
     }
 
     fn names(&self) -> BTreeSet<&str> {
@@ -275,21 +291,18 @@ impl Lease {
     /// Warns
     /// -----
     /// LeaseWarning
-    ///     If a writer had to wait, drop rows or fail because of it.
-    fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let stalls = self.hold.with(|lease| Ok(lease.stalls())).unwrap_or(0);
-        self.hold.close();
-        if stalls == 0 {
-            return Ok(());
-        }
-        warn(
-            py,
-            &format!(
-                "{} made writers wait, drop rows or fail {stalls} times; lease fewer or newer rows, \
-                 let go of them sooner, or copy them with rows()",
-                self.hold.label()
-            ),
-        )
+    ///     If a writer had to wait, drop rows or fail because of it. A lease warns once: if nothing was in
+    ///     the way when it is closed, then when its last array is gone, and at the end of the interpreter
+    ///     if it is never let go of.
+    #[pyo3(signature = (*extra, **unknown), text_signature = "($self)")]
+    fn close<'py>(
+        &self,
+        py: Python<'py>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<(), Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("close"))?;
+        self.shut(py)
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
@@ -297,8 +310,8 @@ impl Lease {
     }
 
     #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.close(py)
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> Result<(), Failure> {
+        self.shut(py)
     }
 
     fn __reduce__(&self) -> Result<(), Failure> {
@@ -318,12 +331,4 @@ impl Lease {
             self.hold.describe(|lease| format!("{} rows of {columns} columns", lease.len()));
         format!("<backcast.Lease: {}, {state}>", self.hold.label())
     }
-}
-
-/// A `LeaseWarning` at the caller's line.
-pub(crate) fn warn(py: Python<'_>, message: &str) -> PyResult<()> {
-    static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    let class = CLASS.import(py, "backcast._errors", "LeaseWarning")?;
-    let message = std::ffi::CString::new(message)?;
-    PyErr::warn(py, class.as_any(), &message, 1)
 }

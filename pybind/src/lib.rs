@@ -27,6 +27,7 @@ mod fastcall;
 mod final_obs;
 mod given;
 mod handle;
+mod held;
 mod histories;
 mod json;
 mod lease;
@@ -50,6 +51,7 @@ mod states;
 mod stats;
 mod tokenizer;
 mod transitions;
+mod turns;
 mod view;
 mod writer;
 
@@ -97,6 +99,7 @@ mod _native {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         super::fastcall::install::<super::writer::Append>(module.py())?;
         super::fastcall::install::<super::extend::Extend>(module.py())?;
+        super::held::tell_at_exit(module.py())?;
         super::handle::count_forks(module.py())
     }
 }

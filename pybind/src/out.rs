@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::batch::{BatchMemory, insert, memory_of, not_lent};
-use crate::coerce::{Tuple, descr};
+use crate::coerce::{Tuple, descr, is_masked};
 use crate::error::{Failure, Kind};
 use crate::given::shown;
 use crate::view::{FreshArray, Lent, NotLent};
@@ -22,8 +22,8 @@ pub(crate) struct Out<'py> {
 }
 
 enum Kinds<'py> {
-    /// A batch that a sampler made.
-    Batch(Bound<'py, BatchMemory>, Lent),
+    /// A batch that a sampler made, and which of its views somebody took out.
+    Batch(Bound<'py, BatchMemory>, Lent, Vec<usize>),
     /// A dictionary: for each arena the caller's array, or a new one for a key that it lacks.
     Arrays(Lent, Vec<Option<FreshArray<'py>>>),
 }
@@ -31,7 +31,6 @@ enum Kinds<'py> {
 impl<'py> Out<'py> {
     /// Check everything about the argument before anything is filled.
     pub(crate) fn of(out: &Bound<'py, PyAny>, plan: &Arc<BatchPlan>) -> Result<Self, Failure> {
-        let py = out.py();
         let Ok(into) = out.cast::<PyDict>() else {
             return Err(Failure::new(
                 Kind::ArgumentType,
@@ -40,8 +39,7 @@ impl<'py> Out<'py> {
         };
         let kind = if let Some(memory) = memory_of(out)? {
             plan.check_memory(memory.get().plan())?;
-            let lent = memory.get().lend(py)?;
-            Kinds::Batch(memory, lent)
+            batch(into, memory, plan)?
         } else {
             arrays(into, plan)?
         };
@@ -51,7 +49,7 @@ impl<'py> Out<'py> {
     /// What the sampler fills, in the plan's order.
     pub(crate) fn buffers(&mut self) -> Vec<&mut [u8]> {
         match &mut self.kind {
-            Kinds::Batch(_, lent) => lent.buffers(),
+            Kinds::Batch(_, lent, _) => lent.buffers(),
             Kinds::Arrays(lent, fresh) => {
                 let mut lent = lent.buffers().into_iter();
                 let fresh = fresh.iter_mut().map(|fresh| fresh.as_mut());
@@ -65,7 +63,12 @@ impl<'py> Out<'py> {
     /// Hand the caller's object back, filled.
     pub(crate) fn finish(self) -> Result<Bound<'py, PyDict>, Failure> {
         match self.kind {
-            Kinds::Batch(memory, _) => memory.get().restore(&self.into)?,
+            Kinds::Batch(memory, _, gone) => {
+                let views = memory.get().views().enumerate();
+                for (_, (view, array)) in views.filter(|(at, _)| gone.contains(at)) {
+                    insert(&self.into, &view.key, array)?;
+                }
+            }
             Kinds::Arrays(_, fresh) => {
                 for (view, fresh) in self.plan.views().iter().zip(fresh) {
                     if let Some(fresh) = fresh {
@@ -80,6 +83,60 @@ impl<'py> Out<'py> {
 
 fn refuse<T>(message: String) -> Result<T, Failure> {
     Err(Failure::new(Kind::Sample, message))
+}
+
+/// The memory of a batch that a sampler made. In place of an array that is its own the caller may have put
+/// another, which is filled then; keys that were added stay as they are.
+fn batch<'py>(
+    into: &Bound<'py, PyDict>,
+    memory: Bound<'py, BatchMemory>,
+    plan: &BatchPlan,
+) -> Result<Kinds<'py>, Failure> {
+    let mut arenas = memory.get().arenas(into.py());
+    let mut gone = Vec::new();
+    for (at, (view, own)) in memory.get().views().enumerate() {
+        let found = memory.get().find(into, at, |key, value| no_group(key, value))?;
+        let alone = || plan.views().iter().filter(|other| other.arena == view.arena).count() == 1;
+        match found {
+            None => gone.push(at),
+            Some(found) if found.is(own) => as_drawn(&found, view, plan)?,
+            Some(found) => {
+                if view.axis != Axis::Whole || !alone() {
+                    return refuse(format!(
+                        "out[{:?}] is not the array that the batch was drawn with, which is part of a \
+                         larger one; put that back, leave the key out, or make the sampler with copy=True",
+                        view.key
+                    ));
+                }
+                arenas[view.arena] = checked(found, view, plan)?;
+            }
+        }
+    }
+    let lent = memory.get().lend_arenas(&arenas)?;
+    Ok(Kinds::Batch(memory, lent, gone))
+}
+
+/// Refuse an array of a batch that somebody gave another shape or dtype in place.
+fn as_drawn(own: &Bound<'_, PyAny>, view: &View, plan: &BatchPlan) -> Result<(), Failure> {
+    let arena = &plan.arenas()[view.arena];
+    let array = own.cast::<PyUntypedArray>().map_err(PyErr::from)?;
+    let fits = match (view.axis, array.shape(), arena.shape()) {
+        (Axis::Whole, have, whole) => have == whole,
+        (Axis::Window { len, .. }, [rows, window, have @ ..], [all, _, each @ ..]) => {
+            (rows, *window, have) == (all, len, each)
+        }
+        (Axis::At(_), [rows, have @ ..], [all, _, each @ ..]) => (rows, have) == (all, each),
+        _ => false,
+    };
+    if fits && array.dtype().is_equiv_to(&descr(array.py(), arena.dtype())?) {
+        return Ok(());
+    }
+    refuse(format!(
+        "out[{:?}] is {} {} now, which it was not when it was drawn; undo that, or draw a new batch",
+        view.key,
+        array.dtype(),
+        Tuple(array.shape())
+    ))
 }
 
 /// The arrays of a dictionary, one for each view of a plan without overlaps.
@@ -121,6 +178,12 @@ fn checked<'py>(
     plan: &BatchPlan,
 ) -> Result<Bound<'py, PyUntypedArray>, Failure> {
     let (key, arena) = (&view.key, &plan.arenas()[view.arena]);
+    if is_masked(&value)? {
+        return refuse(format!(
+            "out[{key:?}] is a masked array, whose mask would hide what is drawn; give a plain array, \
+             such as its .data"
+        ));
+    }
     let dtype = descr(value.py(), arena.dtype())?;
     let array = match value.cast_into::<PyUntypedArray>() {
         Ok(array) => array,
@@ -149,10 +212,7 @@ fn check_keys(dict: &Bound<'_, PyDict>, prefix: &str, known: &[&str]) -> Result<
         let group = format!("{key}/");
         if known.iter().any(|known| known.starts_with(&group)) {
             let Ok(inner) = value.cast::<PyDict>() else {
-                return refuse(format!(
-                    "out[{key:?}] is {}; give a dict, as batches have there",
-                    shown(&value)
-                ));
+                return no_group(&key, &value);
             };
             check_keys(inner, &group, known)?;
         } else if !known.contains(&key.as_str()) {
@@ -166,12 +226,16 @@ fn check_keys(dict: &Bound<'_, PyDict>, prefix: &str, known: &[&str]) -> Result<
     Ok(())
 }
 
-fn find<'py>(dict: &Bound<'py, PyDict>, key: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
-    match key.split_once('/') {
-        None => dict.get_item(key),
-        Some((group, rest)) => match dict.get_item(group)? {
-            Some(inner) => find(inner.cast::<PyDict>()?, rest),
-            None => Ok(None),
-        },
+fn find<'py>(dict: &Bound<'py, PyDict>, key: &str) -> Result<Option<Bound<'py, PyAny>>, Failure> {
+    let Some((group, rest)) = key.split_once('/') else { return Ok(dict.get_item(key)?) };
+    let Some(inner) = dict.get_item(group)? else { return Ok(None) };
+    match inner.cast::<PyDict>() {
+        Ok(inner) => find(inner, rest),
+        Err(_) => no_group(group, &inner),
     }
+}
+
+fn no_group<T>(key: &str, value: &Bound<'_, PyAny>) -> Result<T, Failure> {
+    let shown = shown(value);
+    refuse(format!("out[{key:?}] is {shown}; give a dict, as batches have there"))
 }

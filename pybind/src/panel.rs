@@ -51,6 +51,10 @@ pub(crate) struct Panel {
 }
 
 impl Panel {
+    fn shut(&self, py: Python<'_>) -> Result<(), Failure> {
+        py.detach(|| self.data.close())
+    }
+
     pub(crate) fn of(panel: CorePanel) -> Self {
         let name = panel.name().map(str::to_owned);
         let path = panel.path().map(ToOwned::to_owned);
@@ -391,7 +395,14 @@ impl Panel {
     /// ------
     /// ClosedError
     ///     If the panel was closed.
-    fn describe<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>, Failure> {
+    #[pyo3(signature = (*extra, **unknown), text_signature = "($self)")]
+    fn describe<'py>(
+        &self,
+        py: Python<'py>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<Bound<'py, PyDict>, Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("describe"))?;
         let panel = self.get()?;
         let summary = py.detach(|| panel.describe());
         Ok(described(py, summary, self.name.as_deref(), self.path())?)
@@ -474,8 +485,15 @@ impl Panel {
     }
 
     /// Let go of the panel, which stays for its other holders. Closing again does nothing.
-    fn close(&self) {
-        self.data.close();
+    #[pyo3(signature = (*extra, **unknown), text_signature = "($self)")]
+    fn close<'py>(
+        &self,
+        py: Python<'py>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<(), Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("close"))?;
+        self.shut(py)
     }
 
     /// Remove the panel's name, also of a persistent panel; who has it open keeps it.
@@ -486,7 +504,14 @@ impl Panel {
     ///     If the name was removed or taken over by another panel already.
     /// ClosedError
     ///     If the panel was closed.
-    fn unlink(&self, py: Python<'_>) -> Result<(), Failure> {
+    #[pyo3(signature = (*extra, **unknown), text_signature = "($self)")]
+    fn unlink<'py>(
+        &self,
+        py: Python<'py>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<(), Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("unlink"))?;
         let panel = self.get()?;
         Ok(py.detach(|| panel.unlink())?)
     }
@@ -496,8 +521,8 @@ impl Panel {
     }
 
     #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, _exception: &Bound<'_, PyAny>) {
-        self.close();
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> Result<(), Failure> {
+        self.shut(py)
     }
 
     fn __repr__(&self) -> String {

@@ -56,6 +56,18 @@ pub(crate) fn exist(given: impl Into<Given<String>>) -> Result<Exist, Failure> {
     text.parse().map_err(|_| bad_argument(format!("exist is '{text}'; give {CHOICE}")))
 }
 
+/// The `persistent` argument of what has a name, or has none.
+pub(crate) fn persistence(given: Given<bool>, named: bool, kind: &str) -> Result<bool, Failure> {
+    let persistent = given.get("persistent", "True or False")?;
+    if persistent && !named {
+        return Err(bad_argument(format!(
+            "persistent is True, but a {kind} without a name goes with its process; give it a name, or \
+             leave persistent out"
+        )));
+    }
+    Ok(persistent)
+}
+
 /// The `name` argument of what must have one.
 pub(crate) fn name_of(given: Given<String>) -> Result<String, Failure> {
     given.get("name", "the name, a str")

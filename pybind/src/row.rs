@@ -62,6 +62,15 @@ pub(crate) struct Open {
     is_final: bool,
 }
 
+impl Open {
+    /// The columns that have `name` and a `/` before the rest of theirs.
+    fn names_below(&self, name: &str) -> Vec<String> {
+        let below = |column: &str| column.strip_prefix(name).is_some_and(|s| s.starts_with('/'));
+        let names = self.columns.iter().map(|held| held.column.name());
+        names.filter(|name| below(name)).map(str::to_owned).collect()
+    }
+}
+
 struct Held {
     column: Column,
     array: Py<PyUntypedArray>,
@@ -186,7 +195,7 @@ impl ReservedRow {
             staged.iter().map(|(at, array)| (*at, bytes_of(array).unwrap_or_default())).collect();
         let (terminated, truncated) = open.ends;
         let committed = py.detach(|| {
-            self.writer.get().handle.with(|pen| {
+            self.writer.get().handle.with_surely(|pen| {
                 let row = unreserve(pen);
                 let row = row.and_then(|row| pen.writer.resume(&row));
                 let Some(mut row) = row else {
@@ -246,7 +255,7 @@ fn withdraw(py: Python<'_>, writer: &Writer, opened: &Opened) -> Result<Option<O
             return Err(Failure::new(Kind::Storage, text));
         }
         // In a child of this process that is another's.
-        let _ = writer.handle.with(|pen| {
+        let _ = writer.handle.with_surely(|pen| {
             pen.window = None;
             Ok(())
         });
@@ -259,7 +268,7 @@ pub(crate) fn give_up(py: Python<'_>, writer: &Writer, opened: &Opened) -> Resul
     if withdraw(py, writer, opened)?.is_some() {
         // Closed meanwhile, or a child's: then there is nothing to go back to.
         let _ = py.detach(|| {
-            writer.handle.with(|pen| {
+            writer.handle.with_surely(|pen| {
                 unreserve(pen);
                 Ok(())
             })
@@ -324,7 +333,7 @@ impl Writer {
         }
         let made = ReservedRow::make(py, slf.clone().unbind(), found?);
         if made.is_err() {
-            let _ = this.handle.with(|pen| {
+            let _ = this.handle.with_surely(|pen| {
                 unreserve(pen);
                 Ok(())
             });
@@ -407,13 +416,18 @@ impl ReservedRow {
         value: &Bound<'_, PyAny>,
     ) -> Result<(), Failure> {
         let what = name.get("name", "a column, such as `obs`")?;
-        let place = self.__getitem__(py, what.clone().into())?;
-        if place.is_instance_of::<PyDict>() {
+        let known = self.with_open(|open| Ok(open.names_below(&what)))?;
+        if !known.is_empty() {
+            let known: Vec<String> = known.iter().map(|name| format!("row[\"{name}\"]")).collect();
             return Err(Failure::new(
                 Kind::ArgumentType,
-                "several columns lie below that name; write each of them",
+                format!(
+                    "row[\"{what}\"] is several columns; write each of them: {}",
+                    known.join(", ")
+                ),
             ));
         }
+        let place = self.__getitem__(py, what.clone().into())?;
         let dtype = self.with_open(|open| {
             let held = open.columns.iter().find(|held| held.column.name() == what);
             Ok(held.map(|held| held.column.dtype()))
@@ -427,6 +441,38 @@ impl ReservedRow {
                 target.refuse(format!("{}; give the column's own shape", error.value(py)))
             })
         })
+    }
+
+    /// The names that are keys.
+    ///
+    /// Returns
+    /// -------
+    /// list of str
+    fn keys(&self) -> Vec<String> {
+        self.writer.get().columns.keys()
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.keys().into_pyobject(py)?.call_method0("__iter__")
+    }
+
+    fn __len__(&self) -> usize {
+        self.keys().len()
+    }
+
+    /// A row is true also before anything of it is there to count.
+    #[expect(clippy::unused_self, reason = "what Python calls")]
+    fn __bool__(&self) -> bool {
+        true
+    }
+
+    fn __contains__(&self, name: Given<String>) -> bool {
+        let Given::Value(name) = name else { return false };
+        self.writer.get().columns.has(&name)
+    }
+
+    fn _ipython_key_completions_(&self) -> Vec<String> {
+        self.keys()
     }
 
     /// Whether the action of this row ended the episode; to be set.
@@ -490,7 +536,14 @@ impl ReservedRow {
     ///     If a column was neither asked for nor set.
     /// ClosedError
     ///     If it was published or given up before.
-    fn commit(&self, py: Python<'_>) -> Result<i64, Failure> {
+    #[pyo3(signature = (*extra, **unknown), text_signature = "($self)")]
+    fn commit<'py>(
+        &self,
+        py: Python<'py>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<i64, Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("commit"))?;
         self.publish(py)
     }
 
@@ -500,7 +553,14 @@ impl ReservedRow {
     /// ------
     /// StorageError
     ///     If an array was kept and there is no memory of its own for it; try again.
-    fn abort(&self, py: Python<'_>) -> Result<(), Failure> {
+    #[pyo3(signature = (*extra, **unknown), text_signature = "($self)")]
+    fn abort<'py>(
+        &self,
+        py: Python<'py>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<(), Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("abort"))?;
         self.give_up(py)
     }
 

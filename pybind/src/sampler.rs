@@ -233,7 +233,7 @@ impl Draws {
 
     /// Take the sampler back from its iterator; dropped if this was closed meanwhile.
     pub(crate) fn take_back(&self, sampler: CoreSampler) {
-        let _ = self.place.with(|place| {
+        let _ = self.place.with_surely(|place| {
             *place = Place::Here(Box::new(sampler));
             Ok(())
         });
@@ -259,14 +259,18 @@ impl Draws {
     }
 
     /// Lets go of the ring; an iterator that draws ahead ends with it.
-    pub(crate) fn close(&self, py: Python<'_>) {
-        let ahead = py.detach(|| match self.place.take()? {
-            Place::Here(_) => None,
-            Place::Ahead(iterator) => iterator.upgrade()?.take(),
-        });
+    pub(crate) fn close(&self, py: Python<'_>) -> Result<(), Failure> {
+        let ahead = py.detach(|| {
+            Ok::<_, Failure>(match self.place.take()? {
+                // A sampler that is closed has no iterator: this is one step.
+                Some(Place::Ahead(iterator)) => iterator.upgrade().and_then(|it| it.take_surely()),
+                Some(Place::Here(_)) | None => None,
+            })
+        })?;
         if let Some(ahead) = ahead {
             drop(ahead.stop(py));
         }
+        Ok(())
     }
 }
 
@@ -313,8 +317,8 @@ impl Sampler {
     ///     Transitions to draw, ``B``; at least 1.
     /// out : Batch or dict of ndarray, optional
     ///     Memory to fill in place of new memory. A Batch of a sampler with equal windows, columns
-    ///     and batch size: its arrays, and all views of them that were kept, show the new draw. Or a
-    ///     dict of C-contiguous, writable arrays of the very dtypes and shapes that a batch has,
+    ///     and batch size: its arrays, and all views of them that were kept, show the new draw; an array
+    ///     that was put in the place of one is filled if it is like it. Or a dict of C-contiguous, writable arrays of the very dtypes and shapes that a batch has,
     ///     such as ``tensor.numpy()`` of a torch tensor; keys that it lacks are added. A dict needs
     ///     a sampler whose arrays are separate: one without windows, or with ``copy=True``. Who
     ///     reads the arrays from another thread meanwhile reads a mixture; after an error they hold
@@ -489,7 +493,14 @@ impl Sampler {
     /// >>> again = buf.sampler(state=sampler.state())
     /// >>> bool((again.sample(32).index == sampler.sample(32).index).all())
     /// True
-    fn state<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Failure> {
+    #[pyo3(signature = (*extra, **unknown), text_signature = "($self)")]
+    fn state<'py>(
+        &self,
+        py: Python<'py>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<Bound<'py, PyAny>, Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("state"))?;
         let state = py.detach(|| self.draws.asked(CoreSampler::state, Ahead::state))?;
         Ok(json::to_python(py, &sampler_state_json(&state))?)
     }
@@ -543,8 +554,15 @@ impl Sampler {
     }
 
     /// Let go of the ring, and end an iterator that draws ahead. Closing again does nothing.
-    fn close(&self, py: Python<'_>) {
-        self.draws.close(py);
+    #[pyo3(signature = (*extra, **unknown), text_signature = "($self)")]
+    fn close<'py>(
+        &self,
+        py: Python<'py>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<(), Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("close"))?;
+        self.draws.close(py)
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
@@ -552,8 +570,8 @@ impl Sampler {
     }
 
     #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) {
-        self.close(py);
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> Result<(), Failure> {
+        self.draws.close(py)
     }
 
     fn __repr__(&self) -> String {

@@ -26,7 +26,7 @@ use crate::given::{Given, file_of};
 use crate::handle::Handle;
 use crate::market_batch::Names;
 use crate::panel::Panel;
-use crate::place::{exist, name_of, place};
+use crate::place::{exist, name_of, persistence, place};
 use crate::states::{Arguments, Called, TickerLists, read};
 
 /// Trading transitions in a ring: what the buffers of ``backcast.finrl`` hold.
@@ -123,7 +123,7 @@ impl TransitionRing {
             lanes: count_in(n_adders, "n_adders", 1..=4096, Kind::Argument)?,
             name: name.clone(),
             exist: self::exist(exist)?,
-            persistent: persistent.get("persistent", "True or False")?,
+            persistent: persistence(persistent, name.is_some(), "buffer")?,
             base: place(dir)?,
             seed: seed_of(py, seed)?,
             threads: threads_of(threads)?,
@@ -276,8 +276,8 @@ impl TransitionRing {
     }
 
     /// Let go of it.
-    fn close(&self, py: Python<'_>) {
-        py.detach(|| self.ring.close());
+    fn close(&self, py: Python<'_>) -> Result<(), Failure> {
+        py.detach(|| self.ring.close())
     }
 
     fn __str__(&self) -> String {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use backcast_core::{
     AppendError, AutoresetMode, DType, RowIndex, Stall, Step, Suspended, Window,
-    Writer as CoreWriter,
+    Writer as CoreWriter, WriterCounts,
 };
 use numpy::{PyArray1, PyArray2, PyArrayDescr, PyUntypedArray};
 use pyo3::prelude::*;
@@ -19,7 +19,7 @@ use crate::fastcall::{Call, FastMethod};
 use crate::final_obs::{FinalColumn, final_columns};
 use crate::given::{method, not_called, refuse_strangers};
 use crate::handle::Handle;
-use crate::lease::warn;
+use crate::held::warn;
 use crate::row;
 use crate::schema::Schema;
 use crate::shortcut::Shortcut;
@@ -41,6 +41,8 @@ pub(crate) struct Writer {
     pub(crate) row: Mutex<Option<Arc<row::Opened>>>,
     /// The dtype of what an append returns.
     index: Py<PyArrayDescr>,
+    /// Beside the handle: an append that waits for a lease has that for long.
+    counts: Arc<WriterCounts>,
 }
 
 /// What one thread at a time uses.
@@ -80,6 +82,15 @@ impl Pen {
 const WORTH_RELEASING: usize = 32 << 10;
 
 impl Writer {
+    fn shut(&self, py: Python<'_>) -> Result<(), Failure> {
+        // What is reserved is the lane's memory.
+        let row = self.row.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(row) = row {
+            row::give_up(py, self, &row)?;
+        }
+        py.detach(|| self.handle.close())
+    }
+
     pub(crate) fn new(py: Python<'_>, ring: &str, writer: CoreWriter) -> PyResult<Self> {
         Ok(Self {
             schema: Schema(writer.schema().clone()),
@@ -88,6 +99,7 @@ impl Writer {
             mode: writer.autoreset_mode(),
             index: descr(py, DType::I64)?.unbind(),
             row: Mutex::new(None),
+            counts: writer.counts(),
             handle: Handle::new(
                 format!("the writer of {ring}"),
                 "call `writer` again for another",
@@ -159,10 +171,11 @@ impl Writer {
         Ok(indices)
     }
 
-    /// Warns of the lease that made an append wait or drop rows, if there is news of one.
+    /// Warns of the lease that made an append wait or drop rows, if there is news of one. If another thread
+    /// uses the writer by now, its append does.
+    #[cold]
     pub(crate) fn complain(&self, py: Python<'_>) -> Result<(), Failure> {
-        let stall = py.detach(|| self.handle.with(|pen| Ok(pen.writer.take_stall())))?;
-        if let Some(stall) = stall {
+        if let Some(stall) = self.handle.try_with(|pen| pen.writer.take_stall()).flatten() {
             warn(py, &complaint(&stall))?;
         }
         Ok(())
@@ -227,7 +240,10 @@ impl Writer {
     /// -------
     /// ndarray of int64, shape (lanes,)
     ///     Where each row went: ``lane << 48 | seq``, as in :attr:`Batch.index`; -1 for a lane whose
-    ///     row was dropped because a lease was in the way.
+    ///     row was dropped because a lease was in the way. The final observation of an episode goes with
+    ///     the row that ended it: after a -1 for that row there is one for the final observation as well.
+    ///     A -1 for the final observation alone leaves the row before it where it is, with its index, but
+    ///     no transition begins there: it has no next observation.
     ///
     /// Raises
     /// ------
@@ -257,7 +273,14 @@ impl Writer {
     ) -> Result<Bound<'py, PyArray1<i64>>, Failure> {
         refuse_strangers(extra, None, method::<Self>("append"))?;
         let lanes = self.lanes.len();
-        let arrays = self.columns.find(columns)?.arrays(Leading::Lanes(lanes))?;
+        let arrays = self
+            .columns
+            .find(
+                columns,
+                "append",
+                [("terminated", terminated.is_some()), ("truncated", truncated.is_some())],
+            )?
+            .arrays(Leading::Lanes(lanes))?;
         let terminated = self.flags("terminated", terminated)?;
         let truncated = self.flags("truncated", truncated)?;
         let ended: Vec<bool> = terminated.iter().zip(&truncated).map(|(a, b)| a | b).collect();
@@ -421,27 +444,33 @@ impl Writer {
         self.mode.to_string()
     }
 
-    /// Rows that this writer has published, FINAL ones included.
+    /// Rows that this writer has published, FINAL ones included. Asking waits for no lease.
     #[getter]
-    fn rows_written(&self, py: Python<'_>) -> Result<u64, Failure> {
-        py.detach(|| self.handle.with(|pen| Ok(pen.writer.rows_written())))
+    fn rows_written(&self) -> Result<u64, Failure> {
+        let before = || self.counts.rows_written_before_the_wait();
+        self.handle.with_or(|pen| Ok(pen.writer.rows_written()), before)
     }
 
     /// Rows that were dropped because a lease was in the way, as the ring's ``lane_policy`` says.
+    ///
+    /// For each there was a -1 in place of an index; the final row of an episode whose end was dropped is
+    /// one of them. Asking waits for nobody.
     #[getter]
-    fn rows_dropped(&self, py: Python<'_>) -> Result<u64, Failure> {
-        py.detach(|| self.handle.with(|pen| Ok(pen.writer.rows_dropped())))
+    fn rows_dropped(&self) -> Result<u64, Failure> {
+        self.handle.check_is_open()?;
+        Ok(self.counts.rows_dropped())
     }
 
     /// Release the lanes; a reserved row is given up. Closing again does nothing.
-    fn close(&self, py: Python<'_>) -> Result<(), Failure> {
-        // What is reserved is the lane's memory.
-        let row = self.row.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(row) = row {
-            row::give_up(py, self, &row)?;
-        }
-        py.detach(|| self.handle.close());
-        Ok(())
+    #[pyo3(signature = (*extra, **unknown), text_signature = "($self)")]
+    fn close<'py>(
+        &self,
+        py: Python<'py>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<(), Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("close"))?;
+        self.shut(py)
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
@@ -450,7 +479,7 @@ impl Writer {
 
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> Result<(), Failure> {
-        self.close(py)
+        self.shut(py)
     }
 
     fn __repr__(&self) -> String {

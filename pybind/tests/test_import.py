@@ -7,6 +7,8 @@ import sys
 
 OURS = {
     "__future__",
+    # A part of the interpreter, without a file.
+    "atexit",
     "backcast",
     "backcast._batch",
     "backcast._errors",

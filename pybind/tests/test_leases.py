@@ -124,8 +124,8 @@ def test_a_slice_of_a_slice_keeps_the_rows_frozen_when_all_else_is_gone(
             fill(writer, 3 * CAPACITY, 100)
         assert writer.rows_dropped > 0
         np.testing.assert_array_equal(part, before)
-        del part
-        gc.collect()
+        with pytest.warns(bc.LeaseWarning, match="made writers wait"):
+            del part
         assert pins(ring) == []
         assert fill(writer, 2 * CAPACITY)[-1] > 0, "the writer goes on"
 
@@ -181,6 +181,30 @@ def test_a_writer_waits_then_drops_marks_a_gap_and_both_sides_are_warned(
         assert last["obs"]["day"][1] == 9_999
 
 
+def test_the_final_observation_of_an_end_that_was_dropped_goes_with_it(place: Path) -> None:
+    with (
+        bc.ReplayBuffer.create(
+            "ends", {"obs": "f4"}, capacity=100, dir=place, lane_policy="drop_new"
+        ) as ring,
+        ring.writer() as writer,
+    ):
+        go_on = {"obs": 0, "terminated": False, "truncated": False}
+        for _ in range(10):
+            writer.append(**go_on)
+        lease = ring.lease(0, 0, 5)
+        for _ in range(ring.stats()["slots"] - 10):
+            writer.append(**go_on)
+        with pytest.warns(bc.LeaseWarning, match="dropped its row"):
+            assert writer.append(**go_on | {"terminated": True}) == [-1]
+        assert writer.rows_dropped == 1
+        with pytest.warns(bc.LeaseWarning, match="made writers wait"):
+            lease.close()
+        assert writer.append(**go_on) == [-1]
+        assert writer.rows_dropped == ring.stats()["lane_stats"][0]["dropped"] == 2
+        assert writer.append(**go_on) == [ring.stats()["slots"]]
+        assert writer.rows_dropped == 2
+
+
 def test_a_ring_that_drops_does_not_wait_and_one_that_fails_raises(place: Path) -> None:
     for policy in ("drop_new", "fail"):
         ring = bc.ReplayBuffer.create(
@@ -205,6 +229,8 @@ def test_a_ring_that_drops_does_not_wait_and_one_that_fails_raises(place: Path) 
                 with pytest.raises(bc.LeaseError):
                     fill(writer, 1)
                 assert ring.lane_span(0)[1] == head, "nothing was appended"
+                stats = ring.stats()
+                assert (stats["lane_stats"][0]["stalls"], stats["readers"][0]["stalls"]) == (2, 2)
             with pytest.warns(bc.LeaseWarning):
                 lease.close()
             assert fill(writer, 1)[0] > 0
@@ -304,6 +330,8 @@ def test_ctrl_c_ends_an_append_that_waits_for_a_lease(
         assert dropped == 0
         assert head <= ring.stats()["slots"]
         assert lease["obs/day"][0] == 0
+        with pytest.warns(bc.LeaseWarning, match="fail 1 times"):
+            lease.close()
 
 
 def wait_in_child(ring: bc.ReplayBuffer, rows: int, answer: Connection) -> None:

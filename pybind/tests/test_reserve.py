@@ -281,7 +281,7 @@ def test_what_is_wrong_is_said(buf: bc.ReplayBuffer) -> None:
             row["actoin"]
         with pytest.raises(bc.ArgumentTypeError, match="name is 7; give a column"):
             row[7]
-        with pytest.raises(bc.ArgumentTypeError, match="several columns lie below"):
+        with pytest.raises(bc.ArgumentTypeError, match="is several columns; write each of them"):
             row["obs"] = 0
         with pytest.raises(bc.AppendError, match=r"column `action`: could not broadcast.*own"):
             row["action"] = [1, 2, 3]
@@ -417,3 +417,26 @@ def test_a_value_that_append_would_refuse_is_refused_and_the_row_goes_on(
         stored = buf.rows(0, 0, 1)
         assert stored["image"].tolist() == [[1, 2, 3]]
         assert (stored["action"][0], stored["reward"][0]) == (4, 0.5)
+
+
+def test_a_reserved_row_names_its_columns_like_a_dict() -> None:
+    columns = {"obs": {"x": "f4", "y": ("f4", (2,))}, "action": "i4"}
+    with bc.ReplayBuffer.create(None, columns, capacity=100) as buf, buf.writer() as writer:
+        row = writer.reserve()
+        assert list(row) == row.keys() == ["obs", "action"]
+        assert (len(row), bool(row)) == (2, True)
+        assert [name in row for name in ("obs", "obs/x", "obs/z", "ob", 3)] == [
+            True,
+            True,
+            False,
+            False,
+            False,
+        ]
+        values: Any = dict(row)
+        assert values["obs"]["y"].shape == (2,)
+        with pytest.raises(bc.ArgumentTypeError, match=r'"obs". is .*: row."obs/x".*row."obs/y"'):
+            row["obs"] = {"x": 1, "y": [1, 2]}
+        with pytest.raises(bc.ArgumentTypeError, match=r"no arguments by position.*takes \(\)"):
+            writer.reserve(1)  # type: ignore[call-arg]
+        row.abort()
+        assert (list(row), len(row), "obs" in row) == (["obs", "action"], 2, True)

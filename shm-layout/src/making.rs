@@ -8,7 +8,7 @@ use crate::filling::UnnamedRing;
 use crate::geometry::{Geometry, RingSpec};
 use crate::memfd::Memory;
 use crate::name::Kind;
-use crate::object::Object;
+use crate::object::{Object, check_stays};
 use crate::ring::RingStore;
 use crate::ring_files::{self, Folder};
 use crate::shape::Shapes;
@@ -66,6 +66,7 @@ impl<'a, E: From<SegmentError>> Making<'a, E> {
     pub(crate) fn finish(
         self,
         made: Result<(Object, bool), SegmentError>,
+        persistent: bool,
     ) -> Result<(RingStore, bool), E> {
         let (mut object, built) = match (made, self.stopped) {
             (Err(_), Some(error)) => return Err(error),
@@ -77,6 +78,7 @@ impl<'a, E: From<SegmentError>> Making<'a, E> {
         let store = RingStore::of(object)?;
         if !built {
             store.check_same(self.name, self.spec)?;
+            check_stays(Kind::Ring, self.name, store.persistent(), persistent)?;
         }
         Ok((store, built))
     }

@@ -347,6 +347,21 @@ pub(crate) fn is_at(dir: impl AsFd, path: &Path) -> bool {
     (named.st_ino, named.st_dev) == (open.st_ino, open.st_dev)
 }
 
+/// Refuses to join an object that goes when nobody holds it for one that was to stay. Who did not ask that it stays
+/// has nothing against it.
+pub(crate) fn check_stays(
+    kind: Kind,
+    name: &str,
+    stays: bool,
+    asked: bool,
+) -> Result<(), SegmentError> {
+    if stays || !asked {
+        return Ok(());
+    }
+    let what = "it is not persistent, asked was one that is".to_owned();
+    Err(SegmentError::Different { kind, name: name.to_owned(), what })
+}
+
 fn is_persistent(dir: &OwnedFd) -> bool {
     memfd::exists(dir, PERSISTENT_FILE)
 }

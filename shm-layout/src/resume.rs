@@ -53,7 +53,7 @@ impl RingStore {
                 filled
             })
         });
-        Ok(making.finish(made)?.0)
+        Ok(making.finish(made, persistent)?.0)
     }
 }
 

@@ -115,7 +115,7 @@ impl RingStore {
         let made = Object::create(base, Kind::Ring, name, exist, persistent, |dir, path| {
             making.attempt((dir, path), |folder| ring_files::make(folder, spec), &mut fill)
         });
-        making.finish(made)
+        making.finish(made, persistent)
     }
 
     /// Joins an existing ring.

@@ -10,7 +10,7 @@ use bytemuck::{Pod, Zeroable};
 
 use crate::error::SegmentError;
 use crate::name::{Base, Exist, Kind, check_name};
-use crate::object::{Object, unix_ns};
+use crate::object::{Object, check_stays, unix_ns};
 use crate::origin::{Origin, boot_id_hash, header_crc};
 use crate::superblock::{ENDIAN_TAG, LAYOUT_VERSION};
 use crate::sys::map::{Access, Mapping};
@@ -88,6 +88,9 @@ impl SealedSegment {
             space::pay(&mut file, path, total)?;
             write(file, &header, meta, data).map_err(SegmentError::io("write", path))
         })?;
+        if !built {
+            check_stays(kind, name, object.persistent(), persistent)?;
+        }
         let segment = Self::of(object)?;
         if !built && segment.meta != meta {
             let what = "its contents are others".to_owned();

@@ -1,5 +1,6 @@
 //! How a writer comes by its lanes: those that are free, each where its last writer left it.
 
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -99,7 +100,7 @@ impl Writer {
             numbers,
             lanes,
             rows_written: 0,
-            rows_dropped: 0,
+            counts: Arc::default(),
             stall: None,
             moves,
         })

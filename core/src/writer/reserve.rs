@@ -79,7 +79,7 @@ impl Writer {
         // Whether it ends the episode is not known yet, and takes no other room.
         let (rows, clock) = lane.clock.advance(self.mode, false, false);
         self.planned.clear();
-        self.planned.push(Planned { rows, clock, unsettled: false, dropped: 0 });
+        self.planned.push(Planned::new(rows, clock));
         self.make_room(interrupted)?;
         let nowhere = self.planned.iter().all(|planned| planned.rows == Rows::Nothing);
         self.asked.clear();
@@ -245,12 +245,11 @@ impl Reserved<'_> {
         let marks = match rows {
             Rows::Step(marks) | Rows::Final(marks) if !nowhere => marks,
             // The row is dropped: what comes next does not continue what came before.
-            Rows::Step(_) | Rows::Final(_) | Rows::StepAndFinal(..) => {
-                lane.clock = lane.clock.without(clock);
-                return Ok(RowIndex::NONE);
-            }
-            Rows::Nothing => {
-                lane.clock = clock;
+            dropped => {
+                let ends = dropped == Rows::Nothing;
+                lane.clock = if ends { clock } else { lane.clock.without(clock) };
+                writer.counts.add_dropped(1);
+                lane.memory.lane().count_dropped(1);
                 return Ok(RowIndex::NONE);
             }
         };

@@ -1,6 +1,6 @@
 //! Room for rows: announced, and no lease in the way, or what the lane policy says about one.
 
-use super::{OwnLane, Planned, Writer};
+use super::Writer;
 use crate::episode::Rows;
 use crate::error::AppendError;
 use crate::stall::{Met, Room, nap};
@@ -22,7 +22,10 @@ impl Writer {
         if self.ring.store().spec().policy.grants_leases() {
             lane.memory.announced_to_pins();
             if !self.look() {
-                return self.wait_for_leases(interrupted);
+                self.counts.wait_begins(self.rows_written);
+                let outcome = self.wait_for_leases(interrupted);
+                self.counts.wait_ends();
+                return outcome;
             }
             return Ok(());
         }
@@ -55,10 +58,7 @@ impl Writer {
     ) -> Result<(), AppendError> {
         let ring = self.ring.clone();
         let store = ring.store();
-        let of = |(lane, planned): (&OwnLane, &Planned)| {
-            lane.patience.met().filter(|_| planned.unsettled)
-        };
-        let mut met: Vec<_> = self.lanes.iter().zip(&self.planned).map(of).collect();
+        let mut met = vec![None; self.lanes.len()];
         loop {
             let mut waits = false;
             for (i, number) in self.numbers.iter().copied().enumerate() {
@@ -70,13 +70,13 @@ impl Writer {
                 else {
                     continue;
                 };
-                if let Some(met) = met.get_mut(i) {
-                    *met = lane.patience.met();
-                }
                 // A holder that died holds no lock; its pins are nobody's.
                 if store.reap_reader(pin.slot).unwrap_or(false) {
                     waits = true;
                     continue;
+                }
+                if let Some(met) = met.get_mut(i) {
+                    *met = lane.patience.count(store, lane.memory.lane());
                 }
                 match lane.patience.decide(store, number)? {
                     Room::There => {}
@@ -93,7 +93,7 @@ impl Writer {
                 break;
             }
             if interrupted() {
-                let since = met.iter().flatten().map(|met| met.since.elapsed()).max();
+                let since = met.iter().flatten().map(|met: &Met| met.since.elapsed()).max();
                 let waited_ms = since.unwrap_or_default().as_millis();
                 return Err(AppendError::Interrupted { waited_ms });
             }
@@ -103,18 +103,135 @@ impl Writer {
         Ok(())
     }
 
-    /// Counts the leases that were in the way, and keeps the first new one for the warning.
+    /// Keeps the first lease in the way that is new for the warning.
     fn report(&mut self, met: &[Option<Met>]) {
         let store = self.ring.store();
         let lanes = self.lanes.iter_mut().zip(&self.planned).zip(&self.numbers).zip(met);
         for (((lane, planned), number), met) in lanes {
             let Some(met) = *met else { continue };
-            lane.memory.lane().count_stall(planned.dropped);
-            self.rows_dropped += planned.dropped;
+            lane.patience.append_is_over();
             if let Some(stall) = lane.patience.report(store, *number, met, planned.dropped > 0) {
                 tracing::warn!(?stall, "a lease made a writer wait or drop rows");
                 self.stall.get_or_insert(stall);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{
+        DType, GAP, Lease, Ring, RingOptions, RowIndex, Schema, Step, TERMINATED, WriterOptions,
+    };
+    use backcast_layout::LanePolicy;
+
+    fn append(writer: &mut Writer, ends: bool) -> Result<RowIndex, AppendError> {
+        let (columns, flags) = ([&[7_u8][..]], [ends]);
+        let step =
+            Step { columns: &columns, terminated: &flags, truncated: &[false], final_obs: None };
+        Ok(writer.append_until(&step, &mut || true)?[0])
+    }
+
+    /// A lane that a lease lets nobody write, up to its last free slot; an episode may end there.
+    fn leased(policy: LanePolicy, ends: bool) -> (Ring, Writer, Lease) {
+        let schema = Schema::builder().column("obs", DType::U8, &[]).build().unwrap();
+        let options = RingOptions::with_capacity(32).lane_policy(policy);
+        let ring = Ring::heap(&schema, options).unwrap();
+        let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+        for _ in 0..8 {
+            append(&mut writer, false).unwrap();
+        }
+        let lease = ring.lease(0, 0..8).unwrap();
+        for seq in 9..=ring.slots() {
+            append(&mut writer, ends && seq == ring.slots()).unwrap();
+        }
+        (ring, writer, lease)
+    }
+
+    /// Stalls of the lane, and of the reader.
+    fn stalls(ring: &Ring) -> (u64, u64) {
+        let stats = ring.stats();
+        (stats.lane_stats[0].stalls, stats.readers[0].stalls)
+    }
+
+    #[test]
+    fn every_append_that_a_lease_makes_fail_is_counted_on_both_sides() {
+        let (ring, mut writer, lease) = leased(LanePolicy::Fail, false);
+        for failed in 1..4 {
+            assert!(matches!(append(&mut writer, false), Err(AppendError::Leased { .. })));
+            assert_eq!((stalls(&ring), lease.stalls()), ((failed, failed), failed));
+        }
+        assert_eq!((writer.rows_dropped(), ring.stats().lane_stats[0].dropped), (0, 0));
+    }
+
+    #[test]
+    fn a_wait_is_counted_once_and_while_it_lasts() {
+        let (ring, mut writer, lease) =
+            leased(LanePolicy::Block(Duration::from_secs(3_600)), false);
+        let (counts, written) = (writer.counts(), writer.rows_written());
+        for _ in 0..3 {
+            let (flags, columns) = ([false], [&[7_u8][..]]);
+            let step =
+                Step { columns: &columns, terminated: &flags, truncated: &flags, final_obs: None };
+            let mut seen = None;
+            let waited = writer.append_until(&step, &mut || {
+                seen = counts.rows_written_before_the_wait();
+                true
+            });
+            assert!(matches!(waited, Err(AppendError::Interrupted { .. })));
+            assert_eq!((seen, counts.rows_written_before_the_wait()), (Some(written), None));
+            assert_eq!((stalls(&ring), lease.stalls()), ((1, 1), 1), "one row waits");
+        }
+        drop(lease);
+        append(&mut writer, false).unwrap();
+        assert_eq!(ring.stats().lane_stats[0].stalls, 1);
+        assert!(!writer.has_stalled(), "the wait that an interrupt ended is not told");
+    }
+
+    #[test]
+    fn the_final_row_of_an_end_that_was_dropped_is_counted_like_it() {
+        let (ring, mut writer, lease) = leased(LanePolicy::DropNew, false);
+        let counts = writer.counts();
+        assert_eq!(append(&mut writer, true).unwrap(), RowIndex::NONE);
+        assert_eq!((writer.rows_dropped(), counts.rows_dropped()), (1, 1));
+        drop(lease);
+        assert_eq!(append(&mut writer, false).unwrap(), RowIndex::NONE, "nothing to be final of");
+        let lane = ring.stats().lane_stats[0].clone();
+        assert_eq!((counts.rows_dropped(), lane.dropped, lane.stalls), (2, 2, 1));
+        let next = append(&mut writer, false).unwrap().seq();
+        let flags = ring.rows(0, next..next + 1).unwrap().column::<u32>("flags").unwrap().to_vec();
+        assert_eq!((flags, counts.rows_dropped()), (vec![GAP], 2));
+    }
+
+    #[test]
+    fn a_final_row_that_is_dropped_leaves_the_end_without_a_transition() {
+        let (ring, mut writer, lease) = leased(LanePolicy::DropNew, true);
+        let end = ring.slots() - 1;
+        assert_eq!(append(&mut writer, false).unwrap(), RowIndex::NONE);
+        assert_eq!(writer.rows_dropped(), 1);
+        drop(lease);
+        append(&mut writer, false).unwrap();
+        let rows = ring.rows(0, end..end + 2).unwrap();
+        assert_eq!(rows.column::<u32>("flags").unwrap(), [TERMINATED, GAP]);
+        let readable = ring.lane_span(0).unwrap();
+        // All but the end, and the newest row.
+        assert_eq!(ring.len(), readable.end - readable.start - 2);
+    }
+
+    #[test]
+    fn a_reserved_row_that_is_dropped_is_counted_when_it_would_be_published() {
+        let (ring, mut writer, _lease) = leased(LanePolicy::DropNew, false);
+        writer.reserve().unwrap().abort();
+        assert_eq!(writer.rows_dropped(), 0);
+        for dropped in 1..3 {
+            let mut row = writer.reserve().unwrap();
+            row.column("obs").unwrap().fill(1_u8);
+            assert_eq!(row.commit(true, false).unwrap(), RowIndex::NONE);
+            assert_eq!(writer.rows_dropped(), dropped);
+            assert_eq!(ring.stats().lane_stats[0].dropped, dropped);
         }
     }
 }

@@ -96,12 +96,12 @@ impl ReplayBuffer {
         unknown: Option<&Bound<'py, PyDict>>,
     ) -> Result<u64, Failure> {
         refuse_strangers(extra, unknown, method::<Self>("wait"))?;
-        let transitions = "transitions from 0 up";
+        let transitions = "transitions from 0 to 2**64 - 1";
         let min_size = min_size
             .map(|given| whole(given, "min_size", transitions, Kind::Argument))
             .transpose()?;
         let rows = rows_published
-            .map(|given| whole(given, "rows_published", "rows from 0 up", Kind::Argument))
+            .map(|given| whole(given, "rows_published", "rows from 0 to 2**64 - 1", Kind::Argument))
             .transpose()?;
         let seconds = "seconds from 0 up, or None to wait without end";
         let timeout = timeout.map(|given| seconds_as("timeout", given, seconds)).transpose()?;
@@ -147,7 +147,14 @@ impl ReplayBuffer {
     /// >>> stats = bc.ReplayBuffer.create(None, {"x": "f4"}, capacity=100, lanes=4).stats()
     /// >>> stats["capacity"], stats["row_bytes"], stats["lane_stats"][0]["held"]
     /// (100, 28, False)
-    fn stats<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>, Failure> {
+    #[pyo3(signature = (*extra, **unknown), text_signature = "($self)")]
+    fn stats<'py>(
+        &self,
+        py: Python<'py>,
+        extra: &Bound<'py, PyTuple>,
+        unknown: Option<&Bound<'py, PyDict>>,
+    ) -> Result<Bound<'py, PyDict>, Failure> {
+        refuse_strangers(extra, unknown, method::<Self>("stats"))?;
         let stats = self.ask(py, Ring::stats)?;
         Ok(crate::stats::as_dict(py, &stats)?)
     }
@@ -208,6 +215,9 @@ pub(crate) fn seconds_of(what: &str, given: Given<f64>) -> Result<Duration, Fail
 /// The same; `wanted` says what may be given.
 fn seconds_as(what: &str, given: Given<f64>, wanted: &'static str) -> Result<Duration, Failure> {
     let seconds = given.get(what, wanted)?;
-    Duration::try_from_secs_f64(seconds)
-        .map_err(|_| bad_argument(format!("{what} is {seconds}; give {wanted}")))
+    Duration::try_from_secs_f64(seconds).map_err(|_| {
+        // What a duration holds is no news to who is nowhere near it.
+        let limit = if seconds > 0.0 { "; the limit is 2**64 seconds" } else { "" };
+        bad_argument(format!("{what} is {seconds}; give {wanted}{limit}"))
+    })
 }

@@ -12,7 +12,7 @@ use crate::capacity;
 use crate::coerce::count_in;
 use crate::error::{Failure, Kind, bad_argument};
 use crate::given::{Given, method, refuse_strangers};
-use crate::place::{base, exist, name_of, place};
+use crate::place::{base, exist, name_of, persistence, place};
 use crate::schema::schema_of;
 
 #[pymethods]
@@ -37,7 +37,8 @@ impl ReplayBuffer {
     ///     What to do when the name is taken by a ring that somebody holds or that is persistent.
     ///     One that is neither is collected and counts as absent.
     /// persistent : bool, default False
-    ///     Keep the ring when nobody holds it.
+    ///     Keep the ring when nobody holds it. One that is attached to has to be kept already; private
+    ///     memory cannot be.
     /// lane_policy : {"block", "drop_new", "fail", "overwrite"}, default "block"
     ///     What a writer does when a lease freezes the rows it would overwrite: wait, once per lease
     ///     and ``lease_timeout`` at most, and then drop the new row and mark a gap; drop it at once;
@@ -112,11 +113,12 @@ impl ReplayBuffer {
         refuse_strangers(extra, unknown, method::<Self>("create"))?;
         let wanted = "a name for other processes to attach to, or None for private memory";
         let name = name.map(|name| name.get("name", wanted)).transpose()?;
+        let persistent = persistence(persistent, name.is_some(), "ring")?;
         let schema = schema_of(schema)?;
         let options = RingOptions::with_capacity(capacity::from_python(capacity)?)
             .lanes(count_in(lanes, "lanes", 1..=MAX_LANES, Kind::Argument)?)
             .exist(self::exist(exist)?)
-            .persistent(persistent.get("persistent", "True or False")?)
+            .persistent(persistent)
             .lane_policy(policy(lane_policy, lease_timeout)?)
             .reader_slots(count_in(
                 reader_slots,

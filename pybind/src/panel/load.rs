@@ -12,7 +12,7 @@ use super::Panel;
 use super::names::names_of;
 use crate::error::{Failure, Kind, bad_argument};
 use crate::given::{Given, shown};
-use crate::place::{exist, name_of, place};
+use crate::place::{exist, name_of, persistence, place};
 
 /// Where a loaded panel goes.
 pub(super) struct Share {
@@ -30,9 +30,9 @@ impl Share {
         dir: Option<Given<PathBuf>>,
     ) -> Result<Self, Failure> {
         Ok(Self {
+            persistent: persistence(persistent, name.is_some(), "panel")?,
             name: name.map(name_of).transpose()?,
             exist: self::exist(exist)?,
-            persistent: persistent.get("persistent", "True or False")?,
             base: place(dir)?,
         })
     }

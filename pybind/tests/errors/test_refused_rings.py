@@ -130,6 +130,21 @@ MISSPELT = "did you mean 'capacity'?"
             "choose another name",
         ),
         create(
+            "persistent where it is not",
+            {"name": "empty", "schema": {"x": "f4"}, "exist": "attach", "persistent": True},
+            bc.ExistsError,
+            "'empty'",
+            "it is not persistent, asked was one that is",
+            "choose another name",
+        ),
+        create(
+            "private and persistent",
+            {"name": None, "schema": {"x": "f4"}, "persistent": True},
+            bc.ArgumentError,
+            "persistent is True",
+            "give it a name",
+        ),
+        create(
             "another capacity",
             {"name": "empty", "schema": {"x": "f4"}, "capacity": 999, "exist": "attach"},
             bc.ExistsError,

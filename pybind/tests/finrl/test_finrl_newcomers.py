@@ -72,6 +72,7 @@ TYPED = {
     "one.reset(['AAA'], shifted_start=10**30)": "give a whole number from 0 to 4294967295",
     "one.step([np.nan, 0])": 'environment 0 for "AAA" is NaN, but must lie in [-1, 1]',
     "ff.VecReplayBuffer(env.panel, 9)": "env is a Panel, which does not say how many tickers",
+    "ff.VecReplayBuffer(env, 9, persistent=True)": "persistent is True, but a buffer without a",
     "buffer.sample(True)": "batch_size is True, a bool; give a whole number from 1 up",
     "buffer.sample(4, 2.0)": "history_length is 2.0, a float; give a whole number from 0 up",
     "buffer.get(1.0)": "index is 1.0, a float; give a whole number",

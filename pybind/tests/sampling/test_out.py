@@ -6,6 +6,8 @@ import copy
 import gc
 import pickle
 import threading
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 import backcast as bc
@@ -54,7 +56,7 @@ def test_keys_taken_out_of_a_batch_come_back_when_it_is_filled() -> None:
     out = sampler.sample(8)
     expected = list(out)
     del out["reward"]
-    out["obs"] = "mine"
+    del out["obs"]
     out["weights"] = np.ones(8)
     sampler.sample(8, out=out)
     assert set(out) == {*expected, "weights"}
@@ -132,11 +134,85 @@ def _read_only() -> NDArray[Any]:
     return array
 
 
+@pytest.mark.parametrize("settings", [{}, {"history": 3, "copy": True}], ids=str)
+def test_an_array_that_was_put_into_a_batch_is_filled(settings: dict[str, Any]) -> None:
+    buf = filled()
+    out = buf.sampler(seed=3, **settings).sample(8)
+    drawn = out["obs"]["x"]
+    before, mine = drawn.copy(), np.zeros_like(drawn)
+    out["obs"]["x"] = mine
+    for seed in (4, 5):
+        assert buf.sampler(seed=seed, **settings).sample(8, out=out) is out
+        assert out["obs"]["x"] is mine
+        assert_equal(out, buf.sampler(seed=seed, **settings).sample(8))
+    np.testing.assert_array_equal(drawn, before)
+    out["obs"] = {"x": drawn}
+    buf.sampler(seed=6, **settings).sample(8, out=out)
+    assert_equal(out, buf.sampler(seed=6, **settings).sample(8))
+
+
+def _set(name: str, value: object) -> Callable[[bc.Batch], None]:
+    def put(batch: bc.Batch) -> None:
+        batch["obs"][name] = value
+
+    return put
+
+
+def _reshape(batch: bc.Batch) -> None:
+    batch["obs"]["x"] = batch["obs"]["x"]
+    with warnings.catch_warnings():
+        # What NumPy would rather have done with reshape().
+        warnings.simplefilter("ignore", DeprecationWarning)
+        batch["obs"]["x"].shape = (*batch["obs"]["x"].shape[:-1], 1, 3)
+
+
+def _ungroup(batch: bc.Batch) -> None:
+    batch["obs"] = np.zeros((8, 3), np.float32)
+
+
+CHANGED: dict[str, tuple[dict[str, Any], Callable[[bc.Batch], None], str]] = {
+    "another dtype": ({}, _set("x", np.zeros((8, 3))), r"is float64 \(8, 3\), .* float32 \(8, 3"),
+    "another shape": ({}, _set("x", np.zeros((8, 4), np.float32)), r"is float32 \(8, 4\), this"),
+    "no array": ({}, _set("x", [1.0]), "is a list; give a NumPy array"),
+    "not in one piece": ({}, _set("x", np.zeros((8, 6), np.float32)[:, ::2]), "not C-contiguous"),
+    "a masked one": (
+        {},
+        _set("x", np.ma.masked_array(np.zeros((8, 3), np.float32))),
+        "is a masked array, whose mask",
+    ),
+    "a part of a larger one": (
+        {"history": 2},
+        _set("x", np.zeros((8, 2, 3), np.float32)),
+        "not the array that the batch was drawn with.*copy=True",
+    ),
+    "reshaped": ({}, _reshape, r"is float32 \(8, 1, 3\) now.*draw a new batch"),
+    "a reshaped window": ({"history": 2}, _reshape, r"is float32 \(8, 2, 1, 3\) now"),
+    "no dict": ({}, _ungroup, 'out."obs". is .*; give a dict'),
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_a_batch_whose_arrays_were_changed_is_refused_and_left_alone(name: str) -> None:
+    settings, change, message = CHANGED[name]
+    buf = filled()
+    out = buf.sampler(seed=1, **settings).sample(8)
+    reward = out["reward"].copy()
+    change(out)
+    with pytest.raises(bc.SampleError, match=message):
+        buf.sampler(seed=2, **settings).sample(8, out=out)
+    np.testing.assert_array_equal(out["reward"], reward)
+
+
+def _masked() -> np.ma.MaskedArray[Any, Any]:
+    return np.ma.masked_array(np.zeros((8, 3), np.float32), mask=np.ones((8, 3), bool))
+
+
 WRONG: list[tuple[Any, str]] = [
     ({"obs": {"x": np.zeros((8, 3), np.float64)}}, r"is float64 \(8, 3\), .* draws float32 \(8, 3"),
     ({"obs": {"x": np.zeros((8, 4), np.float32)}}, r"is float32 \(8, 4\)"),
     ({"obs": {"x": np.zeros((8, 6), np.float32)[:, ::2]}}, "not C-contiguous"),
     ({"obs": {"x": _read_only()}}, "is read-only"),
+    ({"obs": {"x": _masked()}}, "is a masked array, whose mask would hide"),
     ({"obs": {"x": [1.0, 2.0]}}, "is a list; give a NumPy array"),
     ({"obs": np.zeros((8, 3), np.float32)}, 'out."obs". is .*; give a dict'),
     ({"observation": np.zeros(8)}, 'a key "observation" that batches .* do not; .* obs/x'),

@@ -522,15 +522,20 @@ impl ClaimedLane {
         if lane.memory.writable() { Self { lane, ..self } } else { self }
     }
 
-    /// Notes that a lease made the writer wait, drop or fail, and how many rows it dropped.
-    pub fn count_stall(&self, dropped: u64) {
-        let add = |counter, more| {
-            // One writer at a time, so a load and a store do.
-            let word = self.lane.counter(counter);
-            word.store(word.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
-        };
-        add(Counter::STALLS, 1);
-        add(Counter::DROPPED, dropped);
+    /// Notes that a lease made the writer wait, drop or fail.
+    pub fn count_stall(&self) {
+        self.add(Counter::STALLS, 1);
+    }
+
+    /// Notes how many rows the writer dropped.
+    pub fn count_dropped(&self, rows: u64) {
+        self.add(Counter::DROPPED, rows);
+    }
+
+    fn add(&self, counter: Counter, more: u64) {
+        // One writer at a time, so a load and a store do.
+        let word = self.lane.counter(counter);
+        word.store(word.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
     }
 }
 

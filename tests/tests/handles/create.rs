@@ -124,6 +124,10 @@ fn a_persistent_ring_stays_when_nobody_holds_it() {
     fill(&found, 5);
     drop(found);
     let joined = options(&base).exist(Exist::Attach);
+    for persistent in [false, true] {
+        let joined = joined.clone().persistent(persistent);
+        Ring::create("held", &schema(), joined).expect("who asks for less may have it");
+    }
     let joined = Ring::create("held", &schema(), joined).unwrap();
     assert_eq!(joined.len(), 8, "joined by a create that asks for the same");
     drop(joined);

@@ -1,0 +1,62 @@
+"""Methods without arguments refuse them as all others do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import backcast as bc
+import pytest
+
+METHODS = {
+    "buffer": ("close", "stats", "unlink"),
+    "writer": ("close", "reserve"),
+    "sampler": ("close", "state"),
+    "batches": ("close",),
+    "lease": ("close",),
+    "row": ("commit", "abort"),
+}
+
+
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize(("kind", "name"), [(k, name) for k in METHODS for name in METHODS[k]])
+def test_a_method_without_arguments_says_so(kind: str, name: str, named: bool) -> None:
+    with bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100) as buf, buf.writer() as writer:
+        for _ in range(9):
+            writer.append(obs=1, terminated=False, truncated=False)
+        with buf.sampler(seed=1) as sampler, buf.sampler().batches(2) as batches:
+            lease = buf.lease(0, 0, 2)
+            handles: dict[str, Any] = {
+                "buffer": buf,
+                "writer": writer,
+                "sampler": sampler,
+                "batches": batches,
+                "lease": lease,
+            }
+            handle = writer.reserve() if kind == "row" else handles[kind]
+            arguments: tuple[int, ...] = () if named else (3,)
+            names = {"x": 3} if named else {}
+            with pytest.raises(bc.ArgumentTypeError, match=rf"^{name}\(\) .*takes \(\)"):
+                getattr(handle, name)(*arguments, **names)
+            assert "closed" not in repr(handle)
+            lease.close()
+
+
+def test_what_an_append_lacks_is_said_in_one_go() -> None:
+    with bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100) as buf, buf.writer() as writer:
+        call: Any = writer
+        for name in ("append", "extend"):
+            lacks = f"missing: obs, terminated, truncated; {name} takes obs, "
+            with pytest.raises(bc.AppendError, match=lacks):
+                getattr(call, name)()
+            with pytest.raises(bc.AppendError, match=f"missing: obs, truncated; {name} takes"):
+                getattr(call, name)(terminated=[False])
+            with pytest.raises(bc.AppendError, match=f"{name} takes obs"):
+                getattr(call, name)(whatever_it_is=1)
+
+
+def test_a_wait_says_its_upper_limits() -> None:
+    with bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100) as buf:
+        with pytest.raises(bc.ArgumentError, match=r"the limit is 2\*\*64 seconds"):
+            buf.wait(1, timeout=1e300)
+        with pytest.raises(bc.ArgumentError, match=r"rows from 0 to 2\*\*64 - 1"):
+            buf.wait(rows_published=2**64)
