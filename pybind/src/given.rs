@@ -6,6 +6,7 @@
 
 use std::path::PathBuf;
 
+use pyo3::exceptions::PyException;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString, PyTuple};
@@ -20,6 +21,8 @@ pub(crate) enum Given<T> {
     Missing,
     /// A value of another type, as errors show it.
     Other(String),
+    /// Something that ends a program, such as Ctrl-C, came while the value was asked what it is.
+    Ended(PyErr),
 }
 
 impl<T> Given<T> {
@@ -33,6 +36,7 @@ impl<T> Given<T> {
             Self::Other(shown) => {
                 Err(Failure::new(Kind::ArgumentType, format!("{what} is {shown}; give {wanted}")))
             }
+            Self::Ended(raised) => Err(raised.into()),
         }
     }
 }
@@ -82,14 +86,28 @@ impl From<i64> for Given<i128> {
 
 /// A type that arguments have.
 pub(crate) trait Argument: Sized {
-    fn read(value: Borrowed<'_, '_, PyAny>) -> Option<Self>;
+    /// The value, if it is of this type; an error that ends the program, if that came meanwhile.
+    fn read(value: Borrowed<'_, '_, PyAny>) -> PyResult<Option<Self>>;
+}
+
+/// What was found, or nothing where it is of another type.
+fn found<T, E: Into<PyErr>>(py: Python<'_>, extracted: Result<T, E>) -> PyResult<Option<T>> {
+    match extracted.map_err(Into::into) {
+        Ok(value) => Ok(Some(value)),
+        Err(raised) if raised.is_instance_of::<PyException>(py) => Ok(None),
+        Err(raised) => Err(raised),
+    }
 }
 
 impl<'a, 'py, T: Argument> FromPyObject<'a, 'py> for Given<T> {
     type Error = std::convert::Infallible;
 
     fn extract(value: Borrowed<'a, 'py, PyAny>) -> Result<Self, Self::Error> {
-        Ok(T::read(value).map_or_else(|| Self::Other(shown(&value)), Self::Value))
+        Ok(match T::read(value) {
+            Ok(Some(value)) => Self::Value(value),
+            Ok(None) => Self::Other(shown(&value)),
+            Err(raised) => Self::Ended(raised),
+        })
     }
 }
 
@@ -110,48 +128,53 @@ fn is_bool(value: &Bound<'_, PyAny>) -> bool {
 
 /// Whole numbers, NumPy's too.
 impl Argument for i128 {
-    fn read(value: Borrowed<'_, '_, PyAny>) -> Option<Self> {
+    fn read(value: Borrowed<'_, '_, PyAny>) -> PyResult<Option<Self>> {
         if is_bool(&value) {
-            return None;
+            return Ok(None);
         }
-        value.extract::<i64>().map(Self::from).or_else(|_| value.extract()).ok()
+        match found(value.py(), value.extract::<i64>())? {
+            Some(number) => Ok(Some(number.into())),
+            None => found(value.py(), value.extract()),
+        }
     }
 }
 
 impl Argument for f64 {
-    fn read(value: Borrowed<'_, '_, PyAny>) -> Option<Self> {
-        if is_bool(&value) { None } else { value.extract().ok() }
+    fn read(value: Borrowed<'_, '_, PyAny>) -> PyResult<Option<Self>> {
+        if is_bool(&value) { Ok(None) } else { found(value.py(), value.extract()) }
     }
 }
 
 impl Argument for bool {
-    fn read(value: Borrowed<'_, '_, PyAny>) -> Option<Self> {
-        value.extract().ok()
+    fn read(value: Borrowed<'_, '_, PyAny>) -> PyResult<Option<Self>> {
+        found(value.py(), value.extract())
     }
 }
 
 impl Argument for String {
-    fn read(value: Borrowed<'_, '_, PyAny>) -> Option<Self> {
-        value.extract().ok()
+    fn read(value: Borrowed<'_, '_, PyAny>) -> PyResult<Option<Self>> {
+        found(value.py(), value.extract())
     }
 }
 
 impl Argument for Word {
-    fn read(value: Borrowed<'_, '_, PyAny>) -> Option<Self> {
+    fn read(value: Borrowed<'_, '_, PyAny>) -> PyResult<Option<Self>> {
         if let Ok(word) = value.extract() {
-            return Some(Self(word));
+            return Ok(Some(Self(word)));
         }
         // The package of the enum need not be installed: a member is known by what every enum's members have.
         let py = value.py();
-        value.get_type().getattr(intern!(py, "__members__")).ok()?;
-        let name: String = value.getattr(intern!(py, "name")).ok()?.extract().ok()?;
-        Some(Self(name.to_lowercase()))
+        let name = || {
+            value.get_type().getattr(intern!(py, "__members__"))?;
+            value.getattr(intern!(py, "name"))?.extract::<String>()
+        };
+        Ok(found(py, name())?.map(|name| Self(name.to_lowercase())))
     }
 }
 
 impl Argument for PathBuf {
-    fn read(value: Borrowed<'_, '_, PyAny>) -> Option<Self> {
-        value.extract().ok()
+    fn read(value: Borrowed<'_, '_, PyAny>) -> PyResult<Option<Self>> {
+        found(value.py(), value.extract())
     }
 }
 
