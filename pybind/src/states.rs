@@ -1,19 +1,21 @@
 //! States as environments return them, read into transitions: dicts of arrays, leading axis envs.
 
-use std::collections::HashMap;
+mod tickers;
+
 use std::fmt::{self, Display};
 
 use backcast_core::DType;
-use backcast_market::{Panel, TransitionBatch, TransitionShape};
+use backcast_market::{TransitionBatch, TransitionShape};
 use numpy::PyUntypedArray;
 use numpy::prelude::*;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyString};
+use pyo3::types::{PyDict, PyString};
 
+pub(crate) use self::tickers::TickerLists;
 use crate::coerce::{Target, Tuple, array_of, is_masked};
 use crate::error::{Failure, Kind};
-use crate::given::{closest, shown};
+use crate::given::closest;
 use crate::view::bytes_of;
 
 /// What a caller calls the arguments of `add`: errors speak as it does.
@@ -259,142 +261,6 @@ pub(crate) fn sizes_of(arguments: &Arguments<'_, '_>) -> Result<(usize, usize), 
     Ok((tickers, objectives))
 }
 
-/// Tokens of lists of names, remembered: the same names come step after step.
-#[derive(Default)]
-pub(crate) struct TickerLists {
-    /// A copy of the lists last seen, which nobody else can change, and their tokens.
-    last: Option<(Py<PyList>, Vec<u16>)>,
-    tokens: HashMap<String, u16>,
-    /// Memory for the tokens of next states.
-    arrived: Vec<u16>,
-}
-
-impl TickerLists {
-    pub(crate) fn new(panel: &Panel) -> Self {
-        let names = panel.tickers().iter().zip(1..).map(|(name, token)| (name.clone(), token));
-        Self { last: None, tokens: names.collect(), arrived: Vec::new() }
-    }
-
-    /// Tokens of the portfolios of `state`, `[n, width]`, from its tokens or else its names;
-    /// whether it has either.
-    fn portfolios(
-        &mut self,
-        state: &Bound<'_, PyDict>,
-        which: &'static str,
-        called: Called,
-        each: [usize; 2],
-        out: &mut [u16],
-    ) -> Result<bool, Failure> {
-        let py = state.py();
-        if let Some(tokens) = state.get_item(intern!(py, "tokens"))? {
-            let tokens = Field::of(&tokens, What::Entry(which, intern!(py, "tokens")))?;
-            tokens.expect(&each, PER_TICKER, called)?;
-            let mut wide = vec![0; out.len()];
-            tokens.wholes(&mut wide, each[1], each[1], 0)?;
-            for (token, wide) in out.iter_mut().zip(wide) {
-                // What is no token is refused as 0 is.
-                *token = u16::try_from(wide).unwrap_or(0);
-            }
-            return Ok(true);
-        }
-        let Some(tickers) = state.get_item(intern!(py, "tickers"))? else { return Ok(false) };
-        self.read(&tickers, which, each, out)?;
-        Ok(true)
-    }
-
-    /// What is said of the first transition whose two states hold different tickers.
-    fn other_portfolio(
-        &self,
-        called: Called,
-        width: usize,
-        tokens: &[u16],
-        arrived: &[u16],
-    ) -> Failure {
-        let pairs = || tokens.chunks_exact(width).zip(arrived.chunks_exact(width));
-        let at = pairs().position(|(before, after)| before != after).unwrap_or(0);
-        let name = |token: &u16| {
-            let known = self.tokens.iter().find(|(_, known)| *known == token);
-            known.map_or_else(|| format!("token {token}"), |(name, _)| format!("'{name}'"))
-        };
-        let [before, after] = [tokens, arrived].map(|tokens| {
-            let portfolio = tokens.chunks_exact(width).nth(at).unwrap_or_default();
-            portfolio.iter().map(name).collect::<Vec<_>>().join(", ")
-        });
-        let env = if called.alone { String::new() } else { format!(" of environment {at}") };
-        let (states, next) = (called.states, called.next_states);
-        Failure::new(
-            Kind::Append,
-            format!(
-                "{next}{env} holds [{after}] and {states} [{before}]; give two states of one \
-                 episode, and of its last step the state before the reset (final_obs)"
-            ),
-        )
-    }
-
-    /// Tokens of `tickers`, a list of lists, `[n, width]`.
-    fn read(
-        &mut self,
-        tickers: &Bound<'_, PyAny>,
-        which: &str,
-        [n, width]: [usize; 2],
-        out: &mut [u16],
-    ) -> Result<(), Failure> {
-        let py = tickers.py();
-        if let Some((last, tokens)) = &self.last
-            && tokens.len() == out.len()
-            // Of arrays nobody can say whether they are equal: they are read anew.
-            && tickers.eq(last).unwrap_or(false)
-        {
-            out.copy_from_slice(tokens);
-            return Ok(());
-        }
-        let names: Vec<Vec<String>> = tickers.extract().map_err(|_| {
-            let shown = shown(tickers);
-            let message =
-                format!("{which}['tickers'] is {shown}; give a list of names per environment");
-            Failure::new(Kind::Append, message)
-        })?;
-        if let Some(odd) = names.iter().find(|names| names.len() != width)
-            && names.len() == n
-        {
-            let message = format!(
-                "{which}['tickers'] has a list of {} names; give {width}, one per column of shares",
-                odd.len()
-            );
-            return Err(Failure::new(Kind::Append, message));
-        }
-        if names.len() != n {
-            let message = format!(
-                "{which}['tickers'] has {} lists; give {n}, one per environment",
-                names.len()
-            );
-            return Err(Failure::new(Kind::Append, message));
-        }
-        for (name, token) in names.iter().flatten().zip(out.iter_mut()) {
-            *token = *self.tokens.get(name).ok_or_else(|| self.unknown(name, which))?;
-        }
-        // Of the same strings, which are then told apart by their addresses.
-        let lists = tickers
-            .try_iter()?
-            .map(|names| PyList::new(py, names?.try_iter()?.collect::<PyResult<Vec<_>>>()?));
-        let lists = lists.collect::<PyResult<Vec<_>>>()?;
-        self.last = Some((PyList::new(py, lists)?.unbind(), out.to_vec()));
-        Ok(())
-    }
-
-    fn unknown(&self, name: &str, which: &str) -> Failure {
-        let near = closest(name, self.tokens.keys().map(String::as_str));
-        let hint = near.map_or_else(String::new, |near| format!(" (it has '{near}')"));
-        Failure::new(
-            Kind::Append,
-            format!(
-                "{which}['tickers'] names '{name}', which the panel lacks{hint}; give states of an \
-                 environment on the buffer's panel"
-            ),
-        )
-    }
-}
-
 /// Read a batch; nothing of the ring is touched.
 pub(crate) fn read(
     arguments: &Arguments<'_, '_>,
@@ -432,21 +298,7 @@ pub(crate) fn read(
         price.expect(&each, PER_TICKER, called)?;
         price.floats(&mut batch.avg_buy_prices, width, 2 * width, side * width)?;
     }
-    let (states, next) = (arguments.states, arguments.next_states);
-    if !lists.portfolios(states, called.states, called, each, &mut batch.tokens)? {
-        return Err(missing(states, "tickers", called.states));
-    }
-    // States of an environment have the same lists, and there is nothing to compare.
-    let named_by = if next.contains(intern!(py, "tokens"))? { "tokens" } else { "tickers" };
-    if !share(states, next, named_by)? {
-        let mut arrived = std::mem::take(&mut lists.arrived);
-        arrived.resize(batch.tokens.len(), 0);
-        let there = lists.portfolios(next, called.next_states, called, each, &mut arrived)?;
-        if there && arrived != batch.tokens {
-            return Err(lists.other_portfolio(called, width, &batch.tokens, &arrived));
-        }
-        lists.arrived = arrived;
-    }
+    lists.read_both(arguments, each, &mut batch.tokens)?;
 
     let actions = Field::of(arguments.actions, What::Argument(called.actions))?;
     let expected: Vec<usize> = std::iter::once(n).chain(shape.action.iter().copied()).collect();
@@ -468,11 +320,6 @@ pub(crate) fn read(
         None => batch.ends.iter_mut().skip(1).step_by(2).for_each(|terminal| *terminal = 0),
     }
     Ok(())
-}
-
-/// Do both hold the same object?
-fn share(states: &Bound<'_, PyDict>, next: &Bound<'_, PyDict>, key: &str) -> PyResult<bool> {
-    Ok(states.get_item(key)?.zip(next.get_item(key)?).is_some_and(|(one, other)| one.is(&other)))
 }
 
 /// Booleans, `[n]`; a trailing axis of one is what some buffers return.
