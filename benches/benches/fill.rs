@@ -11,7 +11,7 @@ use std::time::Instant;
 use backcast_benches::c_draws::Draws;
 use backcast_benches::c_rows::{MappedRing, Rows, Widths};
 use backcast_benches::measured::Measured;
-use backcast_benches::record::{MEDIUM, Record, SMALL};
+use backcast_benches::record::{MEDIUM, SMALL};
 use backcast_benches::{base, filled};
 use backcast_core::{Base, Sampler, SamplerOptions};
 
@@ -57,7 +57,7 @@ fn compare<const OBS: usize, const ACTION: usize>(
         ("1 M rows, 8 lanes", million, 8),
         ("1 M rows, 64 lanes", million, 64),
     ] {
-        rings.push(Contest::<OBS, ACTION>::new(&base, of, record, rows, lanes)?);
+        rings.push(Contest::<OBS, ACTION>::new(&base, of, rows, lanes)?);
     }
     let sweep = vec![1_u8; SWEPT_BYTES];
     // What is done once is done in a round that does not count: pages find their places.
@@ -104,13 +104,8 @@ struct Contest<const OBS: usize, const ACTION: usize> {
 }
 
 impl<const OBS: usize, const ACTION: usize> Contest<OBS, ACTION> {
-    fn new(
-        base: &Base,
-        of: &'static str,
-        record: Record,
-        rows: u64,
-        lanes: u32,
-    ) -> Result<Self, Box<dyn Error>> {
+    fn new(base: &Base, of: &'static str, rows: u64, lanes: u32) -> Result<Self, Box<dyn Error>> {
+        let record = MappedRing::<OBS, ACTION>::RECORD;
         let name = format!("fill-{rows}-{lanes}");
         let ring = filled(base, &name, record, rows, lanes);
         let mapped = MappedRing::of(&ring, base, &name)?;

@@ -15,11 +15,10 @@ use crate::{
     record::{Fill, Record},
     rules::StopLossDay,
     stream::Stream,
-    world::WorldView,
+    world::{CLOSE, WorldView},
 };
 
 const OPEN: usize = PriceColumn::Open as usize;
-const CLOSE: usize = PriceColumn::Close as usize;
 
 /// Where a sub-environment is in its life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

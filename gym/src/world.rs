@@ -12,7 +12,8 @@ use crate::{
     table::{DayTable, HistoryTable, copy_rows},
 };
 
-const CLOSE: usize = PriceColumn::Close as usize;
+/// Of a panel's row.
+pub(crate) const CLOSE: usize = PriceColumn::Close as usize;
 
 /// Everything that the sub-environments share and no step changes.
 #[derive(Clone, Debug)]
@@ -130,7 +131,7 @@ impl Rules {
     }
 
     /// Tickers of which portfolios begin with shares.
-    pub(crate) fn held_at_start(&self) -> impl Iterator<Item = usize> {
+    fn held_at_start(&self) -> impl Iterator<Item = usize> {
         let shares = self.initial_shares.iter().enumerate();
         shares.filter_map(|(ticker, shares)| (*shares > 0).then_some(ticker))
     }

@@ -48,11 +48,19 @@ impl TransitionRing {
             return Ok(());
         }
         let (panel, options) = (self.panel.get()?, fresh.options.clone());
-        self.ring.with(|ring| {
+        let made = self.ring.with(|ring| {
+            // Another thread may have added since somebody cleared it.
+            if !ring.is_empty()? {
+                return Ok(false);
+            }
             *ring = CoreRing::create(panel, wanted.clone(), options)?;
-            Ok(())
+            Ok(true)
         })?;
-        state.shape = wanted;
+        if made {
+            state.shape = wanted;
+        } else {
+            state.empty = false;
+        }
         Ok(())
     }
 }

@@ -73,11 +73,17 @@ def portfolios(
     """Make the Rust side of an environment."""
     if obs not in ("dict", "flat"):
         raise EnvError(f'obs is {obs!r}; write "dict" or "flat"')
-    if render_mode not in (None, "rgb_array"):
-        raise EnvError(f'render_mode is {render_mode!r}; write "rgb_array", or leave it None')
+    check_render_mode(render_mode)
     given: dict[str, Any] = {**settings, "autoreset_mode": word_of(mode)}
     given["record"] = settings["record"] or render_mode is not None
     return PortfolioBatch(panel, num_envs, given, flat=obs == "flat", reuse=reuse)
+
+
+def check_render_mode(mode: str | None) -> str | None:
+    """Refuse what nothing is drawn for."""
+    if mode not in (None, "rgb_array"):
+        raise EnvError(f'render_mode is {mode!r}; write "rgb_array", or leave it None')
+    return mode
 
 
 def picture(batch: PortfolioBatch, i: int) -> NDArray[np.uint8]:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from gymnasium.vector import VectorEnv
 
-from backcast import EnvError
 from backcast._calls import explained
 from backcast.envs._portfolio import picture
 
@@ -79,10 +78,3 @@ class WatchedPortfolios(VectorEnv[Any, Any, Any]):
         if self.render_mode is None:
             return None
         return tuple(picture(self.env._batch, at) for at in range(self.num_envs))
-
-
-def check_render_mode(mode: str | None) -> str | None:
-    """Refuse what nothing is drawn for."""
-    if mode not in (None, "rgb_array"):
-        raise EnvError(f'render_mode is {mode!r}; write "rgb_array", or leave it None')
-    return mode

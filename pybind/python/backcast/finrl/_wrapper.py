@@ -15,7 +15,7 @@ from backcast import ArgumentError, ArgumentTypeError, ClosedError, EnvError
 from backcast._calls import explained
 from backcast._counts import count_of
 from backcast._native import TickerTokenizer
-from backcast.envs._portfolio import mode_of, word_of
+from backcast.envs._portfolio import check_render_mode, mode_of, word_of
 from backcast.finrl._nested import (
     History,  # noqa: F401 - observations that were pickled look for it here
     NestedObservations,
@@ -25,7 +25,7 @@ from backcast.finrl._records import FIELDS
 from backcast.finrl._replay import VecReplayBuffer
 from backcast.finrl._rules import check_source, check_window, flag_of, given_seed_of, pairs_of
 from backcast.finrl._vec_env import VecFastFinRL
-from backcast.finrl._watched import WatchedPortfolios, check_render_mode
+from backcast.finrl._watched import WatchedPortfolios
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
