@@ -105,6 +105,15 @@ impl Writer {
         Ok(self.indices.get(..self.lanes.len()).unwrap_or_default())
     }
 
+    /// Asks the processor for the memory of the row after the next one of every lane, which comes while the caller does
+    /// something else.
+    #[inline]
+    pub fn ask_ahead(&self) {
+        for OwnLane { memory, .. } in &self.lanes {
+            memory.lane().ask_to_store_after(memory.slot());
+        }
+    }
+
     /// The same for whatever step, right or wrong; wakes nobody.
     #[inline(never)]
     fn append_with_care(

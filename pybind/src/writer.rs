@@ -1,6 +1,7 @@
 //! `backcast.Writer`: appends rows to lanes that it alone writes.
 
 use std::mem;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use backcast_core::{
@@ -78,6 +79,10 @@ impl Pen {
     }
 }
 
+/// The memory of rows of so many bytes is asked for one append before it is written to. Shorter ones wait for less
+/// than asking takes, and of longer ones more lines would be under way than a processor has places for.
+const WORTH_ASKING: RangeInclusive<usize> = 192..=4_096;
+
 /// An append of more bytes is copied with the interpreter released. Fewer take a few microseconds.
 const WORTH_RELEASING: usize = 32 << 10;
 
@@ -127,7 +132,11 @@ impl Writer {
                 let mut append =
                     || writer.append_until(step, &mut || true).map(|_| ()).map_err(Box::new);
                 let bytes: usize = step.columns.iter().map(|rows| rows.len()).sum();
-                if bytes > WORTH_RELEASING { py.detach(append) } else { append() }
+                let appended = if bytes > WORTH_RELEASING { py.detach(append) } else { append() };
+                if WORTH_ASKING.contains(&bytes) {
+                    writer.ask_ahead();
+                }
+                appended
             })?;
             Some(appended.map(|()| {
                 let again = spare.as_ref().and_then(|spare| {

@@ -313,3 +313,23 @@ def test_a_restart_begins_an_episode_that_does_not_continue_the_row_before(place
         writer.append(obs=[2, 2], terminated=ends, truncated=ends)
         assert len(buf) == 3
         assert writer.rows_written == 8
+
+
+@pytest.mark.parametrize("lanes", [1, 3])
+@pytest.mark.parametrize("width", [1, 47, 48, 84, 350, 1024, 1764])
+def test_rows_of_every_width_come_back_after_laps(place: Path, width: int, lanes: int) -> None:
+    """What is asked for ahead, at the end of a lane as elsewhere, changes nothing."""
+    schema = {"obs": ("f4", (width,)), "reward": "f4"}
+    go_on, each = np.zeros(lanes, bool), np.arange(lanes, dtype=np.float32)[:, None]
+    obs = [np.arange(width, dtype=np.float32) + 1000 * t + each for t in range(300)]
+    with bc.ReplayBuffer.create("a", schema, capacity=5 * lanes, lanes=lanes, dir=place) as buf:
+        with buf.writer(lanes=lanes) as writer:
+            for t, step in enumerate(obs):
+                rewards = np.full(lanes, t, np.float32)
+                writer.append(obs=step, reward=rewards, terminated=go_on, truncated=go_on)
+        for lane in range(lanes):
+            start, end = buf.lane_span(lane)
+            assert (end, end - start) >= (len(obs), 5)
+            rows = buf.rows(lane, start, end - start)
+            assert rows["reward"].tolist() == list(range(start, end))
+            assert np.array_equal(rows["obs"], [step[lane] for step in obs[start:end]])

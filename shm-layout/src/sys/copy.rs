@@ -276,6 +276,15 @@ pub(crate) fn ask(from: *const u8, len: usize) {
     }
 }
 
+/// Asks the processor for a line of the cache in every so many bytes of `len`, which will be written: for all but the
+/// last one's rest, which who asks for what follows asks for. Any address will do.
+#[inline]
+pub(crate) fn ask_to_write(from: *const u8, len: usize) {
+    for at in (0..len.min(MOST_ASKED)).step_by(LINE) {
+        super::prefetch_to_write(from.wrapping_add(at));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -303,6 +312,7 @@ mod tests {
         let from = std::ptr::without_provenance::<u8>(LINE + 3);
         for len in [0, 1, LINE, MOST_ASKED + 1, usize::MAX] {
             ask(from, len);
+            ask_to_write(from, len);
         }
     }
 

@@ -511,6 +511,19 @@ impl ClaimedLane {
         true
     }
 
+    /// Asks for the memory that the row after a slot's will be stored to, where it is a line and more: of narrow columns
+    /// rows share lines. Reads nothing, changes nothing, never fails.
+    #[inline]
+    pub fn ask_to_store_after(&self, slot: u64) {
+        let Lane { memory, columns, .. } = &*self.lane;
+        #[expect(clippy::cast_possible_truncation, reason = "only ever asked for, never written")]
+        let slot = self.lane.slot_after(slot, 1) as usize;
+        for column in columns.iter().filter(|column| column.width >= copy::LINE) {
+            let at = column.offset.wrapping_add(slot.wrapping_mul(column.width));
+            copy::ask_to_write(memory.base().wrapping_add(at), column.width);
+        }
+    }
+
     /// The lane's memory.
     pub(crate) fn memory(&self) -> &Arc<Lane> {
         &self.lane

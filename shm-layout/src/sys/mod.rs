@@ -56,6 +56,28 @@ fn prefetch(line: *const u8) {
     let _ = line;
 }
 
+/// Hints that a cache line will be written soon. Any address will do.
+///
+/// As an instruction, since compilers ask for reading unless they are told that the processor knows it. One that does
+/// not, does nothing.
+#[inline]
+fn prefetch_to_write(line: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch has no architectural effect and cannot fault, whatever the address.
+    unsafe {
+        core::arch::asm!("prefetchw [{line}]", line = in(reg) line,
+            options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    // SAFETY: as above; PRFM is a hint.
+    unsafe {
+        core::arch::asm!("prfm pstl1keep, [{line}]", line = in(reg) line,
+            options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+    let _ = line;
+}
+
 /// Hints that a cache line will be read at once. Any address will do.
 #[inline]
 fn prefetch_nearest(line: *const u8) {
