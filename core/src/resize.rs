@@ -262,6 +262,50 @@ mod tests {
     }
 
     #[test]
+    fn rows_that_a_resize_brings_back_are_drawn_as_by_a_new_sampler() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = Base::at(dir.path());
+        let ring = ring(&base, 400, 1, LanePolicy::default());
+        let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+        // Windows that lie whole in their episode are rare: drawn with an index.
+        append(&mut writer, 700);
+        let options =
+            SamplerOptions::seeded(1).history(8).future(2).boundary(crate::Boundary::Reject);
+        let mut old = ring.sampler(options).unwrap();
+        old.sample(2_000).unwrap();
+        let before = ring.lane_span(0).unwrap();
+        ring.resize(4_000, NOT_AT_ALL, &mut on).unwrap();
+        append(&mut writer, 1);
+        let after = ring.lane_span(0).unwrap();
+        assert!(after.start < before.start, "rows are back: {before:?} {after:?}");
+        let mut new = ring.sampler(old.state().into()).unwrap();
+        for _ in 0..4 {
+            assert_eq!(old.sample(2_000).unwrap().index(), new.sample(2_000).unwrap().index());
+        }
+        let index = old.sample(2_000).unwrap().index();
+        let oldest = index.iter().map(|index| crate::RowIndex(*index).seq()).min().unwrap();
+        assert!(oldest < before.start, "{oldest}");
+    }
+
+    #[test]
+    fn a_ring_that_grows_is_waited_for_as_large_as_it_becomes() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = Base::at(dir.path());
+        let ring = ring(&base, 200, 2, LanePolicy::default());
+        let mut writers = [(); 2].map(|()| ring.writer(WriterOptions::lanes(1)).unwrap());
+        ring.resize(20_000, NOT_AT_ALL, &mut on).unwrap();
+        append(&mut writers[0], 500);
+        assert_eq!(ring.capacity(), 200, "one lane waits for its writer");
+        let wait = |size| ring.wait_for(size, NOT_AT_ALL, &mut || false);
+        assert!(wait(400).unwrap() >= 400);
+        assert!(matches!(wait(19_998), Err(crate::WaitError::TimedOut { .. })));
+        assert!(matches!(
+            wait(19_999),
+            Err(crate::WaitError::Never { capacity: 20_000, most: 19_998, .. })
+        ));
+    }
+
+    #[test]
     fn what_is_drawn_does_not_depend_on_a_resize() {
         let dir = tempfile::tempdir().unwrap();
         let base = Base::at(dir.path());

@@ -41,6 +41,8 @@ struct Stretch {
 struct LaneStarts {
     /// In order; none is empty.
     stretches: VecDeque<Stretch>,
+    /// From this row on all starts are known; those before it are forgotten.
+    known: u64,
     /// Rows before this one have been looked at.
     scanned: u64,
     /// First row and episode of the transitions that `scanned` may continue.
@@ -64,6 +66,7 @@ impl Starts {
                 Reader { lane, marks: &mut self.marks, window: (self.back, self.ahead) };
             whole &= reader.scan(starts, range);
             starts.forget_before(range.start.saturating_add(self.back));
+            starts.known = range.start;
             total += starts.count();
             self.ends.push(total);
         }
@@ -141,7 +144,7 @@ impl LaneStarts {
 
     /// Begins anew at a row, without what came before it.
     fn restart(&mut self, row: u64) {
-        *self = Self { scanned: row, ..Self::default() };
+        *self = Self { known: row, scanned: row, ..Self::default() };
     }
 }
 
@@ -156,8 +159,10 @@ impl Reader<'_> {
     /// `false`: the lane moved, and what is not read yet is to be read from its new memory.
     fn scan(&mut self, starts: &mut LaneStarts, range: &Range<u64>) -> bool {
         // Behind the oldest row after a lap; beyond the newest only where a head went down, which no
-        // writer of ours does: what was looked at is of no row then.
-        if starts.scanned < range.start || starts.scanned > range.end {
+        // writer of ours does: what was looked at is of no row then. A lane that was resized may have rows
+        // for its readers again that were too old for them before.
+        let lapped = starts.scanned < range.start || starts.scanned > range.end;
+        if lapped || range.start < starts.known {
             starts.restart(range.start);
         }
         // A row's successor says whether a transition starts at the row.

@@ -27,8 +27,11 @@ impl Ring {
         timeout: Option<Duration>,
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<u64, WaitError> {
+        // All lanes of a ring that is being resized become as large as the largest.
+        let capacities = (0..self.lanes()).filter_map(|lane| self.lane_capacity_of(lane));
+        let (largest, lanes) = (capacities.max().unwrap_or(0), u64::from(self.lanes()));
         // The newest row of a lane has no successor: waiting for it too would never end.
-        let (capacity, most) = (self.capacity(), self.capacity() - u64::from(self.lanes()));
+        let (capacity, most) = (largest * lanes, largest.saturating_sub(1) * lanes);
         if min_size > most {
             return Err(WaitError::Never { want: min_size, capacity, most });
         }
