@@ -280,7 +280,8 @@ impl<const OBS: usize, const ACTION: usize> MappedRing<OBS, ACTION> {
                 unsafe { _mm_prefetch::<_MM_HINT_T0>(first.wrapping_add(at).cast()) };
             }
         };
-        ask(self.places.marks, size_of::<Mark>(), 2);
+        // The successor's, which is all that is looked at of most.
+        ask(self.places.marks + size_of::<Mark>(), size_of::<Mark>(), 1);
         ask(self.places.obs, OBS * 4, 2);
         ask(self.places.action, ACTION * 4, 1);
         ask(self.places.reward, 4, 1);
@@ -304,7 +305,17 @@ impl<const OBS: usize, const ACTION: usize> MappedRing<OBS, ACTION> {
         unsafe {
             let (base, (head, _)) = (self.lanes[lane].base, *self.heads.get_unchecked(lane));
             let mark = |slot: usize| *base.add(marks + slot * size_of::<Mark>()).cast::<Mark>();
-            let (this, after) = (mark(slot), mark(next));
+            let after = mark(next);
+            // A step of an episode that goes on: the row before it is one too, and has no flag.
+            let quiet = after.seq == seq as u64 + 1 && after.flags == 0 && after.t > 0;
+            let (flags, follows) = if quiet {
+                (0, true)
+            } else {
+                let this = mark(slot);
+                let follows = after.episode == this.episode && after.t == this.t + 1;
+                let theirs = (this.seq, after.seq) == (seq as u64, seq as u64 + 1);
+                (this.flags, follows && theirs)
+            };
             let columns = [
                 (&mut out.obs, obs, OBS * 4, slot),
                 (&mut out.next_obs, obs, OBS * 4, next),
@@ -316,16 +327,15 @@ impl<const OBS: usize, const ACTION: usize> MappedRing<OBS, ACTION> {
                 let to = to.as_mut_ptr().cast::<u8>().add(b * width);
                 ptr::copy_nonoverlapping(base.add(place + slot * width), to, width);
             }
-            *out.terminated.get_unchecked_mut(b) = u8::from(this.flags & 1 != 0);
-            *out.truncated.get_unchecked_mut(b) = u8::from(this.flags & 2 != 0);
+            *out.terminated.get_unchecked_mut(b) = u8::from(flags & 1 != 0);
+            *out.truncated.get_unchecked_mut(b) = u8::from(flags & 2 != 0);
             *out.index.get_unchecked_mut(b) = index;
             *out.age.get_unchecked_mut(b) = (head - seq - 1).cast_signed() as i64;
             fence(Ordering::Acquire);
             let at = base.add(offset_of!(LaneHeader, reserved)).cast::<AtomicU64>();
             let reserved = (*at).load(Ordering::Relaxed);
-            let whole = reserved <= (seq + self.slots) as u64 && this.flags & 4 == 0;
-            let follows = after.episode == this.episode && after.t == this.t + 1;
-            whole && follows && (this.seq, after.seq) == (seq as u64, seq as u64 + 1)
+            let whole = reserved <= (seq + self.slots) as u64 && flags & 4 == 0;
+            whole && follows
         }
     }
 }

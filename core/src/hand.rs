@@ -35,12 +35,10 @@ impl<'a> Hand<'a> {
     pub(crate) fn new(lane: &'a Lane, reach: Reach, stretches: &[Stretch]) -> Self {
         let rows = reach.after_first() + 1;
         let part = |column, width, first, rows| RunPart { column, width, first, rows };
-        // The first and the last, which are all that is looked at.
-        let mark = |first, rows| part(MARKS, size_of::<Mark>(), first, rows);
-        let marks =
-            if rows > 2 { [mark(0, 1), mark(rows - 1, 1)] } else { [mark(0, rows), mark(0, 0)] };
+        // The last, which is all that is looked at.
+        let mark = part(MARKS, size_of::<Mark>(), rows - 1, 1);
         let asked = stretches.iter().map(|of| part(of.column, of.width, of.lead, of.rows));
-        let runs = Runs::new(lane, rows, marks.into_iter().chain(asked));
+        let runs = Runs::new(lane, rows, iter::once(mark).chain(asked));
         let (index, ages) = ([RowIndex::NONE.0; MOST], [0; MOST]);
         Self { first: 0, reach, count: 0, index, ages, runs }
     }
@@ -87,27 +85,27 @@ impl<'a> Hand<'a> {
         &self.runs
     }
 
-    /// In the windows of which items nothing happens, as the marks of their first and last rows say: a bit of each.
+    /// In the windows of which items nothing happens, as the marks of their last rows say: a bit of each.
     #[inline]
     pub(crate) fn quiet(&self) -> u32 {
         if self.runs.count() != self.count {
             return 0;
         }
-        let (back, after) = (self.reach.back, self.reach.after_first());
-        let is_quiet = |item: usize, ends: [[u64; WORDS]; 2]| {
-            let [first, last] = ends.map(Mark::of_words);
-            // A writer that came by meanwhile left other rows there.
-            let row = RowIndex(self.index[item]).seq().wrapping_sub(back);
-            Window::is_quiet(&first, &last, row, after)
+        let before = self.reach.after_first();
+        let ahead = before - self.reach.back;
+        let is_quiet = |item: usize, last: [u64; WORDS]| {
+            // A writer that came by meanwhile left another row there.
+            let row = RowIndex(self.index[item]).seq().wrapping_add(ahead);
+            Window::is_quiet(&Mark::of_words(last), row, before)
         };
         // In most hands in all of them.
         let mut all = true;
-        let known = self.runs.each_ends(MARKS, |item, ends| all &= is_quiet(item, ends));
+        let known = self.runs.each_last(MARKS, |item, last| all &= is_quiet(item, last));
         if all && known {
             return self.all();
         }
         let mut quiet = 0;
-        self.runs.each_ends(MARKS, |item, ends| quiet |= u32::from(is_quiet(item, ends)) << item);
+        self.runs.each_last(MARKS, |item, last| quiet |= u32::from(is_quiet(item, last)) << item);
         quiet
     }
 

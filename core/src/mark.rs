@@ -5,6 +5,8 @@ use backcast_layout::protocol::Words;
 use backcast_layout::{Column, ColumnError, DType, FoundRow, Lane, Role, RowFinder};
 use bytemuck::{Pod, Zeroable};
 
+use crate::episode::{FINAL, GAP, TERMINATED, TRUNCATED};
+
 /// Column number of the marks in a lane's file.
 pub(crate) const MARKS: usize = 0;
 /// The marks' column in the file. Nobody else may call a column so.
@@ -52,6 +54,20 @@ impl Mark {
     /// The column of the file.
     pub(crate) fn column() -> Result<Column, ColumnError> {
         Column::new(NAME, DType::U64, &[3], Role::Step)
+    }
+
+    /// Whether it may be the mark of the row after one: it goes on with the episode, or begins one.
+    ///
+    /// What readers ask the last mark of a window rests on it: a row at step `t` has as many rows of its episode
+    /// before it, and those but the first have no flag.
+    pub(crate) fn may_follow(&self, before: &Self) -> bool {
+        let ended = before.flags & (TERMINATED | TRUNCATED) != 0;
+        self.t == 0
+            || (self.episode == before.episode
+                && self.t == before.t.saturating_add(1)
+                && self.flags & GAP == 0
+                && before.flags & FINAL == 0
+                && (!ended || self.flags & FINAL != 0))
     }
 
     /// The mark as it stands in memory, in registers.

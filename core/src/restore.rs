@@ -22,6 +22,8 @@ pub struct Filling<'a> {
     schema: &'a Schema,
     leftover: &'a Leftover,
     lanes: Vec<Option<UnnamedLane>>,
+    /// Of each lane the mark of the row that was given last, if it was.
+    last: Vec<Option<Mark>>,
     /// Memory for the marks of the rows given last.
     marks: Vec<Mark>,
 }
@@ -109,7 +111,8 @@ fn filled<E: From<RestoreError>>(
     fill: &mut impl FnMut(&mut Filling<'_>) -> Result<(), E>,
 ) -> Result<(), Failure<E>> {
     let lanes = (0..unnamed.spec().lanes).map(|_| None).collect();
-    let mut filling = Filling { unnamed, schema, leftover, lanes, marks: Vec::new() };
+    let last = vec![None; unnamed.spec().lanes as usize];
+    let mut filling = Filling { unnamed, schema, leftover, lanes, last, marks: Vec::new() };
     fill(&mut filling).map_err(Failure::Filling)?;
     filling.finish().map_err(|error| Failure::Filling(error.into()))
 }
@@ -170,7 +173,8 @@ impl Filling<'_> {
 
     /// Puts the next `rows` rows of a lane into it. One buffer per column, in the order in which
     /// [`Rows::columns`](crate::Rows::columns) has them: `seq`, `episode`, `t`, `flags`, then the
-    /// schema's; C order. One copy.
+    /// schema's; C order. A row with `t > 0` goes on with the episode of the row before it, where that was given. One
+    /// copy.
     pub fn rows(&mut self, lane: u32, rows: u64, columns: &[&[u8]]) -> Result<(), RestoreError> {
         let missing = self.missing(lane)?.ok_or(RestoreError::NotBegun { lane })?;
         if rows > missing.end - missing.start {
@@ -183,6 +187,18 @@ impl Filling<'_> {
             if mark.seq != expected {
                 return Err(RestoreError::OutOfOrder { lane, expected, found: mark.seq });
             }
+        }
+        let before = self.last.get(lane as usize).copied().flatten();
+        let mut pairs = before
+            .iter()
+            .chain(&self.marks)
+            .zip(self.marks.iter().skip(usize::from(before.is_none())));
+        if let Some((_, mark)) = pairs.find(|(before, mark)| !mark.may_follow(before)) {
+            let Mark { seq: row, episode, t, .. } = *mark;
+            return Err(RestoreError::BrokenEpisode { lane, row, episode, t });
+        }
+        if let (Some(last), Some(mark)) = (self.last.get_mut(lane as usize), self.marks.last()) {
+            *last = Some(*mark);
         }
         let marks: &[u8] = bytemuck::cast_slice(&self.marks);
         let stored: Vec<&[u8]> =
@@ -226,6 +242,9 @@ impl Filling<'_> {
         if rows > missing.end - missing.start {
             let (from, to) = (missing.start, missing.end);
             return Err(RestoreError::TooManyRows { lane, rows, from, to });
+        }
+        if let Some(last) = self.last.get_mut(lane as usize) {
+            *last = None;
         }
         if let Some(Some(lane)) = self.lanes.get_mut(lane as usize) {
             lane.keep(rows);
@@ -390,6 +409,56 @@ mod tests {
         assert!(snapshot.is_snapshot());
         let refused = snapshot.writer(WriterOptions::lanes(1)).unwrap_err();
         assert!(matches!(refused, WriterError::Snapshot { .. }), "{refused}");
+    }
+
+    #[test]
+    fn rows_that_do_not_follow_one_another_are_refused() {
+        // Episode, t, flags of two rows, given together and one by one.
+        let give = |[first, second]: [(u64, u32, u32); 2], at_once: bool| {
+            Ring::restore_heap(&schema(), RingOptions::with_capacity(64), |filling| {
+                filling.begin(0, 5..7)?;
+                let rows = [(5_u64, first), (6, second)];
+                for rows in rows.chunks(if at_once { 2 } else { 1 }) {
+                    let seq: Vec<u64> = rows.iter().map(|(seq, _)| *seq).collect();
+                    let episode: Vec<u64> =
+                        rows.iter().map(|(_, (episode, ..))| *episode).collect();
+                    let t: Vec<u32> = rows.iter().map(|(_, (_, t, _))| *t).collect();
+                    let flags: Vec<u32> = rows.iter().map(|(_, (.., flags))| *flags).collect();
+                    let [seq, episode]: [&[u8]; 2] =
+                        [&seq, &episode].map(|v| bytemuck::cast_slice(v));
+                    let [t, flags]: [&[u8]; 2] = [&t, &flags].map(|v| bytemuck::cast_slice(v));
+                    let (obs, a) = (vec![0; 12 * rows.len()], vec![0; rows.len()]);
+                    filling.rows(0, rows.len() as u64, &[seq, episode, t, flags, &obs, &a])?;
+                }
+                Ok::<(), RestoreError>(())
+            })
+        };
+        for at_once in [true, false] {
+            for follows in [
+                [(3, 8, 0), (3, 9, 0)],
+                [(3, 8, GAP), (3, 9, TRUNCATED)],
+                [(3, 8, TERMINATED), (3, 9, FINAL)],
+                [(3, 8, FINAL), (4, 0, 0)],
+                [(3, 8, TERMINATED), (4, 0, GAP)],
+                [(3, u32::MAX, 0), (3, u32::MAX, 0)],
+            ] {
+                assert!(give(follows, at_once).is_ok(), "{follows:?}");
+            }
+            for broken in [
+                [(3, 8, 0), (3, 10, 0)],
+                [(3, 8, 0), (4, 9, 0)],
+                [(3, 8, 0), (3, 9, GAP)],
+                [(3, 8, FINAL), (3, 9, 0)],
+                [(3, 8, TERMINATED), (3, 9, 0)],
+                [(3, 8, TRUNCATED), (3, 9, TRUNCATED)],
+            ] {
+                let refused = give(broken, at_once).unwrap_err();
+                assert!(
+                    matches!(refused, RestoreError::BrokenEpisode { lane: 0, row: 6, .. }),
+                    "{broken:?}: {refused}"
+                );
+            }
+        }
     }
 
     #[test]

@@ -69,16 +69,14 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Whether the marks of row `row` and of the one so many rows after it say that nothing happens between
-    /// them: they are so many steps of one episode apart, and of an episode only the first row can be a GAP,
-    /// only the last FINAL, and only the one before that an end.
+    /// Whether the mark of the last row of a window, row `row`, says that nothing happens from so many rows before
+    /// it on: as many steps of its episode are behind it, and of an episode only the first row can be a GAP, only
+    /// the last FINAL, and only the one before that an end. A GAP that the window begins with cuts nothing off.
     #[inline]
-    pub(crate) fn is_quiet(first: &Mark, last: &Mark, row: u64, after: u64) -> bool {
-        // One question and not five, of which a processor would have to foresee each.
-        let others = (first.seq ^ row) | (last.seq ^ (row + after));
-        let flags = u64::from(first.flags | last.flags);
-        let steps = u64::from(last.t) ^ (u64::from(first.t) + after);
-        others | flags | (first.episode ^ last.episode) | steps == 0
+    pub(crate) fn is_quiet(last: &Mark, row: u64, before: u64) -> bool {
+        // One question and not three, of which a processor would have to foresee each.
+        let starts_later = u64::from(u64::from(last.t) < before);
+        (last.seq ^ row) | u64::from(last.flags) | starts_later == 0
     }
 
     /// The window around `seq` of which nothing is missing.
@@ -153,5 +151,94 @@ impl Marks<'_> {
     fn starts_transition(&self, at: usize) -> bool {
         matches!(self.rows.get(at..at + 2), Some([row, next])
             if row.flags & FINAL == 0 && next.flags & GAP == 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::episode::{EpisodeClock, Rows};
+    use crate::options::AutoresetMode;
+
+    /// What may come of an append, as often as these are made.
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Plain,
+        End,
+        Dropped {
+            end: bool,
+        },
+        Restart,
+        /// The writer died, and another took the lane.
+        Successor,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            12 => Just(Step::Plain),
+            3 => Just(Step::End),
+            1 => any::<bool>().prop_map(|end| Step::Dropped { end }),
+            1 => Just(Step::Restart),
+            1 => Just(Step::Successor),
+        ]
+    }
+
+    /// The marks of a lane's rows.
+    fn play(mode: AutoresetMode, steps: &[Step]) -> Vec<Mark> {
+        let (mut clock, mut marks) = (EpisodeClock::fresh(), Vec::<Mark>::new());
+        for step in steps {
+            let end = matches!(step, Step::End | Step::Dropped { end: true });
+            match step {
+                Step::Restart => clock.restart(),
+                Step::Successor => {
+                    if let Some(last) = marks.last() {
+                        clock = EpisodeClock::after(last.episode);
+                    }
+                }
+                Step::Plain | Step::End | Step::Dropped { .. } => {
+                    let (rows, next) = clock.advance(mode, end, false);
+                    if matches!(step, Step::Dropped { .. }) {
+                        clock = clock.without(next);
+                        continue;
+                    }
+                    clock = next;
+                    let rows = match rows {
+                        Rows::Step(row) | Rows::Final(row) => vec![row],
+                        Rows::StepAndFinal(row, last) => vec![row, last],
+                        Rows::Nothing => vec![],
+                    };
+                    for row in rows {
+                        marks.push(row.at(marks.len() as u64));
+                    }
+                }
+            }
+        }
+        marks
+    }
+
+    proptest! {
+        #[test]
+        fn the_last_mark_of_a_window_says_whether_anything_happens_in_it(
+            steps in prop::collection::vec(step(), 0..60),
+            next_step in any::<bool>(),
+            rows in 2..7_usize,
+        ) {
+            let mode = if next_step { AutoresetMode::NextStep } else { AutoresetMode::SameStep };
+            let marks = play(mode, &steps);
+            let before = rows as u64 - 1;
+            for (window, row) in marks.windows(rows).zip(before..) {
+                let [first, others @ ..] = window else { unreachable!() };
+                // As all marks say.
+                let quiet = first.flags & !GAP == 0
+                    && others.iter().zip(1..).all(|(mark, steps)| {
+                        (mark.flags, mark.episode, mark.t) == (0, first.episode, first.t + steps)
+                    });
+                let last = window.last().unwrap();
+                prop_assert_eq!(Window::is_quiet(last, row, before), quiet, "{:?}", window);
+                prop_assert!(!Window::is_quiet(last, row + 1, before), "another row's mark");
+            }
+        }
     }
 }

@@ -96,6 +96,21 @@ pub enum RestoreError {
         /// Number found.
         found: u64,
     },
+    /// A row that goes on with an episode which the row before it does not leave there.
+    #[error(
+        "row {row} of lane {lane} is step {t} of episode {episode}, and the row before it is not the step before; \
+         let an episode whose beginning is missing begin with step 0 and the flag GAP"
+    )]
+    BrokenEpisode {
+        /// Lane.
+        lane: u32,
+        /// Number of the row.
+        row: u64,
+        /// Its episode.
+        episode: u64,
+        /// Its step.
+        t: u32,
+    },
     /// Not a buffer per column.
     #[error("{got} buffers given for {expected} columns, the four built-in ones included")]
     WrongColumnCount {

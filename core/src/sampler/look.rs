@@ -43,7 +43,7 @@ impl Sampler {
         let after = self.reach.after_first();
         for item in items {
             let drawn = match picks.of(item) {
-                Pick::Window(found, marks) if self.is_quiet(found.index, *marks, after) => {
+                Pick::Window(found, mark) if self.is_quiet(found.index, *mark, after) => {
                     block.push(*found);
                     continue;
                 }
@@ -162,13 +162,12 @@ impl Sampler {
         Err(SampleError::Lapped { position, index, lane, seq, oldest }.into())
     }
 
-    /// Whether the marks of the first and the last row of a drawn row's window say that nothing happens in it, as
-    /// in most.
+    /// Whether the mark of the last row of a drawn row's window, so many after the first, says that nothing happens in
+    /// it, as in most.
     #[inline]
-    fn is_quiet(&self, index: RowIndex, marks: [FoundMark<'_>; 2], after: u64) -> bool {
-        let [first, last] = marks.map(Mark::of);
-        // A writer that came by meanwhile left other rows there.
-        Window::is_quiet(&first, &last, index.seq() - self.reach.back, after)
+    fn is_quiet(&self, index: RowIndex, mark: FoundMark<'_>, after: u64) -> bool {
+        // A writer that came by meanwhile left another row there.
+        Window::is_quiet(&Mark::of(mark), index.seq() + (after - self.reach.back), after)
     }
 
     /// Reads the marks around a row, and enters it into the block if a transition starts there.

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use backcast_layout::protocol::Words;
-use backcast_layout::{FoundRow, Lane, Run};
+use backcast_layout::{Lane, Run};
 
 use super::job::{Job, Wanted};
 use super::{BLIND, Sampler};
@@ -39,8 +39,8 @@ impl Drawn {
 pub(super) enum Pick<'a> {
     /// Its window cannot be read whole.
     Row(Drawn),
-    /// What a batch has of it if nothing happens in its window, and the marks of the window's first and last row.
-    Window(Item<'a>, [FoundMark<'a>; 2]),
+    /// What a batch has of it if nothing happens in its window, and the mark of the window's last row.
+    Window(Item<'a>, FoundMark<'a>),
 }
 
 impl Default for Pick<'_> {
@@ -74,10 +74,10 @@ impl<'a> Reached<'a> {
         }
         let slot = span.slot_of(older - self.back, lane.slots());
         let run = Run::of(lane, slot, self.back + self.ahead + 1);
-        let marks = self.marks.as_ref()?.ends(&run)?;
+        let mark = self.marks.as_ref()?.last(&run)?;
         // Many are asked for before the first is read.
-        marks.iter().copied().for_each(FoundRow::ask_at_once);
-        Some(Pick::Window(Item { run, index, age, attempt }, marks))
+        mark.ask_at_once();
+        Some(Pick::Window(Item { run, index, age, attempt }, mark))
     }
 
     /// The same where it is none, or its lane has a list of its own.
@@ -90,13 +90,9 @@ impl<'a> Reached<'a> {
         }
         let slot = span.slot_of(older - self.back, lane.slots());
         let run = Run::of(lane, slot, self.back + self.ahead + 1);
-        let ends = [slot, lane.slot_after(slot, self.back + self.ahead)];
-        match ends.map(|slot| Mark::finder(lane).ends(&Run::of(lane, slot, 1))) {
-            [Some([first, _]), Some([last, _])] => {
-                Pick::Window(Item { run, index, age, attempt }, [first, last])
-            }
-            _ => row,
-        }
+        let last = lane.slot_after(slot, self.back + self.ahead);
+        let mark = Mark::finder(lane).last(&Run::of(lane, last, 1));
+        mark.map_or(row, |mark| Pick::Window(Item { run, index, age, attempt }, mark))
     }
 }
 

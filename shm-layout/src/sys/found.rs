@@ -275,17 +275,13 @@ impl<'a, const N: usize> RowFinder<'a, N> {
         Self(lane.located(column, N * size_of::<u64>()).unwrap_or_default())
     }
 
-    /// The first and the last row of a run. `None`: it has no rows, or is of a lane of another list.
+    /// The last row of a run. `None`: it has no rows, or is of a lane of another list.
     #[inline]
     #[must_use]
-    pub fn ends(&self, run: &Run<'a>) -> Option<[FoundRow<'a, N>; 2]> {
-        let width = N * size_of::<u64>();
+    pub fn last(&self, run: &Run<'a>) -> Option<FoundRow<'a, N>> {
         let last = run.rows().checked_sub(1)?;
-        let first = run.place(self.0.of_width(width)?, 0, 1)?;
-        #[expect(clippy::cast_possible_truncation, reason = "rows of a run are in memory")]
-        // SAFETY: it is the last row of the run, all of which stands in this column of rows of this width.
-        let last = unsafe { first.add(last as usize * width) };
-        Some([first, last].map(|at| FoundRow { at, lane: PhantomData }))
+        let at = run.place(self.0.of_width(N * size_of::<u64>())?, last, 1)?;
+        Some(FoundRow { at, lane: PhantomData })
     }
 }
 
@@ -383,26 +379,23 @@ mod tests {
         let lane = &store.lanes()[1];
         let run = Run::of(lane, 17, 5);
         let finder = RowFinder::<3>::of(lane, 1);
-        for (found, slot) in finder.ends(&run).unwrap().into_iter().zip([17, 21]) {
-            found.ask_at_once();
-            assert_eq!(bytemuck::cast::<_, [u8; 24]>(found.words()).to_vec(), row(slot, 24));
-        }
+        let found = finder.last(&run).unwrap();
+        found.ask_at_once();
+        assert_eq!(bytemuck::cast::<_, [u8; 24]>(found.words()).to_vec(), row(21, 24));
         let others = [0, 2, WIDTHS.len()];
-        assert!(others.iter().all(|column| RowFinder::<3>::of(lane, *column).ends(&run).is_none()));
-        assert!(RowFinder::<2>::of(lane, 1).ends(&run).is_none());
+        assert!(others.iter().all(|column| RowFinder::<3>::of(lane, *column).last(&run).is_none()));
+        assert!(RowFinder::<2>::of(lane, 1).last(&run).is_none());
         let slots = lane.slots();
         for (slot, rows) in [(slots, 1), (slots - 2, 3), (u64::MAX, 1), (1, u64::MAX), (4, 0)] {
-            let none = finder.ends(&Run::of(lane, slot, rows)).is_none();
+            let none = finder.last(&Run::of(lane, slot, rows)).is_none();
             assert!(none, "{rows} rows from {slot} on");
         }
-        assert!(finder.ends(&Run::of(lane, slots - 2, 2)).is_some());
+        assert!(finder.last(&Run::of(lane, slots - 2, 2)).is_some());
         let larger = store_of(4_000).lanes();
         let run = Run::of(&larger[0], 1_000, 2_000);
-        assert!(finder.ends(&run).is_none(), "another list");
-        let ends = RowFinder::<3>::of(&larger[0], 1).ends(&run).unwrap();
-        for (found, slot) in ends.into_iter().zip([1_000, 2_999]) {
-            assert_eq!(bytemuck::cast::<_, [u8; 24]>(found.words()).to_vec(), row(slot, 24));
-        }
+        assert!(finder.last(&run).is_none(), "another list");
+        let found = RowFinder::<3>::of(&larger[0], 1).last(&run).unwrap();
+        assert_eq!(bytemuck::cast::<_, [u8; 24]>(found.words()).to_vec(), row(2_999, 24));
     }
 
     #[test]

@@ -117,13 +117,13 @@ impl<'a, const MOST: usize> Runs<'a, MOST> {
         (number < self.count).then(|| Run::of(lane, *slot as u64, self.rows))
     }
 
-    /// Calls `look` with the words of two rows of each run, the first and the last, of a column of `N` words of eight bytes.
-    /// `false`: there is no such column.
+    /// Calls `look` with the words of the last row of each run, of a column of `N` words of eight bytes. `false`: there is
+    /// no such column.
     #[inline]
-    pub fn each_ends<const N: usize>(
+    pub fn each_last<const N: usize>(
         &self,
         column: usize,
-        mut look: impl FnMut(usize, [[u64; N]; 2]),
+        mut look: impl FnMut(usize, [u64; N]),
     ) -> bool {
         let width = N * size_of::<u64>();
         let Some(placed) = self.columns.get(column).filter(|placed| placed.width == width) else {
@@ -131,17 +131,14 @@ impl<'a, const MOST: usize> Runs<'a, MOST> {
         };
         let Some(last) = self.rows.checked_sub(1) else { return false };
         #[expect(clippy::cast_possible_truncation, reason = "rows of a run are in memory")]
-        let last = last as usize * width;
+        let offset = placed.offset + last as usize * width;
         let runs = self.bases.iter().zip(&self.slots).take(self.count);
         for (run, (base, slot)) in runs.enumerate() {
-            // SAFETY: both are rows of the run, which are in this column of rows of this width. Aligned: columns begin on
+            // SAFETY: it is a row of the run, which are in this column of rows of this width. Aligned: columns begin on
             // multiples of 8, and this one's width is one. Every writer of the column copies as we do (docs/layout.md,
             // rule 2).
-            let ends = unsafe {
-                let first = base.add(placed.offset + slot * width);
-                [copy::load_words(first), copy::load_words(first.add(last))]
-            };
-            look(run, ends);
+            let words = unsafe { copy::load_words(base.add(offset + slot * width)) };
+            look(run, words);
         }
         true
     }
@@ -245,11 +242,11 @@ mod tests {
                 assert_eq!(out, wanted, "{width} bytes, {rows} rows from {first} on");
             }
         }
-        let mut ends = Vec::new();
-        assert!(runs.each_ends::<3>(0, |run, words| ends.push((run, words))));
-        for ((run, words), slot) in ends.into_iter().zip(places) {
-            let bytes = [row(slot, 24), row(slot + 2, 24)];
-            assert_eq!(bytemuck::cast_slice::<_, u8>(&words), bytes.concat(), "{run}");
+        let mut last = Vec::new();
+        assert!(runs.each_last::<3>(0, |run, words| last.push((run, words))));
+        assert_eq!(last.len(), places.len());
+        for ((run, words), slot) in last.into_iter().zip(places) {
+            assert_eq!(bytemuck::cast_slice::<_, u8>(&words), row(slot + 2, 24), "{run}");
         }
         assert_eq!(runs.get(1).map(|run| run.slot()), Some(17));
         assert!(std::ptr::eq(runs.lanes().nth(1).unwrap(), &raw const *lanes[1]));
@@ -293,8 +290,8 @@ mod tests {
             assert!(!runs.copy_to(wrong, &mut out), "{wrong:?}");
             assert_eq!(out, [9; 8]);
         }
-        assert!(!runs.each_ends::<2>(0, |_, _| panic!("of another width")));
-        assert!(!runs.each_ends::<3>(4, |_, _| panic!("of no column")));
+        assert!(!runs.each_last::<2>(0, |_, _| panic!("of another width")));
+        assert!(!runs.each_last::<3>(4, |_, _| panic!("of no column")));
         assert!(runs.copy_to(part(1, 0, 1), &mut out));
         assert_eq!(out, [row(0, 4), row(1, 4)].concat());
     }
