@@ -29,7 +29,8 @@ use crate::ring::RingStore;
 use crate::ring_files::{self, CTL, NEXT_CTL, lane_file, next_file};
 use crate::shape::Shapes;
 use crate::superblock::Superblock;
-use crate::sys::lane::{ClaimedLane, Lane, copy_signature};
+use crate::sys::claimed::ClaimedLane;
+use crate::sys::lane::{Lane, copy_signature};
 use crate::sys::lock::{Hold, LockFile};
 use crate::sys::map::Access;
 

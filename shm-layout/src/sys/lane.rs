@@ -7,13 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::copy::{self, Word};
-use super::lock::Claim;
 use super::map::{Access, Mapping};
-use super::opaque::OPAQUE;
-use super::window::Window;
 use crate::geometry::Geometry;
 use crate::lane_header::LaneHeader;
-use crate::protocol::{Fence, Words, WordsMut};
+use crate::protocol::{Fence, Words};
 
 /// A lane's memory as any process may look at it.
 ///
@@ -23,28 +20,28 @@ use crate::protocol::{Fence, Words, WordsMut};
 pub struct Lane {
     /// The file as it is: counters, and columns for copies, of which one over the end of the lane is
     /// two. Mapped so that the kernel can use huge pages.
-    memory: Mapping,
-    columns: Columns,
-    slots: u64,
+    pub(super) memory: Mapping,
+    pub(super) columns: Columns,
+    pub(super) slots: u64,
     /// Every column twice, back to back, for leases, which are read where they are. None on the heap.
-    mirror: Option<Mapping>,
+    pub(super) mirror: Option<Mapping>,
     capacity: u64,
     /// How often the ring had been resized when the lane was made.
-    resizes: u32,
+    pub(super) resizes: u32,
 }
 
 /// The place of a counter in a lane's header.
 #[derive(Clone, Copy, Debug)]
-struct Counter(usize);
+pub(super) struct Counter(usize);
 
 impl Counter {
-    const RESERVED: Self = Self::at(offset_of!(LaneHeader, reserved));
-    const HEAD: Self = Self::at(offset_of!(LaneHeader, head));
-    const GENERATION: Self = Self::at(offset_of!(LaneHeader, generation));
-    const PID: Self = Self::at(offset_of!(LaneHeader, pid));
-    const CLAIMED_UNIX_NS: Self = Self::at(offset_of!(LaneHeader, claimed_unix_ns));
-    const DROPPED: Self = Self::at(offset_of!(LaneHeader, dropped));
-    const STALLS: Self = Self::at(offset_of!(LaneHeader, stalls));
+    pub(super) const RESERVED: Self = Self::at(offset_of!(LaneHeader, reserved));
+    pub(super) const HEAD: Self = Self::at(offset_of!(LaneHeader, head));
+    pub(super) const GENERATION: Self = Self::at(offset_of!(LaneHeader, generation));
+    pub(super) const PID: Self = Self::at(offset_of!(LaneHeader, pid));
+    pub(super) const CLAIMED_UNIX_NS: Self = Self::at(offset_of!(LaneHeader, claimed_unix_ns));
+    pub(super) const DROPPED: Self = Self::at(offset_of!(LaneHeader, dropped));
+    pub(super) const STALLS: Self = Self::at(offset_of!(LaneHeader, stalls));
 
     const fn at(offset: usize) -> Self {
         assert!(offset.is_multiple_of(8) && offset + 8 <= size_of::<LaneHeader>());
@@ -96,7 +93,7 @@ pub(crate) struct Placed {
     /// In the mirror.
     mirrored: usize,
     pub(super) width: usize,
-    word: Word,
+    pub(super) word: Word,
 }
 
 /// Where a geometry has the columns.
@@ -234,7 +231,7 @@ impl Lane {
     }
 
     #[inline]
-    fn counter(&self, Counter(offset): Counter) -> &AtomicU64 {
+    pub(super) fn counter(&self, Counter(offset): Counter) -> &AtomicU64 {
         // SAFETY:
         // - In bounds and aligned: a counter's place is one of the header, a multiple of 8 (`Counter::at`), and the memory
         //   has a header (`with_header`); it begins on a multiple of 8 at least.
@@ -298,7 +295,7 @@ impl Lane {
     }
 
     #[inline]
-    fn placed(&self, column: usize) -> Placed {
+    pub(super) fn placed(&self, column: usize) -> Placed {
         self.columns[column]
     }
 
@@ -423,207 +420,5 @@ pub(crate) fn copy_signature(from: &Lane, to: &Lane) {
         Counter::STALLS,
     ] {
         to.counter(counter).store(from.counter(counter).load(Ordering::Relaxed), Ordering::Relaxed);
-    }
-}
-
-/// A lane in the hands of its one writer; dropping it releases the lane.
-#[derive(Debug)]
-pub struct ClaimedLane {
-    // Before the claim: the memory is let go while the lane is still ours.
-    lane: Arc<Lane>,
-    _claim: Claim,
-}
-
-impl ClaimedLane {
-    /// Signs the lane. `None` when its memory is mapped for reading only.
-    pub(crate) fn new(lane: Arc<Lane>, claim: Claim, now_unix_ns: u64) -> Option<Self> {
-        if !lane.memory.writable() {
-            return None;
-        }
-        let set = |counter, value| lane.counter(counter).store(value, Ordering::Relaxed);
-        set(Counter::GENERATION, lane.generation().wrapping_add(1));
-        set(Counter::PID, u64::from(std::process::id()));
-        set(Counter::CLAIMED_UNIX_NS, now_unix_ns);
-        Some(Self { lane, _claim: claim })
-    }
-}
-
-impl ClaimedLane {
-    /// The lane at addresses of their own, for code that is not ours to write rows in place. `None` on
-    /// the heap, where no file is mapped, and where the system cannot.
-    pub fn window(&self) -> io::Result<Option<Window>> {
-        if self.lane.mirror.is_none() || !cfg!(target_os = "linux") || !OPAQUE {
-            return Ok(None);
-        }
-        #[cfg(target_os = "linux")]
-        // SAFETY: a mapped lane's memory is a page-aligned shared mapping of its length, writable (by
-        // `new`), and has its columns.
-        return unsafe {
-            let Lane { memory, columns, slots, resizes, .. } = &*self.lane;
-            Window::of(memory.base(), memory.len(), columns, (*slots, *resizes))
-        };
-        #[cfg(not(target_os = "linux"))]
-        Ok(None)
-    }
-
-    /// Whether a window shows this lane, where it is now.
-    #[must_use]
-    pub fn is_shown_by(&self, window: &Window) -> bool {
-        window.is_of(self.lane.memory.base(), self.lane.resizes)
-    }
-
-    /// Stores one row of every column: the words of the first one, and row `i` of those that each of
-    /// `rest` has into the others. `false`: some column has another size, and whatever was written is to
-    /// be written again.
-    #[expect(clippy::inline_always, reason = "a call costs a tenth of a small row")]
-    #[inline(always)]
-    #[must_use]
-    pub fn store_row<const N: usize>(
-        &self,
-        slot: u64,
-        first: [u64; N],
-        rest: &[&[u8]],
-        (i, of): (usize, usize),
-    ) -> bool {
-        let Lane { memory, columns, slots, .. } = &*self.lane;
-        let Some((begins, others)) = columns.split_first() else { return false };
-        if slot >= *slots
-            || begins.width != size_of_val(&first)
-            || others.len() != rest.len()
-            || i >= of
-        {
-            return false;
-        }
-        #[expect(clippy::cast_possible_truncation, reason = "below slots, which fits in memory")]
-        let (base, slot) = (memory.base(), slot as usize);
-        // SAFETY: in bounds, as in `copy_in`: `slot < slots`.
-        let at = |column: &Placed| unsafe { base.add(column.offset + slot * column.width) };
-        // SAFETY: as in `copy_in`; a row of so many words is accessed by words.
-        unsafe { copy::store_words(at(begins), first) };
-        for (column, rows) in others.iter().zip(rest) {
-            if rows.len() != of * column.width {
-                return false;
-            }
-            let row = &rows[i * column.width..][..column.width];
-            // SAFETY: as in `copy_in`.
-            unsafe { copy::copy_in(at(column), row, column.word) };
-        }
-        true
-    }
-
-    /// Asks for the memory that the row after a slot's will be stored to, where it is a line and more: of narrow columns
-    /// rows share lines. Reads nothing, changes nothing, never fails.
-    #[inline]
-    pub fn ask_to_store_after(&self, slot: u64) {
-        let Lane { memory, columns, .. } = &*self.lane;
-        #[expect(clippy::cast_possible_truncation, reason = "only ever asked for, never written")]
-        let slot = self.lane.slot_after(slot, 1) as usize;
-        for column in columns.iter().filter(|column| column.width >= copy::LINE) {
-            let at = column.offset.wrapping_add(slot.wrapping_mul(column.width));
-            copy::ask_to_write(memory.base().wrapping_add(at), column.width);
-        }
-    }
-
-    /// The lane's memory.
-    pub(crate) fn memory(&self) -> &Arc<Lane> {
-        &self.lane
-    }
-
-    /// The same claim, on the memory that took the place of this one. As it is, when that is mapped
-    /// for reading only.
-    pub(crate) fn moved_to(self, lane: Arc<Lane>) -> Self {
-        if lane.memory.writable() { Self { lane, ..self } } else { self }
-    }
-
-    /// Notes that a lease made the writer wait, drop or fail.
-    pub fn count_stall(&self) {
-        self.add(Counter::STALLS, 1);
-    }
-
-    /// Notes how many rows the writer dropped.
-    pub fn count_dropped(&self, rows: u64) {
-        self.add(Counter::DROPPED, rows);
-    }
-
-    fn add(&self, counter: Counter, more: u64) {
-        // One writer at a time, so a load and a store do.
-        let word = self.lane.counter(counter);
-        word.store(word.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
-    }
-}
-
-impl Words for ClaimedLane {
-    #[inline]
-    fn load_head(&self, order: Ordering) -> u64 {
-        self.lane.load_head(order)
-    }
-
-    #[inline]
-    fn load_reserved(&self, order: Ordering) -> u64 {
-        self.lane.load_reserved(order)
-    }
-
-    #[inline]
-    fn fence(&self, at: Fence) {
-        self.lane.fence(at);
-    }
-
-    #[inline]
-    fn slots(&self) -> u64 {
-        self.lane.slots
-    }
-
-    #[inline]
-    fn copy_out(&self, column: usize, slot: u64, rows: u64, out: &mut [u8]) {
-        self.lane.copy_out(column, slot, rows, out);
-    }
-}
-
-impl WordsMut for ClaimedLane {
-    #[inline]
-    fn store_reserved(&self, value: u64, order: Ordering) {
-        self.lane.counter(Counter::RESERVED).store(value, order);
-    }
-
-    #[inline]
-    fn store_head(&self, value: u64, order: Ordering) {
-        self.lane.counter(Counter::HEAD).store(value, order);
-    }
-
-    #[inline]
-    fn copy_in(&self, column: usize, slot: u64, row: &[u8]) {
-        let Placed { offset, width, word, .. } = self.lane.placed(column);
-        assert!(slot < self.lane.slots && row.len() == width, "{} bytes at slot {slot}", row.len());
-        #[expect(clippy::cast_possible_truncation, reason = "below slots, which fits in memory")]
-        let at = offset + slot as usize * width;
-        // SAFETY:
-        // - In bounds: `slot < slots`, and the column has `slots` rows of `width` bytes.
-        // - Aligned: columns begin on multiples of 8, and `word` divides `width`.
-        // - Writable: checked by `new`.
-        // - Every other access to the column copies as we do (docs/layout.md, rule 2).
-        unsafe { copy::copy_in(self.lane.memory.base().add(at), row, word) }
-    }
-
-    #[inline]
-    fn copy_part_in(&self, column: usize, slot: u64, width: usize, at: usize, part: &[u8]) {
-        let placed = self.lane.placed(column);
-        let fits = width == placed.width && at <= width && part.len() <= width - at;
-        assert!(slot < self.lane.slots && fits, "{} bytes at byte {at} of slot {slot}", part.len());
-        #[expect(clippy::cast_possible_truncation, reason = "below slots, which fits in memory")]
-        let row = placed.offset + slot as usize * width;
-        let base = self.lane.memory.base();
-        if OPAQUE || part.len() == width {
-            // SAFETY: as in `copy_in`, for a part of the row, which is within it; opaque copies have no
-            // size of access to keep, and a whole row has the column's.
-            return unsafe { copy::copy_in(base.add(row + at), part, placed.word) };
-        }
-        let mut whole = vec![0; width];
-        self.lane.copy_out(column, slot, 1, &mut whole);
-        whole[at..at + part.len()].copy_from_slice(part);
-        self.copy_in(column, slot, &whole);
-    }
-
-    fn copy_rows_in(&self, column: usize, slot: u64, rows: u64, bytes: &[u8]) {
-        self.lane.store_rows(column, slot, rows, bytes);
     }
 }

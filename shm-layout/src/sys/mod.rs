@@ -2,7 +2,7 @@
 //! pointers to shared bytes.
 //!
 //! Everything here hands out safe types: [`map::Mapping`] gives slices of atomics, bounds-checked;
-//! [`lane::Lane`] copies rows in and out; [`lock::LockFile`] owns byte-range locks;
+//! [`lane::Lane`] copies rows out and [`claimed::ClaimedLane`] in; [`lock::LockFile`] owns byte-range locks;
 //! [`wait`] sleeps on a shared word; [`peer`] asks who is at a socket's other end.
 
 #![expect(unsafe_code, reason = "mappings, word copies and fcntl need raw pointers")]
@@ -11,6 +11,7 @@
     reason = "columns begin on multiples of 8 and their word divides their width"
 )]
 
+pub(crate) mod claimed;
 pub(crate) mod copy;
 #[cfg(test)]
 pub(crate) mod counted;
