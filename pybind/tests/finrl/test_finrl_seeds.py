@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ import backcast as bc
 import backcast.finrl as ff
 import numpy as np
 import pytest
+from finrl_buffers import TICKERS as LISTED
 from finrl_buffers import vec, with_gaps
+from finrl_market import market
 
 GENERATORS = ["splitmix64", "mt19937"]
 LISTS = [["AAA", "BBB"], ["BBB", "DDD"], ["DDD", "AAA"]]
@@ -67,3 +70,29 @@ def test_a_refused_reset_leaves_the_streams_where_they_were(path: Path) -> None:
     with pytest.raises(bc.EnvError, match="start_day"):
         env.reset(LISTS[:2], options={"start_day": 10_000})
     assert env.reset(LISTS[:2])["day"].tolist() == other.reset(LISTS[:2])["day"].tolist()
+
+
+def test_a_shifted_start_holds_for_tickers_that_are_drawn(tmp_path: Path) -> None:
+    # Starts are drawn up to day 39 of 50; CCC could from day 31 on.
+    path = market(50, LISTED, late={"CCC": 30}).write(tmp_path / "late.csv")
+    env = ff.FastFinRL(path, num_tickers=2, shuffle_tickers=True)
+    with pytest.raises(
+        bc.EnvError, match=r"`shifted_start` is 39, but .* on days 1 to 39 .* less$"
+    ):
+        env.reset(seed=1, shifted_start=39)
+    for shift in (5, 20, 38):
+        drawn = set()
+        for seed in range(30):
+            state = env.reset(seed=seed, shifted_start=shift)
+            drawn |= set(env.get_tickers())
+            late = "CCC" in env.get_tickers()
+            assert shift + (31 if late else 1) <= state["day"] <= 39
+        # Who could not start so late is not drawn.
+        assert drawn == {"AAA", "BBB", "DDD", *(["CCC"] if shift == 5 else [])}
+    twin = copy.deepcopy(env)
+    for shift in (39, 5_000):
+        for seed in (None, *range(8)):
+            with pytest.raises(bc.EnvError, match=f"is {shift}, .* 1 to 39 .* shift by less"):
+                env.reset(seed=seed, shifted_start=shift)
+    assert (env.get_state(), env.get_tickers()) == (twin.get_state(), twin.get_tickers())
+    assert env.reset() == twin.reset(), "nothing has changed"

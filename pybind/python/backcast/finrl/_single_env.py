@@ -204,7 +204,8 @@ class FastFinRL(FinRLEnv[State]):
             Where random numbers begin; -1: anywhere; None: they go on, and the state shows the seed
             that they go on from.
         shifted_start : int, default 0
-            Days by which the first day that the episode could start on is later.
+            Days by which the first day that the episode could start on is later. Where tickers are
+            drawn, they are drawn from those that have such a day left.
         options : mapping, optional
             ``"start_day"``: an int, where to begin instead of on a drawn day.
 
@@ -216,7 +217,8 @@ class FastFinRL(FinRLEnv[State]):
         Raises
         ------
         EnvError
-            If a ticker, seed or day cannot be; nothing has changed then.
+            If a ticker, seed or day cannot be, or a shift leaves no day, for no choice of tickers
+            where they are drawn; nothing has changed then.
         """
         batch = self._batch
         assert batch is not None
