@@ -135,6 +135,8 @@ impl PortfolioBatch {
     ///     An int seeds portfolio i with stream i of that seed instead.
     /// shifted_start : int
     ///     Days at the beginning on which no episode is to start.
+    /// begin : int, optional
+    ///     Portfolios that are given no seed begin their streams of this one, spread, instead of going on.
     ///
     /// Returns
     /// -------
@@ -146,7 +148,7 @@ impl PortfolioBatch {
     /// EnvError
     /// TypeError
     ///     If ``reset_mask`` is no array of booleans.
-    #[pyo3(signature = (*, seed=None, options=None, spread=false, shifted_start=0))]
+    #[pyo3(signature = (*, seed=None, options=None, spread=false, shifted_start=0, begin=None))]
     fn reset<'py>(
         &self,
         py: Python<'py>,
@@ -154,6 +156,7 @@ impl PortfolioBatch {
         options: Option<&Bound<'py, PyAny>>,
         spread: bool,
         shifted_start: usize,
+        begin: Option<u64>,
     ) -> Result<(Bound<'py, PyAny>, Bound<'py, PyDict>), Failure> {
         let seed = seed.map(|seed| reset::seed_of(seed, self.num_envs)).transpose()?;
         let Start { day, mask } = match options {
@@ -162,11 +165,13 @@ impl PortfolioBatch {
         };
         let (obs, ()) = self.form.observe(py, |slots| {
             self.env.with(|env| {
-                let seed = match &seed {
-                    None => ResetSeed::Keep,
-                    Some(Seed::One(seed)) if spread => ResetSeed::Spread(*seed),
-                    Some(Seed::One(seed)) => ResetSeed::One(*seed),
-                    Some(Seed::Each(seeds)) => ResetSeed::Each(seeds),
+                let seed = match (&seed, begin) {
+                    (None, None) => ResetSeed::Keep,
+                    (None, Some(begin)) => ResetSeed::Spread(begin),
+                    (Some(Seed::One(seed)), _) if spread => ResetSeed::Spread(*seed),
+                    (Some(Seed::One(seed)), _) => ResetSeed::One(*seed),
+                    (Some(Seed::Each(seeds)), None) => ResetSeed::Each(seeds),
+                    (Some(Seed::Each(seeds)), Some(begin)) => ResetSeed::EachOrSpread(seeds, begin),
                 };
                 match day {
                     Some(days) => env.reset(seed, mask.as_deref(), Some(&days))?,

@@ -79,7 +79,7 @@ impl PortfolioVectorEnv {
     fn check_reset(&self, seed: ResetSeed<'_>, mask: Option<&[bool]>) -> Result<(), EnvError> {
         let num_envs = self.num_envs();
         check_length("mask", num_envs, mask.map(<[bool]>::len))?;
-        if let ResetSeed::Each(seeds) = seed {
+        if let ResetSeed::Each(seeds) | ResetSeed::EachOrSpread(seeds, _) = seed {
             check_length("seed", num_envs, Some(seeds.len()))?;
         }
         // As below: their callers may name other tickers.
@@ -120,6 +120,9 @@ impl PortfolioVectorEnv {
                 ResetSeed::One(seed) => Some(seed.wrapping_add(env as u64)),
                 ResetSeed::Spread(seed) => Some(spread(seed, env as u64)),
                 ResetSeed::Each(seeds) => seeds[env],
+                ResetSeed::EachOrSpread(seeds, seed) => {
+                    seeds[env].or_else(|| Some(spread(seed, env as u64)))
+                }
             };
             if let Some(seed) = seed {
                 self.streams[env] = Stream::new(self.world.options.generator, seed);

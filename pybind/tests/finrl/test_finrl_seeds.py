@@ -96,3 +96,60 @@ def test_a_shifted_start_holds_for_tickers_that_are_drawn(tmp_path: Path) -> Non
                 env.reset(seed=seed, shifted_start=shift)
     assert (env.get_state(), env.get_tickers()) == (twin.get_state(), twin.get_tickers())
     assert env.reset() == twin.reset(), "nothing has changed"
+
+
+@pytest.mark.parametrize("generator", GENERATORS)
+@pytest.mark.parametrize("lists", [None, LISTS, [[], *LISTS, []]])
+def test_who_is_given_no_seed_in_the_first_reset_has_the_stream_of_the_initial_one(
+    path: Path, generator: str, lists: list[list[str]] | None
+) -> None:
+    def played_from(seeds: Any, seed: int = 5) -> list[Any]:  # noqa: ANN401
+        settings: dict[str, Any] = {"bidding": "uniform", "generator": generator}
+        env = vec(path, count, initial_seed=seed, shuffle_tickers=True, **settings)
+        resets: list[dict[str, Any]] = [{"seeds": seeds, "tickers_list": lists}, {}, {}]
+        return list(np.array(played(env, resets)).T.tolist())
+
+    count = 4 if lists is None else len(lists)
+    initial, others = played_from(None), played_from(None, 6)
+    assert initial != others
+    assert played_from([None] * count) == initial
+    mixed = played_from([7, *[None] * (count - 1)])
+    assert mixed[1:] == initial[1:]
+    assert mixed[0] == played_from(7 + np.arange(count))[0] != initial[0]
+    assert played_from([7, *[None] * (count - 1)]) == mixed, "and so on, in the resets after it"
+
+
+def test_the_wrappers_streams_begin_there_too(path: Path) -> None:
+    def days(*seeds: Any) -> list[Any]:  # noqa: ANN401
+        settings: dict[str, Any] = {"n_envs": 4, "num_tickers": 2, "initial_seed": 5}
+        wrapper = ff.VecFinRLWrapper(path, 10, 0, **settings)
+        shown = []
+        for seed in seeds:
+            wrapper.reset(seed=seed)
+            shown.append(wrapper.env.get_state()["day"].tolist())
+        wrapper.close()
+        return list(np.transpose(shown).tolist())
+
+    initial = days(None, None)
+    assert days([None] * 4, None) == initial
+    assert days([7, None, None, None], None)[1:] == initial[1:]
+    assert days([7, None, None, None], None) == days([7, None, None, None], None)
+
+
+@pytest.mark.parametrize(
+    ("seed", "like"),
+    [([3, 4], 3), ([None, 4], 4), (np.array([3, 4]), 3), (np.array(3), 3), ((3, None), 3)],
+    ids=str,
+)
+def test_actions_are_drawn_from_the_first_seed_there_is(path: Path, seed: Any, like: int) -> None:  # noqa: ANN401
+    def drawn(*seeds: Any) -> list[Any]:  # noqa: ANN401
+        wrapper = ff.VecFinRLWrapper(path, 10, n_envs=2, num_tickers=2)
+        actions = []
+        for each in seeds:
+            wrapper.reset(seed=each)
+            actions.append(wrapper.sample_actions().tolist())
+        wrapper.close()
+        return actions
+
+    assert drawn(like, None, [None, None]) == drawn(seed, None, [None, None])
+    assert drawn(like) != drawn(like + 1)

@@ -160,8 +160,7 @@ class SeenPortfolios(FinRLEnv[Any]):
         options: Mapping[str, Any] | None,
     ) -> Step:
         """Reset portfolios, all or those of a mask; the others keep what their last step said."""
-        given = self._seed if seed is None else seed
-        obs, _ = batch.reset(seed=given, options=options, spread=True)
+        obs, _ = batch.reset(seed=seed, options=options, spread=True, begin=self._seed)
         self._seed = None
         if batch is not self._batch:
             self._adopt(batch)
