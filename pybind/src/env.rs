@@ -173,10 +173,11 @@ impl PortfolioBatch {
                     (Some(Seed::Each(seeds)), None) => ResetSeed::Each(seeds),
                     (Some(Seed::Each(seeds)), Some(begin)) => ResetSeed::EachOrSpread(seeds, begin),
                 };
-                match day {
-                    Some(days) => env.reset(seed, mask.as_deref(), Some(&days))?,
-                    None => env.reset_shifted(seed, mask.as_deref(), shifted_start)?,
-                }
+                let reset = match day {
+                    Some(days) => env.reset(seed, mask.as_deref(), Some(&days)),
+                    None => env.reset_shifted(seed, mask.as_deref(), shifted_start),
+                };
+                reset.map_err(|error| self.in_words(error))?;
                 slots.fill(env, false)
             })
         })?;
@@ -360,7 +361,8 @@ impl PortfolioBatch {
     fn metrics_so_far<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>, Failure> {
         let so_far = self.env.with(|env| {
             let of = |at| env.metrics_so_far(at).ok_or(EnvError::NotReset { env: at });
-            Ok((0..env.num_envs()).map(of).collect::<Result<Vec<_>, _>>()?)
+            let all: Result<Vec<_>, _> = (0..env.num_envs()).map(of).collect();
+            all.map_err(|error| self.in_words(error))
         })?;
         Ok(metrics::so_far(py, so_far, self.num_envs.is_some())?)
     }
@@ -400,7 +402,8 @@ impl PortfolioBatch {
     ) -> Result<Bound<'py, PyDict>, Failure> {
         let at = count(i, "i", 0, Kind::Env)? as usize;
         let before = before.get("before", "True or False")?;
-        let episode = py.detach(|| self.env.with(|env| Episode::of(env, at, before)))?;
+        let words = |error| self.in_words(error);
+        let episode = py.detach(|| self.env.with(|env| Episode::of(env, at, before, words)))?;
         Ok(episode.into_dict(py)?)
     }
 
@@ -542,7 +545,7 @@ impl PortfolioBatch {
         results: Option<[&mut [u8]; 3]>,
     ) -> Result<Outcome, Failure> {
         self.env.with(|env| {
-            env.step_asking(actions, |at| slots.ask(at))?;
+            env.step_asking(actions, |at| slots.ask(at)).map_err(|error| self.in_words(error))?;
             slots.fill(env, true)?;
             let ended = env.ended();
             let any = ended.contains(&true);
@@ -564,6 +567,11 @@ impl PortfolioBatch {
                 finals: same_step.then(|| ended.iter().enumerate().map(last).collect()),
             })
         })
+    }
+
+    /// An error in the words of who has as many portfolios as there are.
+    fn in_words(&self, error: EnvError) -> Failure {
+        if self.num_envs.is_some() { error.into() } else { Failure::new(Kind::Env, error.of_one()) }
     }
 
     /// As Gymnasium's own vector environments do: objects, masks, and the infos of the last steps.
