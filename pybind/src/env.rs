@@ -1,6 +1,6 @@
 //! `backcast._native.PortfolioBatch`: the Rust environment behind the classes of `backcast.envs`.
 
-use backcast_core::{AutoresetMode, DType};
+use backcast_core::DType;
 use backcast_gym::{EnvError, EpisodeMetrics, Fill, PortfolioVectorEnv as CoreEnv, ResetSeed};
 use numpy::prelude::*;
 use numpy::{PyArray1, PyUntypedArray};
@@ -73,6 +73,9 @@ struct Outcome {
 
 /// Portfolio, ticker, price, fee, shares, sold by a stop loss.
 type FillRow = (usize, String, f64, f64, i32, bool);
+
+/// Rewards, terminations and truncations.
+type Flags<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>);
 
 type Step<'py> = (
     Bound<'py, PyAny>,
@@ -211,28 +214,37 @@ impl PortfolioBatch {
     ) -> Result<Step<'py>, Failure> {
         let single =
             actions.cast::<PyUntypedArray>().is_ok_and(|array| array.dtype().char() == b'f');
-        let mut results =
-            self.num_envs.map(|envs| Results::of(py, envs, &self.spares)).transpose()?;
+        let mut results = self.results(py)?;
         let slots = results.as_mut().map(Results::slots);
         let (obs, outcome) =
             if single { self.act::<f32>(actions, slots) } else { self.act::<f64>(actions, slots) }?;
-        let infos = PyDict::new(py);
-        if let Some(ends) = outcome.ends {
-            metrics::add(&infos, &ends, self.num_envs.is_some())?;
-            if let Some(finals) = outcome.finals {
-                let last = PyDict::new(py);
-                metrics::add(&last, &ends, true)?;
-                self.add_finals(&infos, &finals, last)?;
-            }
-        }
-        let [rewards, terminated, truncated] = if let Some(results) = results {
-            results.into_arrays(&self.spares)
-        } else {
-            let (reward, terminated, truncated) = outcome.first;
-            let flag = |flag: bool| flag.into_bound_py_any(py);
-            [reward.into_bound_py_any(py)?, flag(terminated)?, flag(truncated)?]
-        };
-        Ok((obs, rewards, terminated, truncated, infos))
+        self.told(obs, outcome, results)
+    }
+
+    /// What portfolios show now, and what their last step came to, in arrays that nobody else has.
+    ///
+    /// Returns
+    /// -------
+    /// (dict or ndarray, ndarray, ndarray, ndarray, dict)
+    ///     As from ``step``; of what was reset since, rewards are zero and flags False.
+    fn shown<'py>(&self, py: Python<'py>) -> Result<Step<'py>, Failure> {
+        let mut results = self.results(py)?;
+        let slots = results.as_mut().map(Results::slots);
+        let (obs, outcome) = self.form.observe(py, |arrays| {
+            self.env.with(|env| {
+                arrays.fill(env, false)?;
+                Ok(Self::outcome(env, slots))
+            })
+        })?;
+        self.told(obs, outcome, results)
+    }
+
+    /// Rewards and flags as in ``shown()``.
+    fn outcomes<'py>(&self, py: Python<'py>) -> Result<Flags<'py>, Failure> {
+        let mut results = self.results(py)?;
+        let slots = results.as_mut().map(Results::slots);
+        let outcome = self.env.with(|env| Ok(Self::outcome(env, slots)))?;
+        Ok(self.flags(py, outcome.first, results)?.into())
     }
 
     /// Portfolios, ``N``; None for the single one.
@@ -547,26 +559,73 @@ impl PortfolioBatch {
         self.env.with(|env| {
             env.step_asking(actions, |at| slots.ask(at)).map_err(|error| self.in_words(error))?;
             slots.fill(env, true)?;
-            let ended = env.ended();
-            let any = ended.contains(&true);
-            let same_step = env.options().autoreset_mode == AutoresetMode::SameStep && any;
-            let last = |(at, &ended): (usize, &bool)| {
-                let obs = ended.then(|| env.final_row(at)).flatten()?;
-                let days = history_of(env, at, obs.day[0]);
-                Some(Last { obs, days })
-            };
-            if let Some([rewards, terminated, truncated]) = results {
-                rewards.copy_from_slice(bytemuck::cast_slice(env.rewards()));
-                terminated.copy_from_slice(bytemuck::cast_slice(env.terminated()));
-                truncated.copy_from_slice(bytemuck::cast_slice(env.truncated()));
-            }
-            let came_to = |(at, &ended): (usize, &bool)| ended.then(|| env.metrics()[at]);
-            Ok(Outcome {
-                first: (env.rewards()[0], env.terminated()[0], env.truncated()[0]),
-                ends: any.then(|| ended.iter().enumerate().map(came_to).collect()),
-                finals: same_step.then(|| ended.iter().enumerate().map(last).collect()),
-            })
+            Ok(Self::outcome(env, results))
         })
+    }
+
+    /// What the last step left behind.
+    fn outcome(env: &CoreEnv, results: Option<[&mut [u8]; 3]>) -> Outcome {
+        let ended = env.ended();
+        let any = ended.contains(&true);
+        // Who ended and began in one step did so in same-step mode, whatever the mode is now.
+        let anew = |at: usize| ended[at] && env.began()[at];
+        let same_step = any && (0..ended.len()).any(anew);
+        let last = |at: usize| {
+            let obs = anew(at).then(|| env.final_row(at)).flatten()?;
+            let days = history_of(env, at, obs.day[0]);
+            Some(Last { obs, days })
+        };
+        if let Some([rewards, terminated, truncated]) = results {
+            rewards.copy_from_slice(bytemuck::cast_slice(env.rewards()));
+            terminated.copy_from_slice(bytemuck::cast_slice(env.terminated()));
+            truncated.copy_from_slice(bytemuck::cast_slice(env.truncated()));
+        }
+        let came_to = |(at, &ended): (usize, &bool)| ended.then(|| env.metrics()[at]);
+        Outcome {
+            first: (env.rewards()[0], env.terminated()[0], env.truncated()[0]),
+            ends: any.then(|| ended.iter().enumerate().map(came_to).collect()),
+            finals: same_step.then(|| (0..ended.len()).map(last).collect()),
+        }
+    }
+
+    /// Memory for rewards and flags; a single portfolio's are no arrays.
+    fn results<'py>(&self, py: Python<'py>) -> PyResult<Option<Results<'py>>> {
+        self.num_envs.map(|envs| Results::of(py, envs, &self.spares)).transpose()
+    }
+
+    /// Rewards and flags as Python has them.
+    fn flags<'py>(
+        &self,
+        py: Python<'py>,
+        (reward, terminated, truncated): (f64, bool, bool),
+        results: Option<Results<'py>>,
+    ) -> PyResult<[Bound<'py, PyAny>; 3]> {
+        let flag = |flag: bool| flag.into_bound_py_any(py);
+        match results {
+            Some(results) => Ok(results.into_arrays(&self.spares)),
+            None => Ok([reward.into_bound_py_any(py)?, flag(terminated)?, flag(truncated)?]),
+        }
+    }
+
+    /// A step as Python has it.
+    fn told<'py>(
+        &self,
+        obs: Bound<'py, PyAny>,
+        outcome: Outcome,
+        results: Option<Results<'py>>,
+    ) -> Result<Step<'py>, Failure> {
+        let py = obs.py();
+        let infos = PyDict::new(py);
+        if let Some(ends) = outcome.ends {
+            metrics::add(&infos, &ends, self.num_envs.is_some())?;
+            if let Some(finals) = outcome.finals {
+                let last = PyDict::new(py);
+                metrics::add(&last, &ends, true)?;
+                self.add_finals(&infos, &finals, last)?;
+            }
+        }
+        let [rewards, terminated, truncated] = self.flags(py, outcome.first, results)?;
+        Ok((obs, rewards, terminated, truncated, infos))
     }
 
     /// An error in the words of who has as many portfolios as there are.
