@@ -267,6 +267,35 @@ pub enum EnvError {
     },
 }
 
+impl EnvError {
+    /// What it says to who has one environment: no word of numbers, masks and modes, which that one does not have.
+    #[must_use]
+    pub fn of_one(&self) -> String {
+        match self {
+            Self::Finished { .. } => "the episode has ended; call reset()".to_owned(),
+            Self::NotReset { .. } => "the environment was never reset; call reset first".to_owned(),
+            Self::OutOfDays { day, .. } => {
+                format!("the episode is on day {day}, the last one there is; call reset()")
+            }
+            Self::BadAction { ticker, value, .. } => {
+                format!("the action for {ticker:?} is {value}, but must lie in [-1, 1]")
+            }
+            Self::BadStartDay { day, first, last, .. } => {
+                format!("`start_day` is {day}, but must lie in {first} to {last}")
+            }
+            Self::StartNotListed { day, ticker, missing, indicator_lag, .. } => format!(
+                "`start_day` is {day}, but {ticker:?} has no row on day {missing}; start where every ticker is \
+                 listed, {indicator_lag} day(s) of indicators included, or leave it out"
+            ),
+            Self::ShiftTooLarge { shift, first, last, .. } => format!(
+                "`shifted_start` is {shift}, but episodes start on days {first} to {last} where all tickers are \
+                 listed, and none of those is left; shift by less"
+            ),
+            other => other.to_string(),
+        }
+    }
+}
+
 /// A number in words; without its hundreds of digits where it has them.
 struct Amount(f64);
 

@@ -194,4 +194,6 @@ pub enum ResetSeed<'a> {
     Spread(u64),
     /// One entry per sub-environment: begin this stream, or keep the one it has.
     Each(&'a [Option<u64>]),
+    /// As `Each`, but who has no entry begins its stream of a seed, as with `Spread`.
+    EachOrSpread(&'a [Option<u64>], u64),
 }

@@ -50,7 +50,8 @@ const MOST_NUMBERS: usize = (1 << 30) / size_of::<f64>();
 /// A start day is drawn uniformly from the days between the latest first listing of the tickers (and
 /// `indicator_lag` more; macro tickers count too) and four fifths of the range less one, where every
 /// ticker is listed, and has been on each of the `history_length` days before if there are such days. Tickers
-/// that are drawn may have no common day: then any day will do, and what is not listed is not traded. Draws of
+/// that are drawn may have no common day: then any day will do, and what is not listed is not traded. A shift
+/// ([`reset_shifted`](Self::reset_shifted)) is kept to by all of these. Draws of
 /// sub-environment `i` depend on its own seed alone.
 ///
 /// A step allocates nothing; its cost is one pass over `N * T` tickers and their indicators.

@@ -96,16 +96,41 @@ impl Starts {
         self.common(&self.listed, tickers, shift).is_some()
     }
 
+    /// Is there a day on which so many of `pool` are listed, each `shift` or more after its own first?
+    pub(crate) fn any_of(&self, pool: &[usize], count: usize, shift: usize) -> bool {
+        let could = |&ticker: &usize, day: usize| {
+            day.checked_sub(shift).is_some_and(|first| first >= self.low(&[ticker]).0)
+                && self.listed(ticker, day)
+                && self.macros.iter().all(|&shown| self.listed(shown, day))
+        };
+        // The last days are those that most could have.
+        (self.days.start.saturating_add(shift)..=self.high())
+            .rev()
+            .any(|day| pool.iter().filter(|ticker| could(ticker, day)).take(count).count() == count)
+    }
+
+    /// The first day that some `count` of `pool`, together, and the macro tickers could start on.
+    pub(crate) fn low_of(&self, pool: &[usize], count: usize) -> usize {
+        let mut first: Vec<usize> = pool.iter().map(|&ticker| self.low(&[ticker]).0).collect();
+        first.sort_unstable();
+        first.get(count.saturating_sub(1)).copied().unwrap_or(self.days.end)
+    }
+
+    fn listed(&self, ticker: usize, day: usize) -> bool {
+        self.listed[ticker * self.words + day / BITS] >> (day % BITS) & 1 == 1
+    }
+
     /// A day drawn uniformly from those with a full history, else from those on which all are listed,
-    /// else from all that the lag allows.
+    /// else from all that the lag allows and, with a shift, that lie so far behind the first.
     ///
-    /// `shift`: that many days at the beginning are left out. `O(T * D / 64)`, once per episode.
+    /// `shift`: that many days at the beginning are left out; some are left. `O(T * D / 64)`, once per episode.
     pub(crate) fn draw(&self, tickers: &[usize], shift: usize, stream: &mut Stream) -> usize {
         let allowed = self
             .common(&self.with_history, tickers, shift)
             .or_else(|| self.common(&self.listed, tickers, shift))
             .unwrap_or_else(|| {
-                let low = self.days.start.max(self.lag);
+                let first = if shift > 0 { self.low(tickers).0 + shift } else { self.days.start };
+                let low = first.max(self.lag);
                 Allowed { low, high: self.high().max(low), bits: None }
             });
         let span = (allowed.high - allowed.low + 1) as u64;

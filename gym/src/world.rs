@@ -290,12 +290,13 @@ impl World {
         self.pool.get(..self.n_tickers).unwrap_or_default()
     }
 
-    /// Draw which tickers to trade; they keep the pool's order. Selection sampling: Knuth, *The Art of
-    /// Computer Programming* 2, algorithm S.
-    pub(crate) fn draw_tickers(&self, stream: &mut Stream, out: &mut [usize]) {
-        let mut wanted = out.len();
-        for (at, &ticker) in self.pool.iter().enumerate() {
-            if stream.below((self.pool.len() - at) as u64) < wanted as u64 {
+    /// Draw which tickers to trade; they keep the pool's order. With a shift, of those alone that could
+    /// start so late. Selection sampling: Knuth, *The Art of Computer Programming* 2, algorithm S.
+    pub(crate) fn draw_tickers(&self, shift: usize, stream: &mut Stream, out: &mut [usize]) {
+        let could = |ticker: &&usize| shift == 0 || self.starts.any(&[**ticker], shift);
+        let (mut left, mut wanted) = (self.pool.iter().filter(could).count(), out.len());
+        for &ticker in self.pool.iter().filter(could) {
+            if stream.below(left as u64) < wanted as u64 {
                 let position = out.len() - wanted;
                 out[position] = ticker;
                 wanted -= 1;
@@ -303,6 +304,7 @@ impl World {
                     return;
                 }
             }
+            left -= 1;
         }
     }
 
@@ -348,18 +350,23 @@ impl World {
         self.starts.draw(tickers, shift, stream)
     }
 
-    /// Is there a start day for environment `env`, `shift` days later than the first or more?
+    /// Is there a start day for environment `env`, `shift` days later than the first or more? `None`: its tickers
+    /// are about to be drawn, and for some choice of them there has to be one, whichever the draw will be.
     pub(crate) fn check_shift(
         &self,
         env: usize,
         shift: usize,
-        tickers: &[usize],
+        tickers: Option<&[usize]>,
     ) -> Result<(), EnvError> {
-        if self.starts.any(tickers, shift) {
+        let (pool, count) = (&self.pool, self.n_tickers);
+        let (any, first) = match tickers {
+            Some(tickers) => (self.starts.any(tickers, shift), self.starts.low(tickers).0),
+            None => (self.starts.any_of(pool, count, shift), self.starts.low_of(pool, count)),
+        };
+        if any {
             return Ok(());
         }
-        let (first, last) = (self.starts.low(tickers).0, self.starts.high());
-        Err(EnvError::ShiftTooLarge { env, shift, first, last })
+        Err(EnvError::ShiftTooLarge { env, shift, first, last: self.starts.high() })
     }
 
     pub(crate) fn shape(&self) -> Shape {

@@ -2,7 +2,7 @@
 
 mod market;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use backcast_gym::{
     AutoresetMode, Bidding, EnvError, PortfolioOptions, PortfolioVectorEnv, ResetSeed,
@@ -332,4 +332,51 @@ fn tickers_that_never_meet_start_anywhere_and_are_traded_where_they_are_listed()
     {
         assert!(matches!(refused, Err(EnvError::NoStartDay { .. })));
     }
+}
+
+#[test]
+fn a_shift_holds_for_tickers_that_are_drawn_or_is_refused_for_all_of_them() {
+    // T00 goes at day 30, T01 comes at 60; starts are drawn up to day 79.
+    let market = Market::random(2, 4, 100).without(0, 30..100).without(1, 0..60);
+    let drawn = PortfolioOptions { num_tickers: 2, shuffle_tickers: true, ..Default::default() };
+    let mut env = PortfolioVectorEnv::new(market.panel(), 200, drawn.clone()).unwrap();
+    let absent = [(15, &[][..]), (20, &["T01"]), (40, &["T00", "T01"]), (78, &["T00", "T01"])];
+    for (shift, absent) in absent {
+        env.reset_shifted(ResetSeed::One(4), None, shift).unwrap();
+        let mut names = BTreeSet::new();
+        for at in 0..200 {
+            let day = usize::try_from(env.obs().day[at]).unwrap();
+            assert!((shift + 1..=79).contains(&day), "shift {shift}: {day}");
+            names.extend(env.tickers(at).map(str::to_owned));
+            if env.tickers(at).any(|ticker| ticker == "T01") {
+                assert!(day >= 61 + shift, "shift {shift}: {day}");
+            }
+        }
+        assert!(names.len() >= 2 && absent.iter().all(|name| !names.contains(*name)), "{names:?}");
+    }
+    // No choice of two: nothing has changed, whatever would have been drawn.
+    let mut other = env.clone();
+    for shift in [79, 5_000, usize::MAX] {
+        for seed in 0..20 {
+            let refused = env.reset_shifted(ResetSeed::One(seed), None, shift);
+            assert_eq!(refused, Err(EnvError::ShiftTooLarge { env: 0, shift, first: 1, last: 79 }));
+        }
+    }
+    assert_eq!((env.obs(), env.tokens()), (other.obs(), other.tokens()));
+    for env in [&mut env, &mut other] {
+        env.reset(ResetSeed::Keep, None, None).unwrap();
+    }
+    assert_eq!((env.obs(), env.tokens()), (other.obs(), other.tokens()));
+
+    // A choice that has no common day left starts on any, but none of those left out.
+    let market = Market::random(2, 3, 100).without(0, 50..100).without(1, 20..50);
+    let mut env = PortfolioVectorEnv::new(market.panel(), 200, drawn.clone()).unwrap();
+    env.reset_shifted(ResetSeed::One(4), None, 30).unwrap();
+    assert!(env.obs().day.iter().all(|day| (31..=79).contains(day)));
+    assert!((0..200).any(|at| env.tickers(at).eq(["T00", "T01"])));
+    // Two have days left, but they never meet.
+    let market = market.without(2, 10..100);
+    let mut env = PortfolioVectorEnv::new(market.panel(), 1, drawn).unwrap();
+    let refused = env.reset_shifted(ResetSeed::Keep, None, 30);
+    assert_eq!(refused, Err(EnvError::ShiftTooLarge { env: 0, shift: 30, first: 1, last: 79 }));
 }

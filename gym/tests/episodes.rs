@@ -183,6 +183,10 @@ fn streams_depend_on_the_seed_of_their_environment_alone() {
         assert_eq!(&starts(1, ResetSeed::One(40 + env as u64))[0], pair);
     }
     assert_eq!(starts(2, ResetSeed::Each(&[Some(47), Some(40)])), [eight[7], eight[0]]);
+    let spread = starts(3, ResetSeed::Spread(9));
+    assert_eq!(starts(3, ResetSeed::EachOrSpread(&[None; 3], 9)), spread);
+    let mixed = [spread[0], eight[7], spread[2]];
+    assert_eq!(starts(3, ResetSeed::EachOrSpread(&[None, Some(47), None], 9)), mixed);
     assert_eq!(starts(2, ResetSeed::One(u64::MAX))[1], starts(1, ResetSeed::One(0))[0]);
     let distinct: std::collections::HashSet<_> = eight.iter().map(|pair| pair.0).collect();
     assert!(distinct.len() > 4, "neighbouring seeds start apart: {eight:?}");

@@ -104,11 +104,11 @@ impl<'a> Assembler<'a> {
                 let value = row[price as usize];
                 // In the 32-bit copy too: there a price of 0 would read as "no row".
                 if to_single(value) <= 0.0 {
-                    return Err(LoadError::PriceNotPositive {
-                        place: place(),
-                        column: column(price),
-                        ticker: ticker(),
-                        value,
+                    let (place, column, ticker) = (place(), column(price), ticker());
+                    return Err(if value > 0.0 {
+                        LoadError::PriceTooSmall { place, column, ticker, value }
+                    } else {
+                        LoadError::PriceNotPositive { place, column, ticker, value }
                     });
                 }
             }

@@ -337,6 +337,23 @@ pub enum LoadError {
         /// The price.
         value: f64,
     },
+    /// A price of a tradable ticker that is above zero, but not in the panel's 32-bit copy.
+    #[error(
+        "{place}, column {column:?}: price {value:e} of {ticker:?} is 0 in single precision, in which a \
+         panel holds its numbers too, and where the least price is {:e}; correct it, drop the row, or \
+         declare {ticker:?} a macro ticker if it is not traded",
+        f32::from_bits(1)
+    )]
+    PriceTooSmall {
+        /// Where.
+        place: Place,
+        /// Name of the column.
+        column: String,
+        /// The ticker.
+        ticker: String,
+        /// The price.
+        value: f64,
+    },
     /// A high below its low.
     #[error(
         "{place}, column {column:?}: high {high} of {ticker:?} is below its low {low}; correct or \

@@ -44,7 +44,10 @@ fn every_bad_cell_is_refused_with_line_column_text_and_remedy() {
         ("2024-01-02,A,1,2,1,2,1e999,5", &["\"volume\"", "\"1e999\" is beyond"]),
         ("2024-01-02,A,0,2,1,2,10,5", &["line 3", "\"open\"", "price 0 of \"A\"", "macro ticker"]),
         ("2024-01-02,A,1,2,1,-2,10,5", &["\"close\"", "price -2"]),
-        ("2024-01-02,A,1,2,1e-60,2,10,5", &["\"low\"", "not above 0"]),
+        (
+            "2024-01-02,A,1,2,1e-60,2,10,5",
+            &["line 3", "\"low\"", "price 1e-60 of \"A\" is 0 in single", "least price is 1e-45"],
+        ),
         ("2024-01-02,A,1,1,2,2,10,5", &["line 3", "high 1 of \"A\" is below its low 2"]),
         ("2024-1-02,A,1,2,1,2,10,5", &["line 3", "\"2024-1-02\"", "YYYY-MM-DD"]),
         ("2023-02-29,A,1,2,1,2,10,5", &["line 3", "\"2023-02-29\" is no calendar day"]),
@@ -62,6 +65,7 @@ fn every_bad_cell_is_refused_with_line_column_text_and_remedy() {
         ("2024-01-02,A,1,2,1,2,10,\"5\n2024-01-03,A,1,2,1,2,10,5", &["line 3", "\"rsi\""]),
     ];
     assert!(rows(GOOD).is_ok());
+    assert!(rows("2024-01-02,A,1,2,1e-45,2,10,5").is_ok(), "the least price there is");
     for (row, parts) in cases {
         let message = rows(row).expect_err(row).to_string();
         for part in parts {

@@ -1,6 +1,6 @@
 //! `backcast._native.PortfolioBatch`: the Rust environment behind the classes of `backcast.envs`.
 
-use backcast_core::{AutoresetMode, DType};
+use backcast_core::DType;
 use backcast_gym::{EnvError, EpisodeMetrics, Fill, PortfolioVectorEnv as CoreEnv, ResetSeed};
 use numpy::prelude::*;
 use numpy::{PyArray1, PyUntypedArray};
@@ -74,6 +74,9 @@ struct Outcome {
 /// Portfolio, ticker, price, fee, shares, sold by a stop loss.
 type FillRow = (usize, String, f64, f64, i32, bool);
 
+/// Rewards, terminations and truncations.
+type Flags<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>);
+
 type Step<'py> = (
     Bound<'py, PyAny>,
     Bound<'py, PyAny>,
@@ -135,6 +138,8 @@ impl PortfolioBatch {
     ///     An int seeds portfolio i with stream i of that seed instead.
     /// shifted_start : int
     ///     Days at the beginning on which no episode is to start.
+    /// begin : int, optional
+    ///     Portfolios that are given no seed begin their streams of this one, spread, instead of going on.
     ///
     /// Returns
     /// -------
@@ -146,7 +151,7 @@ impl PortfolioBatch {
     /// EnvError
     /// TypeError
     ///     If ``reset_mask`` is no array of booleans.
-    #[pyo3(signature = (*, seed=None, options=None, spread=false, shifted_start=0))]
+    #[pyo3(signature = (*, seed=None, options=None, spread=false, shifted_start=0, begin=None))]
     fn reset<'py>(
         &self,
         py: Python<'py>,
@@ -154,6 +159,7 @@ impl PortfolioBatch {
         options: Option<&Bound<'py, PyAny>>,
         spread: bool,
         shifted_start: usize,
+        begin: Option<u64>,
     ) -> Result<(Bound<'py, PyAny>, Bound<'py, PyDict>), Failure> {
         let seed = seed.map(|seed| reset::seed_of(seed, self.num_envs)).transpose()?;
         let Start { day, mask } = match options {
@@ -162,16 +168,19 @@ impl PortfolioBatch {
         };
         let (obs, ()) = self.form.observe(py, |slots| {
             self.env.with(|env| {
-                let seed = match &seed {
-                    None => ResetSeed::Keep,
-                    Some(Seed::One(seed)) if spread => ResetSeed::Spread(*seed),
-                    Some(Seed::One(seed)) => ResetSeed::One(*seed),
-                    Some(Seed::Each(seeds)) => ResetSeed::Each(seeds),
+                let seed = match (&seed, begin) {
+                    (None, None) => ResetSeed::Keep,
+                    (None, Some(begin)) => ResetSeed::Spread(begin),
+                    (Some(Seed::One(seed)), _) if spread => ResetSeed::Spread(*seed),
+                    (Some(Seed::One(seed)), _) => ResetSeed::One(*seed),
+                    (Some(Seed::Each(seeds)), None) => ResetSeed::Each(seeds),
+                    (Some(Seed::Each(seeds)), Some(begin)) => ResetSeed::EachOrSpread(seeds, begin),
                 };
-                match day {
-                    Some(days) => env.reset(seed, mask.as_deref(), Some(&days))?,
-                    None => env.reset_shifted(seed, mask.as_deref(), shifted_start)?,
-                }
+                let reset = match day {
+                    Some(days) => env.reset(seed, mask.as_deref(), Some(&days)),
+                    None => env.reset_shifted(seed, mask.as_deref(), shifted_start),
+                };
+                reset.map_err(|error| self.in_words(error))?;
                 slots.fill(env, false)
             })
         })?;
@@ -205,28 +214,37 @@ impl PortfolioBatch {
     ) -> Result<Step<'py>, Failure> {
         let single =
             actions.cast::<PyUntypedArray>().is_ok_and(|array| array.dtype().char() == b'f');
-        let mut results =
-            self.num_envs.map(|envs| Results::of(py, envs, &self.spares)).transpose()?;
+        let mut results = self.results(py)?;
         let slots = results.as_mut().map(Results::slots);
         let (obs, outcome) =
             if single { self.act::<f32>(actions, slots) } else { self.act::<f64>(actions, slots) }?;
-        let infos = PyDict::new(py);
-        if let Some(ends) = outcome.ends {
-            metrics::add(&infos, &ends, self.num_envs.is_some())?;
-            if let Some(finals) = outcome.finals {
-                let last = PyDict::new(py);
-                metrics::add(&last, &ends, true)?;
-                self.add_finals(&infos, &finals, last)?;
-            }
-        }
-        let [rewards, terminated, truncated] = if let Some(results) = results {
-            results.into_arrays(&self.spares)
-        } else {
-            let (reward, terminated, truncated) = outcome.first;
-            let flag = |flag: bool| flag.into_bound_py_any(py);
-            [reward.into_bound_py_any(py)?, flag(terminated)?, flag(truncated)?]
-        };
-        Ok((obs, rewards, terminated, truncated, infos))
+        self.told(obs, outcome, results)
+    }
+
+    /// What portfolios show now, and what their last step came to, in arrays that nobody else has.
+    ///
+    /// Returns
+    /// -------
+    /// (dict or ndarray, ndarray, ndarray, ndarray, dict)
+    ///     As from ``step``; of what was reset since, rewards are zero and flags False.
+    fn shown<'py>(&self, py: Python<'py>) -> Result<Step<'py>, Failure> {
+        let mut results = self.results(py)?;
+        let slots = results.as_mut().map(Results::slots);
+        let (obs, outcome) = self.form.observe(py, |arrays| {
+            self.env.with(|env| {
+                arrays.fill(env, false)?;
+                Ok(Self::outcome(env, slots))
+            })
+        })?;
+        self.told(obs, outcome, results)
+    }
+
+    /// Rewards and flags as in ``shown()``.
+    fn outcomes<'py>(&self, py: Python<'py>) -> Result<Flags<'py>, Failure> {
+        let mut results = self.results(py)?;
+        let slots = results.as_mut().map(Results::slots);
+        let outcome = self.env.with(|env| Ok(Self::outcome(env, slots)))?;
+        Ok(self.flags(py, outcome.first, results)?.into())
     }
 
     /// Portfolios, ``N``; None for the single one.
@@ -355,7 +373,8 @@ impl PortfolioBatch {
     fn metrics_so_far<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>, Failure> {
         let so_far = self.env.with(|env| {
             let of = |at| env.metrics_so_far(at).ok_or(EnvError::NotReset { env: at });
-            Ok((0..env.num_envs()).map(of).collect::<Result<Vec<_>, _>>()?)
+            let all: Result<Vec<_>, _> = (0..env.num_envs()).map(of).collect();
+            all.map_err(|error| self.in_words(error))
         })?;
         Ok(metrics::so_far(py, so_far, self.num_envs.is_some())?)
     }
@@ -395,7 +414,8 @@ impl PortfolioBatch {
     ) -> Result<Bound<'py, PyDict>, Failure> {
         let at = count(i, "i", 0, Kind::Env)? as usize;
         let before = before.get("before", "True or False")?;
-        let episode = py.detach(|| self.env.with(|env| Episode::of(env, at, before)))?;
+        let words = |error| self.in_words(error);
+        let episode = py.detach(|| self.env.with(|env| Episode::of(env, at, before, words)))?;
         Ok(episode.into_dict(py)?)
     }
 
@@ -537,28 +557,80 @@ impl PortfolioBatch {
         results: Option<[&mut [u8]; 3]>,
     ) -> Result<Outcome, Failure> {
         self.env.with(|env| {
-            env.step_asking(actions, |at| slots.ask(at))?;
+            env.step_asking(actions, |at| slots.ask(at)).map_err(|error| self.in_words(error))?;
             slots.fill(env, true)?;
-            let ended = env.ended();
-            let any = ended.contains(&true);
-            let same_step = env.options().autoreset_mode == AutoresetMode::SameStep && any;
-            let last = |(at, &ended): (usize, &bool)| {
-                let obs = ended.then(|| env.final_row(at)).flatten()?;
-                let days = history_of(env, at, obs.day[0]);
-                Some(Last { obs, days })
-            };
-            if let Some([rewards, terminated, truncated]) = results {
-                rewards.copy_from_slice(bytemuck::cast_slice(env.rewards()));
-                terminated.copy_from_slice(bytemuck::cast_slice(env.terminated()));
-                truncated.copy_from_slice(bytemuck::cast_slice(env.truncated()));
-            }
-            let came_to = |(at, &ended): (usize, &bool)| ended.then(|| env.metrics()[at]);
-            Ok(Outcome {
-                first: (env.rewards()[0], env.terminated()[0], env.truncated()[0]),
-                ends: any.then(|| ended.iter().enumerate().map(came_to).collect()),
-                finals: same_step.then(|| ended.iter().enumerate().map(last).collect()),
-            })
+            Ok(Self::outcome(env, results))
         })
+    }
+
+    /// What the last step left behind.
+    fn outcome(env: &CoreEnv, results: Option<[&mut [u8]; 3]>) -> Outcome {
+        let ended = env.ended();
+        let any = ended.contains(&true);
+        // Who ended and began in one step did so in same-step mode, whatever the mode is now.
+        let anew = |at: usize| ended[at] && env.began()[at];
+        let same_step = any && (0..ended.len()).any(anew);
+        let last = |at: usize| {
+            let obs = anew(at).then(|| env.final_row(at)).flatten()?;
+            let days = history_of(env, at, obs.day[0]);
+            Some(Last { obs, days })
+        };
+        if let Some([rewards, terminated, truncated]) = results {
+            rewards.copy_from_slice(bytemuck::cast_slice(env.rewards()));
+            terminated.copy_from_slice(bytemuck::cast_slice(env.terminated()));
+            truncated.copy_from_slice(bytemuck::cast_slice(env.truncated()));
+        }
+        let came_to = |(at, &ended): (usize, &bool)| ended.then(|| env.metrics()[at]);
+        Outcome {
+            first: (env.rewards()[0], env.terminated()[0], env.truncated()[0]),
+            ends: any.then(|| ended.iter().enumerate().map(came_to).collect()),
+            finals: same_step.then(|| (0..ended.len()).map(last).collect()),
+        }
+    }
+
+    /// Memory for rewards and flags; a single portfolio's are no arrays.
+    fn results<'py>(&self, py: Python<'py>) -> PyResult<Option<Results<'py>>> {
+        self.num_envs.map(|envs| Results::of(py, envs, &self.spares)).transpose()
+    }
+
+    /// Rewards and flags as Python has them.
+    fn flags<'py>(
+        &self,
+        py: Python<'py>,
+        (reward, terminated, truncated): (f64, bool, bool),
+        results: Option<Results<'py>>,
+    ) -> PyResult<[Bound<'py, PyAny>; 3]> {
+        let flag = |flag: bool| flag.into_bound_py_any(py);
+        match results {
+            Some(results) => Ok(results.into_arrays(&self.spares)),
+            None => Ok([reward.into_bound_py_any(py)?, flag(terminated)?, flag(truncated)?]),
+        }
+    }
+
+    /// A step as Python has it.
+    fn told<'py>(
+        &self,
+        obs: Bound<'py, PyAny>,
+        outcome: Outcome,
+        results: Option<Results<'py>>,
+    ) -> Result<Step<'py>, Failure> {
+        let py = obs.py();
+        let infos = PyDict::new(py);
+        if let Some(ends) = outcome.ends {
+            metrics::add(&infos, &ends, self.num_envs.is_some())?;
+            if let Some(finals) = outcome.finals {
+                let last = PyDict::new(py);
+                metrics::add(&last, &ends, true)?;
+                self.add_finals(&infos, &finals, last)?;
+            }
+        }
+        let [rewards, terminated, truncated] = self.flags(py, outcome.first, results)?;
+        Ok((obs, rewards, terminated, truncated, infos))
+    }
+
+    /// An error in the words of who has as many portfolios as there are.
+    fn in_words(&self, error: EnvError) -> Failure {
+        if self.num_envs.is_some() { error.into() } else { Failure::new(Kind::Env, error.of_one()) }
     }
 
     /// As Gymnasium's own vector environments do: objects, masks, and the infos of the last steps.

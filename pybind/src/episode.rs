@@ -19,7 +19,12 @@ pub(crate) struct Episode {
 
 impl Episode {
     /// The running episode of a portfolio, or the one before.
-    pub(crate) fn of(env: &CoreEnv, at: usize, before: bool) -> Result<Self, Failure> {
+    pub(crate) fn of(
+        env: &CoreEnv,
+        at: usize,
+        before: bool,
+        in_words: impl FnOnce(EnvError) -> Failure,
+    ) -> Result<Self, Failure> {
         if at >= env.num_envs() {
             let message = format!("i is {at}; give a portfolio from 0 to {}", env.num_envs() - 1);
             return Err(Failure::new(Kind::Env, message));
@@ -33,7 +38,7 @@ impl Episode {
             return Err(if before {
                 Failure::new(Kind::Env, message)
             } else {
-                EnvError::NotReset { env }.into()
+                in_words(EnvError::NotReset { env })
             });
         }
         let panel = env.panel();

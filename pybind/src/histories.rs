@@ -5,7 +5,7 @@
 //! writes one day behind the newest, from front to back, and moves the view. What has no room any more is moved to the
 //! front.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use backcast_core::{DType, soon};
 use backcast_gym::PortfolioVectorEnv as CoreEnv;
@@ -21,7 +21,7 @@ use crate::error::{Failure, Kind};
 use crate::spares::Spares;
 use crate::view::{Filling, FreshArray, Reused, along};
 
-/// Days that an arena has more than a history: a view stays as it is for as many steps.
+/// Days that an arena has more than a history.
 ///
 /// Many, since moving histories to the front copies all but a day of each: of 20 days, at every step, an eighth of a day.
 const SPARE_DAYS: usize = 160;
@@ -41,9 +41,12 @@ pub(crate) struct Histories {
 /// What `copy=False` writes to.
 struct Arena {
     arrays: PyOnceLock<Arrays>,
-    /// Where the newest history begins.
-    at: Mutex<usize>,
+    at: Newest,
 }
+
+/// Where the newest history begins. `None`: the arena does not hold the days before the newest, as in a batch that was
+/// copied in the middle of its episodes.
+type Newest = Mutex<Option<usize>>;
 
 struct Arrays {
     /// `[H + SPARE_DAYS, N, X, C]`, and which rows there are, `[H + SPARE_DAYS, N, X]`.
@@ -61,7 +64,7 @@ pub(crate) enum Days<'a, 'py> {
 pub(crate) struct Sliding<'a, 'py> {
     py: Python<'py>,
     arrays: &'a Arrays,
-    at: &'a Mutex<usize>,
+    at: &'a Newest,
     envs: usize,
     shape: [usize; 3],
     memory: Filling<'a>,
@@ -76,7 +79,7 @@ pub(crate) enum DaySlots<'a> {
     Sliding {
         out: &'a mut [f32],
         mask: &'a mut [u8],
-        at: &'a Mutex<usize>,
+        at: &'a Newest,
         /// `[H, X, C]`.
         shape: [usize; 3],
         /// Where the newest day will begin after a step, in numbers.
@@ -87,7 +90,7 @@ pub(crate) enum DaySlots<'a> {
 impl Histories {
     /// `None` where there is nothing to show.
     pub(crate) fn new(envs: Option<usize>, shape: [usize; 3], reuse: bool) -> Option<Self> {
-        let arena = || Arena { arrays: PyOnceLock::new(), at: Mutex::new(0) };
+        let arena = || Arena { arrays: PyOnceLock::new(), at: Newest::default() };
         let arena = (reuse && envs.is_some()).then(arena);
         (shape[0] > 0).then_some(Self { shape, arena, spares: Spares::default() })
     }
@@ -158,7 +161,7 @@ impl<'py> Days<'_, 'py> {
                 let [Some(out), Some(mask), ..] = memory.buffers() else {
                     unreachable!("an arena has two arrays");
                 };
-                let from = *at.lock().unwrap_or_else(PoisonError::into_inner);
+                let from = newest(at).unwrap_or_default();
                 let [history, rows, columns] = *shape;
                 let out = bytemuck::try_cast_slice_mut(out)
                     .map_err(|error| Failure::new(Kind::Env, error))?;
@@ -179,7 +182,7 @@ impl<'py> Days<'_, 'py> {
             }
             Self::Sliding(sliding) => {
                 let Sliding { py, arrays, at, shape: [history, ..], memory, .. } = *sliding;
-                let from = *at.lock().unwrap_or_else(PoisonError::into_inner);
+                let from = newest(at).unwrap_or_default();
                 drop(memory);
                 let view = |of: &Py<_>| along(of.bind(py), 2, from..from + history);
                 let [out, mask] = &arrays.shown;
@@ -187,6 +190,10 @@ impl<'py> Days<'_, 'py> {
             }
         }
     }
+}
+
+fn newest(at: &Newest) -> MutexGuard<'_, Option<usize>> {
+    at.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// An axis behind the next one.
@@ -227,29 +234,34 @@ impl DaySlots<'_> {
             }
             Self::Sliding { out, mask, at, shape: [history, ..], .. } => {
                 let cells = env.num_envs() * rows;
-                let mut from = at.lock().unwrap_or_else(PoisonError::into_inner);
-                if stepped && *from == SPARE_DAYS {
-                    let kept = (*from + 1) * cells..(*from + history) * cells;
-                    out.copy_within(kept.start * columns..kept.end * columns, 0);
-                    mask.copy_within(kept, 0);
-                    *from = 0;
-                } else if stepped {
-                    *from += 1;
-                }
+                let mut newest = newest(at);
+                // Taken: what is cut short leaves nothing to build on.
+                let before = newest.take();
+                let from = match before {
+                    Some(from) if stepped && from == SPARE_DAYS => {
+                        let kept = (from + 1) * cells..(from + history) * cells;
+                        out.copy_within(kept.start * columns..kept.end * columns, 0);
+                        mask.copy_within(kept, 0);
+                        0
+                    }
+                    Some(from) => from + usize::from(stepped),
+                    None => 0,
+                };
                 for at in 0..env.num_envs() {
                     env.ask_history(at + AHEAD);
-                    let old = match (env.began()[at], stepped) {
+                    let old = match (env.began()[at] || before.is_none(), stepped) {
                         (true, _) => 0,
                         (false, true) => history - 1,
                         (false, false) => history,
                     };
                     for (place, younger) in (old..history).zip((0..history - old).rev()) {
-                        let first = (*from + place) * cells + at * rows;
+                        let first = (from + place) * cells + at * rows;
                         let out = &mut out[first * columns..(first + rows) * columns];
                         let mask = &mut mask[first..first + rows];
                         env.history_into(at, day(at).saturating_sub(younger), out, mask)?;
                     }
                 }
+                *newest = Some(from);
             }
         }
         Ok(())

@@ -68,7 +68,7 @@ pub(crate) fn start_of(
     })?;
     for (key, value) in options {
         match (key.extract::<&str>(), num_envs) {
-            (Ok("start_day"), _) => start.day = Some(days_of(&value, num_envs.unwrap_or(1))?),
+            (Ok("start_day"), _) => start.day = Some(days_of(&value, num_envs)?),
             (Ok("reset_mask"), Some(num_envs)) => start.mask = Some(mask_of(&value, num_envs)?),
             _ => {
                 let known = if num_envs.is_some() {
@@ -87,17 +87,18 @@ pub(crate) fn start_of(
     Ok(start)
 }
 
-fn days_of(value: &Bound<'_, PyAny>, num_envs: usize) -> Result<Vec<usize>, Failure> {
-    let days = per_env(value, num_envs, "start_day", DType::I64)?;
+fn days_of(value: &Bound<'_, PyAny>, num_envs: Option<usize>) -> Result<Vec<usize>, Failure> {
+    let count = num_envs.unwrap_or(1);
+    let days = per_env(value, count, "start_day", DType::I64)?;
     let days = days.cast::<PyArrayDyn<i64>>().map_err(PyErr::from)?.readonly();
     let days = days.as_slice().map_err(|error| Failure::new(Kind::Env, error))?;
-    let days = if let [only] = days { vec![*only; num_envs] } else { days.to_vec() };
+    let days = if let [only] = days { vec![*only; count] } else { days.to_vec() };
     days.iter()
         .enumerate()
         .map(|(env, &day)| {
             usize::try_from(day).map_err(|_| {
-                let message = format!("start_day of environment {env} is {day}; days begin at 0");
-                Failure::new(Kind::Env, message)
+                let of = num_envs.map_or(String::new(), |_| format!(" of environment {env}"));
+                Failure::new(Kind::Env, format!("start_day{of} is {day}; days begin at 0"))
             })
         })
         .collect()

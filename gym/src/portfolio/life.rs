@@ -55,6 +55,9 @@ impl PortfolioVectorEnv {
     }
 
     /// Begin new episodes on days drawn from those allowed but the first `shift`.
+    ///
+    /// Where tickers are drawn, a shift draws them from those alone that have a day left, each for itself; an error,
+    /// where there is no day left on which as many as are wanted are listed.
     pub fn reset_shifted(
         &mut self,
         seed: ResetSeed<'_>,
@@ -64,9 +67,9 @@ impl PortfolioVectorEnv {
         self.check_reset(seed, mask)?;
         self.check_drawn(mask)?;
         for env in 0..self.num_envs() {
-            // Tickers that are about to be drawn start where they can.
-            if shift > 0 && !self.draws[env] && mask.is_none_or(|mask| mask[env]) {
-                self.world.check_shift(env, shift, self.tickers_at(env))?;
+            if shift > 0 && mask.is_none_or(|mask| mask[env]) {
+                let known = (!self.draws[env]).then(|| self.tickers_at(env));
+                self.world.check_shift(env, shift, known)?;
             }
         }
         self.begin_anew(seed, mask, |_| Start::Drawn(shift));
@@ -76,7 +79,7 @@ impl PortfolioVectorEnv {
     fn check_reset(&self, seed: ResetSeed<'_>, mask: Option<&[bool]>) -> Result<(), EnvError> {
         let num_envs = self.num_envs();
         check_length("mask", num_envs, mask.map(<[bool]>::len))?;
-        if let ResetSeed::Each(seeds) = seed {
+        if let ResetSeed::Each(seeds) | ResetSeed::EachOrSpread(seeds, _) = seed {
             check_length("seed", num_envs, Some(seeds.len()))?;
         }
         // As below: their callers may name other tickers.
@@ -117,6 +120,9 @@ impl PortfolioVectorEnv {
                 ResetSeed::One(seed) => Some(seed.wrapping_add(env as u64)),
                 ResetSeed::Spread(seed) => Some(spread(seed, env as u64)),
                 ResetSeed::Each(seeds) => seeds[env],
+                ResetSeed::EachOrSpread(seeds, seed) => {
+                    seeds[env].or_else(|| Some(spread(seed, env as u64)))
+                }
             };
             if let Some(seed) = seed {
                 self.streams[env] = Stream::new(self.world.options.generator, seed);
@@ -132,8 +138,9 @@ impl PortfolioVectorEnv {
         let count = self.n_tickers();
         let tickers = &mut self.tickers[env * count..(env + 1) * count];
         let stream = &mut self.streams[env];
+        let shift = if let Start::Drawn(shift) = start { shift } else { 0 };
         if self.draws[env] {
-            self.world.draw_tickers(stream, tickers);
+            self.world.draw_tickers(shift, stream, tickers);
         }
         let day = match start {
             Start::On(day) => day,

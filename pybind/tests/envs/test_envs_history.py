@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from datetime import date, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import backcast as bc
 import gymnasium as gym
@@ -89,18 +89,72 @@ def test_it_is_the_panels_window_before_every_observation(
     assert ends > n
 
 
-def test_a_view_of_the_arena_lasts_and_is_not_to_be_written_to(market: bc.Panel) -> None:
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("days", [H, 140])
+def test_a_view_is_what_it_was_until_the_next_step_or_reset(
+    market: bc.Panel, mode: AutoresetMode, days: int
+) -> None:
+    env = PortfolioVectorEnv(
+        market, 3, history=days, copy=False, autoreset_mode=mode, max_episode_steps=37
+    )
+    obs, _ = env.reset(seed=1)
+    draw = np.random.default_rng(4)
+    for step in range(400):
+        kept = {key: (obs[key], obs[key].copy()) for key in ("history", "history_mask")}
+        with pytest.raises(ValueError, match="read-only"):
+            obs["history"][...] = 0
+        with pytest.raises(bc.EnvError, match="lie in"):
+            env.step(np.full((3, 3), 2.0))
+        with pytest.raises(bc.EnvError, match="start_day"):
+            env.reset(options={"start_day": DAYS})
+        env.metrics_so_far()
+        if step % 40 == 0:
+            copy.deepcopy(env).step(np.zeros((3, 3)))
+        for now, before in kept.values():
+            np.testing.assert_array_equal(now, before)
+        obs, _, terminated, truncated, _ = env.step(draw.uniform(-1, 1, (3, 3)))
+        mask = terminated | truncated if mode is AutoresetMode.DISABLED else draw.random(3) < 0.02
+        if mask.any():
+            obs, _ = env.reset(options={"reset_mask": mask})
+
+
+def test_an_arena_has_room_for_a_bounded_number_of_days(market: bc.Panel) -> None:
     env = PortfolioVectorEnv(market, 3, history=H, copy=False)
-    obs, _ = env.reset(seed=1, options={"start_day": 10})
-    first = obs["history"]
-    kept = first.copy()
-    with pytest.raises(ValueError, match="read-only"):
-        first[...] = 0
-    for _ in range(160):
-        env.step(np.zeros((3, 3)))
-        assert np.array_equal(first, kept)
-    later = env.step(np.zeros((3, 3)))[0]["history"]
-    assert np.shares_memory(first, later), "then the arena begins at the front again"
+    first = env.reset(seed=1)[0]["history"]
+    views = [env.step(np.zeros((3, 3)))[0]["history"] for _ in range(200)]
+    assert any(np.shares_memory(first, later) for later in views[H:]), "it begins at the front"
+
+
+@pytest.mark.parametrize("obs", ["dict", "flat"])
+@pytest.mark.parametrize("days", [1, H, 170])
+@pytest.mark.parametrize("n", [2, 12])
+def test_a_deep_copy_shows_the_days_that_the_original_would(
+    market: bc.Panel, n: int, days: int, obs: Literal["dict", "flat"]
+) -> None:
+    settings: dict[str, Any] = {"autoreset_mode": "disabled", "max_episode_steps": 30, "obs": obs}
+    env = PortfolioVectorEnv(market, n, history=days, copy=False, **settings)
+    new = copy.deepcopy(env)
+    assert same(new.reset(seed=2)[0], env.reset(seed=2)[0]), "copied before the first reset"
+    for steps in (0, 7):
+        for _ in range(steps):
+            env.step(np.zeros((n, 3)))
+        # What comes first is a step, or a reset of some.
+        stepped, masked = copy.deepcopy(env), copy.deepcopy(env)
+        mask = {"reset_mask": np.arange(n) == 1}
+        shown = masked.reset(options=dict(mask))[0]
+        twin = copy.deepcopy(stepped)
+        assert same(shown, twin.reset(options=dict(mask))[0])
+        for _ in range(5):
+            actions = np.full((n, 3), 0.5)
+            wanted = env.step(actions)[0]
+            assert same(stepped.step(actions)[0], wanted)
+            if obs == "dict":
+                found = market.windows(wanted["day"], market.tokens(env.tickers), days, 0)
+                np.testing.assert_array_equal(wanted["history"], found["history"])
+                shown = masked.step(actions)[0]
+                found = market.windows(shown["day"], market.tokens(env.tickers), days, 0)
+                np.testing.assert_array_equal(shown["history"], found["history"])
+                np.testing.assert_array_equal(shown["history_mask"], found["history_mask"])
 
 
 def test_fresh_histories_may_be_kept_and_written_to(market: bc.Panel) -> None:

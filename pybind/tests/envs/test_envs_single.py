@@ -89,7 +89,8 @@ def test_after_an_end_only_a_reset_goes_on(panel: bc.Panel) -> None:
     env = PortfolioEnv(panel, max_episode_steps=1)
     env.reset(seed=1)
     assert env.step(np.zeros(2))[3] is True
-    with pytest.raises(bc.EnvError, match="has ended"):
+    # It has no modes, masks or numbers.
+    with pytest.raises(bc.EnvError, match=r"^the episode has ended; call reset\(\)$"):
         env.step(np.zeros(2))
     assert env.reset(options={"start_day": 7})[0]["day"] == 7
 
@@ -97,12 +98,13 @@ def test_after_an_end_only_a_reset_goes_on(panel: bc.Panel) -> None:
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda env: env.step([0.5, np.nan]), ["BBB", "NaN"]),
+        (lambda env: env.step([0.5, np.nan]), ['the action for "BBB" is NaN', "[-1, 1]"]),
         (lambda env: env.step([[0.5, 0.5]]), ["(1, 2)", "(2,)", "one per ticker"]),
         (lambda env: env.reset(seed=[1]), ["seed is [1]"]),
         (lambda env: env.reset(seed=-1), ["seed is -1"]),
         (lambda env: env.reset(options={"reset_mask": np.ones(1, bool)}), ["'reset_mask'"]),
-        (lambda env: env.reset(options={"start_day": 60}), ["60"]),
+        (lambda env: env.reset(options={"start_day": 60}), ["`start_day` is 60", "must lie in"]),
+        (lambda env: env.reset(options={"start_day": -1}), ["start_day is -1; days begin at 0"]),
     ],
 )
 def test_calls_that_cannot_be_change_nothing(panel: bc.Panel, call: Any, words: list[str]) -> None:  # noqa: ANN401
@@ -115,6 +117,20 @@ def test_calls_that_cannot_be_change_nothing(panel: bc.Panel, call: Any, words: 
         assert word in str(error.value)
     assert same(env.step(np.ones(2)), twin.step(np.ones(2)))
     assert same(env.reset(), twin.reset())
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda env: env.step([0.5, 0.5]),
+        lambda env: env.history(),
+        lambda env: env.metrics_so_far(),
+    ],
+)
+def test_before_the_first_reset_there_is_nothing_to_say(panel: bc.Panel, call: Any) -> None:  # noqa: ANN401
+    env = PortfolioEnv(panel, record=True)
+    with pytest.raises(bc.EnvError, match=r"^the environment was never reset; call reset first$"):
+        call(env)
 
 
 def test_copies_keep_the_state_and_pickles_the_settings(panel_file: Path) -> None:

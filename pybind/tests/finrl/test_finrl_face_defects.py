@@ -47,7 +47,9 @@ def test_defect_16_calls_out_of_order_are_errors(path: Path) -> None:
             one.step(wrong)
     while not one.get_state()["terminal"]:
         one.step([0.1, 0.1])
-    with pytest.raises(bc.EnvError, match="on day 39, the last one"):
+    with pytest.raises(
+        bc.EnvError, match=r"^the episode is on day 39, the last .*; call reset\(\)$"
+    ):
         one.step([0.1, 0.1])
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -81,3 +83,72 @@ def test_tickers_are_those_of_what_began_when_auto_reset_comes_late(path: Path) 
         seen |= {tuple(names) for names in shown}
         env.reset()
     assert len(seen) > 4
+
+
+def spoil(state: Any) -> None:  # noqa: ANN401
+    """Change whatever can be changed in a state."""
+    for part in state.values() if isinstance(state, dict) else state:
+        if isinstance(part, dict):
+            spoil(part)
+        elif isinstance(part, np.ndarray):
+            part[...] = 7
+        elif type(part) is list:
+            spoil(part)
+            part.clear()
+    state.clear()
+
+
+@pytest.mark.parametrize("auto_reset", [False, True])
+@pytest.mark.parametrize("form", ["vec", "json"])
+def test_what_a_caller_changes_in_a_state_is_in_no_other(
+    path: Path, form: str, auto_reset: bool
+) -> None:
+    settings: dict[str, Any] = {"return_format": form, "max_episode_steps": 5}
+    env, twin = (
+        vec(path, auto_reset=auto_reset, shuffle_tickers=True, **settings) for _ in range(2)
+    )
+    mask = np.array([True, False, True, False])
+    actions = np.full((4, 2), 0.5)
+    calls: list[Callable[[ff.VecFastFinRL], Any]] = [
+        lambda env: env.reset(seed=3),
+        *[lambda env: env.step(actions)] * 4,
+        lambda env: env.reset_indices([1]),
+        lambda env: env.step(-actions),
+        lambda env: env.reset(options={"reset_mask": mask}),
+        lambda env: env.step(-actions),
+        lambda env: env.reset_indices([]),
+    ]
+    if auto_reset:
+        # The state of a step is what it was, also if episodes are to end differently from now on.
+        calls.insert(6, lambda env: [env.set_auto_reset(False), env.get_state()][1])
+    for call in calls:
+        expected = copy.deepcopy(call(twin))
+        state = call(env)
+        same(state, expected)
+        spoil(state)
+        again = env.get_state()
+        same(again, expected)
+        spoil(again)
+    same(copy.deepcopy(env).get_state(), twin.get_state())
+
+
+@pytest.mark.parametrize("form", ["vec", "json"])
+def test_nor_in_those_of_the_single_class(path: Path, form: Any) -> None:  # noqa: ANN401
+    env, twin = (
+        ff.FastFinRL(path, macro_tickers=["VIX"], num_tickers=2, return_format=form)
+        for _ in range(2)
+    )
+    calls: list[Callable[[ff.FastFinRL], Any]] = [
+        lambda env: env.reset(seed=3),
+        *[lambda env: env.step([1, -0.2])] * 2,
+        lambda env: env.reset(["BBB"]),
+        lambda env: env.step([1]),
+    ]
+    for call in calls:
+        expected = copy.deepcopy(call(twin))
+        state = call(env)
+        same(state, expected)
+        spoil(state)
+        again = env.get_state()
+        same(again, expected)
+        spoil(again)

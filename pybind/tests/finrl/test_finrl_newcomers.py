@@ -70,7 +70,7 @@ TYPED = {
     "env.get_market_window_numpy([5], None, 1)": "day is None; give a list of tickers",
     "env.get_market_window_numpy([[5], [5, 6]], [['AAA']], 1)": "[[5], [5, 6]]; give",
     "one.reset(['AAA'], shifted_start=10**30)": "give a whole number from 0 to 4294967295",
-    "one.step([np.nan, 0])": 'environment 0 for "AAA" is NaN, but must lie in [-1, 1]',
+    "one.step([np.nan, 0])": 'the action for "AAA" is NaN, but must lie in [-1, 1]',
     "ff.VecReplayBuffer(env.panel, 9)": "env is a Panel, which does not say how many tickers",
     "ff.VecReplayBuffer(env, 9, persistent=True)": "persistent is True, but a buffer without a",
     "buffer.sample(True)": "batch_size is True, a bool; give a whole number from 1 up",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ import backcast as bc
 import backcast.finrl as ff
 import numpy as np
 import pytest
+from finrl_buffers import TICKERS as LISTED
 from finrl_buffers import vec, with_gaps
+from finrl_market import market
 
 GENERATORS = ["splitmix64", "mt19937"]
 LISTS = [["AAA", "BBB"], ["BBB", "DDD"], ["DDD", "AAA"]]
@@ -67,3 +70,86 @@ def test_a_refused_reset_leaves_the_streams_where_they_were(path: Path) -> None:
     with pytest.raises(bc.EnvError, match="start_day"):
         env.reset(LISTS[:2], options={"start_day": 10_000})
     assert env.reset(LISTS[:2])["day"].tolist() == other.reset(LISTS[:2])["day"].tolist()
+
+
+def test_a_shifted_start_holds_for_tickers_that_are_drawn(tmp_path: Path) -> None:
+    # Starts are drawn up to day 39 of 50; CCC could from day 31 on.
+    path = market(50, LISTED, late={"CCC": 30}).write(tmp_path / "late.csv")
+    env = ff.FastFinRL(path, num_tickers=2, shuffle_tickers=True)
+    with pytest.raises(
+        bc.EnvError, match=r"`shifted_start` is 39, but .* on days 1 to 39 .* less$"
+    ):
+        env.reset(seed=1, shifted_start=39)
+    for shift in (5, 20, 38):
+        drawn = set()
+        for seed in range(30):
+            state = env.reset(seed=seed, shifted_start=shift)
+            drawn |= set(env.get_tickers())
+            late = "CCC" in env.get_tickers()
+            assert shift + (31 if late else 1) <= state["day"] <= 39
+        # Who could not start so late is not drawn.
+        assert drawn == {"AAA", "BBB", "DDD", *(["CCC"] if shift == 5 else [])}
+    twin = copy.deepcopy(env)
+    for shift in (39, 5_000):
+        for seed in (None, *range(8)):
+            with pytest.raises(bc.EnvError, match=f"is {shift}, .* 1 to 39 .* shift by less"):
+                env.reset(seed=seed, shifted_start=shift)
+    assert (env.get_state(), env.get_tickers()) == (twin.get_state(), twin.get_tickers())
+    assert env.reset() == twin.reset(), "nothing has changed"
+
+
+@pytest.mark.parametrize("generator", GENERATORS)
+@pytest.mark.parametrize("lists", [None, LISTS, [[], *LISTS, []]])
+def test_who_is_given_no_seed_in_the_first_reset_has_the_stream_of_the_initial_one(
+    path: Path, generator: str, lists: list[list[str]] | None
+) -> None:
+    def played_from(seeds: Any, seed: int = 5) -> list[Any]:  # noqa: ANN401
+        settings: dict[str, Any] = {"bidding": "uniform", "generator": generator}
+        env = vec(path, count, initial_seed=seed, shuffle_tickers=True, **settings)
+        resets: list[dict[str, Any]] = [{"seeds": seeds, "tickers_list": lists}, {}, {}]
+        return list(np.array(played(env, resets)).T.tolist())
+
+    count = 4 if lists is None else len(lists)
+    initial, others = played_from(None), played_from(None, 6)
+    assert initial != others
+    assert played_from([None] * count) == initial
+    mixed = played_from([7, *[None] * (count - 1)])
+    assert mixed[1:] == initial[1:]
+    assert mixed[0] == played_from(7 + np.arange(count))[0] != initial[0]
+    assert played_from([7, *[None] * (count - 1)]) == mixed, "and so on, in the resets after it"
+
+
+def test_the_wrappers_streams_begin_there_too(path: Path) -> None:
+    def days(*seeds: Any) -> list[Any]:  # noqa: ANN401
+        settings: dict[str, Any] = {"n_envs": 4, "num_tickers": 2, "initial_seed": 5}
+        wrapper = ff.VecFinRLWrapper(path, 10, 0, **settings)
+        shown = []
+        for seed in seeds:
+            wrapper.reset(seed=seed)
+            shown.append(wrapper.env.get_state()["day"].tolist())
+        wrapper.close()
+        return list(np.transpose(shown).tolist())
+
+    initial = days(None, None)
+    assert days([None] * 4, None) == initial
+    assert days([7, None, None, None], None)[1:] == initial[1:]
+    assert days([7, None, None, None], None) == days([7, None, None, None], None)
+
+
+@pytest.mark.parametrize(
+    ("seed", "like"),
+    [([3, 4], 3), ([None, 4], 4), (np.array([3, 4]), 3), (np.array(3), 3), ((3, None), 3)],
+    ids=str,
+)
+def test_actions_are_drawn_from_the_first_seed_there_is(path: Path, seed: Any, like: int) -> None:  # noqa: ANN401
+    def drawn(*seeds: Any) -> list[Any]:  # noqa: ANN401
+        wrapper = ff.VecFinRLWrapper(path, 10, n_envs=2, num_tickers=2)
+        actions = []
+        for each in seeds:
+            wrapper.reset(seed=each)
+            actions.append(wrapper.sample_actions().tolist())
+        wrapper.close()
+        return actions
+
+    assert drawn(like, None, [None, None]) == drawn(seed, None, [None, None])
+    assert drawn(like) != drawn(like + 1)

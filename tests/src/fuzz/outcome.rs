@@ -44,6 +44,7 @@ pub fn refused(error: &PanelError) -> Result<String, String> {
         | E::BadTicker { place, column, .. }
         | E::BadNumber { place, column, .. }
         | E::PriceNotPositive { place, column, .. }
+        | E::PriceTooSmall { place, column, .. }
         | E::HighBelowLow { place, column, .. } => {
             says(&[place.to_string(), format!("column {column:?}")])?;
         }

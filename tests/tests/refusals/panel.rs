@@ -48,6 +48,12 @@ pub(crate) const ROWS: &[Row] = &[
         &["\"open\"", "price 0", "\"AAA\"", "macro"],
     ),
     row(
+        "a price that single precision does not have",
+        |_| line("2024-02-01,AAA,1,2,1e-50,2,1,1"),
+        "PriceTooSmall",
+        &["\"low\"", "price 1e-50", "\"AAA\"", "least price is 1e-45", "macro"],
+    ),
+    row(
         "a high below its low",
         |_| line("2024-02-01,AAA,1,1,2,1,1,1"),
         "HighBelowLow",

@@ -57,7 +57,8 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
         ``gymnasium.spaces.flatten`` (keys sorted).
     copy : bool, default True
         Return new arrays from every call. False writes every observation to the same arrays, which
-        is faster for large ones: copy what you keep.
+        is faster for large ones: what a call returned is what it was until the next ``step`` or
+        ``reset``, so copy what you keep.
     autoreset_mode : AutoresetMode or {"next_step", "same_step", "disabled"}
         What happens after an episode has ended.
     max_episode_steps : int, optional
@@ -139,8 +140,8 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
     With `history` there are ``history`` float32 ``[N, T + M, H, C]`` of day-H to day-1, oldest
     first, macro tickers behind the others, columns as in the panel, and ``history_mask`` bool
     ``[N, T + M, H]``; zeros where it is False. With ``copy=False`` they are views, not to be
-    written to, of an arena in which a step writes the newest day alone: one stays as it is for 64
-    steps.
+    written to, of an arena in which a step writes the newest day alone. Like the other arrays, one
+    is what it was until the next ``step`` or ``reset``; later it may change.
 
     In the step that ends an episode infos hold ``metrics``, what it came to, with masks:
     ``return``, ``sharpe`` and ``sortino`` (annualised), ``max_drawdown``, ``turnover`` (of the

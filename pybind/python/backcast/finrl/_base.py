@@ -54,8 +54,8 @@ class FinRLEnv(Generic[Shown]):
     _batch: PortfolioBatch | None
     _rebuild: Callable[[], FinRLEnv[Shown]]
     """The constructor with its arguments."""
-    _shown: Any
-    """What the last state is made of; None before the first reset."""
+    _stepped: bool | None
+    """Was the last state that of a step? None before the first reset."""
 
     def __init__(
         self,
@@ -197,18 +197,20 @@ class FinRLEnv(Generic[Shown]):
         Returns
         -------
         dict or list of dict
-            As ``reset`` and ``step`` return it.
+            As ``reset`` and ``step`` return it, in arrays of its own: what somebody changed in a
+            state that was returned before is not in it.
 
         Raises
         ------
         EnvError
             Before the first reset.
         """
-        if self._shown is None:
+        if self._stepped is None or self._batch is None:
             raise EnvError("there is no state yet; call reset first")
-        return self._in_form(self._shown)
+        *shown, infos = self._batch.shown()
+        return self._show_again(*shown, infos if self._stepped else {})
 
-    def _in_form(self, shown: Any) -> Shown:  # noqa: ANN401
+    def _show_again(self, *step: Any) -> Shown:  # noqa: ANN401
         raise NotImplementedError
 
     def get_all_tickers(self) -> list[str]:

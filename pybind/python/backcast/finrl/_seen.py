@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from backcast._native import PortfolioBatch
-    from backcast.finrl._rules import State
 
 
 Step: TypeAlias = tuple[
@@ -118,23 +117,6 @@ class SeenPortfolios(FinRLEnv[Any]):
         assert self._batch is not None
         return self._batch.metrics_so_far()
 
-    def get_state(self) -> Any:  # noqa: ANN401 - a dict or a list of dicts
-        """Show the last state again.
-
-        Returns
-        -------
-        dict or list of dict
-            As ``reset`` and ``step`` return it.
-
-        Raises
-        ------
-        EnvError
-            Before the first reset.
-        """
-        if self._shown is None and self._seen is not None:
-            return self._show(self._seen)
-        return super().get_state()
-
     def _adopt(self, batch: PortfolioBatch) -> None:
         """Make a new batch of portfolios ours."""
         self._batch: PortfolioBatch = batch
@@ -143,7 +125,7 @@ class SeenPortfolios(FinRLEnv[Any]):
         self._note_tickers()
         self._seen: Step | None = None
         self._any_ended = False
-        self._shown = None
+        self._stepped = None
         self._fixed = {
             "indicator_names": Shared(self._indicators),
             "n_envs": batch.num_envs or 1,
@@ -160,19 +142,13 @@ class SeenPortfolios(FinRLEnv[Any]):
         options: Mapping[str, Any] | None,
     ) -> Step:
         """Reset portfolios, all or those of a mask; the others keep what their last step said."""
-        given = self._seed if seed is None else seed
-        obs, _ = batch.reset(seed=given, options=options, spread=True)
+        obs, _ = batch.reset(seed=seed, options=options, spread=True, begin=self._seed)
         self._seed = None
         if batch is not self._batch:
             self._adopt(batch)
-        mask = (options or {}).get("reset_mask")
-        if self._seen is None or mask is None:
-            count = self.num_envs()
-            outcome = [np.zeros(count), np.zeros(count, bool), np.zeros(count, bool)]
-        else:
-            outcome = [np.where(mask, np.zeros_like(part), part) for part in self._seen[1:4]]
-        seen = (obs, *outcome, {})
-        self._seen, self._shown = seen, None
+        # Those of the last step belong to its caller, who may have changed them.
+        seen: Step = (obs, *batch.outcomes(), {})
+        self._seen, self._stepped = seen, False
         self._any_ended = bool(self._ended().any())
         if self._vary:
             self._note_tickers()
@@ -183,7 +159,7 @@ class SeenPortfolios(FinRLEnv[Any]):
         seen = self._batch.step(actions)
         if seen[4] or self._any_ended:
             self._note_ends(seen[4])
-        self._seen, self._shown = seen, None
+        self._seen, self._stepped = seen, True
         return seen
 
     def _note_ends(self, infos: dict[str, Any]) -> None:
@@ -235,8 +211,7 @@ class SeenPortfolios(FinRLEnv[Any]):
                         arrived[key][at] = values
                 before = self._names_of(self._tokens_before) if self._vary else self._names()
                 state["final_obs"] = arrived | {"tickers": before}
-        self._shown = state
-        return self._in_form(state)
+        return state if self._format == "vec" else rows_of(state)
 
-    def _in_form(self, shown: State) -> Any:  # noqa: ANN401 - a dict or a list of dicts
-        return shown if self._format == "vec" else rows_of(shown)
+    def _show_again(self, *step: Any) -> Any:  # noqa: ANN401 - a dict or a list of dicts
+        return self._show(step)

@@ -204,7 +204,8 @@ class FastFinRL(FinRLEnv[State]):
             Where random numbers begin; -1: anywhere; None: they go on, and the state shows the seed
             that they go on from.
         shifted_start : int, default 0
-            Days by which the first day that the episode could start on is later.
+            Days by which the first day that the episode could start on is later. Where tickers are
+            drawn, they are drawn from those that have such a day left.
         options : mapping, optional
             ``"start_day"``: an int, where to begin instead of on a drawn day.
 
@@ -216,7 +217,8 @@ class FastFinRL(FinRLEnv[State]):
         Raises
         ------
         EnvError
-            If a ticker, seed or day cannot be; nothing has changed then.
+            If a ticker, seed or day cannot be, or a shift leaves no day, for no choice of tickers
+            where they are drawn; nothing has changed then.
         """
         batch = self._batch
         assert batch is not None
@@ -241,7 +243,8 @@ class FastFinRL(FinRLEnv[State]):
         if batch is not self._batch:
             self._adopt(batch)
         self._tickers = batch.tickers_of[0]
-        return self._show(obs, {"seed": self._streams_of}, 0.0, False, False)
+        self._stepped = False
+        return self._show(obs, 0.0, False, False, {})
 
     def step(self, actions: ArrayLike) -> State:
         """Trade one day.
@@ -263,8 +266,9 @@ class FastFinRL(FinRLEnv[State]):
             Nothing has changed then.
         """
         assert self._batch is not None
-        obs, reward, terminated, truncated, infos = self._batch.step(actions)
-        return self._show(obs, infos, reward, terminated, truncated)
+        step = self._batch.step(actions)
+        self._stepped = True
+        return self._show(*step)
 
     def n_tickers(self) -> int:
         """Count the tickers traded, also before the first reset.
@@ -335,15 +339,18 @@ class FastFinRL(FinRLEnv[State]):
         """Make a new portfolio ours."""
         self._batch: PortfolioBatch = batch
         self._tickers = batch.tickers_of[0]
-        self._shown = None
+        self._stepped = None
+
+    def _show_again(self, *step: Any) -> State:  # noqa: ANN401
+        return self._show(*step)
 
     def _show(
         self,
         obs: dict[str, NDArray[Any]],
-        extra: dict[str, Any],
         reward: float,
         terminated: bool,
         truncated: bool,
+        infos: dict[str, Any],
     ) -> State:
         counts = {key: values[0].item() for key, values in self._batch.counts().items()}
         day = int(obs["day"])
@@ -356,18 +363,16 @@ class FastFinRL(FinRLEnv[State]):
             "terminated": terminated,
             "truncated": truncated,
             "reward": reward,
-            **extra,
+            **(infos if self._stepped else {"seed": self._streams_of}),
             "info": counts,
             "debug": {
                 ticker: {"fill_price": price, "cost": fee, "quantity": shares}
                 for _, ticker, price, fee, shares, _ in self._batch.fills()
             },
         }
-        self._shown = (obs, outcome)
-        return self._in_form(self._shown)
+        return self._in_form(obs, outcome)
 
-    def _in_form(self, shown: tuple[dict[str, NDArray[Any]], State]) -> State:
-        obs, outcome = shown
+    def _in_form(self, obs: dict[str, NDArray[Any]], outcome: State) -> State:
         if self._format == "vec":
             scalars = {"cash": float(obs["cash"]), "total_asset": float(obs["total_asset"])}
             state = {**obs, **scalars, **outcome, "tickers": list(self._tickers)}

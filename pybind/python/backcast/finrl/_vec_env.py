@@ -230,7 +230,8 @@ class VecFastFinRL(SeenPortfolios):
             The tickers of each portfolio, all as many, in the order of its actions: there are as
             many portfolios then as lists. An empty one is drawn anew in every episode.
         seeds : array_like of int or sequence of (int or None), shape (N,), optional
-            A seed for each portfolio; the stream of one with None goes on.
+            A seed for each portfolio; the stream of one with None goes on, the first time from
+            ``initial_seed``.
         seed : int, optional
             One for all: portfolio i has stream i of it. -1: a random one. Without any seed the
             streams go on, the first time from ``initial_seed``.

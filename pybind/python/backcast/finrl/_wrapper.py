@@ -244,7 +244,8 @@ class VecFinRLWrapper(WatchedPortfolios):
         ----------
         seed : int, array of int or sequence of (int or None), optional
             One for all, of which portfolio i has stream i, or one for each. The streams go on
-            without, the first time from ``initial_seed``.
+            without, the first time from ``initial_seed``. What :meth:`sample_actions` draws is
+            seeded too: by the one, or by the first of a sequence that is no None.
         options : dict, optional
             ``"reset_mask"``: bool array ``[N]``, which portfolios to reset; the others stay where
             they are. ``"start_day"``: an int or int array ``[N]``, where to begin.
@@ -263,8 +264,10 @@ class VecFinRLWrapper(WatchedPortfolios):
         """
         self._check_open()
         raw, *_ = self.env._begin(self.env._batch, seed, options)
-        if isinstance(seed, int | np.integer):
-            super().reset(seed=int(seed))
+        each: Any = [seed] if np.ndim(seed) == 0 else seed  # type: ignore[arg-type]
+        first = next((one for one in each if one is not None), None)
+        if first is not None:
+            super().reset(seed=int(first))
         return self._nested.of_step(raw, self.env._tokens), {}
 
     def step(
@@ -326,6 +329,9 @@ class VecFinRLWrapper(WatchedPortfolios):
 
     def sample_actions(self) -> NDArray[np.float32]:
         """Draw actions at random, from the stream that ``reset(seed=...)`` seeds.
+
+        Of seeds for each portfolio it is the first that is no None. Before any, it is seeded
+        anywhere.
 
         Returns
         -------
