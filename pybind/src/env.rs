@@ -1,14 +1,14 @@
 //! `backcast._native.PortfolioBatch`: the Rust environment behind the classes of `backcast.envs`.
 
 use backcast_core::DType;
-use backcast_gym::{EnvError, EpisodeMetrics, Fill, PortfolioVectorEnv as CoreEnv, ResetSeed};
+use backcast_gym::{EnvError, Fill, PortfolioVectorEnv as CoreEnv, ResetSeed};
 use numpy::prelude::*;
 use numpy::{PyArray1, PyUntypedArray};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict};
 
-use crate::coerce::{Target, Tuple, array_of, autoreset_mode_of, count, descr};
+use crate::coerce::{Target, Tuple, array_of, autoreset_mode_of, count};
 use crate::env_rows::rows_of;
 use crate::env_settings::{names_of, options_of};
 use crate::episode::Episode;
@@ -16,11 +16,12 @@ use crate::error::{Failure, Kind};
 use crate::given::{Given, Word};
 use crate::handle::Handle;
 use crate::metrics;
-use crate::observed::{Form, Last, Slots};
+use crate::observed::{Form, Slots};
+use crate::outcome::{Outcome, Results};
 use crate::panel::Panel;
 use crate::reset::{self, Seed, Start};
 use crate::spares::Spares;
-use crate::view::{FreshArray, bytes_of};
+use crate::view::bytes_of;
 
 /// Portfolios on a panel, stepped together: what the classes of ``backcast.envs`` hold.
 ///
@@ -59,16 +60,6 @@ pub(crate) struct PortfolioBatch {
     form: Form,
     /// Rewards and flags of the steps before.
     spares: Spares,
-}
-
-/// What a step leaves behind, copied while the environment was ours.
-struct Outcome {
-    /// Reward and flags of the first portfolio.
-    first: (f64, bool, bool),
-    /// When an episode ended: what each that did came to.
-    ends: Option<Vec<Option<EpisodeMetrics>>>,
-    /// In same-step mode, when an episode ended: the last observation of each that did.
-    finals: Option<Vec<Option<Last>>>,
 }
 
 /// Portfolio, ticker, price, fee, shares, sold by a stop loss.
@@ -218,7 +209,7 @@ impl PortfolioBatch {
         let slots = results.as_mut().map(Results::slots);
         let (obs, outcome) =
             if single { self.act::<f32>(actions, slots) } else { self.act::<f64>(actions, slots) }?;
-        self.told(obs, outcome, results)
+        self.told(obs, &outcome, results)
     }
 
     /// What portfolios show now, and what their last step came to, in arrays that nobody else has.
@@ -233,17 +224,17 @@ impl PortfolioBatch {
         let (obs, outcome) = self.form.observe(py, |arrays| {
             self.env.with(|env| {
                 arrays.fill(env, false)?;
-                Ok(Self::outcome(env, slots))
+                Ok(Outcome::of(env, slots))
             })
         })?;
-        self.told(obs, outcome, results)
+        self.told(obs, &outcome, results)
     }
 
     /// Rewards and flags as in ``shown()``.
     fn outcomes<'py>(&self, py: Python<'py>) -> Result<Flags<'py>, Failure> {
         let mut results = self.results(py)?;
         let slots = results.as_mut().map(Results::slots);
-        let outcome = self.env.with(|env| Ok(Self::outcome(env, slots)))?;
+        let outcome = self.env.with(|env| Ok(Outcome::of(env, slots)))?;
         Ok(self.flags(py, outcome.first, results)?.into())
     }
 
@@ -559,33 +550,8 @@ impl PortfolioBatch {
         self.env.with(|env| {
             env.step_asking(actions, |at| slots.ask(at)).map_err(|error| self.in_words(error))?;
             slots.fill(env, true)?;
-            Ok(Self::outcome(env, results))
+            Ok(Outcome::of(env, results))
         })
-    }
-
-    /// What the last step left behind.
-    fn outcome(env: &CoreEnv, results: Option<[&mut [u8]; 3]>) -> Outcome {
-        let ended = env.ended();
-        let any = ended.contains(&true);
-        // Who ended and began in one step did so in same-step mode, whatever the mode is now.
-        let anew = |at: usize| ended[at] && env.began()[at];
-        let same_step = any && (0..ended.len()).any(anew);
-        let last = |at: usize| {
-            let obs = anew(at).then(|| env.final_row(at)).flatten()?;
-            let days = history_of(env, at, obs.day[0]);
-            Some(Last { obs, days })
-        };
-        if let Some([rewards, terminated, truncated]) = results {
-            rewards.copy_from_slice(bytemuck::cast_slice(env.rewards()));
-            terminated.copy_from_slice(bytemuck::cast_slice(env.terminated()));
-            truncated.copy_from_slice(bytemuck::cast_slice(env.truncated()));
-        }
-        let came_to = |(at, &ended): (usize, &bool)| ended.then(|| env.metrics()[at]);
-        Outcome {
-            first: (env.rewards()[0], env.terminated()[0], env.truncated()[0]),
-            ends: any.then(|| ended.iter().enumerate().map(came_to).collect()),
-            finals: same_step.then(|| (0..ended.len()).map(last).collect()),
-        }
     }
 
     /// Memory for rewards and flags; a single portfolio's are no arrays.
@@ -611,19 +577,11 @@ impl PortfolioBatch {
     fn told<'py>(
         &self,
         obs: Bound<'py, PyAny>,
-        outcome: Outcome,
+        outcome: &Outcome,
         results: Option<Results<'py>>,
     ) -> Result<Step<'py>, Failure> {
         let py = obs.py();
-        let infos = PyDict::new(py);
-        if let Some(ends) = outcome.ends {
-            metrics::add(&infos, &ends, self.num_envs.is_some())?;
-            if let Some(finals) = outcome.finals {
-                let last = PyDict::new(py);
-                metrics::add(&last, &ends, true)?;
-                self.add_finals(&infos, &finals, last)?;
-            }
-        }
+        let infos = outcome.infos(py, &self.form, self.num_envs.is_some())?;
         let [rewards, terminated, truncated] = self.flags(py, outcome.first, results)?;
         Ok((obs, rewards, terminated, truncated, infos))
     }
@@ -632,58 +590,4 @@ impl PortfolioBatch {
     fn in_words(&self, error: EnvError) -> Failure {
         if self.num_envs.is_some() { error.into() } else { Failure::new(Kind::Env, error.of_one()) }
     }
-
-    /// As Gymnasium's own vector environments do: objects, masks, and the infos of the last steps.
-    fn add_finals(
-        &self,
-        infos: &Bound<'_, PyDict>,
-        finals: &[Option<Last>],
-        last: Bound<'_, PyDict>,
-    ) -> Result<(), Failure> {
-        let py = infos.py();
-        let rows = finals
-            .iter()
-            .map(|last| match last {
-                Some(last) => Ok(self.form.row(py, last)?.unbind()),
-                None => Ok(py.None()),
-            })
-            .collect::<Result<Vec<Py<PyAny>>, Failure>>()?;
-        let ended = || PyArray1::from_iter(py, finals.iter().map(Option::is_some));
-        infos.set_item("final_obs", PyArray1::from_vec(py, rows))?;
-        infos.set_item("_final_obs", ended())?;
-        infos.set_item("final_info", last)?;
-        infos.set_item("_final_info", ended())?;
-        Ok(())
-    }
-}
-
-/// Rewards and flags of a batch.
-struct Results<'py>([FreshArray<'py>; 3]);
-
-impl<'py> Results<'py> {
-    fn of(py: Python<'py>, envs: usize, spares: &Spares) -> PyResult<Self> {
-        let mut spare = spares.take();
-        let mut array = |at, dtype| spare.or_new(at, &descr(py, dtype)?, &[envs]);
-        Ok(Self([array(0, DType::F64)?, array(1, DType::Bool)?, array(2, DType::Bool)?]))
-    }
-
-    fn slots(&mut self) -> [&mut [u8]; 3] {
-        self.0.each_mut().map(FreshArray::bytes_mut)
-    }
-
-    fn into_arrays(self, spares: &Spares) -> [Bound<'py, PyAny>; 3] {
-        let arrays = self.0.map(FreshArray::into_array);
-        spares.keep(&arrays);
-        arrays.map(Bound::into_any)
-    }
-}
-
-/// The days before the last one of an episode, if they are shown.
-fn history_of(env: &CoreEnv, at: usize, day: i32) -> Option<(Vec<f32>, Vec<u8>)> {
-    let [history, rows, columns] = env.history_shape();
-    let cells = history * rows;
-    let (mut out, mut mask) = (vec![0.0; cells * columns], vec![0; cells]);
-    let day = usize::try_from(day).ok().filter(|_| history > 0)?;
-    env.history_into(at, day, &mut out, &mut mask).ok()?;
-    Some((out, mask))
 }

@@ -35,6 +35,7 @@ mod market_batch;
 mod metrics;
 mod observed;
 mod out;
+mod outcome;
 mod panel;
 mod place;
 mod plain;
