@@ -224,5 +224,13 @@ def test_misspelt_arguments_are_named_as_the_user_wrote_the_call(
         bc.ArgumentTypeError, match=r"add\(\) has no argument `state`; did you mean"
     ):
         unchecked.add(state={})
+    for name in ("size", "capacity", "clear", "close", "unlink"):
+        with pytest.raises(
+            bc.ArgumentTypeError, match=rf"{name}\(\) takes no arguments by position"
+        ):
+            getattr(unchecked, name)(1)
+        with pytest.raises(bc.ArgumentTypeError, match=rf"{name}\(\) has no argument `all`"):
+            getattr(unchecked, name)(all=True)
+    assert buffer.size() == 80
     with pytest.raises(bc.ArgumentTypeError, match=r"`batchsize`; did you .* It takes \(name, env"):
         type(unchecked).attach("x", batchsize=3, dir=tmp_path)
