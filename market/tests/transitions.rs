@@ -361,6 +361,30 @@ fn whoever_joins_sees_futures_end_where_they_did_for_its_maker_or_where_it_says(
 }
 
 #[test]
+fn whoever_joins_sees_indicators_as_old_as_its_maker_did() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = Base::at(folder.path());
+    let shared = data(1.0).share("prices", &base, Exist::Error, false).unwrap();
+    for (name, indicator_lag) in [("fresh", 0), ("usual", 1), ("old", 3)] {
+        let options = TransitionOptions {
+            name: Some(name.to_owned()),
+            base: base.clone(),
+            indicator_lag,
+            ..TransitionOptions::with_capacity(10)
+        };
+        let made = TransitionRing::create(shared.clone(), shape(), options).unwrap();
+        let joined = || TransitionRing::attach(&base, name, None, 1, 1).unwrap();
+        assert_eq!([made.indicator_lag(), joined().indicator_lag()], [indicator_lag; 2]);
+        let file = made.ring().path().unwrap().join("transitions.json");
+        let whole = fs::read_to_string(&file).unwrap();
+        let said = format!(",\"indicator_lag\":{indicator_lag}");
+        assert_eq!(whole.contains(&said), indicator_lag != 1, "{whole}");
+        fs::write(&file, whole.replace(&said, "")).unwrap();
+        assert_eq!(joined().indicator_lag(), 1, "files of earlier versions leave it out");
+    }
+}
+
+#[test]
 fn windows_of_many_times_the_panel_are_refused() {
     let mut ring = ring(10);
     ring.add(&numbered(0, 6)).unwrap();

@@ -80,13 +80,13 @@ impl TransitionRing {
     #[new]
     #[pyo3(signature = (
         panel, tickers, action_shape=None, n_objectives=None, *, capacity=1_000_000_i64.into(),
-        seed=42_i64.into(), macro_tickers=Vec::new(), indicators=None, indicator_lag=1, end=None,
+        seed=42_i64.into(), macro_tickers=Vec::new(), indicators=None, indicator_lag=None, end=None,
         n_adders=1_i64.into(), threads=1_i64.into(), name=None, exist="error".into(),
         persistent=false.into(), dir=None
     ))]
     #[pyo3(text_signature = "(panel, tickers, action_shape=None, n_objectives=None, *, \
                              capacity=1000000, seed=42, macro_tickers=(), indicators=None, \
-                             indicator_lag=1, end=None, n_adders=1, threads=1, name=None, \
+                             indicator_lag=None, end=None, n_adders=1, threads=1, name=None, \
                              exist='error', persistent=False, dir=None)")]
     #[expect(
         clippy::too_many_arguments,
@@ -103,7 +103,7 @@ impl TransitionRing {
         seed: Given<i128>,
         macro_tickers: Vec<String>,
         indicators: Option<Vec<String>>,
-        indicator_lag: usize,
+        indicator_lag: Option<usize>,
         end: Option<usize>,
         n_adders: Given<i128>,
         threads: Given<i128>,
@@ -118,7 +118,9 @@ impl TransitionRing {
             .map(|given| count_in(given, "n_objectives", 1..=65_535, Kind::Argument))
             .transpose()?;
         let name = name.map(name_of).transpose()?;
+        let usual = TransitionOptions::with_capacity(1);
         let options = TransitionOptions {
+            indicator_lag: indicator_lag.unwrap_or(usual.indicator_lag),
             capacity: count(capacity, "capacity", 1, Kind::Argument)?.into(),
             lanes: count_in(n_adders, "n_adders", 1..=4096, Kind::Argument)?,
             name: name.clone(),
@@ -144,17 +146,17 @@ impl TransitionRing {
         });
         let (made, with) = (shape.clone(), core.clone());
         let ring = py.detach(|| CoreRing::create(with, made, options))?;
-        Ok(Self::around(ring, panel.get().again()?, shape, fresh, names, indicator_lag))
+        Ok(Self::around(ring, panel.get().again()?, shape, fresh, names, None))
     }
 
     /// Join one by name.
     #[staticmethod]
     #[pyo3(signature = (
         name, panel=None, *, seed=42_i64.into(), macro_tickers=None, indicators=None,
-        indicator_lag=1, end=None, threads=1_i64.into(), dir=None
+        indicator_lag=None, end=None, threads=1_i64.into(), dir=None
     ))]
     #[pyo3(text_signature = "(name, panel=None, *, seed=42, macro_tickers=None, indicators=None, \
-                             indicator_lag=1, end=None, threads=1, dir=None)")]
+                             indicator_lag=None, end=None, threads=1, dir=None)")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn attach(
         py: Python<'_>,
@@ -163,7 +165,7 @@ impl TransitionRing {
         seed: Given<i128>,
         macro_tickers: Option<Vec<String>>,
         indicators: Option<Vec<String>>,
-        indicator_lag: usize,
+        indicator_lag: Option<usize>,
         end: Option<usize>,
         threads: Given<i128>,
         dir: Option<Given<PathBuf>>,
@@ -296,13 +298,14 @@ impl TransitionRing {
         shape: TransitionShape,
         fresh: Option<Fresh>,
         names: Names,
-        lead: usize,
+        indicator_lag: Option<usize>,
     ) -> Self {
         let name = ring.ring().name().map(str::to_owned);
         let path = ring.ring().path().map(ToOwned::to_owned);
         let label = name
             .as_ref()
             .map_or_else(|| "a private buffer".to_owned(), |name| format!("buffer '{name}'"));
+        let lead = indicator_lag.unwrap_or(ring.indicator_lag());
         let lists = TickerLists::new(ring.panel());
         let batch = TransitionBatch::default();
         Self {

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import backcast as bc
 import backcast.finrl as ff
@@ -121,6 +122,38 @@ def test_threads_may_add_and_draw_at_once(env: ff.VecFastFinRL) -> None:
     for thread in threads:
         thread.join()
     assert not failed, failed
+
+
+def test_whoever_joins_sees_indicators_as_old_as_the_maker_did(path: Path, tmp_path: Path) -> None:
+    with bc.Panel.from_csv(path, macro=["VIX"], name="prices", dir=tmp_path) as panel:
+        env = vec(panel, indicator_lag=3)
+        buffer = ff.VecReplayBuffer(env, 20, name="moves", dir=tmp_path)
+        state = env.reset(seed=1)
+        after = env.step(np.zeros((4, 2)))
+        buffer.add(state, np.zeros((4, 2)), np.zeros(4), after, after["done"])
+
+        def shown(joined: ff.VecReplayBuffer) -> Any:  # noqa: ANN401
+            s = joined.sample(layout="batched", indices=np.arange(4))[0]
+            return s["current_indicators"]
+
+        def join(*given: Any, **settings: Any) -> ff.VecReplayBuffer:  # noqa: ANN401
+            return ff.VecReplayBuffer.attach("moves", *given, dir=tmp_path, **settings)
+
+        as_seen = shown(buffer)
+        np.testing.assert_array_equal(as_seen, state["indicators"].astype("f4"))
+        attached = join()
+        for same in (attached, join(panel), join(env), pickle.loads(pickle.dumps(attached))):
+            np.testing.assert_array_equal(shown(same), as_seen)
+        np.testing.assert_array_equal(shown(join(vec(panel), indicator_lag=3)), as_seen)
+        other = shown(join(indicator_lag=1))
+        assert not np.array_equal(other, as_seen)
+        for same in (
+            join(env, indicator_lag=1),
+            join(vec(panel)),
+            pickle.loads(pickle.dumps(join(env, indicator_lag=1))),
+        ):
+            np.testing.assert_array_equal(shown(same), other)
+        buffer.close()
 
 
 SPAWNED = """
