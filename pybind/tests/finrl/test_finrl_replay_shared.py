@@ -124,6 +124,53 @@ def test_threads_may_add_and_draw_at_once(env: ff.VecFastFinRL) -> None:
     assert not failed, failed
 
 
+def test_a_batch_is_of_one_buffer_though_another_thread_makes_it_one_of_other_sizes(
+    path: Path,
+) -> None:
+    env = vec(path)
+    buffer = ff.VecReplayBuffer(env, capacity=64)
+    given = []
+    for tickers, rewards in ((["AAA", "BBB"], 1), (["AAA", "BBB", "CCC", "DDD"], 3)):
+        state = env.reset([tickers] * 4, seed=1, options={"start_day": 20})
+        action = np.zeros((4, len(tickers)))
+        after = env.step(action)
+        given.append((state, action, np.zeros((4, rewards)), after, after["done"]))
+    stop, failed = threading.Event(), []
+
+    def draw(kept: bool, layout: Any) -> None:  # noqa: ANN401
+        out = None
+        while not stop.is_set():
+            try:
+                batch = buffer.sample(16, 20, 5, layout=layout, out=out)
+                out = batch if kept else None
+                s, action, reward, *_ = batch
+                assert action.shape[1:] == s["action_shape"] == s["tokens"].shape[1:]
+                assert reward.shape[1] == {2: 1, 4: 3}[action.shape[1]]
+            except bc.SampleError:
+                # Between clearing and adding there is nothing to draw.
+                pass
+            except BaseException as error:
+                failed.append(error)
+                return
+
+    def look() -> None:
+        while not stop.is_set():
+            assert buffer.action_shape in {(2,), (4,)}
+
+    draws = [(False, "ticker"), (False, "batched"), (True, "ticker"), (True, "batched")]
+    threads = [threading.Thread(target=draw, args=each) for each in draws]
+    threads.append(threading.Thread(target=look))
+    for thread in threads:
+        thread.start()
+    for number in range(4_000):
+        buffer.clear()
+        buffer.add(*given[number % 2])
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert not failed, failed
+
+
 def test_whoever_joins_sees_indicators_as_old_as_the_maker_did(path: Path, tmp_path: Path) -> None:
     with bc.Panel.from_csv(path, macro=["VIX"], name="prices", dir=tmp_path) as panel:
         env = vec(panel, indicator_lag=3)
