@@ -361,6 +361,74 @@ fn whoever_joins_sees_futures_end_where_they_did_for_its_maker_or_where_it_says(
 }
 
 #[test]
+fn whoever_joins_sees_indicators_as_old_as_its_maker_did() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = Base::at(folder.path());
+    let shared = data(1.0).share("prices", &base, Exist::Error, false).unwrap();
+    for (name, indicator_lag) in [("fresh", 0), ("usual", 1), ("old", 3)] {
+        let options = TransitionOptions {
+            name: Some(name.to_owned()),
+            base: base.clone(),
+            indicator_lag,
+            ..TransitionOptions::with_capacity(10)
+        };
+        let made = TransitionRing::create(shared.clone(), shape(), options).unwrap();
+        let joined = || TransitionRing::attach(&base, name, None, 1, 1).unwrap();
+        assert_eq!([made.indicator_lag(), joined().indicator_lag()], [indicator_lag; 2]);
+        let file = made.ring().path().unwrap().join("transitions.json");
+        let whole = fs::read_to_string(&file).unwrap();
+        let said = format!(",\"indicator_lag\":{indicator_lag}");
+        assert_eq!(whole.contains(&said), indicator_lag != 1, "{whole}");
+        fs::write(&file, whole.replace(&said, "")).unwrap();
+        assert_eq!(joined().indicator_lag(), 1, "files of earlier versions leave it out");
+    }
+}
+
+#[test]
+fn a_batch_is_filled_by_any_ring_of_its_panel_whatever_the_sizes_of_its_transitions() {
+    let mut drawn = ring(40);
+    drawn.add(&numbered(0, 40)).unwrap();
+    let wider = TransitionShape { tickers: 4, action: vec![4], objectives: 1 };
+    let options = TransitionOptions::with_capacity(5);
+    let mut other = TransitionRing::create(drawn.panel().clone(), wider, options).unwrap();
+    let batch = drawn.get(&(0..40).collect::<Vec<_>>()).unwrap();
+    for layout in [Layout::Ticker, Layout::Batched] {
+        let windows = Windows { history: 3, future: 2, lead: 1, layout, apart: true };
+        let selection = Selection { macros: vec![5], columns: None };
+        let plan = drawn.plan(&batch, windows, &selection).unwrap();
+        let filled_by = |ring: &mut TransitionRing| {
+            let floats: usize = plan.arena_shape().iter().product();
+            let days: usize = plan.mask_shape().iter().product();
+            let mut memory = vec![(vec![f32::NAN; floats], vec![7; days]); plan.arenas()];
+            let mut lent: Vec<_> =
+                memory.iter_mut().map(|(arena, mask)| (&mut arena[..], &mut mask[..])).collect();
+            ring.fill(&plan, &batch, &selection, &mut lent);
+            memory
+        };
+        assert_eq!(filled_by(&mut other), filled_by(&mut drawn));
+    }
+}
+
+#[test]
+fn a_draw_that_was_for_nothing_is_given_back_unless_another_came_after_it() {
+    let rings = || {
+        let mut made = ring(8);
+        made.add(&numbered(0, 8)).unwrap();
+        made
+    };
+    let (mut refused, mut other) = (rings(), rings());
+    let mut batch = TransitionBatch::default();
+    refused.draw_into(5, &mut batch).unwrap();
+    refused.give_back(refused.batches_drawn());
+    assert_eq!(refused.draw_indices(8).unwrap(), other.draw_indices(8).unwrap());
+    refused.draw_into(5, &mut batch).unwrap();
+    let drawn = refused.batches_drawn();
+    let later = refused.draw_indices(8).unwrap();
+    refused.give_back(drawn);
+    assert_ne!(refused.draw_indices(8).unwrap(), later, "no draws come twice");
+}
+
+#[test]
 fn windows_of_many_times_the_panel_are_refused() {
     let mut ring = ring(10);
     ring.add(&numbered(0, 6)).unwrap();

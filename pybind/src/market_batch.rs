@@ -1,6 +1,6 @@
 //! A batch of transitions and the market around them as NumPy arrays, in the layouts of `sample`.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use backcast_core::{DType, Memory};
 use backcast_market::{
@@ -31,11 +31,34 @@ pub(crate) struct Names {
     pub(crate) tickers: Vec<Py<PyAny>>,
 }
 
+impl Names {
+    /// Whether the parts of a batch are called the same by both.
+    fn name_alike(&self, py: Python<'_>, other: &Self) -> bool {
+        let alike = |(one, other): (&Py<PyAny>, &Py<PyAny>)| {
+            one.is(other) || one.bind(py).eq(other).unwrap_or(false)
+        };
+        self.indicators == other.indicators
+            && self.selection.macros == other.selection.macros
+            && self.tickers.len() == other.tickers.len()
+            && self.tickers.iter().zip(&other.tickers).all(alike)
+    }
+}
+
+/// Transitions that were found in a ring, all of its sizes at that time, and what their windows take. The ring may be
+/// one of other sizes by the time that they are shown.
+pub(crate) struct Found {
+    pub(crate) batch: TransitionBatch,
+    pub(crate) plan: MarketPlan,
+    pub(crate) shape: TransitionShape,
+}
+
 /// What a batch lies in, so that it can be filled again. In the order in which arrays are lent:
 /// arenas and masks, then the columns of the transitions.
 #[pyclass(module = "backcast._native", name = "MarketMemory", frozen)]
 pub(crate) struct MarketMemory {
     plan: MarketPlan,
+    shape: TransitionShape,
+    names: Arc<Names>,
     arrays: Vec<Py<PyUntypedArray>>,
     /// Tokens of the `tickers` shown, and where they are shown.
     tokens: Mutex<Vec<u16>>,
@@ -111,34 +134,35 @@ fn fill(
 pub(crate) fn fresh<'py>(
     py: Python<'py>,
     ring: &Handle<TransitionRing>,
-    shape: &TransitionShape,
-    names: &Names,
-    plan: MarketPlan,
-    batch: &TransitionBatch,
+    names: &Arc<Names>,
+    found: Found,
 ) -> Result<Bound<'py, PyAny>, Failure> {
+    let Found { batch, plan, shape } = found;
     let mut arrays = Vec::new();
     for _ in 0..plan.arenas() {
         arrays.push(room(py, DType::F32, &plan.arena_shape())?);
         arrays.push(room(py, DType::I32, &plan.mask_shape())?);
     }
-    for (_, dtype, axes) in columns(shape) {
+    for (_, dtype, axes) in columns(&shape) {
         let axes: Vec<usize> = std::iter::once(batch.len()).chain(axes).collect();
         arrays.push(room(py, dtype, &axes)?);
     }
     let buffers = arrays.iter_mut().map(FreshArray::bytes_mut).collect();
     py.detach(|| {
         ring.with(|ring| {
-            fill(ring, &plan, batch, &names.selection, buffers);
+            fill(ring, &plan, &batch, &names.selection, buffers);
             Ok(())
         })
     })?;
     let arrays: Vec<_> = arrays.into_iter().map(FreshArray::into_array).collect();
-    let shown = Shown::of(py, &plan, &arrays, shape)?;
-    let sample = shown.sample(py, &plan, names, batch, shape)?;
+    let shown = Shown::of(py, &plan, &arrays, &shape)?;
+    let sample = shown.sample(py, &plan, names, &batch, &shape)?;
     let memory = MarketMemory {
         plan,
+        shape,
+        names: Arc::clone(names),
         arrays: arrays.into_iter().map(Bound::unbind).collect(),
-        tokens: Mutex::new(batch.tokens.clone()),
+        tokens: Mutex::new(batch.tokens),
         sides: sample.sides,
         spare: Mutex::new(None),
     };
@@ -175,8 +199,22 @@ pub(crate) fn memory_of<'py>(
 }
 
 impl MarketMemory {
-    pub(crate) fn fits(&self, plan: &MarketPlan) -> bool {
-        self.plan == *plan
+    /// Whether a batch of these has the same parts, of the same names.
+    pub(crate) fn fits(&self, py: Python<'_>, names: &Arc<Names>, found: &Found) -> bool {
+        self.plan == found.plan
+            && self.shape == found.shape
+            && (Arc::ptr_eq(&self.names, names) || self.names.name_alike(py, names))
+            && self.is_whole(py, &found.batch)
+    }
+
+    /// Whether the arrays are as large as they were made: NumPy resizes even what is referred to, if it is told to.
+    fn is_whole(&self, py: Python<'_>, batch: &TransitionBatch) -> bool {
+        let floats: usize = self.plan.arena_shape().iter().product();
+        let days: usize = self.plan.mask_shape().iter().product();
+        let markets = [floats * size_of::<f32>(), days * size_of::<i32>()];
+        let markets = markets.into_iter().cycle().take(columns_at(&self.plan));
+        let columns = bytes_of_columns(batch).map(<[u8]>::len);
+        self.arrays.iter().map(|array| bytes_in(array.bind(py))).eq(markets.chain(columns))
     }
 
     /// A batch of the other kind, taken out.
@@ -190,7 +228,7 @@ impl MarketMemory {
         }
     }
 
-    /// Fill the batch again, with transitions whose plan [`fits`](Self::fits).
+    /// Fill the batch again, with transitions that [`fit`](Self::fits).
     pub(crate) fn refill(
         &self,
         py: Python<'_>,
@@ -203,7 +241,7 @@ impl MarketMemory {
             .iter()
             .map(|array| {
                 let array = array.bind(py).clone();
-                let bytes = array.len() * array.dtype().itemsize();
+                let bytes = bytes_in(&array);
                 (array, bytes)
             })
             .collect();
@@ -225,6 +263,10 @@ impl MarketMemory {
         }
         Ok(())
     }
+}
+
+fn bytes_in(array: &Bound<'_, PyUntypedArray>) -> usize {
+    array.len() * array.dtype().itemsize()
 }
 
 /// `[B][T]` names.

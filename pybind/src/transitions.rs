@@ -9,7 +9,7 @@ mod looked_up;
 mod settings;
 
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use backcast_market::{
     TransitionBatch, TransitionError, TransitionOptions, TransitionRing as CoreRing,
@@ -27,7 +27,7 @@ use crate::handle::Handle;
 use crate::market_batch::Names;
 use crate::panel::Panel;
 use crate::place::{exist, name_of, persistence, place};
-use crate::states::{Arguments, Called, TickerLists, read};
+use crate::states::{Arguments, Called, TickerLists, read, sizes_of};
 
 /// Trading transitions in a ring: what the buffers of ``backcast.finrl`` hold.
 ///
@@ -55,9 +55,12 @@ use crate::states::{Arguments, Called, TickerLists, read};
 #[pyclass(module = "backcast._native", name = "TransitionRing", frozen)]
 pub(crate) struct TransitionRing {
     ring: Handle<CoreRing>,
+    /// Held for a moment, also by who has the ring: by nobody who waits, or runs code of Python's.
     state: Mutex<State>,
+    /// A private one is made anew where the first transitions have other sizes.
+    fresh: Option<Fresh>,
     panel: Panel,
-    names: Names,
+    names: Arc<Names>,
     /// Days by which the indicators of observations are older than the open.
     lead: usize,
     name: Option<String>,
@@ -66,11 +69,15 @@ pub(crate) struct TransitionRing {
 
 /// What changes from call to call besides the ring.
 struct State {
-    shape: TransitionShape,
-    /// A private one is made anew where the first transitions have other sizes.
-    fresh: Option<Fresh>,
+    shape: Arc<TransitionShape>,
     /// Nothing was added since it was made or cleared.
     empty: bool,
+    /// Lent to who adds; of several at once, all but one make their own.
+    memory: Option<Memory>,
+}
+
+/// What transitions are read with and into.
+struct Memory {
     lists: TickerLists,
     batch: TransitionBatch,
 }
@@ -80,13 +87,13 @@ impl TransitionRing {
     #[new]
     #[pyo3(signature = (
         panel, tickers, action_shape=None, n_objectives=None, *, capacity=1_000_000_i64.into(),
-        seed=42_i64.into(), macro_tickers=Vec::new(), indicators=None, indicator_lag=1, end=None,
+        seed=42_i64.into(), macro_tickers=Vec::new(), indicators=None, indicator_lag=None, end=None,
         n_adders=1_i64.into(), threads=1_i64.into(), name=None, exist="error".into(),
         persistent=false.into(), dir=None
     ))]
     #[pyo3(text_signature = "(panel, tickers, action_shape=None, n_objectives=None, *, \
                              capacity=1000000, seed=42, macro_tickers=(), indicators=None, \
-                             indicator_lag=1, end=None, n_adders=1, threads=1, name=None, \
+                             indicator_lag=None, end=None, n_adders=1, threads=1, name=None, \
                              exist='error', persistent=False, dir=None)")]
     #[expect(
         clippy::too_many_arguments,
@@ -103,7 +110,7 @@ impl TransitionRing {
         seed: Given<i128>,
         macro_tickers: Vec<String>,
         indicators: Option<Vec<String>>,
-        indicator_lag: usize,
+        indicator_lag: Option<usize>,
         end: Option<usize>,
         n_adders: Given<i128>,
         threads: Given<i128>,
@@ -118,7 +125,9 @@ impl TransitionRing {
             .map(|given| count_in(given, "n_objectives", 1..=65_535, Kind::Argument))
             .transpose()?;
         let name = name.map(name_of).transpose()?;
+        let usual = TransitionOptions::with_capacity(1);
         let options = TransitionOptions {
+            indicator_lag: indicator_lag.unwrap_or(usual.indicator_lag),
             capacity: count(capacity, "capacity", 1, Kind::Argument)?.into(),
             lanes: count_in(n_adders, "n_adders", 1..=4096, Kind::Argument)?,
             name: name.clone(),
@@ -142,19 +151,18 @@ impl TransitionRing {
             action: action.is_some(),
             objectives: objectives.is_some(),
         });
-        let (made, with) = (shape.clone(), core.clone());
-        let ring = py.detach(|| CoreRing::create(with, made, options))?;
-        Ok(Self::around(ring, panel.get().again()?, shape, fresh, names, indicator_lag))
+        let ring = py.detach(|| CoreRing::create(core, shape, options))?;
+        Ok(Self::around(ring, panel.get().again()?, fresh, names, None))
     }
 
     /// Join one by name.
     #[staticmethod]
     #[pyo3(signature = (
         name, panel=None, *, seed=42_i64.into(), macro_tickers=None, indicators=None,
-        indicator_lag=1, end=None, threads=1_i64.into(), dir=None
+        indicator_lag=None, end=None, threads=1_i64.into(), dir=None
     ))]
     #[pyo3(text_signature = "(name, panel=None, *, seed=42, macro_tickers=None, indicators=None, \
-                             indicator_lag=1, end=None, threads=1, dir=None)")]
+                             indicator_lag=None, end=None, threads=1, dir=None)")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn attach(
         py: Python<'_>,
@@ -163,7 +171,7 @@ impl TransitionRing {
         seed: Given<i128>,
         macro_tickers: Option<Vec<String>>,
         indicators: Option<Vec<String>>,
-        indicator_lag: usize,
+        indicator_lag: Option<usize>,
         end: Option<usize>,
         threads: Given<i128>,
         dir: Option<Given<PathBuf>>,
@@ -181,8 +189,7 @@ impl TransitionRing {
             tickers.filter(|(at, _)| core.is_macro(*at)).map(|(_, name)| name.clone()).collect()
         });
         let names = names(py, &core, &macro_tickers, indicators)?;
-        let shape = ring.shape().clone();
-        Ok(Self::around(ring, Panel::of(core), shape, None, names, indicator_lag))
+        Ok(Self::around(ring, Panel::of(core), None, names, indicator_lag))
     }
 
     /// Add transitions; `states` and `next_states` are dicts of arrays, the environments first.
@@ -197,27 +204,11 @@ impl TransitionRing {
         dones: &Bound<'py, PyAny>,
         alone: bool,
     ) -> Result<(), Failure> {
-        let py = states.py();
         let called = if alone { Called::ALONE } else { Called::MANY };
         let arguments = Arguments { called, states, actions, rewards, next_states, dones };
-        // The state is never held without the interpreter: who has it waits for nobody.
-        let mut batch = {
-            let mut state = self.state();
-            if state.empty {
-                self.fit(&mut state, &arguments)?;
-            }
-            let State { shape, lists, batch, .. } = &mut *state;
-            read(&arguments, shape, lists, batch)?;
-            std::mem::take(batch)
-        };
-        let added = match self.ring.try_with(|ring| ring.add(&batch)) {
-            Some(added) => added.map_err(Failure::from),
-            None => py.detach(|| self.ring.with(|ring| Ok(ring.add(&batch)?))),
-        };
-        let mut state = self.state();
-        std::mem::swap(&mut state.batch, &mut batch);
-        state.empty &= added.is_err();
-        added
+        // Another thread may add the first transitions since their sizes were looked at.
+        while !self.added(&arguments)? {}
+        Ok(())
     }
 
     /// Transitions stored.
@@ -227,9 +218,12 @@ impl TransitionRing {
 
     /// Forget all transitions.
     fn clear(&self, py: Python<'_>) -> Result<(), Failure> {
-        py.detach(|| self.ring.with(|ring| Ok(ring.clear()?)))?;
-        self.state().empty = true;
-        Ok(())
+        let clear = |ring: &mut CoreRing| {
+            ring.clear()?;
+            self.state().empty = true;
+            Ok(())
+        };
+        py.detach(|| self.ring.with(clear))
     }
 
     /// Save to a file.
@@ -241,19 +235,7 @@ impl TransitionRing {
     /// Take what was saved in the place of what is stored.
     fn load(&self, py: Python<'_>, path: Given<PathBuf>) -> Result<(), Failure> {
         let path = file_of(path, "path", "the path of a file")?;
-        let load = || py.detach(|| self.ring.with(|ring| Ok(ring.load(&path))));
-        let mut loaded = load()?;
-        if matches!(loaded, Err(TransitionError::OtherShape { .. })) {
-            let mut state = self.state();
-            if state.empty && state.fresh.is_some() {
-                self.fit_file(&mut state, &path)?;
-                drop(state);
-                loaded = load()?;
-            }
-        }
-        loaded?;
-        self.state().empty = false;
-        Ok(())
+        py.detach(|| self.ring.with(|ring| self.load_from(ring, &path)))
     }
 
     /// The lane goes to whoever asks for it next.
@@ -293,27 +275,63 @@ impl TransitionRing {
     fn around(
         ring: CoreRing,
         panel: Panel,
-        shape: TransitionShape,
         fresh: Option<Fresh>,
         names: Names,
-        lead: usize,
+        indicator_lag: Option<usize>,
     ) -> Self {
         let name = ring.ring().name().map(str::to_owned);
         let path = ring.ring().path().map(ToOwned::to_owned);
         let label = name
             .as_ref()
             .map_or_else(|| "a private buffer".to_owned(), |name| format!("buffer '{name}'"));
-        let lists = TickerLists::new(ring.panel());
-        let batch = TransitionBatch::default();
+        let shape = ring.shape().clone().into();
         Self {
+            lead: indicator_lag.unwrap_or(ring.indicator_lag()),
             ring: Handle::new(label, "attach or make it again", ring),
-            state: Mutex::new(State { shape, fresh, empty: true, lists, batch }),
+            state: Mutex::new(State { shape, empty: true, memory: None }),
+            fresh,
             panel,
-            names,
-            lead,
+            names: names.into(),
             name,
             path,
         }
+    }
+
+    /// Add transitions, unless the ring has come to be of other sizes meanwhile; whether they were.
+    fn added(&self, arguments: &Arguments<'_, '_>) -> Result<bool, Failure> {
+        let py = arguments.states.py();
+        let (mut shape, empty, memory) = {
+            let mut state = self.state();
+            (Arc::clone(&state.shape), state.empty, state.memory.take())
+        };
+        if let Some(fresh) = self.fresh.as_ref().filter(|_| empty) {
+            let (tickers, objectives) = sizes_of(arguments)?;
+            let wanted = fresh.shape(&shape, tickers, objectives);
+            if wanted != *shape {
+                shape = wanted.into();
+            }
+        }
+        let mut memory = match memory {
+            Some(memory) => memory,
+            None => Memory {
+                lists: TickerLists::new(&self.panel.get()?),
+                batch: TransitionBatch::default(),
+            },
+        };
+        let Memory { lists, batch } = &mut memory;
+        let added = read(arguments, &shape, lists, batch).and_then(|()| {
+            // What takes no other ring is done at once.
+            let add = |ring: &mut CoreRing| {
+                (ring.shape() == &*shape).then(|| self.add_to(ring, &shape, batch))
+            };
+            let added = self.ring.try_with(add).flatten();
+            added.unwrap_or_else(|| {
+                py.detach(|| self.ring.with(|ring| self.add_to(ring, &shape, batch)))
+            })
+        });
+        let others = self.state().memory.replace(memory);
+        drop(others);
+        added
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {

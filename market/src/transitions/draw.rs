@@ -109,6 +109,20 @@ impl TransitionRing {
         Ok(())
     }
 
+    /// Batches drawn so far.
+    #[must_use]
+    pub fn batches_drawn(&self) -> u64 {
+        self.draws.batches
+    }
+
+    /// Forget the draw after which so many batches were [drawn](Self::batches_drawn): what it was for
+    /// was refused. Nothing happens where another came after it, as this one's draws would come twice.
+    pub fn give_back(&mut self, drawn: u64) {
+        if self.draws.batches == drawn {
+            self.draws.batches = drawn.saturating_sub(1);
+        }
+    }
+
     /// Indices as [`draw_into`](Self::draw_into) would draw them.
     pub fn draw_indices(&mut self, batch_size: usize) -> Result<Vec<i64>, TransitionError> {
         let n = self.drawn(batch_size)?;

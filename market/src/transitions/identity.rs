@@ -11,6 +11,8 @@ use crate::panel::Panel;
 const FILE: &str = "transitions.json";
 const FORMAT: &str = "backcast-transitions";
 const VERSION: u32 = 1;
+/// Where nothing else is said.
+pub(crate) const INDICATOR_LAG: usize = 1;
 /// Most bytes that are read.
 const MAX_BYTES: u64 = 1 << 20;
 
@@ -32,6 +34,10 @@ pub(crate) struct Identity {
     /// The first day that no future shows, where that is not the panel's end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) end: Option<usize>,
+    /// Days by which observations' indicators are older than the open; `None` where an earlier version left
+    /// it out, or where it is [`INDICATOR_LAG`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) indicator_lag: Option<usize>,
 }
 
 /// Refuse a panel that is not the one whose days and tokens are stored in `what`.
@@ -66,7 +72,14 @@ impl Identity {
         same_panel(|| format!("ring {ring:?}"), &self.fingerprint, macro_tickers, panel)
     }
 
-    pub(crate) fn of(panel: &Panel, capacity: u64, end: Option<usize>) -> Self {
+    pub(crate) fn of(
+        panel: &Panel,
+        capacity: u64,
+        end: Option<usize>,
+        indicator_lag: usize,
+    ) -> Self {
+        // What is left out is read by earlier versions too.
+        let indicator_lag = (indicator_lag != INDICATOR_LAG).then_some(indicator_lag);
         Self {
             format: FORMAT.to_owned(),
             version: VERSION,
@@ -75,6 +88,7 @@ impl Identity {
             panel: panel.name().map(str::to_owned),
             capacity,
             end,
+            indicator_lag,
         }
     }
 

@@ -61,6 +61,8 @@ pub struct Windows {
 pub struct MarketPlan {
     windows: Windows,
     batch: usize,
+    /// Of a sample.
+    tickers: usize,
     /// Tickers that lead the slots: of every sample, or that occur in the batch.
     own: usize,
     /// Layout by ticker: the tickers that occur, ascending.
@@ -198,7 +200,8 @@ impl TransitionRing {
             let (batch, tickers) = (batch.len(), own + macros);
             return Err(TransitionError::TooLarge { batch, tickers, days });
         }
-        Ok(MarketPlan { windows, batch: batch.len(), own, unique, macros, width, shared })
+        let (batch, tickers) = (batch.len(), self.shape.tickers);
+        Ok(MarketPlan { windows, batch, tickers, own, unique, macros, width, shared })
     }
 
     fn unique(&self, batch: &TransitionBatch) -> Vec<u32> {
@@ -217,7 +220,8 @@ impl TransitionRing {
     }
 
     /// Fill the arenas and masks of a plan of this batch, each in the plan's shape. One copy per
-    /// (sample, ticker) where both states share an arena, else two.
+    /// (sample, ticker) where both states share an arena, else two. Any ring of the panel that the
+    /// batch was drawn with will do, whatever the sizes of its own transitions.
     ///
     /// # Panics
     /// If an arena is smaller than the plan says, like any slice.
@@ -233,7 +237,7 @@ impl TransitionRing {
         let mut alone = ThreadTeam::new(1);
         let team = if bytes < WORTH_THREADS { &mut alone } else { &mut self.team };
         let market = Market::new(&self.panel, selection.columns.as_deref()).until(self.end);
-        let tickers = self.shape.tickers;
+        let tickers = plan.tickers;
         let first = batch.tokens.get(..tickers).unwrap_or_default();
         let alike = batch.tokens.chunks_exact(tickers).all(|tokens| tokens == first);
         for (side, (arena, mask)) in arenas.iter_mut().enumerate() {

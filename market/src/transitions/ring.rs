@@ -13,7 +13,7 @@ use super::{
     differs::Asked,
     draw::Draws,
     error::TransitionError,
-    identity::Identity,
+    identity::{INDICATOR_LAG, Identity},
     lanes::{LaneView, quota},
 };
 use crate::{gather::SortedJobs, panel::Panel};
@@ -40,6 +40,9 @@ pub struct TransitionOptions {
     /// The first day that no future window shows, such as the end of the days that are trained on; `None`: all are
     /// shown.
     pub end: Option<usize>,
+    /// Days by which the indicators of the observations are older than the open. Remembered for whoever joins,
+    /// who gives it as [`Windows::lead`](super::Windows::lead).
+    pub indicator_lag: usize,
 }
 
 impl TransitionOptions {
@@ -56,6 +59,7 @@ impl TransitionOptions {
             seed: 42,
             threads: 1,
             end: None,
+            indicator_lag: INDICATOR_LAG,
         }
     }
 }
@@ -78,6 +82,7 @@ pub struct TransitionRing {
     adder: Option<Adder>,
     /// See [`TransitionOptions::end`]; at most the panel's days.
     pub(crate) end: usize,
+    indicator_lag: usize,
 }
 
 /// This process's lane, or for a moment all of them.
@@ -108,6 +113,7 @@ impl TransitionRing {
             seed,
             threads,
             end,
+            indicator_lag,
         } = options;
         let schema = shape.schema(panel.tickers().len())?;
         if capacity < u64::from(lanes.max(1)) {
@@ -126,7 +132,7 @@ impl TransitionRing {
                 let asked = Asked { name, panel: &panel, shape: &shape, capacity, lanes };
                 let ring = Ring::create(name, &schema, made)
                     .map_err(|error| asked.explain(&base, error))?;
-                let identity = Identity::of(&panel, capacity, end);
+                let identity = Identity::of(&panel, capacity, end, indicator_lag);
                 let path = ring.path().map(ToOwned::to_owned).unwrap_or_default();
                 match Identity::read(&path, name) {
                     // One that was there, joined by `Exist::Attach`.
@@ -139,11 +145,12 @@ impl TransitionRing {
                 ring
             }
         };
-        Ok(Self::of(ring, panel, shape, capacity, seed, threads).until(end))
+        let made = Self::of(ring, panel, shape, capacity, seed, threads);
+        Ok(Self { indicator_lag, ..made.until(end) })
     }
 
     /// Join one by name. `panel`: the one it was made with, or `None` to attach to that by its
-    /// name. Futures end where they did for whoever made it.
+    /// name. Futures end where they did for whoever made it, and indicators are as old.
     pub fn attach(
         base: &Base,
         name: &str,
@@ -172,7 +179,8 @@ impl TransitionRing {
             return Err(not("its capacity is another"));
         }
         let joined = Self::of(ring, panel, shape, identity.capacity, seed, threads);
-        Ok(joined.until(identity.end))
+        let indicator_lag = identity.indicator_lag.unwrap_or(INDICATOR_LAG);
+        Ok(Self { indicator_lag, ..joined.until(identity.end) })
     }
 
     /// With other future windows: they show no day from `end` on.
@@ -202,6 +210,7 @@ impl TransitionRing {
             sorted: SortedJobs::default(),
             team: ThreadTeam::new(threads),
             adder: None,
+            indicator_lag: INDICATOR_LAG,
         }
     }
 
@@ -331,6 +340,12 @@ impl TransitionRing {
     #[must_use]
     pub fn end(&self) -> usize {
         self.end
+    }
+
+    /// Days by which the indicators of observations are older than the open.
+    #[must_use]
+    pub fn indicator_lag(&self) -> usize {
+        self.indicator_lag
     }
 
     /// The ring below.

@@ -29,7 +29,11 @@ impl Nested {
             if *self.axes.get_or_insert(axis) != axis {
                 return refuse("lists that are all nested alike");
             }
-            self.names.push(name.to_string());
+            let name = name.to_string();
+            if name.is_empty() {
+                return Err(bad_argument("tics holds ''; give the names of tickers"));
+            }
+            self.names.push(name);
             return Ok(());
         }
         // Arrays of NumPy and columns of pandas become lists.

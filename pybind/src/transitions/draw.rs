@@ -1,6 +1,8 @@
 //! What is read of a ring's transitions: batches, their indices, single ones, and the market's rows.
 
-use backcast_market::{TransitionBatch, TransitionError, TransitionRing as CoreRing, Windows};
+use backcast_market::{
+    Panel, TransitionBatch, TransitionError, TransitionRing as CoreRing, Windows,
+};
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict};
 
@@ -11,7 +13,7 @@ use crate::coerce::{count, int64s};
 use crate::env_rows::check_window;
 use crate::error::{Failure, Kind};
 use crate::given::{Given, shown};
-use crate::market_batch::{fresh, memory_of};
+use crate::market_batch::{Found, MarketMemory, fresh, memory_of};
 
 #[pymethods]
 impl TransitionRing {
@@ -39,7 +41,7 @@ impl TransitionRing {
             apart: copy.get("copy", "True or False")?,
         };
         let indices = indices.map(|given| int64s(given, "indices", Kind::Sample)).transpose()?;
-        let mut memory = match out {
+        let memory = match out {
             None => None,
             Some(out) => {
                 Some(memory_of(out)?.map(|memory| (out.clone(), memory)).ok_or_else(|| {
@@ -51,46 +53,34 @@ impl TransitionRing {
                 })?)
             }
         };
-        let selection = &self.names.selection;
-        let (batch, plan) = py.detach(|| {
+        let (found, drawn) = py.detach(|| {
             self.ring.with(|ring| {
-                let batch = if let Some(indices) = &indices {
-                    ring.get(indices)?
+                whole_window(ring.panel(), windows)?;
+                let mut batch = TransitionBatch::default();
+                let drawn = if let Some(indices) = &indices {
+                    batch = ring.get(indices)?;
+                    None
                 } else {
-                    let mut batch = TransitionBatch::default();
                     ring.draw_into(batch_size, &mut batch)?;
-                    batch
+                    Some(ring.batches_drawn())
                 };
-                let plan = ring.plan(&batch, windows, selection)?;
-                Ok((batch, plan))
+                let plan = match ring.plan(&batch, windows, &self.names.selection) {
+                    Ok(plan) => plan,
+                    Err(refused) => {
+                        if let Some(drawn) = drawn {
+                            ring.give_back(drawn);
+                        }
+                        return Err(refused.into());
+                    }
+                };
+                Ok((Found { batch, plan, shape: ring.shape().clone() }, drawn))
             })
         })?;
-        // Of the two kinds of memory that a series of draws may need, the one that fits.
-        let mut other = None;
-        if let Some((out, held)) = &memory
-            && !held.get().fits(&plan)
-        {
-            other = Some(out.clone());
-            let spare = held.get().take_spare().map(|spare| spare.into_bound(py));
-            memory = match spare {
-                Some(spare) => memory_of(&spare)?.map(|memory| (spare, memory)),
-                None => None,
-            };
-            memory = memory.filter(|(_, memory)| memory.get().fits(&plan));
+        let shown = self.shown(py, memory, found);
+        if let (Err(refused), Some(drawn)) = (&shown, drawn) {
+            self.give_back(py, drawn, refused);
         }
-        let sample = if let Some((out, memory)) = memory {
-            memory.get().refill(py, &self.ring, &self.names, &batch)?;
-            out
-        } else {
-            let shape = self.state().shape.clone();
-            fresh(py, &self.ring, &shape, &self.names, plan, &batch)?
-        };
-        if let Some(other) = other
-            && let Some(memory) = memory_of(&sample)?
-        {
-            memory.get().keep_spare(other.unbind());
-        }
-        Ok(sample)
+        shown
     }
 
     /// Indices as `sample` would draw them.
@@ -127,4 +117,72 @@ impl TransitionRing {
         let days = first..first.saturating_add_unsigned(count as u64);
         rows_of(py, &panel, &self.names, &tickers, days)
     }
+}
+
+/// A batch that `sample` returned, and what it lies in.
+type Earlier<'py> = (Bound<'py, PyAny>, Bound<'py, MarketMemory>);
+
+impl TransitionRing {
+    /// Show transitions in the memory of an earlier batch, where it fits, or in a new one.
+    fn shown<'py>(
+        &self,
+        py: Python<'py>,
+        mut memory: Option<Earlier<'py>>,
+        found: Found,
+    ) -> Result<Bound<'py, PyAny>, Failure> {
+        let names = &self.names;
+        // Of the two kinds of memory that a series of draws may need, the one that fits.
+        let mut other = None;
+        if let Some((out, held)) = &memory
+            && !held.get().fits(py, names, &found)
+        {
+            other = Some(out.clone());
+            let spare = held.get().take_spare().map(|spare| spare.into_bound(py));
+            memory = match spare {
+                Some(spare) => memory_of(&spare)?.map(|memory| (spare, memory)),
+                None => None,
+            };
+            memory = memory.filter(|(_, memory)| memory.get().fits(py, names, &found));
+        }
+        let sample = if let Some((out, memory)) = memory {
+            memory.get().refill(py, &self.ring, names, &found.batch)?;
+            out
+        } else {
+            fresh(py, &self.ring, names, found)?
+        };
+        if let Some(other) = other
+            && let Some(memory) = memory_of(&sample)?
+        {
+            memory.get().keep_spare(other.unbind());
+        }
+        Ok(sample)
+    }
+
+    /// A batch that is refused was not drawn.
+    fn give_back(&self, py: Python<'_>, drawn: u64, refused: &Failure) {
+        let given = self.ring.try_with(|ring| ring.give_back(drawn)).is_some();
+        // Who was interrupted while waiting for the ring is not made to wait for it again.
+        if !given && !matches!(refused, Failure::Python(_)) {
+            let give_back = |ring: &mut CoreRing| {
+                ring.give_back(drawn);
+                Ok(())
+            };
+            // What else is wrong, such as a ring that was closed meanwhile, is said already.
+            py.detach(|| self.ring.with(give_back)).ok();
+        }
+    }
+}
+
+/// Refuse windows of many times the market before anything is drawn.
+fn whole_window(panel: &Panel, windows: Windows) -> Result<(), Failure> {
+    let days = windows.history.saturating_add(windows.future).saturating_add(1);
+    let (known, limit) = (panel.days(), panel.longest_window());
+    if days <= limit {
+        return Ok(());
+    }
+    let message = format!(
+        "the window is {days} days, of a panel that has {known}; give at most {limit}: what lies \
+         beyond the panel is masked"
+    );
+    Err(Failure::new(Kind::Sample, message))
 }

@@ -2,11 +2,13 @@
 
 use std::path::Path;
 
-use backcast_market::{TransitionOptions, TransitionRing as CoreRing, TransitionShape};
+use backcast_market::{
+    TransitionBatch, TransitionError, TransitionOptions, TransitionRing as CoreRing,
+    TransitionShape,
+};
 
-use super::{State, TransitionRing};
+use super::TransitionRing;
 use crate::error::Failure;
-use crate::states::{Arguments, sizes_of};
 
 /// How a private ring that holds nothing is made anew, for transitions of other sizes.
 pub(super) struct Fresh {
@@ -16,51 +18,75 @@ pub(super) struct Fresh {
     pub(super) objectives: bool,
 }
 
-impl TransitionRing {
-    /// Make a private ring that holds nothing anew where the first batch has other sizes.
-    pub(super) fn fit(
+impl Fresh {
+    /// Sizes for so many tickers and objectives, but where the caller said otherwise, or where they are none.
+    pub(super) fn shape(
         &self,
-        state: &mut State,
-        arguments: &Arguments<'_, '_>,
-    ) -> Result<(), Failure> {
-        if state.fresh.is_none() {
-            return Ok(());
-        }
-        let (tickers, objectives) = sizes_of(arguments)?;
-        self.resize(state, tickers, objectives)
-    }
-
-    /// The same for what a file holds.
-    pub(super) fn fit_file(&self, state: &mut State, path: &Path) -> Result<(), Failure> {
-        let TransitionShape { tickers, objectives, .. } = CoreRing::saved_shape(path)?;
-        self.resize(state, tickers, objectives)
-    }
-
-    /// Of so many tickers and objectives, but where the caller said otherwise.
-    fn resize(&self, state: &mut State, tickers: usize, objectives: usize) -> Result<(), Failure> {
-        let Some(fresh) = &state.fresh else { return Ok(()) };
-        let wanted = TransitionShape {
+        now: &TransitionShape,
+        tickers: usize,
+        objectives: usize,
+    ) -> TransitionShape {
+        let tickers = if tickers == 0 { now.tickers } else { tickers };
+        let said = self.objectives || objectives == 0;
+        TransitionShape {
             tickers,
-            action: if fresh.action { state.shape.action.clone() } else { vec![tickers] },
-            objectives: if fresh.objectives { state.shape.objectives } else { objectives },
-        };
-        if wanted == state.shape {
-            return Ok(());
+            action: if self.action { now.action.clone() } else { vec![tickers] },
+            objectives: if said { now.objectives } else { objectives },
         }
-        let (panel, options) = (self.panel.get()?, fresh.options.clone());
-        let made = self.ring.with(|ring| {
-            // Another thread may have added since somebody cleared it.
-            if !ring.is_empty()? {
-                return Ok(false);
-            }
-            *ring = CoreRing::create(panel, wanted.clone(), options)?;
-            Ok(true)
-        })?;
-        if made {
-            state.shape = wanted;
+    }
+}
+
+impl TransitionRing {
+    /// Add to a ring of these sizes, which takes the place of a private one that holds nothing once it has taken
+    /// the batch. `false` where this one has others: another thread was first.
+    pub(super) fn add_to(
+        &self,
+        ring: &mut CoreRing,
+        shape: &TransitionShape,
+        batch: &TransitionBatch,
+    ) -> Result<bool, Failure> {
+        let added = if ring.shape() == shape {
+            ring.add(batch)?;
+            true
+        } else if let Some(fresh) = &self.fresh
+            && ring.is_empty()?
+        {
+            let mut made =
+                CoreRing::create(ring.panel().clone(), shape.clone(), fresh.options.clone())?;
+            made.add(batch)?;
+            *ring = made;
+            true
         } else {
-            state.empty = false;
+            false
+        };
+        self.holds(ring);
+        Ok(added)
+    }
+
+    /// Load into a ring of the file's sizes, which takes the place of a private one that holds nothing once it has
+    /// loaded it.
+    pub(super) fn load_from(&self, ring: &mut CoreRing, path: &Path) -> Result<(), Failure> {
+        match (ring.load(path), &self.fresh) {
+            (Err(TransitionError::OtherShape { .. }), Some(fresh)) if ring.is_empty()? => {
+                let TransitionShape { tickers, objectives, .. } = CoreRing::saved_shape(path)?;
+                let shape = fresh.shape(ring.shape(), tickers, objectives);
+                let mut made =
+                    CoreRing::create(ring.panel().clone(), shape, fresh.options.clone())?;
+                made.load(path)?;
+                *ring = made;
+            }
+            (loaded, _) => loaded?,
         }
+        self.holds(ring);
         Ok(())
+    }
+
+    /// Note that the ring holds transitions, and of which sizes.
+    fn holds(&self, ring: &CoreRing) {
+        let mut state = self.state();
+        state.empty = false;
+        if *state.shape != *ring.shape() {
+            state.shape = ring.shape().clone().into();
+        }
     }
 }

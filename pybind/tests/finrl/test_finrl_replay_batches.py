@@ -5,14 +5,17 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import backcast as bc
 import backcast.finrl as ff
 import numpy as np
 import pytest
 from finrl_buffers import collect, filled, same, vec, with_gaps
+from finrl_market import market
 
 
 @pytest.fixture
@@ -71,6 +74,122 @@ def test_reused_batches_of_both_kinds_are_right_whatever_was_drawn_before(path: 
         kinds.add(out[0]["AAA"]["ohlcv"].flags.writeable)
     assert kinds == {True, False}, "some states are followed by the day after, some are not"
     assert reused > 10
+
+
+def made(
+    panel: bc.Panel,
+    indicators: list[str] | None = None,
+    macro: str = "VIX",
+    tickers: int = 2,
+    rewards: int = 1,
+    **settings: Any,  # noqa: ANN401
+) -> ff.VecReplayBuffer:
+    """Fill a buffer whose batches have parts of these names and sizes."""
+    chosen = ["alpha", "zeta"] if indicators is None else indicators
+    env = vec(panel, num_tickers=tickers, macro_tickers=[macro], tech_indicator_list=chosen)
+    buffer = ff.VecReplayBuffer(env, 100, **settings)
+    state = env.reset(seed=3)
+    for _ in range(10):
+        action = np.full((4, *buffer.action_shape), 0.5)
+        after = env.step(np.zeros((4, tickers)))
+        reward = np.repeat(after["reward"][:, None], rewards, 1)
+        buffer.add(state, action, reward, after, after["done"])
+        state = after
+    return buffer
+
+
+OTHERS: dict[str, dict[str, Any]] = {
+    "order of indicators": {"indicators": ["zeta", "alpha"]},
+    "macro ticker": {"macro": "SPY"},
+    "action": {"action_shape": (2, 2)},
+    "shape of the same actions": {"action_shape": (2, 1)},
+    "rewards": {"rewards": 3},
+    "tickers": {"tickers": 3},
+}
+
+
+@pytest.mark.parametrize("layout", ["ticker", "batched"])
+@pytest.mark.parametrize("other", [*OTHERS, "market", "none"])
+def test_a_batch_of_another_buffer_is_filled_only_where_all_its_parts_are_the_same(
+    tmp_path: Path,
+    layout: Any,  # noqa: ANN401
+    other: str,
+) -> None:
+    def panel(name: str, tickers: list[str]) -> bc.Panel:
+        path = market(60, [*tickers, "SPY", "VIX"]).write(tmp_path / f"{name}.csv")
+        return bc.Panel.from_csv(path, macro=["SPY", "VIX"])
+
+    first = panel("first", ["AAA", "BBB", "CCC"])
+    second = panel("second", ["KKK", "LLL", "MMM"]) if other == "market" else first
+    out = made(first).sample(8, 3, 1, layout=layout)
+    mine = copy.deepcopy(tuple(out))
+    buffer = made(second, **OTHERS.get(other, {}))
+    index = np.arange(8)
+    batch = buffer.sample(None, 3, 1, layout=layout, indices=index, out=out)
+    assert (batch is out) == (other == "none")
+    same(tuple(batch), tuple(buffer.sample(None, 3, 1, layout=layout, indices=index)))
+    if batch is not out:
+        same(tuple(out), mine)
+
+
+def test_a_batch_from_before_a_buffer_took_other_sizes_is_not_filled_again(
+    env: ff.VecFastFinRL, buffer: ff.VecReplayBuffer
+) -> None:
+    out = buffer.sample(4, 3)
+    buffer.clear()
+    state, after = env.reset(seed=1), env.step(np.zeros((4, 2)))
+    buffer.add(state, np.zeros((4, 2)), np.ones((4, 3)), after, after["done"])
+    batch = buffer.sample(4, 3, out=out)
+    assert batch is not out
+    assert (batch[2].shape, out[2].shape) == ((4, 3), (4, 1))
+
+
+def test_a_batch_whose_arrays_were_resized_is_not_filled_again(buffer: ff.VecReplayBuffer) -> None:
+    out = buffer.sample(4, 3, layout="batched", copy=True)
+    out[1].resize((2, 2), refcheck=False)
+    batch = buffer.sample(4, 3, layout="batched", copy=True, out=out)
+    assert batch is not out
+    assert batch[1].shape == (4, 2)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"history_length": 10**7}, "the window is 10000001 days"),
+        ({"history_length": np.int64(10**7)}, "the window is 10000001 days"),
+        ({"future_length": np.uint16(50_000)}, "the window is 50001 days"),
+        ({"history_length": np.int64(4_000), "future_length": 4_000}, "the window is 8001 days"),
+        ({"out": "read-only"}, "is read-only"),
+    ],
+)
+def test_a_refused_batch_does_not_move_the_draws(
+    path: Path, given: dict[str, Any], says: str
+) -> None:
+    asked, other = (filled(vec(path)) for _ in range(2))
+    if "out" in given:
+        out = asked.sample(30, indices=np.arange(30), layout="batched", copy=True)
+        out[1].flags.writeable = False
+        given = {"batch_size": 30, "layout": "batched", "copy": True, "out": out}
+    with pytest.raises(bc.SampleError, match=says):
+        asked.sample(**given)
+    assert asked.sample_indices(20) == other.sample_indices(20)
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="Linux says what is mapped")
+def test_a_batch_without_memory_does_not_move_the_draws(path: Path) -> None:
+    env = vec(path)
+    asked, other = (ff.VecReplayBuffer(env, 400) for _ in range(2))
+    for into in (asked, other):
+        collect(env, into, 100)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 2**24, before[1]))
+    try:
+        with pytest.raises(bc.SampleError, match="there is no memory for an array"):
+            asked.sample(400, 2_000, 2_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+    assert asked.sample_indices(20) == other.sample_indices(20)
 
 
 def test_views_that_overlap_are_read_only_unless_copies_are_asked_for(

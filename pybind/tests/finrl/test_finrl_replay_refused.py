@@ -182,6 +182,33 @@ def test_buffers_that_cannot_be_are_refused(
         ff.VecReplayBuffer({})
 
 
+def test_a_refused_first_addition_leaves_the_sizes(env: ff.VecFastFinRL) -> None:
+    buffer = ff.VecReplayBuffer(env, 20)
+    state = env.reset([["AAA", "BBB", "DDD"]] * 4, seed=1)
+    after = env.step(np.zeros((4, 3)))
+    with pytest.raises(bc.AppendError, match="action of environment 0 is NaN"):
+        buffer.add(state, np.full((4, 3), np.nan), np.zeros((4, 5)), after, after["done"])
+    with pytest.raises(bc.AppendError, match=r"rewards: got shape \(3, 5\); give \(4, 5\)"):
+        buffer.add(state, np.zeros((4, 3)), np.zeros((3, 5)), after, after["done"])
+    flat = state | {"shares": np.zeros(4, int)}
+    with pytest.raises(bc.AppendError, match=r"'shares'\]: got shape \(4,\); give \(4, 2\)"):
+        buffer.add(flat, np.zeros((4, 3)), np.zeros(4), after, after["done"])
+    assert (buffer.action_shape, buffer.n_objectives, buffer.size()) == ((2,), 1, 0)
+    buffer.add(state, np.zeros((4, 3)), np.zeros((4, 5)), after, after["done"])
+    assert (buffer.action_shape, buffer.n_objectives, buffer.size()) == ((3,), 5, 4)
+
+
+def test_a_refused_file_leaves_the_sizes(env: ff.VecFastFinRL, tmp_path: Path) -> None:
+    saved, buffer = ff.VecReplayBuffer(env, 21, n_adders=2), ff.VecReplayBuffer(env, 20)
+    state = env.reset([["AAA", "BBB", "DDD"]] * 4, seed=1)
+    after = env.step(np.zeros((4, 3)))
+    saved.add(state, np.zeros((4, 3)), np.zeros(4), after, after["done"])
+    saved.save(tmp_path / "saved")
+    with pytest.raises(bc.SchemaError, match="2 adding processes and capacity 21"):
+        buffer.load(tmp_path / "saved")
+    assert (buffer.action_shape, buffer.size()) == ((2,), 0)
+
+
 def test_a_ticker_called_as_a_part_of_the_batch_needs_the_other_layout(tmp_path: Path) -> None:
     env = vec(market(20, ["AAA", "macro"]).write(tmp_path / "odd.csv"), macro_tickers=[])
     buffer = ff.VecReplayBuffer(env, 20)
@@ -224,5 +251,13 @@ def test_misspelt_arguments_are_named_as_the_user_wrote_the_call(
         bc.ArgumentTypeError, match=r"add\(\) has no argument `state`; did you mean"
     ):
         unchecked.add(state={})
+    for name in ("size", "capacity", "clear", "close", "unlink"):
+        with pytest.raises(
+            bc.ArgumentTypeError, match=rf"{name}\(\) takes no arguments by position"
+        ):
+            getattr(unchecked, name)(1)
+        with pytest.raises(bc.ArgumentTypeError, match=rf"{name}\(\) has no argument `all`"):
+            getattr(unchecked, name)(all=True)
+    assert buffer.size() == 80
     with pytest.raises(bc.ArgumentTypeError, match=r"`batchsize`; did you .* It takes \(name, env"):
         type(unchecked).attach("x", batchsize=3, dir=tmp_path)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import backcast as bc
 import backcast.finrl as ff
@@ -121,6 +122,85 @@ def test_threads_may_add_and_draw_at_once(env: ff.VecFastFinRL) -> None:
     for thread in threads:
         thread.join()
     assert not failed, failed
+
+
+def test_a_batch_is_of_one_buffer_though_another_thread_makes_it_one_of_other_sizes(
+    path: Path,
+) -> None:
+    env = vec(path)
+    buffer = ff.VecReplayBuffer(env, capacity=64)
+    given = []
+    for tickers, rewards in ((["AAA", "BBB"], 1), (["AAA", "BBB", "CCC", "DDD"], 3)):
+        state = env.reset([tickers] * 4, seed=1, options={"start_day": 20})
+        action = np.zeros((4, len(tickers)))
+        after = env.step(action)
+        given.append((state, action, np.zeros((4, rewards)), after, after["done"]))
+    stop, failed = threading.Event(), []
+
+    def draw(kept: bool, layout: Any) -> None:  # noqa: ANN401
+        out = None
+        while not stop.is_set():
+            try:
+                batch = buffer.sample(16, 20, 5, layout=layout, out=out)
+                out = batch if kept else None
+                s, action, reward, *_ = batch
+                assert action.shape[1:] == s["action_shape"] == s["tokens"].shape[1:]
+                assert reward.shape[1] == {2: 1, 4: 3}[action.shape[1]]
+            except bc.SampleError:
+                # Between clearing and adding there is nothing to draw.
+                pass
+            except BaseException as error:
+                failed.append(error)
+                return
+
+    def look() -> None:
+        while not stop.is_set():
+            assert buffer.action_shape in {(2,), (4,)}
+
+    draws = [(False, "ticker"), (False, "batched"), (True, "ticker"), (True, "batched")]
+    threads = [threading.Thread(target=draw, args=each) for each in draws]
+    threads.append(threading.Thread(target=look))
+    for thread in threads:
+        thread.start()
+    for number in range(4_000):
+        buffer.clear()
+        buffer.add(*given[number % 2])
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert not failed, failed
+
+
+def test_whoever_joins_sees_indicators_as_old_as_the_maker_did(path: Path, tmp_path: Path) -> None:
+    with bc.Panel.from_csv(path, macro=["VIX"], name="prices", dir=tmp_path) as panel:
+        env = vec(panel, indicator_lag=3)
+        buffer = ff.VecReplayBuffer(env, 20, name="moves", dir=tmp_path)
+        state = env.reset(seed=1)
+        after = env.step(np.zeros((4, 2)))
+        buffer.add(state, np.zeros((4, 2)), np.zeros(4), after, after["done"])
+
+        def shown(joined: ff.VecReplayBuffer) -> Any:  # noqa: ANN401
+            s = joined.sample(layout="batched", indices=np.arange(4))[0]
+            return s["current_indicators"]
+
+        def join(*given: Any, **settings: Any) -> ff.VecReplayBuffer:  # noqa: ANN401
+            return ff.VecReplayBuffer.attach("moves", *given, dir=tmp_path, **settings)
+
+        as_seen = shown(buffer)
+        np.testing.assert_array_equal(as_seen, state["indicators"].astype("f4"))
+        attached = join()
+        for same in (attached, join(panel), join(env), pickle.loads(pickle.dumps(attached))):
+            np.testing.assert_array_equal(shown(same), as_seen)
+        np.testing.assert_array_equal(shown(join(vec(panel), indicator_lag=3)), as_seen)
+        other = shown(join(indicator_lag=1))
+        assert not np.array_equal(other, as_seen)
+        for same in (
+            join(env, indicator_lag=1),
+            join(vec(panel)),
+            pickle.loads(pickle.dumps(join(env, indicator_lag=1))),
+        ):
+            np.testing.assert_array_equal(shown(same), other)
+        buffer.close()
 
 
 SPAWNED = """

@@ -108,6 +108,21 @@ def test_load_on_the_class_says_what_to_write(tmp_path: Path) -> None:
     assert tokenizer.tickers == ["A"]
 
 
+@pytest.mark.parametrize("unknown", ["error", "unk"])
+@pytest.mark.parametrize("frozen", [False, True])
+def test_an_empty_name_is_refused_alike_alone_and_among_others(
+    unknown: Any,  # noqa: ANN401
+    frozen: bool,
+) -> None:
+    tokenizer = ff.TickerTokenizer(["A"], frozen=frozen, unknown=unknown)
+    with pytest.raises(bc.ArgumentError, match=r"^tic is ''; give the name of a ticker$"):
+        tokenizer.encode("")
+    for names in ([""], ["B", ""], [["A", "B"], ["", "A"]], np.array(["A", ""])):
+        with pytest.raises(bc.ArgumentError, match=r"^tics holds ''; give the names of tickers$"):
+            tokenizer.encode_batch(names)
+    assert "B" not in tokenizer, "on an error none is added"
+
+
 def test_a_file_without_a_name_is_none() -> None:
     tokenizer = ff.TickerTokenizer(["A"])
     for call in (tokenizer.save, tokenizer.load):

@@ -70,8 +70,9 @@ class DrawnTransitions(StoredTransitions):
         indices : array_like of int, optional
             Take these transitions instead of drawing.
         out : Sample, optional
-            What an earlier call returned: it is filled again and returned, where this batch has
-            the same parts. Its arrays change, also those that somebody kept.
+            What an earlier call returned, also of another buffer: it is filled again and returned,
+            where this batch has the same parts, of the same names and sizes; else a new one is. Its
+            arrays change, also those that somebody kept.
 
         Returns
         -------
@@ -81,7 +82,8 @@ class DrawnTransitions(StoredTransitions):
         Raises
         ------
         SampleError
-            If the buffer is empty, an index is not stored, or `out` is in use.
+            If the buffer is empty, an index is not stored, `out` is in use, or a window is longer
+            than ``panel.longest_window`` or has no memory. The draws stay where they were.
 
         Notes
         -----
@@ -113,10 +115,6 @@ class DrawnTransitions(StoredTransitions):
             )
         if batch_size is None:
             batch_size = self._batch_size
-        # What is no int is judged where all numbers are read.
-        if isinstance(history_length, int) and isinstance(future_length, int):
-            days = history_length + 1 + future_length
-            check_window(days, "the window", self._ring.panel, SampleError)
         return self._sample(batch_size, history_length, future_length, layout, copy, indices, out)
 
     @explained

@@ -142,7 +142,7 @@ class VecReplayBuffer(DrawnTransitions):
         threads: int = 1,
         macro_tickers: Sequence[str] | None = None,
         indicators: Sequence[str] | None = None,
-        indicator_lag: int = 1,
+        indicator_lag: int | None = None,
         end: int | None = None,
         dir: str | os.PathLike[str] | None = None,
     ) -> Self:
@@ -165,8 +165,9 @@ class VecReplayBuffer(DrawnTransitions):
             Those to show; the environment's, or all that the panel has, when left out.
         indicators : sequence of str, optional
             Those to show; the environment's, or all that the panel has, when left out.
-        indicator_lag : int, default 1
-            Days by which current indicators are older than the open, without an environment.
+        indicator_lag : int, optional
+            Days by which current indicators are older than the open; the environment's, or that of
+            whoever made the buffer, when left out.
         end : int, optional
             The first day that futures do not show; the environment's, or that of whoever made the
             buffer, when left out.
@@ -189,14 +190,15 @@ class VecReplayBuffer(DrawnTransitions):
             if macro_tickers is not None
             else None,
             "indicators": names_of("indicators", indicators) if indicators is not None else None,
-            "indicator_lag": count_of(indicator_lag, "indicator_lag", 0, SampleError),
+            "indicator_lag": count_of(indicator_lag, "indicator_lag", 0, SampleError)
+            if indicator_lag is not None
+            else None,
             "end": count_of(end, "end", 0, SampleError) if end is not None else None,
         }
         panel = env
         if env is not None and not isinstance(env, Panel):
             panel, _, of_env = _market_of(env)
             shown = of_env | {key: value for key, value in shown.items() if value is not None}
-            shown["indicator_lag"] = of_env["indicator_lag"]
         made = cls.__new__(cls)
         ring = TransitionRing.attach(name, panel, seed=seed, threads=threads, dir=dir, **shown)
         made._around(ring, batch_size)
@@ -269,10 +271,11 @@ def _market_of(env: Any) -> tuple[Panel, int, dict[str, Any]]:  # noqa: ANN401
         )
     try:
         panel, tickers = env.panel, env.n_tickers()
+        lag = getattr(env, "indicator_lag", None)
         shown = {
             "macro_tickers": list(env.get_macro_tickers()),
             "indicators": list(env.get_indicator_names()),
-            "indicator_lag": int(getattr(env, "indicator_lag", 1)),
+            "indicator_lag": int(lag) if lag is not None else None,
             "end": getattr(env, "days", (0, None))[1],
         }
     except AttributeError as error:

@@ -27,6 +27,7 @@ class StoredTransitions:
             hint = "; add(...) adds transitions of whole states" if name == "add_transition" else ""
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
+    @explained
     def size(self) -> int:
         """Count the transitions stored.
 
@@ -41,6 +42,7 @@ class StoredTransitions:
         """
         return self._ring.size()
 
+    @explained
     def capacity(self) -> int:
         """Say how many transitions are kept at most.
 
@@ -55,6 +57,7 @@ class StoredTransitions:
         """
         return self._ring.capacity
 
+    @explained
     def clear(self) -> None:
         """Forget all transitions, in every process.
 
@@ -85,6 +88,9 @@ class StoredTransitions:
     def load(self, path: str | os.PathLike[str]) -> None:
         """Take what was saved in the place of what is stored; a smaller buffer keeps the newest.
 
+        How the market is shown around it, the lag of indicators and the end of futures, stays this
+        buffer's.
+
         Parameters
         ----------
         path : path
@@ -102,10 +108,12 @@ class StoredTransitions:
         """
         self._ring.load(path)
 
+    @explained
     def close(self) -> None:
         """Let go of the buffer; a shared one stays for its other holders."""
         self._ring.close()
 
+    @explained
     def unlink(self) -> None:
         """Remove a shared buffer's name; who has it open keeps it.
 
