@@ -180,6 +180,24 @@ def test_arrays_that_numpy_saved_become_a_ring(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "steps.npz", **steps)
     with bc.ReplayBuffer.from_file(tmp_path / "steps.npz", "steps", dir=tmp_path) as ring:
         assert len(ring) == 10
+        assert ring.imported is not None
+        # No two steps are consecutive, and only two ends are stored.
+        assert (ring.imported["episodes"], ring.imported["episodes_cut"]) == (10, 8)
+        lone = ring.gather(np.arange(0, 20, 2))
+        np.testing.assert_array_equal(lone["obs"], steps["observations"])
+        np.testing.assert_array_equal(lone["next_obs"], steps["next_observations"])
+        assert lone["terminated"].tolist() == steps["terminals"].tolist()
+        assert lone["truncated"].tolist() == (~steps["terminals"]).tolist()
+    # A walk of two episodes.
+    walk = draw.normal(size=(2, 6, 3)).astype(np.float32)
+    steps["observations"] = walk[:, :-1].reshape(10, 3)
+    steps["next_observations"] = walk[:, 1:].reshape(10, 3)
+    np.savez_compressed(tmp_path / "steps.npz", **steps)
+    with bc.ReplayBuffer.from_file(
+        tmp_path / "steps.npz", "steps", dir=tmp_path, exist="replace"
+    ) as ring:
+        assert ring.imported is not None
+        assert (ring.imported["episodes"], ring.imported["episodes_cut"]) == (2, 0)
         batch = ring.gather([0, 4, 6])
         np.testing.assert_array_equal(batch["obs"], steps["observations"][[0, 4, 5]])
         np.testing.assert_array_equal(batch["next_obs"][1], steps["next_observations"][4])
@@ -389,6 +407,7 @@ def test_an_import_that_was_killed_is_gone_on_with(name: str, tmp_path: Path) ->
 def report_of(**changes: Any) -> dict[str, Any]:  # noqa: ANN401
     """Give what an import of a table tells, but for the rows that it took up."""
     told = {"rows": 38, "began_anew": None, "episodes": None, "rows_without_successor": 0}
+    told["episodes_cut"] = 0
     return told | changes
 
 
