@@ -76,7 +76,8 @@ impl ReplayBuffer {
     /// StorageError
     ///     If it cannot be written.
     /// SchemaError
-    ///     If a dataset needs columns that the ring lacks.
+    ///     If a dataset needs columns that the ring lacks, or a lone integer of it has values that no
+    ///     space of Minari has room for.
     ///
     /// Examples
     /// --------
@@ -251,7 +252,7 @@ impl From<ExportError> for Failure {
             ExportError::Busy { .. } => Kind::InUse,
             ExportError::Write { .. } | ExportError::Unfinished { .. } => Kind::Storage,
             ExportError::OnlyRead { .. } | ExportError::NamesFolder { .. } => Kind::Argument,
-            ExportError::NoColumn { .. } => Kind::Schema,
+            ExportError::NoColumn { .. } | ExportError::TooManyChoices { .. } => Kind::Schema,
             ExportError::Ring(_) => Kind::Sample,
             _ => Kind::Base,
         };

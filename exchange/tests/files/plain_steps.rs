@@ -140,7 +140,8 @@ fn steps_that_lead_elsewhere_than_the_next_one_begins_end_their_episode_there() 
         assert_eq!(obs, stored.map(f32::to_bits));
         assert_eq!(rows.column::<u8>("obs/y").unwrap(), [0, 1, 2, 2, 3, 4, 7, 5, 6]);
     }
-    folder.save(&[("obs", "|u1", "(6,)", &other), ("next_obs", "|u1", "(6,)", &[1, 2, 3, 4, 5, 6])]);
+    folder
+        .save(&[("obs", "|u1", "(6,)", &other), ("next_obs", "|u1", "(6,)", &[1, 2, 3, 4, 5, 6])]);
     assert_eq!(folder.import().unwrap().1.episodes_cut, 0);
 }
 
