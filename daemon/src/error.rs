@@ -314,6 +314,7 @@ fn of_store(error: &StoreError) -> Exit {
 fn of_save(error: &SaveError) -> Exit {
     match error {
         SaveError::Store(error) => of_store(error),
+        SaveError::LabelReserved { .. } => Exit::WrongUsage,
         _ => Exit::FoundProblems,
     }
 }

@@ -66,6 +66,7 @@ struct Imported<'a> {
     began_anew: Option<String>,
     transitions: u64,
     episodes: Option<u64>,
+    episodes_cut: u64,
     allocated_bytes: u64,
 }
 
@@ -105,6 +106,7 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
         began_anew: report.began_anew.map(|why| why.to_string()),
         transitions: stats.transitions,
         episodes: report.episodes,
+        episodes_cut: report.episodes_cut,
         allocated_bytes: stats.bytes_allocated,
     };
     if console.json() {
@@ -127,6 +129,14 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
     }
     if let Some(why) = report.began_anew {
         console.note(&format!("began anew where an earlier import had stopped: {why}"));
+    }
+    if report.episodes_cut > 0 {
+        console.note(&format!(
+            "{} of {} episodes end, truncated, where the next step's obs is not what next_obs says: no flag \
+             ends them; store `truncated` if they are to end elsewhere",
+            units::exact(report.episodes_cut),
+            units::exact(report.episodes.unwrap_or_default()),
+        ));
     }
     if report.rows_without_successor > 0 {
         console.note(

@@ -76,6 +76,10 @@ fn a_ring_goes_to_disk_and_comes_back() {
     assert!(removed.out.starts_with("removed snapshot pong@s1 ("), "{}", removed.out);
     shelf.run(&["rm", "pong@s1"]).expect(3);
     assert!(shelf.run(&["verify", "pong"]).expect(0).out.contains("every byte is as it was"));
+    let taken = shelf.run(&["save", "pong", "epoch-1"]).expect(1);
+    assert!(taken.err.contains("replace it with `--replace`"), "{}", taken.err);
+    let reserved = shelf.run(&["save", "pong", "live"]).expect(2);
+    assert!(reserved.err.contains("`live` is for snapshots"), "{}", reserved.err);
     let saved = shelf.run(&["save", "pong", "epoch-1", "--replace"]).expect(0);
     assert!(saved.out.contains("220 rows"), "{}", saved.out);
 }

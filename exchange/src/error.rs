@@ -76,6 +76,24 @@ pub enum ExportError {
         /// Columns there are.
         found: String,
     },
+    /// Integers that no space of choices has room for.
+    #[error(
+        "column `{column}` has {value}, and values from {least} to {most}: in a Minari dataset an integer of \
+         one element is one of {limit} choices at most, of 63 bits; export parquet, which takes any values, \
+         or give the column the shape (1,), whose space is a Box"
+    )]
+    TooManyChoices {
+        /// Column of the ring.
+        column: String,
+        /// The value that was one too many.
+        value: i128,
+        /// The least value, or 0.
+        least: i128,
+        /// The largest value, or 0.
+        most: i128,
+        /// Most choices of a space.
+        limit: u64,
+    },
     /// The ring cannot be read.
     #[error(transparent)]
     Ring(#[from] ReadError),
@@ -199,12 +217,13 @@ pub enum ImportError {
     },
     /// Larger than what can be asked for.
     #[error(
-        "the capacity is {asked} rows, the file has {rows}; ask for at least as many, or leave it out"
+        "the capacity is {asked} rows over all lanes, the file needs {rows}; ask for at least as many, or leave \
+         it out"
     )]
     Capacity {
-        /// Rows asked for.
+        /// Rows asked for, over all lanes.
         asked: u64,
-        /// Rows in the file.
+        /// Rows that the file needs: as many in each lane as in its longest one.
         rows: u64,
     },
     /// The ring could not be made.

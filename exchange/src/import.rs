@@ -125,6 +125,9 @@ pub struct ImportReport {
     /// Last steps of the data whose episode goes on, and whose next observation is not known: no
     /// transition starts there.
     pub rows_without_successor: u64,
+    /// Episodes that no flag ends, of plain steps: the step after their last one begins with another
+    /// observation than `next_obs` says, so they end there, truncated.
+    pub episodes_cut: u64,
 }
 
 /// Makes a ring of a file. It has its name when it is whole; after an error there is none.

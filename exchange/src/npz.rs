@@ -70,12 +70,14 @@ pub(crate) fn read(
         Ok::<(), ImportError>(())
     })?;
     let open_end = episodes.last().is_some_and(|range| !steps.has_final(range));
+    let cut = steps.jumps.iter().filter(|jumps| **jumps).count();
     Ok((
         ring,
         ImportReport {
             rows,
             episodes: Some(episodes.len() as u64),
             rows_without_successor: u64::from(open_end),
+            episodes_cut: cut as u64,
             ..ImportReport::default()
         },
     ))
@@ -92,6 +94,9 @@ struct Steps {
     truncated: Vec<bool>,
     /// Per column of role obs, if the file has them.
     next_obs: Option<Vec<Vec<u8>>>,
+    /// Steps that no flag ends, and after which the next one begins elsewhere than they led: a buffer that
+    /// was shuffled or went round, or episodes whose time limits were not stored.
+    jumps: Vec<bool>,
 }
 
 impl Steps {
@@ -152,7 +157,9 @@ impl Steps {
         let next_obs = Self::next_obs(&bad, &own, next, &schema)?;
         let count = usize::try_from(count).unwrap_or(0);
         let columns = own.into_iter().map(|array| array.bytes).collect();
-        let steps = Self { schema, count, columns, terminated, truncated, next_obs };
+        let jumps = vec![false; count];
+        let mut steps = Self { schema, count, columns, terminated, truncated, next_obs, jumps };
+        steps.jumps = (0..count).map(|step| steps.jumps_after(step)).collect();
         let cut =
             steps.truncated.iter().zip(&steps.terminated).filter(|(cut, end)| **cut && !**end);
         let cut = cut.count();
@@ -201,9 +208,23 @@ impl Steps {
         }
     }
 
+    /// Whether the step goes on, and what it led to is not what the next one begins with. Bytes are compared:
+    /// a NaN equals itself, and what is stored is what was given.
+    fn jumps_after(&self, step: usize) -> bool {
+        let Some(next) = &self.next_obs else { return false };
+        if step + 1 >= self.count || self.ends(step) != (false, false) {
+            return false;
+        }
+        let columns = self.schema.columns().iter().zip(&self.columns);
+        let mut obs = columns.filter(|(column, _)| column.role() == Role::Obs).zip(next);
+        obs.any(|((column, own), next)| {
+            part(column, next, step, step + 1) != part(column, own, step + 1, step + 2)
+        })
+    }
+
     fn ends(&self, step: usize) -> (bool, bool) {
         let flag = |flags: &[bool]| flags.get(step).copied().unwrap_or(false);
-        (flag(&self.terminated), flag(&self.truncated))
+        (flag(&self.terminated), flag(&self.truncated) || flag(&self.jumps))
     }
 
     /// Steps of each episode; the last one may go on after the data.

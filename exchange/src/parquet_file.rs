@@ -162,12 +162,16 @@ pub(crate) fn read(
     let longest = spans.iter().map(|span| span.end - span.start).max().unwrap_or(0);
     let lanes = u64::from(file.about.ring.lanes);
     let mut ring = file.about.ring.clone();
-    if let Some(asked) = options.capacity {
-        ring.lane_capacity = asked.div_ceil(lanes.max(1));
-    }
-    if ring.lane_capacity < longest {
-        let (asked, rows) = (options.capacity.unwrap_or(ring.lane_capacity), longest * lanes);
-        return Err(ImportError::Capacity { asked, rows });
+    match options.capacity {
+        Some(asked) => {
+            ring.lane_capacity = asked.div_ceil(lanes.max(1));
+            if ring.lane_capacity < longest {
+                // Every lane is as long as the longest one.
+                return Err(ImportError::Capacity { asked, rows: longest.saturating_mul(lanes) });
+            }
+        }
+        // Of a ring that was being made larger: some lanes were, and it was described as it had been.
+        None => ring.lane_capacity = ring.lane_capacity.max(longest),
     }
     let task = Task {
         format: Format::Parquet,

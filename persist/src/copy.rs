@@ -58,10 +58,7 @@ impl Copying<'_, '_, '_> {
                 read.map_err(NotWritten::Read)
             });
             match written {
-                Ok(bytes) => {
-                    (at, copied, attempts) = (batch.end, copied + count, 0);
-                    self.done.bytes += bytes;
-                }
+                Ok(_) => (at, copied, attempts) = (batch.end, copied + count, 0),
                 Err(NotWritten::Store(error)) => return Err(error.into()),
                 Err(NotWritten::Read(error)) => {
                     let oldest = match guard {
@@ -76,7 +73,12 @@ impl Copying<'_, '_, '_> {
                     at = oldest.clamp(at, rows.end);
                 }
             }
-            self.done.rows += count;
+            // Rows that were lapped are done with, too. Bytes are those of the rows: a batch pads its columns.
+            let Progress { total_rows, total_bytes, .. } = self.done;
+            self.done.rows += at - batch.start;
+            let bytes = u128::from(total_bytes) * u128::from(self.done.rows);
+            let bytes = bytes / u128::from(total_rows.max(1));
+            self.done.bytes = u64::try_from(bytes).unwrap_or(total_bytes);
             if let Some(progress) = &mut self.progress
                 && progress(&self.done).is_break()
             {

@@ -128,8 +128,8 @@ pub enum SaveError {
     Store(#[from] StoreError),
     /// The label has a snapshot.
     #[error(
-        "`{name}@{label}` is there already; choose another label, replace it, or remove it with \
-         `backcast rm {name}@{label}`"
+        "`{name}@{label}` is there already; choose another label, replace it with `--replace` (in Python, \
+         `replace=True`), or remove it with `backcast rm {name}@{label}`"
     )]
     LabelTaken {
         /// Name of the ring.

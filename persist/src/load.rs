@@ -277,8 +277,9 @@ impl Fill<'_, '_> {
             };
             let (_, file) = open.insert((chunk, file));
             self.batch(filling, file, batch, rows.clone())?;
+            // A batch may have more rows than are asked for, and pads its columns: bytes are those of the rows.
             self.done.rows += rows.end - rows.start;
-            self.done.bytes += self.body.len() as u64;
+            self.done.bytes = self.layout.row_bytes().saturating_mul(self.done.rows);
             if let Some(progress) = &mut self.progress
                 && progress(&self.done).is_break()
             {

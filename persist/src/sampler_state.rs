@@ -21,6 +21,9 @@ struct Saved {
     copy: bool,
 }
 
+/// What of it are whole numbers.
+const NUMBERS: [&str; 6] = ["draws", "seed", "batches", "history", "future", "n_step"];
+
 /// Philox 4x32-10, counted by batch, item and attempt.
 const DRAWS: u32 = 1;
 
@@ -58,6 +61,21 @@ pub fn sampler_state_json(state: &SamplerState) -> Value {
 /// The state of a sampler that [`sampler_state_json`], or Python's `Sampler.state()`, gave.
 pub fn sampler_state(json: &Value) -> Result<SamplerState, BadSamplerState> {
     let bad = |problem: String| BadSamplerState { problem };
+    if !json.is_object() {
+        return Err(bad("it is no dict".to_owned()));
+    }
+    for key in NUMBERS {
+        let given = &json[key];
+        if !(given.is_null() || given.is_u64()) {
+            // Integers of more than 64 bits come as objects.
+            let shown =
+                if given.is_object() { "beyond that".to_owned() } else { given.to_string() };
+            let most = u64::MAX;
+            return Err(bad(format!(
+                "`{key}` is a whole number from 0 to {most}, and here {shown}"
+            )));
+        }
+    }
     let saved = Saved::deserialize(json).map_err(|error| bad(error.to_string()))?;
     let Saved { draws, seed, batches, history, future, n_step, gamma, boundary, copy } = saved;
     if draws != DRAWS {
@@ -109,7 +127,12 @@ mod tests {
             json
         };
         for (json, part) in [
-            (json!(7), "7"),
+            (json!(7), "no dict"),
+            (
+                with("seed", json!({"__int__": "1"})),
+                "`seed` is a whole number from 0 to 18446744073709551615",
+            ),
+            (json!([7]), "no dict"),
             (json!({}), "draws"),
             (with("sed", json!(1)), "`sed`"),
             (with("seed", json!(-1)), "-1"),

@@ -71,18 +71,28 @@ impl Store {
         for (layout, chunk) in &todo {
             report.files += 1;
             report.bytes += chunk.bytes;
+            // A file is more than what its batches hold, and is done when the last of them is.
+            let rows = done.rows + chunk.batches.iter().map(|batch| batch.rows).sum::<u64>();
+            let whole = Progress { rows, bytes: report.bytes, ..done };
             let file = match ChunkFile::open(self.storage(), &folder.chunks, chunk, layout) {
                 Ok(file) => file,
                 Err(damage) => {
                     report.damages.push(damage);
+                    done = whole;
+                    if progress(&done).is_break() {
+                        return Err(LoadError::Cancelled);
+                    }
                     continue;
                 }
             };
             report.damages.extend(file.rest(chunk));
-            for batch in &chunk.batches {
+            for (number, batch) in (1..).zip(&chunk.batches) {
                 report.damages.extend(file.body(batch, &mut body).err());
                 done.rows += batch.rows;
-                done.bytes += body.len() as u64;
+                done.bytes = whole.bytes.min(done.bytes + body.len() as u64);
+                if number == chunk.batches.len() {
+                    done = whole;
+                }
                 if progress(&done).is_break() {
                     return Err(LoadError::Cancelled);
                 }

@@ -6,14 +6,13 @@ use std::ops::RangeInclusive;
 use backcast_core::{AutoresetMode, DType};
 use numpy::prelude::*;
 use numpy::{PyArrayDescr, PyArrayDyn, PyUntypedArray};
-use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyTuple};
 use pyo3::{PyTypeInfo, intern};
 
-use crate::error::{Failure, Kind, told};
-use crate::given::{Given, Word, closest};
+use crate::error::{Failure, Kind, is_of_a_value, told};
+use crate::given::{Given, Word, closest, found, repr_of, text_of};
 
 /// What NumPy calls every dtype.
 const DTYPES: [(DType, &str); 12] = [
@@ -54,24 +53,24 @@ pub(crate) fn dtype_of(column: &str, value: &Bound<'_, PyAny>) -> Result<DType, 
         return Ok(dtype);
     }
     let py = value.py();
-    let refused = || {
-        let shown = value.repr().map_or_else(|_| "?".to_owned(), |text| text.to_string());
+    let refused = || -> PyResult<Failure> {
+        let shown = repr_of(value)?;
         let typed = value.extract::<&str>().ok().filter(|text| text.len() > 3);
         let names = || DTYPES.iter().map(|(_, name)| *name);
         let hint = typed
             .and_then(|text| closest(text, names()))
             .map_or_else(String::new, |near| format!("did you mean '{near}'? Otherwise "));
-        Failure::new(
+        Ok(Failure::new(
             Kind::Schema,
             format!(
                 "column `{column}`: {shown} is no dtype of a column; {hint}use bool, u1, u2, u4, u8, i1, \
                  i2, i4, i8, f2, f4 or f8 (native byte order), or a tuple (dtype, shape[, role])"
             ),
-        )
+        ))
     };
     // NumPy takes None for float64; in a schema it is a slip.
     if value.is_none() {
-        return Err(refused());
+        return Err(refused()?);
     }
     let wanted = PyArrayDescr::new(py, value).map_err(|raised| told(py, raised, |_| refused()))?;
     for (dtype, _) in DTYPES {
@@ -79,7 +78,7 @@ pub(crate) fn dtype_of(column: &str, value: &Bound<'_, PyAny>) -> Result<DType, 
             return Ok(dtype);
         }
     }
-    Err(refused())
+    Err(refused()?)
 }
 
 /// What a value should become, and how errors speak of it.
@@ -129,28 +128,44 @@ pub(crate) fn array_of<'py>(
         match asarray.call1((value, &want)) {
             Ok(array) => return Ok(array.cast_into().map_err(PyErr::from)?),
             // What is wrong with it is said below.
-            Err(raised) if raised.is_instance_of::<PyException>(py) => {}
+            Err(raised) if is_of_a_value(py, &raised) => {}
             Err(raised) => return Err(raised.into()),
         }
     }
-    let array = asarray
+    let mut array = asarray
         .call1((value,))
         .map_err(|raised| {
             told(py, raised, |error| {
-                let said = error.value(py).to_string();
+                let said = text_of(error.value(py).as_any())?;
                 let said = said.trim_end_matches('.');
-                target
-                    .refuse(format!("NumPy makes no array of it ({said}); give an array of {code}"))
+                let why = format!("NumPy makes no array of it ({said}); give an array of {code}");
+                Ok(target.refuse(why))
             })
         })?
         .cast_into::<PyUntypedArray>()
         .map_err(PyErr::from)?;
+    // Of whole numbers of which some need 64 bits and others are signed, NumPy makes float64, or objects.
+    if matches!((array.dtype().kind(), want.kind()), (b'f' | b'O', b'i' | b'u'))
+        && !array.is_empty()
+        && let Some((least, most)) = limits(target.dtype)
+    {
+        match whole_numbers(value, &(least..=most))? {
+            Whole::Fit => {
+                array = asarray.call1((value, &want))?.cast_into().map_err(PyErr::from)?;
+            }
+            Whole::Odd(odd) => {
+                return Err(does_not_fit(text_of(&odd)?, target, (least, most)));
+            }
+            Whole::Not => {}
+        }
+    }
     let have = array.dtype();
     match (have.kind(), want.kind()) {
         (b'i' | b'u', b'i' | b'u') => {
             if target.kind != Kind::Append
                 && let Some(found) = bool_among(value)?
             {
+                let found = text_of(&found)?;
                 let message = format!("got {found} among the numbers; give whole numbers only");
                 return Err(target.refuse(message));
             }
@@ -237,7 +252,26 @@ fn bool_among<'py>(value: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAn
 
 /// Refuse integers that the target's dtype cannot hold; NumPy itself would wrap them around.
 fn check_range(array: &Bound<'_, PyUntypedArray>, target: Target<'_>) -> Result<(), Failure> {
-    let (low, high): (i128, i128) = match target.dtype {
+    let Some((low, high)) = limits(target.dtype).filter(|_| !array.is_empty()) else {
+        return Ok(());
+    };
+    for extreme in ["min", "max"] {
+        let value: i128 = array.call_method0(extreme)?.extract()?;
+        if value < low || value > high {
+            return Err(does_not_fit(value, target, (low, high)));
+        }
+    }
+    Ok(())
+}
+
+fn does_not_fit(value: impl Display, target: Target<'_>, (low, high): (i128, i128)) -> Failure {
+    let code = target.dtype.code();
+    target.refuse(format!("value {value} does not fit {code}; give {low} to {high}"))
+}
+
+/// The least and the largest value of a dtype of integers.
+fn limits(dtype: DType) -> Option<(i128, i128)> {
+    Some(match dtype {
         DType::U8 => (0, u8::MAX.into()),
         DType::U16 => (0, u16::MAX.into()),
         DType::U32 => (0, u32::MAX.into()),
@@ -246,21 +280,43 @@ fn check_range(array: &Bound<'_, PyUntypedArray>, target: Target<'_>) -> Result<
         DType::I16 => (i16::MIN.into(), i16::MAX.into()),
         DType::I32 => (i32::MIN.into(), i32::MAX.into()),
         DType::I64 => (i64::MIN.into(), i64::MAX.into()),
-        DType::Bool | DType::F16 | DType::F32 | DType::F64 => return Ok(()),
-    };
-    if array.is_empty() {
-        return Ok(());
-    }
-    for extreme in ["min", "max"] {
-        let value: i128 = array.call_method0(extreme)?.extract()?;
-        if value < low || value > high {
-            return Err(target.refuse(format!(
-                "value {value} does not fit {}; give {low} to {high}",
-                target.dtype.code()
-            )));
+        DType::Bool | DType::F16 | DType::F32 | DType::F64 => return None,
+    })
+}
+
+/// What a list, of lists, has.
+enum Whole<'py> {
+    /// Nothing but whole numbers within the limits.
+    Fit,
+    /// Whole numbers, and one that is beyond the limits.
+    Odd(Bound<'py, PyAny>),
+    /// Something else.
+    Not,
+}
+
+fn whole_numbers<'py>(
+    value: &Bound<'py, PyAny>,
+    limits: &RangeInclusive<i128>,
+) -> PyResult<Whole<'py>> {
+    static INTEGER: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
+        let mut first_odd = None;
+        for part in value.try_iter()? {
+            match whole_numbers(&part?, limits)? {
+                Whole::Fit => {}
+                Whole::Odd(odd) => first_odd = first_odd.or(Some(odd)),
+                Whole::Not => return Ok(Whole::Not),
+            }
         }
+        return Ok(first_odd.map_or(Whole::Fit, Whole::Odd));
     }
-    Ok(())
+    let numpys = INTEGER.import(value.py(), "numpy", "integer")?;
+    let whole = value.is_exact_instance_of::<PyInt>() || value.is_instance(numpys)?;
+    if !whole {
+        return Ok(Whole::Not);
+    }
+    let fits = found(value.py(), value.extract())?.is_some_and(|number| limits.contains(&number));
+    Ok(if fits { Whole::Fit } else { Whole::Odd(value.clone()) })
 }
 
 /// Refuse an array that is not `[lanes, *shape]`; for one lane the leading axis may be missing.

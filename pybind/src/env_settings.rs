@@ -11,7 +11,7 @@ use pyo3::types::{PyAny, PyDict, PyList, PyString};
 
 use crate::coerce::{Target, Tuple, array_of, autoreset_mode_of, count, count_in};
 use crate::error::{Failure, Kind};
-use crate::given::{Argument, Given, shown};
+use crate::given::{Argument, Given, found, of_another_type, read};
 use crate::view::bytes_of;
 
 /// Read the settings; what is not among them keeps its default. `panel`: tickers and days.
@@ -143,9 +143,7 @@ impl<'py> Settings<'_, 'py> {
         V: for<'a> FromPyObject<'a, 'py>,
     {
         let Some(given) = self.one(name)? else { return Ok(BTreeMap::new()) };
-        given.extract().map_err(|_| {
-            Failure::new(Kind::ArgumentType, format!("{name} is {}; give {wanted}", shown(&given)))
-        })
+        read(&given, name, wanted)
     }
 }
 
@@ -157,7 +155,7 @@ pub(crate) fn names_of(
 ) -> Result<Vec<String>, Failure> {
     let refused = || {
         let wanted = format!("a sequence of names, {example}");
-        Failure::new(Kind::ArgumentType, format!("{what} is {}; give {wanted}", shown(given)))
+        of_another_type(given, what, &wanted)
     };
     if given.is_instance_of::<PyString>() {
         return Err(refused());
@@ -170,10 +168,9 @@ fn days_of(given: &Bound<'_, PyAny>) -> Result<(usize, usize), Failure> {
     // A list is what a file of settings has.
     let pair =
         given.cast::<PyList>().map_or_else(|_| given.clone(), |list| list.to_tuple().into_any());
-    let (start, end): (Given<i128>, Given<i128>) = pair.extract().map_err(|_| {
-        let wanted = "two whole numbers, the first day and one past the last";
-        Failure::new(Kind::ArgumentType, format!("days is {}; give {wanted}", shown(given)))
-    })?;
+    let wanted = "two whole numbers, the first day and one past the last";
+    let days: Option<(Given<i128>, Given<i128>)> = found(given.py(), pair.extract())?;
+    let (start, end) = days.ok_or_else(|| of_another_type(given, "days", wanted))?;
     let day = |asked, what| count(asked, what, 0, Kind::Env).map(|day| day as usize);
     Ok((day(start, "the first day of days")?, day(end, "the end of days")?))
 }

@@ -8,7 +8,7 @@ use backcast_core::{
 };
 use backcast_gym::EnvError;
 use backcast_market::{PanelError, WindowError};
-use pyo3::exceptions::PyException;
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError, PyWarning};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
@@ -99,6 +99,14 @@ impl Failure {
     pub(crate) fn new(kind: Kind, message: impl Display) -> Self {
         Self::Typed(kind, message.to_string())
     }
+
+    /// Tries in another way what was refused; what Python raised stays.
+    pub(crate) fn or<T>(self, again: impl FnOnce() -> Result<T, Self>) -> Result<T, Self> {
+        match self {
+            Self::Typed(..) => again(),
+            raised @ Self::Python(_) => Err(raised),
+        }
+    }
 }
 
 impl From<PyErr> for Failure {
@@ -119,10 +127,31 @@ impl From<Failure> for PyErr {
     }
 }
 
-/// What Python raised, told in other words. What is no `Exception`, such as the `KeyboardInterrupt` of a Ctrl-C, ends a
-/// program, and goes on as it is.
-pub(crate) fn told(py: Python<'_>, raised: PyErr, tell: impl FnOnce(&PyErr) -> Failure) -> Failure {
-    if raised.is_instance_of::<PyException>(py) { tell(&raised) } else { raised.into() }
+/// Whether Python, or `NumPy`, raised it of a value that is none of what was asked for. Anything else, such as the
+/// `KeyboardInterrupt` of a Ctrl-C or what a program's own signal handler raises, says nothing of the value.
+pub(crate) fn is_of_a_value(py: Python<'_>, raised: &PyErr) -> bool {
+    raised.is_instance_of::<PyTypeError>(py)
+        || raised.is_instance_of::<PyValueError>(py)
+        || raised.is_instance_of::<PyOverflowError>(py)
+        // Where warnings are errors, as tests have them.
+        || raised.is_instance_of::<PyWarning>(py)
+}
+
+/// What Python raised of a value, told in other words, and as their cause. Anything else goes on as it is.
+pub(crate) fn told(
+    py: Python<'_>,
+    raised: PyErr,
+    tell: impl FnOnce(&PyErr) -> PyResult<Failure>,
+) -> Failure {
+    if !is_of_a_value(py, &raised) {
+        return raised.into();
+    }
+    let told = match tell(&raised) {
+        Ok(failure) => PyErr::from(failure),
+        Err(another) => return another.into(),
+    };
+    told.set_cause(py, Some(raised));
+    told.into()
 }
 
 /// Does what an object does when it is let go of, if there is an interpreter. That may be while an exception leaves the

@@ -76,7 +76,8 @@ impl ReplayBuffer {
     /// StorageError
     ///     If it cannot be written.
     /// SchemaError
-    ///     If a dataset needs columns that the ring lacks.
+    ///     If a dataset needs columns that the ring lacks, or a lone integer of it has values that no
+    ///     space of Minari has room for.
     ///
     /// Examples
     /// --------
@@ -225,7 +226,9 @@ impl ReplayBuffer {
     /// A dict: ``rows`` of the file, ``rows_resumed`` (stored by an earlier call that was cut),
     /// ``began_anew`` (why what that one had stored was dropped, or None), ``episodes`` (None for a
     /// table), ``rows_without_successor`` (last steps whose next observation the file does not have: no
-    /// transition starts there).
+    /// transition starts there), ``episodes_cut`` (episodes of plain steps that no flag ends: the step
+    /// after their last one begins with another observation than ``next_obs`` says, so they end there,
+    /// truncated).
     #[getter]
     fn imported<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let Some(imported) = &self.imported else { return Ok(None) };
@@ -235,6 +238,7 @@ impl ReplayBuffer {
         report.set_item("began_anew", imported.began_anew.map(|why| why.to_string()))?;
         report.set_item("episodes", imported.episodes)?;
         report.set_item("rows_without_successor", imported.rows_without_successor)?;
+        report.set_item("episodes_cut", imported.episodes_cut)?;
         Ok(Some(report))
     }
 }
@@ -248,7 +252,7 @@ impl From<ExportError> for Failure {
             ExportError::Busy { .. } => Kind::InUse,
             ExportError::Write { .. } | ExportError::Unfinished { .. } => Kind::Storage,
             ExportError::OnlyRead { .. } | ExportError::NamesFolder { .. } => Kind::Argument,
-            ExportError::NoColumn { .. } => Kind::Schema,
+            ExportError::NoColumn { .. } | ExportError::TooManyChoices { .. } => Kind::Schema,
             ExportError::Ring(_) => Kind::Sample,
             _ => Kind::Base,
         };

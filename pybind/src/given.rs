@@ -12,15 +12,15 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString, PyTuple};
 use pyo3::{Borrowed, PyTypeInfo};
 
-use crate::error::{Failure, Kind, bad_argument};
+use crate::error::{Failure, Kind, bad_argument, is_of_a_value};
 
 /// What stands in place of an argument.
 pub(crate) enum Given<T> {
     Value(T),
     /// Nothing, where something is needed.
     Missing,
-    /// A value of another type, as errors show it.
-    Other(String),
+    /// A value of another type. It is shown when an error needs it: its `repr` may be anybody's code.
+    Other(Py<PyAny>),
     /// Something that ends a program, such as Ctrl-C, came while the value was asked what it is.
     Ended(PyErr),
 }
@@ -33,8 +33,8 @@ impl<T> Given<T> {
             Self::Missing => {
                 Err(Failure::new(Kind::ArgumentType, format!("{what} is missing; give {wanted}")))
             }
-            Self::Other(shown) => {
-                Err(Failure::new(Kind::ArgumentType, format!("{what} is {shown}; give {wanted}")))
+            Self::Other(value) => {
+                Err(Python::attach(|py| of_another_type(value.bind(py), what, wanted)))
             }
             Self::Ended(raised) => Err(raised.into()),
         }
@@ -91,10 +91,13 @@ pub(crate) trait Argument: Sized {
 }
 
 /// What was found, or nothing where it is of another type.
-fn found<T, E: Into<PyErr>>(py: Python<'_>, extracted: Result<T, E>) -> PyResult<Option<T>> {
+pub(crate) fn found<T, E: Into<PyErr>>(
+    py: Python<'_>,
+    extracted: Result<T, E>,
+) -> PyResult<Option<T>> {
     match extracted.map_err(Into::into) {
         Ok(value) => Ok(Some(value)),
-        Err(raised) if raised.is_instance_of::<PyException>(py) => Ok(None),
+        Err(raised) if is_of_a_value(py, &raised) => Ok(None),
         Err(raised) => Err(raised),
     }
 }
@@ -105,7 +108,7 @@ impl<'a, 'py, T: Argument> FromPyObject<'a, 'py> for Given<T> {
     fn extract(value: Borrowed<'a, 'py, PyAny>) -> Result<Self, Self::Error> {
         Ok(match T::read(value) {
             Ok(Some(value)) => Self::Value(value),
-            Ok(None) => Self::Other(shown(&value)),
+            Ok(None) => Self::Other(value.to_owned().unbind()),
             Err(raised) => Self::Ended(raised),
         })
     }
@@ -113,23 +116,27 @@ impl<'a, 'py, T: Argument> FromPyObject<'a, 'py> for Given<T> {
 
 /// Whether it is True or False, Python's or NumPy's: a slip where a number is asked for, which
 /// Python would read as 1 or 0.
-fn is_bool(value: &Bound<'_, PyAny>) -> bool {
+fn is_bool(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = value.py();
     if value.is_exact_instance_of::<PyInt>() || value.is_exact_instance_of::<PyFloat>() {
-        return false;
+        return Ok(false);
     }
-    let kind = |value: &Bound<'_, PyAny>| {
-        let dtype = value.getattr_opt(intern!(value.py(), "dtype"))?;
-        dtype
-            .map(|dtype| dtype.getattr(intern!(value.py(), "kind"))?.extract::<String>())
-            .transpose()
+    if value.is_instance_of::<PyBool>() {
+        return Ok(true);
+    }
+    // Other libraries call other things so: a dtype of torch has no kind.
+    let kind = || {
+        let dtype = value.getattr_opt(intern!(py, "dtype"))?;
+        let kind = dtype.map(|dtype| dtype.getattr_opt(intern!(py, "kind"))).transpose()?;
+        kind.flatten().map(|kind| kind.extract::<String>()).transpose()
     };
-    value.is_instance_of::<PyBool>() || kind(value).is_ok_and(|kind| kind.as_deref() == Some("b"))
+    Ok(found(py, kind())?.flatten().as_deref() == Some("b"))
 }
 
 /// Whole numbers, NumPy's too.
 impl Argument for i128 {
     fn read(value: Borrowed<'_, '_, PyAny>) -> PyResult<Option<Self>> {
-        if is_bool(&value) {
+        if is_bool(&value)? {
             return Ok(None);
         }
         match found(value.py(), value.extract::<i64>())? {
@@ -141,7 +148,7 @@ impl Argument for i128 {
 
 impl Argument for f64 {
     fn read(value: Borrowed<'_, '_, PyAny>) -> PyResult<Option<Self>> {
-        if is_bool(&value) { Ok(None) } else { found(value.py(), value.extract()) }
+        if is_bool(&value)? { Ok(None) } else { found(value.py(), value.extract()) }
     }
 }
 
@@ -165,10 +172,11 @@ impl Argument for Word {
         // The package of the enum need not be installed: a member is known by what every enum's members have.
         let py = value.py();
         let name = || {
-            value.get_type().getattr(intern!(py, "__members__"))?;
-            value.getattr(intern!(py, "name"))?.extract::<String>()
+            let members = value.get_type().getattr_opt(intern!(py, "__members__"))?;
+            let name = members.map(|_| value.getattr_opt(intern!(py, "name"))).transpose()?;
+            name.flatten().map(|name| name.extract::<String>()).transpose()
         };
-        Ok(found(py, name())?.map(|name| Self(name.to_lowercase())))
+        Ok(found(py, name())?.flatten().map(|name| Self(name.to_lowercase())))
     }
 }
 
@@ -178,13 +186,33 @@ impl Argument for PathBuf {
     }
 }
 
+/// The error of an argument that is of another type than `wanted`.
+pub(crate) fn of_another_type(value: &Bound<'_, PyAny>, what: &str, wanted: &str) -> Failure {
+    match shown(value) {
+        Ok(shown) => Failure::new(Kind::ArgumentType, format!("{what} is {shown}; give {wanted}")),
+        Err(raised) => raised.into(),
+    }
+}
+
+/// The value of an argument of any type that converts.
+pub(crate) fn read<'py, T>(
+    value: &Bound<'py, PyAny>,
+    what: &str,
+    wanted: &str,
+) -> Result<T, Failure>
+where
+    T: for<'a> FromPyObject<'a, 'py>,
+{
+    found(value.py(), value.extract())?.ok_or_else(|| of_another_type(value, what, wanted))
+}
+
 /// A value as errors show it: short, with its type where that does not show.
-pub(crate) fn shown(value: &Bound<'_, PyAny>) -> String {
+pub(crate) fn shown(value: &Bound<'_, PyAny>) -> PyResult<String> {
     const LONGEST: usize = 60;
-    let class = value.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
-    let text = value.repr().map_or_else(|_| String::new(), |text| text.to_string());
+    let class = text_of(value.get_type().name()?.as_any())?;
+    let text = repr_of(value)?;
     if value.is_none() || value.is_exact_instance_of::<PyInt>() {
-        return text;
+        return Ok(text);
     }
     let article = if class.starts_with(['a', 'e', 'i', 'o', 'u', 'A', 'E', 'I', 'O', 'U']) {
         "an"
@@ -195,9 +223,24 @@ pub(crate) fn shown(value: &Bound<'_, PyAny>) -> String {
         || value.is_instance_of::<PyFloat>()
         || text.chars().count() <= LONGEST;
     if text.is_empty() || !plain || text.contains('\n') {
-        return format!("{article} {class}");
+        return Ok(format!("{article} {class}"));
     }
-    format!("{text}, {article} {class}")
+    Ok(format!("{text}, {article} {class}"))
+}
+
+/// What `repr` makes of a value, or nothing where it fails, which is no news. What ends a program meanwhile is.
+pub(crate) fn repr_of(value: &Bound<'_, PyAny>) -> PyResult<String> {
+    match value.repr() {
+        Ok(text) => Ok(text.to_string_lossy().into_owned()),
+        Err(raised) if raised.is_instance_of::<PyException>(value.py()) => Ok(String::new()),
+        Err(raised) => Err(raised),
+    }
+}
+
+/// What `str` makes of a value. Formatting it with `{}` makes the same of it, but keeps what is raised meanwhile to
+/// itself: of a Ctrl-C that comes then nothing would be left.
+pub(crate) fn text_of(value: &Bound<'_, PyAny>) -> PyResult<String> {
+    Ok(value.str()?.to_string_lossy().into_owned())
 }
 
 /// Refuse arguments that a call does not have, with the one that was probably meant.
@@ -256,7 +299,7 @@ pub(crate) fn method<'py, T: PyTypeInfo>(
 /// A class and its name, for [`refuse_strangers`].
 pub(crate) fn class<T: PyTypeInfo>(py: Python<'_>) -> PyResult<(String, Bound<'_, PyAny>)> {
     let class = py.get_type::<T>();
-    Ok((class.name()?.to_string(), class.into_any()))
+    Ok((text_of(class.name()?.as_any())?, class.into_any()))
 }
 
 /// A function of the module and its name, for [`refuse_strangers`].
@@ -276,12 +319,19 @@ pub(crate) fn file_of(given: Given<PathBuf>, what: &str, wanted: &str) -> Result
 }
 
 /// The axes of a shape: a number, or a sequence of numbers. None of anything else.
-pub(crate) fn axes_of<T: TryFrom<i128>>(given: &Bound<'_, PyAny>) -> Option<Vec<T>> {
+pub(crate) fn axes_of<T: TryFrom<i128>>(given: &Bound<'_, PyAny>) -> PyResult<Option<Vec<T>>> {
     let Ok(lone) = given.extract::<Given<i128>>();
-    let axes = if let Given::Value(_) = lone { vec![lone] } else { given.extract().ok()? };
-    axes.into_iter()
-        .map(|number| if let Given::Value(number) = number { number.try_into().ok() } else { None })
-        .collect()
+    let numbers: Option<Vec<Given<i128>>> = match lone {
+        Given::Other(_) => found(given.py(), given.extract())?,
+        lone => Some(vec![lone]),
+    };
+    let Some(numbers) = numbers else { return Ok(None) };
+    let axes = numbers.into_iter().map(|number| match number {
+        Given::Value(number) => Ok(number.try_into().ok()),
+        Given::Ended(raised) => Err(raised),
+        Given::Missing | Given::Other(_) => Ok(None),
+    });
+    Ok(axes.collect::<PyResult<Vec<Option<T>>>>()?.into_iter().collect())
 }
 
 /// An argument that must be there, of any type.

@@ -8,7 +8,7 @@ use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use serde_json::{Map, Number, Value};
 
 use crate::error::{Failure, Kind};
-use crate::given::shown;
+use crate::given::{of_another_type, shown};
 
 /// Dicts and lists within each other: more is a circle, or nothing that anybody reads.
 const DEEPEST: usize = 64;
@@ -57,7 +57,7 @@ fn value(given: &Bound<'_, PyAny>, at: &str, depth: usize) -> Result<Value, Fail
         let mut map = Map::new();
         for (key, item) in items.iter() {
             let Ok(key) = key.extract::<String>() else {
-                let key = shown(&key);
+                let key = shown(&key)?;
                 return Err(Failure::new(
                     Kind::ArgumentType,
                     format!("{at} has the key {key}; give keys that are str"),
@@ -104,8 +104,7 @@ fn only(key: &str, value: Value) -> Value {
 }
 
 fn other(given: &Bound<'_, PyAny>, at: &str) -> Failure {
-    let message = format!("{at} is {}; give {WANTED}", shown(given));
-    Failure::new(Kind::ArgumentType, message)
+    of_another_type(given, at, WANTED)
 }
 
 /// The value as Python's `json.loads` would give it.

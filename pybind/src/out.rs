@@ -11,7 +11,7 @@ use pyo3::types::PyDict;
 use crate::batch::{BatchMemory, insert, memory_of, not_lent};
 use crate::coerce::{Tuple, descr, is_masked};
 use crate::error::{Failure, Kind};
-use crate::given::shown;
+use crate::given::{of_another_type, shown, text_of};
 use crate::view::{FreshArray, Lent, NotLent};
 
 /// Memory to fill, reserved, and what it belongs to.
@@ -32,10 +32,7 @@ impl<'py> Out<'py> {
     /// Check everything about the argument before anything is filled.
     pub(crate) fn of(out: &Bound<'py, PyAny>, plan: &Arc<BatchPlan>) -> Result<Self, Failure> {
         let Ok(into) = out.cast::<PyDict>() else {
-            return Err(Failure::new(
-                Kind::ArgumentType,
-                format!("out is {}; give a Batch, or a dict of arrays", shown(out)),
-            ));
+            return Err(of_another_type(out, "out", "a Batch, or a dict of arrays"));
         };
         let kind = if let Some(memory) = memory_of(out)? {
             plan.check_memory(memory.get().plan())?;
@@ -188,7 +185,8 @@ fn checked<'py>(
     let array = match value.cast_into::<PyUntypedArray>() {
         Ok(array) => array,
         Err(other) => {
-            let class = other.into_inner().get_type().name()?.to_string();
+            let class = other.into_inner().get_type();
+            let class = text_of(class.name()?.as_any())?;
             return refuse(format!(
                 "out[{key:?}] is a {class}; give a NumPy array, of a torch tensor tensor.numpy()"
             ));
@@ -208,7 +206,7 @@ fn checked<'py>(
 /// Refuse names that a batch does not have: they are slips, and would stay as they are.
 fn check_keys(dict: &Bound<'_, PyDict>, prefix: &str, known: &[&str]) -> Result<(), Failure> {
     for (key, value) in dict {
-        let key = format!("{prefix}{}", key.str()?);
+        let key = format!("{prefix}{}", text_of(&key)?);
         let group = format!("{key}/");
         if known.iter().any(|known| known.starts_with(&group)) {
             let Ok(inner) = value.cast::<PyDict>() else {
@@ -236,6 +234,6 @@ fn find<'py>(dict: &Bound<'py, PyDict>, key: &str) -> Result<Option<Bound<'py, P
 }
 
 fn no_group<T>(key: &str, value: &Bound<'_, PyAny>) -> Result<T, Failure> {
-    let shown = shown(value);
+    let shown = shown(value)?;
     refuse(format!("out[{key:?}] is {shown}; give a dict, as batches have there"))
 }

@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use backcast_files::Progress;
 use pyo3::prelude::*;
 
-use crate::error::{Failure, Kind};
-use crate::given::shown;
+use crate::error::Failure;
+use crate::given::of_another_type;
 
 /// Looks after signals and tells the caller's callback, until one of them raises.
 pub(crate) struct Watch {
@@ -18,13 +18,8 @@ impl Watch {
     /// With the `progress` argument.
     pub(crate) fn new(progress: Option<&Bound<'_, PyAny>>) -> Result<Self, Failure> {
         if let Some(other) = progress.filter(|progress| !progress.is_callable()) {
-            return Err(Failure::new(
-                Kind::ArgumentType,
-                format!(
-                    "progress is {}; give a function of two ints, bytes done and bytes in all",
-                    shown(other)
-                ),
-            ));
+            let wanted = "a function of two ints, bytes done and bytes in all";
+            return Err(of_another_type(other, "progress", wanted));
         }
         Ok(Self { callback: progress.map(|progress| progress.clone().unbind()), raised: None })
     }

@@ -8,7 +8,7 @@ use pyo3::types::{PyAny, PyDict};
 
 use crate::coerce::{Target, Tuple, array_of};
 use crate::error::{Failure, Kind};
-use crate::given::{Given, shown};
+use crate::given::{Given, found, of_another_type, shown};
 use crate::view::bytes_of;
 
 /// Where a reset begins.
@@ -33,7 +33,12 @@ pub(crate) fn seed_of(value: &Bound<'_, PyAny>, num_envs: Option<usize>) -> Resu
             .map_err(|_| Failure::new(Kind::Env, format!("{what} is {seed}; give {wanted}")))
     };
     let Ok(lone) = value.extract::<Given<i128>>();
-    let listed = num_envs.and_then(|envs| Some((value.extract::<Vec<Option<_>>>().ok()?, envs)));
+    let listed = match num_envs {
+        Some(envs) => {
+            found(value.py(), value.extract::<Vec<Option<_>>>())?.map(|seeds| (seeds, envs))
+        }
+        None => None,
+    };
     match listed {
         Some((seeds, envs)) if seeds.len() != envs => Err(Failure::new(
             Kind::Env,
@@ -64,7 +69,7 @@ pub(crate) fn start_of(
     let mut start = Start::default();
     let options = options.cast::<PyDict>().map_err(|_| {
         let wanted = "a dict, {\"start_day\": 5}, or None";
-        Failure::new(Kind::ArgumentType, format!("options is {}; give {wanted}", shown(options)))
+        of_another_type(options, "options", wanted)
     })?;
     for (key, value) in options {
         match (key.extract::<&str>(), num_envs) {
@@ -109,7 +114,7 @@ fn mask_of(value: &Bound<'_, PyAny>, num_envs: usize) -> Result<Vec<bool>, Failu
     let found = match value.cast::<PyUntypedArray>() {
         Ok(mask) if mask.dtype().kind() == b'b' => None,
         Ok(mask) => Some(format!("an array of {}", mask.dtype())),
-        Err(_) => Some(shown(value)),
+        Err(_) => Some(shown(value)?),
     };
     if let Some(found) = found {
         return Err(Failure::new(

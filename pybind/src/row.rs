@@ -10,7 +10,7 @@ use pyo3::types::{PyAny, PyDict, PyTuple};
 use crate::batch::insert;
 use crate::coerce::{Target, array_of, descr};
 use crate::error::{Failure, Kind, let_go, told};
-use crate::given::{Given, closest, method, not_called, refuse_strangers};
+use crate::given::{Given, closest, method, not_called, refuse_strangers, text_of};
 use crate::view::{FreshArray, bytes_of, in_place, is_alone};
 use crate::writer::{Aside, Pen, Writer};
 
@@ -438,7 +438,8 @@ impl ReservedRow {
         let array = array_of(value, target)?;
         place.set_item(py.Ellipsis(), array).map_err(|raised| {
             told(py, raised, |error| {
-                target.refuse(format!("{}; give the column's own shape", error.value(py)))
+                let said = text_of(error.value(py).as_any())?;
+                Ok(target.refuse(format!("{said}; give the column's own shape")))
             })
         })
     }

@@ -7,7 +7,7 @@ use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 
 use crate::coerce::{Tuple, dtype_of};
 use crate::error::{Failure, Kind};
-use crate::given::{axes_of, class, method, needed, refuse_strangers, shown};
+use crate::given::{axes_of, class, method, needed, of_another_type, refuse_strangers, repr_of};
 
 /// The columns of a ring: name, dtype, shape and role of each.
 ///
@@ -116,10 +116,7 @@ impl Schema {
         let observation_space = needed(observation_space, "observation_space", wanted)?;
         let action_space = needed(action_space, "action_space", wanted)?;
         if let Some(given) = extra.filter(|extra| !extra.is_instance_of::<PyDict>()) {
-            return Err(Failure::new(
-                Kind::ArgumentType,
-                format!("extra is {}; give a dict of columns", shown(given)),
-            ));
+            return Err(of_another_type(given, "extra", "a dict of columns"));
         }
         let reward = match reward {
             Reward::Single => PyString::new(py, "f4").into_any(),
@@ -192,10 +189,7 @@ pub(crate) fn schema_of(value: Option<&Bound<'_, PyAny>>) -> Result<CoreSchema, 
     }
     match value.cast::<PyDict>() {
         Ok(columns) => built(columns),
-        Err(_) => Err(Failure::new(
-            Kind::ArgumentType,
-            format!("schema is {}; give {wanted}", shown(value)),
-        )),
+        Err(_) => Err(of_another_type(value, "schema", wanted)),
     }
 }
 
@@ -229,7 +223,7 @@ fn collect<'py>(
 ) -> Result<(), Failure> {
     for (key, value) in columns {
         let Ok(key) = key.cast::<PyString>() else {
-            let shown = key.repr()?;
+            let shown = repr_of(key.as_any())?;
             return Err(Failure::new(
                 Kind::Schema,
                 format!("column name {shown} is not a string; name columns by strings"),
@@ -274,7 +268,7 @@ fn describe(name: &str, value: &Bound<'_, PyAny>) -> Result<Description, Failure
 }
 
 fn shape_of(name: &str, value: &Bound<'_, PyAny>) -> Result<Vec<u32>, Failure> {
-    if let Some(shape) = axes_of(value) {
+    if let Some(shape) = axes_of(value)? {
         return Ok(shape);
     }
     Err(Failure::new(
@@ -282,7 +276,7 @@ fn shape_of(name: &str, value: &Bound<'_, PyAny>) -> Result<Vec<u32>, Failure> {
         format!(
             "column `{name}`: {} is no shape; write a tuple of whole numbers from 1 to {}, () for a \
              number per row",
-            value.repr()?,
+            repr_of(value)?,
             u32::MAX
         ),
     ))
@@ -297,7 +291,7 @@ fn role_of(name: &str, value: &Bound<'_, PyAny>) -> Result<Role, Failure> {
             format!(
                 "column `{name}`: {} is no role; write \"obs\" (seen before acting, has a \
                  next_ counterpart) or \"step\"",
-                value.repr()?
+                repr_of(value)?
             ),
         )),
     }

@@ -245,6 +245,7 @@ impl From<SaveError> for Failure {
             SaveError::Store(error) => return error.into(),
             SaveError::LabelTaken { .. } => Kind::Exists,
             SaveError::NoName
+            | SaveError::LabelReserved { .. }
             | SaveError::StateTooLarge { .. }
             | SaveError::StateTooDeep { .. } => Kind::Argument,
             SaveError::Unreadable { .. } | SaveError::OtherRing { .. } => Kind::Corrupt,

@@ -114,8 +114,8 @@ impl<'a, 'py> Field<'a, 'py> {
         let text = what.to_string();
         let target = |dtype| Target { what: &text, kind: Kind::Append, dtype };
         let array = array_of(value, target(DType::Bool))
-            .or_else(|_| array_of(value, target(DType::I64)))
-            .or_else(|_| array_of(value, target(DType::F64)))?;
+            .or_else(|refused| refused.or(|| array_of(value, target(DType::I64))))
+            .or_else(|refused| refused.or(|| array_of(value, target(DType::F64))))?;
         Ok(Self { what, array })
     }
 

@@ -16,7 +16,7 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 use self::nested::{Nested, nest};
 use crate::coerce::{Target, array_of};
 use crate::error::{Failure, Kind, bad_argument};
-use crate::given::{Given, class, file_of, method, needed, refuse_strangers, shown};
+use crate::given::{Given, class, file_of, method, needed, read, refuse_strangers};
 
 /// Tickers as small integers that stay the same, and back.
 ///
@@ -71,11 +71,10 @@ impl TickerTokenizer {
         refuse_strangers(extra, others, class::<Self>)?;
         let names = match tickers {
             None => Vec::new(),
-            Some(tickers) => tickers.extract::<Vec<String>>().map_err(|_| {
+            Some(tickers) => {
                 let wanted = "a sequence of names, such as [\"AAPL\", \"MSFT\"]";
-                let message = format!("tickers is {}; give {wanted}", shown(tickers));
-                Failure::new(Kind::ArgumentType, message)
-            })?,
+                read::<Vec<String>>(tickers, "tickers", wanted)?
+            }
         };
         let frozen = frozen.get("frozen", "True or False")?;
         let unknown = unknown_of(unknown)?;

@@ -71,6 +71,46 @@ def test_a_number_that_does_not_fit_is_refused(dtype: str, given: object) -> Non
         stored({"x": dtype}, x=given)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "given"),
+    [
+        ("u8", [2**63 + 1, 5]),
+        ("u8", (2**63 + 1, np.uint8(5))),
+        ("u8", [np.uint64(2**64 - 1), 0]),
+        ("i8", [np.uint64(2**63 - 1), -5]),
+        ("u4", [np.uint64(7), np.int64(5)]),
+    ],
+)
+def test_whole_numbers_that_numpy_makes_floats_of_are_stored_exactly(
+    dtype: str, given: list[Any]
+) -> None:
+    with bc.ReplayBuffer.create(None, {"x": dtype}, capacity=10) as buf, buf.writer() as writer:
+        ends = np.zeros(2, bool)
+        writer.extend(x=given, terminated=ends, truncated=ends)
+        assert buf.rows(0, 0, 2)["x"].tolist() == [int(number) for number in given]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "given", "words"),
+    [
+        ("u8", [2**63 + 1, -5], f"value -5 does not fit u8; give 0 to {2**64 - 1}"),
+        ("u8", [5, 2**64], f"value {2**64} does not fit u8; give 0 to {2**64 - 1}"),
+        ("i8", [2**200, 5], f"value {2**200} does not fit i8; give {-(2**63)} to {2**63 - 1}"),
+        ("i4", [2**63 + 1, 5], f"value {2**63 + 1} does not fit i4"),
+        ("u8", [2**63 + 1, 5.0], "got float64 values"),
+        ("u8", [2**64, True], "got object values"),
+    ],
+)
+def test_whole_numbers_beyond_the_column_are_named(
+    dtype: str, given: list[Any], words: str
+) -> None:
+    with bc.ReplayBuffer.create(None, {"x": dtype}, capacity=10) as buf, buf.writer() as writer:
+        ends = np.zeros(2, bool)
+        with pytest.raises(bc.AppendError, match=words):
+            writer.extend(x=given, terminated=ends, truncated=ends)
+        assert writer.rows_written == 0
+
+
 def test_a_float_beyond_the_column_warns_as_numpy_does() -> None:
     with pytest.warns(RuntimeWarning, match="overflow"):
         row, _ = stored({"x": "f4"}, x=1e300)

@@ -18,6 +18,18 @@ pub(crate) struct Leaf {
 /// The least and the largest value found of an integer, for a space of so many choices.
 pub(crate) type Choices = Option<(i64, i64)>;
 
+/// Most choices of a space: Gymnasium counts them in 64 bits with a sign.
+pub(crate) const MOST_CHOICES: u64 = i64::MAX as u64;
+
+/// The choices with one more value, if a space has room for them.
+pub(crate) fn with_choice(choices: Choices, value: i128) -> Option<(i64, i64)> {
+    let (least, most) =
+        choices.map_or((0, value), |(least, most)| (i128::from(least), i128::from(most)));
+    let (least, most) = (least.min(value), most.max(value));
+    let fits = most - least < i128::from(MOST_CHOICES);
+    if fits { Some((i64::try_from(least).ok()?, i64::try_from(most).ok()?)) } else { None }
+}
+
 /// The space of some columns, whose names below `root` are paths.
 pub(crate) fn of_columns(root: &str, columns: &[(&Column, Choices)]) -> Value {
     if let [(column, choices)] = columns
@@ -53,7 +65,8 @@ fn insert(spaces: &mut Map<String, Value>, path: &[&str], space: Value) {
 fn of_column(column: &Column, choices: Choices) -> Value {
     let (dtype, shape) = (column.dtype(), column.shape());
     if let (Some((least, most)), true) = (choices, shape.is_empty()) {
-        let n = most.saturating_sub(least).saturating_add(1);
+        let n = i128::from(most) - i128::from(least) + 1;
+        let n = u64::try_from(n).unwrap_or(MOST_CHOICES);
         return json!({ "type": "Discrete", "dtype": "int64", "start": least, "n": n });
     }
     if dtype == DType::Bool {

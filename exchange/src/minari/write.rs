@@ -175,7 +175,7 @@ impl<'a> DatasetWriter<'a> {
         Self { parts, folder, columns, flags: Vec::new(), choices, report, steps: 0, present }
     }
 
-    fn rows(&mut self, rows: &Rows) -> io::Result<()> {
+    fn rows(&mut self, rows: &Rows) -> Result<(), Failure> {
         let flags = words(rows, "flags");
         let t = words(rows, "t");
         for (row, (flags, t)) in flags.iter().zip(&t).enumerate() {
@@ -199,7 +199,7 @@ impl<'a> DatasetWriter<'a> {
 
     /// The rows stop where the episode does not: its newest row is the observation after the step
     /// before it.
-    fn cut(&mut self) -> io::Result<()> {
+    fn cut(&mut self) -> Result<(), Failure> {
         if let [.., last, _] = &mut *self.flags {
             *last |= TRUNCATED;
         }
@@ -207,12 +207,12 @@ impl<'a> DatasetWriter<'a> {
     }
 
     /// Writes what was collected, if that is a step and what came after it.
-    fn episode(&mut self) -> io::Result<()> {
+    fn episode(&mut self) -> Result<(), Failure> {
         let rows = self.flags.len();
         if rows >= 2 {
             let number = self.report.episodes.unwrap_or_default();
             let folder = self.folder.join(number.to_string());
-            self.count_choices(rows - 1);
+            self.count_choices(rows - 1).map_err(Halt::from)?;
             self.report.bytes += if number < self.present {
                 folder.join(EPISODE).metadata()?.len()
             } else {
@@ -319,7 +319,9 @@ impl<'a> DatasetWriter<'a> {
         };
         let (dtype, scalar) = (column.dtype(), column.shape().is_empty());
         if is_choice(column) && !self.parts.infos.contains(&at) {
-            let choices: Vec<u8> = integers(dtype, bytes).flat_map(i64::to_ne_bytes).collect();
+            // The space has room for those that count.
+            let choices = integers(dtype, bytes).map(|value| i64::try_from(value).unwrap_or(0));
+            let choices: Vec<u8> = choices.flat_map(i64::to_ne_bytes).collect();
             return arrays::array(DType::I64, &[], &choices);
         }
         let lone = scalar && (at == self.parts.reward || self.parts.infos.contains(&at));
@@ -328,19 +330,30 @@ impl<'a> DatasetWriter<'a> {
         arrays::array(dtype, if lone { &[] } else { std::slice::from_ref(&items) }, bytes)
     }
 
-    /// Takes note of the integers that were chosen; the row after the last step chooses nothing.
-    fn count_choices(&mut self, steps: usize) {
-        for ((column, bytes), choices) in
-            self.parts.schema.columns().iter().zip(&self.columns).zip(&mut self.choices)
-        {
-            if !is_choice(column) {
+    /// Takes note of the integers that were observed, and of those chosen: the row after the last step chooses
+    /// nothing.
+    fn count_choices(&mut self, steps: usize) -> Result<(), ExportError> {
+        let columns = self.parts.schema.columns().iter().zip(&self.columns).zip(&mut self.choices);
+        for (at, ((column, bytes), choices)) in columns.enumerate() {
+            if !is_choice(column) || self.parts.infos.contains(&at) {
                 continue;
             }
-            for value in integers(column.dtype(), bytes).take(steps) {
-                let (least, most) = choices.unwrap_or((0, value));
-                *choices = Some((least.min(value), most.max(value)));
+            let rows = steps + usize::from(column.role() == Role::Obs);
+            for value in integers(column.dtype(), bytes).take(rows) {
+                let Some(more) = space::with_choice(*choices, value) else {
+                    let (least, most) = choices.unwrap_or_default();
+                    return Err(ExportError::TooManyChoices {
+                        column: column.name().to_owned(),
+                        value,
+                        least: value.min(least.into()),
+                        most: value.max(most.into()),
+                        limit: space::MOST_CHOICES,
+                    });
+                };
+                *choices = Some(more);
             }
         }
+        Ok(())
     }
 
     /// Writes the words about all of it. They come last: without them it is no dataset.
@@ -387,8 +400,8 @@ fn is_choice(column: &Column) -> bool {
     number && column.shape().is_empty() && column.name() != "reward"
 }
 
-/// Integers of any type; those that 63 bits do not hold are the largest one.
-fn integers(dtype: DType, bytes: &[u8]) -> impl Iterator<Item = i64> + '_ {
+/// Integers of any type.
+fn integers(dtype: DType, bytes: &[u8]) -> impl Iterator<Item = i128> + '_ {
     bytes.chunks_exact(dtype.size()).map(move |bytes| {
         let mut wide = [0; 8];
         wide[..bytes.len()].copy_from_slice(bytes);
@@ -396,9 +409,9 @@ fn integers(dtype: DType, bytes: &[u8]) -> impl Iterator<Item = i64> + '_ {
         match dtype {
             DType::I8 | DType::I16 | DType::I32 | DType::I64 => {
                 let unused = 64 - 8 * u32::try_from(bytes.len()).unwrap_or(8);
-                (unsigned << unused).cast_signed() >> unused
+                i128::from((unsigned << unused).cast_signed() >> unused)
             }
-            _ => i64::try_from(unsigned).unwrap_or(i64::MAX),
+            _ => i128::from(unsigned),
         }
     })
 }

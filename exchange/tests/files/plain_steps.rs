@@ -110,6 +110,42 @@ fn steps_become_episodes_with_their_final_observations() {
 }
 
 #[test]
+fn steps_that_lead_elsewhere_than_the_next_one_begins_end_their_episode_there() {
+    let folder = Folder::new();
+    // The second step leads to 99, and the next one begins at 10; the third is followed by its own end.
+    let obs = floats([0., 1., 10., 11., f32::NAN, 30.]);
+    let next = floats([1., 99., 11., f32::NAN, 30., 31.]);
+    let other: Vec<u8> = vec![0, 1, 2, 3, 4, 5];
+    let next_other = vec![1, 2, 3, 4, 7, 6];
+    for (flag, cut, flags) in [
+        (NO, 2, [0, TRUNCATED, FINAL, 0, 0, TRUNCATED, FINAL, TRUNCATED, FINAL]),
+        (YES, 1, [0, TERMINATED, FINAL, 0, 0, TRUNCATED, FINAL, TRUNCATED, FINAL]),
+    ] {
+        folder.save(&[
+            ("obs/x", "<f4", "(6,)", &obs),
+            ("obs/y", "|u1", "(6,)", &other),
+            ("terminated", "|b1", "(6,)", &[NO, flag, NO, NO, NO, NO]),
+            ("next_obs/x", "<f4", "(6,)", &next),
+            ("next_obs/y", "|u1", "(6,)", &next_other),
+        ]);
+        let (ring, report) = folder.import().unwrap();
+        let expected = ImportReport { rows: 9, episodes: Some(3), ..ImportReport::default() };
+        assert_eq!(report, ImportReport { episodes_cut: cut, ..expected });
+        assert_eq!(ring.len(), 6, "every step is a transition");
+        let rows = ring.rows(0, 0..9).unwrap();
+        assert_eq!(rows.column::<u32>("flags").unwrap(), flags);
+        let obs: Vec<u32> =
+            rows.column::<f32>("obs/x").unwrap().iter().map(|value| value.to_bits()).collect();
+        let stored = [0., 1., 99., 10., 11., f32::NAN, 30., 30., 31.];
+        assert_eq!(obs, stored.map(f32::to_bits));
+        assert_eq!(rows.column::<u8>("obs/y").unwrap(), [0, 1, 2, 2, 3, 4, 7, 5, 6]);
+    }
+    folder
+        .save(&[("obs", "|u1", "(6,)", &other), ("next_obs", "|u1", "(6,)", &[1, 2, 3, 4, 5, 6])]);
+    assert_eq!(folder.import().unwrap().1.episodes_cut, 0);
+}
+
+#[test]
 fn without_next_observations_an_end_needs_none_and_the_last_step_has_no_successor() {
     let folder = Folder::new();
     let obs = floats([1., 2., 3.]);

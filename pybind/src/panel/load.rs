@@ -10,8 +10,8 @@ use pyo3::types::PyAny;
 
 use super::Panel;
 use super::names::names_of;
-use crate::error::{Failure, Kind, bad_argument};
-use crate::given::{Given, shown};
+use crate::error::{Failure, bad_argument};
+use crate::given::{Given, read};
 use crate::place::{exist, name_of, persistence, place};
 
 /// Where a loaded panel goes.
@@ -73,8 +73,6 @@ pub(super) fn options(
 
 /// The `columns` argument: None for a column that is left out.
 fn renames(given: &Bound<'_, PyAny>) -> Result<BTreeMap<String, Option<String>>, Failure> {
-    given.extract().map_err(|_| {
-        let wanted = "a dict of the file's names to the panel's, such as {\"Date\": \"date\"}";
-        Failure::new(Kind::ArgumentType, format!("columns is {}; give {wanted}", shown(given)))
-    })
+    let wanted = "a dict of the file's names to the panel's, such as {\"Date\": \"date\"}";
+    read(given, "columns", wanted)
 }

@@ -5,15 +5,13 @@ use pyo3::prelude::*;
 use pyo3::types::PyAny;
 
 use crate::error::{Failure, Kind};
-use crate::given::{closest, shown};
+use crate::given::{closest, read};
 
 pub(super) const NAMES: &str = "a sequence of names, such as [\"AAPL\", \"MSFT\"]";
 
 /// Names in a sequence; a lone name is a slip.
 pub(super) fn names_of(given: &Bound<'_, PyAny>, what: &str) -> Result<Vec<String>, Failure> {
-    given.extract().map_err(|_| {
-        Failure::new(Kind::ArgumentType, format!("{what} is {}; give {NAMES}", shown(given)))
-    })
+    read(given, what, NAMES)
 }
 
 pub(super) fn unknown_ticker(panel: &CorePanel, name: &str) -> Failure {

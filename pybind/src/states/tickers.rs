@@ -9,7 +9,7 @@ use pyo3::types::{PyDict, PyList};
 
 use super::{Arguments, Called, Field, PER_TICKER, What, missing};
 use crate::error::{Failure, Kind};
-use crate::given::{closest, shown};
+use crate::given::{closest, found, shown};
 
 /// Tokens of lists of names, remembered: the same names come step after step.
 #[derive(Default)]
@@ -127,12 +127,13 @@ impl TickerLists {
             out.copy_from_slice(tokens);
             return Ok(());
         }
-        let names: Vec<Vec<String>> = tickers.extract().map_err(|_| {
-            let shown = shown(tickers);
+        let names: Option<Vec<Vec<String>>> = found(tickers.py(), tickers.extract())?;
+        let Some(names) = names else {
+            let shown = shown(tickers)?;
             let message =
                 format!("{which}['tickers'] is {shown}; give a list of names per environment");
-            Failure::new(Kind::Append, message)
-        })?;
+            return Err(Failure::new(Kind::Append, message));
+        };
         if let Some(odd) = names.iter().find(|names| names.len() != width)
             && names.len() == n
         {

@@ -4,8 +4,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PySequence, PyString};
 
 use super::NAMES;
-use crate::error::{Failure, Kind, bad_argument};
-use crate::given::shown;
+use crate::error::{Failure, bad_argument};
+use crate::given::{of_another_type, text_of};
 
 /// Names in lists of lists, all of one length per axis.
 #[derive(Default)]
@@ -18,10 +18,7 @@ pub(super) struct Nested {
 
 impl Nested {
     pub(super) fn read(&mut self, value: &Bound<'_, PyAny>, axis: usize) -> Result<(), Failure> {
-        let refuse = |wanted: &str| {
-            let message = format!("tics is {}; give {wanted}", shown(value));
-            Err(Failure::new(Kind::ArgumentType, message))
-        };
+        let refuse = |wanted: &str| Err(of_another_type(value, "tics", wanted));
         if let Ok(name) = value.cast::<PyString>() {
             if axis == 0 {
                 return refuse("a list of names, or call encode");
@@ -29,7 +26,7 @@ impl Nested {
             if *self.axes.get_or_insert(axis) != axis {
                 return refuse("lists that are all nested alike");
             }
-            let name = name.to_string();
+            let name = text_of(name.as_any())?;
             if name.is_empty() {
                 return Err(bad_argument("tics holds ''; give the names of tickers"));
             }

@@ -12,7 +12,7 @@ use super::settings::layout_of;
 use crate::coerce::{count, int64s};
 use crate::env_rows::check_window;
 use crate::error::{Failure, Kind};
-use crate::given::{Given, shown};
+use crate::given::{Given, of_another_type};
 use crate::market_batch::{Found, MarketMemory, fresh, memory_of};
 
 #[pymethods]
@@ -46,10 +46,7 @@ impl TransitionRing {
             Some(out) => {
                 Some(memory_of(out)?.map(|memory| (out.clone(), memory)).ok_or_else(|| {
                     let wanted = "what sample returned before";
-                    Failure::new(
-                        Kind::ArgumentType,
-                        format!("out is {}; give {wanted}", shown(out)),
-                    )
+                    of_another_type(out, "out", wanted)
                 })?)
             }
         };

@@ -7,7 +7,7 @@ use pyo3::types::PyAny;
 
 use crate::coerce::count_in;
 use crate::error::{Failure, Kind};
-use crate::given::{Given, axes_of, closest, shown};
+use crate::given::{Given, axes_of, closest, of_another_type};
 use crate::market_batch::{Names, ticker_names};
 
 pub(super) fn position(panel: &backcast_market::Panel, name: &str) -> Result<u32, Failure> {
@@ -51,10 +51,8 @@ pub(super) fn names(
 
 pub(super) fn action_shape_of(given: &Bound<'_, PyAny>) -> Result<Vec<usize>, Failure> {
     const WANTED: &str = "a tuple of whole numbers from 1 up, such as (10, 2)";
-    axes_of(given).filter(|axes| !axes.contains(&0)).ok_or_else(|| {
-        let message = format!("action_shape is {}; give {WANTED}", shown(given));
-        Failure::new(Kind::ArgumentType, message)
-    })
+    let axes = axes_of(given)?.filter(|axes| !axes.contains(&0));
+    axes.ok_or_else(|| of_another_type(given, "action_shape", WANTED))
 }
 
 /// -1: a random one.

@@ -176,6 +176,78 @@ def test_a_single_environment_writes_one_lane(autoreset: bool) -> None:
         assert_transitions(found, plain)
 
 
+class Reusing(gym.Env[Any, Any]):
+    """Counts on over all episodes, and writes to arrays that it has returned."""
+
+    observation_space = gym.spaces.Dict({"at": gym.spaces.Box(0, 1e9, (2,), np.float32)})
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, reuses: str, lengths: list[int]) -> None:
+        self.reuses = reuses
+        self.lengths = iter(lengths)
+        self.count = 0
+        self.state = {"at": np.zeros(2, np.float32)}
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:  # noqa: ANN401
+        super().reset(seed=seed)
+        self.left = next(self.lengths, 5)
+        self.count += 100 - self.count % 100
+        if self.reuses == "one array an episode":
+            self.state = {"at": np.zeros(2, np.float32)}
+        return self.shown("steps"), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:  # noqa: ANN401
+        self.count += 1
+        self.left -= 1
+        return self.shown("resets"), 1.0, self.left == 0, False, {}
+
+    def shown(self, copied_where: str) -> Any:  # noqa: ANN401
+        if self.reuses == "the dict":
+            self.state["at"] = np.full(2, self.count, np.float32)
+        else:
+            self.state["at"][:] = self.count
+        return copy.deepcopy(self.state) if self.reuses == copied_where else self.state
+
+
+@pytest.mark.parametrize("reuses", ["all", "steps", "resets", "one array an episode", "the dict"])
+@pytest.mark.parametrize("lengths", [[5, 5, 5], [1, 1, 5, 5], [1, 1, 1, 2, 1, 3, 5]])
+@pytest.mark.parametrize("autoreset", [False, True])
+def test_arrays_that_an_environment_writes_to_again_are_copied(
+    reuses: str, lengths: list[int], autoreset: bool
+) -> None:
+    env: Any = Reusing(reuses, lengths)
+    env = gym.wrappers.Autoreset(env) if autoreset else env
+    mode = WORDS[AutoresetMode.NEXT_STEP if autoreset else AutoresetMode.DISABLED]
+    finals = []
+    with ring(env, 1) as buf, buf.writer(1, mode) as writer:
+        collector = Collector(env, writer)
+        collector.reset()
+        for _ in range(sum(lengths) + len(lengths) * autoreset):
+            infos = collector.step(0)[4]
+            if "final_obs" in infos:
+                finals.append(infos["final_obs"]["at"])
+        seen = [
+            100 * (number + 1) + at
+            for number, length in enumerate(lengths)
+            for at in range(length + 1)
+        ]
+        rows = buf.rows(0, 0, len(seen))
+        assert rows["obs"]["at"][:, 0].tolist() == seen
+    if not autoreset:
+        ends = [100 * (number + 1) + length for number, length in enumerate(lengths)]
+        assert [final[0] for final in finals] == ends
+
+
+def test_an_environment_that_makes_new_arrays_is_trusted_in_the_middle_of_episodes() -> None:
+    env = SyncVectorEnv([FlatWalk] * LANES)
+    with ring(env) as buf, buf.writer(LANES, "next_step") as writer:
+        collector = Collector(env, writer)
+        collector.reset(seed=1)
+        shown = [collector.step([0] * LANES)[0] for _ in range(20)]
+        assert collector.obs is shown[-1]
+        assert len(buf) > 0
+
+
 def test_disabled_environments_are_reset_and_their_final_observations_shown() -> None:
     env = SyncVectorEnv([Walk] * LANES, autoreset_mode=AutoresetMode.DISABLED)
     with ring(env) as buf, buf.writer(LANES, "disabled") as writer:

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
+import functools
+import signal
+from collections.abc import Iterator
+from typing import Any
+
 import backcast as bc
+import numpy as np
 import pytest
 
 
@@ -36,3 +43,108 @@ def test_what_ends_a_program_is_no_argument_of_the_wrong_type(typed: str) -> Non
         with pytest.raises(KeyboardInterrupt):
             eval(typed, {"buf": buf, "number": Interrupted()})
         assert len(buf) == 0
+
+
+class TooSlowError(TimeoutError):
+    """What a program's own signal handler may raise."""
+
+
+class Slow:
+    """A value during whose reading a handler raises."""
+
+    def __index__(self) -> int:
+        raise TooSlowError
+
+    def __array__(self, *_: object, **__: object) -> object:
+        raise TooSlowError
+
+    @property
+    def dtype(self) -> object:
+        raise TooSlowError
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "writer.append(x=slow, terminated=False, truncated=False)",
+        "writer.append(x=1, terminated=slow, truncated=False)",
+        "writer.extend(x=[slow], terminated=[False], truncated=[False])",
+        "buf.sample(slow)",
+        "buf.gather(slow)",
+        "bc.Schema({'x': slow})",
+        "bc.Schema({'x': ('f4', slow)})",
+        "bc.Schema({'x': ('f4', (2, slow))})",
+    ],
+)
+def test_what_a_handler_raises_is_no_bad_value(typed: str) -> None:
+    columns = {"x": "f4"}
+    with bc.ReplayBuffer.create(None, columns, capacity=10) as buf, buf.writer() as writer:
+        with pytest.raises(TooSlowError):
+            eval(typed, {"bc": bc, "buf": buf, "writer": writer, "slow": Slow()})
+        assert writer.rows_written == 0
+
+
+def test_what_numpy_raised_is_the_cause_of_a_refused_append() -> None:
+    columns = {"x": ("f4", (2,))}
+    with bc.ReplayBuffer.create(None, columns, capacity=10) as buf, buf.writer() as writer:
+        ragged: Any = [[1.0], [1.0, 2.0]]
+        with pytest.raises(bc.AppendError, match="NumPy makes no array of it") as raised:
+            writer.append(x=ragged, terminated=False, truncated=False)
+        assert type(raised.value.__cause__) is ValueError
+        with writer.reserve() as row:
+            with pytest.raises(bc.AppendError, match="the column's own shape") as raised:
+                row["x"] = [1, 2, 3]
+            assert type(raised.value.__cause__) is ValueError
+            row.abort()
+
+
+class Untold(tuple[int, ...]):
+    """A shape that nobody has to show."""
+
+    def __repr__(self) -> str:
+        raise AssertionError("shown, though it is right")
+
+
+class Showing:
+    """No number, during whose showing Ctrl-C is pressed."""
+
+    def __repr__(self) -> str:
+        raise KeyboardInterrupt
+
+
+def test_what_is_right_is_not_shown_and_what_ends_a_program_meanwhile_is_told() -> None:
+    assert bc.Schema({"x": ("f4", Untold((2, 3)))}).columns["x"][1] == (2, 3)
+    wrong: Any = Showing()
+    with bc.ReplayBuffer.create(None, {"x": "f4"}, capacity=10) as buf:
+        for call in (buf.sample, buf.wait, lambda value: bc.Schema({"x": ("f4", value)})):
+            with pytest.raises(KeyboardInterrupt):
+                call(wrong)
+
+
+@pytest.fixture
+def signalled() -> Iterator[type[str]]:
+    """Give names that send a signal when somebody makes text of them."""
+
+    class Name(str):
+        __slots__ = ()
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    # C calls what follows without Python in between, which would run the handler at once. What it
+    # returns, 0, is the number of the text.
+    send = ctypes.PyDLL(None)["raise"]
+    send.restype = ["x"].__getitem__
+    Name.__str__ = staticmethod(functools.partial(send, int(signal.SIGUSR1)))  # type: ignore[method-assign]
+    yield Name
+    signal.signal(signal.SIGUSR1, before)
+
+
+def test_ctrl_c_while_the_keys_of_out_are_read_is_no_unknown_key(signalled: type[str]) -> None:
+    with bc.ReplayBuffer.create(None, {"x": "f4"}, capacity=10) as buf:
+        with buf.writer() as writer:
+            for number in range(5):
+                writer.append(x=number, terminated=False, truncated=False)
+        with pytest.raises(KeyboardInterrupt):
+            buf.sample(4, out={signalled("x"): np.zeros(4, np.float32)})

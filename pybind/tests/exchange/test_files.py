@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import csv
+import json
 import signal
 import subprocess
 import sys
@@ -180,6 +181,24 @@ def test_arrays_that_numpy_saved_become_a_ring(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "steps.npz", **steps)
     with bc.ReplayBuffer.from_file(tmp_path / "steps.npz", "steps", dir=tmp_path) as ring:
         assert len(ring) == 10
+        assert ring.imported is not None
+        # No two steps are consecutive, and only two ends are stored.
+        assert (ring.imported["episodes"], ring.imported["episodes_cut"]) == (10, 8)
+        lone = ring.gather(np.arange(0, 20, 2))
+        np.testing.assert_array_equal(lone["obs"], steps["observations"])
+        np.testing.assert_array_equal(lone["next_obs"], steps["next_observations"])
+        assert lone["terminated"].tolist() == steps["terminals"].tolist()
+        assert lone["truncated"].tolist() == (~steps["terminals"]).tolist()
+    # A walk of two episodes.
+    walk = draw.normal(size=(2, 6, 3)).astype(np.float32)
+    steps["observations"] = walk[:, :-1].reshape(10, 3)
+    steps["next_observations"] = walk[:, 1:].reshape(10, 3)
+    np.savez_compressed(tmp_path / "steps.npz", **steps)
+    with bc.ReplayBuffer.from_file(
+        tmp_path / "steps.npz", "steps", dir=tmp_path, exist="replace"
+    ) as ring:
+        assert ring.imported is not None
+        assert (ring.imported["episodes"], ring.imported["episodes_cut"]) == (2, 0)
         batch = ring.gather([0, 4, 6])
         np.testing.assert_array_equal(batch["obs"], steps["observations"][[0, 4, 5]])
         np.testing.assert_array_equal(batch["next_obs"][1], steps["next_observations"][4])
@@ -389,6 +408,7 @@ def test_an_import_that_was_killed_is_gone_on_with(name: str, tmp_path: Path) ->
 def report_of(**changes: Any) -> dict[str, Any]:  # noqa: ANN401
     """Give what an import of a table tells, but for the rows that it took up."""
     told = {"rows": 38, "began_anew": None, "episodes": None, "rows_without_successor": 0}
+    told["episodes_cut"] = 0
     return told | changes
 
 
@@ -429,6 +449,82 @@ def test_an_import_tells_what_it_read(buf: bc.ReplayBuffer, tmp_path: Path) -> N
     with bc.ReplayBuffer.from_file(tmp_path / "steps.npz", "steps", dir=tmp_path) as steps:
         read = {"rows": 11, "rows_resumed": 0, "episodes": 2, "rows_without_successor": 1}
         assert steps.imported == report_of(**read)
+
+
+def test_a_ring_half_way_to_another_size_comes_back_from_its_table(tmp_path: Path) -> None:
+    path = tmp_path / "half.parquet"
+    columns = {"obs": ("f4", (64,)), "reward": "f4"}
+    with bc.ReplayBuffer.create("half", columns, capacity=200, lanes=2, dir=tmp_path) as buf:
+        writers = [buf.writer(), buf.writer()]
+
+        def extend(writer: bc.Writer, rows: int) -> None:
+            ends = np.zeros(rows, bool)
+            obs = np.arange(rows * 64, dtype=np.float32).reshape(rows, 64)
+            writer.extend(obs=obs, reward=np.zeros(rows), terminated=ends, truncated=ends)
+
+        for writer in writers:
+            extend(writer, 50)
+        # The second writer writes nothing more: its lane stays as short as it was.
+        assert buf.resize(20_000, timeout=0)["lanes_waiting"] == [0, 1]
+        extend(writers[0], 500)
+        buf.export(path)
+        spans = [buf.lane_span(0), buf.lane_span(1)]
+        assert spans == [(0, 550), (0, 50)]
+        with bc.ReplayBuffer.from_file(path, "again", dir=tmp_path) as again:
+            assert [again.lane_span(0), again.lane_span(1)] == spans
+            np.testing.assert_array_equal(rows_of(again, 0)["obs"], rows_of(buf, 0)["obs"])
+        words = "capacity is 1000 rows over all lanes, the file needs 1100;"
+        with pytest.raises(bc.ArgumentError, match=words):
+            bc.ReplayBuffer.from_file(path, "less", capacity=1000, dir=tmp_path)
+        with bc.ReplayBuffer.from_file(path, "asked", capacity=1100, dir=tmp_path) as asked:
+            assert asked.lane_span(0) == (0, 550)
+        for writer in writers:
+            writer.close()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "values", "odd"),
+    [
+        ("u8", [1, 2**63 - 2, 7], None),
+        ("u8", [1, 2**63 - 1, 7], 2**63 - 1),
+        ("u8", [1, 2**64 - 1, 7], 2**64 - 1),
+        ("i8", [3, -(2**63), 4], -(2**63)),
+        ("i8", [-(2**62), 0, 2**62], 2**62),
+        ("i8", [-(2**62), 0, 2**62 - 2], None),
+    ],
+)
+@pytest.mark.parametrize("column", ["obs", "action"])
+def test_integers_that_no_space_of_minari_holds_are_refused(
+    tmp_path: Path, dtype: str, values: list[int], odd: int | None, column: str
+) -> None:
+    columns = {"obs": "i4", "action": "i4", "reward": "f4", "far": "u8"} | {column: dtype}
+    with bc.ReplayBuffer.create(None, columns, capacity=100) as buf:
+        with buf.writer() as writer:
+            for value in [*values, 0]:
+                given = {"obs": 0, "action": 0, "far": 2**64 - 1} | {column: value}
+                writer.append(**given, reward=1, terminated=False, truncated=False)
+        folder = tmp_path / "far-v0"
+        if odd is not None:
+            words = f"column `{column}` has {odd}, .* one of {2**63 - 1} choices"
+            with pytest.raises(bc.SchemaError, match=words):
+                buf.export(folder)
+            assert list(tmp_path.iterdir()) == []
+            return
+        buf.export(folder)
+        with bc.ReplayBuffer.from_file(folder, "again", dir=tmp_path) as again:
+            assert again.rows(0, 0, 4)[column].tolist() == [*values, 0]
+
+
+def test_a_space_of_choices_has_the_final_observation_too(tmp_path: Path) -> None:
+    columns = {"obs": "i4", "action": "i4", "reward": "f4"}
+    with bc.ReplayBuffer.create(None, columns, capacity=100) as buf:
+        with buf.writer(autoreset_mode="same_step") as writer:
+            writer.append(obs=3, action=1, reward=1, terminated=True, truncated=False, final_obs=15)
+        buf.export(tmp_path / "walk-v0")
+    words = json.loads((tmp_path / "walk-v0" / "data" / "metadata.json").read_text())
+    space = json.loads(words["observation_space"])
+    assert (space["start"], space["n"]) == (0, 16)
+    assert json.loads(words["action_space"])["n"] == 2
 
 
 def test_an_import_stopped_by_its_progress_goes_with_gc(tmp_path: Path) -> None:

@@ -93,8 +93,9 @@ def test_a_training_goes_on_after_everything_went(
 @pytest.mark.parametrize(
     ("change", "words"),
     [
+        ({"seed": 2**70}, r"`seed` is a whole number from 0 to 18446744073709551615, and here be"),
+        ({"seed": -1}, r"`seed` is a whole number from 0 to 18446744073709551615, and here -1;"),
         ({"sed": 1}, r"state is none of a sampler: unknown field `sed`.*; give what `state\(\)`"),
-        ({"seed": -1}, r"invalid value: integer `-1`"),
         ({"history": 0}, r"history window of 0 transitions|at least 1|0"),
         ({"history": 10**6}, r"1000000"),
         ({"gamma": 7.0, "n_step": 2}, r"gamma"),
@@ -109,6 +110,12 @@ def test_a_state_that_is_none_is_refused(place: Path, change: dict[str, Any], wo
             buf.sampler(state=sampler.state() | change)
         with pytest.raises(bc.SampleError, match="missing field"):
             buf.sampler(state={})
+        none: Any
+        for none in ("x", 7, [1]):
+            with pytest.raises(
+                bc.SampleError, match="state is none of a sampler: it is no dict; give"
+            ):
+                buf.sampler(state=none)
 
 
 @pytest.mark.parametrize("other", ["seed", "history", "future", "n_step", "gamma", "copy"])

@@ -307,6 +307,36 @@ def test_progress_is_told_and_what_it_raises_leaves_nothing(
     assert [one["name"] for one in bc.list(dir=place)] == ["wide"]
 
 
+def test_what_is_done_ends_with_all_there_is(place: Path, tmp_path: Path) -> None:
+    """The columns of the ring are narrow, so files are much larger than its rows."""
+    told: list[tuple[int, int]] = []
+
+    def tell(done: int, total: int) -> None:
+        told.append((done, total))
+
+    columns = {"obs": "u1", "flag": "bool"}
+    calls: dict[str, Callable[[], object]] = {
+        "save": lambda: buf.snapshot("a", store=tmp_path, progress=tell),
+        "load": lambda: bc.ReplayBuffer.load(
+            "narrow", "again", store=tmp_path, dir=place, progress=tell
+        ).close(),
+        "open": lambda: bc.ReplayBuffer.open_snapshot(
+            "narrow", store=tmp_path, dir=place, progress=tell
+        ).close(),
+        "verify": lambda: bc.verify_snapshot("narrow", store=tmp_path, progress=tell),
+    }
+    with bc.ReplayBuffer.create("narrow", columns, capacity=99, lanes=3, dir=place) as buf:
+        with buf.writer(3) as writer:
+            for _ in range(7):
+                ends = [False] * 3
+                writer.append(obs=[1] * 3, flag=ends, terminated=ends, truncated=ends)
+        for name, call in calls.items():
+            call()
+            assert told == sorted(told), name
+            assert told[-1][0] == told[-1][1] > 0, name
+            told.clear()
+
+
 INTERRUPTED = """
 import os, signal, sys, backcast as bc
 name, store, call = sys.argv[1:]
@@ -482,6 +512,11 @@ def loading(**changes: object) -> Callable[[bc.ReplayBuffer, Path, Path], object
     [
         (refused(label="a/b"), bc.ArgumentError, r"label `a/b` is refused.*; use 1 to 100"),
         (refused(label=""), bc.ArgumentError, r"label `` is refused: it is empty; use"),
+        (refused(label="live"), bc.ArgumentError, r"label `live` is for snapshots that are taken"),
+        (refused(label="before"), bc.ArgumentError, r"label `before` is for"),
+        (refused(label="evicted"), bc.ArgumentError, r"label `evicted` is for"),
+        (refused(label="auto-1"), bc.ArgumentError, r"label `auto-1` is for.*; choose another"),
+        (refused(label="s"), bc.ExistsError, r"replace it with `--replace` \(in Python, `replace"),
         (refused(label=7), bc.ArgumentTypeError, r"label is 7; give a label"),
         (refused(name="a@b"), bc.ArgumentError, r"name `a@b` is refused"),
         (refused(store=3), bc.ArgumentTypeError, r"store is 3; give a path"),

@@ -19,7 +19,7 @@ from backcast.envs._fitting import (
     further_columns,
     refuse_columns,
 )
-from backcast.envs._parts import arrays, named, objects, row_of
+from backcast.envs._parts import named, objects, row_of, share
 from backcast.envs._portfolio import word_of
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from backcast import Writer
 
-# How often two observations are compared before an environment is trusted not to reuse its arrays:
-# the first one after a reset and one between two steps.
+# How often the observations of two steps of one episode are compared before an environment is
+# trusted not to reuse its arrays. What a reset returns tells nothing of it: that may be a copy.
 _COMPARISONS = 2
 
 
@@ -58,11 +58,11 @@ class Collector:
 
     Notes
     -----
-    A step costs what the environment's does and one append. Observations are not copied, unless
-    the environment writes to the same arrays again (``copy=False``); do not write to those
-    returned. After an error in the middle of a step the row is missing, so the next call has to be
-    :meth:`reset`; an :class:`backcast.EnvError` or :class:`backcast.ArgumentTypeError` from the
-    environment changes nothing.
+    A step costs what the environment's does and one append. Observations are not copied, but for
+    those with which episodes begin and for an environment that writes to the same arrays again
+    (``copy=False``); do not write to those returned. After an error in the middle of a step the row
+    is missing, so the next call has to be :meth:`reset`; an :class:`backcast.EnvError` or
+    :class:`backcast.ArgumentTypeError` from the environment changes nothing.
 
     Examples
     --------
@@ -97,7 +97,10 @@ class Collector:
         # Rows that are not ours, or that an error left behind: the next ones do not continue them.
         self._torn = writer.rows_written > 0
         self._columns: dict[str, Any] = {}
+        # As the environment returned them: what to act on, and what the last step led to, if no
+        # reset of all lanes came in between.
         self._returned: Any = None
+        self._stepped: Any = None
         self._compared = 0
         self._reuses = False
 
@@ -188,7 +191,7 @@ class Collector:
                 self._writer.restart(cut)
             self._open &= ~chosen
             self._resetting &= ~chosen
-        self._keep(obs)
+        self._keep(obs, begun=chosen is None or bool(chosen.all()))
         return obs, infos
 
     @explained
@@ -232,8 +235,11 @@ class Collector:
         with _Guard(self):
             obs, rewards, terminations, truncations, infos = self._env.step(actions)
         with _Guard(self, harmless=()):
-            self._compare(obs)
             ended = np.atleast_1d(np.logical_or(terminations, truncations))
+            # Whether every lane begins with this observation: then resets made it.
+            begun = self._mode is AutoresetMode.NEXT_STEP and bool(self._resetting.all())
+            begun |= self._mode is AutoresetMode.SAME_STEP and bool(ended.all())
+            self._compare(obs, begun=begun)
             if self._has_reward:
                 columns = {"reward": rewards, **columns}
             self._columns = {"action": actions, **columns}
@@ -253,7 +259,8 @@ class Collector:
                 self._open = ~ended
             if self._mode is AutoresetMode.DISABLED and ended.any():
                 obs, infos = self._reset_ended(obs, infos, ended)
-            self._keep(obs)
+                begun = bool(ended.all())
+            self._keep(obs, begun=begun)
         return obs, rewards, terminations, truncations, infos
 
     @explained
@@ -335,8 +342,10 @@ class Collector:
         """Reset what has ended; return what to act on, and infos with the final observations."""
         environment: Any = self._env
         if not self._vector:
+            # The reset may write to the very arrays that the step returned.
+            final = copy.deepcopy(obs)
             first, reset_info = environment.reset()
-            return first, {**infos, "final_obs": obs, "reset_infos": reset_info}
+            return first, {**infos, "final_obs": final, "reset_infos": reset_info}
         finals = [row_of(obs, at) if end else None for at, end in enumerate(ended)]
         first, reset_infos = environment.reset(options={"reset_mask": ended.copy()})
         if isinstance(infos, dict):
@@ -346,19 +355,25 @@ class Collector:
             infos[at] |= {"final_obs": finals[at], "reset_infos": reset_infos[at]}
         return first, infos
 
-    def _compare(self, obs: Any) -> None:  # noqa: ANN401
-        """Find out whether the environment writes to the arrays that it returned before."""
+    def _compare(self, obs: Any, *, begun: bool) -> None:  # noqa: ANN401
+        """Find out whether the environment writes to what it returned before."""
         if self._compared < _COMPARISONS:
-            pairs = zip(arrays(self._returned), arrays(obs), strict=False)
-            self._reuses |= any(np.may_share_memory(before, now) for before, now in pairs)
-            self._compared += 1
+            self._reuses |= share(self._returned, obs) or share(self._stepped, obs)
+            self._compared += not begun and self._stepped is not None
+            self._stepped = obs
 
-    def _keep(self, obs: Any) -> None:  # noqa: ANN401
-        """Hold the observation until the next step, in memory that stays as it is."""
-        if self._compared < _COMPARISONS or self._reuses:
-            self._returned, obs = obs, copy.deepcopy(obs)
-        else:
-            self._returned = None
+    def _keep(self, obs: Any, *, begun: bool) -> None:  # noqa: ANN401
+        """Hold the observation until the next step, in memory that stays as it is.
+
+        One with which every lane begins is copied in any case: that is once an episode, and the
+        arrays of a reset are compared with none of another one.
+        """
+        trusted = self._compared >= _COMPARISONS
+        self._returned = None if trusted else obs
+        if trusted or begun:
+            self._stepped = None
+        if begun or not trusted or self._reuses:
+            obs = copy.deepcopy(obs)
         self._obs = obs
 
 

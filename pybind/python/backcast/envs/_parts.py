@@ -41,6 +41,14 @@ def arrays(obs: Any) -> Iterator[NDArray[Any]]:  # noqa: ANN401
         yield obs
 
 
+def share(one: Any, other: Any) -> bool:  # noqa: ANN401
+    """Tell whether writing to one of two observations may change the other."""
+    if isinstance(one, dict | list) and one is other:
+        return True
+    pairs = zip(arrays(one), arrays(other), strict=False)
+    return any(np.may_share_memory(before, now) for before, now in pairs)
+
+
 def objects(rows: list[Any]) -> NDArray[np.object_]:
     """Make an object array, as Gymnasium hands out final observations."""
     array = np.empty(len(rows), object)
