@@ -90,7 +90,8 @@ impl Display for What<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Argument(name) => out.write_str(name),
-            Self::Entry(state, key) => write!(out, "{state}['{key}']"),
+            // Not with `{}`, which may run what looks after signals, and lose what that raises.
+            Self::Entry(state, key) => write!(out, "{state}['{}']", key.to_string_lossy()),
         }
     }
 }
@@ -126,7 +127,7 @@ impl<'a, 'py> Field<'a, 'py> {
     ) -> Result<Self, Failure> {
         match state.get_item(key)? {
             Some(value) => Self::of(&value, What::Entry(which, key)),
-            None => Err(missing(state, &key.to_string(), which)),
+            None => Err(missing(state, &key.to_string_lossy(), which)),
         }
     }
 
