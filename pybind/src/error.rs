@@ -8,7 +8,7 @@ use backcast_core::{
 };
 use backcast_gym::EnvError;
 use backcast_market::{PanelError, WindowError};
-use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError, PyWarning};
+use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyTypeError, PyValueError, PyWarning};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
@@ -130,6 +130,10 @@ impl From<Failure> for PyErr {
 /// Whether Python, or `NumPy`, raised it of a value that is none of what was asked for. Anything else, such as the
 /// `KeyboardInterrupt` of a Ctrl-C or what a program's own signal handler raises, says nothing of the value.
 pub(crate) fn is_of_a_value(py: Python<'_>, raised: &PyErr) -> bool {
+    // As torch does of a tensor that wants a gradient. Not what is one besides, such as a RecursionError.
+    if raised.get_type(py).is(py.get_type::<PyRuntimeError>()) {
+        return true;
+    }
     raised.is_instance_of::<PyTypeError>(py)
         || raised.is_instance_of::<PyValueError>(py)
         || raised.is_instance_of::<PyOverflowError>(py)

@@ -11,6 +11,7 @@ from typing import Any
 import backcast as bc
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 
 class Interrupted:
@@ -96,6 +97,22 @@ def test_what_numpy_raised_is_the_cause_of_a_refused_append() -> None:
                 row["x"] = [1, 2, 3]
             assert type(raised.value.__cause__) is ValueError
             row.abort()
+
+
+class WantsAGradient:
+    """What no array is made of, as torch's tensors that want a gradient."""
+
+    def __array__(self, *_arguments: object, **_keywords: object) -> NDArray[Any]:
+        raise RuntimeError("detach it first")
+
+
+def test_what_an_array_like_says_of_itself_is_told_with_the_column() -> None:
+    columns = {"x": ("f4", (2,))}
+    with bc.ReplayBuffer.create(None, columns, capacity=10) as buf, buf.writer() as writer:
+        value: Any = WantsAGradient()
+        with pytest.raises(bc.AppendError, match=r"`x`.*detach it first") as raised:
+            writer.append(x=value, terminated=False, truncated=False)
+        assert type(raised.value.__cause__) is RuntimeError
 
 
 class Untold(tuple[int, ...]):
