@@ -198,28 +198,39 @@ pub(crate) fn array_of<'py>(
 
 /// Whether NumPy calls it masked, or an array in a list or tuple: of its mask `asarray` says nothing.
 pub(crate) fn is_masked(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    /// Of NumPy's arrays.
+    const MOST_AXES: usize = 64;
+    Ok(has_mask(value, MOST_AXES)?.unwrap_or(false))
+}
+
+/// The same, of lists in so many others at most. `None`: there are more, as in one that holds itself, of which NumPy
+/// makes no array.
+fn has_mask(value: &Bound<'_, PyAny>, axes: usize) -> PyResult<Option<bool>> {
     static MASKED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = value.py();
     if value.get_type().is(PyUntypedArray::type_object(py)) {
-        return Ok(false);
+        return Ok(Some(false));
     }
     if value.is_instance_of::<PyUntypedArray>() {
-        return value.is_instance(MASKED.import(py, "numpy.ma", "MaskedArray")?);
+        let masked = value.is_instance(MASKED.import(py, "numpy.ma", "MaskedArray")?)?;
+        return Ok(Some(masked));
     }
     if !(value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>()) {
-        return Ok(false);
+        return Ok(Some(false));
     }
+    let Some(axes) = axes.checked_sub(1) else { return Ok(None) };
     for part in value.try_iter()? {
         let part = part?;
         // Where one number stands, arrays do not: long lists are not looked through.
         if part.is_instance_of::<PyFloat>() || part.is_instance_of::<PyInt>() {
-            return Ok(false);
+            return Ok(Some(false));
         }
-        if is_masked(&part)? {
-            return Ok(true);
+        let masked = has_mask(&part, axes)?;
+        if masked != Some(false) {
+            return Ok(masked);
         }
     }
-    Ok(false)
+    Ok(Some(false))
 }
 
 /// A Python number that NumPy turns into an array of this kind exactly, or refuses as out of range.

@@ -244,3 +244,13 @@ def test_what_ends_a_program_is_not_told_as_a_bad_value(raised: type[BaseExcepti
                 row["obs"] = Ends()
             row["obs"] = [1, 2, 3]
         assert len(buf.rows(0, 0, 1)["obs"]) == 1
+
+
+def test_a_list_that_holds_itself_is_refused() -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    columns = {"x": ("i4", (2,))}
+    with bc.ReplayBuffer.create(None, columns, capacity=10) as buf, buf.writer() as writer:
+        with pytest.raises(bc.AppendError, match="NumPy makes no array of it"):
+            writer.append(x=endless, terminated=False, truncated=False)
+        assert writer.rows_written == 0
