@@ -1,7 +1,7 @@
 //! A block's windows on their way into the arenas of a batch.
 
 use backcast_layout::protocol::Words;
-use backcast_layout::{DType, RunPart};
+use backcast_layout::{DType, Meanwhile, RunPart};
 
 use crate::block::{Block, Detail, Item};
 use crate::episode::TERMINATED;
@@ -72,8 +72,14 @@ impl Filler<'_> {
         }
     }
 
-    /// Fills every arena's places of a hand's items, in whose windows nothing happens. `false`: not all could be.
-    pub(crate) fn fill_hand(&self, hand: &Hand<'_>, arenas: &mut [&mut [u8]]) -> bool {
+    /// Fills every arena's places of a hand's items, in whose windows nothing happens, and asks for the windows of the next
+    /// one meanwhile. `false`: not all could be.
+    pub(crate) fn fill_hand(
+        &self,
+        hand: &Hand<'_>,
+        next: &Hand<'_>,
+        arenas: &mut [&mut [u8]],
+    ) -> bool {
         let count = hand.count();
         let mut all = true;
         for (fill, arena) in self.plan.fills().iter().zip(arenas) {
@@ -81,11 +87,22 @@ impl Filler<'_> {
             let first = hand.first() * bytes;
             let Some(here) = arena.get_mut(first..first + count * bytes) else { return false };
             match (fill.copied, fill.source) {
-                (Some(Copied { stretch, first, rows, .. }), _) => {
-                    let Some(stretch) = self.plan.stretches().get(stretch) else { return false };
-                    let (column, width, first) =
-                        (stretch.column, stretch.width, stretch.lead + first);
-                    all &= hand.runs().copy_to(RunPart { column, width, first, rows }, here);
+                (Some(copied), _) => {
+                    let Some(stretch) = self.plan.stretches().get(copied.stretch) else {
+                        return false;
+                    };
+                    let part = RunPart {
+                        column: stretch.column,
+                        width: stretch.width,
+                        first: stretch.lead + copied.first,
+                        rows: copied.rows,
+                    };
+                    let meanwhile = next.unasked().and_then(|runs| {
+                        let lines = self.plan.asked_meanwhile(&copied, runs.lines())?;
+                        let long = (copied.is_first && stretch.is_long).then(|| stretch.part());
+                        Some(Meanwhile { runs, lines, long })
+                    });
+                    all &= hand.runs().copy_to(part, here, meanwhile);
                     // A peer may have stored any byte.
                     clean_bools(fill.dtype, here);
                 }

@@ -1,7 +1,7 @@
-//! Short items of a batch that are drawn, asked for and copied together.
+//! Short items of a batch that are drawn and copied together, and asked for while those before them are copied.
 //!
-//! Of rows that are a line or two of the cache, what surrounds the copies takes as long as they do. A hand is no more than
-//! where its items are: whether something happens in a window is asked of all at once, and if nothing does, no item is
+//! Of rows that are a line or two of the cache, what surrounds the copies takes as long as they do, and of longer ones the
+//! requests for their memory. A hand is no more than where its items are: whether something happens in a window is asked of all at once, and if nothing does, no item is
 //! looked at on its own. A [`Block`](crate::block::Block) takes what a hand cannot: windows that run over the end of a
 //! lane, that an episode cuts, or that a writer came by.
 
@@ -16,12 +16,22 @@ use crate::mark::{MARKS, Mark, WORDS};
 use crate::plan::Stretch;
 use crate::window::{Reach, Window};
 
+/// When the memory of a hand's items is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// As soon as they are drawn.
+    AtOnce,
+    /// While the hand before is copied.
+    Meanwhile,
+}
+
 /// Consecutive items of a batch, as they were drawn.
 #[derive(Debug)]
 pub(crate) struct Hand<'a> {
     /// Number of the first in the batch.
     first: usize,
     reach: Reach,
+    asked: Asked,
     count: usize,
     index: [i64; MOST],
     /// Rows published after each when it was drawn.
@@ -34,18 +44,20 @@ impl<'a> Hand<'a> {
     /// For items whose windows reach so far, in lanes like this one.
     pub(crate) fn new(lane: &'a Lane, reach: Reach, stretches: &[Stretch]) -> Self {
         let rows = reach.after_first() + 1;
-        let part = |column, width, first, rows| RunPart { column, width, first, rows };
         // The last, which is all that is looked at.
-        let mark = part(MARKS, size_of::<Mark>(), rows - 1, 1);
-        let asked = stretches.iter().map(|of| part(of.column, of.width, of.lead, of.rows));
-        let runs = Runs::new(lane, rows, iter::once(mark).chain(asked));
+        let mark = RunPart { column: MARKS, width: size_of::<Mark>(), first: rows - 1, rows: 1 };
+        let [short, long] = [false, true].map(|long| {
+            let those = stretches.iter().filter(move |of| of.is_long == long);
+            those.map(Stretch::part)
+        });
+        let runs = Runs::new(lane, rows, iter::once(mark).chain(short), long);
         let (index, ages) = ([RowIndex::NONE.0; MOST], [0; MOST]);
-        Self { first: 0, reach, count: 0, index, ages, runs }
+        Self { first: 0, reach, asked: Asked::AtOnce, count: 0, index, ages, runs }
     }
 
     /// Empties it for the items of a batch from `first` on.
-    pub(crate) fn begin(&mut self, first: usize) {
-        (self.first, self.count) = (first, 0);
+    pub(crate) fn begin(&mut self, first: usize, asked: Asked) {
+        (self.first, self.count, self.asked) = (first, 0, asked);
         self.runs.clear();
     }
 
@@ -58,8 +70,11 @@ impl<'a> Hand<'a> {
             (*place, *its_age) = (index.0, age);
             self.count += 1;
         }
-        if let Some((lane, slot)) = window {
-            self.runs.push(lane, slot);
+        if let Some((lane, slot)) = window
+            && self.runs.push(lane, slot)
+            && self.asked == Asked::AtOnce
+        {
+            self.runs.ask_for_last();
         }
     }
 
@@ -83,6 +98,11 @@ impl<'a> Hand<'a> {
 
     pub(crate) fn runs(&self) -> &Runs<'a, MOST> {
         &self.runs
+    }
+
+    /// The windows, if they are yet to be asked for.
+    pub(crate) fn unasked(&self) -> Option<&Runs<'a, MOST>> {
+        (self.asked == Asked::Meanwhile).then_some(&self.runs)
     }
 
     /// In the windows of which items nothing happens, as the marks of their last rows say: a bit of each.

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use backcast_layout::{Column, DType, Role};
+use backcast_layout::{Column, DType, Role, RunPart};
 
 use crate::error::SampleError;
 use crate::sampler_options::{Boundary, SamplerOptions};
@@ -87,8 +87,8 @@ pub struct BatchPlan {
     views: Vec<View>,
     fills: Vec<Fill>,
     stretches: Vec<Stretch>,
-    /// Bytes of a row of the ring.
-    stored_bytes: usize,
+    /// Bytes of an item that take some time to copy.
+    slow_bytes: usize,
     /// Nothing of an item is computed.
     is_plain: bool,
 }
@@ -140,6 +140,8 @@ pub(crate) struct Stretch {
     pub(crate) lead: u64,
     /// They begin after the last transition of the n-step return, wherever that is.
     pub(crate) after_run: bool,
+    /// All that is copied from it is long, and another item's is asked for between its lines.
+    pub(crate) is_long: bool,
 }
 
 /// Rows of a stretch that are copied as they are.
@@ -152,14 +154,17 @@ pub(crate) struct Copied {
     pub(crate) rows: u64,
     /// No fill before this one copies from the stretch.
     pub(crate) is_first: bool,
+    /// Its share of the bytes of an item that take some time to copy, of which those before it come first; empty if it takes
+    /// none. As large a share of another item's lines is asked for meanwhile.
+    pub(crate) share: (usize, usize),
 }
 
-/// Bytes of an item's rows up to which it is short, wherever they are.
-const SHORT: usize = 256;
-/// The same where the rows that are drawn from are not far: of no more bytes altogether than [`NEAR`].
-const SHORT_AND_NEAR: usize = 1 << 10;
-/// Caches and what translates addresses are still a help.
-const NEAR: u64 = 1 << 30;
+/// Bytes up to which a copy is a few instructions, among which there is no time to ask for other memory.
+const QUICK: usize = 64;
+/// Bytes from which on a copy takes so long that requests go between its lines and not before it.
+const LONG: usize = 1 << 10;
+/// Bytes of an item's rows up to which it is short: what is asked for ahead is in the second cache still when its turn comes.
+const SHORT: usize = 8 << 10;
 
 impl BatchPlan {
     pub(crate) fn new(
@@ -177,7 +182,7 @@ impl BatchPlan {
             views,
             fills,
             stretches: Vec::new(),
-            stored_bytes: schema.row_bytes(),
+            slow_bytes: 0,
             is_plain: false,
         };
         let repeat = boundary == Boundary::Clamp;
@@ -221,7 +226,7 @@ impl BatchPlan {
 
     /// Says what each fill copies of windows that reach so far.
     fn copy_stretches(&mut self, reach: Reach) {
-        let Self { fills, stretches, .. } = self;
+        let Self { fills, stretches, slow_bytes, .. } = self;
         for wanted in fills.iter().filter_map(|fill| fill.stretch(reach)) {
             match stretches.iter_mut().find(|stretch| stretch.touches(&wanted)) {
                 Some(stretch) => stretch.grow(&wanted),
@@ -234,7 +239,10 @@ impl BatchPlan {
                 let stretch = stretches.iter().position(|stretch| stretch.touches(&wanted))?;
                 let first = wanted.lead - stretches.get(stretch)?.lead;
                 let is_first = !std::mem::replace(seen.get_mut(stretch)?, true);
-                Some(Copied { stretch, first, rows: wanted.rows, is_first })
+                let before = *slow_bytes;
+                *slow_bytes += Some(fill.item_bytes()).filter(|bytes| *bytes > QUICK).unwrap_or(0);
+                let share = (before, *slow_bytes);
+                Some(Copied { stretch, first, rows: wanted.rows, is_first, share })
             });
         }
     }
@@ -313,10 +321,22 @@ impl BatchPlan {
         self.stretches.iter().map(bytes).fold(0, usize::saturating_add)
     }
 
-    /// Whether items out of so many rows are short, and nothing of them is computed.
-    pub(crate) fn is_short(&self, rows: u64) -> bool {
-        let near = rows.saturating_mul(self.stored_bytes as u64) <= NEAR;
-        self.is_plain && self.row_bytes() <= if near { SHORT_AND_NEAR } else { SHORT }
+    /// Whether items are short, and nothing of them is computed.
+    pub(crate) fn is_short(&self) -> bool {
+        self.is_plain && self.row_bytes() <= SHORT
+    }
+
+    /// Which of so many lines of another item are asked for while this is copied; `None`: that takes too little time.
+    #[inline]
+    pub(crate) fn asked_meanwhile(&self, copied: &Copied, lines: usize) -> Option<Range<usize>> {
+        let (from, to) = copied.share;
+        let line = |bytes: usize| bytes.saturating_mul(lines).checked_div(self.slow_bytes);
+        (from < to).then_some(line(from)?..line(to)?)
+    }
+
+    /// Whether something of an item takes some time to copy.
+    pub(crate) fn is_slow(&self) -> bool {
+        self.slow_bytes > 0
     }
 
     pub(crate) fn stretches(&self) -> &[Stretch] {
@@ -335,6 +355,11 @@ impl Fill {
             || matches!(self.source, Source::Flag(_) | Source::Mask | Source::Index | Source::Age)
     }
 
+    /// Bytes of an item.
+    fn item_bytes(&self) -> usize {
+        self.rows.saturating_mul(self.width)
+    }
+
     /// The rows that it copies of a window that reaches so far, if it copies any.
     fn stretch(&self, reach: Reach) -> Option<Stretch> {
         let (rows, width) = (self.rows as u64, self.width);
@@ -343,11 +368,16 @@ impl Fill {
             Source::NNext(column) => (column, reach.back + reach.run(), true),
             _ => return None,
         };
-        Some(Stretch { column, width, rows, lead, after_run })
+        Some(Stretch { column, width, rows, lead, after_run, is_long: self.item_bytes() >= LONG })
     }
 }
 
 impl Stretch {
+    /// The rows, of a whole window.
+    pub(crate) fn part(&self) -> RunPart {
+        RunPart { column: self.column, width: self.width, first: self.lead, rows: self.rows }
+    }
+
     /// Whether the two overlap or stand side by side in every window.
     fn touches(&self, other: &Self) -> bool {
         (self.column, self.after_run) == (other.column, other.after_run)
@@ -360,6 +390,7 @@ impl Stretch {
         let end = (self.lead + self.rows).max(other.lead + other.rows);
         self.lead = self.lead.min(other.lead);
         self.rows = end - self.lead;
+        self.is_long &= other.is_long;
     }
 }
 
@@ -532,27 +563,54 @@ mod tests {
         plan.stretches().iter().map(|of| (of.column - USER, of.lead, of.rows)).collect()
     }
 
-    #[test]
-    fn items_are_short_the_sooner_the_nearer_their_rows_are() {
-        let seeded = SamplerOptions::seeded(1);
-        let short = |numbers: u32, options: SamplerOptions, rows| {
-            let schema =
-                Schema::builder().column("action", DType::F32, &[numbers]).build().unwrap();
-            let reach = Reach {
-                back: u64::from(options.history.unwrap_or(1)) - 1,
-                ahead: options.future.into(),
-                steps: 0,
-            };
-            BatchPlan::new(&schema, 2, &options, reach, None).is_short(rows)
+    /// The plan of a batch of so many numbers a row.
+    fn plan_of(numbers: u32, options: SamplerOptions) -> BatchPlan {
+        let schema = Schema::builder().column("action", DType::F32, &[numbers]).build().unwrap();
+        let reach = Reach {
+            back: u64::from(options.history.unwrap_or(1)) - 1,
+            ahead: options.future.into(),
+            steps: 0,
         };
-        // A row of the ring has 24 bytes besides.
-        for (numbers, most) in [(64, u64::MAX), (65, NEAR / 284), (256, NEAR / 1_048)] {
-            assert!(short(numbers, seeded, most), "{numbers}");
-            assert!(most == u64::MAX || !short(numbers, seeded, most + 1), "{numbers}");
+        BatchPlan::new(&schema, 2, &options, reach, None)
+    }
+
+    #[test]
+    fn items_are_short_up_to_eight_kibibytes_of_rows() {
+        let seeded = SamplerOptions::seeded(1);
+        assert!(plan_of(2_048, seeded).is_short() && !plan_of(2_049, seeded).is_short());
+        let windows = seeded.history(4);
+        assert!(plan_of(512, windows).is_short());
+        assert!(!plan_of(513, windows).is_short(), "bytes of all rows");
+    }
+
+    #[test]
+    fn what_takes_time_to_copy_asks_for_all_lines_of_another_item() {
+        let seeded = SamplerOptions::seeded(1);
+        let schema = Schema::builder()
+            .column("obs", DType::F32, &[84])
+            .column("action", DType::F32, &[6])
+            .column("pixels", DType::U8, &[200])
+            .build()
+            .unwrap();
+        let reach = Reach { back: 0, ahead: 0, steps: 0 };
+        let plan = BatchPlan::new(&schema, 2, &seeded, reach, None);
+        assert!(plan.is_slow());
+        let copied = || plan.fills().iter().filter_map(|fill| fill.copied);
+        for lines in [0, 1, 2, 3, 17, 100] {
+            let asked = copied().filter_map(|copied| plan.asked_meanwhile(&copied, lines));
+            let asked: Vec<Range<usize>> = asked.collect();
+            assert_eq!(asked.len(), 3, "observations, their successors and pixels, and no action");
+            let ends = asked.iter().scan(0, |at, lines| {
+                assert_eq!(lines.start, *at);
+                *at = lines.end;
+                Some(*at)
+            });
+            assert_eq!(ends.last(), Some(lines));
         }
-        assert!(!short(257, seeded, 10));
-        assert!(short(64, seeded.history(4), 10));
-        assert!(!short(65, seeded.history(4), 10), "bytes of all rows");
+        assert!(plan.stretches().iter().all(|stretch| !stretch.is_long));
+        let [quick, slow, long] = [16, 17, 256].map(|numbers| plan_of(numbers, seeded));
+        assert_eq!([&quick, &slow, &long].map(BatchPlan::is_slow), [false, true, true]);
+        assert_eq!([&slow, &long].map(|plan| plan.stretches()[0].is_long), [false, true]);
     }
 
     #[test]

@@ -91,7 +91,7 @@ pub use sys::numbers::{Numbers, copy_numbers};
 pub use sys::peer::{Peer, receive, send_with_descriptor};
 pub use sys::rank::{RANKED_AT_ONCE, ranks};
 pub use sys::run::Run;
-pub use sys::runs::{RunPart, Runs};
+pub use sys::runs::{Meanwhile, RunPart, Runs};
 pub use sys::soon::soon;
 pub use sys::space::SpaceLimits;
 pub use sys::team::ThreadTeam;

@@ -24,7 +24,7 @@ impl Sampler {
     ) -> Result<u64, SampleError> {
         for _ in 0..MOVES {
             let blind = !self.indexed || matches!(wanted, Wanted::Rows(_));
-            let short = plan.is_short(self.spans.total()) && blind && !self.eventful;
+            let short = plan.is_short() && blind && !self.eventful;
             self.events = 0;
             let lanes = Arc::clone(&self.lanes);
             let filler = Filler { plan, gamma: self.options.gamma.unwrap_or(0.0) };

@@ -10,7 +10,7 @@ use super::Sampler;
 use super::job::{Job, Stopped, Wanted};
 use super::pick::{Drawn, NO_DRAW};
 use crate::block::{Block, Item, MOST};
-use crate::hand::Hand;
+use crate::hand::{Asked, Hand};
 use crate::index::RowIndex;
 
 /// Items of a hand that are filled one by one; if there are more, all are looked at together.
@@ -36,21 +36,22 @@ impl Sampler {
         let [memory, other] = mem::take(&mut self.scratch);
         let mut block = Block::over(memory, MOST, reach, plan.stretches());
         let mut attempts = 0;
-        self.deal(job, span(0), now);
+        let asked = if plan.is_slow() { Asked::Meanwhile } else { Asked::AtOnce };
+        self.deal(job, span(0), now, Asked::AtOnce);
         for number in 0..batch.div_ceil(MOST) {
-            self.deal(job, span(number + 1), next);
-            attempts += self.fill_dealt(job, now, &mut block, arenas)?;
+            self.deal(job, span(number + 1), next, asked);
+            attempts += self.fill_dealt(job, now, next, &mut block, arenas)?;
             mem::swap(&mut now, &mut next);
         }
         self.scratch = [block.into_memory(), other];
         Ok(attempts)
     }
 
-    /// Draws some items for the first time, and asks for the memory of their windows.
-    fn deal<'a>(&mut self, job: Job<'a>, items: Range<usize>, hand: &mut Hand<'a>) {
+    /// Draws some items for the first time. The memory of their windows is asked for at once, or later.
+    fn deal<'a>(&mut self, job: Job<'a>, items: Range<usize>, hand: &mut Hand<'a>, asked: Asked) {
         let back = self.reach.back;
         let ahead = self.reach.after_first() - back;
-        hand.begin(items.start);
+        hand.begin(items.start, asked);
         let drawn = match job.wanted {
             Wanted::Draws(batch) => self.first_draws(batch, items.clone()),
             Wanted::Rows(index) => {
@@ -80,21 +81,26 @@ impl Sampler {
         }
     }
 
-    /// Fills what a hand has: all at once, and what that cannot fill, item by item. How many draws it took.
+    /// Fills what a hand has: all at once, and what that cannot fill, item by item. The next one is asked for meanwhile. How
+    /// many draws it took.
     fn fill_dealt<'a>(
         &mut self,
         job: Job<'a>,
         hand: &Hand<'a>,
+        next: &Hand<'a>,
         block: &mut Block<'a>,
         arenas: &mut [&mut [u8]],
     ) -> Result<u64, Stopped> {
         let mut right = hand.quiet();
         // Items in whose windows something happens are filled too, with what stands there, and once more.
-        if right != 0 && !job.filler.fill_hand(hand, arenas) {
-            right = 0;
-        }
-        if right != 0 {
+        if right == 0 {
+            if let Some(runs) = next.unasked() {
+                runs.ask_for_all();
+            }
+        } else if job.filler.fill_hand(hand, next, arenas) {
             right &= hand.still_whole();
+        } else {
+            right = 0;
         }
         if right == hand.all() {
             return Ok(hand.count() as u64);

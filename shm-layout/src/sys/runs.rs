@@ -1,5 +1,7 @@
 //! Runs of rows that are copied column by column, without a look at each of them for every column.
 
+use std::ops::Range;
+
 use super::copy::{self, LINE, Word};
 use super::lane::{Lane, Placed};
 use super::run::Run;
@@ -14,7 +16,9 @@ pub struct Runs<'a, const MOST: usize> {
     columns: &'a [Placed],
     /// Of each run.
     rows: u64,
+    /// What is asked for of each: lines of its short parts, and long parts.
     asked: Vec<Asked>,
+    long: Vec<(Asked, usize)>,
     count: usize,
     /// All rows of the run from its slot on are below the slots of the lane, whose columns are the list's. What lies beyond
     /// the count is of no account.
@@ -37,7 +41,18 @@ pub struct RunPart {
     pub rows: u64,
 }
 
-/// A line of the cache that is asked for.
+/// What is asked for of other runs while a part is copied: with that of each run, of the one of its number.
+#[derive(Clone, Debug)]
+pub struct Meanwhile<'r, 'a, const MOST: usize> {
+    /// The other runs.
+    pub runs: &'r Runs<'a, MOST>,
+    /// Some of their [`lines`](Runs::lines); none that there are not.
+    pub lines: Range<usize>,
+    /// A long part, between the lines of what is copied.
+    pub long: Option<RunPart>,
+}
+
+/// A byte that is asked for.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     /// In the lane's memory, of a run that begins in slot 0.
@@ -45,28 +60,37 @@ struct Asked {
     width: usize,
 }
 
+impl Asked {
+    /// Where it is, in a lane's memory, of a run that begins in this slot.
+    #[inline]
+    fn at(self, base: *mut u8, slot: usize) -> *const u8 {
+        base.wrapping_add(self.offset.wrapping_add(slot.wrapping_mul(self.width)))
+    }
+}
+
 impl<'a, const MOST: usize> Runs<'a, MOST> {
-    /// None yet, of so many rows each, in lanes that share a lane's list of columns. `parts`: what is asked for of each run.
+    /// None yet, of so many rows each, in lanes that share a lane's list of columns. `short` and `long`: the parts of each
+    /// run that are asked for, of which the latter are asked for by whoever copies them.
     #[must_use]
-    pub fn new(lane: &'a Lane, rows: u64, parts: impl IntoIterator<Item = RunPart>) -> Self {
+    pub fn new(
+        lane: &'a Lane,
+        rows: u64,
+        short: impl IntoIterator<Item = RunPart>,
+        long: impl IntoIterator<Item = RunPart>,
+    ) -> Self {
         let columns = lane.columns();
+        let find = |part| find(columns, part);
         let mut asked = Vec::new();
-        for RunPart { column, width, first, rows } in parts {
-            let placed = columns.get(column).filter(|placed| placed.width == width);
-            let bytes = |rows: u64| usize::try_from(rows).ok()?.checked_mul(width);
-            let (Some(placed), Some(before), Some(len)) = (placed, bytes(first), bytes(rows))
-            else {
-                continue;
-            };
-            let first = placed.offset + before;
+        for (Asked { offset: first, width }, len) in short.into_iter().filter_map(find) {
             asked.extend((0..len).step_by(LINE).map(|at| Asked { offset: first + at, width }));
             // What divides a line lies in one, if the column begins with one.
-            if len > 1 && !(rows == 1 && width.is_power_of_two() && first.is_multiple_of(LINE)) {
+            if len > 1 && !(len == width && width.is_power_of_two() && first.is_multiple_of(LINE)) {
                 asked.push(Asked { offset: first + len - 1, width });
             }
         }
+        let long = long.into_iter().filter_map(find).collect();
         let (bases, slots) = ([std::ptr::null_mut(); MOST], [0; MOST]);
-        Self { columns, rows, asked, count: 0, lanes: [lane; MOST], bases, slots }
+        Self { columns, rows, asked, long, count: 0, lanes: [lane; MOST], bases, slots }
     }
 
     /// Forgets all runs.
@@ -82,8 +106,8 @@ impl<'a, const MOST: usize> Runs<'a, MOST> {
         self.count
     }
 
-    /// Adds the run of a lane that begins in a slot, and asks for it. `false`: not all of its rows are there, it runs
-    /// over the end of its lane, the lane has another list of columns, or there are `MOST` runs.
+    /// Adds the run of a lane that begins in a slot. `false`: not all of its rows are there, it runs over the end of its
+    /// lane, the lane has another list of columns, or there are `MOST` runs.
     #[inline]
     pub fn push(&mut self, lane: &'a Lane, slot: u64) -> bool {
         let there = slot < lane.slots() && lane.slots() - slot >= self.rows;
@@ -98,10 +122,42 @@ impl<'a, const MOST: usize> Runs<'a, MOST> {
         self.slots[self.count] = slot;
         self.bases[self.count] = base;
         self.count += 1;
-        for Asked { offset, width } in &self.asked {
-            super::prefetch(base.wrapping_add(offset.wrapping_add(slot.wrapping_mul(*width))));
-        }
         true
+    }
+
+    /// Asks for the last run added.
+    #[inline]
+    pub fn ask_for_last(&self) {
+        self.ask_for(self.count.wrapping_sub(1));
+    }
+
+    /// Asks for all runs.
+    pub fn ask_for_all(&self) {
+        (0..self.count).for_each(|run| self.ask_for(run));
+    }
+
+    #[inline]
+    fn ask_for(&self, run: usize) {
+        if let Some((base, slot)) = self.place(run) {
+            ask_for(&self.asked, base, slot);
+            for (first, len) in &self.long {
+                copy::ask(first.at(base, slot), *len);
+            }
+        }
+    }
+
+    /// Lines of its short parts that are asked for of each run.
+    #[inline]
+    #[must_use]
+    pub fn lines(&self) -> usize {
+        self.asked.len()
+    }
+
+    /// Where the memory of a run's lane begins, and the run's slot.
+    #[inline]
+    fn place(&self, run: usize) -> Option<(*mut u8, usize)> {
+        let (base, slot) = (self.bases.get(run)?, self.slots.get(run)?);
+        (run < self.count).then_some((*base, *slot))
     }
 
     /// The lanes of the runs.
@@ -143,11 +199,16 @@ impl<'a, const MOST: usize> Runs<'a, MOST> {
         true
     }
 
-    /// Copies a part of every run, one after the other, into memory that they fill. `false`, and nothing is copied: the runs
-    /// have no such part, or it does not fill the memory exactly.
+    /// Copies a part of every run, one after the other, into memory that they fill, and asks for other runs `meanwhile`.
+    /// `false`, and nothing is copied or asked for: the runs have no such part, or it does not fill the memory exactly.
     #[inline]
     #[must_use]
-    pub fn copy_to(&self, part: RunPart, out: &mut [u8]) -> bool {
+    pub fn copy_to(
+        &self,
+        part: RunPart,
+        out: &mut [u8],
+        meanwhile: Option<Meanwhile<'_, '_, MOST>>,
+    ) -> bool {
         let RunPart { column, width, first, rows } = part;
         let placed = self.columns.get(column).filter(|placed| placed.width == width);
         let there = first.checked_add(rows).is_some_and(|end| end <= self.rows) && rows > 0;
@@ -163,6 +224,10 @@ impl<'a, const MOST: usize> Runs<'a, MOST> {
         let offset = placed.offset + before;
         // SAFETY: the part is one of each run, in this column of rows of this width.
         unsafe {
+            if let Some(meanwhile) = meanwhile {
+                self.copy_asking(offset, width, bytes, out, meanwhile);
+                return true;
+            }
             // Short copies are a few instructions if their length is known.
             match bytes {
                 1 => self.copy_of::<1>(offset, width, bytes, out),
@@ -201,6 +266,57 @@ impl<'a, const MOST: usize> Runs<'a, MOST> {
             }
         }
     }
+
+    /// As [`copy_of`](Self::copy_of) of any number of bytes, and asks for other runs meanwhile.
+    ///
+    /// # Safety
+    /// As [`copy_of`](Self::copy_of).
+    unsafe fn copy_asking(
+        &self,
+        offset: usize,
+        width: usize,
+        bytes: usize,
+        out: &mut [u8],
+        meanwhile: Meanwhile<'_, '_, MOST>,
+    ) {
+        let Meanwhile { runs: others, lines, long } = meanwhile;
+        let (word, lines) = (Word::of_width(width), others.asked.get(lines).unwrap_or_default());
+        let long = long.and_then(|part| find(self.columns, part));
+        let runs = self.bases.iter().zip(&self.slots);
+        for (run, (out, (base, slot))) in out.chunks_exact_mut(bytes).zip(runs).enumerate() {
+            let other = others.place(run);
+            if let Some((base, slot)) = other {
+                ask_for(lines, base, slot);
+            }
+            // SAFETY: in bounds, as the caller says. The word is that of the width. Every writer of the column copies as
+            // we do (docs/layout.md, rule 2).
+            unsafe {
+                let from = base.add(offset + slot * width);
+                match (long, other) {
+                    (Some((first, len)), Some((base, slot))) => {
+                        copy::copy_out_asking(from, out, word, first.at(base, slot), len);
+                    }
+                    _ => copy::copy_out(from, out, word),
+                }
+            }
+        }
+    }
+}
+
+/// Asks for bytes of a run that begins in this slot of a lane's memory.
+#[inline]
+fn ask_for(asked: &[Asked], base: *mut u8, slot: usize) {
+    for asked in asked {
+        super::prefetch(asked.at(base, slot));
+    }
+}
+
+/// Where a part is of a run that begins in slot 0, and how many bytes it has. `None`: there is no such column.
+fn find(columns: &[Placed], part: RunPart) -> Option<(Asked, usize)> {
+    let RunPart { column, width, first, rows } = part;
+    let placed = columns.get(column).filter(|placed| placed.width == width)?;
+    let bytes = |rows: u64| usize::try_from(rows).ok()?.checked_mul(width);
+    Some((Asked { offset: placed.offset + bytes(first)?, width }, bytes(rows)?))
 }
 
 #[cfg(test)]
@@ -225,7 +341,7 @@ mod tests {
         let lanes = store.lanes();
         let slots = lanes[0].slots();
         let asked = (0..WIDTHS.len()).map(|column| part(column, 0, 3));
-        let mut runs = Runs::<4>::new(&lanes[0], 3, asked);
+        let mut runs = Runs::<4>::new(&lanes[0], 3, asked, []);
         let places = [0, 17, slots - 3];
         for (lane, slot) in [0, 1, 0].into_iter().zip(places) {
             assert!(runs.push(&lanes[lane], slot));
@@ -238,7 +354,7 @@ mod tests {
                     .flat_map(|slot| row(slot, width))
                     .collect();
                 let mut out = vec![0; wanted.len()];
-                assert!(runs.copy_to(part(column, first, rows), &mut out));
+                assert!(runs.copy_to(part(column, first, rows), &mut out, None));
                 assert_eq!(out, wanted, "{width} bytes, {rows} rows from {first} on");
             }
         }
@@ -254,11 +370,45 @@ mod tests {
     }
 
     #[test]
+    fn asking_for_others_changes_no_byte() {
+        let store = store(40);
+        let lanes = store.lanes();
+        let places = [1, 0, 1].into_iter().zip([4, 17, 0]);
+        let runs = || {
+            let [short, long] =
+                [0..2, 2..WIDTHS.len()].map(|columns| columns.map(|column| part(column, 0, 3)));
+            Runs::<4>::new(&lanes[0], 3, short, long)
+        };
+        let [mut now, mut fewer, mut more, none] = [(); 4].map(|()| runs());
+        assert!(places.clone().all(|(lane, slot)| now.push(&lanes[lane], slot)));
+        assert!(fewer.push(&lanes[0], 30));
+        assert!([3, 2, 1, 0].into_iter().all(|slot| more.push(&lanes[1], slot)));
+        for runs in [&none, &fewer, &more] {
+            runs.ask_for_last();
+            runs.ask_for_all();
+        }
+        for (column, width) in WIDTHS.into_iter().enumerate() {
+            let mut plain = vec![0; 3 * 3 * width];
+            assert!(now.copy_to(part(column, 0, 3), &mut plain, None));
+            for runs in [&now, &none, &fewer, &more] {
+                let parts = [part(3, 0, 3), part(1, 2, 1), part(3, 7, u64::MAX)].map(Some);
+                let asked = [0..0, 0..1, 0..runs.lines(), 2..99];
+                for (lines, long) in asked.into_iter().zip([None].into_iter().chain(parts)) {
+                    let mut out = vec![0; plain.len()];
+                    let meanwhile = Some(Meanwhile { runs, lines: lines.clone(), long });
+                    assert!(now.copy_to(part(column, 0, 3), &mut out, meanwhile));
+                    assert_eq!(out, plain, "{width} bytes, meanwhile {lines:?} and {long:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn what_is_no_run_is_not_added() {
         let (store, other) = (store(40), store(60));
         let (lanes, others) = (store.lanes(), other.lanes());
         let slots = lanes[0].slots();
-        let mut runs = Runs::<2>::new(&lanes[0], 3, []);
+        let mut runs = Runs::<2>::new(&lanes[0], 3, [], []);
         for slot in [slots - 2, slots, u64::MAX] {
             assert!(!runs.push(&lanes[0], slot), "{slot} of {slots}");
         }
@@ -275,7 +425,7 @@ mod tests {
     fn what_no_run_has_is_not_copied() {
         let store = store(40);
         let lanes = store.lanes();
-        let mut runs = Runs::<2>::new(&lanes[0], 3, [RunPart { width: 5, ..part(1, 0, 1) }]);
+        let mut runs = Runs::<2>::new(&lanes[0], 3, [RunPart { width: 5, ..part(1, 0, 1) }], []);
         assert!(runs.push(&lanes[0], 0) && runs.push(&lanes[0], 1));
         let mut out = vec![9; 8];
         for wrong in [
@@ -287,12 +437,12 @@ mod tests {
             RunPart { width: 8, ..part(1, 0, 1) },
             RunPart { column: 4, ..part(1, 0, 1) },
         ] {
-            assert!(!runs.copy_to(wrong, &mut out), "{wrong:?}");
+            assert!(!runs.copy_to(wrong, &mut out, None), "{wrong:?}");
             assert_eq!(out, [9; 8]);
         }
         assert!(!runs.each_last::<2>(0, |_, _| panic!("of another width")));
         assert!(!runs.each_last::<3>(4, |_, _| panic!("of no column")));
-        assert!(runs.copy_to(part(1, 0, 1), &mut out));
+        assert!(runs.copy_to(part(1, 0, 1), &mut out, None));
         assert_eq!(out, [row(0, 4), row(1, 4)].concat());
     }
 }
