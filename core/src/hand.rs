@@ -26,7 +26,7 @@ pub(crate) enum Asked {
 }
 
 /// Consecutive items of a batch, as they were drawn.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Hand<'a> {
     /// Number of the first in the batch.
     first: usize,

@@ -30,12 +30,10 @@ impl Sampler {
         let plan = job.filler.plan;
         let (reach, batch) = (self.reach, plan.batch());
         let span = |number: usize| (number * MOST).min(batch)..((number + 1) * MOST).min(batch);
-        let mut hands = [(); 2].map(|()| Hand::new(lane, reach, plan.stretches()));
+        let hand = Hand::new(lane, reach, plan.stretches());
+        let mut hands = [hand.clone(), hand];
         let [mut now, mut next] = hands.each_mut();
-        // Put back at the end: after an error it is made anew.
-        let [memory, other] = mem::take(&mut self.scratch);
-        let mut block = Block::over(memory, MOST, reach, plan.stretches());
-        let mut attempts = 0;
+        let (mut block, mut attempts) = (None, 0);
         let asked = if plan.is_slow() { Asked::Meanwhile } else { Asked::AtOnce };
         self.deal(job, span(0), now, Asked::AtOnce);
         for number in 0..batch.div_ceil(MOST) {
@@ -43,7 +41,10 @@ impl Sampler {
             attempts += self.fill_dealt(job, now, next, &mut block, arenas)?;
             mem::swap(&mut now, &mut next);
         }
-        self.scratch = [block.into_memory(), other];
+        if let Some(block) = block {
+            // After an error it is made anew.
+            self.scratch[0] = Block::into_memory(block);
+        }
         Ok(attempts)
     }
 
@@ -88,7 +89,7 @@ impl Sampler {
         job: Job<'a>,
         hand: &Hand<'a>,
         next: &Hand<'a>,
-        block: &mut Block<'a>,
+        block: &mut Option<Block<'a>>,
         arenas: &mut [&mut [u8]],
     ) -> Result<u64, Stopped> {
         let mut right = hand.quiet();
@@ -106,6 +107,11 @@ impl Sampler {
             return Ok(hand.count() as u64);
         }
         let wrong = !right & hand.all();
+        // Of most batches no hand needs one.
+        let block = block.get_or_insert_with(|| {
+            let memory = mem::take(&mut self.scratch[0]);
+            Block::over(memory, MOST, self.reach, job.filler.plan.stretches())
+        });
         self.events += wrong.count_ones() as usize;
         if wrong.count_ones() <= FEW {
             self.fill_some(job, hand, wrong, block, arenas)

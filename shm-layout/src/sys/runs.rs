@@ -11,7 +11,7 @@ use crate::protocol::Words;
 ///
 /// What is asked of a run, that its rows are there, one after the other, and that its lane has the columns, is asked once,
 /// when it is added. [`Found`](super::found::Found) takes rows from lanes of any kind.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Runs<'a, const MOST: usize> {
     columns: &'a [Placed],
     /// Of each run.
