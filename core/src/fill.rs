@@ -91,12 +91,8 @@ impl Filler<'_> {
                     let Some(stretch) = self.plan.stretches().get(copied.stretch) else {
                         return false;
                     };
-                    let part = RunPart {
-                        column: stretch.column,
-                        width: stretch.width,
-                        first: stretch.lead + copied.first,
-                        rows: copied.rows,
-                    };
+                    let (first, rows) = (stretch.lead + copied.first, copied.rows);
+                    let part = RunPart { first, rows, ..stretch.part() };
                     let meanwhile = next.unasked().and_then(|runs| {
                         let lines = self.plan.asked_meanwhile(&copied, runs.lines())?;
                         let long = (copied.is_first && stretch.is_long).then(|| stretch.part());

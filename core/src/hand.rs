@@ -1,9 +1,9 @@
 //! Short items of a batch that are drawn and copied together, and asked for while those before them are copied.
 //!
 //! Of rows that are a line or two of the cache, what surrounds the copies takes as long as they do, and of longer ones the
-//! requests for their memory. A hand is no more than where its items are: whether something happens in a window is asked of all at once, and if nothing does, no item is
-//! looked at on its own. A [`Block`](crate::block::Block) takes what a hand cannot: windows that run over the end of a
-//! lane, that an episode cuts, or that a writer came by.
+//! requests for their memory. A hand is no more than where its items are: whether something happens in a window is asked of
+//! all at once, and if nothing does, no item is looked at on its own. A [`Block`](crate::block::Block) takes what a hand
+//! cannot: windows that run over the end of a lane, that an episode cuts, or that a writer came by.
 
 use std::iter;
 

@@ -163,7 +163,8 @@ pub(crate) struct Copied {
 const QUICK: usize = 64;
 /// Bytes from which on a copy takes so long that requests go between its lines and not before it.
 const LONG: usize = 1 << 10;
-/// Bytes of an item's rows up to which it is short: what is asked for ahead is in the second cache still when its turn comes.
+/// Bytes of an item's rows up to which it is short: two hands of them find room in the second cache, where what is asked for
+/// ahead waits for its turn.
 const SHORT: usize = 8 << 10;
 
 impl BatchPlan {

@@ -281,7 +281,7 @@ impl<'a, const MOST: usize> Runs<'a, MOST> {
     ) {
         let Meanwhile { runs: others, lines, long } = meanwhile;
         let (word, lines) = (Word::of_width(width), others.asked.get(lines).unwrap_or_default());
-        let long = long.and_then(|part| find(self.columns, part));
+        let long = long.and_then(|part| find(others.columns, part));
         let runs = self.bases.iter().zip(&self.slots);
         for (run, (out, (base, slot))) in out.chunks_exact_mut(bytes).zip(runs).enumerate() {
             let other = others.place(run);
