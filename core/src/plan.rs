@@ -241,7 +241,9 @@ impl BatchPlan {
                 let first = wanted.lead - stretches.get(stretch)?.lead;
                 let is_first = !std::mem::replace(seen.get_mut(stretch)?, true);
                 let before = *slow_bytes;
-                *slow_bytes += Some(fill.item_bytes()).filter(|bytes| *bytes > QUICK).unwrap_or(0);
+                if fill.item_bytes() > QUICK {
+                    *slow_bytes = slow_bytes.saturating_add(fill.item_bytes());
+                }
                 let share = (before, *slow_bytes);
                 Some(Copied { stretch, first, rows: wanted.rows, is_first, share })
             });

@@ -209,19 +209,18 @@ impl<'a, const MOST: usize> Runs<'a, MOST> {
         out: &mut [u8],
         meanwhile: Option<Meanwhile<'_, '_, MOST>>,
     ) -> bool {
-        let RunPart { column, width, first, rows } = part;
-        let placed = self.columns.get(column).filter(|placed| placed.width == width);
-        let there = first.checked_add(rows).is_some_and(|end| end <= self.rows) && rows > 0;
-        let Some(placed) = placed.filter(|_| there && width > 0) else { return false };
+        let end = part.first.checked_add(part.rows);
+        let there = end.is_some_and(|end| end <= self.rows) && part.rows > 0 && part.width > 0;
+        let Some((Asked { offset, width }, bytes)) = find(self.columns, part).filter(|_| there)
+        else {
+            return false;
+        };
         if self.count == 0 {
             return out.is_empty();
         }
-        #[expect(clippy::cast_possible_truncation, reason = "rows of a run are in memory")]
-        let (before, bytes) = (first as usize * width, rows as usize * width);
         if out.len() != self.count * bytes {
             return false;
         }
-        let offset = placed.offset + before;
         // SAFETY: the part is one of each run, in this column of rows of this width.
         unsafe {
             if let Some(meanwhile) = meanwhile {
@@ -316,7 +315,8 @@ fn find(columns: &[Placed], part: RunPart) -> Option<(Asked, usize)> {
     let RunPart { column, width, first, rows } = part;
     let placed = columns.get(column).filter(|placed| placed.width == width)?;
     let bytes = |rows: u64| usize::try_from(rows).ok()?.checked_mul(width);
-    Some((Asked { offset: placed.offset + bytes(first)?, width }, bytes(rows)?))
+    let offset = placed.offset.checked_add(bytes(first)?)?;
+    Some((Asked { offset, width }, bytes(rows)?))
 }
 
 #[cfg(test)]
