@@ -423,23 +423,23 @@ pub(crate) fn count_in(
     limits: RangeInclusive<u32>,
     kind: Kind,
 ) -> Result<u32, Failure> {
-    let (low, high) = (limits.start(), limits.end());
     let asked = asked.into();
+    if let Given::Value(count) = asked
+        && let Ok(count) = u32::try_from(count)
+        && limits.contains(&count)
+    {
+        return Ok(count);
+    }
+    let (low, high) = (limits.start(), limits.end());
     // The largest number of 32 bits is no news to who is nowhere near it.
-    let wanted = match asked {
+    let range = match asked {
         Given::Value(asked) if asked > i128::from(*high) => format!("from {low} to {high}"),
         _ if *high == u32::MAX => format!("from {low} up"),
         _ => format!("from {low} to {high}"),
     };
-    let wanted = format!("a whole number {wanted}");
-    let asked = match asked {
-        Given::Value(asked) => asked,
-        other => other.get(what, &wanted)?,
-    };
-    u32::try_from(asked)
-        .ok()
-        .filter(|count| limits.contains(count))
-        .ok_or_else(|| Failure::new(kind, format!("{what} is {asked}; give {wanted}")))
+    let wanted = format!("a whole number {range}");
+    let asked = asked.get(what, &wanted)?;
+    Err(Failure::new(kind, format!("{what} is {asked}; give {wanted}")))
 }
 
 /// An integer from 0 up.

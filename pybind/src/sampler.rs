@@ -184,10 +184,18 @@ impl Draws {
         &self,
         py: Python<'py>,
         out: &Bound<'py, PyAny>,
-        plan: impl FnOnce(&mut CoreSampler) -> Result<Arc<BatchPlan>, Failure> + Send,
+        plan: impl Fn(&mut CoreSampler) -> Result<Arc<BatchPlan>, Failure> + Sync,
         read: impl FnOnce(&mut CoreSampler, &BatchPlan, &mut [&mut [u8]]) -> Result<(), Failure> + Send,
     ) -> Result<Bound<'py, PyDict>, Failure> {
-        let plan = py.detach(|| self.with(plan))?;
+        // It is soon found: worth no switch to another thread, unless the sampler is in use.
+        let at_once = self.place.try_with(|place| match place {
+            Place::Here(sampler) => Some(plan(sampler)),
+            Place::Ahead(_) => None,
+        });
+        let plan = match at_once.flatten() {
+            Some(plan) => plan?,
+            None => py.detach(|| self.with(&plan))?,
+        };
         let mut out = Out::of(out, &plan)?;
         {
             let mut arenas = out.buffers();

@@ -494,7 +494,8 @@ impl Lent {
     pub(crate) fn of(
         arrays: &[(Bound<'_, PyUntypedArray>, usize)],
     ) -> Result<Self, (usize, NotLent)> {
-        let (mut kept, mut places) = (Vec::new(), Vec::new());
+        let mut kept = Vec::with_capacity(arrays.len());
+        let mut places = Vec::with_capacity(arrays.len());
         for (at, (array, bytes)) in arrays.iter().enumerate() {
             let refuse = |why| Err((at, why));
             if !array.is_c_contiguous() || array.dtype().has_object() {

@@ -68,7 +68,7 @@ pub struct Geometry {
     pub lane_capacity: u64,
     /// Physical rows of a lane; row `seq` stands in slot `seq % slots`.
     pub slots: u64,
-    /// A place per column.
+    /// A place per column, in the columns' order.
     pub places: Vec<ColumnPlace>,
     /// Bytes of the lane's header, a multiple of the page size.
     pub lane_header_bytes: u64,
@@ -90,12 +90,13 @@ impl Geometry {
         let header = LANE_HEADER_BYTES.next_multiple_of(map_align);
         let mut lane_bytes = header;
         let mut places = Vec::with_capacity(spec.columns.len());
-        for column in &spec.columns {
+        for (number, column) in narrowest_first(&spec.columns) {
             let width = column.width();
             let length = slots.saturating_mul(width as u64);
             // On the heap columns need only the alignment of their words.
             let offset = lane_bytes.next_multiple_of(8);
-            places.push(ColumnPlace { offset, length, width, word: Word::of_width(width) });
+            let place = ColumnPlace { offset, length, width, word: Word::of_width(width) };
+            places.push((number, place));
             lane_bytes = offset.saturating_add(length);
             if slots > MAX_SLOTS || lane_bytes > MAX_LANE_BYTES {
                 return Err(SegmentError::Limit {
@@ -106,6 +107,8 @@ impl Geometry {
                 });
             }
         }
+        places.sort_by_key(|(number, _)| *number);
+        let places = places.into_iter().map(|(_, place)| place).collect();
         let records = size_of::<ColumnRecord>() * spec.columns.len();
         let rdr = Readers::bytes(spec.reader_slots, spec.lanes);
         Ok(Self {
@@ -149,6 +152,17 @@ impl Geometry {
         let slots = per_lane / row / granule * granule;
         Ok(slots.max(smallest.slots) - chunk)
     }
+}
+
+/// The columns and their numbers in the order in which they stand in a file: narrow ones first, those of a width as in the
+/// schema.
+///
+/// What is left of a file after its last whole huge page lies on small ones, each of which a processor has to look up. There
+/// they have some rows of the widest column, where they would have all rows of a narrow one.
+fn narrowest_first(columns: &[Column]) -> Vec<(usize, &Column)> {
+    let mut order: Vec<_> = columns.iter().enumerate().collect();
+    order.sort_by_key(|(_, column)| column.width());
+    order
 }
 
 /// Smallest number of rows after which every column ends on a multiple of `map_align`.
@@ -219,6 +233,26 @@ mod tests {
             1016,
             "the heap has no pages"
         );
+    }
+
+    #[test]
+    fn columns_stand_one_behind_the_other_and_the_widest_last() {
+        for (widths, order) in [
+            (&[24, 336, 24, 4][..], &[3, 0, 2, 1][..]),
+            (&[24, 8], &[1, 0]),
+            (&[24, 24, 24], &[0, 1, 2]),
+        ] {
+            for map_align in [1, 4096] {
+                let geometry = Geometry::of(&spec(widths, 1000), map_align).unwrap();
+                let mut at = geometry.lane_header_bytes;
+                for number in order {
+                    let place = geometry.places[*number];
+                    assert_eq!((place.offset, place.width), (at, widths[*number]), "{widths:?}");
+                    at = (at + place.length).next_multiple_of(8);
+                }
+                assert_eq!(geometry.lane_bytes.next_multiple_of(8), at);
+            }
+        }
     }
 
     #[test]

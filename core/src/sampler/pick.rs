@@ -167,7 +167,8 @@ impl Sampler {
         picks: &mut Picks<'a>,
     ) {
         // Two short loops need fewer registers than a long one.
-        let drawn = self.first_draws(batch, items.clone());
+        let mut drawn = [NO_DRAW; MOST];
+        self.first_draws(batch, items.clone(), &mut drawn);
         let spans = &self.spans;
         let reached = picks.reached;
         for (item, (number, older)) in items.zip(&drawn) {
@@ -184,14 +185,18 @@ impl Sampler {
         }
     }
 
-    /// The first draws of some items: a lane, and how many of its readable rows are older; no lane for a draw that has to be
-    /// made again.
+    /// Makes the first draws of some items: a lane, and how many of its readable rows are older; no lane for a draw that has to
+    /// be made again.
     #[inline]
-    pub(super) fn first_draws(&mut self, batch: u64, items: Range<usize>) -> [(usize, u64); MOST] {
+    pub(super) fn first_draws(
+        &mut self,
+        batch: u64,
+        items: Range<usize>,
+        drawn: &mut [(usize, u64); MOST],
+    ) {
         // Nothing but the draws changes meanwhile, which a loop over `pick` could not know.
         let Self { draws, spans, .. } = self;
         let total = spans.total();
-        let mut drawn = [NO_DRAW; MOST];
         let numbers = number(items.start)..number(items.end);
         let mut first = draws.first_of(batch, numbers.start);
         for (drawn, number) in drawn.iter_mut().zip(numbers) {
@@ -201,7 +206,6 @@ impl Sampler {
             let found = first.below(total, number).and_then(|n| spans.find(n));
             *drawn = found.unwrap_or(NO_DRAW);
         }
-        drawn
     }
 
     /// What an attempt draws for an item, if it fits. The index, once it is there, says at once what a

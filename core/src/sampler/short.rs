@@ -53,19 +53,18 @@ impl Sampler {
         let back = self.reach.back;
         let ahead = self.reach.after_first() - back;
         hand.begin(items.start, asked);
-        let drawn = match job.wanted {
-            Wanted::Draws(batch) => self.first_draws(batch, items.clone()),
+        let mut drawn = [NO_DRAW; MOST];
+        match job.wanted {
+            Wanted::Draws(batch) => self.first_draws(batch, items.clone(), &mut drawn),
             Wanted::Rows(index) => {
-                let mut drawn = [NO_DRAW; MOST];
                 let index = index.get(items.clone()).unwrap_or_default();
                 for (drawn, index) in drawn.iter_mut().zip(index) {
                     let (lane, seq) = (RowIndex(*index).lane() as usize, RowIndex(*index).seq());
                     let span = self.spans.get(lane).filter(|span| span.rows().contains(&seq));
                     *drawn = span.map_or(NO_DRAW, |span| (lane, seq - span.rows().start));
                 }
-                drawn
             }
-        };
+        }
         for (item, (number, older)) in items.zip(drawn) {
             let (Some(lane), Some(span)) = (job.lanes.get(number), self.spans.get(number)) else {
                 let index = match job.wanted {

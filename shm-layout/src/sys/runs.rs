@@ -80,7 +80,8 @@ impl<'a, const MOST: usize> Runs<'a, MOST> {
     ) -> Self {
         let columns = lane.columns();
         let find = |part| find(columns, part);
-        let mut asked = Vec::new();
+        // As many as most short rows have.
+        let mut asked = Vec::with_capacity(32);
         for (Asked { offset: first, width }, len) in short.into_iter().filter_map(find) {
             asked.extend((0..len).step_by(LINE).map(|at| Asked { offset: first + at, width }));
             // What divides a line lies in one, if the column begins with one.
