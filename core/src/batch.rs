@@ -6,7 +6,7 @@ use ndarray::{ArrayViewD, Axis as NdAxis, Slice};
 
 use crate::element::Element;
 use crate::error::{BatchError, SampleError};
-use crate::plan::{Axis, BatchPlan};
+use crate::plan::{Arena, Axis, BatchPlan};
 use crate::pool::{Block, Pool};
 
 /// Memory that a sampler fills: one slice for each arena of a [`BatchPlan`], in its order.
@@ -34,7 +34,11 @@ impl Memory for Batch {
 impl Batch {
     /// Memory for a plan, zeros or an earlier batch of the pool.
     pub(crate) fn of(plan: Arc<BatchPlan>, pool: &Arc<Pool>) -> Result<Self, SampleError> {
-        let arenas = pool.take(&plan)?;
+        let bytes = || plan.arenas().iter().map(Arena::bytes);
+        let Some(arenas) = pool.take(bytes()) else {
+            let bytes = bytes().fold(0, usize::saturating_add);
+            return Err(SampleError::TooLarge { batch: plan.batch(), bytes });
+        };
         Ok(Self { plan, arenas })
     }
 

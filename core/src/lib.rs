@@ -96,7 +96,7 @@ pub use options::{
 };
 pub use picked::Pick;
 pub use plan::{Arena, Axis, BatchPlan, View};
-pub use pool::Block;
+pub use pool::{Block, Pool};
 pub use reader::Rows;
 pub use resize::{ResizeProgress, Resized};
 pub use restore::Filling;

@@ -6,75 +6,67 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
 
-use bytemuck::{Pod, Zeroable};
+use backcast_layout::Bytes;
 
-use crate::error::SampleError;
-use crate::plan::BatchPlan;
-
-/// Unused blocks kept for each arena of a plan: one batch is being dropped while the next is made.
+/// Unused blocks kept for each arena: one batch is being dropped while the next is made.
 const KEPT: usize = 2;
 
-/// A cache line: blocks begin on one.
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C, align(64))]
-struct Line([u64; 8]);
-
-/// One arena of a batch: plain bytes that begin on a cache line. Returns to the sampler that made
-/// it when dropped, if that sampler is still there and still draws batches of this size.
+/// One arena of a batch: plain bytes that begin on a cache line, and many on huge pages. Returns to its pool when dropped, if
+/// that is still there.
 pub struct Block {
-    lines: Vec<Line>,
-    bytes: usize,
+    /// None once they are given back.
+    bytes: Option<Bytes>,
     arena: usize,
     pool: Weak<Pool>,
 }
 
 impl Block {
-    fn new(bytes: usize, arena: usize, pool: Weak<Pool>) -> Option<Self> {
-        let (mut lines, count) = (Vec::new(), bytes.div_ceil(size_of::<Line>()));
-        lines.try_reserve_exact(count).ok()?;
-        lines.resize(count, Line::zeroed());
-        Some(Self { lines, bytes, arena, pool })
-    }
-
-    /// The bytes, as many as the plan's arena says.
+    /// The bytes, as many as were asked for.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        bytemuck::cast_slice(&self.lines).get(..self.bytes).unwrap_or_default()
+        self.bytes.as_deref().unwrap_or_default()
     }
 
     /// The bytes, to be written.
     #[must_use]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        bytemuck::cast_slice_mut(&mut self.lines).get_mut(..self.bytes).unwrap_or_default()
+        self.bytes.as_deref_mut().unwrap_or_default()
     }
 }
 
 impl fmt::Debug for Block {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Block({} bytes)", self.bytes)
+        write!(f, "Block({} bytes)", self.bytes().len())
     }
 }
 
 impl Clone for Block {
-    /// A copy that belongs to no sampler.
+    /// A copy that belongs to no pool.
+    ///
+    /// # Panics
+    /// If there is no memory for it.
     fn clone(&self) -> Self {
-        Self { lines: self.lines.clone(), bytes: self.bytes, arena: self.arena, pool: Weak::new() }
+        let mut bytes = Bytes::zeroed(self.bytes().len()).expect("memory for a copy");
+        bytes.copy_from_slice(self.bytes());
+        Self { bytes: Some(bytes), arena: self.arena, pool: Weak::new() }
     }
 }
 
 impl Drop for Block {
     fn drop(&mut self) {
-        if let Some(pool) = self.pool.upgrade() {
-            pool.keep(self.arena, std::mem::take(&mut self.lines));
+        if let Some(pool) = self.pool.upgrade()
+            && let Some(bytes) = self.bytes.take()
+        {
+            pool.keep(self.arena, bytes);
         }
     }
 }
 
-/// Unused blocks of one plan.
+/// Unused blocks of batches that have the same arenas, or nearly always have.
 #[derive(Default)]
-pub(crate) struct Pool {
+pub struct Pool {
     /// By arena.
-    free: Mutex<Vec<Vec<Vec<Line>>>>,
+    free: Mutex<Vec<Vec<Bytes>>>,
 }
 
 impl fmt::Debug for Pool {
@@ -84,37 +76,33 @@ impl fmt::Debug for Pool {
 }
 
 impl Pool {
-    /// Memory for a batch: what was in it before, or zeros. A batch that does not fit is an error,
-    /// and no abort.
-    pub(crate) fn take(self: &Arc<Self>, plan: &BatchPlan) -> Result<Vec<Block>, SampleError> {
+    /// A block of so many bytes for each arena: what was in it before, or zeros. `None` where there is no memory for one.
+    #[must_use]
+    pub fn take(
+        self: &Arc<Self>,
+        arenas: impl ExactSizeIterator<Item = usize>,
+    ) -> Option<Vec<Block>> {
         let mut kept = Vec::new();
         if let Ok(mut free) = self.free.lock() {
-            free.resize_with(plan.arenas().len(), Vec::new);
+            free.resize_with(arenas.len(), Vec::new);
             kept.extend(free.iter_mut().map(Vec::pop));
         }
-        let mut blocks = Vec::with_capacity(plan.arenas().len());
-        for (arena, needed) in plan.arenas().iter().enumerate() {
-            let (bytes, pool) = (needed.bytes(), Arc::downgrade(self));
-            let block = match kept.get_mut(arena).and_then(Option::take) {
-                Some(lines) => Some(Block { lines, bytes, arena, pool }),
-                None => Block::new(bytes, arena, pool),
-            };
-            blocks.push(block.ok_or_else(|| SampleError::TooLarge {
-                batch: plan.batch(),
-                bytes: plan.arenas().iter().fold(0, |sum: usize, a| sum.saturating_add(a.bytes())),
-            })?);
-        }
-        Ok(blocks)
+        let blocks = arenas.enumerate().map(|(arena, len)| {
+            let kept = kept.get_mut(arena).and_then(Option::take).filter(|kept| kept.len() == len);
+            let bytes = Some(kept.or_else(|| Bytes::zeroed(len))?);
+            Some(Block { bytes, arena, pool: Arc::downgrade(self) })
+        });
+        blocks.collect()
     }
 
-    fn keep(&self, arena: usize, lines: Vec<Line>) {
+    fn keep(&self, arena: usize, bytes: Bytes) {
         // Never waits: a thread that a fork left behind may have held the lock, and a block that
         // is not kept is only memory that is freed.
         let Ok(mut free) = self.free.try_lock() else { return };
         if let Some(free) = free.get_mut(arena)
             && free.len() < KEPT
         {
-            free.push(lines);
+            free.push(bytes);
         }
     }
 }

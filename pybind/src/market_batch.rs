@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use backcast_core::{DType, Memory};
+use backcast_core::{Block, DType, Memory, Pool};
 use backcast_market::{
     Layout, MarketPlan, Panel, Selection, Side, TransitionBatch, TransitionRing, TransitionShape,
 };
@@ -18,7 +18,7 @@ use crate::batch::not_lent;
 use crate::coerce::{Tuple, descr};
 use crate::error::{Failure, Kind};
 use crate::handle::Handle;
-use crate::view::{FreshArray, Lent};
+use crate::view::{FreshArray, Lent, array_over};
 
 /// Open, high, low, close, volume.
 const PRICES: isize = 5;
@@ -71,6 +71,11 @@ pub(crate) struct MarketMemory {
 /// Number of the first array that holds a column of the transitions.
 fn columns_at(plan: &MarketPlan) -> usize {
     2 * plan.arenas()
+}
+
+/// An arena, and the mask beside it: dtype and shape.
+fn markets(plan: &MarketPlan) -> [(DType, Vec<usize>); 2] {
+    [(DType::F32, plan.arena_shape().to_vec()), (DType::I32, plan.mask_shape().to_vec())]
 }
 
 /// Columns of the transitions that a batch shows, after arenas and masks: dtype and axes after `B`.
@@ -135,26 +140,31 @@ pub(crate) fn fresh<'py>(
     py: Python<'py>,
     ring: &Handle<TransitionRing>,
     names: &Arc<Names>,
+    pool: &Arc<Pool>,
     found: Found,
 ) -> Result<Bound<'py, PyAny>, Failure> {
     let Found { batch, plan, shape } = found;
+    let mut blocks = rooms(pool, &plan)?;
     let mut arrays = Vec::new();
-    for _ in 0..plan.arenas() {
-        arrays.push(room(py, DType::F32, &plan.arena_shape())?);
-        arrays.push(room(py, DType::I32, &plan.mask_shape())?);
-    }
     for (_, dtype, axes) in columns(&shape) {
         let axes: Vec<usize> = std::iter::once(batch.len()).chain(axes).collect();
         arrays.push(room(py, dtype, &axes)?);
     }
-    let buffers = arrays.iter_mut().map(FreshArray::bytes_mut).collect();
+    let buffers = blocks.iter_mut().map(Block::bytes_mut);
+    let buffers = buffers.chain(arrays.iter_mut().map(FreshArray::bytes_mut)).collect();
     py.detach(|| {
         ring.with(|ring| {
             fill(ring, &plan, &batch, &names.selection, buffers);
             Ok(())
         })
     })?;
-    let arrays: Vec<_> = arrays.into_iter().map(FreshArray::into_array).collect();
+    let markets = markets(&plan);
+    let markets = blocks
+        .into_iter()
+        .zip(markets.iter().cycle())
+        .map(|(block, (dtype, shape))| array_over(py, block, &descr(py, *dtype)?, shape));
+    let columns = arrays.into_iter().map(|array| Ok(array.into_array()));
+    let arrays: Vec<_> = markets.chain(columns).collect::<PyResult<_>>()?;
     let shown = Shown::of(py, &plan, &arrays, &shape)?;
     let sample = shown.sample(py, &plan, names, &batch, &shape)?;
     let memory = MarketMemory {
@@ -171,19 +181,34 @@ pub(crate) fn fresh<'py>(
     Ok(made)
 }
 
+/// Memory for arenas and masks.
+fn rooms(pool: &Arc<Pool>, plan: &MarketPlan) -> Result<Vec<Block>, Failure> {
+    let bytes = |(dtype, shape): (DType, Vec<usize>)| {
+        shape.iter().try_fold(dtype.size(), |bytes, axis| bytes.checked_mul(*axis))
+    };
+    let blocks = match markets(plan).map(bytes) {
+        [Some(arena), Some(mask)] => {
+            pool.take((0..columns_at(plan)).map(|at| if at % 2 == 0 { arena } else { mask }))
+        }
+        _ => None,
+    };
+    blocks.ok_or_else(|| no_room(DType::F32, &plan.arena_shape()))
+}
+
 /// A new array, or which one there is no memory for.
 fn room<'py>(py: Python<'py>, dtype: DType, shape: &[usize]) -> Result<FreshArray<'py>, Failure> {
     FreshArray::for_filling(py, &descr(py, dtype)?, shape).map_err(|error| {
-        if !error.is_instance_of::<PyMemoryError>(py) {
-            return error.into();
-        }
-        let message = format!(
-            "there is no memory for an array {} of {}; ask for shorter windows or smaller batches",
-            Tuple(shape),
-            dtype.code()
-        );
-        Failure::new(Kind::Sample, message)
+        if error.is_instance_of::<PyMemoryError>(py) { no_room(dtype, shape) } else { error.into() }
     })
+}
+
+fn no_room(dtype: DType, shape: &[usize]) -> Failure {
+    let message = format!(
+        "there is no memory for an array {} of {}; ask for shorter windows or smaller batches",
+        Tuple(shape),
+        dtype.code()
+    );
+    Failure::new(Kind::Sample, message)
 }
 
 /// What a batch lies in; `None` for what `sample` did not make.

@@ -11,6 +11,7 @@ mod settings;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use backcast_core::Pool;
 use backcast_market::{
     TransitionBatch, TransitionError, TransitionOptions, TransitionRing as CoreRing,
     TransitionShape,
@@ -61,6 +62,8 @@ pub(crate) struct TransitionRing {
     fresh: Option<Fresh>,
     panel: Panel,
     names: Arc<Names>,
+    /// Memory of batches that nobody has any more.
+    pool: Arc<Pool>,
     /// Days by which the indicators of observations are older than the open.
     lead: usize,
     name: Option<String>,
@@ -292,6 +295,7 @@ impl TransitionRing {
             fresh,
             panel,
             names: names.into(),
+            pool: Arc::default(),
             name,
             path,
         }

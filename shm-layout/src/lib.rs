@@ -83,6 +83,7 @@ pub use resume::Leftover;
 pub use ring::{ClaimedReader, RingStore};
 pub use sealed::{SEALED_HEADER_BYTES, SEALED_MAGIC, SealedSegment};
 pub use superblock::{ENDIAN_TAG, LAYOUT_VERSION, LINE_BYTES, MAGIC, SUPERBLOCK_BYTES, Superblock};
+pub use sys::bytes::Bytes;
 pub use sys::claimed::ClaimedLane;
 pub use sys::copy::Word;
 pub use sys::found::{Found, FoundRow, RowFinder};

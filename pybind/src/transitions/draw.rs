@@ -145,7 +145,7 @@ impl TransitionRing {
             memory.get().refill(py, &self.ring, names, &found.batch)?;
             out
         } else {
-            fresh(py, &self.ring, names, found)?
+            fresh(py, &self.ring, names, &self.pool, found)?
         };
         if let Some(other) = other
             && let Some(memory) = memory_of(&sample)?

@@ -76,7 +76,7 @@ impl Mapping {
 
     /// Private pages of zeros, on huge ones where the system has them.
     #[cfg(not(miri))]
-    fn private(len: usize) -> io::Result<Self> {
+    pub(crate) fn private(len: usize) -> io::Result<Self> {
         let access = Access::ReadWrite;
         let mapping = Self::reserved_aligned(len, access.prot(), access)?;
         #[cfg(target_os = "linux")]

@@ -11,6 +11,7 @@
     reason = "columns begin on multiples of 8 and their word divides their width"
 )]
 
+pub(crate) mod bytes;
 pub(crate) mod claimed;
 pub(crate) mod copy;
 #[cfg(test)]
