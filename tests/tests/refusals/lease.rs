@@ -4,6 +4,7 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 
 use backcast_core::{LanePolicy, Ring, RingOptions, SamplerOptions};
+use backcast_layout::RingStore;
 
 use crate::stage::{Stage, options, schema};
 use crate::{Refusal, Row, refusal, row};
@@ -142,12 +143,13 @@ fn lease(stage: &Stage, lane: u32, start: u64, length: u64) -> Option<Refusal> {
 #[test]
 fn rows_that_somebody_scribbled_over_are_not_leased_and_nothing_stays_pinned() {
     let stage = Stage::set();
-    // `seq` is the first column: it begins where the header ends.
+    // Every row begins its marks with its `seq`.
+    let store = RingStore::attach(&stage.base, "pong").unwrap();
+    let marks = store.geometry().places[0];
     let lane = stage.folder("pong").join("lane-0000.dat");
     let file = OpenOptions::new().write(true).open(lane).unwrap();
-    let header = rustix::param::page_size() as u64;
     for slot in 0..stage.ring.slots() {
-        file.write_all_at(&[0xee; 8], header + 8 * slot).unwrap();
+        file.write_all_at(&[0xee; 8], marks.offset + marks.width as u64 * slot).unwrap();
     }
     let Refusal { variant, message } = lease(&stage, 0, 90, 5).unwrap();
     assert!(variant.starts_with("Damaged"), "{variant}");
