@@ -35,7 +35,7 @@ impl Filler<'_> {
             let Some(here) = arena.get_mut(first..first + block.items().len() * bytes) else {
                 continue;
             };
-            let stretches = self.plan.stretches();
+            let stretches = self.plan.copies().stretches();
             if let Some(copied) = &fill.copied
                 && let Some(stretch) = stretches.get(copied.stretch)
             {
@@ -88,13 +88,13 @@ impl Filler<'_> {
             let Some(here) = arena.get_mut(first..first + count * bytes) else { return false };
             match (fill.copied, fill.source) {
                 (Some(copied), _) => {
-                    let Some(stretch) = self.plan.stretches().get(copied.stretch) else {
+                    let Some(stretch) = self.plan.copies().stretches().get(copied.stretch) else {
                         return false;
                     };
                     let (first, rows) = (stretch.lead + copied.first, copied.rows);
                     let part = RunPart { first, rows, ..stretch.part() };
                     let meanwhile = next.unasked().and_then(|runs| {
-                        let lines = self.plan.asked_meanwhile(&copied, runs.lines())?;
+                        let lines = self.plan.copies().asked_meanwhile(&copied, runs.lines())?;
                         let long = (copied.is_first && stretch.is_long).then(|| stretch.part());
                         Some(Meanwhile { runs, lines, long })
                     });

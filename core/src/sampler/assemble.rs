@@ -50,22 +50,24 @@ impl Sampler {
     /// The same, block by block, from the memory that the lanes have now.
     fn fill_blocks(&mut self, job: Job<'_>, arenas: &mut [&mut [u8]]) -> Result<u64, Stopped> {
         let plan = job.filler.plan;
-        let (reach, size, batch) = (self.reach, Block::size(plan.row_bytes()), plan.batch());
+        let (reach, size, batch) =
+            (self.reach, Block::size(plan.copies().row_bytes()), plan.batch());
         let span = |number: usize| (number * size).min(batch)..((number + 1) * size).min(batch);
         // Put back at the end: after an error they are made anew.
         let scratch = mem::take(&mut self.scratch);
-        let mut blocks = scratch.map(|memory| Block::over(memory, size, reach, plan.stretches()));
+        let mut blocks =
+            scratch.map(|memory| Block::over(memory, size, reach, plan.copies().stretches()));
         let [mut now, mut next] = blocks.each_mut();
         let (mut picks, mut attempts) = (Picks::new(reach, job.lanes), 0);
         self.draw(job, span(0), &mut picks);
         self.draw(job, span(1), &mut picks);
         self.look_at(job, span(0), &picks, now)?;
-        now.find(plan.stretches());
+        now.find(plan.copies().stretches());
         now.ask_for_long();
         for number in 0..batch.div_ceil(size) {
             self.draw(job, span(number + 2), &mut picks);
             self.look_at(job, span(number + 1), &picks, next)?;
-            next.find(plan.stretches());
+            next.find(plan.copies().stretches());
             job.filler.fill(now, Some(next), arenas);
             self.events += now.events();
             if now.is_still_whole() {
@@ -106,7 +108,8 @@ impl Sampler {
         attempt: u32,
         arenas: &mut [&mut [u8]],
     ) -> Result<u32, Stopped> {
-        let mut again = Block::over(Vec::new(), 1, self.reach, job.filler.plan.stretches());
+        let mut again =
+            Block::over(Vec::new(), 1, self.reach, job.filler.plan.copies().stretches());
         self.note_lap(job)?;
         again.begin(item);
         self.look(job, item, attempt + 1, &mut again)?;
@@ -122,7 +125,7 @@ impl Sampler {
         arenas: &mut [&mut [u8]],
     ) -> Result<u32, Stopped> {
         loop {
-            block.find(job.filler.plan.stretches());
+            block.find(job.filler.plan.copies().stretches());
             job.filler.fill(block, None, arenas);
             let Some(found) = block.items().first() else { return Ok(0) };
             let attempt = found.attempt;

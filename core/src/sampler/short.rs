@@ -30,11 +30,11 @@ impl Sampler {
         let plan = job.filler.plan;
         let (reach, batch) = (self.reach, plan.batch());
         let span = |number: usize| (number * MOST).min(batch)..((number + 1) * MOST).min(batch);
-        let hand = Hand::new(lane, reach, plan.stretches());
+        let hand = Hand::new(lane, reach, plan.copies().stretches());
         let mut hands = [hand.clone(), hand];
         let [mut now, mut next] = hands.each_mut();
         let (mut block, mut attempts) = (None, 0);
-        let asked = if plan.is_slow() { Asked::Meanwhile } else { Asked::AtOnce };
+        let asked = if plan.copies().is_slow() { Asked::Meanwhile } else { Asked::AtOnce };
         self.deal(job, span(0), now, Asked::AtOnce);
         for number in 0..batch.div_ceil(MOST) {
             self.deal(job, span(number + 1), next, asked);
@@ -109,7 +109,7 @@ impl Sampler {
         // Of most batches no hand needs one.
         let block = block.get_or_insert_with(|| {
             let memory = mem::take(&mut self.scratch[0]);
-            Block::over(memory, MOST, self.reach, job.filler.plan.stretches())
+            Block::over(memory, MOST, self.reach, job.filler.plan.copies().stretches())
         });
         self.events += wrong.count_ones() as usize;
         if wrong.count_ones() <= FEW {
@@ -167,7 +167,7 @@ impl Sampler {
                 )?,
             }
         }
-        block.find(job.filler.plan.stretches());
+        block.find(job.filler.plan.copies().stretches());
         job.filler.fill(block, None, arenas);
         if block.is_still_whole() {
             return Ok(block.attempts());
