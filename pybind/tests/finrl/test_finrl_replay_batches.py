@@ -98,6 +98,33 @@ def made(
     return buffer
 
 
+def test_large_batches_begin_huge_pages_and_give_their_memory_to_later_ones(
+    buffer: ff.VecReplayBuffer,
+) -> None:
+    def drawn(first: int) -> np.ndarray[Any, Any]:
+        indices = np.arange(first, first + 5_000) % 60
+        state, *_ = buffer.sample(5_000, 5, 2, layout="batched", indices=indices)
+        prices: np.ndarray[Any, Any] = state["ohlcv"]
+        return prices
+
+    def place_of(prices: np.ndarray[Any, Any]) -> int:
+        arena = prices.base
+        assert arena is not None
+        assert arena.nbytes > 2**20
+        return arena.ctypes.data
+
+    kept = drawn(0)
+    place, before = place_of(kept), kept.copy()
+    assert place % 2**21 == 0
+    others = [drawn(first) for first in range(1, 4)]
+    assert place not in {place_of(other) for other in others}
+    np.testing.assert_array_equal(kept, before)
+    del kept, others
+    again = [drawn(first) for first in range(4)]
+    assert place in {place_of(prices) for prices in again}
+    np.testing.assert_array_equal(again[0], before)
+
+
 OTHERS: dict[str, dict[str, Any]] = {
     "order of indicators": {"indicators": ["zeta", "alpha"]},
     "macro ticker": {"macro": "SPY"},
