@@ -82,13 +82,18 @@ impl Pool {
         self: &Arc<Self>,
         arenas: impl ExactSizeIterator<Item = usize>,
     ) -> Option<Vec<Block>> {
+        let arenas: Vec<usize> = arenas.collect();
         let mut kept = Vec::new();
         if let Ok(mut free) = self.free.lock() {
-            free.resize_with(arenas.len(), Vec::new);
-            kept.extend(free.iter_mut().map(Vec::pop));
+            let all = arenas.len().max(free.len());
+            free.resize_with(all, Vec::new);
+            kept.extend(free.iter_mut().zip(&arenas).map(|(free, len)| {
+                let fits = free.iter().rposition(|bytes| bytes.len() == *len);
+                fits.map(|at| free.remove(at))
+            }));
         }
-        let blocks = arenas.enumerate().map(|(arena, len)| {
-            let kept = kept.get_mut(arena).and_then(Option::take).filter(|kept| kept.len() == len);
+        let blocks = arenas.into_iter().enumerate().map(|(arena, len)| {
+            let kept = kept.get_mut(arena).and_then(Option::take);
             let bytes = Some(kept.or_else(|| Bytes::zeroed(len))?);
             Some(Block { bytes, arena, pool: Arc::downgrade(self) })
         });
@@ -99,10 +104,56 @@ impl Pool {
         // Never waits: a thread that a fork left behind may have held the lock, and a block that
         // is not kept is only memory that is freed.
         let Ok(mut free) = self.free.try_lock() else { return };
-        if let Some(free) = free.get_mut(arena)
-            && free.len() < KEPT
-        {
-            free.push(bytes);
+        let Some(free) = free.get_mut(arena) else { return };
+        if free.len() >= KEPT {
+            free.remove(0);
         }
+        free.push(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(pool: &Arc<Pool>, arenas: &[usize]) -> Vec<Block> {
+        pool.take(arenas.iter().copied()).expect("memory")
+    }
+
+    fn places(blocks: &[Block]) -> Vec<*const u8> {
+        blocks.iter().map(|block| block.bytes().as_ptr()).collect()
+    }
+
+    #[test]
+    fn batches_of_two_sizes_in_turns_keep_their_memory() {
+        let pool = Arc::default();
+        let [small, large] = [[100, 3 << 20], [200, 5 << 20]];
+        let before = [small, large].map(|arenas| places(&take(&pool, &arenas)));
+        for _ in 0..3 {
+            for (arenas, before) in [small, large].iter().zip(&before) {
+                let blocks = take(&pool, arenas);
+                assert!(blocks.iter().map(|block| block.bytes().len()).eq(*arenas));
+                assert_eq!(places(&blocks), *before);
+            }
+        }
+    }
+
+    #[test]
+    fn the_last_blocks_are_kept_and_no_more() {
+        let pool = Arc::default();
+        let blocks: Vec<_> = (1..=4).map(|n| take(&pool, &[n * 100])).collect();
+        drop(blocks);
+        let kept: Vec<usize> =
+            pool.free.lock().unwrap()[0].iter().map(|bytes| bytes.len()).collect();
+        assert_eq!(kept, [300, 400]);
+        let one = take(&pool, &[400]);
+        drop(pool);
+        assert_eq!(one[0].bytes().len(), 400, "it outlives the pool");
+    }
+
+    #[test]
+    fn a_batch_without_memory_is_none() {
+        let pool: Arc<Pool> = Arc::default();
+        assert!(pool.take([64, usize::MAX].into_iter()).is_none());
     }
 }
