@@ -78,6 +78,14 @@ fn markets(plan: &MarketPlan) -> [(DType, Vec<usize>); 2] {
     [(DType::F32, plan.arena_shape().to_vec()), (DType::I32, plan.mask_shape().to_vec())]
 }
 
+/// Bytes of an arena, and of the mask beside it, if there can be so many.
+fn market_bytes(plan: &MarketPlan) -> Option<[usize; 2]> {
+    let [arena, mask] = markets(plan).map(|(dtype, shape)| {
+        shape.iter().try_fold(dtype.size(), |bytes, axis| bytes.checked_mul(*axis))
+    });
+    Some([arena?, mask?])
+}
+
 /// Columns of the transitions that a batch shows, after arenas and masks: dtype and axes after `B`.
 fn columns(shape: &TransitionShape) -> [(&'static str, DType, Vec<usize>); 9] {
     let tickers = shape.tickers;
@@ -183,15 +191,9 @@ pub(crate) fn fresh<'py>(
 
 /// Memory for arenas and masks.
 fn rooms(pool: &Arc<Pool>, plan: &MarketPlan) -> Result<Vec<Block>, Failure> {
-    let bytes = |(dtype, shape): (DType, Vec<usize>)| {
-        shape.iter().try_fold(dtype.size(), |bytes, axis| bytes.checked_mul(*axis))
-    };
-    let blocks = match markets(plan).map(bytes) {
-        [Some(arena), Some(mask)] => {
-            pool.take((0..columns_at(plan)).map(|at| if at % 2 == 0 { arena } else { mask }))
-        }
-        _ => None,
-    };
+    let blocks = market_bytes(plan).and_then(|[arena, mask]| {
+        pool.take((0..columns_at(plan)).map(|at| if at % 2 == 0 { arena } else { mask }))
+    });
     blocks.ok_or_else(|| no_room(DType::F32, &plan.arena_shape()))
 }
 
@@ -234,9 +236,7 @@ impl MarketMemory {
 
     /// Whether the arrays are as large as they were made: NumPy resizes even what is referred to, if it is told to.
     fn is_whole(&self, py: Python<'_>, batch: &TransitionBatch) -> bool {
-        let floats: usize = self.plan.arena_shape().iter().product();
-        let days: usize = self.plan.mask_shape().iter().product();
-        let markets = [floats * size_of::<f32>(), days * size_of::<i32>()];
+        let Some(markets) = market_bytes(&self.plan) else { return false };
         let markets = markets.into_iter().cycle().take(columns_at(&self.plan));
         let columns = bytes_of_columns(batch).map(<[u8]>::len);
         self.arrays.iter().map(|array| bytes_in(array.bind(py))).eq(markets.chain(columns))

@@ -1,25 +1,25 @@
 //! `backcast.Sampler`: draws and gathers transitions into fresh NumPy memory.
 
-use std::sync::{Arc, Weak};
+mod draws;
+
+use std::sync::Arc;
 
 use backcast_core::{
-    BatchPlan, BatchesOptions, Boundary, Ring, Sampler as CoreSampler, SamplerOptions, SamplerState,
+    BatchesOptions, Boundary, Sampler as CoreSampler, SamplerOptions, SamplerState,
 };
 use backcast_persist::sampler_state_json;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};
 
-use crate::batch::to_python;
 use crate::batches::{Ahead, Batches};
-use crate::coerce::{self, count, count_in};
+use crate::coerce::{count, count_in};
 use crate::error::{Failure, Kind};
-use crate::given::{Given, method, needed, not_called, refuse_strangers};
-use crate::handle::Handle;
+use crate::given::{Given, method, not_called, refuse_strangers};
 use crate::json;
-use crate::out::Out;
 
-/// Largest batch, as the core has it.
-const MAX_BATCH: u32 = 1 << 24;
+pub(crate) use self::draws::Draws;
+use self::draws::{Place, batch_size_of};
+
 /// Most batches ahead, as the core has it.
 const MAX_PREFETCH: u32 = 1024;
 
@@ -83,207 +83,6 @@ impl Windows {
         let options = self.n_step.map_or(options, |n| options.n_step(n));
         self.gamma.map_or(options, |gamma| options.gamma(gamma))
     }
-}
-
-/// Where a sampler is.
-enum Place {
-    Here(Box<CoreSampler>),
-    /// With the iterator that draws ahead with it.
-    Ahead(Weak<Handle<Ahead>>),
-}
-
-/// A core sampler behind a handle: what a `Sampler` and the buffer's own draws are made of.
-pub(crate) struct Draws {
-    place: Handle<Place>,
-    seed: u64,
-}
-
-impl Draws {
-    pub(crate) fn new(
-        ring: &Ring,
-        label: String,
-        options: SamplerOptions,
-    ) -> Result<Self, Failure> {
-        let sampler = ring.sampler(options)?;
-        let seed = sampler.seed();
-        Ok(Self {
-            place: Handle::new(
-                label,
-                "call `sampler` again for another",
-                Place::Here(Box::new(sampler)),
-            ),
-            seed,
-        })
-    }
-
-    pub(crate) fn label(&self) -> &str {
-        self.place.label()
-    }
-
-    /// Work with the sampler, alone; to be called detached.
-    fn with<R>(
-        &self,
-        work: impl FnOnce(&mut CoreSampler) -> Result<R, Failure>,
-    ) -> Result<R, Failure> {
-        self.place.with(|place| match place {
-            Place::Here(sampler) => work(sampler),
-            Place::Ahead(_) => Err(self.lent()),
-        })
-    }
-
-    fn lent(&self) -> Failure {
-        Failure::new(
-            Kind::Sample,
-            format!(
-                "{} draws ahead for an iterator; close that first, or make another sampler",
-                self.label()
-            ),
-        )
-    }
-
-    pub(crate) fn sample<'py>(
-        &self,
-        py: Python<'py>,
-        batch_size: Given<i128>,
-        out: Option<&Bound<'py, PyAny>>,
-    ) -> Result<Bound<'py, PyDict>, Failure> {
-        let batch = batch_size_of(batch_size)?;
-        let Some(out) = out else {
-            let drawn = py.detach(|| self.with(|sampler| Ok(sampler.sample(batch)?)))?;
-            return Ok(to_python(py, drawn)?);
-        };
-        self.fill(
-            py,
-            out,
-            |sampler| Ok(sampler.plan(batch)?),
-            |sampler, plan, arenas| Ok(sampler.sample_into(plan, arenas)?),
-        )
-    }
-
-    pub(crate) fn gather<'py>(
-        &self,
-        py: Python<'py>,
-        index: Option<&Bound<'py, PyAny>>,
-        out: Option<&Bound<'py, PyAny>>,
-    ) -> Result<Bound<'py, PyDict>, Failure> {
-        let index = needed(index, "index", "what a batch has as its index, or append returned")?;
-        let index = coerce::int64s(index, "index", Kind::Sample)?;
-        let Some(out) = out else {
-            let drawn = py.detach(|| self.with(|sampler| Ok(sampler.gather(&index)?)))?;
-            return Ok(to_python(py, drawn)?);
-        };
-        self.fill(
-            py,
-            out,
-            |sampler| Ok(sampler.plan_of(&index)?),
-            |sampler, plan, arenas| Ok(sampler.gather_into(&index, plan, arenas)?),
-        )
-    }
-
-    fn fill<'py>(
-        &self,
-        py: Python<'py>,
-        out: &Bound<'py, PyAny>,
-        plan: impl Fn(&mut CoreSampler) -> Result<Arc<BatchPlan>, Failure> + Sync,
-        read: impl FnOnce(&mut CoreSampler, &BatchPlan, &mut [&mut [u8]]) -> Result<(), Failure> + Send,
-    ) -> Result<Bound<'py, PyDict>, Failure> {
-        // It is soon found: worth no switch to another thread, unless the sampler is in use.
-        let at_once = self.place.try_with(|place| match place {
-            Place::Here(sampler) => Some(plan(sampler)),
-            Place::Ahead(_) => None,
-        });
-        let plan = match at_once.flatten() {
-            Some(plan) => plan?,
-            None => py.detach(|| self.with(&plan))?,
-        };
-        let mut out = Out::of(out, &plan)?;
-        {
-            let mut arenas = out.buffers();
-            py.detach(|| self.with(|sampler| read(sampler, &plan, &mut arenas)))?;
-        }
-        out.finish()
-    }
-
-    /// Memory for batches that are filled in turn, not filled yet.
-    pub(crate) fn blanks<'py>(
-        &self,
-        py: Python<'py>,
-        batch: usize,
-        count: usize,
-    ) -> Result<Vec<Bound<'py, PyDict>>, Failure> {
-        let blanks = py.detach(|| {
-            self.with(|sampler| {
-                Ok((0..count).map(|_| sampler.blank(batch)).collect::<Result<Vec<_>, _>>()?)
-            })
-        })?;
-        Ok(blanks.into_iter().map(|blank| to_python(py, blank)).collect::<PyResult<_>>()?)
-    }
-
-    /// Give the sampler to an iterator, which is made of it.
-    pub(crate) fn lend(
-        &self,
-        make: impl FnOnce(CoreSampler) -> Result<Ahead, Failure>,
-    ) -> Result<Arc<Handle<Ahead>>, Failure> {
-        self.place.with(|place| {
-            if let Place::Ahead(_) = place {
-                return Err(self.lent());
-            }
-            let Place::Here(sampler) = std::mem::replace(place, Place::Ahead(Weak::new())) else {
-                return Err(self.lent());
-            };
-            let label = format!("the iterator of {}", self.label());
-            let ahead =
-                Arc::new(Handle::new(label, "call `batches` again for another", make(*sampler)?));
-            *place = Place::Ahead(Arc::downgrade(&ahead));
-            Ok(ahead)
-        })
-    }
-
-    /// Take the sampler back from its iterator; dropped if this was closed meanwhile.
-    pub(crate) fn take_back(&self, sampler: CoreSampler) {
-        let _ = self.place.with_surely(|place| {
-            *place = Place::Here(Box::new(sampler));
-            Ok(())
-        });
-    }
-
-    /// What the sampler says of itself, wherever it is.
-    fn asked<R>(
-        &self,
-        here: impl FnOnce(&CoreSampler) -> R,
-        ahead: impl FnOnce(&Ahead) -> R,
-    ) -> Result<R, Failure> {
-        let place = self.place.with(|place| {
-            Ok(match place {
-                Place::Here(sampler) => Ok(here(sampler)),
-                Place::Ahead(iterator) => Err(iterator.upgrade()),
-            })
-        })?;
-        match place {
-            Ok(said) => Ok(said),
-            Err(Some(iterator)) => iterator.with(|iterator| Ok(ahead(iterator))),
-            Err(None) => Err(self.lent()),
-        }
-    }
-
-    /// Lets go of the ring; an iterator that draws ahead ends with it.
-    pub(crate) fn close(&self, py: Python<'_>) -> Result<(), Failure> {
-        let ahead = py.detach(|| {
-            Ok::<_, Failure>(match self.place.take()? {
-                // A sampler that is closed has no iterator: this is one step.
-                Some(Place::Ahead(iterator)) => iterator.upgrade().and_then(|it| it.take_surely()),
-                Some(Place::Here(_)) | None => None,
-            })
-        })?;
-        if let Some(ahead) = ahead {
-            drop(ahead.stop(py));
-        }
-        Ok(())
-    }
-}
-
-fn batch_size_of(batch_size: Given<i128>) -> Result<usize, Failure> {
-    Ok(count_in(batch_size, "batch_size", 1..=MAX_BATCH, Kind::Sample)? as usize)
 }
 
 /// Draws transitions uniformly, each with the windows around it.

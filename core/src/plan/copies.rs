@@ -41,6 +41,7 @@ pub(crate) struct Copied {
 const QUICK: usize = 64;
 /// Bytes from which on a copy takes so long that requests go between its lines and not before it.
 const LONG: usize = 1 << 10;
+
 /// What the fills of a plan copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Copies {
