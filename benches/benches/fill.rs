@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::time::Instant;
 
 use backcast_benches::c_draws::Draws;
-use backcast_benches::c_rows::{MappedRing, Rows, Widths};
+use backcast_benches::c_rows::{Look, MappedRing, Rows, Widths};
 use backcast_benches::measured::Measured;
 use backcast_benches::record::{MEDIUM, SMALL};
 use backcast_benches::{base, filled};
@@ -23,6 +23,9 @@ const BATCHES: usize = 256;
 const BEFORE: usize = 16;
 /// More than the caches hold: read between turns, so that nobody finds what another one left there.
 const SWEPT_BYTES: usize = 64 << 20;
+
+/// Turns of each way of asking for memory, of which one of the others chooses.
+const LOOK_ROUNDS: usize = 5;
 
 const SEED: u64 = 7;
 
@@ -63,6 +66,7 @@ fn compare<const OBS: usize, const ACTION: usize>(
     // What is done once is done in a round that does not count: pages find their places.
     for contest in &mut rings {
         contest.round(&sweep, 0);
+        contest.choose_looks(&sweep);
         contest.forget();
     }
     for round in 0..ROUNDS {
@@ -92,6 +96,8 @@ struct Contest<const OBS: usize, const ACTION: usize> {
     mapped: MappedRing<OBS, ACTION>,
     rows: Rows,
     draws: Draws,
+    /// How each of [`OTHERS`] asks for memory.
+    looks: [Look; OTHERS.len()],
     /// Batches that the sampler has drawn.
     batches: u64,
     /// Of the same seed as the sampler: draws first, to tell which rows it will be.
@@ -116,7 +122,45 @@ impl<const OBS: usize, const ACTION: usize> Contest<OBS, ACTION> {
         let memory = plan.arenas().iter().map(|arena| vec![0; arena.bytes()]).collect();
         let (rows, index, batches) = (Rows::new(record, BATCH), Vec::new(), 0);
         let (ours, theirs) = (Vec::new(), [(); OTHERS.len()].map(|()| Vec::new()));
-        Ok(Self { of, sampler, memory, mapped, rows, draws, batches, scout, index, ours, theirs })
+        let looks = [Look::ALL[0]; OTHERS.len()];
+        Ok(Self {
+            of,
+            sampler,
+            memory,
+            mapped,
+            rows,
+            draws,
+            looks,
+            batches,
+            scout,
+            index,
+            ours,
+            theirs,
+        })
+    }
+
+    /// Lets each of the others ask for memory in the way in which it takes the rows of the last round the soonest, in the
+    /// middle of some turns.
+    fn choose_looks(&mut self, sweep: &[u8]) {
+        self.batches -= (BEFORE + BATCHES) as u64;
+        for (other, name) in OTHERS.iter().enumerate() {
+            let mut times = Look::ALL.map(|look| (look, Vec::new()));
+            for _ in 0..LOOK_ROUNDS {
+                for (look, times) in &mut times {
+                    self.looks[other] = *look;
+                    swept(sweep);
+                    times.push(self.other(other));
+                }
+            }
+            let middle = |(look, mut times): (Look, Vec<f64>)| {
+                times.sort_by(f64::total_cmp);
+                (times[times.len() / 2], look)
+            };
+            let best = times.map(middle).into_iter().min_by(|a, b| a.0.total_cmp(&b.0));
+            (_, self.looks[other]) = best.expect("there are ways of asking");
+            println!("{}: {name} asks as by {:?}", self.of, self.looks[other]);
+        }
+        self.batches += (BEFORE + BATCHES) as u64;
     }
 
     fn forget(&mut self) {
@@ -133,7 +177,7 @@ impl<const OBS: usize, const ACTION: usize> Contest<OBS, ACTION> {
         }
         let turns = 1 + OTHERS.len();
         for turn in 0..turns {
-            black_box(sweep.iter().step_by(64).fold(0_u8, |sum, byte| sum ^ byte));
+            swept(sweep);
             match (number + turn) % turns {
                 0 => {
                     self.draw(BEFORE);
@@ -182,12 +226,12 @@ impl<const OBS: usize, const ACTION: usize> Contest<OBS, ACTION> {
 
     /// Takes one batch, whose indices the scout found there, in the way of one of the others.
     fn take(&mut self, other: usize, batch: u64, found: Range<usize>) {
-        let rows = black_box(&mut self.rows);
+        let (rows, look) = (black_box(&mut self.rows), self.looks[other]);
         let whole = match other {
-            0 => self.mapped.gather(Widths::Told, &self.index[found], rows),
-            1 => self.mapped.gather(Widths::Compiled, &self.index[found], rows),
+            0 => self.mapped.gather(Widths::Told, look, &self.index[found], rows),
+            1 => self.mapped.gather(Widths::Compiled, look, &self.index[found], rows),
             _ => {
-                self.mapped.sample(&self.draws, batch, rows);
+                self.mapped.sample(&self.draws, look, batch, rows);
                 true
             }
         };
@@ -198,6 +242,11 @@ impl<const OBS: usize, const ACTION: usize> Contest<OBS, ACTION> {
     fn times_of(&self, theirs: &[f64]) -> Vec<f64> {
         self.ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect()
     }
+}
+
+/// Reads through so much that nothing of before is left in the caches.
+fn swept(sweep: &[u8]) {
+    black_box(sweep.iter().step_by(64).fold(0_u8, |sum, byte| sum ^ byte));
 }
 
 fn per_row(begin: Instant, rows: usize) -> f64 {

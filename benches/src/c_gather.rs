@@ -126,20 +126,20 @@ impl Columns {
 
     #[cfg(target_arch = "x86_64")]
     fn prefetch(&self, row: usize) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
         let first = row + 1 - HISTORY;
         let bytes = ROWS * RECORD.obs * 4;
         // SAFETY: a prefetch touches nothing; the window lies in the column (`draw`).
         unsafe {
             let obs = self.obs.as_ptr().add(first * RECORD.obs).cast::<i8>();
             for line in (0..bytes).step_by(64) {
-                _mm_prefetch::<_MM_HINT_T0>(obs.add(line));
+                _mm_prefetch::<_MM_HINT_T1>(obs.add(line));
             }
-            _mm_prefetch::<_MM_HINT_T0>(self.action.as_ptr().add(first * RECORD.action).cast());
-            _mm_prefetch::<_MM_HINT_T0>(self.reward.as_ptr().add(first).cast());
-            _mm_prefetch::<_MM_HINT_T0>(self.seq.as_ptr().add(first).cast());
-            _mm_prefetch::<_MM_HINT_T0>(self.episode.as_ptr().add(first).cast());
-            _mm_prefetch::<_MM_HINT_T0>(self.flags.as_ptr().add(first).cast());
+            _mm_prefetch::<_MM_HINT_T1>(self.action.as_ptr().add(first * RECORD.action).cast());
+            _mm_prefetch::<_MM_HINT_T1>(self.reward.as_ptr().add(first).cast());
+            _mm_prefetch::<_MM_HINT_T1>(self.seq.as_ptr().add(first).cast());
+            _mm_prefetch::<_MM_HINT_T1>(self.episode.as_ptr().add(first).cast());
+            _mm_prefetch::<_MM_HINT_T1>(self.flags.as_ptr().add(first).cast());
         }
     }
 

@@ -26,8 +26,8 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use crate::c_draws::Draws;
 use crate::record::Record;
 
-/// How many rows ahead memory is asked for.
-const AHEAD: usize = 8;
+/// The most rows ahead that memory is asked for. A power of two.
+const MOST_AHEAD: usize = 64;
 /// Bytes of a huge page.
 const HUGE: usize = 2 << 20;
 /// Bytes of a line of the cache.
@@ -41,6 +41,29 @@ pub enum Widths {
     Told,
     /// The compiler knows them: it can gather these columns and no others.
     Compiled,
+}
+
+/// How memory is asked for before it is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// So many rows ahead: even, and no more than 64.
+    pub ahead: usize,
+    /// Into the nearest cache, instead of the second.
+    pub nearest: bool,
+}
+
+impl Look {
+    /// The ways of asking of which one is likely to be the fastest, whatever the processor and the size of a ring.
+    pub const ALL: [Self; 8] = [
+        Self { ahead: 4, nearest: true },
+        Self { ahead: 8, nearest: true },
+        Self { ahead: 16, nearest: true },
+        Self { ahead: 32, nearest: true },
+        Self { ahead: 4, nearest: false },
+        Self { ahead: 8, nearest: false },
+        Self { ahead: 16, nearest: false },
+        Self { ahead: 32, nearest: false },
+    ];
 }
 
 /// The built-in columns of a row, as they stand in memory.
@@ -199,22 +222,29 @@ impl<const OBS: usize, const ACTION: usize> MappedRing<OBS, ACTION> {
     /// # Panics
     /// If there are more or less of them than the batch has room for.
     #[must_use]
-    pub fn gather(&self, widths: Widths, index: &[i64], out: &mut Rows) -> bool {
-        match widths {
-            Widths::Told => self.gather_of::<false>(index, out),
-            Widths::Compiled => self.gather_of::<true>(index, out),
+    pub fn gather(&self, widths: Widths, look: Look, index: &[i64], out: &mut Rows) -> bool {
+        match (widths, look.nearest) {
+            (Widths::Told, false) => self.gather_of::<false, false>(look.ahead, index, out),
+            (Widths::Told, true) => self.gather_of::<false, true>(look.ahead, index, out),
+            (Widths::Compiled, false) => self.gather_of::<true, false>(look.ahead, index, out),
+            (Widths::Compiled, true) => self.gather_of::<true, true>(look.ahead, index, out),
         }
     }
 
     #[inline(never)]
-    fn gather_of<const COMPILED: bool>(&self, index: &[i64], out: &mut Rows) -> bool {
+    fn gather_of<const COMPILED: bool, const NEAREST: bool>(
+        &self,
+        ahead: usize,
+        index: &[i64],
+        out: &mut Rows,
+    ) -> bool {
         assert_eq!(index.len(), out.index.len(), "rows of a batch");
         assert_eq!(out.obs.len(), index.len() * OBS, "a batch of such rows");
         let mut whole = true;
         for (b, of) in index.iter().enumerate() {
             #[cfg(target_arch = "x86_64")]
-            if let Some(of) = index.get(b + AHEAD) {
-                self.prefetch(*of);
+            if let Some(of) = index.get(b + ahead) {
+                self.prefetch::<NEAREST>(*of);
             }
             // SAFETY: `b` is below the length of the batch, just asserted.
             whole &= unsafe { self.row::<COMPILED>(*of, b, out) };
@@ -225,19 +255,34 @@ impl<const OBS: usize, const ACTION: usize> MappedRing<OBS, ACTION> {
     /// Draws the rows of a batch, those of the sampler's batch of this number, and copies them.
     ///
     /// # Panics
-    /// If the batch is of other rows.
+    /// If the batch is of other rows, or if it is to look further ahead than anybody does.
+    pub fn sample(&self, draws: &Draws, look: Look, batch: u64, out: &mut Rows) {
+        if look.nearest {
+            self.sample_of::<true>(draws, look.ahead, batch, out);
+        } else {
+            self.sample_of::<false>(draws, look.ahead, batch, out);
+        }
+    }
+
     #[inline(never)]
-    pub fn sample(&self, draws: &Draws, batch: u64, out: &mut Rows) {
+    fn sample_of<const NEAREST: bool>(
+        &self,
+        draws: &Draws,
+        ahead: usize,
+        batch: u64,
+        out: &mut Rows,
+    ) {
         assert_eq!(out.obs.len(), out.index.len() * OBS, "a batch of such rows");
-        let mut found = [None; 2 * AHEAD];
-        let pairs_ahead = AHEAD / 2;
-        let draw = |found: &mut [Option<i64>; 2 * AHEAD], pair: usize| {
+        assert!(ahead <= MOST_AHEAD, "{ahead} rows ahead");
+        let mut found = [None; 2 * MOST_AHEAD];
+        let pairs_ahead = ahead / 2;
+        let draw = |found: &mut [Option<i64>; 2 * MOST_AHEAD], pair: usize| {
             let of = draws.pair(batch, u32::try_from(pair).unwrap_or(u32::MAX), 0);
             for (number, index) in of.into_iter().enumerate() {
-                found[(2 * pair + number) % (2 * AHEAD)] = index;
+                found[(2 * pair + number) % (2 * MOST_AHEAD)] = index;
                 #[cfg(target_arch = "x86_64")]
                 if let Some(index) = index {
-                    self.prefetch(index);
+                    self.prefetch::<NEAREST>(index);
                 }
             }
         };
@@ -246,7 +291,7 @@ impl<const OBS: usize, const ACTION: usize> MappedRing<OBS, ACTION> {
             if b.is_multiple_of(2) {
                 draw(&mut found, b / 2 + pairs_ahead);
             }
-            let (mut index, mut attempt) = (found[b % (2 * AHEAD)], 0);
+            let (mut index, mut attempt) = (found[b % (2 * MOST_AHEAD)], 0);
             // SAFETY: `b` is below the length of the batch, whose parts have room for as many rows.
             while !index.is_some_and(|index| unsafe { self.row::<false>(index, b, out) }) {
                 attempt += 1;
@@ -268,16 +313,23 @@ impl<const OBS: usize, const ACTION: usize> MappedRing<OBS, ACTION> {
     }
 
     #[cfg(target_arch = "x86_64")]
-    fn prefetch(&self, index: i64) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    fn prefetch<const NEAREST: bool>(&self, index: i64) {
+        use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
         let (lane, _, slot) = self.place(index);
         let base = self.lanes[lane].base;
         let ask = |place: usize, width: usize, rows: usize| {
             let first = base.wrapping_add(place + slot * width);
             let last = rows * width - 1;
             for at in (0..last).step_by(LINE).chain([last]) {
+                let asked = first.wrapping_add(at).cast();
                 // SAFETY: a prefetch touches nothing.
-                unsafe { _mm_prefetch::<_MM_HINT_T0>(first.wrapping_add(at).cast()) };
+                unsafe {
+                    if NEAREST {
+                        _mm_prefetch::<_MM_HINT_T0>(asked);
+                    } else {
+                        _mm_prefetch::<_MM_HINT_T1>(asked);
+                    }
+                }
             }
         };
         // The successor's, which is all that is looked at of most.
