@@ -29,9 +29,15 @@ const LOOK_ROUNDS: usize = 5;
 
 const SEED: u64 = 7;
 
-/// Who takes rows besides us, in the words of the table.
-const OTHERS: [&str; 3] =
-    ["gather of the same in C", "gather in C of compiled widths", "sampler in C of the same draws"];
+/// What we do, in the words of the table: draw rows and copy them, or copy those that we are told.
+const OURS: [&str; 2] = ["backcast", "backcast, told which rows"];
+
+/// Who takes rows besides us, and which of [`OURS`] is the same work.
+const OTHERS: [(&str, usize); 3] = [
+    ("gather of the same in C", 1),
+    ("gather in C of compiled widths", 1),
+    ("sampler in C of the same draws", 0),
+];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let measured = Measured::from_args();
@@ -46,7 +52,7 @@ fn compare<const OBS: usize, const ACTION: usize>(
     let record = MappedRing::<OBS, ACTION>::RECORD;
     let what = format!("sample 256 rows of {} B", record.bytes());
     let times = format!("{what}, and the same in C, a row");
-    let quotients = OTHERS.map(|other| format!("{what}, time over a {other}"));
+    let quotients = OTHERS.map(|(other, _)| format!("{what}, time over a {other}"));
     if !measured.wants(&times) && !quotients.iter().any(|metric| measured.wants(metric)) {
         return Ok(());
     }
@@ -75,14 +81,14 @@ fn compare<const OBS: usize, const ACTION: usize>(
         }
     }
     for Contest { of, ours, theirs, .. } in &rings {
-        measured.keep(&times, "ns", &format!("backcast, {of}"), ours);
-        for (other, theirs) in OTHERS.iter().zip(theirs) {
-            measured.keep(&times, "ns", &format!("{other}, {of}"), theirs);
+        let others = OTHERS.iter().map(|(other, _)| other).zip(theirs);
+        for (who, times_of) in OURS.iter().zip(ours).chain(others) {
+            measured.keep(&times, "ns", &format!("{who}, {of}"), times_of);
         }
     }
-    for (number, metric) in quotients.iter().enumerate() {
+    for (other, metric) in quotients.iter().enumerate() {
         for contest in &rings {
-            measured.keep(metric, "times", contest.of, &contest.times_of(&contest.theirs[number]));
+            measured.keep(metric, "times", contest.of, &contest.times_over(other));
         }
     }
     Ok(())
@@ -92,7 +98,8 @@ fn compare<const OBS: usize, const ACTION: usize>(
 struct Contest<const OBS: usize, const ACTION: usize> {
     of: &'static str,
     sampler: Sampler,
-    memory: Vec<Vec<u8>>,
+    /// What each of [`OURS`] writes to.
+    memory: [Vec<Vec<u8>>; OURS.len()],
     mapped: MappedRing<OBS, ACTION>,
     rows: Rows,
     draws: Draws,
@@ -104,7 +111,7 @@ struct Contest<const OBS: usize, const ACTION: usize> {
     scout: Sampler,
     index: Vec<i64>,
     /// Nanoseconds a row, by rounds.
-    ours: Vec<f64>,
+    ours: [Vec<f64>; OURS.len()],
     /// Those of [`OTHERS`].
     theirs: [Vec<f64>; OTHERS.len()],
 }
@@ -119,9 +126,10 @@ impl<const OBS: usize, const ACTION: usize> Contest<OBS, ACTION> {
         let scout = ring.sampler(SamplerOptions::seeded(SEED))?;
         let draws = Draws::of(&ring, SEED);
         let plan = sampler.plan(BATCH)?;
-        let memory = plan.arenas().iter().map(|arena| vec![0; arena.bytes()]).collect();
+        let memory = || plan.arenas().iter().map(|arena| vec![0; arena.bytes()]).collect();
+        let memory = [memory(), memory()];
         let (rows, index, batches) = (Rows::new(record, BATCH), Vec::new(), 0);
-        let (ours, theirs) = (Vec::new(), [(); OTHERS.len()].map(|()| Vec::new()));
+        let (ours, theirs) = ([Vec::new(), Vec::new()], OTHERS.map(|_| Vec::new()));
         let looks = [Look::ALL[0]; OTHERS.len()];
         Ok(Self {
             of,
@@ -143,7 +151,7 @@ impl<const OBS: usize, const ACTION: usize> Contest<OBS, ACTION> {
     /// middle of some turns.
     fn choose_looks(&mut self, sweep: &[u8]) {
         self.batches -= (BEFORE + BATCHES) as u64;
-        for (other, name) in OTHERS.iter().enumerate() {
+        for (other, (name, _)) in OTHERS.iter().enumerate() {
             let mut times = Look::ALL.map(|look| (look, Vec::new()));
             for _ in 0..LOOK_ROUNDS {
                 for (look, times) in &mut times {
@@ -164,8 +172,7 @@ impl<const OBS: usize, const ACTION: usize> Contest<OBS, ACTION> {
     }
 
     fn forget(&mut self) {
-        self.ours.clear();
-        self.theirs.iter_mut().for_each(Vec::clear);
+        self.ours.iter_mut().chain(&mut self.theirs).for_each(Vec::clear);
     }
 
     /// A turn of each, who begins by the number of the round.
@@ -175,18 +182,22 @@ impl<const OBS: usize, const ACTION: usize> Contest<OBS, ACTION> {
             let batch = self.scout.sample(BATCH).expect("a full ring");
             self.index.extend_from_slice(&batch.index());
         }
-        let turns = 1 + OTHERS.len();
+        let turns = OURS.len() + OTHERS.len();
         for turn in 0..turns {
             swept(sweep);
             match (number + turn) % turns {
                 0 => {
                     self.draw(BEFORE);
                     let time = self.draw(BATCHES);
-                    self.ours.push(time);
+                    self.ours[0].push(time);
+                }
+                1 => {
+                    let time = self.gather();
+                    self.ours[1].push(time);
                 }
                 other => {
-                    let time = self.other(other - 1);
-                    self.theirs[other - 1].push(time);
+                    let time = self.other(other - OURS.len());
+                    self.theirs[other - OURS.len()].push(time);
                 }
             }
         }
@@ -195,8 +206,10 @@ impl<const OBS: usize, const ACTION: usize> Contest<OBS, ACTION> {
         for other in 0..OTHERS.len() {
             self.rows = Rows::new(MappedRing::<OBS, ACTION>::RECORD, BATCH);
             self.take(other, self.batches - 1, last..last + BATCH);
-            let alike = self.memory.iter().eq(self.rows.arenas().iter());
-            assert!(alike, "{}: all have the same last batch", self.of);
+            for (memory, who) in self.memory.iter().zip(OURS) {
+                let alike = memory.iter().eq(self.rows.arenas().iter());
+                assert!(alike, "{}, {who}: all have the same last batch", self.of);
+            }
         }
     }
 
@@ -206,10 +219,25 @@ impl<const OBS: usize, const ACTION: usize> Contest<OBS, ACTION> {
         let begin = Instant::now();
         for _ in 0..batches {
             let mut arenas: Vec<&mut [u8]> =
-                self.memory.iter_mut().map(Vec::as_mut_slice).collect();
+                self.memory[0].iter_mut().map(Vec::as_mut_slice).collect();
             self.sampler.sample_into(&plan, &mut arenas).expect("a full ring");
         }
         per_row(begin, batches * BATCH)
+    }
+
+    /// Copies the rows that the scout found: nanoseconds a row.
+    fn gather(&mut self) -> f64 {
+        let plan = self.scout.plan(BATCH).expect("a valid batch");
+        let mut begin = Instant::now();
+        for (number, index) in self.index.chunks_exact(BATCH).enumerate() {
+            if number == BEFORE {
+                begin = Instant::now();
+            }
+            let mut arenas: Vec<&mut [u8]> =
+                self.memory[1].iter_mut().map(Vec::as_mut_slice).collect();
+            self.scout.gather_into(index, &plan, &mut arenas).expect("nobody writes");
+        }
+        per_row(begin, BATCHES * BATCH)
     }
 
     /// Takes as many rows in the way of one of the others: nanoseconds a row.
@@ -238,9 +266,10 @@ impl<const OBS: usize, const ACTION: usize> Contest<OBS, ACTION> {
         assert!(whole, "nobody writes");
     }
 
-    /// Our time over another one's, round by round.
-    fn times_of(&self, theirs: &[f64]) -> Vec<f64> {
-        self.ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect()
+    /// Our time over another one's of the same work, round by round.
+    fn times_over(&self, other: usize) -> Vec<f64> {
+        let ours = &self.ours[OTHERS[other].1];
+        ours.iter().zip(&self.theirs[other]).map(|(ours, theirs)| ours / theirs).collect()
     }
 }
 
