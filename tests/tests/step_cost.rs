@@ -21,6 +21,9 @@ const LONG: u64 = 1_500;
 /// Instructions that long names may add to a step. One that looks each of its numbers up, or copies the names of
 /// each portfolio's indicators, passes over tens of thousands of characters more.
 const MOST: u64 = 1_000;
+/// How often steps are counted at most. What an interpreter and its allocator do now and then adds to a step, a thousand
+/// instructions once in tens of runs; names that are looked up or copied add to all.
+const ROUNDS: usize = 3;
 
 /// Instructions of one step of so many portfolios. `None`: nobody may look on here.
 fn instructions(
@@ -60,12 +63,22 @@ fn defect_24_a_step_costs_the_same_whatever_its_numbers_are_called() -> Result<(
     };
     // Few portfolios read the panel; for many the days are laid out.
     for portfolios in [2, 8] {
-        let short = instructions(&python, portfolios, SHORT)?;
-        let (Some(short), Some(long)) = (short, instructions(&python, portfolios, LONG)?) else {
-            println!("skipped: this system lets no process trace its child");
-            return Ok(());
-        };
-        println!("{portfolios} portfolios: {short} instructions a step, {long} with long names");
+        let (mut short, mut long) = (u64::MAX, u64::MAX);
+        for _ in 0..ROUNDS {
+            for (least, chars) in [(&mut short, SHORT), (&mut long, LONG)] {
+                let Some(counted) = instructions(&python, portfolios, chars)? else {
+                    println!("skipped: this system lets no process trace its child");
+                    return Ok(());
+                };
+                *least = counted.min(*least);
+            }
+            println!(
+                "{portfolios} portfolios: {short} instructions a step, {long} with long names"
+            );
+            if long.abs_diff(short) <= MOST {
+                break;
+            }
+        }
         assert!(long.abs_diff(short) <= MOST, "{short} instructions, {long} with long names");
     }
     Ok(())
