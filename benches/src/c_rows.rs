@@ -27,7 +27,7 @@ use crate::c_draws::Draws;
 use crate::record::Record;
 
 /// The most rows ahead that memory is asked for. A power of two.
-const MOST_AHEAD: usize = 64;
+const MOST_AHEAD: usize = 32;
 /// Bytes of a huge page.
 const HUGE: usize = 2 << 20;
 /// Bytes of a line of the cache.
@@ -46,7 +46,7 @@ pub enum Widths {
 /// How memory is asked for before it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
-    /// So many rows ahead: even, and no more than 64.
+    /// So many rows ahead: even, and no more than 32.
     pub ahead: usize,
     /// Into the nearest cache, instead of the second.
     pub nearest: bool,
@@ -58,11 +58,11 @@ impl Look {
         Self { ahead: 4, nearest: true },
         Self { ahead: 8, nearest: true },
         Self { ahead: 16, nearest: true },
-        Self { ahead: 32, nearest: true },
+        Self { ahead: MOST_AHEAD, nearest: true },
         Self { ahead: 4, nearest: false },
         Self { ahead: 8, nearest: false },
         Self { ahead: 16, nearest: false },
-        Self { ahead: 32, nearest: false },
+        Self { ahead: MOST_AHEAD, nearest: false },
     ];
 }
 
@@ -275,7 +275,7 @@ impl<const OBS: usize, const ACTION: usize> MappedRing<OBS, ACTION> {
         assert_eq!(out.obs.len(), out.index.len() * OBS, "a batch of such rows");
         assert!(ahead <= MOST_AHEAD, "{ahead} rows ahead");
         let mut found = [None; 2 * MOST_AHEAD];
-        let pairs_ahead = ahead / 2;
+        let (pairs, pairs_ahead) = (out.index.len().div_ceil(2), ahead / 2);
         let draw = |found: &mut [Option<i64>; 2 * MOST_AHEAD], pair: usize| {
             let of = draws.pair(batch, u32::try_from(pair).unwrap_or(u32::MAX), 0);
             for (number, index) in of.into_iter().enumerate() {
@@ -286,9 +286,10 @@ impl<const OBS: usize, const ACTION: usize> MappedRing<OBS, ACTION> {
                 }
             }
         };
-        (0..pairs_ahead).for_each(|pair| draw(&mut found, pair));
+        (0..pairs_ahead.min(pairs)).for_each(|pair| draw(&mut found, pair));
         for b in 0..out.index.len() {
-            if b.is_multiple_of(2) {
+            // None beyond the batch: they would be drawn, and asked for, in vain.
+            if b.is_multiple_of(2) && b / 2 + pairs_ahead < pairs {
                 draw(&mut found, b / 2 + pairs_ahead);
             }
             let (mut index, mut attempt) = (found[b % (2 * MOST_AHEAD)], 0);
