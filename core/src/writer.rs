@@ -94,15 +94,12 @@ impl Writer {
         step: &Step<'_>,
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<&[RowIndex], AppendError> {
-        self.indices.clear();
-        if step.final_obs.is_some() || !self.append_plainly(step) {
+        if step.final_obs.is_some() || !self.append_plainly::<false>(step) {
             self.append_with_care(step, interrupted)?;
         }
         ring(&self.ring.store().published());
         debug_assert_eq!(self.indices.len(), self.lanes.len());
-        // As many as lanes. Asked of them, since the vector's own length was stored just now: read along with its
-        // pointer in one go, which is what a slice of all is made of, it waits until the store is done.
-        Ok(self.indices.get(..self.lanes.len()).unwrap_or_default())
+        Ok(&self.indices)
     }
 
     /// Asks the processor for the memory of the row after the next one of every lane, which comes while the caller does
@@ -121,6 +118,7 @@ impl Writer {
         step: &Step<'_>,
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<(), AppendError> {
+        self.indices.clear();
         self.check_sizes(step, 1)?;
         self.append_checked(step, interrupted)
     }
@@ -131,7 +129,7 @@ impl Writer {
         step: &Step<'_>,
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<(), AppendError> {
-        if self.append_plainly(step) {
+        if self.append_plainly::<true>(step) {
             return Ok(());
         }
         self.follow_resize();
@@ -142,10 +140,11 @@ impl Writer {
     }
 
     /// Appends a step that makes one row on every lane, for which there is room where it is: as most do.
-    /// Its final observations are not looked at. `false`: nothing was appended, look more closely.
+    /// Its final observations are not looked at. The rows' indices come after those that are kept if there are to be
+    /// `MORE`, and in their place if not. `false`: nothing was appended, look more closely.
     #[expect(clippy::inline_always, reason = "a call costs a tenth of a small row")]
     #[inline(always)]
-    fn append_plainly(&mut self, step: &Step<'_>) -> bool {
+    fn append_plainly<const MORE: bool>(&mut self, step: &Step<'_>) -> bool {
         let of = self.lanes.len();
         let go_on = |flags: &[bool]| match flags {
             [ended] => of == 1 && !*ended,
@@ -157,21 +156,39 @@ impl Writer {
         // What does not fit is found while it is written: into slots that nobody reads yet. One lane
         // apart, since a loop over it costs a tenth of a small row.
         if let ([lane], [number]) = (&mut *self.lanes, &*self.numbers) {
-            let Some(clock) = lane.write_plainly(step, (0, 1)) else { return false };
-            self.indices.push(lane.publish_plainly(*number, clock));
-        } else {
-            let mut lanes = self.lanes.iter().enumerate();
-            if !lanes.all(|(i, lane)| lane.write_plainly(step, (i, of)).is_some()) {
+            if !lane.write_plainly(step, (0, 1)) {
                 return false;
             }
-            let published = self.lanes.iter_mut().zip(&self.numbers).map(|(lane, number)| {
-                let mut clock = lane.clock;
-                clock.step();
-                lane.publish_plainly(*number, clock)
-            });
-            self.indices.extend(published);
+            let index = lane.publish_plainly(*number);
+            match &mut *self.indices {
+                // As after the append before: a vector whose length is not stored anew is not waited for.
+                [last] if !MORE => *last = index,
+                indices => {
+                    let before = if MORE { indices.len() } else { 0 };
+                    self.indices.truncate(before);
+                    self.indices.push(index);
+                }
+            }
+        } else if !self.append_plainly_to_many::<MORE>(step) {
+            return false;
         }
         self.rows_written += of as u64;
+        true
+    }
+
+    /// The same for lanes that are not one.
+    #[inline(never)]
+    fn append_plainly_to_many<const MORE: bool>(&mut self, step: &Step<'_>) -> bool {
+        let of = self.lanes.len();
+        let mut lanes = self.lanes.iter().enumerate();
+        if !lanes.all(|(i, lane)| lane.write_plainly(step, (i, of))) {
+            return false;
+        }
+        if !MORE {
+            self.indices.clear();
+        }
+        let lanes = self.lanes.iter_mut().zip(&self.numbers);
+        self.indices.extend(lanes.map(|(lane, number)| lane.publish_plainly(*number)));
         true
     }
 
@@ -351,23 +368,25 @@ fn check_flags(
 }
 
 impl OwnLane {
-    /// Writes row `i` of the `of` that a step has, which ends no episode; returns the clock after it. `None`:
+    /// Writes row `i` of the `of` that a step has, which ends no episode. `false`:
     /// there is no room for a row, or it is the final one's turn, or something does not have the column's size.
     #[expect(clippy::inline_always, reason = "a call costs a tenth of a small row")]
     #[inline(always)]
-    fn write_plainly(&self, step: &Step<'_>, row: (usize, usize)) -> Option<EpisodeClock> {
+    fn write_plainly(&self, step: &Step<'_>, row: (usize, usize)) -> bool {
         let mut clock = self.clock;
-        let slot = self.memory.free_slot().filter(|_| !clock.awaits_final())?;
+        let Some(slot) = self.memory.free_slot().filter(|_| !clock.awaits_final()) else {
+            return false;
+        };
         let mark = clock.step().at(self.memory.head());
-        self.memory.lane().store_row(slot, mark.words(), step.columns, row).then_some(clock)
+        self.memory.lane().store_row(slot, mark.words(), step.columns, row)
     }
 
     /// Publishes it.
     #[expect(clippy::inline_always, reason = "a call costs a tenth of a small row")]
     #[inline(always)]
-    fn publish_plainly(&mut self, number: u32, clock: EpisodeClock) -> RowIndex {
+    fn publish_plainly(&mut self, number: u32) -> RowIndex {
         let index = RowIndex::new(number, self.memory.head());
-        self.clock = clock;
+        self.clock.step();
         self.memory.publish(1);
         index
     }
