@@ -29,6 +29,9 @@ pub struct Lease {
 impl Ring {
     /// Leases rows of a lane: no copy, no waiting. At most a quarter of a lane's rows, or all of a
     /// snapshot's.
+    ///
+    /// A handle without leases claims a reader slot for its first one, by a few system calls, and gives it back with its
+    /// last: some microseconds. One lease that is kept spares all others that.
     pub fn lease(&self, lane: u32, range: Range<u64>) -> Result<Lease, LeaseError> {
         self.unless_moved(|| self.lease_once(lane, range.clone()), Result::is_err)
     }

@@ -160,14 +160,11 @@ impl Writer {
                 return false;
             }
             let index = lane.publish_plainly(*number);
-            match &mut *self.indices {
-                // As after the append before: a vector whose length is not stored anew is not waited for.
-                [last] if !MORE => *last = index,
-                indices => {
-                    let before = if MORE { indices.len() } else { 0 };
-                    self.indices.truncate(before);
-                    self.indices.push(index);
-                }
+            if !MORE && let [last] = &mut *self.indices {
+                // The vector's length is not stored again: who reads it would wait until the store is done.
+                *last = index;
+            } else {
+                self.keep::<MORE>(index);
             }
         } else if !self.append_plainly_to_many::<MORE>(step) {
             return false;
@@ -190,6 +187,15 @@ impl Writer {
         let lanes = self.lanes.iter_mut().zip(&self.numbers);
         self.indices.extend(lanes.map(|(lane, number)| lane.publish_plainly(*number)));
         true
+    }
+
+    /// Keeps the index of a row, after those that are kept or in their place.
+    #[inline(never)]
+    fn keep<const MORE: bool>(&mut self, index: RowIndex) {
+        if !MORE {
+            self.indices.clear();
+        }
+        self.indices.push(index);
     }
 
     /// Appends what was planned and has room. Cannot fail.

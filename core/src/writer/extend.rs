@@ -179,6 +179,8 @@ impl<'a> Parts<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use super::*;
     use crate::{DType, LanePolicy, Ring, RingOptions, Schema, WriterOptions};
 
@@ -267,6 +269,34 @@ mod tests {
                 assert_eq!(found, expected, "{lanes} lanes, {mode}, {steps} steps");
                 assert_eq!(extend.rows_written(), append.rows_written());
                 assert_eq!(contents(&many), contents(&one), "{lanes} lanes, {mode}");
+            }
+        }
+    }
+
+    #[test]
+    fn appended_tells_the_rows_of_the_last_call_and_of_no_other() {
+        for lanes in [1_u16, 3] {
+            let ring = ring(lanes.into(), 200, LanePolicy::default());
+            let mut writer = ring.writer(WriterOptions::lanes(lanes.into())).unwrap();
+            let rows_of = |seqs: Range<u64>| {
+                let rows = seqs.flat_map(|seq| (0..lanes).map(move |n| (n, seq)));
+                rows.map(|(n, seq)| RowIndex::new(n.into(), seq)).collect::<Vec<_>>()
+            };
+            let one = Data::new(lanes, u64::MAX);
+            let short = Data { reward: Vec::new(), ..Data::new(lanes, u64::MAX) };
+            let mut seq = 0;
+            for steps in [0, 1, 2, 20] {
+                let many = Data::new(steps * lanes, u64::MAX);
+                many.with_steps(false, |steps| writer.extend(steps).unwrap().len());
+                assert_eq!(writer.appended(), rows_of(seq..seq + u64::from(steps)));
+                seq += u64::from(steps);
+                for _ in 0..2 {
+                    one.with_steps(false, |step| assert!(writer.append(step).is_ok()));
+                    assert_eq!(writer.appended(), rows_of(seq..seq + 1), "after {steps} steps");
+                    seq += 1;
+                }
+                short.with_steps(false, |step| assert!(writer.append(step).is_err()));
+                assert_eq!(writer.appended(), []);
             }
         }
     }
