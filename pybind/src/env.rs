@@ -548,7 +548,7 @@ impl PortfolioBatch {
         results: Option<[&mut [u8]; 3]>,
     ) -> Result<Outcome, Failure> {
         self.env.with(|env| {
-            env.step_asking(actions, |at| slots.ask(at)).map_err(|error| self.in_words(error))?;
+            env.step(actions).map_err(|error| self.in_words(error))?;
             slots.fill(env, true)?;
             Ok(Outcome::of(env, results))
         })

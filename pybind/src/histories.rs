@@ -1,13 +1,13 @@
 //! The days before an observation as NumPy arrays: fresh ones, or views of an arena that moves by a day.
 //!
 //! Fresh in memory a history is `[H, X, C]`, one block of days, as the batch lays its days out; Python sees
-//! `[X, H, C]`. An arena has a day of all environments together, and room for many more days than a history: a step
-//! writes one day behind the newest, from front to back, and moves the view. What has no room any more is moved to the
-//! front.
+//! `[X, H, C]`. An arena has a day of all environments together, and behind its last day stands its first
+//! ([`Looped`]): a step writes the newest day over one that no history has any more, and moves the view.
 
+use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use backcast_core::{DType, soon};
+use backcast_core::{DType, LentLoop, Looped};
 use backcast_gym::PortfolioVectorEnv as CoreEnv;
 use numpy::prelude::*;
 use numpy::{PyArray1, PyUntypedArray};
@@ -19,12 +19,10 @@ use pyo3::types::PyAny;
 use crate::coerce::descr;
 use crate::error::{Failure, Kind};
 use crate::spares::Spares;
-use crate::view::{Filling, FreshArray, Reused, along};
+use crate::view::{FreshArray, NotLent, not_reused, read_only};
 
-/// Days that an arena has more than a history.
-///
-/// Many, since moving histories to the front copies all but a day of each: of 20 days, at every step, an eighth of a day.
-const SPARE_DAYS: usize = 160;
+/// Bytes of a number.
+const SINGLE: usize = size_of::<f32>();
 
 /// Portfolios that lie between the copy of a newest day and the request for it.
 const AHEAD: usize = 4;
@@ -33,65 +31,38 @@ const AHEAD: usize = 4;
 pub(crate) struct Histories {
     /// `[H, X, C]`.
     shape: [usize; 3],
-    arena: Option<Arena>,
+    /// With `copy=False`.
+    arena: Option<PyOnceLock<Py<Arena>>>,
     /// The days before the observations before.
     spares: Spares,
 }
 
-/// What `copy=False` writes to.
-struct Arena {
-    arrays: PyOnceLock<Arrays>,
-    at: Newest,
-}
-
-/// Where the newest history begins. `None`: the arena does not hold the days before the newest, as in a batch that was
-/// copied in the middle of its episodes.
-type Newest = Mutex<Option<usize>>;
-
-struct Arrays {
-    /// `[H + SPARE_DAYS, N, X, C]`, and which rows there are, `[H + SPARE_DAYS, N, X]`.
-    memory: Reused,
-    /// The same as Python sees them, days behind tickers. Read-only, as are all views of them.
-    shown: [Py<PyUntypedArray>; 2],
+/// What `copy=False` writes to, the base object of its views.
+#[pyclass(module = "backcast._native", name = "HistoryArena", frozen)]
+pub(crate) struct Arena {
+    /// A block is a day: its numbers, `[N, X, C]`, and then which rows there are, `[N, X]`.
+    days: Looped,
+    /// Where the histories begin that are shown. `None`: the arena does not hold the days before the newest, as in a batch
+    /// that was copied in the middle of its episodes.
+    first: Mutex<Option<usize>>,
 }
 
 /// The arrays of one call.
 pub(crate) enum Days<'a, 'py> {
     Fresh { out: FreshArray<'py>, mask: FreshArray<'py>, axis: usize, spares: &'a Spares },
-    Sliding(Box<Sliding<'a, 'py>>),
-}
-
-pub(crate) struct Sliding<'a, 'py> {
-    py: Python<'py>,
-    arrays: &'a Arrays,
-    at: &'a Newest,
-    envs: usize,
-    shape: [usize; 3],
-    memory: Filling<'a>,
+    Sliding { arena: &'a Bound<'py, Arena>, envs: usize, shape: [usize; 3] },
 }
 
 /// Their memory.
 pub(crate) enum DaySlots<'a> {
-    Fresh {
-        out: &'a mut [u8],
-        mask: &'a mut [u8],
-    },
-    Sliding {
-        out: &'a mut [f32],
-        mask: &'a mut [u8],
-        at: &'a Newest,
-        /// `[H, X, C]`.
-        shape: [usize; 3],
-        /// Where the newest day will begin after a step, in numbers.
-        next: usize,
-    },
+    Fresh { out: &'a mut [u8], mask: &'a mut [u8] },
+    Sliding { days: LentLoop<'a>, first: &'a Mutex<Option<usize>>, history: usize },
 }
 
 impl Histories {
     /// `None` where there is nothing to show.
     pub(crate) fn new(envs: Option<usize>, shape: [usize; 3], reuse: bool) -> Option<Self> {
-        let arena = || Arena { arrays: PyOnceLock::new(), at: Newest::default() };
-        let arena = (reuse && envs.is_some()).then(arena);
+        let arena = (reuse && envs.is_some()).then(PyOnceLock::new);
         (shape[0] > 0).then_some(Self { shape, arena, spares: Spares::default() })
     }
 
@@ -110,25 +81,9 @@ impl Histories {
             let axis = usize::from(envs.is_some());
             return Ok(Days::Fresh { out, mask, axis, spares: &self.spares });
         };
-        let days = history + SPARE_DAYS;
-        let arrays = arena.arrays.get_or_try_init(py, || {
-            let envs = envs.unwrap_or(1);
-            let of = |dtype, shape: &[usize]| FreshArray::zeros(py, &descr(py, dtype)?, shape);
-            let out = of(DType::F32, &[days, envs, rows, columns])?;
-            let mask = of(DType::Bool, &[days, envs, rows])?;
-            let memory = Reused::new([out, mask]);
-            let shown = |array: Option<_>| {
-                let view = turned(&turned(&array.expect("it was made just now"), 0)?, 1)?;
-                view.call_method1("setflags", (false,))?;
-                PyResult::Ok(view.unbind())
-            };
-            let [out, mask, ..] = memory.arrays(py);
-            let shown = [shown(out)?, shown(mask)?];
-            PyResult::Ok(Arrays { memory, shown })
-        })?;
-        let memory = arrays.memory.fill(py, "history")?;
-        let (at, envs) = (&arena.at, envs.unwrap_or(1));
-        Ok(Days::Sliding(Box::new(Sliding { py, arrays, at, envs, shape: self.shape, memory })))
+        let envs = envs.unwrap_or(1);
+        let arena = arena.get_or_try_init(py, || Py::new(py, Arena::new(envs, self.shape)?))?;
+        Ok(Days::Sliding { arena: arena.bind(py), envs, shape: self.shape })
     }
 
     /// Let go of the arrays that were kept for filling them again.
@@ -150,24 +105,30 @@ impl Histories {
     }
 }
 
+impl Arena {
+    fn new(envs: usize, [history, rows, columns]: [usize; 3]) -> Result<Self, Failure> {
+        let row = columns.checked_mul(SINGLE).and_then(|numbers| numbers.checked_add(1));
+        let day = row.and_then(|row| row.checked_mul(rows)?.checked_mul(envs));
+        // One more than a history, so that a step leaves the views before it as they were.
+        let days = day.ok_or_else(|| io::ErrorKind::OutOfMemory.into());
+        let days = days.and_then(|day| Looped::zeros(history + 1, day)).map_err(|error| {
+            let why = format!("no memory for views of {history} days of history: {error}");
+            Failure::new(Kind::Env, format!("{why}; ask for arrays of their own with copy=True"))
+        })?;
+        Ok(Self { days, first: Mutex::default() })
+    }
+}
+
 impl<'py> Days<'_, 'py> {
     pub(crate) fn slots(&mut self) -> Result<DaySlots<'_>, Failure> {
         match self {
             Self::Fresh { out, mask, .. } => {
                 Ok(DaySlots::Fresh { out: out.bytes_mut(), mask: mask.bytes_mut() })
             }
-            Self::Sliding(sliding) => {
-                let Sliding { memory, at, shape, envs, .. } = &mut **sliding;
-                let [Some(out), Some(mask), ..] = memory.buffers() else {
-                    unreachable!("an arena has two arrays");
-                };
-                let from = newest(at).unwrap_or_default();
-                let [history, rows, columns] = *shape;
-                let out = bytemuck::try_cast_slice_mut(out)
-                    .map_err(|error| Failure::new(Kind::Env, error))?;
-                // The first step that finds no room moves what there is, and writes elsewhere.
-                let next = (from + history) * *envs * rows * columns;
-                Ok(DaySlots::Sliding { out, mask, at, shape: *shape, next })
+            Self::Sliding { arena, shape: [history, ..], .. } => {
+                let Arena { days, first } = arena.get();
+                let days = days.lend().ok_or_else(|| not_reused("history", NotLent::Busy))?;
+                Ok(DaySlots::Sliding { days, first, history: *history })
             }
         }
     }
@@ -180,20 +141,25 @@ impl<'py> Days<'_, 'py> {
                 spares.keep([&out, &mask]);
                 Ok([turned(&out, axis)?, turned(&mask, axis)?].map(Bound::into_any))
             }
-            Self::Sliding(sliding) => {
-                let Sliding { py, arrays, at, shape: [history, ..], memory, .. } = *sliding;
-                let from = newest(at).unwrap_or_default();
-                drop(memory);
-                let view = |of: &Py<_>| along(of.bind(py), 2, from..from + history);
-                let [out, mask] = &arrays.shown;
-                Ok([view(out)?, view(mask)?].map(Bound::into_any))
+            Self::Sliding { arena, envs, shape: [history, rows, columns] } => {
+                let Arena { days, first } = arena.get();
+                let numbers = days.address(locked(first).unwrap_or_default());
+                let mask = numbers.wrapping_add(envs * rows * columns * SINGLE);
+                let (row, day) = (columns * SINGLE, (history, days.stride()));
+                let axes = [(envs, rows * row), (rows, row), day, (columns, SINGLE)];
+                let mask_axes = [(envs, rows), (rows, 1), day];
+                let view = |address, dtype, axes: &[_]| {
+                    let dtype = descr(arena.py(), dtype)?;
+                    read_only(arena.as_any(), address, &dtype, axes).map(Bound::into_any)
+                };
+                Ok([view(numbers, DType::F32, &axes)?, view(mask, DType::Bool, &mask_axes)?])
             }
         }
     }
 }
 
-fn newest(at: &Newest) -> MutexGuard<'_, Option<usize>> {
-    at.lock().unwrap_or_else(PoisonError::into_inner)
+fn locked<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
+    value.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// An axis behind the next one.
@@ -206,16 +172,6 @@ fn turned<'py>(
 }
 
 impl DaySlots<'_> {
-    /// Ask for the memory that the newest day of an environment will be written to after a step: an arena is larger
-    /// than caches that are near, and each day of it is written once in many steps.
-    #[inline]
-    pub(crate) fn ask(&self, env: usize) {
-        if let Self::Sliding { out, shape: [_, rows, columns], next, .. } = self {
-            let day = rows * columns;
-            soon(out.get(next + env * day..next + (env + 1) * day).unwrap_or_default());
-        }
-    }
-
     /// Write the days before what the environment shows: all of them, or, after a step and in an arena, the
     /// newest alone wherever an episode goes on.
     pub(crate) fn fill(self, env: &CoreEnv, stepped: bool) -> Result<(), Failure> {
@@ -232,36 +188,31 @@ impl DaySlots<'_> {
                     env.history_into(at, day(at), out, mask)?;
                 }
             }
-            Self::Sliding { out, mask, at, shape: [history, ..], .. } => {
-                let cells = env.num_envs() * rows;
-                let mut newest = newest(at);
+            Self::Sliding { mut days, first, history } => {
+                let mut first = locked(first);
                 // Taken: what is cut short leaves nothing to build on.
-                let before = newest.take();
-                let from = match before {
-                    Some(from) if stepped && from == SPARE_DAYS => {
-                        let kept = (from + 1) * cells..(from + history) * cells;
-                        out.copy_within(kept.start * columns..kept.end * columns, 0);
-                        mask.copy_within(kept, 0);
-                        0
-                    }
-                    Some(from) => from + usize::from(stepped),
-                    None => 0,
-                };
-                for at in 0..env.num_envs() {
-                    env.ask_history(at + AHEAD);
-                    let old = match (env.began()[at] || before.is_none(), stepped) {
-                        (true, _) => 0,
-                        (false, true) => history - 1,
-                        (false, false) => history,
-                    };
-                    for (place, younger) in (old..history).zip((0..history - old).rev()) {
-                        let first = (from + place) * cells + at * rows;
-                        let out = &mut out[first * columns..(first + rows) * columns];
-                        let mask = &mut mask[first..first + rows];
-                        env.history_into(at, day(at).saturating_sub(younger), out, mask)?;
+                let before = first.take();
+                let from = before.map_or(0, |from| from + usize::from(stepped)) % days.blocks();
+                let anew = |at: usize| before.is_none() || env.began()[at];
+                // Where an episode goes on, only these are missing.
+                let newest = if stepped { history - 1 } else { history };
+                let any = before.is_none() || env.began().contains(&true);
+                for place in if any { 0 } else { newest }..history {
+                    let numbers = env.num_envs() * rows * columns * SINGLE;
+                    let (out, mask) = days.block_mut(from + place).split_at_mut(numbers);
+                    let out: &mut [f32] = bytemuck::try_cast_slice_mut(out)
+                        .map_err(|error| Failure::new(Kind::Env, error))?;
+                    let each =
+                        out.chunks_exact_mut(rows * columns).zip(mask.chunks_exact_mut(rows));
+                    for (at, (out, mask)) in each.enumerate() {
+                        if place >= newest || anew(at) {
+                            env.ask_history(at + AHEAD);
+                            let younger = history - 1 - place;
+                            env.history_into(at, day(at).saturating_sub(younger), out, mask)?;
+                        }
                     }
                 }
-                *newest = Some(from);
+                *first = Some(from);
             }
         }
         Ok(())

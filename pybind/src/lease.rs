@@ -13,7 +13,7 @@ use crate::error::{Failure, Kind};
 use crate::given::{Given, closest, method, not_called, refuse_strangers};
 use crate::handle::Handle;
 use crate::held::{Held, warn};
-use crate::view::leased;
+use crate::view::read_only;
 
 /// What the arrays of a lease are made of: the base object of each, so that a slice of a slice
 /// still keeps the rows frozen.
@@ -100,7 +100,7 @@ impl Lease {
                 axes.push((axis, stride));
             }
             let dtype = descr(py, column.dtype())?;
-            insert(&dict, column.name(), leased(py, &hold, address, &dtype, &axes)?)?;
+            insert(&dict, column.name(), read_only(&hold, address, &dtype, &axes)?)?;
         }
         Ok(dict)
     }

@@ -256,13 +256,6 @@ pub(crate) struct Slots<'a> {
 }
 
 impl Slots<'_> {
-    /// Ask for the memory that [`fill`](Self::fill) will write the newest day of an environment to after a step.
-    pub(crate) fn ask(&self, env: usize) {
-        if let Some(days) = &self.days {
-            days.ask(env);
-        }
-    }
-
     /// Write what the environment shows after a step, or after a reset.
     pub(crate) fn fill(mut self, env: &CoreEnv, stepped: bool) -> Result<(), Failure> {
         if let [Some(flat), None, ..] = &mut self.fields {

@@ -76,23 +76,6 @@ impl<'py> FreshArray<'py> {
         Ok(Self(array.cast_into()?))
     }
 
-    /// An array of zeros, whose memory is not touched before it is filled.
-    pub(crate) fn zeros(
-        py: Python<'py>,
-        dtype: &Bound<'py, PyArrayDescr>,
-        shape: &[usize],
-    ) -> PyResult<Self> {
-        let (mut dims, axes) = extents(shape)?;
-        let dtype = dtype.clone().into_dtype_ptr();
-        // SAFETY: as in `for_filling`: `dims` outlives the call, which copies it; the descriptor is of a plain
-        // numeric dtype, and the call steals the reference given up; the interpreter is attached.
-        let array = unsafe {
-            let made = PY_ARRAY_API.PyArray_Zeros(py, axes, dims.as_mut_ptr(), dtype, 0);
-            Bound::from_owned_ptr_or_err(py, made)?
-        };
-        Ok(Self(array.cast_into()?))
-    }
-
     /// An array made here before, for filling once more: if nobody but its caller refers to it, weakly
     /// neither, and if whoever had it left its memory, dtype, shape and flags as they were.
     #[inline]
@@ -227,7 +210,7 @@ impl Drop for Filling<'_> {
 }
 
 /// Why the arrays of `copy=False` cannot be filled.
-fn not_reused(what: &str, why: NotLent) -> Failure {
+pub(crate) fn not_reused(what: &str, why: NotLent) -> Failure {
     let why = match why {
         NotLent::ReadOnly => "read-only now; leave its arrays writable",
         NotLent::Busy => {
@@ -241,63 +224,19 @@ fn not_reused(what: &str, why: NotLent) -> Failure {
     Failure::new(Kind::Env, format!("the reused {what} is {why}, {otherwise}"))
 }
 
-/// A read-only view of a range of an array along one of its axes: what indexing would make, in a third of the time.
+/// A read-only array over memory that `hold` keeps for as long as the array or a view of it lives. `axes` are extents
+/// and strides in bytes.
 ///
-/// # Panics
-///
-/// If the array has no such axis or positions.
-pub(crate) fn along<'py>(
-    array: &Bound<'py, PyUntypedArray>,
-    axis: usize,
-    range: Range<usize>,
-) -> PyResult<Bound<'py, PyUntypedArray>> {
-    let py = array.py();
-    let (mut dims, count) = extents(array.shape())?;
-    assert!(range.start <= range.end && range.end <= array.shape()[axis], "{range:?}");
-    dims[axis] = npy_intp::try_from(range.len())?;
-    let mut strides: Vec<npy_intp> = array.strides().to_vec();
-    let before = npy_intp::try_from(range.start)? * strides[axis];
-    // SAFETY:
-    // - `dims` and `strides` hold `count` elements and outlive the call, which copies them; the call steals the
-    //   reference to the descriptor that was given up.
-    // - The memory: elements of the array, among those that its own extents and strides reach (checked above). The
-    //   array becomes the base object, whose reference the second call steals, so that they live as long as the view.
-    // - Read-only: no flag allows writing.
-    // - The interpreter is attached: `py` is its token.
-    unsafe {
-        let data = (*_PyArray_GET_ITEM_DATA(array.as_array_ptr())).data;
-        let view = PY_ARRAY_API.PyArray_NewFromDescr(
-            py,
-            get_type_object(py, NpyTypes::PyArray_Type),
-            array.dtype().into_dtype_ptr(),
-            count,
-            dims.as_mut_ptr(),
-            strides.as_mut_ptr(),
-            data.offset(before).cast(),
-            0,
-            ptr::null_mut(),
-        );
-        let view = Bound::from_owned_ptr_or_err(py, view)?.cast_into::<PyUntypedArray>()?;
-        let base = array.clone().into_any().into_ptr();
-        if PY_ARRAY_API.PyArray_SetBaseObject(py, view.as_array_ptr(), base) != 0 {
-            return Err(PyErr::fetch(py));
-        }
-        Ok(view)
-    }
-}
-
-/// A read-only array over leased memory, which `hold` keeps frozen for as long as the array or a
-/// view of it lives. `axes` are extents and strides in bytes.
-///
-/// `address` must come from [`Lease::address`](backcast_core::Lease::address) of the lease that
-/// `hold` owns, and the axes must stay within its rows.
-pub(crate) fn leased<'py>(
-    py: Python<'py>,
+/// The memory that the axes reach from `address` must be `hold`'s: rows of its lease, of which
+/// [`Lease::address`](backcast_core::Lease::address) told the first, or as many blocks as there are of its
+/// [`Looped`](backcast_core::Looped).
+pub(crate) fn read_only<'py>(
     hold: &Bound<'py, PyAny>,
     address: *const u8,
     dtype: &Bound<'py, PyArrayDescr>,
     axes: &[(usize, usize)],
 ) -> PyResult<Bound<'py, PyUntypedArray>> {
+    let py = hold.py();
     let mut dims = Vec::with_capacity(axes.len());
     let mut strides = Vec::with_capacity(axes.len());
     for &(extent, stride) in axes {
@@ -308,12 +247,14 @@ pub(crate) fn leased<'py>(
     // SAFETY:
     // - `dims` and `strides` hold `count` elements and outlive the call; NumPy copies them.
     // - The descriptor is of a plain numeric dtype, and the call steals the reference given up.
-    // - The memory: `axes` cover rows that the lease of `hold` freezes (the caller: `lease.rs`
-    //   computes them from the lease's own length and widths). They stay mapped and unwritten while
-    //   `hold` lives; it becomes the base object, whose reference the second call steals, so it
-    //   lives as long as the array, and NumPy gives views of the array the same base.
-    // - Read-only: no flag allows writing, NumPy refuses to set it on memory whose base object is
-    //   not a writable buffer, and the pages of a shared ring are mapped for reading only.
+    // - The memory: `axes` cover what is mapped while `hold` lives (the callers: `lease.rs` computes them from the lease's
+    //   own length and widths, `histories.rs` from what its arena was made for). It becomes the base object, whose
+    //   reference the second call steals, so it lives as long as the array, and NumPy gives views of the array the
+    //   same base.
+    // - Written meanwhile: leased rows by nobody. An arena by its environment's next call, as all arrays that are filled
+    //   again; no Rust code reads the array's bytes then but in a call that the array is an argument of.
+    // - Read-only: no flag allows writing, and NumPy refuses to set it on memory whose base object is not a writable
+    //   buffer; the pages of a shared ring are mapped for reading only besides.
     // - The interpreter is attached: `py` is its token.
     unsafe {
         let array = PY_ARRAY_API.PyArray_NewFromDescr(

@@ -88,6 +88,7 @@ pub use sys::claimed::ClaimedLane;
 pub use sys::copy::Word;
 pub use sys::found::{Found, FoundRow, RowFinder};
 pub use sys::lane::{Ahead, Lane};
+pub use sys::looped::{LentLoop, Looped};
 pub use sys::numbers::{Numbers, copy_numbers};
 pub use sys::peer::{Peer, receive, send_with_descriptor};
 pub use sys::rank::{RANKED_AT_ONCE, ranks};

@@ -178,16 +178,6 @@ impl PortfolioVectorEnv {
     /// All actions are checked before anything happens; those of a sub-environment that is about to be
     /// reset are not looked at.
     pub fn step<A: Copy + Into<f64>>(&mut self, actions: &[A]) -> Result<(), EnvError> {
-        self.step_asking(actions, |_| ())
-    }
-
-    /// As [`step`](Self::step); `ask` is called with the number of each sub-environment a little before its turn, to
-    /// ask for the memory that what it shows will be written to.
-    pub fn step_asking<A: Copy + Into<f64>>(
-        &mut self,
-        actions: &[A],
-        mut ask: impl FnMut(usize),
-    ) -> Result<(), EnvError> {
         self.check_step(actions)?;
         let (mode, count) = (self.world.options.autoreset_mode, self.n_tickers());
         self.batch.fills.clear();
@@ -203,7 +193,6 @@ impl PortfolioVectorEnv {
             }
             // Every portfolio stands on a day of its own, which nobody could guess.
             self.batch.ask(&world, env + AHEAD);
-            ask(env);
             let tickers = &self.tickers[env * count..(env + 1) * count];
             let mut turn = Turn { env, tickers, stream: &mut self.streams[env] };
             self.batch.step(&world, &mut turn, actions);

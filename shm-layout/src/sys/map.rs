@@ -116,7 +116,8 @@ impl Mapping {
     }
 
     /// Maps each `(file_offset, len)` part of a file twice, back to back, so that a window may run
-    /// over the end of a part into its beginning.
+    /// over the end of a part into its beginning. Begins on a multiple of [`HUGE_PAGE`], so that those of the first part
+    /// can be mapped as such.
     ///
     /// Offsets and lengths must be multiples of the page size (the kernel refuses others).
     pub(crate) fn mirrored(
@@ -128,7 +129,7 @@ impl Mapping {
             .iter()
             .try_fold(0, |sum: usize, (_, len)| len.checked_mul(2).and_then(|l| sum.checked_add(l)))
             .ok_or(io::ErrorKind::OutOfMemory)?;
-        let reservation = Self::reserved(total, ProtFlags::empty(), access)?;
+        let reservation = Self::reserved_aligned(total, ProtFlags::empty(), access)?;
         let mut at = 0;
         let mut place = |len: usize, offset: usize| -> io::Result<()> {
             let target = reservation.base.as_ptr().wrapping_add(at).cast();

@@ -21,6 +21,7 @@ pub(crate) mod found;
 pub(crate) mod huge;
 pub(crate) mod lane;
 pub(crate) mod lock;
+pub(crate) mod looped;
 pub(crate) mod map;
 pub(crate) mod numbers;
 mod opaque;
