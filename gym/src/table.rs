@@ -156,6 +156,8 @@ pub(crate) struct HistoryTable {
     columns: usize,
     singles: Arc<Numbers<f32>>,
     listed: Arc<Numbers<u8>>,
+    /// Days on which all rows are there, `[D]`: most, and then which rows there are need not be read.
+    whole: Arc<[bool]>,
 }
 
 impl HistoryTable {
@@ -173,8 +175,10 @@ impl HistoryTable {
                 listed.push(u8::from(panel.listed(ticker, day)));
             }
         }
+        let whole = listed.chunks_exact(rows).map(|day| day.iter().all(|&listed| listed == 1));
+        let whole = whole.collect();
         let (singles, listed) = (Numbers::copy_of(&singles), Numbers::copy_of(&listed));
-        Some(Self { rows, columns, singles: Arc::new(singles), listed: Arc::new(listed) })
+        Some(Self { rows, columns, singles: Arc::new(singles), listed: Arc::new(listed), whole })
     }
 
     /// Ask for the numbers of a day that is copied soon.
@@ -187,7 +191,11 @@ impl HistoryTable {
     pub(crate) fn copy(&self, days: Range<usize>, out: &mut [f32], mask: &mut [u8]) {
         let cells = days.start * self.rows..days.end * self.rows;
         copy_numbers(&self.singles[cells.start * self.columns..cells.end * self.columns], out);
-        copy_numbers(&self.listed[cells], mask);
+        if self.whole[days].iter().all(|&whole| whole) {
+            mask.fill(1);
+        } else {
+            copy_numbers(&self.listed[cells], mask);
+        }
     }
 }
 
