@@ -175,46 +175,71 @@ impl DaySlots<'_> {
     /// Write the days before what the environment shows: all of them, or, after a step and in an arena, the
     /// newest alone wherever an episode goes on.
     pub(crate) fn fill(self, env: &CoreEnv, stepped: bool) -> Result<(), Failure> {
-        let [_, rows, columns] = env.history_shape();
-        // Days are never negative.
-        let day = |at: usize| usize::try_from(env.obs().day[at]).unwrap_or_default();
         match self {
-            Self::Fresh { out, mask } => {
-                let out: &mut [f32] = bytemuck::try_cast_slice_mut(out)
-                    .map_err(|error| Failure::new(Kind::Env, error))?;
-                let cells = mask.len() / env.num_envs();
-                let each = out.chunks_exact_mut(cells * columns).zip(mask.chunks_exact_mut(cells));
-                for (at, (out, mask)) in each.enumerate() {
-                    env.history_into(at, day(at), out, mask)?;
-                }
-            }
-            Self::Sliding { mut days, first, history } => {
+            Self::Fresh { out, mask } => fill_whole(out, mask, env),
+            Self::Sliding { days, first, history } => {
                 let mut first = locked(first);
                 // Taken: what is cut short leaves nothing to build on.
                 let before = first.take();
-                let from = before.map_or(0, |from| from + usize::from(stepped)) % days.blocks();
-                let anew = |at: usize| before.is_none() || env.began()[at];
-                // Where an episode goes on, only these are missing.
-                let newest = if stepped { history - 1 } else { history };
-                let any = before.is_none() || env.began().contains(&true);
-                for place in if any { 0 } else { newest }..history {
-                    let numbers = env.num_envs() * rows * columns * SINGLE;
-                    let (out, mask) = days.block_mut(from + place).split_at_mut(numbers);
-                    let out: &mut [f32] = bytemuck::try_cast_slice_mut(out)
-                        .map_err(|error| Failure::new(Kind::Env, error))?;
-                    let each =
-                        out.chunks_exact_mut(rows * columns).zip(mask.chunks_exact_mut(rows));
-                    for (at, (out, mask)) in each.enumerate() {
-                        if place >= newest || anew(at) {
-                            env.ask_history(at + AHEAD);
-                            let younger = history - 1 - place;
-                            env.history_into(at, day(at).saturating_sub(younger), out, mask)?;
-                        }
-                    }
-                }
-                *first = Some(from);
+                *first = Some(slide(days, before, history, env, stepped)?);
+                Ok(())
             }
         }
-        Ok(())
     }
+}
+
+/// Where the days before what an environment shows end.
+fn day(env: &CoreEnv, at: usize) -> usize {
+    // Days are never negative.
+    usize::try_from(env.obs().day[at]).unwrap_or_default()
+}
+
+fn singles(bytes: &mut [u8]) -> Result<&mut [f32], Failure> {
+    bytemuck::try_cast_slice_mut(bytes).map_err(|error| Failure::new(Kind::Env, error))
+}
+
+fn fill_whole(out: &mut [u8], mask: &mut [u8], env: &CoreEnv) -> Result<(), Failure> {
+    let [history, rows, columns] = env.history_shape();
+    let cells = history * rows;
+    let each = singles(out)?.chunks_exact_mut(cells * columns).zip(mask.chunks_exact_mut(cells));
+    for (at, (out, mask)) in each.enumerate() {
+        env.history_into(at, day(env, at), out, mask)?;
+    }
+    Ok(())
+}
+
+/// Write what `days` lacks of histories that began on the block `before`, if there are such. On which do they begin now?
+fn slide(
+    mut days: LentLoop<'_>,
+    before: Option<usize>,
+    history: usize,
+    env: &CoreEnv,
+    stepped: bool,
+) -> Result<usize, Failure> {
+    let ([_, rows, columns], envs) = (env.history_shape(), env.num_envs());
+    let first = before.map_or(0, |first| first + usize::from(stepped)) % days.blocks();
+    // Where an episode goes on, only these days are missing, and all of those of others.
+    let newest = if stepped { history - 1 } else { history };
+    let anew = |at: &usize| before.is_none() || env.began()[*at];
+    let any = before.is_none() || env.began().contains(&true);
+    let others: Vec<usize> = (0..if any { envs } else { 0 }).filter(anew).collect();
+    for place in if any { 0 } else { newest }..history {
+        let (out, mask) =
+            days.block_mut(first + place).split_at_mut(envs * rows * columns * SINGLE);
+        let (out, younger) = (singles(out)?, history - 1 - place);
+        if place < newest {
+            for &at in &others {
+                let out = &mut out[at * rows * columns..(at + 1) * rows * columns];
+                let mask = &mut mask[at * rows..(at + 1) * rows];
+                env.history_into(at, day(env, at).saturating_sub(younger), out, mask)?;
+            }
+            continue;
+        }
+        let each = out.chunks_exact_mut(rows * columns).zip(mask.chunks_exact_mut(rows));
+        for (at, (out, mask)) in each.enumerate() {
+            env.ask_history(at + AHEAD);
+            env.history_into(at, day(env, at).saturating_sub(younger), out, mask)?;
+        }
+    }
+    Ok(first)
 }
