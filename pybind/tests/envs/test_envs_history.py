@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import copy
+import gc
+import os
+import resource
+import warnings
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any, Literal
@@ -90,7 +94,7 @@ def test_it_is_the_panels_window_before_every_observation(
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("days", [H, 140])
+@pytest.mark.parametrize("days", [H, 7, 8, 140])
 def test_a_view_is_what_it_was_until_the_next_step_or_reset(
     market: bc.Panel, mode: AutoresetMode, days: int
 ) -> None:
@@ -118,11 +122,66 @@ def test_a_view_is_what_it_was_until_the_next_step_or_reset(
             obs, _ = env.reset(options={"reset_mask": mask})
 
 
-def test_an_arena_has_room_for_a_bounded_number_of_days(market: bc.Panel) -> None:
+def test_views_go_round_in_an_arena(market: bc.Panel) -> None:
     env = PortfolioVectorEnv(market, 3, history=H, copy=False)
-    first = env.reset(seed=1)[0]["history"]
-    views = [env.step(np.zeros((3, 3)))[0]["history"] for _ in range(200)]
-    assert any(np.shares_memory(first, later) for later in views[H:]), "it begins at the front"
+    env.reset(seed=1)
+    views = [env.step(np.zeros((3, 3)))[0]["history"] for _ in range(40)]
+    places = [view.__array_interface__["data"][0] for view in views]
+    assert set(np.diff(places[:7]).tolist()) == {views[0].strides[2]}, "a day further each step"
+    assert places[:-8] == places[8:], "seven days are needed, and eight are there"
+    assert all(view.flags.aligned for view in views)
+
+
+def test_views_keep_their_memory_and_stay_read_only(market: bc.Panel) -> None:
+    env = PortfolioVectorEnv(market, 3, history=H, copy=False)
+    seen = env.reset(seed=1)[0]
+    views = {key: seen[key] for key in ("history", "history_mask")}
+    before = {key: view.copy() for key, view in views.items()}
+    env.close()
+    del env, seen
+    gc.collect()
+    for key, view in views.items():
+        np.testing.assert_array_equal(view, before[key])
+        assert view[0].base is not None
+        for part in (view, view[0], view.T):
+            with pytest.raises(ValueError, match="WRITEABLE"):
+                part.setflags(write=True)
+
+
+def test_a_forked_child_reads_the_views_that_it_has(market: bc.Panel) -> None:
+    env = PortfolioVectorEnv(market, 3, history=H, copy=False)
+    seen = env.reset(seed=1)[0]
+    before = seen["history"].copy()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if pid == 0:
+        told = "nothing"
+        try:
+            np.testing.assert_array_equal(seen["history"], before)
+            env.step(np.zeros((3, 3)))
+        except BaseException as error:
+            told = str(error)
+        finally:
+            os._exit(0 if "belongs to the parent" in told else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    np.testing.assert_array_equal(seen["history"], before, err_msg="the child wrote nothing")
+    moved = env.step(np.zeros((3, 3)))[0]["history"]
+    np.testing.assert_array_equal(moved[:, :, :-1], before[:, :, 1:])
+
+
+def test_who_has_no_descriptor_left_is_told_to_ask_for_copies(market: bc.Panel) -> None:
+    env = PortfolioVectorEnv(market, 3, history=H, copy=False)
+    first_free = os.open(os.devnull, os.O_RDONLY)
+    os.close(first_free)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (first_free, limits[1]))
+    try:
+        with pytest.raises(bc.EnvError, match=r"6 days of history.*open files.*copy=True"):
+            env.reset(seed=1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert env.reset(seed=1)[0]["history_mask"].any(), "nothing was broken by it"
 
 
 @pytest.mark.parametrize("obs", ["dict", "flat"])

@@ -141,7 +141,8 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
     first, macro tickers behind the others, columns as in the panel, and ``history_mask`` bool
     ``[N, T + M, H]``; zeros where it is False. With ``copy=False`` they are views, not to be
     written to, of an arena in which a step writes the newest day alone. Like the other arrays, one
-    is what it was until the next ``step`` or ``reset``; later it may change.
+    is what it was until the next ``step`` or ``reset``; later it may change, also for a process
+    that was forked meanwhile.
 
     In the step that ends an episode infos hold ``metrics``, what it came to, with masks:
     ``return``, ``sharpe`` and ``sortino`` (annualised), ``max_drawdown``, ``turnover`` (of the
