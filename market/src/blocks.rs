@@ -122,6 +122,27 @@ fn listed_bits(words: &[AtomicU64], day: usize, days: usize) -> u64 {
     bits
 }
 
+/// The most days in a row that are marked; the first of these, where there are several.
+pub(crate) fn longest_run(words: &[AtomicU64], days: usize) -> Range<usize> {
+    let (mut longest, mut run, mut day) = (0..0, 0..0, 0);
+    while day < days {
+        let count = (days - day).min(WORD_BITS);
+        let bits = listed_bits(words, day, count);
+        let marked = (bits.trailing_ones() as usize).min(count);
+        if marked == 0 {
+            day += (bits.trailing_zeros() as usize).min(count);
+            continue;
+        }
+        // What begins where the run ends goes on with it.
+        run = if run.end == day { run.start } else { day }..day + marked;
+        day = run.end;
+        if run.len() > longest.len() {
+            longest = run.clone();
+        }
+    }
+    longest
+}
+
 /// Mark `day` in one ticker's words.
 pub(crate) fn mark_listed(words: &mut [u64], day: usize) {
     words[day / WORD_BITS] |= 1 << (day % WORD_BITS);
@@ -149,6 +170,26 @@ mod tests {
                 let all = (start..end).all(marked);
                 assert_eq!(are_listed(&words, start, end - start), all, "{start}..{end}");
             }
+        }
+    }
+
+    #[test]
+    fn the_longest_run_is_that_of_a_day_by_day_count() {
+        // Marked but for these, which lie at, before and behind the ends of words.
+        let gaps =
+            [&[][..], &[0], &[63, 64], &[64], &[65, 130], &[1, 63, 127], &[128, 191], &[191]];
+        for (days, gaps) in (0..=192).flat_map(|days| gaps.map(|gaps| (days, gaps))) {
+            let mut words = vec![0_u64; 3];
+            (0..days)
+                .filter(|day| !gaps.contains(day))
+                .for_each(|day| mark_listed(&mut words, day));
+            let words: Vec<AtomicU64> = words.into_iter().map(AtomicU64::new).collect();
+            let runs = (0..days).flat_map(|start| (start..=days).map(move |end| start..end));
+            let marked = runs.filter(|run| run.clone().all(|day| is_listed(&words, day)));
+            let first = marked.rev().max_by_key(|run| (run.len(), days - run.start));
+            let found = longest_run(&words, days);
+            assert_eq!(found.len(), first.as_ref().map_or(0, Range::len), "{days} {gaps:?}");
+            assert!(found.is_empty() || Some(found) == first, "{days} {gaps:?}");
         }
     }
 

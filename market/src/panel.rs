@@ -1,6 +1,7 @@
 //! The panel as its readers see it: names, tokens, values.
 
 use std::{
+    ops::Range,
     path::Path,
     sync::{
         Arc,
@@ -11,7 +12,7 @@ use std::{
 use backcast_layout::{Base, Exist, Kind, SealedSegment, soon};
 
 use crate::{
-    blocks::{Geometry, is_listed},
+    blocks::{Geometry, is_listed, longest_run},
     error::PanelError,
     meta::Meta,
 };
@@ -64,6 +65,8 @@ struct Inner {
     geometry: Geometry,
     meta: Meta,
     first_days: Vec<Option<usize>>,
+    /// The most days in a row on which each ticker has a row.
+    unbroken: Vec<Range<usize>>,
 }
 
 impl std::fmt::Debug for Panel {
@@ -126,7 +129,11 @@ impl Panel {
     }
 
     fn assemble(segment: SealedSegment, geometry: Geometry, meta: Meta) -> Self {
-        let mut inner = Inner { segment, geometry, meta, first_days: Vec::new() };
+        let (first_days, unbroken) = (Vec::new(), Vec::new());
+        let mut inner = Inner { segment, geometry, meta, first_days, unbroken };
+        inner.unbroken = (0..geometry.tickers)
+            .map(|ticker| longest_run(inner.marks(ticker), geometry.days))
+            .collect();
         inner.first_days = (0..geometry.tickers)
             .map(|ticker| (0..geometry.days).find(|&day| is_listed(inner.marks(ticker), day)))
             .collect();
@@ -286,6 +293,11 @@ impl Panel {
     /// One ticker's bits.
     pub(crate) fn marks(&self, ticker: usize) -> &[AtomicU64] {
         self.0.marks(ticker)
+    }
+
+    /// Of each ticker, the most days in a row on which it has a row: most tickers have no other days.
+    pub(crate) fn unbroken(&self) -> &[Range<usize>] {
+        &self.0.unbroken
     }
 
     /// The listed block, [`Geometry::listed_stride`] words per ticker.
