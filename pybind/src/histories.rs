@@ -19,7 +19,7 @@ use pyo3::types::PyAny;
 use crate::coerce::descr;
 use crate::error::{Failure, Kind};
 use crate::spares::Spares;
-use crate::view::{FreshArray, NotLent, not_reused, read_only};
+use crate::view::{FreshArray, NotLent, not_reused, read_only, swapped};
 
 /// Bytes of a number.
 const SINGLE: usize = size_of::<f32>();
@@ -167,8 +167,7 @@ fn turned<'py>(
     array: &Bound<'py, PyUntypedArray>,
     axis: usize,
 ) -> PyResult<Bound<'py, PyUntypedArray>> {
-    let name = intern!(array.py(), "swapaxes");
-    Ok(array.call_method1(name, (axis, axis + 1))?.cast_into()?)
+    swapped(array, [axis, axis + 1])
 }
 
 impl DaySlots<'_> {

@@ -321,6 +321,22 @@ pub(crate) fn in_place<'py>(
     }
 }
 
+/// A view of an array with two axes exchanged, which lives in the array's memory: what its method `swapaxes` gives.
+pub(crate) fn swapped<'py>(
+    array: &Bound<'py, PyUntypedArray>,
+    axes: [usize; 2],
+) -> PyResult<Bound<'py, PyUntypedArray>> {
+    let py = array.py();
+    let [first, second] = axes.map(c_int::try_from);
+    let (first, second) = (first?, second?);
+    // SAFETY: the array is alive and the interpreter attached: `array` is bound to it. NumPy checks the axes, and gives
+    // a new reference or sets an error.
+    unsafe {
+        let view = PY_ARRAY_API.PyArray_SwapAxes(py, array.as_array_ptr(), first, second);
+        Ok(Bound::from_owned_ptr_or_err(py, view)?.cast_into::<PyUntypedArray>()?)
+    }
+}
+
 /// Whether nobody but the caller refers to an array, neither to itself nor to a view of it.
 pub(crate) fn is_alone(array: &Bound<'_, PyUntypedArray>) -> bool {
     // SAFETY: the array is alive and the interpreter attached: `array` is bound to it.
