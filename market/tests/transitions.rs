@@ -11,13 +11,15 @@ use proptest::prelude::*;
 
 const DAYS: i32 = 40;
 
-/// Six tickers; C is listed from day 9 on, and has no row on day 20.
+/// Six tickers; C is listed from day 9 on, and has no row on day 20. D has its last on day 32.
 fn csv(scale: f64) -> String {
     let mut csv = "date,tic,open,high,low,close,volume,rsi,macd\n".to_owned();
     for day in 0..DAYS {
         for (at, ticker) in (0..).zip(["A", "B", "C", "D", "E", "VIX"]) {
-            if ticker == "C" && (day < 9 || day == 20) {
-                continue;
+            match ticker {
+                "C" if day < 9 || day == 20 => continue,
+                "D" if day > 32 => continue,
+                _ => {}
             }
             let (month, of_month) = (1 + day / 28, 1 + day % 28);
             let price = scale * (f64::from(day) + 1.0 + 100.0 * f64::from(at));
