@@ -9,8 +9,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use backcast_core::{DType, LentLoop, Looped};
 use backcast_gym::PortfolioVectorEnv as CoreEnv;
+use numpy::PyArray1;
 use numpy::prelude::*;
-use numpy::{PyArray1, PyUntypedArray};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -19,7 +19,7 @@ use pyo3::types::PyAny;
 use crate::coerce::descr;
 use crate::error::{Failure, Kind};
 use crate::spares::Spares;
-use crate::view::{FreshArray, NotLent, not_reused, read_only, swapped};
+use crate::view::{FreshArray, NotLent, not_reused, read_only, turned};
 
 /// Bytes of a number.
 const SINGLE: usize = size_of::<f32>();
@@ -160,14 +160,6 @@ impl<'py> Days<'_, 'py> {
 
 fn locked<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
     value.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// An axis behind the next one.
-fn turned<'py>(
-    array: &Bound<'py, PyUntypedArray>,
-    axis: usize,
-) -> PyResult<Bound<'py, PyUntypedArray>> {
-    swapped(array, [axis, axis + 1])
 }
 
 impl DaySlots<'_> {

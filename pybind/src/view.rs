@@ -321,18 +321,17 @@ pub(crate) fn in_place<'py>(
     }
 }
 
-/// A view of an array with two axes exchanged, which lives in the array's memory: what its method `swapaxes` gives.
-pub(crate) fn swapped<'py>(
+/// A view of an array with an axis behind the next one, which lives in the array's memory: what its method `swapaxes`
+/// gives, without a look for the method.
+pub(crate) fn turned<'py>(
     array: &Bound<'py, PyUntypedArray>,
-    axes: [usize; 2],
+    axis: usize,
 ) -> PyResult<Bound<'py, PyUntypedArray>> {
-    let py = array.py();
-    let [first, second] = axes.map(c_int::try_from);
-    let (first, second) = (first?, second?);
+    let (py, first) = (array.py(), c_int::try_from(axis)?);
     // SAFETY: the array is alive and the interpreter attached: `array` is bound to it. NumPy checks the axes, and gives
     // a new reference or sets an error.
     unsafe {
-        let view = PY_ARRAY_API.PyArray_SwapAxes(py, array.as_array_ptr(), first, second);
+        let view = PY_ARRAY_API.PyArray_SwapAxes(py, array.as_array_ptr(), first, first + 1);
         Ok(Bound::from_owned_ptr_or_err(py, view)?.cast_into::<PyUntypedArray>()?)
     }
 }
