@@ -4,9 +4,13 @@
 #   make demo ARGS="--seconds 10 --kill"       passes options to the demo
 #   make test PYTHON=python3.13                takes another Python
 #   make fuzz FUZZ_SECONDS=600                 takes longer
+#   make check CRATE=market                    looks at one crate, in seconds
+#   make quick BUDGET=50                       tests everything with a fiftieth of the budgets
 
 PYTHON ?= python3
 ARGS ?=
+CRATE ?= core
+BUDGET ?= 20
 FUZZ_SECONDS ?= 60
 STORM_KILLS ?= 50000
 SOAK_SECONDS ?= 600
@@ -18,6 +22,11 @@ FUZZ_TARGETS := attach hostile panel_csv panel_parquet
 FUZZ_FLAGS := --cfg fuzzing -Zsanitizer=address -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
   -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
   -Cllvm-args=-sanitizer-coverage-trace-compares
+# The models bring crates that turn on features in crates of ours: in a run with the rest everything
+# would be compiled twice. The benchmarks have no tests.
+REST := --workspace --exclude backcast-layout --exclude backcast-benches
+# nextest runs the tests of all binaries side by side, each in a process of its own.
+NEXTEST := $(shell cargo nextest --version >/dev/null 2>&1 && echo nextest run --no-tests pass --status-level fail || echo test)
 ELSEWHERE := aarch64-apple-darwin aarch64-unknown-linux-gnu
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -39,7 +48,7 @@ export PYO3_PYTHON := $(abspath $(PY))
 export CARGO_HOME ?= $(HOME)/.cargo
 export VIRTUAL_ENV := $(abspath $(VENV))
 
-.PHONY: help demo test fuzz fuzz-lib storm soak cost bench bench-rust docs errors-page docs-links lint wheel sdist wheel-check clean
+.PHONY: help demo test check quick fuzz fuzz-lib storm soak cost bench bench-rust docs errors-page docs-links lint wheel sdist wheel-check clean
 .PHONY: lock notices notices-check tools native lint-rust lint-elsewhere lint-python test-rust test-python
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
@@ -51,6 +60,20 @@ demo: native ## Actors fill a shared ring, a learner trains from it, 30 s: optio
 	$(PY) -m backcast.demo $(ARGS)
 
 test: lint test-rust test-python ## Formatting, lints, types, and every test in Rust and Python
+
+check: tools ## Formatting, lints and unit tests of one crate: its folder in CRATE
+	cargo fmt --manifest-path $(CRATE)/Cargo.toml --check
+	cargo clippy --manifest-path $(CRATE)/Cargo.toml --all-targets --locked -- -D warnings
+	cargo test --manifest-path $(CRATE)/Cargo.toml --lib --bins --locked
+
+# BACKCAST_BUDGET divides kills, cases, schedules and windows.
+quick: export BACKCAST_BUDGET := $(BUDGET)
+quick: export BACKCAST_PYTHON := $(CURDIR)/$(PY)
+quick: $(STAMP)/dev native ## Every test in Rust and Python with a BUDGETth of the kills, cases and schedules
+	cargo $(NEXTEST) -p backcast-layout --locked
+	cargo $(NEXTEST) $(REST) --locked
+	cargo test --doc --workspace --exclude backcast-pybind --locked --quiet
+	$(PY) -m pytest --quiet -n 2
 
 lint: lint-rust lint-python ## Formatting, lints and types alone
 
@@ -147,7 +170,8 @@ lint-rust: $(STAMP)/venv
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo fmt --manifest-path benches/iceoryx2/Cargo.toml --check
-	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo clippy -p backcast-layout --all-targets --locked -- -D warnings
+	cargo clippy --workspace --exclude backcast-layout --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 
 # For maintainers: platforms that nothing is run on (rustup target add $(ELSEWHERE)). Nothing is
@@ -164,18 +188,18 @@ lint-python: $(STAMP)/dev
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 
-# The Python module is tested from Python; leaving it out here keeps pyo3 out of the test profile.
 # BACKCAST_PYTHON: Rust tests read what this Python writes, and the other way round.
+test-rust: export BACKCAST_PYTHON := $(CURDIR)/$(PY)
 test-rust: tools native
-	BACKCAST_PYTHON="$(CURDIR)/$(PY)" cargo test --workspace --exclude backcast-pybind --locked
+	cargo test -p backcast-layout --locked
+	cargo test $(REST) --locked
 
 test-python: $(STAMP)/dev native
 	$(PY) -m pytest
 
-# Optimised, as in the demo and the wheel: the tests see what users get, and `make demo` after
-# `make test` has nothing left to build.
+# Of the profile that the Rust tests have: `make demo` after `make test` has nothing left to build.
 native: $(STAMP)/demo
-	PIP_QUIET=1 $(VENV)/bin/maturin develop --locked
+	PIP_QUIET=1 $(VENV)/bin/maturin develop --locked --profile dev
 
 $(STAMP)/dev: requirements/dev.txt $(STAMP)/demo
 	@echo "Installing what the tests need (requirements/dev.txt)"

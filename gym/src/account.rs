@@ -318,7 +318,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(2_000))]
+        #![proptest_config(ProptestConfig::with_cases(backcast_budget::cases(2_000)))]
 
         /// Noting fills is what tells the two ways apart; prices that are none take the second one too.
         #[test]

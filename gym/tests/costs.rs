@@ -200,7 +200,7 @@ fn more_cash_than_float32_can_grow_from_is_refused_in_few_digits() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(150))]
+    #![proptest_config(ProptestConfig::with_cases(backcast_budget::cases(150)))]
 
     /// Whatever the rules, cash never falls below zero, money is accounted for, and the batch is its members.
     #[test]

@@ -11,7 +11,7 @@ fn bits(values: &[f64]) -> Vec<u64> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(backcast_budget::cases(200)))]
 
     #[test]
     fn a_batch_is_its_members_bit_for_bit(

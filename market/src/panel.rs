@@ -420,7 +420,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(10_000))]
+        #![proptest_config(ProptestConfig::with_cases(backcast_budget::cases(10_000)))]
 
         #[test]
         fn any_bytes_in_description_or_data_give_an_error_or_numbers(

@@ -229,7 +229,7 @@ fn a_sparse_file_that_asks_for_too_much_is_an_error() {
 type Row = (usize, u32, [i16; 6]);
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(500))]
+    #![proptest_config(ProptestConfig::with_cases(backcast_budget::cases(500)))]
 
     /// The model reads line by line and finds every number by comparing names.
     #[test]

@@ -105,7 +105,7 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: backcast_budget::cases(64), ..ProptestConfig::default() })]
 
     /// The model: slots that are overwritten from the front.
     #[test]

@@ -45,7 +45,7 @@ fn expected(panel: &Panel, token: i64, day: i64, offset: i64, column: usize) -> 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(ProptestConfig::with_cases(backcast_budget::cases(2_000)))]
 
     #[test]
     fn windows_agree_with_a_naive_model(

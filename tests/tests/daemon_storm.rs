@@ -130,7 +130,7 @@ fn nor_is_it_by_a_ring_in_memfds() -> Result<(), Box<dyn Error>> {
 }
 
 fn storm(memfd: bool) -> Result<(), Box<dyn Error>> {
-    let kills: u64 = std::env::var("BACKCAST_STORM_KILLS").map_or(Ok(80), |kills| kills.parse())?;
+    let kills = backcast_budget::budget_or("BACKCAST_STORM_KILLS", 80);
     let dir = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new())?;
     let base = Base::at(dir.path());
     let place = dir.path().to_str().ok_or("a path that is no text")?;

@@ -6,7 +6,6 @@
 //! second. `BACKCAST_HUNT_WINDOWS=100000000 cargo test --release -p backcast-tests --test hand_hunt -- --nocapture` is the
 //! long version.
 
-use std::env;
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -34,7 +33,7 @@ struct Counts {
 
 /// Items to be accepted, in each of the hunts.
 fn goal() -> Result<u64, Box<dyn Error>> {
-    let all = env::var("BACKCAST_HUNT_WINDOWS").map_or(Ok(300_000), |all| all.parse())?;
+    let all = backcast_budget::budget_or("BACKCAST_HUNT_WINDOWS", 300_000);
     Ok(u64::div_ceil(all, HUNTS.len() as u64))
 }
 

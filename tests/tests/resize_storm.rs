@@ -109,7 +109,7 @@ fn base(ring: &Ring) -> Base {
 
 #[test]
 fn a_ring_that_is_resized_under_fire_loses_no_row() -> Result<(), Box<dyn Error>> {
-    let rings = std::env::var("BACKCAST_STORM_RINGS").map_or(Ok(12), |rings| rings.parse())?;
+    let rings = backcast_budget::budget_or("BACKCAST_STORM_RINGS", 12);
     let mut counts = Counts::default();
     let mut dice = StdRng::seed_from_u64(3);
     for _ in 0..rings {

@@ -76,7 +76,7 @@ fn heads(store: &RingStore) -> u64 {
 #[test]
 fn a_writer_killed_at_random_moments_leaves_whole_rows_and_free_lanes() -> Result<(), Box<dyn Error>>
 {
-    let kills = std::env::var("BACKCAST_STORM_KILLS").map_or(Ok(1_000), |kills| kills.parse())?;
+    let kills = backcast_budget::budget_or("BACKCAST_STORM_KILLS", 1_000);
     let dir = tmpfs();
     let (ring, store) = make_ring(&dir, "storm", LANES)?;
     let stop = AtomicBool::new(false);

@@ -37,7 +37,7 @@ const MORE: usize = 3;
 
 /// Windows to be accepted, in each of the two hunts.
 fn goal() -> Result<u64, Box<dyn Error>> {
-    let all = std::env::var("BACKCAST_HUNT_WINDOWS").map_or(Ok(300_000), |all| all.parse())?;
+    let all = backcast_budget::budget_or("BACKCAST_HUNT_WINDOWS", 300_000);
     Ok(u64::div_ceil(all, 2))
 }
 

@@ -7,6 +7,7 @@ from typing import Any
 import backcast as bc
 import numpy as np
 import pytest
+from budgets import budget
 from counted_ring import assert_equal, flat
 from episodes import COLUMNS, Item, Lane, Step, Windows, expected, is_whole, items
 from hypothesis import HealthCheck, given, settings
@@ -127,7 +128,7 @@ def check(play: Play, asked: Windows) -> None:
 
 
 @settings(
-    max_examples=300,
+    max_examples=budget(300),
     deadline=None,
     derandomize=True,
     database=None,

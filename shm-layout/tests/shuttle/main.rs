@@ -22,7 +22,7 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, FailurePersistence, Runner};
 
 /// Schedules of a model, unless the environment says otherwise.
-const SCHEDULES: usize = 20_000;
+const SCHEDULES: u64 = 20_000;
 /// Schedules within which a mutant must be caught.
 const MUTANT_SCHEDULES: usize = 50_000;
 
@@ -79,8 +79,8 @@ pub(crate) fn holds(
     names: &[&'static str],
     body: impl Fn(&Seen) + Send + Sync + Clone + 'static,
 ) {
-    let count = std::env::var("BACKCAST_SCHEDULES")
-        .map_or(SCHEDULES, |count| count.parse().expect("BACKCAST_SCHEDULES is a number"));
+    let count = backcast_budget::budget_or("BACKCAST_SCHEDULES", SCHEDULES);
+    let count = usize::try_from(count).expect("a number of schedules");
     let seen = Seen::new(names);
     let counters = seen.clone();
     let passed = schedules(count, 1, move || body(&counters));

@@ -18,8 +18,7 @@ use backcast_tests::fuzz::rings::{Victim, make_ring, schema, tmpfs};
 use backcast_tests::limits::{MEMORY_LIMIT_BYTES, limit_memory, watch};
 
 pub(crate) fn cases(default: u64) -> u64 {
-    std::env::var("BACKCAST_FUZZ_CASES")
-        .map_or(default, |cases| cases.parse().expect("BACKCAST_FUZZ_CASES is a number"))
+    backcast_budget::budget_or("BACKCAST_FUZZ_CASES", default)
 }
 
 #[test]

@@ -42,6 +42,7 @@ fn play(case: &Case, ring: Ring, other: &Ring) {
 }
 
 fn cases(cases: u32) -> Config {
+    let cases = backcast_budget::cases(cases);
     Config { cases, failure_persistence: None, max_shrink_iters: 20_000, ..Config::default() }
 }
 
