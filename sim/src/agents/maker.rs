@@ -1,0 +1,39 @@
+//! Makers: cancel and requote three levels on both sides.
+
+use crate::{
+    book::{OrderKind, Side},
+    config::MakerConfig,
+    market::Desk,
+    rng::Stream,
+};
+
+/// Levels on each side.
+const LEVELS: usize = 3;
+
+pub(super) fn act(
+    config: &MakerConfig,
+    start: i32,
+    stream: &mut Stream,
+    desk: &mut Desk<'_>,
+) -> f64 {
+    desk.cancel_all();
+    let tape = desk.tape();
+    let volatility = tape.variance.sqrt();
+    let half = config.half_spread + config.spread_per_vol * volatility;
+    let inventory = f64::from(desk.position() - start);
+    let centre = tape.mid() - config.skew * inventory + config.flow_shift * tape.flow;
+    // A random half tick, so that quotes do not all round to the same side.
+    let centre = centre + stream.range(-0.5, 0.5);
+    let limit = desk.limits().order;
+    for level in 0..LEVELS {
+        let away = half + config.level_step * level as f64;
+        let size = super::shares(config.size * (1.0 + 0.5 * level as f64), limit);
+        let bid = (centre - away).floor() as i32;
+        let bid = desk.best_ask().map_or(bid, |ask| bid.min(ask - 1));
+        desk.place(Side::Buy, OrderKind::PostOnly, bid, size);
+        let ask = (centre + away).ceil() as i32;
+        let ask = desk.best_bid().map_or(ask, |bid| ask.max(bid + 1));
+        desk.place(Side::Sell, OrderKind::PostOnly, ask, size);
+    }
+    config.wait
+}

@@ -1,0 +1,197 @@
+//! Background agents: five archetypes in one flat array, each with a random stream of its own.
+
+mod executor;
+mod maker;
+mod noise;
+mod signal;
+mod user;
+mod value;
+
+pub use user::{Agent, CloneAgent, Floor};
+
+use crate::{
+    config::Population,
+    market::Desk,
+    rng::{Role, Stream, mix},
+    tape::Tape,
+    wheel::Wheel,
+};
+use executor::Executor;
+use signal::Signal;
+use value::Value;
+
+/// Kind of a background agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Archetype {
+    /// Quotes both sides.
+    Maker = 0,
+    /// Trades at random.
+    Noise = 1,
+    /// Trades towards a private valuation.
+    Value = 2,
+    /// Follows or fades an indicator.
+    Signal = 3,
+    /// Works large parent orders.
+    Executor = 4,
+}
+
+/// State of one archetype.
+#[derive(Clone, Copy, Debug)]
+enum Mind {
+    Maker,
+    Noise,
+    Value(Value),
+    Signal(Signal),
+    Executor(Executor),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Background {
+    stream: Stream,
+    /// Hash of its identity: decides its turn within a tick.
+    identity: u64,
+    archetype: Archetype,
+    symbol: u16,
+    ordinal: u16,
+    account: u16,
+    mind: Mind,
+}
+
+/// Background agents of one symbol.
+#[derive(Debug)]
+pub(crate) struct Agents {
+    population: Population,
+    list: Vec<Background>,
+}
+
+impl Clone for Agents {
+    fn clone(&self) -> Self {
+        Self { population: self.population, list: self.list.clone() }
+    }
+
+    fn clone_from(&mut self, source: &Self) {
+        self.population = source.population;
+        self.list.clone_from(&source.list);
+    }
+}
+
+impl Background {
+    /// Key of its stream: independent of how many other agents there are.
+    const fn index(&self) -> u64 {
+        (self.archetype as u64) << 48 | (self.symbol as u64) << 32 | self.ordinal as u64
+    }
+}
+
+impl Agents {
+    pub(crate) const fn new(population: &Population) -> Self {
+        Self { population: *population, list: Vec::new() }
+    }
+
+    pub(crate) fn add(&mut self, archetype: Archetype, ordinal: u16, symbol: u16, account: u16) {
+        let mut agent = Background {
+            stream: Stream::default(),
+            identity: 0,
+            archetype,
+            symbol,
+            ordinal,
+            account,
+            mind: Mind::Maker,
+        };
+        agent.identity = mix(agent.index() ^ 0x5851_F42D_4C95_7F2D);
+        self.list.push(agent);
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Draws every agent anew and schedules its first action after `now`.
+    pub(crate) fn reset(&mut self, seed: u64, now: u64, wheel: &mut Wheel) {
+        wheel.clear();
+        let Self { population, list } = self;
+        for (at, agent) in list.iter_mut().enumerate() {
+            agent.stream = Stream::new(seed, Role::Agent, agent.index());
+            let stream = &mut agent.stream;
+            let (mind, wait) = match agent.archetype {
+                Archetype::Maker => (Mind::Maker, population.maker.wait),
+                Archetype::Noise => (Mind::Noise, population.noise.wait),
+                Archetype::Value => {
+                    (Mind::Value(Value::draw(&population.value, stream)), population.value.wait)
+                }
+                Archetype::Signal => {
+                    (Mind::Signal(Signal::draw(&population.signal, stream)), population.signal.wait)
+                }
+                Archetype::Executor => {
+                    (Mind::Executor(Executor::draw(population.shares)), population.executor.idle)
+                }
+            };
+            agent.mind = mind;
+            wheel.schedule(at as u16, now + agent.stream.wait(wait));
+        }
+    }
+
+    /// Replaces every stream and keeps the rest.
+    pub(crate) fn reseed(&mut self, seed: u64) {
+        for agent in &mut self.list {
+            agent.stream = Stream::new(seed, Role::Agent, agent.index());
+        }
+    }
+
+    pub(crate) fn accounts(&self) -> impl Iterator<Item = u16> {
+        self.list.iter().map(|agent| agent.account)
+    }
+
+    /// Returns the sort key of an agent's turn: a hash of the tick and its identity, then itself.
+    #[inline]
+    pub(crate) fn turn(&self, agent: u16, tick: u64) -> u64 {
+        let hash = mix(tick ^ self.list[usize::from(agent)].identity);
+        hash & !0xFFFF | u64::from(agent)
+    }
+
+    #[inline]
+    pub(crate) fn account(&self, agent: u16) -> u16 {
+        self.list[usize::from(agent)].account
+    }
+
+    /// Lets one agent act; returns the ticks until its next action.
+    #[inline]
+    pub(crate) fn act(&mut self, agent: u16, desk: &mut Desk<'_>) -> u64 {
+        let Self { population, list } = self;
+        let agent = &mut list[usize::from(agent)];
+        let stream = &mut agent.stream;
+        let wait = match &mut agent.mind {
+            Mind::Maker => maker::act(&population.maker, population.shares, stream, desk),
+            Mind::Noise => noise::act(&population.noise, stream, desk),
+            Mind::Value(value) => value.act(&population.value, stream, desk),
+            Mind::Signal(signal) => signal.act(&population.signal, stream, desk),
+            Mind::Executor(executor) => executor.act(&population.executor, stream, desk),
+        };
+        stream.wait(paced(wait, desk.tape()))
+    }
+
+    pub(crate) fn digest(&self, wheel: &Wheel, mut word: impl FnMut(u64)) {
+        for (at, agent) in self.list.iter().enumerate() {
+            word(agent.stream.state());
+            word(wheel.wake(at as u16));
+            word(match &agent.mind {
+                Mind::Maker | Mind::Noise => 0,
+                Mind::Value(value) => value.digest(),
+                Mind::Signal(signal) => signal.digest(),
+                Mind::Executor(executor) => executor.digest(),
+            });
+        }
+    }
+}
+
+/// Shortens a mean wait by the market's arousal.
+#[inline]
+fn paced(wait: f64, tape: &Tape) -> f64 {
+    (wait / tape.arousal).max(1.0)
+}
+
+/// Rounds a drawn size to shares, at least 1 and at most `limit`.
+#[inline]
+fn shares(size: f64, limit: i32) -> i32 {
+    size.round().clamp(1.0, f64::from(limit)) as i32
+}

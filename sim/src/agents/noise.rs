@@ -1,0 +1,34 @@
+//! Noise traders: market orders, limit orders at power-law distances, and cancels.
+
+use crate::{
+    book::{OrderKind, Side},
+    config::NoiseConfig,
+    market::Desk,
+    rng::Stream,
+};
+
+/// Farthest limit order from the opposite touch, in price ticks.
+const FARTHEST: f64 = 400.0;
+
+pub(super) fn act(config: &NoiseConfig, stream: &mut Stream, desk: &mut Desk<'_>) -> f64 {
+    desk.cancel_older_than(config.life);
+    let action = stream.unit();
+    if action < config.cancel {
+        desk.cancel_one(stream.bits());
+        return config.wait;
+    }
+    let bias = 0.5 * (1.0 + desk.sentiment_tilt());
+    let side = if stream.chance(bias) { Side::Buy } else { Side::Sell };
+    let quantity = stream.log_normal(config.size, config.size_sigma);
+    let quantity = super::shares(quantity, desk.limits().order);
+    if action < config.cancel + config.market {
+        desk.cross(side, quantity);
+    } else {
+        let scale = 1.0 + desk.tape().variance.sqrt();
+        let away = (stream.pareto(1.0, config.depth_exponent) - 1.0) * scale;
+        let away = away.min(FARTHEST) as i32 + 1;
+        let price = desk.opposite(side) - side.sign() * away;
+        desk.place(side, OrderKind::Limit, price, quantity);
+    }
+    config.wait
+}

@@ -1,0 +1,164 @@
+//! Agents written by users of the crate.
+
+use crate::{
+    book::{OrderKind, Side},
+    ledger::{Ledger, OrderReject},
+    market::{OrderId, Pit, Placed, Slot, Venue},
+    rng::Stream,
+    tape::Tape,
+};
+
+/// Clones a boxed agent; implemented for every `Agent + Clone`.
+pub trait CloneAgent {
+    /// Returns a copy in a box of its own.
+    fn clone_boxed(&self) -> Box<dyn Agent>;
+}
+
+impl<T: Agent + Clone + 'static> CloneAgent for T {
+    fn clone_boxed(&self) -> Box<dyn Agent> {
+        Box::new(self.clone())
+    }
+}
+
+/// An agent of the user's own, beside the built-in archetypes.
+///
+/// User agents act in every tick for which they asked, before the background agents and after the
+/// orders from outside, in the order in which they were added.
+pub trait Agent: CloneAgent + std::fmt::Debug + Send + Sync {
+    /// Returns to the state before the first tick.
+    fn reset(&mut self);
+
+    /// Acts, and returns the ticks until the next call; 0 counts as 1.
+    fn act(&mut self, floor: &mut Floor<'_>) -> u64;
+
+    /// Returns a hash of the agent's own state, for [`Market::state_hash`](crate::Market::state_hash).
+    fn digest(&self) -> u64 {
+        0
+    }
+}
+
+impl Clone for Box<dyn Agent> {
+    fn clone(&self) -> Self {
+        // Explicit: `self.clone_boxed()` would find the implementation for the box itself.
+        (**self).clone_boxed()
+    }
+}
+
+/// What a user agent sees and does during its turn.
+#[derive(Debug)]
+pub struct Floor<'a> {
+    pub(crate) now: u64,
+    pub(crate) account: u16,
+    pub(crate) stream: &'a mut Stream,
+    pub(crate) venues: &'a mut [Venue],
+    pub(crate) ledger: &'a mut Ledger,
+    pub(crate) slots: &'a mut [Slot],
+}
+
+impl Floor<'_> {
+    /// Returns the current tick.
+    #[must_use]
+    pub const fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// Returns the agent's own random stream.
+    pub const fn random(&mut self) -> &mut Stream {
+        self.stream
+    }
+
+    /// Returns the number of symbols.
+    #[must_use]
+    pub const fn symbols(&self) -> u16 {
+        self.venues.len() as u16
+    }
+
+    fn venue(&self, symbol: u16) -> Result<&Venue, OrderReject> {
+        self.venues.get(usize::from(symbol)).ok_or(unknown(symbol, self.venues.len()))
+    }
+
+    /// Returns the mid-price at the end of the last tick, in ticks; `None` for an unknown symbol.
+    #[must_use]
+    pub fn mid(&self, symbol: u16) -> Option<f64> {
+        self.venue(symbol).ok().map(|venue| venue.tape().mid())
+    }
+
+    /// Returns the highest bid now, in ticks.
+    #[must_use]
+    pub fn best_bid(&self, symbol: u16) -> Option<i32> {
+        self.venue(symbol).ok()?.book().best_bid()
+    }
+
+    /// Returns the lowest ask now, in ticks.
+    #[must_use]
+    pub fn best_ask(&self, symbol: u16) -> Option<i32> {
+        self.venue(symbol).ok()?.book().best_ask()
+    }
+
+    /// Returns the public record of a symbol.
+    #[must_use]
+    pub fn tape(&self, symbol: u16) -> Option<&Tape> {
+        self.venue(symbol).ok().map(Venue::tape)
+    }
+
+    /// Returns the agent's position in shares; 0 for an unknown symbol.
+    #[must_use]
+    pub fn position(&self, symbol: u16) -> i32 {
+        if usize::from(symbol) < self.venues.len() {
+            self.ledger.position(self.account, symbol)
+        } else {
+            0
+        }
+    }
+
+    /// Returns the agent's cash in cash units.
+    #[must_use]
+    pub fn cash(&self) -> i64 {
+        self.ledger.cash(self.account)
+    }
+
+    /// Sends an order, which is worked at once.
+    ///
+    /// # Errors
+    /// [`OrderReject`], before anything changes.
+    pub fn submit(
+        &mut self,
+        symbol: u16,
+        side: Side,
+        kind: OrderKind,
+        price: i32,
+        quantity: i32,
+    ) -> Result<Placed, OrderReject> {
+        let account = self.account;
+        self.pit(symbol)?.submit(account, side, kind, price, quantity)
+    }
+
+    /// Cancels one of the agent's own orders; false if it is no longer open.
+    ///
+    /// # Errors
+    /// [`OrderReject::Unknown`] for an unknown symbol.
+    pub fn cancel(&mut self, order: OrderId) -> Result<bool, OrderReject> {
+        let account = self.account;
+        Ok(self.pit(order.symbol)?.cancel_id(account, order))
+    }
+
+    /// Cancels all of the agent's orders in one symbol.
+    ///
+    /// # Errors
+    /// [`OrderReject::Unknown`] for an unknown symbol.
+    pub fn cancel_all(&mut self, symbol: u16) -> Result<(), OrderReject> {
+        let account = self.account;
+        self.pit(symbol)?.cancel_all(account);
+        Ok(())
+    }
+
+    fn pit(&mut self, symbol: u16) -> Result<Pit<'_>, OrderReject> {
+        let count = self.venues.len();
+        let venue = self.venues.get_mut(usize::from(symbol)).ok_or(unknown(symbol, count))?;
+        Ok(venue.pit(symbol, self.now, self.ledger, self.slots))
+    }
+}
+
+fn unknown(symbol: u16, count: usize) -> OrderReject {
+    OrderReject::Unknown { what: "symbol", index: u64::from(symbol), count: count as u64 }
+}

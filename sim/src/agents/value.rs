@@ -1,0 +1,62 @@
+//! Value traders: a target position that grows with the square of the gap to their valuation.
+//!
+//! Latent depth that is linear in the distance from the price gives square-root impact: Tóth et
+//! al., *Anomalous price impact and the critical nature of liquidity* (2011); Donier, Bonart,
+//! Mastromatteo and Bouchaud (2015). Here the depth is `strength * gap * |gap|` per trader.
+
+use crate::{
+    book::{OrderKind, Side},
+    config::ValueConfig,
+    market::Desk,
+    rng::Stream,
+};
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Value {
+    /// Personal error of the logarithm of the valuation.
+    error: f64,
+}
+
+impl Value {
+    pub(super) fn draw(config: &ValueConfig, stream: &mut Stream) -> Self {
+        Self { error: config.error_sd * stream.normal() }
+    }
+
+    pub(super) fn act(
+        &mut self,
+        config: &ValueConfig,
+        stream: &mut Stream,
+        desk: &mut Desk<'_>,
+    ) -> f64 {
+        if stream.chance(config.wait / config.error_ticks) {
+            self.error = config.error_sd * stream.normal();
+        }
+        let mid = desk.tape().mid();
+        let belief = desk.value() * (1.0 + self.error);
+        let belief = belief + config.learning * (mid - belief);
+        let gap = 100.0 * (belief - mid) / mid;
+        let limits = desk.limits();
+        let target = (config.strength * gap * gap.abs())
+            .clamp(-0.9 * f64::from(limits.short), 0.9 * f64::from(limits.long));
+        let wanted = target - f64::from(desk.position());
+        desk.cancel_all();
+        if wanted.abs() < 0.25 * config.slice {
+            return config.wait;
+        }
+        let side = if wanted > 0.0 { Side::Buy } else { Side::Sell };
+        let quantity = super::shares(wanted.abs().min(config.slice), limits.order);
+        // A trader that leaves a position because the gap has closed is patient.
+        let towards = f64::from(side.sign()) * gap;
+        if towards > config.aggressive {
+            desk.cross(side, quantity);
+        } else {
+            let price = desk.join(side, stream.chance(0.5));
+            desk.place(side, OrderKind::Limit, price, quantity);
+        }
+        config.wait
+    }
+
+    pub(super) const fn digest(self) -> u64 {
+        self.error.to_bits()
+    }
+}

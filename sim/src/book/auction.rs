@@ -1,0 +1,341 @@
+//! Call auction: one uniform price for all orders of a tick.
+//!
+//! The price maximises the volume; ties go to the smallest imbalance, then to the price nearest
+//! the reference. The longer side is filled pro rata at the margin by price: better prices first,
+//! orders at the last price in proportion, whole shares by largest remainder.
+
+use super::{NewOrder, Side};
+
+/// How a call auction treats the orders at its last price.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AuctionRule {
+    /// Better prices first, pro rata among equals.
+    #[default]
+    PricePriority,
+    /// Pro rata among all orders that the price satisfies.
+    ProRata,
+}
+
+/// Orders that wait for the auction.
+#[derive(Debug)]
+pub struct CallAuction {
+    orders: Vec<NewOrder>,
+    filled: Vec<i32>,
+    /// Order numbers, sorted by price: working space of `clear`.
+    sorted: Vec<u32>,
+    /// (remainder, order): working space of the proportional fill.
+    remainders: Vec<(i64, u32)>,
+    rule: AuctionRule,
+}
+
+impl Clone for CallAuction {
+    fn clone(&self) -> Self {
+        let mut copy = Self::new(self.orders.capacity(), self.rule);
+        copy.clone_from(self);
+        copy
+    }
+
+    fn clone_from(&mut self, source: &Self) {
+        self.orders.clone_from(&source.orders);
+        self.filled.clone_from(&source.filled);
+        self.rule = source.rule;
+    }
+}
+
+/// Result of one auction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cleared {
+    /// Price in ticks.
+    pub price: i32,
+    /// Shares traded.
+    pub volume: i64,
+    /// Shares bid at or above the price minus shares offered at or below it.
+    pub imbalance: i64,
+}
+
+impl CallAuction {
+    /// Creates an auction for at most `room` orders; nothing is allocated afterwards.
+    #[must_use]
+    pub fn new(room: usize, rule: AuctionRule) -> Self {
+        Self {
+            orders: Vec::with_capacity(room),
+            filled: Vec::with_capacity(room),
+            sorted: Vec::with_capacity(room),
+            remainders: Vec::with_capacity(room),
+            rule,
+        }
+    }
+
+    /// Adds an order; returns its number, or `None` if there is no room.
+    pub fn push(&mut self, order: NewOrder) -> Option<u16> {
+        if self.orders.len() == self.orders.capacity() || order.quantity <= 0 {
+            return None;
+        }
+        self.orders.push(order);
+        self.filled.push(0);
+        Some(self.orders.len() as u16 - 1)
+    }
+
+    /// Returns order `number`, unless it was withdrawn.
+    #[must_use]
+    pub fn order(&self, number: u16) -> Option<&NewOrder> {
+        self.orders.get(usize::from(number)).filter(|order| order.quantity > 0)
+    }
+
+    /// Withdraws order `number`; returns it as it was.
+    pub fn withdraw(&mut self, number: u16) -> Option<NewOrder> {
+        let order = self.orders.get_mut(usize::from(number)).filter(|order| order.quantity > 0)?;
+        let old = *order;
+        order.quantity = 0;
+        Some(old)
+    }
+
+    /// Drops all orders.
+    pub fn clear_orders(&mut self) {
+        self.orders.clear();
+        self.filled.clear();
+    }
+
+    /// Returns the orders with the shares that the last auction gave each.
+    pub fn results(&self) -> impl Iterator<Item = (u16, &NewOrder, i32)> {
+        self.orders
+            .iter()
+            .zip(&self.filled)
+            .enumerate()
+            .filter(|(_, (order, _))| order.quantity > 0)
+            .map(|(number, (order, filled))| (number as u16, order, *filled))
+    }
+
+    /// Finds the price and fills the orders; `None` if no bid meets an offer.
+    ///
+    /// `O(n log n)` in the orders.
+    pub fn clear(&mut self, reference: i32) -> Option<Cleared> {
+        self.filled.fill(0);
+        let cleared = self.price(reference)?;
+        for side in [Side::Buy, Side::Sell] {
+            self.fill(side, cleared);
+        }
+        Some(cleared)
+    }
+
+    fn price(&mut self, reference: i32) -> Option<Cleared> {
+        let Self { orders, sorted, .. } = self;
+        sorted.clear();
+        sorted.extend((0..orders.len() as u32).filter(|at| orders[*at as usize].quantity > 0));
+        sorted.sort_unstable_by_key(|at| (orders[*at as usize].price, *at));
+        let sum = |side: Side| -> i64 {
+            let of_side = orders.iter().filter(|order| order.side == side && order.quantity > 0);
+            of_side.map(|order| i64::from(order.quantity)).sum()
+        };
+        // Walk up the prices: offers at or below join, bids below leave.
+        let (mut demand, mut supply) = (sum(Side::Buy), 0_i64);
+        let mut best: Option<Cleared> = None;
+        let mut consider = |price: i32, demand: i64, supply: i64| {
+            let volume = demand.min(supply);
+            if volume == 0 {
+                return;
+            }
+            let imbalance = demand - supply;
+            let better = best.is_none_or(|old: Cleared| {
+                let distance = |price: i32| i64::from(price).abs_diff(i64::from(reference));
+                let rank = |volume: i64, imbalance: i64, price: i32| {
+                    (-volume, imbalance.abs(), distance(price), price)
+                };
+                rank(volume, imbalance, price) < rank(old.volume, old.imbalance, old.price)
+            });
+            if better {
+                best = Some(Cleared { price, volume, imbalance });
+            }
+        };
+        let mut at = 0;
+        let mut previous: Option<i32> = None;
+        while at < sorted.len() {
+            let price = orders[sorted[at] as usize].price;
+            // Between two named prices nothing changes: the one nearest the reference stands for
+            // all of them.
+            if let Some(low) = previous.filter(|low| i64::from(price) - i64::from(*low) > 1) {
+                consider(reference.clamp(low + 1, price - 1), demand, supply);
+            }
+            let end = at
+                + sorted[at..].iter().take_while(|o| orders[**o as usize].price == price).count();
+            let mut leaving = 0;
+            for order in &sorted[at..end] {
+                let order = &orders[*order as usize];
+                match order.side {
+                    Side::Buy => leaving += i64::from(order.quantity),
+                    Side::Sell => supply += i64::from(order.quantity),
+                }
+            }
+            consider(price, demand, supply);
+            demand -= leaving;
+            previous = Some(price);
+            at = end;
+        }
+        best
+    }
+
+    /// Gives `cleared.volume` shares to the orders of one side.
+    fn fill(&mut self, side: Side, cleared: Cleared) {
+        let Self { orders, filled, sorted, remainders, rule } = self;
+        sorted.clear();
+        sorted.extend((0..orders.len() as u32).filter(|at| {
+            let order = &orders[*at as usize];
+            let satisfied = match side {
+                Side::Buy => order.price >= cleared.price,
+                Side::Sell => order.price <= cleared.price,
+            };
+            order.side == side && order.quantity > 0 && satisfied
+        }));
+        let urgency = |at: &u32| -i64::from(side.sign()) * i64::from(orders[*at as usize].price);
+        sorted.sort_unstable_by_key(|at| (urgency(at), *at));
+        let mut left = cleared.volume;
+        let mut at = 0;
+        while at < sorted.len() && left > 0 {
+            let group = match rule {
+                AuctionRule::ProRata => sorted.len(),
+                AuctionRule::PricePriority => {
+                    let first = urgency(&sorted[at]);
+                    at + sorted[at..].iter().take_while(|o| urgency(o) == first).count()
+                }
+            };
+            let quantity = |at: &u32| i64::from(orders[*at as usize].quantity);
+            let total: i64 = sorted[at..group].iter().map(quantity).sum();
+            let give = left.min(total);
+            let mut rest = give;
+            remainders.clear();
+            for order in &sorted[at..group] {
+                let product = i128::from(quantity(order)) * i128::from(give);
+                let share = (product / i128::from(total)) as i64;
+                filled[*order as usize] = share as i32;
+                rest -= share;
+                remainders.push(((product % i128::from(total)) as i64, *order));
+            }
+            // Largest remainder first, earlier order first among equals.
+            remainders.sort_unstable_by_key(|(remainder, order)| (-remainder, *order));
+            for (_, order) in remainders.iter().take(rest as usize) {
+                filled[*order as usize] += 1;
+            }
+            left -= give;
+            at = group;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::book::OrderKind;
+
+    /// Name, orders, price and volume, shares of each order.
+    type Case<'a> = (&'a str, &'a [(Side, i32, i32)], Option<(i32, i64)>, &'a [i32]);
+
+    fn auction(orders: &[(Side, i32, i32)], rule: AuctionRule) -> CallAuction {
+        let mut auction = CallAuction::new(64, rule);
+        for (owner, (side, price, quantity)) in orders.iter().enumerate() {
+            let order = NewOrder {
+                owner: owner as u16,
+                place: 0,
+                side: *side,
+                kind: OrderKind::Limit,
+                price: *price,
+                quantity: *quantity,
+                now: 0,
+            };
+            assert!(auction.push(order).is_some());
+        }
+        auction
+    }
+
+    fn fills(auction: &CallAuction) -> Vec<i32> {
+        auction.results().map(|(_, _, filled)| filled).collect()
+    }
+
+    #[test]
+    fn an_auction_trades_the_most_shares_at_one_price() {
+        use Side::{Buy, Sell};
+        let cases: [Case; 5] = [
+            ("no cross", &[(Buy, 99, 5), (Sell, 101, 5)], None, &[0, 0]),
+            (
+                "one pair, gap to the reference",
+                &[(Buy, 110, 5), (Sell, 90, 5)],
+                Some((100, 5)),
+                &[5, 5],
+            ),
+            (
+                "better prices first",
+                &[(Buy, 102, 10), (Buy, 101, 10), (Sell, 100, 12)],
+                // 12 trade at 101 with 8 bid in excess, at 100 likewise, at 102 only 10.
+                Some((100, 12)),
+                &[10, 2, 12],
+            ),
+            (
+                "equals share by largest remainder",
+                &[(Buy, 100, 5), (Buy, 100, 3), (Buy, 100, 2), (Sell, 100, 4)],
+                Some((100, 4)),
+                &[2, 1, 1, 4],
+            ),
+            (
+                "the smallest imbalance wins a tie",
+                &[(Buy, 105, 10), (Buy, 103, 4), (Sell, 100, 10)],
+                Some((104, 10)),
+                &[10, 0, 10],
+            ),
+        ];
+        for (name, orders, expected, filled) in cases {
+            let mut auction = auction(orders, AuctionRule::PricePriority);
+            let cleared = auction.clear(100).map(|cleared| (cleared.price, cleared.volume));
+            assert_eq!(cleared, expected, "{name}");
+            assert_eq!(fills(&auction), filled, "{name}");
+        }
+    }
+
+    #[test]
+    fn pro_rata_ignores_price_among_satisfied_orders() {
+        let orders = [(Side::Buy, 110, 30), (Side::Buy, 101, 10), (Side::Sell, 100, 35)];
+        let mut auction = auction(&orders, AuctionRule::ProRata);
+        auction.clear(100);
+        assert_eq!(fills(&auction), [26, 9, 35]);
+    }
+
+    #[test]
+    fn both_sides_of_every_random_auction_trade_the_same_and_no_price_trades_more() {
+        let mut stream = crate::rng::Stream::new(5, crate::rng::Role::Other, 0);
+        for _ in 0..2_000 {
+            let orders: Vec<(Side, i32, i32)> = (0..=stream.below(20))
+                .map(|_| {
+                    let side = if stream.chance(0.5) { Side::Buy } else { Side::Sell };
+                    (side, 90 + stream.below(20) as i32, 1 + stream.below(50) as i32)
+                })
+                .collect();
+            let volume = |price: i32| {
+                let sum = |wanted: Side| -> i64 {
+                    orders
+                        .iter()
+                        .filter(|(side, limit, _)| {
+                            *side == wanted && (price - limit) * side.sign() <= 0
+                        })
+                        .map(|(_, _, quantity)| i64::from(*quantity))
+                        .sum()
+                };
+                sum(Side::Buy).min(sum(Side::Sell))
+            };
+            let most = (80..120).map(volume).max().unwrap_or(0);
+            for rule in [AuctionRule::PricePriority, AuctionRule::ProRata] {
+                let mut auction = auction(&orders, rule);
+                let cleared = auction.clear(100);
+                assert_eq!(cleared.map_or(0, |cleared| cleared.volume), most);
+                for side in [Side::Buy, Side::Sell] {
+                    let sum: i64 = auction
+                        .results()
+                        .filter(|(_, order, _)| order.side == side)
+                        .map(|(_, order, filled)| {
+                            assert!((0..=order.quantity).contains(&filled));
+                            i64::from(filled)
+                        })
+                        .sum();
+                    assert_eq!(sum, most);
+                }
+            }
+        }
+    }
+}

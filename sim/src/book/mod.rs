@@ -1,0 +1,542 @@
+//! Limit order book of one symbol: price-time priority over a window of levels.
+//!
+//! A level is an entry of a fixed array; its price is `base + index`. Two bitmaps mark the occupied
+//! levels of each side, so that the best price is found without a scan. Orders live in a slab and
+//! are linked into their level oldest first. Nothing is allocated after [`Book::new`].
+
+pub(crate) mod auction;
+mod bitmap;
+
+use bitmap::Bitmap;
+
+/// Highest lower end of a window, in ticks: price times shares times cash units fits an `i64`.
+pub(crate) const MAX_PRICE: i32 = 90_000_000;
+
+/// Marks the end of a chain of orders.
+const NIL: u16 = u16::MAX;
+
+/// Side of an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Side {
+    /// Bids for shares.
+    Buy = 0,
+    /// Offers shares.
+    Sell = 1,
+}
+
+impl Side {
+    /// Returns the other side.
+    #[must_use]
+    #[inline]
+    pub const fn opposite(self) -> Self {
+        match self {
+            Self::Buy => Self::Sell,
+            Self::Sell => Self::Buy,
+        }
+    }
+
+    /// Returns +1 for a buy and -1 for a sell.
+    #[must_use]
+    #[inline]
+    pub const fn sign(self) -> i32 {
+        match self {
+            Self::Buy => 1,
+            Self::Sell => -1,
+        }
+    }
+}
+
+/// What happens to the part of an order that does not trade at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OrderKind {
+    /// Rests in the book.
+    Limit,
+    /// Is dropped: a marketable limit order, immediate or cancel.
+    Marketable,
+    /// Rests; the whole order is refused if any part would trade at once.
+    PostOnly,
+}
+
+/// A new order, as the book takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewOrder {
+    /// Account that sends it.
+    pub owner: u16,
+    /// Position in the owner's list of open orders; comes back with every event.
+    pub place: u8,
+    /// Side.
+    pub side: Side,
+    /// Behaviour of the rest.
+    pub kind: OrderKind,
+    /// Worst acceptable price in ticks.
+    pub price: i32,
+    /// Shares, at least 1.
+    pub quantity: i32,
+    /// Tick of arrival.
+    pub now: u32,
+}
+
+/// A resting order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// Arrival number in this book, from 1.
+    pub id: u32,
+    /// Price in ticks.
+    pub price: i32,
+    /// Shares left.
+    pub quantity: i32,
+    /// Tick of arrival.
+    pub since: u32,
+    /// Account that owns it.
+    pub owner: u16,
+    prev: u16,
+    next: u16,
+    /// Position in the owner's list of open orders.
+    pub place: u8,
+    /// Side.
+    pub side: Side,
+}
+
+const EMPTY: Order = Order {
+    id: 0,
+    price: 0,
+    quantity: 0,
+    since: 0,
+    owner: 0,
+    prev: NIL,
+    next: NIL,
+    place: 0,
+    side: Side::Buy,
+};
+
+/// One trade between a resting order and an incoming one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fill {
+    /// Price in ticks: that of the resting order.
+    pub price: i32,
+    /// Shares.
+    pub quantity: i32,
+    /// Account of the resting order.
+    pub maker: u16,
+    /// Account of the incoming order.
+    pub taker: u16,
+    /// Side of the incoming order.
+    pub taker_side: Side,
+    /// Arrival number of the resting order.
+    pub maker_id: u32,
+    /// Position of the resting order in its owner's list.
+    pub maker_place: u8,
+    /// Shares left in the resting order; 0 removes it.
+    pub maker_left: i32,
+}
+
+/// Why an order left the book without a trade.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Removal {
+    /// Its owner cancelled it.
+    Cancelled,
+    /// An incoming order of the same owner would have traded with it.
+    SelfTrade,
+    /// The window of levels moved away from it.
+    OutOfWindow,
+}
+
+/// Receives what happens in a book, in order.
+pub trait BookEvents {
+    /// Takes one trade.
+    fn traded(&mut self, fill: Fill);
+    /// Takes an order that left without a trade, with the shares it still had.
+    fn removed(&mut self, order: &Order, why: Removal);
+}
+
+/// What became of a new order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Shares traded on arrival.
+    pub filled: i32,
+    /// Shares that rest now.
+    pub resting: i32,
+    /// Slab index of the resting order, if `resting > 0`.
+    pub slot: u16,
+    /// Arrival number of the order.
+    pub id: u32,
+}
+
+/// Why the book refused a new order. Nothing has changed then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BookReject {
+    /// A post-only order would have traded at once.
+    WouldTrade,
+    /// The price is outside the window of levels.
+    OutOfWindow,
+    /// The slab has no free order.
+    Full,
+    /// The quantity is not positive.
+    NoQuantity,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Level {
+    head: u16,
+    tail: u16,
+    quantity: i32,
+}
+
+const NO_ORDERS: Level = Level { head: NIL, tail: NIL, quantity: 0 };
+
+/// The book. Size: 8 bytes a level and 24 bytes an order.
+#[derive(Debug)]
+pub struct Book {
+    base: i32,
+    levels: Vec<Level>,
+    bids: Bitmap,
+    asks: Bitmap,
+    orders: Vec<Order>,
+    free: u16,
+    live: u16,
+    next_id: u32,
+    recentred: u64,
+    expelled: u64,
+}
+
+impl Clone for Book {
+    fn clone(&self) -> Self {
+        Self { levels: self.levels.clone(), orders: self.orders.clone(), ..*self }
+    }
+
+    fn clone_from(&mut self, source: &Self) {
+        let mut levels = std::mem::take(&mut self.levels);
+        let mut orders = std::mem::take(&mut self.orders);
+        levels.clone_from(&source.levels);
+        orders.clone_from(&source.orders);
+        *self = Self { levels, orders, ..*source };
+    }
+}
+
+impl Book {
+    /// Most levels of a window.
+    pub const MAX_LEVELS: usize = Bitmap::BITS;
+    /// Most orders of a slab.
+    pub const MAX_ORDERS: usize = NIL as usize - 1;
+
+    /// Creates an empty book of `levels` prices around `centre` and room for `orders` orders.
+    ///
+    /// # Panics
+    /// If `levels` is not in `2..=MAX_LEVELS` or `orders` not in `1..=MAX_ORDERS`; a market's
+    /// configuration is checked for both.
+    #[must_use]
+    pub fn new(levels: usize, orders: usize, centre: i32) -> Self {
+        assert!((2..=Self::MAX_LEVELS).contains(&levels), "{levels} levels");
+        assert!((1..=Self::MAX_ORDERS).contains(&orders), "{orders} orders");
+        let mut book = Self {
+            base: 0,
+            levels: vec![NO_ORDERS; levels],
+            bids: Bitmap::EMPTY,
+            asks: Bitmap::EMPTY,
+            orders: vec![EMPTY; orders],
+            free: 0,
+            live: 0,
+            next_id: 1,
+            recentred: 0,
+            expelled: 0,
+        };
+        book.clear(centre);
+        book
+    }
+
+    /// Drops all orders without events and centres the window.
+    pub fn clear(&mut self, centre: i32) {
+        self.base = self.base_for(centre);
+        self.levels.fill(NO_ORDERS);
+        self.bids = Bitmap::EMPTY;
+        self.asks = Bitmap::EMPTY;
+        let last = self.orders.len() - 1;
+        for (index, order) in self.orders.iter_mut().enumerate() {
+            *order = Order { next: if index == last { NIL } else { index as u16 + 1 }, ..EMPTY };
+        }
+        self.free = 0;
+        self.live = 0;
+        self.next_id = 1;
+        self.recentred = 0;
+        self.expelled = 0;
+    }
+
+    /// Lowest price of the window; the window never reaches below 1.
+    fn base_for(&self, centre: i32) -> i32 {
+        centre.saturating_sub(self.levels.len() as i32 / 2).clamp(1, MAX_PRICE)
+    }
+
+    /// Returns the highest bid in ticks.
+    #[must_use]
+    #[inline]
+    pub fn best_bid(&self) -> Option<i32> {
+        self.bids.highest().map(|level| self.base + level as i32)
+    }
+
+    /// Returns the lowest ask in ticks.
+    #[must_use]
+    #[inline]
+    pub fn best_ask(&self) -> Option<i32> {
+        self.asks.lowest().map(|level| self.base + level as i32)
+    }
+
+    /// Returns the lowest and the highest price that the window holds.
+    #[must_use]
+    pub fn window(&self) -> (i32, i32) {
+        (self.base, self.base + (self.levels.len() as i32 - 1))
+    }
+
+    /// Returns the shares at `price` on `side`; 0 outside the window.
+    #[must_use]
+    pub fn quantity_at(&self, side: Side, price: i32) -> i32 {
+        let Some(level) = self.level_of(price) else { return 0 };
+        let map = if side == Side::Buy { &self.bids } else { &self.asks };
+        if map.contains(level) { self.levels[level].quantity } else { 0 }
+    }
+
+    /// Visits the occupied levels of one side from the touch outwards, as (price, shares), until
+    /// `visit` returns false.
+    #[inline]
+    pub fn for_each_level(&self, side: Side, mut visit: impl FnMut(i32, i32) -> bool) {
+        let mut level = match side {
+            Side::Buy => self.bids.highest(),
+            Side::Sell => self.asks.lowest(),
+        };
+        while let Some(index) = level {
+            if !visit(self.base + index as i32, self.levels[index].quantity) {
+                return;
+            }
+            level = match side {
+                Side::Buy => self.bids.below(index),
+                Side::Sell => self.asks.above(index),
+            };
+        }
+    }
+
+    /// Visits the orders of one side in the sequence in which they would trade.
+    pub fn for_each_order(&self, side: Side, mut visit: impl FnMut(u16, &Order)) {
+        self.for_each_level(side, |price, _| {
+            let mut at = self.levels[(price - self.base) as usize].head;
+            while at != NIL {
+                let order = &self.orders[usize::from(at)];
+                visit(at, order);
+                at = order.next;
+            }
+            true
+        });
+    }
+
+    /// Returns the resting order in `slot`.
+    #[must_use]
+    #[inline]
+    pub fn order(&self, slot: u16) -> Option<&Order> {
+        self.orders.get(usize::from(slot)).filter(|order| order.quantity > 0)
+    }
+
+    /// Returns the number of resting orders.
+    #[must_use]
+    pub const fn live_orders(&self) -> usize {
+        self.live as usize
+    }
+
+    /// Returns how often the window moved, and how many orders it left behind, since the start.
+    #[must_use]
+    pub const fn window_moves(&self) -> (u64, u64) {
+        (self.recentred, self.expelled)
+    }
+
+    /// Returns the arrival number that the next accepted order gets.
+    #[must_use]
+    pub const fn next_id(&self) -> u32 {
+        self.next_id
+    }
+
+    /// Takes an order: trades what crosses, then rests, drops or refuses the remainder.
+    ///
+    /// A resting order of the same owner in the way is cancelled and the incoming one goes on.
+    /// `O(1)` for each order met.
+    ///
+    /// # Errors
+    /// [`BookReject`], before anything changes.
+    #[inline]
+    pub fn submit(
+        &mut self,
+        new: NewOrder,
+        events: &mut impl BookEvents,
+    ) -> Result<Outcome, BookReject> {
+        if new.quantity <= 0 {
+            return Err(BookReject::NoQuantity);
+        }
+        let limit = if new.kind == OrderKind::Marketable {
+            // An immediate order may name any price: the part beyond the window is empty anyway.
+            i64::from(new.price) - i64::from(self.base)
+        } else {
+            if self.free == NIL {
+                return Err(BookReject::Full);
+            }
+            self.level_of(new.price).ok_or(BookReject::OutOfWindow)? as i64
+        };
+        if new.kind == OrderKind::PostOnly && self.crosses(new.side, limit) {
+            return Err(BookReject::WouldTrade);
+        }
+        let id = self.next_id;
+        self.next_id = self.next_id.wrapping_add(1).max(1);
+        let left = self.take(&new, limit, events);
+        let mut outcome = Outcome { filled: new.quantity - left, resting: 0, slot: NIL, id };
+        if left > 0 && new.kind != OrderKind::Marketable {
+            outcome.slot = self.rest(&new, id, left, limit as usize);
+            outcome.resting = left;
+        }
+        Ok(outcome)
+    }
+
+    /// Cancels the order in `slot`; false if the slot is free.
+    #[inline]
+    pub fn cancel(&mut self, slot: u16, events: &mut impl BookEvents) -> bool {
+        self.remove(slot, Removal::Cancelled, events)
+    }
+
+    /// Moves the window to `centre`. Orders that fall outside are removed.
+    pub fn recentre(&mut self, centre: i32, events: &mut impl BookEvents) {
+        let base = self.base_for(centre);
+        if base == self.base {
+            return;
+        }
+        self.recentred += 1;
+        let len = self.levels.len() as i32;
+        for slot in 0..self.orders.len() {
+            let order = self.orders[slot];
+            if order.quantity > 0 && !(base..base.saturating_add(len)).contains(&order.price) {
+                self.expelled += 1;
+                self.remove(slot as u16, Removal::OutOfWindow, events);
+            }
+        }
+        let shift = base - self.base;
+        let distance = shift.unsigned_abs().min(len.unsigned_abs()) as usize;
+        if shift > 0 {
+            self.levels.rotate_left(distance % len as usize);
+        } else {
+            self.levels.rotate_right(distance % len as usize);
+        }
+        self.base = base;
+        self.bids = self.bids.shifted(shift, self.levels.len());
+        self.asks = self.asks.shifted(shift, self.levels.len());
+    }
+
+    fn level_of(&self, price: i32) -> Option<usize> {
+        let level = usize::try_from(price.checked_sub(self.base)?).ok()?;
+        (level < self.levels.len()).then_some(level)
+    }
+
+    /// Tells whether an order of `side` limited at `limit`, a level, would trade at once.
+    fn crosses(&self, side: Side, limit: i64) -> bool {
+        match side {
+            Side::Buy => self.asks.lowest().is_some_and(|ask| ask as i64 <= limit),
+            Side::Sell => self.bids.highest().is_some_and(|bid| bid as i64 >= limit),
+        }
+    }
+
+    /// Trades an incoming order against the other side; returns the shares left.
+    fn take(&mut self, new: &NewOrder, limit: i64, events: &mut impl BookEvents) -> i32 {
+        let mut left = new.quantity;
+        while left > 0 {
+            let best = match new.side {
+                Side::Buy => self.asks.lowest().filter(|ask| *ask as i64 <= limit),
+                Side::Sell => self.bids.highest().filter(|bid| *bid as i64 >= limit),
+            };
+            let Some(level) = best else { break };
+            let slot = self.levels[level].head;
+            let order = &mut self.orders[usize::from(slot)];
+            if order.owner == new.owner {
+                self.remove(slot, Removal::SelfTrade, events);
+                continue;
+            }
+            let quantity = left.min(order.quantity);
+            left -= quantity;
+            order.quantity -= quantity;
+            self.levels[level].quantity -= quantity;
+            let fill = Fill {
+                price: order.price,
+                quantity,
+                maker: order.owner,
+                taker: new.owner,
+                taker_side: new.side,
+                maker_id: order.id,
+                maker_place: order.place,
+                maker_left: order.quantity,
+            };
+            if fill.maker_left == 0 {
+                self.unlink(slot, level, new.side.opposite());
+            }
+            events.traded(fill);
+        }
+        left
+    }
+
+    fn rest(&mut self, new: &NewOrder, id: u32, quantity: i32, level: usize) -> u16 {
+        let slot = self.free;
+        let order = &mut self.orders[usize::from(slot)];
+        self.free = order.next;
+        self.live += 1;
+        let prev = self.levels[level].tail;
+        *order = Order {
+            id,
+            price: new.price,
+            quantity,
+            since: new.now,
+            owner: new.owner,
+            prev,
+            next: NIL,
+            place: new.place,
+            side: new.side,
+        };
+        let entry = &mut self.levels[level];
+        entry.tail = slot;
+        entry.quantity += quantity;
+        if prev == NIL {
+            entry.head = slot;
+            match new.side {
+                Side::Buy => self.bids.insert(level),
+                Side::Sell => self.asks.insert(level),
+            }
+        } else {
+            self.orders[usize::from(prev)].next = slot;
+        }
+        slot
+    }
+
+    fn remove(&mut self, slot: u16, why: Removal, events: &mut impl BookEvents) -> bool {
+        let Some(&order) = self.order(slot) else { return false };
+        let level = (order.price - self.base) as usize;
+        self.levels[level].quantity -= order.quantity;
+        self.orders[usize::from(slot)].quantity = 0;
+        self.unlink(slot, level, order.side);
+        events.removed(&order, why);
+        true
+    }
+
+    /// Takes an order out of its level's chain and puts its slot on the free list.
+    fn unlink(&mut self, slot: u16, level: usize, side: Side) {
+        let Order { prev, next, .. } = self.orders[usize::from(slot)];
+        if prev == NIL {
+            self.levels[level].head = next;
+        } else {
+            self.orders[usize::from(prev)].next = next;
+        }
+        if next == NIL {
+            self.levels[level].tail = prev;
+        } else {
+            self.orders[usize::from(next)].prev = prev;
+        }
+        if self.levels[level].head == NIL {
+            match side {
+                Side::Buy => self.bids.remove(level),
+                Side::Sell => self.asks.remove(level),
+            }
+        }
+        self.orders[usize::from(slot)].next = self.free;
+        self.free = slot;
+        self.live -= 1;
+    }
+}

@@ -1,0 +1,80 @@
+//! What is wrong with a configuration.
+
+use thiserror::Error;
+
+/// A configuration that no market can be built from. Nothing has run then.
+#[derive(Clone, Debug, Error, PartialEq)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// There is no preset of that name.
+    #[error("there is no preset `{name}`; choose calm, normal, stressed, flash or teaching")]
+    UnknownPreset {
+        /// Name asked for.
+        name: String,
+    },
+    /// A number is outside its range.
+    #[error("`{field}` is {value}, outside {low} to {high}; choose a value in between")]
+    OutOfRange {
+        /// Path of the field.
+        field: &'static str,
+        /// Value given.
+        value: f64,
+        /// Lowest value.
+        low: f64,
+        /// Highest value.
+        high: f64,
+    },
+    /// The population is empty and nobody else would trade.
+    #[error(
+        "the population has no agents, so nothing would ever trade; give at least one count above \
+         0, or add an agent of your own"
+    )]
+    NoAgents,
+    /// The agents and slots exceed the account numbers.
+    #[error("{accounts} accounts exceed the limit of {limit}; use fewer agents or symbols")]
+    TooManyAccounts {
+        /// Accounts needed.
+        accounts: u64,
+        /// Most accounts.
+        limit: u64,
+    },
+    /// The book has too few places for all orders that agents may have open.
+    #[error(
+        "{needed} orders may be open in one book, which has room for {room}; raise `book_orders` \
+         to {needed}"
+    )]
+    BookTooSmall {
+        /// Orders that may be open.
+        needed: u64,
+        /// Orders the book holds.
+        room: u64,
+    },
+    /// A size that agents send exceeds the limit for one order.
+    #[error(
+        "`{field}` lets agents send {size} shares at once, above the order limit of {limit}; lower \
+         it or raise `limits.order`"
+    )]
+    OrderAboveLimit {
+        /// Path of the field.
+        field: &'static str,
+        /// Largest order.
+        size: f64,
+        /// Order limit.
+        limit: i32,
+    },
+    /// An account from outside starts outside its own limits.
+    #[error(
+        "slot or user agent {index} starts with {shares} shares, outside its limits of -{short} to {long}; change \
+         `shares` or the limits"
+    )]
+    OutsideLimits {
+        /// Number of the slot or user agent.
+        index: usize,
+        /// Shares at the start.
+        shares: i32,
+        /// Long limit.
+        long: i32,
+        /// Short limit.
+        short: i32,
+    },
+}

@@ -1,0 +1,161 @@
+//! Configuration of a market: plain structs with public fields, checked once.
+
+mod check;
+mod error;
+mod population;
+mod preset;
+
+pub use error::ConfigError;
+pub use population::{
+    AgentFactory, ExecutorConfig, MakerConfig, NoiseConfig, Population, SignalConfig, ValueConfig,
+};
+pub use preset::Preset;
+
+use crate::{
+    book::auction::AuctionRule,
+    ledger::{FeeSchedule, Limits},
+};
+
+/// How orders meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Matching {
+    /// Continuous double auction, price-time priority. The default.
+    Continuous,
+    /// One call auction at the end of every tick; what does not trade is dropped.
+    CallAuction(AuctionRule),
+}
+
+/// A market: symbols, agents, news, fees and slots for orders from outside.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MarketConfig {
+    /// Symbols, `1..=64`. Each has its own book, fundamental and background agents.
+    pub symbols: u16,
+    /// Price of every symbol at the start, in ticks.
+    pub initial_price: i32,
+    /// Currency units in one tick; scales prices in features and readouts only.
+    pub tick_size: f64,
+    /// Price levels of a book's window, `64..=4096`. Orders outside the window are refused.
+    pub book_levels: usize,
+    /// Resting orders of a book at most.
+    pub book_orders: usize,
+    /// How orders meet.
+    pub matching: Matching,
+    /// Hidden value of a share.
+    pub fundamental: FundamentalConfig,
+    /// News.
+    pub news: NewsConfig,
+    /// Feedback of recent price moves on how often agents act.
+    pub arousal: ArousalConfig,
+    /// Background agents of every symbol.
+    pub population: Population,
+    /// Fees and borrowing costs.
+    pub fees: FeeSchedule,
+    /// Shares of a symbol that may be short in all, open sells included.
+    pub lendable_shares: i64,
+    /// Slots for orders from outside, such as an environment's agent.
+    pub slots: Vec<SlotConfig>,
+    /// What features show.
+    pub features: FeatureConfig,
+}
+
+/// Hidden fundamental value: a random walk with two-scale stochastic volatility and jumps.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FundamentalConfig {
+    /// Standard deviation of the logarithm's change in one tick, at mean volatility.
+    pub volatility: f64,
+    /// Mean-reversion time of the fast part of log-volatility, in ticks.
+    pub fast_ticks: f64,
+    /// Stationary standard deviation of the fast part.
+    pub fast_sd: f64,
+    /// Mean-reversion time of the slow part of log-volatility, in ticks.
+    pub slow_ticks: f64,
+    /// Stationary standard deviation of the slow part.
+    pub slow_sd: f64,
+    /// Jumps a day.
+    pub jumps_per_day: f64,
+    /// Standard deviation of one jump of the logarithm.
+    pub jump_sd: f64,
+    /// Drift of the logarithm a day.
+    pub drift_per_day: f64,
+    /// Pull of the logarithm back to its start a day; 0 for a pure random walk.
+    pub reversion_per_day: f64,
+}
+
+/// News: shocks to the fundamental with a sentiment that fades linearly.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NewsConfig {
+    /// Events of one symbol a day.
+    pub symbol_per_day: f64,
+    /// Events of all symbols a day.
+    pub market_per_day: f64,
+    /// Standard deviation of the permanent change of the logarithm.
+    pub shock_sd: f64,
+    /// Share of events without a permanent change.
+    pub rumour_share: f64,
+    /// Mean life of an event, in ticks.
+    pub life_ticks: f64,
+    /// Strength with which sentiment tilts the side of noise orders, `0..=1`.
+    pub sentiment_tilt: f64,
+}
+
+/// Factor on every wake rate: `floor + fast * x_fast + slow * x_slow`, at most `ceiling`.
+///
+/// `x` is the decaying mean of absolute changes of the mid-price in ticks, divided by `typical`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ArousalConfig {
+    /// Factor in a market that does not move.
+    pub floor: f64,
+    /// Weight of the fast mean.
+    pub fast: f64,
+    /// Weight of the slow mean.
+    pub slow: f64,
+    /// Time constant of the fast mean, in ticks.
+    pub fast_ticks: f64,
+    /// Time constant of the slow mean, in ticks.
+    pub slow_ticks: f64,
+    /// Change of the mid-price in one tick, in price ticks, that counts as 1.
+    pub typical: f64,
+    /// Largest factor.
+    pub ceiling: f64,
+}
+
+/// Endowment and limits of one account from outside: a slot or a user agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AccountConfig {
+    /// Cash at the start, in cash units.
+    pub cash: i64,
+    /// Shares of every symbol at the start; negative starts short.
+    pub shares: i32,
+    /// Limits on orders and positions.
+    pub limits: Limits,
+}
+
+impl Default for AccountConfig {
+    /// Returns an account with 100,000.00 in cash at a tick of 0.01, limited to 1,000 shares.
+    fn default() -> Self {
+        Self {
+            cash: 1_000_000_000,
+            shares: 0,
+            limits: Limits { long: 1_000, short: 1_000, order: 1_000 },
+        }
+    }
+}
+
+/// One slot for orders from outside, such as those of an environment's agent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SlotConfig {
+    /// Endowment and limits.
+    pub account: AccountConfig,
+    /// Ticks between sending an order and its arrival: 0 arrives first in the next tick.
+    pub latency_ticks: u32,
+}
+
+/// What features show.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FeatureConfig {
+    /// Ticks of one candle, at least 1.
+    pub candle_ticks: u32,
+    /// Reveals the fundamental with an error of this standard deviation of the logarithm; `None`
+    /// shows the volume-weighted mean price instead.
+    pub reveal_fundamental: Option<f64>,
+}

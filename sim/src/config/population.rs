@@ -1,0 +1,222 @@
+//! Background agents of one symbol: how many of each archetype, and how they act.
+
+use crate::{
+    agents::{Agents, Archetype},
+    ledger::{Ledger, Limits},
+};
+
+/// Background agents of one symbol. Times are ticks, quantities shares, prices price ticks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Population {
+    /// Quote both sides.
+    pub maker: MakerConfig,
+    /// Trade at random.
+    pub noise: NoiseConfig,
+    /// Trade towards a private valuation.
+    pub value: ValueConfig,
+    /// Follow or fade an indicator.
+    pub signal: SignalConfig,
+    /// Work large parent orders.
+    pub executor: ExecutorConfig,
+    /// Cash of one agent at the start, in cash units.
+    pub cash: i64,
+    /// Shares of one agent at the start.
+    pub shares: i32,
+    /// Limits of one agent.
+    pub limits: Limits,
+}
+
+/// Makers cancel and requote both sides around a shifted mid-price.
+///
+/// Half-spread: `half_spread + spread_per_vol * v`, `v` the short-term volatility in ticks. Centre:
+/// `mid - skew * inventory + flow_shift * flow`, `flow` the recent signed volume.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MakerConfig {
+    /// Makers.
+    pub count: u16,
+    /// Mean ticks between requotes.
+    pub wait: f64,
+    /// Half-spread in a market that does not move.
+    pub half_spread: f64,
+    /// Half-spread per unit of volatility.
+    pub spread_per_vol: f64,
+    /// Shift against inventory, price ticks a share.
+    pub skew: f64,
+    /// Shift with recent signed flow, price ticks a share.
+    pub flow_shift: f64,
+    /// Distance between the levels of a quote.
+    pub level_step: f64,
+    /// Shares at the first level; each further level has half as many again.
+    pub size: f64,
+}
+
+/// Noise traders draw market orders, limit orders and cancels.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NoiseConfig {
+    /// Noise traders.
+    pub count: u16,
+    /// Mean ticks between actions.
+    pub wait: f64,
+    /// Probability of a market order.
+    pub market: f64,
+    /// Probability of a cancel.
+    pub cancel: f64,
+    /// Median size of an order.
+    pub size: f64,
+    /// Sigma of the logarithm of the size.
+    pub size_sigma: f64,
+    /// Tail exponent of the distance of limit orders from the touch.
+    pub depth_exponent: f64,
+    /// Longest life of a limit order.
+    pub life: u32,
+}
+
+/// Value traders move their position towards `strength * gap * |gap|`, gap in per cent.
+///
+/// The gap is the distance of the mid-price from the trader's own valuation: the fundamental times
+/// a slowly renewed personal error.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ValueConfig {
+    /// Value traders.
+    pub count: u16,
+    /// Mean ticks between looks.
+    pub wait: f64,
+    /// Shares of target position at a gap of one per cent.
+    pub strength: f64,
+    /// Standard deviation of the personal error, of the logarithm.
+    pub error_sd: f64,
+    /// Mean ticks between renewals of the error.
+    pub error_ticks: f64,
+    /// Weight of the market price in the valuation, `0..1`: beliefs that learn from price.
+    pub learning: f64,
+    /// Largest order.
+    pub slice: f64,
+    /// Gap in per cent from which an order crosses the spread.
+    pub aggressive: f64,
+}
+
+/// Signal traders follow or fade an indicator at a horizon of their own.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SignalConfig {
+    /// Signal traders.
+    pub count: u16,
+    /// Mean ticks between looks.
+    pub wait: f64,
+    /// Shortest horizon; horizons are log-uniform.
+    pub horizon_low: f64,
+    /// Longest horizon.
+    pub horizon_high: f64,
+    /// Share that follows the indicator; the rest fades it.
+    pub followers: f64,
+    /// Signal strength, in standard deviations, from which a trader acts.
+    pub threshold: f64,
+    /// Largest position.
+    pub inventory: f64,
+    /// Size of one order.
+    pub size: f64,
+}
+
+/// Executors work Pareto-distributed parent orders in slices.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ExecutorConfig {
+    /// Executors.
+    pub count: u16,
+    /// Mean ticks between slices.
+    pub wait: f64,
+    /// Mean ticks between two parent orders.
+    pub idle: f64,
+    /// Smallest parent order.
+    pub parent_minimum: f64,
+    /// Tail exponent of the size of parent orders.
+    pub parent_exponent: f64,
+    /// Largest parent order.
+    pub parent_maximum: f64,
+    /// Median size of a slice.
+    pub slice: f64,
+    /// Share of slices that cross the spread; the rest joins the touch.
+    pub aggressive: f64,
+}
+
+impl Population {
+    /// Returns the number of agents of each archetype.
+    #[must_use]
+    pub const fn counts(&self) -> [(Archetype, u16); 5] {
+        [
+            (Archetype::Maker, self.maker.count),
+            (Archetype::Noise, self.noise.count),
+            (Archetype::Value, self.value.count),
+            (Archetype::Signal, self.signal.count),
+            (Archetype::Executor, self.executor.count),
+        ]
+    }
+
+    /// Returns the number of agents.
+    #[must_use]
+    pub fn total(&self) -> u32 {
+        self.counts().iter().map(|(_, count)| u32::from(*count)).sum()
+    }
+
+    /// Returns this population with `total` agents in (nearly) the same proportions.
+    ///
+    /// Every archetype that had an agent keeps at least one. Makers quote as many shares together
+    /// as before and single agents act less often, so that the market stays as active.
+    #[must_use]
+    pub fn scaled(&self, total: u16) -> Self {
+        let factor = f64::from(total) / f64::from(self.total().max(1));
+        let mut scaled = *self;
+        let resize = |count: &mut u16| {
+            if *count > 0 {
+                *count = ((f64::from(*count) * factor).round() as u16).max(1);
+            }
+        };
+        resize(&mut scaled.maker.count);
+        resize(&mut scaled.value.count);
+        resize(&mut scaled.signal.count);
+        resize(&mut scaled.executor.count);
+        let others = u32::from(scaled.maker.count)
+            + u32::from(scaled.value.count)
+            + u32::from(scaled.signal.count)
+            + u32::from(scaled.executor.count);
+        if self.noise.count > 0 {
+            scaled.noise.count = u32::from(total).saturating_sub(others).max(1) as u16;
+        }
+        scaled.maker.size = (scaled.maker.size / factor).max(1.0);
+        scaled.noise.wait = (scaled.noise.wait * factor).max(1.0);
+        scaled.value.wait = (scaled.value.wait * factor).max(1.0);
+        scaled.signal.wait = (scaled.signal.wait * factor).max(1.0);
+        scaled.executor.idle = (scaled.executor.idle * factor).max(1.0);
+        scaled
+    }
+}
+
+/// Builds the background agents of a market from its population.
+#[derive(Clone, Copy, Debug)]
+pub struct AgentFactory {
+    population: Population,
+}
+
+impl AgentFactory {
+    /// Creates a factory for one population.
+    #[must_use]
+    pub const fn new(population: &Population) -> Self {
+        Self { population: *population }
+    }
+
+    /// Returns the population.
+    #[must_use]
+    pub const fn population(&self) -> &Population {
+        &self.population
+    }
+
+    /// Opens an account for every agent of `symbol` and returns the agents, not yet seeded.
+    pub(crate) fn spawn(&self, symbol: u16, ledger: &mut Ledger) -> Agents {
+        let mut agents = Agents::new(&self.population);
+        for (archetype, count) in self.population.counts() {
+            for ordinal in 0..count {
+                let account = ledger.open_local(symbol, self.population.limits);
+                agents.add(archetype, ordinal, symbol, account);
+            }
+        }
+        agents
+    }
+}

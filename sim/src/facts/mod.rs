@@ -1,0 +1,1 @@
+//! Stylised facts of a simulated market: statistics and their pass bands.

@@ -1,0 +1,243 @@
+//! Hidden value of a share, and the news that moves it.
+
+use crate::{
+    config::{FundamentalConfig, NewsConfig},
+    ledger::DAY_TICKS,
+    rng::{Role, Stream},
+};
+
+/// Ticks between two updates of the volatility factors.
+const VOLATILITY_STEP: u64 = 16;
+/// News events that one symbol can have alive at once; the oldest gives way.
+pub const LIVE_NEWS: usize = 8;
+
+/// Kind of a news event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum NewsKind {
+    /// Changes the value of one symbol for good.
+    Company,
+    /// Tilts sentiment on one symbol, without a change of value.
+    Rumour,
+    /// Changes the value of all symbols for good.
+    Market,
+}
+
+/// One news event.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct News {
+    /// Kind.
+    pub kind: NewsKind,
+    /// Tick of its arrival.
+    pub since: u64,
+    /// Ticks it stays alive.
+    pub life: u32,
+    /// Sentiment at arrival, -1 to 1.
+    pub sentiment: f64,
+    /// Magnitude, 0 to 1; does not fade.
+    pub magnitude: f64,
+}
+
+impl News {
+    const NONE: Self =
+        Self { kind: NewsKind::Rumour, since: 0, life: 0, sentiment: 0.0, magnitude: 0.0 };
+
+    /// Returns the ticks left at `now`; 0 once it has faded.
+    #[must_use]
+    pub fn left(&self, now: u64) -> u64 {
+        (self.since + u64::from(self.life)).saturating_sub(now)
+    }
+
+    /// Returns the sentiment at `now`, faded linearly.
+    #[must_use]
+    pub fn faded(&self, now: u64) -> f64 {
+        self.sentiment * self.left(now) as f64 / f64::from(self.life.max(1))
+    }
+}
+
+/// Draws the arrivals of news.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Newsroom {
+    stream: Stream,
+    next: u64,
+    mean_wait: f64,
+}
+
+impl Newsroom {
+    pub(crate) const fn new() -> Self {
+        Self { stream: Stream::new(0, Role::News, 0), next: u64::MAX, mean_wait: f64::INFINITY }
+    }
+
+    pub(crate) fn reset(&mut self, stream: Stream, per_day: f64, now: u64) {
+        self.stream = stream;
+        self.mean_wait = if per_day > 0.0 { DAY_TICKS as f64 / per_day } else { f64::INFINITY };
+        self.schedule(now);
+    }
+
+    fn schedule(&mut self, now: u64) {
+        self.next = if self.mean_wait.is_finite() {
+            now + self.stream.wait(self.mean_wait)
+        } else {
+            u64::MAX
+        };
+    }
+
+    /// Returns the event of this tick, with its shock to the logarithm of the value.
+    #[inline]
+    pub(crate) fn poll(
+        &mut self,
+        now: u64,
+        config: &NewsConfig,
+        market: bool,
+    ) -> Option<(News, f64)> {
+        if now < self.next {
+            return None;
+        }
+        let size = self.stream.normal();
+        let rumour = self.stream.chance(config.rumour_share);
+        let life = self.stream.exponential(config.life_ticks).clamp(1.0, 1e7) as u32;
+        self.schedule(now);
+        let (kind, shock) = match (market, rumour) {
+            (true, _) => (NewsKind::Market, size * config.shock_sd),
+            (false, true) => (NewsKind::Rumour, 0.0),
+            (false, false) => (NewsKind::Company, size * config.shock_sd),
+        };
+        // Sentiment saturates: a shock of one standard deviation reads as 0.76.
+        let sentiment = size.tanh();
+        let magnitude = (size.abs() / 3.0).min(1.0);
+        Some((News { kind, since: now, life, sentiment, magnitude }, shock))
+    }
+
+    pub(crate) fn digest(&self, mut word: impl FnMut(u64)) {
+        word(self.stream.state());
+        word(self.next);
+    }
+}
+
+/// Logarithm of the value of one symbol.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fundamental {
+    stream: Stream,
+    start: f64,
+    log: f64,
+    value: f64,
+    fast: f64,
+    slow: f64,
+    sd: f64,
+    news: [News; LIVE_NEWS],
+    live: u8,
+}
+
+impl Fundamental {
+    pub(crate) const fn new() -> Self {
+        Self {
+            stream: Stream::new(0, Role::Fundamental, 0),
+            start: 0.0,
+            log: 0.0,
+            value: 1.0,
+            fast: 0.0,
+            slow: 0.0,
+            sd: 0.0,
+            news: [News::NONE; LIVE_NEWS],
+            live: 0,
+        }
+    }
+
+    pub(crate) fn reset(&mut self, config: &FundamentalConfig, price: i32, stream: Stream) {
+        *self = Self::new();
+        self.stream = stream;
+        self.start = f64::from(price).ln();
+        self.log = self.start;
+        self.value = f64::from(price);
+        self.fast = config.fast_sd * self.stream.normal();
+        self.slow = config.slow_sd * self.stream.normal();
+        self.renew_sd(config);
+    }
+
+    /// Replaces the stream and keeps the state.
+    pub(crate) const fn reseed(&mut self, stream: Stream) {
+        self.stream = stream;
+    }
+
+    fn renew_sd(&mut self, config: &FundamentalConfig) {
+        // The mean of the variance stays `volatility^2`: E[exp(2x)] = exp(2 sd^2).
+        let centre = config.fast_sd.powi(2) + config.slow_sd.powi(2);
+        self.sd = config.volatility * (self.fast + self.slow - centre).exp();
+    }
+
+    #[inline]
+    pub(crate) fn step(&mut self, config: &FundamentalConfig, now: u64) {
+        const DAY: f64 = DAY_TICKS as f64;
+        if now.is_multiple_of(VOLATILITY_STEP) {
+            let step = VOLATILITY_STEP as f64;
+            for (factor, time, sd) in [
+                (&mut self.fast, config.fast_ticks, config.fast_sd),
+                (&mut self.slow, config.slow_ticks, config.slow_sd),
+            ] {
+                let keep = (-step / time).exp();
+                *factor = *factor * keep + sd * (1.0 - keep * keep).sqrt() * self.stream.normal();
+            }
+            self.renew_sd(config);
+            let hits = config.jumps_per_day * step / DAY;
+            if self.stream.chance(hits) {
+                self.log += config.jump_sd * self.stream.normal();
+            }
+            while self.live > 0 && self.news[0].left(now) == 0 {
+                self.forget(0);
+            }
+        }
+        self.log += self.sd * self.stream.normal()
+            + (config.drift_per_day + config.reversion_per_day * (self.start - self.log)) / DAY;
+        // Within the prices that a book can hold.
+        self.log = self.log.clamp(0.7, 18.0);
+        self.value = self.log.exp();
+    }
+
+    pub(crate) fn hit(&mut self, news: News, shock: f64) {
+        self.log = (self.log + shock).clamp(0.7, 18.0);
+        self.value = self.log.exp();
+        if usize::from(self.live) == LIVE_NEWS {
+            self.forget(0);
+        }
+        self.news[usize::from(self.live)] = news;
+        self.live += 1;
+    }
+
+    fn forget(&mut self, at: usize) {
+        self.news.copy_within(at + 1.., at);
+        self.news[LIVE_NEWS - 1] = News::NONE;
+        self.live -= 1;
+    }
+
+    /// Value in price ticks.
+    #[inline]
+    pub(crate) const fn value(&self) -> f64 {
+        self.value
+    }
+
+    /// Live events, oldest first; some may have faded since the last clean-up.
+    pub(crate) fn news(&self) -> &[News] {
+        &self.news[..usize::from(self.live)]
+    }
+
+    /// Sum of the faded sentiments, in -1 to 1.
+    #[inline]
+    pub(crate) fn sentiment(&self, now: u64) -> f64 {
+        if self.live == 0 {
+            return 0.0;
+        }
+        self.news().iter().map(|news| news.faded(now)).sum::<f64>().clamp(-1.0, 1.0)
+    }
+
+    pub(crate) fn digest(&self, mut word: impl FnMut(u64)) {
+        word(self.stream.state());
+        word(self.log.to_bits());
+        word(self.fast.to_bits());
+        word(self.slow.to_bits());
+        word(u64::from(self.live));
+        for news in self.news() {
+            word(news.since << 32 | u64::from(news.life));
+            word(news.sentiment.to_bits());
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Reasons for which the ledger refuses an order, and what its check finds.
+
+use thiserror::Error;
+
+/// Why an order was refused. Nothing has changed then.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OrderReject {
+    /// The quantity is zero or negative.
+    #[error("an order of {quantity} shares; ask for at least 1")]
+    NoQuantity {
+        /// Shares asked for.
+        quantity: i32,
+    },
+    /// The order is larger than one order may be.
+    #[error("an order of {quantity} shares exceeds the limit of {limit} for one order; split it")]
+    TooLarge {
+        /// Shares asked for.
+        quantity: i32,
+        /// Most shares of one order.
+        limit: i32,
+    },
+    /// The position could exceed the long limit.
+    #[error(
+        "the position could reach {position} shares with all open buys, above the limit of \
+         {limit}; buy less or cancel open buys"
+    )]
+    LongLimit {
+        /// Largest position that could result.
+        position: i64,
+        /// Most shares long.
+        limit: i32,
+    },
+    /// The position could exceed the short limit.
+    #[error(
+        "the position could reach {short} shares short with all open sells, above the limit of \
+         {limit}; sell less or cancel open sells"
+    )]
+    ShortLimit {
+        /// Largest short position that could result.
+        short: i64,
+        /// Most shares short.
+        limit: i32,
+    },
+    /// The account cannot pay the order at its worst price.
+    #[error(
+        "the order needs {needed} cash units at its limit, of which {free} are free; buy less or \
+         cancel open buys"
+    )]
+    NoCash {
+        /// Cash units needed, fees included.
+        needed: i64,
+        /// Cash units free.
+        free: i64,
+    },
+    /// The lender has too few shares left.
+    #[error("the order needs {needed} shares to borrow, of which {free} are left; sell less")]
+    NoShares {
+        /// Shares to borrow.
+        needed: i64,
+        /// Shares left to borrow.
+        free: i64,
+    },
+    /// The account has all its places for open orders in use.
+    #[error("{limit} orders are open already, the most for one account; cancel one first")]
+    TooManyOpen {
+        /// Most open orders.
+        limit: u32,
+    },
+    /// A post-only order would have traded at once.
+    #[error("a post-only order at {price} ticks would trade at once; quote further away")]
+    WouldTrade {
+        /// Price in ticks.
+        price: i32,
+    },
+    /// The price is outside the window of levels of the book.
+    #[error("a price of {price} ticks is outside {low}..={high}, the window of the book")]
+    OutOfWindow {
+        /// Price in ticks.
+        price: i32,
+        /// Lowest price in ticks.
+        low: i32,
+        /// Highest price in ticks.
+        high: i32,
+    },
+    /// The book has no room for another order.
+    #[error("the book is full; raise `book_orders`, or send a marketable order")]
+    BookFull,
+    /// The queue of orders on their way is full.
+    #[error("{limit} orders are on their way already, the most for one slot; wait a tick")]
+    QueueFull {
+        /// Most orders on their way.
+        limit: u32,
+    },
+    /// The slot or symbol does not exist.
+    #[error("{what} {index} does not exist; there are {count}, counted from 0")]
+    Unknown {
+        /// `"slot"` or `"symbol"`.
+        what: &'static str,
+        /// Number asked for.
+        index: u64,
+        /// How many there are.
+        count: u64,
+    },
+    /// The price is not positive.
+    #[error("a price of {price} ticks; the lowest is 1")]
+    NoPrice {
+        /// Price in ticks.
+        price: i32,
+    },
+}
+
+/// What a check of the ledger found. Any of them is a defect of the simulator.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConservationError {
+    /// Cash of accounts, exchange and lender does not add up to the endowment.
+    #[error("cash adds up to {found} units, not to the {expected} given out")]
+    Cash {
+        /// Sum found.
+        found: i128,
+        /// Sum given out.
+        expected: i128,
+    },
+    /// Positions do not add up to the shares issued.
+    #[error("positions in symbol {symbol} add up to {found} shares, not to the {expected} issued")]
+    Shares {
+        /// Symbol.
+        symbol: u16,
+        /// Sum found.
+        found: i64,
+        /// Shares issued.
+        expected: i64,
+    },
+    /// The running sum of shortable shares is wrong.
+    #[error(
+        "accounts could be short {found} shares of symbol {symbol}; the sum kept is {expected}"
+    )]
+    Borrowed {
+        /// Symbol.
+        symbol: u16,
+        /// Sum found.
+        found: i64,
+        /// Sum kept.
+        expected: i64,
+    },
+    /// A book and the ledger disagree about open orders.
+    #[error("account {account} has {ledger} shares open in symbol {symbol}, its book {book}")]
+    Open {
+        /// Account.
+        account: u16,
+        /// Symbol.
+        symbol: u16,
+        /// Shares open by the ledger.
+        ledger: i64,
+        /// Shares open by the book.
+        book: i64,
+    },
+}

@@ -1,0 +1,527 @@
+//! Cash, shares, fees, borrowing and limits of every account, in integers.
+//!
+//! Cash is counted in hundredths of the value of one tick on one share ([`CASH_PER_TICK`]), so that
+//! a price in ticks times shares is exact and fees have room below it. Money only moves between
+//! accounts, the exchange (fees) and the lender (borrowing costs); shares only between accounts.
+//! [`Ledger::check`] adds everything up.
+
+mod error;
+
+pub use error::{ConservationError, OrderReject};
+
+use crate::book::Side;
+
+/// Cash units in one tick on one share.
+pub const CASH_PER_TICK: i64 = 100;
+/// Open orders that one account may have in one symbol.
+pub const OPEN_ORDERS: usize = 8;
+/// Ticks between two charges for borrowed shares.
+pub const BORROW_INTERVAL: u64 = 60;
+/// Ticks of one trading day: 6.5 hours of one-second ticks.
+pub const DAY_TICKS: u64 = 23_400;
+
+const NO_ORDER: u16 = u16::MAX;
+const ALL_SYMBOLS: u16 = u16::MAX;
+
+/// Limits of one account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Largest long position, open buys included, in shares.
+    pub long: i32,
+    /// Largest short position, open sells included, in shares.
+    pub short: i32,
+    /// Largest single order in shares.
+    pub order: i32,
+}
+
+/// Fees and borrowing costs, in parts per million (1 basis point is 100).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FeeSchedule {
+    /// Fee on the notional of a resting order that trades; negative pays a rebate.
+    pub maker_ppm: i32,
+    /// Fee on the notional of an incoming order that trades.
+    pub taker_ppm: i32,
+    /// Cost of a borrowed share a day, on its value.
+    pub borrow_ppm_per_day: i32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Account {
+    cash: i64,
+    /// Cash set aside for open buys.
+    reserved: i64,
+    limits: Limits,
+    /// First of its holdings; the only one unless `home` is `ALL_SYMBOLS`.
+    first: u32,
+    home: u16,
+}
+
+/// Position and open orders of one account in one symbol.
+#[derive(Clone, Copy, Debug)]
+struct Holding {
+    position: i32,
+    open_buy: i32,
+    open_sell: i32,
+    open: [u16; OPEN_ORDERS],
+    count: u8,
+}
+
+const NO_HOLDING: Holding =
+    Holding { position: 0, open_buy: 0, open_sell: 0, open: [NO_ORDER; OPEN_ORDERS], count: 0 };
+
+impl Holding {
+    /// Shares that would be short if every open sell traded and no open buy.
+    fn shortable(&self) -> i64 {
+        (i64::from(self.open_sell) - i64::from(self.position)).max(0)
+    }
+}
+
+/// Books of all accounts.
+#[derive(Debug)]
+pub struct Ledger {
+    fees: FeeSchedule,
+    accounts: Vec<Account>,
+    holdings: Vec<Holding>,
+    /// Shares that may be borrowed, for each symbol.
+    lendable: Vec<i64>,
+    /// Sum of `shortable` over all accounts, for each symbol.
+    shortable: Vec<i64>,
+    /// Shares at the start, for each symbol.
+    issued: Vec<i64>,
+    exchange: i64,
+    lender: i64,
+    endowment: i128,
+}
+
+impl Clone for Ledger {
+    fn clone(&self) -> Self {
+        Self {
+            accounts: self.accounts.clone(),
+            holdings: self.holdings.clone(),
+            lendable: self.lendable.clone(),
+            shortable: self.shortable.clone(),
+            issued: self.issued.clone(),
+            ..*self
+        }
+    }
+
+    fn clone_from(&mut self, source: &Self) {
+        self.accounts.clone_from(&source.accounts);
+        self.holdings.clone_from(&source.holdings);
+        self.lendable.clone_from(&source.lendable);
+        self.shortable.clone_from(&source.shortable);
+        self.issued.clone_from(&source.issued);
+        self.fees = source.fees;
+        self.exchange = source.exchange;
+        self.lender = source.lender;
+        self.endowment = source.endowment;
+    }
+}
+
+impl Ledger {
+    /// Creates a ledger without accounts for `lendable.len()` symbols.
+    pub(crate) fn new(fees: FeeSchedule, lendable: Vec<i64>) -> Self {
+        let symbols = lendable.len();
+        Self {
+            fees,
+            accounts: Vec::new(),
+            holdings: Vec::new(),
+            lendable,
+            shortable: vec![0; symbols],
+            issued: vec![0; symbols],
+            exchange: 0,
+            lender: 0,
+            endowment: 0,
+        }
+    }
+
+    /// Adds an account that trades one symbol; returns its number.
+    pub(crate) fn open_local(&mut self, symbol: u16, limits: Limits) -> u16 {
+        self.open(symbol, 1, limits)
+    }
+
+    /// Adds an account that trades every symbol; returns its number.
+    pub(crate) fn open_global(&mut self, limits: Limits) -> u16 {
+        self.open(ALL_SYMBOLS, self.lendable.len(), limits)
+    }
+
+    fn open(&mut self, home: u16, holdings: usize, limits: Limits) -> u16 {
+        let account = self.accounts.len() as u16;
+        let first = self.holdings.len() as u32;
+        self.accounts.push(Account { cash: 0, reserved: 0, limits, first, home });
+        self.holdings.resize(self.holdings.len() + holdings, NO_HOLDING);
+        account
+    }
+
+    /// Empties every account and all totals.
+    pub(crate) fn clear(&mut self) {
+        for account in &mut self.accounts {
+            account.cash = 0;
+            account.reserved = 0;
+        }
+        self.holdings.fill(NO_HOLDING);
+        self.shortable.fill(0);
+        self.issued.fill(0);
+        self.exchange = 0;
+        self.lender = 0;
+        self.endowment = 0;
+    }
+
+    /// Gives an account cash from outside; part of what is conserved from then on.
+    pub(crate) fn endow_cash(&mut self, account: u16, cash: i64) {
+        self.accounts[usize::from(account)].cash += cash;
+        self.endowment += i128::from(cash);
+    }
+
+    /// Gives an account shares from outside; a negative number starts it short.
+    pub(crate) fn endow_shares(&mut self, account: u16, symbol: u16, shares: i32) {
+        self.shift(account, symbol, |holding| holding.position += shares);
+        self.issued[usize::from(symbol)] += i64::from(shares);
+    }
+
+    #[inline]
+    fn index(&self, account: u16, symbol: u16) -> usize {
+        let entry = &self.accounts[usize::from(account)];
+        let offset = if entry.home == ALL_SYMBOLS { u32::from(symbol) } else { 0 };
+        (entry.first + offset) as usize
+    }
+
+    #[inline]
+    fn holding(&self, account: u16, symbol: u16) -> &Holding {
+        &self.holdings[self.index(account, symbol)]
+    }
+
+    /// Changes a holding and keeps the sum of shortable shares.
+    #[inline]
+    fn shift(&mut self, account: u16, symbol: u16, change: impl FnOnce(&mut Holding)) {
+        let index = self.index(account, symbol);
+        let holding = &mut self.holdings[index];
+        let before = holding.shortable();
+        change(holding);
+        self.shortable[usize::from(symbol)] += holding.shortable() - before;
+    }
+
+    /// Returns the number of accounts.
+    #[must_use]
+    pub fn accounts(&self) -> usize {
+        self.accounts.len()
+    }
+
+    /// Returns the cash of an account in cash units.
+    #[must_use]
+    pub fn cash(&self, account: u16) -> i64 {
+        self.accounts[usize::from(account)].cash
+    }
+
+    /// Returns the cash of an account that open buys have not set aside.
+    #[must_use]
+    pub fn free_cash(&self, account: u16) -> i64 {
+        let account = &self.accounts[usize::from(account)];
+        account.cash - account.reserved
+    }
+
+    /// Returns the limits of an account.
+    #[must_use]
+    pub fn limits(&self, account: u16) -> Limits {
+        self.accounts[usize::from(account)].limits
+    }
+
+    /// Returns the position of an account in shares; negative is short.
+    #[must_use]
+    #[inline]
+    pub fn position(&self, account: u16, symbol: u16) -> i32 {
+        self.holding(account, symbol).position
+    }
+
+    /// Returns the shares in open buys and in open sells.
+    #[must_use]
+    pub fn open_shares(&self, account: u16, symbol: u16) -> (i32, i32) {
+        let holding = self.holding(account, symbol);
+        (holding.open_buy, holding.open_sell)
+    }
+
+    /// Returns the book slots of an account's open orders; unused places hold `u16::MAX`.
+    #[must_use]
+    #[inline]
+    pub fn open_slots(&self, account: u16, symbol: u16) -> [u16; OPEN_ORDERS] {
+        self.holding(account, symbol).open
+    }
+
+    /// Returns the number of open orders of an account.
+    #[must_use]
+    #[inline]
+    pub fn open_count(&self, account: u16, symbol: u16) -> usize {
+        usize::from(self.holding(account, symbol).count)
+    }
+
+    /// Returns the fees that the exchange has taken, in cash units.
+    #[must_use]
+    pub const fn fees_taken(&self) -> i64 {
+        self.exchange
+    }
+
+    /// Returns the borrowing costs that the lender has taken, in cash units.
+    #[must_use]
+    pub const fn borrowing_taken(&self) -> i64 {
+        self.lender
+    }
+
+    /// Returns the shares issued in `symbol`: the sum of all positions, always.
+    #[must_use]
+    pub fn issued(&self, symbol: u16) -> i64 {
+        self.issued[usize::from(symbol)]
+    }
+
+    /// Checks an order against the limits; returns a free place in the list of open orders.
+    ///
+    /// `worst` is the highest price in ticks at which a buy may trade.
+    #[inline]
+    pub(crate) fn admit(
+        &self,
+        account: u16,
+        symbol: u16,
+        side: Side,
+        quantity: i32,
+        worst: i32,
+    ) -> Result<u8, OrderReject> {
+        let entry = &self.accounts[usize::from(account)];
+        let holding = self.holding(account, symbol);
+        if quantity <= 0 {
+            return Err(OrderReject::NoQuantity { quantity });
+        }
+        if quantity > entry.limits.order {
+            return Err(OrderReject::TooLarge { quantity, limit: entry.limits.order });
+        }
+        let place = holding.open.iter().position(|slot| *slot == NO_ORDER);
+        let Some(place) = place else {
+            return Err(OrderReject::TooManyOpen { limit: OPEN_ORDERS as u32 });
+        };
+        let quantity = i64::from(quantity);
+        let position = i64::from(holding.position);
+        match side {
+            Side::Buy => {
+                let long = position + i64::from(holding.open_buy) + quantity;
+                if long > i64::from(entry.limits.long) {
+                    return Err(OrderReject::LongLimit {
+                        position: long,
+                        limit: entry.limits.long,
+                    });
+                }
+                let needed = quantity.saturating_mul(i64::from(worst) * CASH_PER_TICK);
+                let needed = needed.saturating_add(self.fee(needed, self.fees.taker_ppm).max(0));
+                let free = entry.cash - entry.reserved;
+                if needed > free {
+                    return Err(OrderReject::NoCash { needed, free });
+                }
+            }
+            Side::Sell => {
+                let short = i64::from(holding.open_sell) + quantity - position;
+                if short > i64::from(entry.limits.short) {
+                    return Err(OrderReject::ShortLimit { short, limit: entry.limits.short });
+                }
+                let more = short.max(0) - holding.shortable();
+                let free = self.lendable[usize::from(symbol)] - self.shortable[usize::from(symbol)];
+                if more > free.max(0) {
+                    return Err(OrderReject::NoShares { needed: more, free });
+                }
+            }
+        }
+        Ok(place as u8)
+    }
+
+    /// Returns the fee on `quantity` shares at `price` ticks, in cash units.
+    #[inline]
+    pub(crate) fn fee_for(&self, price: i32, quantity: i32, maker: bool) -> i64 {
+        let ppm = if maker { self.fees.maker_ppm } else { self.fees.taker_ppm };
+        self.fee(i64::from(price) * i64::from(quantity) * CASH_PER_TICK, ppm)
+    }
+
+    /// Settles one side of a uniform-price auction, whose buys and sells add up to the same.
+    pub(crate) fn settle_side(
+        &mut self,
+        account: u16,
+        symbol: u16,
+        side: Side,
+        price: i32,
+        quantity: i32,
+    ) {
+        let notional = i64::from(price) * i64::from(quantity) * CASH_PER_TICK;
+        let fee = self.fee(notional, self.fees.maker_ppm);
+        let sign = side.sign();
+        self.accounts[usize::from(account)].cash -= i64::from(sign) * notional + fee;
+        self.exchange += fee;
+        self.shift(account, symbol, |holding| holding.position += sign * quantity);
+    }
+
+    /// Settles one trade between two accounts.
+    #[inline]
+    pub(crate) fn settle(&mut self, symbol: u16, trade: Trade) {
+        let notional = i64::from(trade.price) * i64::from(trade.quantity) * CASH_PER_TICK;
+        let maker_fee = self.fee(notional, self.fees.maker_ppm);
+        let taker_fee = self.fee(notional, self.fees.taker_ppm);
+        let sign = trade.taker_side.sign();
+        let (maker, taker) = (usize::from(trade.maker), usize::from(trade.taker));
+        self.accounts[taker].cash -= i64::from(sign) * notional + taker_fee;
+        self.accounts[maker].cash += i64::from(sign) * notional - maker_fee;
+        self.exchange += maker_fee + taker_fee;
+        self.shift(trade.taker, symbol, |holding| holding.position += sign * trade.quantity);
+        self.shift(trade.maker, symbol, |holding| holding.position -= sign * trade.quantity);
+    }
+
+    /// Enters an order that rests now.
+    #[inline]
+    pub(crate) fn opened(&mut self, account: u16, symbol: u16, resting: Resting) {
+        self.accounts[usize::from(account)].reserved += self.reserve(resting, resting.quantity);
+        self.shift(account, symbol, |holding| {
+            match resting.side {
+                Side::Buy => holding.open_buy += resting.quantity,
+                Side::Sell => holding.open_sell += resting.quantity,
+            }
+            holding.open[usize::from(resting.place)] = resting.slot;
+            holding.count += 1;
+        });
+    }
+
+    /// Takes `gone` of `had` shares of an open order out, by trade or by removal.
+    #[inline]
+    pub(crate) fn reduced(&mut self, account: u16, symbol: u16, order: Reduced) {
+        let resting = Resting {
+            side: order.side,
+            price: order.price,
+            quantity: order.had,
+            slot: NO_ORDER,
+            place: order.place,
+        };
+        let left = order.had - order.gone;
+        let freed = self.reserve(resting, order.had) - self.reserve(resting, left);
+        self.accounts[usize::from(account)].reserved -= freed;
+        self.shift(account, symbol, |holding| {
+            match order.side {
+                Side::Buy => holding.open_buy -= order.gone,
+                Side::Sell => holding.open_sell -= order.gone,
+            }
+            if left == 0 {
+                holding.open[usize::from(order.place)] = NO_ORDER;
+                holding.count -= 1;
+            }
+        });
+    }
+
+    /// Charges every short position of one symbol for `BORROW_INTERVAL` ticks at `price` ticks.
+    ///
+    /// Returns what one account paid in all, for the caller to see whether it was charged.
+    pub(crate) fn charge_borrowing(&mut self, symbol: u16, price: i32) {
+        if self.fees.borrow_ppm_per_day == 0 {
+            return;
+        }
+        for account in &mut self.accounts {
+            let offset = match account.home {
+                ALL_SYMBOLS => u32::from(symbol),
+                home if home == symbol => 0,
+                _ => continue,
+            };
+            let position = self.holdings[(account.first + offset) as usize].position;
+            if position < 0 {
+                let value = -i128::from(position) * i128::from(price) * i128::from(CASH_PER_TICK);
+                let rate = i128::from(self.fees.borrow_ppm_per_day) * i128::from(BORROW_INTERVAL);
+                // Rounded up: borrowing is never free.
+                let scale = 1_000_000 * i128::from(DAY_TICKS);
+                let cost = ((value * rate + scale - 1) / scale) as i64;
+                account.cash -= cost;
+                self.lender += cost;
+            }
+        }
+    }
+
+    /// Returns `notional * ppm / 10^6`, rounded towards zero, so that the fees of the parts of an
+    /// order never exceed the fee of the whole.
+    #[inline]
+    #[expect(clippy::unused_self, reason = "one place for the rule of rounding")]
+    fn fee(&self, notional: i64, ppm: i32) -> i64 {
+        let (whole, part) = (notional / 1_000_000, notional % 1_000_000);
+        whole * i64::from(ppm) + part * i64::from(ppm) / 1_000_000
+    }
+
+    fn reserve(&self, order: Resting, quantity: i32) -> i64 {
+        if order.side == Side::Sell {
+            return 0;
+        }
+        let notional = i64::from(order.price) * i64::from(quantity) * CASH_PER_TICK;
+        notional + self.fee(notional, self.fees.maker_ppm).max(0)
+    }
+
+    /// Adds everything up.
+    ///
+    /// # Errors
+    /// [`ConservationError`] if cash, shares or open orders do not add up to the unit. `O(accounts)`.
+    pub fn check(&self) -> Result<(), ConservationError> {
+        let cash: i128 = self.accounts.iter().map(|account| i128::from(account.cash)).sum();
+        let found = cash + i128::from(self.exchange) + i128::from(self.lender);
+        if found != self.endowment {
+            return Err(ConservationError::Cash { found, expected: self.endowment });
+        }
+        for symbol in 0..self.lendable.len() as u16 {
+            let held = |account: u16| self.holding(account, symbol);
+            let locals = (0..self.accounts.len() as u16).filter(|account| {
+                let home = self.accounts[usize::from(*account)].home;
+                home == symbol || home == ALL_SYMBOLS
+            });
+            let found: i64 = locals.clone().map(|account| i64::from(held(account).position)).sum();
+            let expected = self.issued[usize::from(symbol)];
+            if found != expected {
+                return Err(ConservationError::Shares { symbol, found, expected });
+            }
+            let found: i64 = locals.map(|account| held(account).shortable()).sum();
+            let expected = self.shortable[usize::from(symbol)];
+            if found != expected {
+                return Err(ConservationError::Borrowed { symbol, found, expected });
+            }
+        }
+        Ok(())
+    }
+
+    /// Feeds every number of the ledger to `word`.
+    pub(crate) fn digest(&self, mut word: impl FnMut(u64)) {
+        for account in &self.accounts {
+            word(account.cash as u64);
+            word(account.reserved as u64);
+        }
+        for holding in &self.holdings {
+            word(holding.position as u64);
+            word((holding.open_buy as u64) << 32 | holding.open_sell as u64 & 0xFFFF_FFFF);
+            holding.open.iter().for_each(|slot| word(u64::from(*slot)));
+        }
+        word(self.exchange as u64);
+        word(self.lender as u64);
+    }
+}
+
+/// One trade, as the ledger settles it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Trade {
+    pub(crate) price: i32,
+    pub(crate) quantity: i32,
+    pub(crate) maker: u16,
+    pub(crate) taker: u16,
+    pub(crate) taker_side: Side,
+}
+
+/// An order that rests, as the ledger enters it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Resting {
+    pub(crate) side: Side,
+    pub(crate) price: i32,
+    pub(crate) quantity: i32,
+    pub(crate) slot: u16,
+    pub(crate) place: u8,
+}
+
+/// A part of an open order that is gone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reduced {
+    pub(crate) side: Side,
+    pub(crate) price: i32,
+    pub(crate) had: i32,
+    pub(crate) gone: i32,
+    pub(crate) place: u8,
+}

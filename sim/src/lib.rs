@@ -1,0 +1,64 @@
+//! Limit-order-book market with background agents, deterministic by seed.
+//!
+//! A [`Market`] has one or more symbols, each with an order book, a hidden fundamental value and a
+//! population of background agents. One [`Market::tick`] is one second. Orders from outside enter
+//! through slots. Prices are whole ticks, cash and shares whole numbers, and every random draw comes
+//! from a stream that depends on the seed and the drawing agent alone.
+//!
+//! ```
+//! use backcast_sim::{Market, Preset, Request, Side};
+//!
+//! let mut market = Market::new(&Preset::Normal.config(), 7)?;
+//! market.run(300);
+//! market.send(0, 0, Request::market(Side::Buy, 10))?;
+//! market.tick();
+//! assert_eq!(market.position(0, 0)?, 10);
+//! assert!(market.best_bid(0) < market.best_ask(0));
+//! market.check()?; // cash and shares are conserved to the unit
+//!
+//! let mut again = Market::new(&Preset::Normal.config(), 7)?;
+//! again.run(301);
+//! assert_ne!(again.state_hash(), market.state_hash()); // nobody bought
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "counts, prices and sizes are bounded by the checked configuration"
+)]
+
+mod agents;
+mod book;
+mod config;
+pub mod facts;
+mod fundamental;
+mod ledger;
+mod market;
+mod rng;
+mod tape;
+mod wheel;
+
+pub use agents::{Agent, Archetype, CloneAgent, Floor};
+pub use book::{
+    Book, BookEvents, BookReject, Fill, NewOrder, Order, OrderKind, Outcome, Removal, Side,
+    auction::{AuctionRule, CallAuction, Cleared},
+};
+pub use config::{
+    AccountConfig, AgentFactory, ArousalConfig, ConfigError, ExecutorConfig, FeatureConfig,
+    FundamentalConfig, MakerConfig, MarketConfig, Matching, NewsConfig, NoiseConfig, Population,
+    Preset, SignalConfig, SlotConfig, ValueConfig,
+};
+pub use fundamental::{LIVE_NEWS, News, NewsKind};
+pub use ledger::{
+    BORROW_INTERVAL, CASH_PER_TICK, ConservationError, DAY_TICKS, FeeSchedule, Ledger, Limits,
+    OPEN_ORDERS, OrderReject,
+};
+pub use market::{
+    DepthLevel, IN_FLIGHT, Market, OrderId, Placed, RECORDS, Report, Request, Slot, SlotFill,
+    SlotTotals, Venue,
+};
+pub use rng::{Role, Stream};
+pub use tape::{HORIZONS, MarketOrder, Tape};

@@ -1,0 +1,304 @@
+//! The market: symbols, agents, slots and one ledger, moved forward one tick at a time.
+
+mod pit;
+mod readout;
+mod slot;
+mod venue;
+
+use std::sync::Arc;
+
+pub(crate) use pit::{Desk, Pit};
+pub use pit::{OrderId, Placed};
+pub use readout::DepthLevel;
+use slot::Pending;
+pub use slot::{IN_FLIGHT, RECORDS, Report, Request, Slot, SlotFill, SlotTotals};
+pub use venue::Venue;
+
+use crate::{
+    agents::{Agent, Floor},
+    config::{AccountConfig, ConfigError, MarketConfig},
+    fundamental::Newsroom,
+    ledger::{BORROW_INTERVAL, Ledger, OrderReject},
+    rng::{Role, Stream},
+};
+
+/// A user agent with its account.
+#[derive(Clone, Debug)]
+struct User {
+    agent: Box<dyn Agent>,
+    account: AccountConfig,
+    stream: Stream,
+    wake: u64,
+}
+
+/// A simulated market.
+///
+/// One tick stands for one second. In a tick, in this order: news and fundamentals move; requests
+/// from slots arrive; user agents act; due background agents act, in a random order; borrowing is
+/// charged; the tape closes the tick. Everything after [`Market::new`] is free of allocation, unless
+/// a user agent allocates.
+#[derive(Debug)]
+pub struct Market {
+    config: Arc<MarketConfig>,
+    seed: u64,
+    now: u64,
+    venues: Vec<Venue>,
+    ledger: Ledger,
+    slots: Vec<Slot>,
+    users: Vec<User>,
+    newsroom: Newsroom,
+}
+
+impl Clone for Market {
+    fn clone(&self) -> Self {
+        Self {
+            config: Arc::clone(&self.config),
+            venues: self.venues.clone(),
+            ledger: self.ledger.clone(),
+            slots: self.slots.clone(),
+            users: self.users.clone(),
+            ..*self
+        }
+    }
+
+    /// Copies the state into this market's memory. Nothing is allocated between markets of one
+    /// configuration without user agents.
+    fn clone_from(&mut self, source: &Self) {
+        self.config = Arc::clone(&source.config);
+        self.seed = source.seed;
+        self.now = source.now;
+        self.venues.clone_from(&source.venues);
+        self.ledger.clone_from(&source.ledger);
+        self.slots.clone_from(&source.slots);
+        self.users.clone_from(&source.users);
+        self.newsroom = source.newsroom;
+    }
+}
+
+impl Market {
+    /// Builds a market and seeds it. All memory is allocated here.
+    ///
+    /// # Errors
+    /// [`ConfigError`], before anything is built.
+    pub fn new(config: &MarketConfig, seed: u64) -> Result<Self, ConfigError> {
+        Self::with_agents(Arc::new(config.clone()), seed, Vec::new())
+    }
+
+    /// Builds a market that shares its configuration with others and has user agents.
+    ///
+    /// # Errors
+    /// [`ConfigError`], before anything is built.
+    pub fn with_agents(
+        config: Arc<MarketConfig>,
+        seed: u64,
+        agents: Vec<(AccountConfig, Box<dyn Agent>)>,
+    ) -> Result<Self, ConfigError> {
+        config.check(agents.len())?;
+        for (index, (account, _)) in agents.iter().enumerate() {
+            account.check(config.slots.len() + index)?;
+        }
+        let symbols = usize::from(config.symbols);
+        let mut ledger = Ledger::new(config.fees, vec![config.lendable_shares; symbols]);
+        // Slots have the first accounts, user agents the next, background agents the rest.
+        for slot in &config.slots {
+            ledger.open_global(slot.account.limits);
+        }
+        let count = agents.len();
+        let users = agents.into_iter().map(|(account, agent)| {
+            ledger.open_global(account.limits);
+            User { agent, account, stream: Stream::default(), wake: 0 }
+        });
+        let users = users.collect();
+        let venues = (0..config.symbols)
+            .map(|symbol| Venue::new(&config, symbol, count, &mut ledger))
+            .collect();
+        let slots = config.slots.iter().map(|slot| Slot::new(*slot, symbols)).collect();
+        let newsroom = Newsroom::new();
+        let mut market = Self { config, seed, now: 0, venues, ledger, slots, users, newsroom };
+        market.reset(seed);
+        Ok(market)
+    }
+
+    /// Returns to tick 0 of episode `seed`. Equal to a fresh market of that seed, without
+    /// allocation.
+    pub fn reset(&mut self, seed: u64) {
+        self.seed = seed;
+        self.now = 0;
+        self.ledger.clear();
+        let config = &*self.config;
+        for (account, slot) in self.slots.iter_mut().enumerate() {
+            slot.reset(config.initial_price);
+            let AccountConfig { cash, shares, .. } = slot.config.account;
+            endow(&mut self.ledger, account as u16, config.symbols, cash, shares);
+        }
+        for (index, user) in self.users.iter_mut().enumerate() {
+            user.agent.reset();
+            user.stream = Stream::new(seed, Role::User, index as u64);
+            user.wake = 1;
+            let account = (self.slots.len() + index) as u16;
+            let AccountConfig { cash, shares, .. } = user.account;
+            endow(&mut self.ledger, account, config.symbols, cash, shares);
+        }
+        for (symbol, venue) in self.venues.iter_mut().enumerate() {
+            venue.reset(config, symbol as u16, seed, 0);
+            for account in venue.agents.accounts() {
+                self.ledger.endow_cash(account, config.population.cash);
+                self.ledger.endow_shares(account, symbol as u16, config.population.shares);
+            }
+        }
+        let stream = Stream::new(seed, Role::MarketNews, 0);
+        self.newsroom.reset(stream, config.news.market_per_day, 0);
+    }
+
+    /// Derives every random stream from another seed and keeps the state: how a warm snapshot
+    /// becomes a new episode.
+    pub fn reseed(&mut self, seed: u64) {
+        self.seed = seed;
+        for (index, user) in self.users.iter_mut().enumerate() {
+            user.stream = Stream::new(seed, Role::User, index as u64);
+        }
+        for (symbol, venue) in self.venues.iter_mut().enumerate() {
+            venue.reseed(&self.config, symbol as u16, seed, self.now);
+        }
+        let stream = Stream::new(seed, Role::MarketNews, 0);
+        self.newsroom.reset(stream, self.config.news.market_per_day, self.now);
+    }
+
+    /// Moves the market forward by one tick.
+    pub fn tick(&mut self) {
+        self.now += 1;
+        let now = self.now;
+        let config = &*self.config;
+        let market_news = self.newsroom.poll(now, &config.news, true);
+        for venue in &mut self.venues {
+            venue.tape.begin_tick();
+            venue.fundamental.step(&config.fundamental, now);
+            if let Some((news, shock)) = venue.newsroom.poll(now, &config.news, false) {
+                venue.fundamental.hit(news, shock);
+            }
+            if let Some((news, shock)) = market_news {
+                venue.fundamental.hit(news, shock);
+            }
+        }
+        self.deliver();
+        self.act_users();
+        let Self { config, venues, ledger, slots, .. } = self;
+        for (symbol, venue) in venues.iter_mut().enumerate() {
+            let symbol = symbol as u16;
+            venue.act(config, symbol, now, ledger, slots);
+            if venue.auction.is_some() {
+                venue.call(symbol, now, ledger, slots);
+            }
+            venue.end_tick(config, symbol, now, ledger, slots);
+            if now.is_multiple_of(BORROW_INTERVAL) {
+                ledger.charge_borrowing(symbol, venue.tape.mid2 / 2);
+            }
+        }
+    }
+
+    /// Moves the market forward by `ticks` ticks.
+    pub fn run(&mut self, ticks: u64) {
+        for _ in 0..ticks {
+            self.tick();
+        }
+    }
+
+    /// Sends a request; it arrives after the slot's latency, first thing in its tick.
+    ///
+    /// Returns the request's number, which its [`Report`] carries.
+    ///
+    /// # Errors
+    /// [`OrderReject`] for what is wrong at once: an unknown slot or symbol, a quantity out of
+    /// range, a full queue. Limits that depend on the state are checked on arrival.
+    pub fn send(&mut self, slot: usize, symbol: u16, request: Request) -> Result<u64, OrderReject> {
+        let count = self.slots.len() as u64;
+        let Some(entry) = self.slots.get_mut(slot) else {
+            return Err(OrderReject::Unknown { what: "slot", index: slot as u64, count });
+        };
+        if symbol >= self.config.symbols {
+            let (index, count) = (u64::from(symbol), u64::from(self.config.symbols));
+            return Err(OrderReject::Unknown { what: "symbol", index, count });
+        }
+        if let Request::Submit { price, quantity, .. } = request {
+            let limit = entry.config.account.limits.order;
+            if quantity <= 0 {
+                return Err(OrderReject::NoQuantity { quantity });
+            }
+            if quantity > limit {
+                return Err(OrderReject::TooLarge { quantity, limit });
+            }
+            if price < 1 {
+                return Err(OrderReject::NoPrice { price });
+            }
+        }
+        if entry.pending.len() == IN_FLIGHT {
+            return Err(OrderReject::QueueFull { limit: IN_FLIGHT as u32 });
+        }
+        let number = entry.sent;
+        entry.sent += 1;
+        let due = self.now + 1 + u64::from(entry.config.latency_ticks);
+        entry.pending.push_back(Pending { due, number, symbol, request });
+        Ok(number)
+    }
+
+    /// Works the requests that arrive in this tick, slot by slot.
+    fn deliver(&mut self) {
+        for account in 0..self.slots.len() {
+            let slot = &mut self.slots[account];
+            slot.fills.clear();
+            slot.reports.clear();
+        }
+        for account in 0..self.slots.len() {
+            while let Some(pending) = self.slots[account].pending.front().copied() {
+                if pending.due > self.now {
+                    break;
+                }
+                self.slots[account].pending.pop_front();
+                let Pending { number, symbol, request, .. } = pending;
+                let owner = account as u16;
+                let venue = &mut self.venues[usize::from(symbol)];
+                let mut pit = venue.pit(symbol, self.now, &mut self.ledger, &mut self.slots);
+                let nothing = Ok(Placed { filled: 0, resting: None });
+                let result = match request {
+                    Request::Submit { side, kind, price, quantity } => {
+                        pit.submit(owner, side, kind, price, quantity)
+                    }
+                    Request::Cancel(order) if order.symbol == symbol => {
+                        pit.cancel_id(owner, order);
+                        nothing
+                    }
+                    Request::Cancel(_) => nothing,
+                    Request::CancelAll => {
+                        pit.cancel_all(owner);
+                        nothing
+                    }
+                };
+                self.slots[account].report(Report { number, symbol, result });
+            }
+        }
+    }
+
+    fn act_users(&mut self) {
+        let first = self.slots.len();
+        let Self { users, venues, ledger, slots, now, .. } = self;
+        for (index, user) in users.iter_mut().enumerate().filter(|(_, user)| user.wake <= *now) {
+            let mut floor = Floor {
+                now: *now,
+                account: (first + index) as u16,
+                stream: &mut user.stream,
+                venues,
+                ledger,
+                slots,
+            };
+            let wait = user.agent.act(&mut floor);
+            user.wake = now.saturating_add(wait.max(1));
+        }
+    }
+}
+
+fn endow(ledger: &mut Ledger, account: u16, symbols: u16, cash: i64, shares: i32) {
+    ledger.endow_cash(account, cash);
+    for symbol in 0..symbols {
+        ledger.endow_shares(account, symbol, shares);
+    }
+}

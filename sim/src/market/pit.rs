@@ -1,0 +1,365 @@
+//! Where orders of one symbol are worked: limits, book, settlement, records.
+
+use super::slot::{Slot, SlotFill};
+use crate::{
+    book::{
+        Book, BookEvents, BookReject, Fill, NewOrder, Order, OrderKind, Outcome, Removal, Side,
+        auction::CallAuction,
+    },
+    ledger::{Ledger, Limits, OrderReject, Reduced, Resting, Trade},
+    tape::{MarketOrder, Tape},
+};
+
+/// Price ticks that a marketable order of a background agent may walk through the book.
+const MOST_SLIP: i32 = 50;
+/// Price ticks beyond the touch from which the worst price of an order is looked up in the book.
+const NEAR: i32 = 64;
+
+/// Names an open order; stays unique until 2^32 orders have come to its symbol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OrderId {
+    /// Symbol.
+    pub symbol: u16,
+    slot: u16,
+    id: u32,
+}
+
+/// What became of an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// Shares traded on arrival.
+    pub filled: i32,
+    /// Order that rests with the other shares, if any.
+    pub resting: Option<OrderId>,
+}
+
+/// Access to one symbol during a turn.
+#[derive(Debug)]
+pub(crate) struct Pit<'a> {
+    pub(crate) symbol: u16,
+    pub(crate) now: u64,
+    pub(crate) book: &'a mut Book,
+    pub(crate) auction: Option<&'a mut CallAuction>,
+    pub(crate) tape: &'a mut Tape,
+    pub(crate) ledger: &'a mut Ledger,
+    pub(crate) slots: &'a mut [Slot],
+}
+
+/// Applies what a book reports to the ledger, the tape and the slots.
+pub(super) struct Settlement<'a> {
+    pub(super) symbol: u16,
+    pub(super) now: u64,
+    pub(super) tape: &'a mut Tape,
+    pub(super) ledger: &'a mut Ledger,
+    pub(super) slots: &'a mut [Slot],
+    notional: i64,
+}
+
+impl BookEvents for Settlement<'_> {
+    #[inline]
+    fn traded(&mut self, fill: Fill) {
+        let Fill { price, quantity, maker, taker, taker_side, .. } = fill;
+        let trade = Trade { price, quantity, maker, taker, taker_side };
+        for (account, side, as_maker) in
+            [(maker, taker_side.opposite(), true), (taker, taker_side, false)]
+        {
+            // Slots own the first accounts.
+            if let Some(slot) = self.slots.get_mut(usize::from(account)) {
+                let fee = self.ledger.fee_for(price, quantity, as_maker);
+                let position = self.ledger.position(account, self.symbol);
+                let fill = SlotFill {
+                    tick: self.now,
+                    symbol: self.symbol,
+                    side,
+                    price,
+                    quantity,
+                    fee,
+                    maker: as_maker,
+                };
+                slot.filled(fill, position);
+            }
+        }
+        self.ledger.settle(self.symbol, trade);
+        let reduced = Reduced {
+            side: taker_side.opposite(),
+            price,
+            had: fill.maker_left + quantity,
+            gone: quantity,
+            place: fill.maker_place,
+        };
+        self.ledger.reduced(maker, self.symbol, reduced);
+        self.tape.trade(price, quantity, taker_side);
+        self.notional += i64::from(price) * i64::from(quantity);
+    }
+
+    #[inline]
+    fn removed(&mut self, order: &Order, _why: Removal) {
+        let reduced = Reduced {
+            side: order.side,
+            price: order.price,
+            had: order.quantity,
+            gone: order.quantity,
+            place: order.place,
+        };
+        self.ledger.reduced(order.owner, self.symbol, reduced);
+    }
+}
+
+impl Pit<'_> {
+    /// Splits the book from those that hear of its events.
+    #[inline]
+    fn split(&mut self) -> (&mut Book, Settlement<'_>) {
+        let settlement = Settlement {
+            symbol: self.symbol,
+            now: self.now,
+            tape: self.tape,
+            ledger: self.ledger,
+            slots: self.slots,
+            notional: 0,
+        };
+        (self.book, settlement)
+    }
+
+    #[inline]
+    pub(crate) fn submit(
+        &mut self,
+        account: u16,
+        side: Side,
+        kind: OrderKind,
+        price: i32,
+        quantity: i32,
+    ) -> Result<Placed, OrderReject> {
+        if price < 1 {
+            return Err(OrderReject::NoPrice { price });
+        }
+        let worst = if kind == OrderKind::Marketable && side == Side::Buy {
+            self.worst_price(price, quantity)
+        } else {
+            price
+        };
+        let place = self.ledger.admit(account, self.symbol, side, quantity, worst)?;
+        let now = self.now as u32;
+        let new = NewOrder { owner: account, place, side, kind, price: worst, quantity, now };
+        if self.auction.is_some() {
+            return self.enter(new);
+        }
+        let (book, mut settlement) = self.split();
+        let outcome =
+            book.submit(new, &mut settlement).map_err(|reject| explain(reject, book, price))?;
+        let notional = settlement.notional;
+        let Outcome { filled, resting, slot, id } = outcome;
+        if filled > 0 {
+            let order = MarketOrder { side, quantity: filled, notional, account };
+            self.tape.market_order(order);
+        }
+        if resting == 0 {
+            return Ok(Placed { filled, resting: None });
+        }
+        let entry = Resting { side, price, quantity: resting, slot, place };
+        self.ledger.opened(account, self.symbol, entry);
+        let id = OrderId { symbol: self.symbol, slot, id };
+        Ok(Placed { filled, resting: Some(id) })
+    }
+
+    /// Adds an order to the call auction.
+    fn enter(&mut self, new: NewOrder) -> Result<Placed, OrderReject> {
+        let number = self.auction.as_mut().and_then(|auction| auction.push(new));
+        let slot = number.ok_or(OrderReject::BookFull)?;
+        let NewOrder { owner, side, price, quantity, place, .. } = new;
+        let entry = Resting { side, price, quantity, slot, place };
+        self.ledger.opened(owner, self.symbol, entry);
+        let id = OrderId { symbol: self.symbol, slot, id: 0 };
+        Ok(Placed { filled: 0, resting: Some(id) })
+    }
+
+    /// Highest price at which a marketable buy limited at `price` would trade now.
+    #[inline]
+    fn worst_price(&self, price: i32, quantity: i32) -> i32 {
+        let Some(ask) = self.book.best_ask() else {
+            return price.min(self.book.window().1);
+        };
+        if price <= ask.saturating_add(NEAR) {
+            return price;
+        }
+        let (mut left, mut worst) = (quantity, ask);
+        self.book.for_each_level(Side::Sell, |at, shares| {
+            if at > price {
+                return false;
+            }
+            worst = at;
+            left -= shares;
+            left > 0
+        });
+        worst
+    }
+
+    /// Cancels the order in book slot `slot`, which belongs to the caller.
+    #[inline]
+    fn cancel_slot(&mut self, slot: u16) -> bool {
+        if let Some(auction) = self.auction.as_mut() {
+            let Some(old) = auction.withdraw(slot) else { return false };
+            let reduced = Reduced {
+                side: old.side,
+                price: old.price,
+                had: old.quantity,
+                gone: old.quantity,
+                place: old.place,
+            };
+            self.ledger.reduced(old.owner, self.symbol, reduced);
+            return true;
+        }
+        let (book, mut settlement) = self.split();
+        book.cancel(slot, &mut settlement)
+    }
+
+    pub(crate) fn cancel_id(&mut self, account: u16, order: OrderId) -> bool {
+        let owned = match &self.auction {
+            Some(auction) => auction.order(order.slot).map(|open| (open.owner, 0)),
+            None => self.book.order(order.slot).map(|open| (open.owner, open.id)),
+        };
+        owned == Some((account, order.id)) && self.cancel_slot(order.slot)
+    }
+
+    #[inline]
+    pub(crate) fn cancel_all(&mut self, account: u16) {
+        if self.ledger.open_count(account, self.symbol) > 0 {
+            for slot in self.ledger.open_slots(account, self.symbol) {
+                if slot != u16::MAX {
+                    self.cancel_slot(slot);
+                }
+            }
+        }
+    }
+}
+
+impl Pit<'_> {
+    /// Moves the window of the book; orders that fall outside are cancelled.
+    pub(super) fn recentre(&mut self, centre: i32) {
+        let (book, mut settlement) = self.split();
+        book.recentre(centre, &mut settlement);
+    }
+}
+
+fn explain(reject: BookReject, book: &Book, price: i32) -> OrderReject {
+    match reject {
+        BookReject::WouldTrade => OrderReject::WouldTrade { price },
+        BookReject::OutOfWindow => {
+            let (low, high) = book.window();
+            OrderReject::OutOfWindow { price, low, high }
+        }
+        BookReject::Full => OrderReject::BookFull,
+        BookReject::NoQuantity => OrderReject::NoQuantity { quantity: 0 },
+    }
+}
+
+/// What a background agent sees and does during its turn.
+pub(crate) struct Desk<'a> {
+    pub(super) pit: Pit<'a>,
+    pub(super) account: u16,
+    pub(super) value: f64,
+    pub(super) tilt: f64,
+}
+
+impl Desk<'_> {
+    #[inline]
+    pub(crate) fn tape(&self) -> &Tape {
+        self.pit.tape
+    }
+
+    /// Fundamental value in price ticks.
+    #[inline]
+    pub(crate) const fn value(&self) -> f64 {
+        self.value
+    }
+
+    /// Tilt of the side of noise orders by news, -1 to 1.
+    #[inline]
+    pub(crate) const fn sentiment_tilt(&self) -> f64 {
+        self.tilt
+    }
+
+    #[inline]
+    pub(crate) fn position(&self) -> i32 {
+        self.pit.ledger.position(self.account, self.pit.symbol)
+    }
+
+    pub(crate) fn limits(&self) -> Limits {
+        self.pit.ledger.limits(self.account)
+    }
+
+    #[inline]
+    pub(crate) fn best_bid(&self) -> Option<i32> {
+        self.pit.book.best_bid()
+    }
+
+    #[inline]
+    pub(crate) fn best_ask(&self) -> Option<i32> {
+        self.pit.book.best_ask()
+    }
+
+    /// Best price of the other side, or one beyond the last mid-price if it is empty.
+    #[inline]
+    pub(crate) fn opposite(&self, side: Side) -> i32 {
+        match side {
+            Side::Buy => self.best_ask().unwrap_or(self.pit.tape.mid2 / 2 + 1),
+            Side::Sell => self.best_bid().unwrap_or((self.pit.tape.mid2 - 1) / 2),
+        }
+    }
+
+    /// Price that joins the best on `side`, or betters it by one where the spread allows.
+    #[inline]
+    pub(crate) fn join(&self, side: Side, better: bool) -> i32 {
+        let across = self.opposite(side);
+        let own = match side {
+            Side::Buy => self.best_bid().unwrap_or(across - 2),
+            Side::Sell => self.best_ask().unwrap_or(across + 2),
+        };
+        let improved = own + side.sign() * i32::from(better);
+        if (across - improved) * side.sign() > 0 { improved } else { own }
+    }
+
+    /// Sends an order. Refused orders are dropped: a background agent tries again at its next turn.
+    #[inline]
+    pub(crate) fn place(&mut self, side: Side, kind: OrderKind, price: i32, quantity: i32) {
+        let _refused = self.pit.submit(self.account, side, kind, price, quantity).is_err();
+    }
+
+    /// Sends a marketable order that walks at most `MOST_SLIP` ticks through the book.
+    #[inline]
+    pub(crate) fn cross(&mut self, side: Side, quantity: i32) {
+        let price = self.opposite(side) + side.sign() * MOST_SLIP;
+        self.place(side, OrderKind::Marketable, price.max(1), quantity);
+    }
+
+    #[inline]
+    pub(crate) fn cancel_all(&mut self) {
+        self.pit.cancel_all(self.account);
+    }
+
+    /// Cancels one open order, chosen by `draw`.
+    pub(crate) fn cancel_one(&mut self, draw: u64) {
+        let count = self.pit.ledger.open_count(self.account, self.pit.symbol);
+        if count == 0 {
+            return;
+        }
+        let slots = self.pit.ledger.open_slots(self.account, self.pit.symbol);
+        let chosen = (draw >> 32) as usize % count;
+        if let Some(slot) = slots.into_iter().filter(|slot| *slot != u16::MAX).nth(chosen) {
+            self.pit.cancel_slot(slot);
+        }
+    }
+
+    /// Cancels the open orders that have rested for more than `life` ticks.
+    pub(crate) fn cancel_older_than(&mut self, life: u32) {
+        if self.pit.auction.is_some() {
+            return;
+        }
+        let now = self.pit.now as u32;
+        for slot in self.pit.ledger.open_slots(self.account, self.pit.symbol) {
+            let order = self.pit.book.order(slot);
+            if order.is_some_and(|order| now.wrapping_sub(order.since) > life) {
+                self.pit.cancel_slot(slot);
+            }
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! What can be read from a market between two ticks.
+
+use std::sync::Arc;
+
+use super::{Market, Report, Slot, SlotFill, SlotTotals, Venue};
+use crate::{
+    book::{Book, Side},
+    config::MarketConfig,
+    fundamental::News,
+    ledger::{ConservationError, Ledger, OrderReject},
+    rng::mix,
+    tape::{MarketOrder, Tape},
+};
+
+/// Shares at one price.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DepthLevel {
+    /// Price in ticks.
+    pub price: i32,
+    /// Shares; 0 past the last occupied level.
+    pub quantity: i32,
+}
+
+impl Market {
+    /// Returns the configuration.
+    #[must_use]
+    pub const fn config(&self) -> &Arc<MarketConfig> {
+        &self.config
+    }
+
+    /// Returns the seed of the episode.
+    #[must_use]
+    pub const fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Returns the ticks since the start of the episode.
+    #[must_use]
+    pub const fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// Returns the number of symbols.
+    #[must_use]
+    pub fn symbols(&self) -> u16 {
+        self.config.symbols
+    }
+
+    /// Returns one symbol.
+    ///
+    /// # Panics
+    /// If `symbol` is not below [`Market::symbols`]; this holds for every readout by symbol.
+    #[must_use]
+    pub fn venue(&self, symbol: u16) -> &Venue {
+        &self.venues[usize::from(symbol)]
+    }
+
+    /// Returns the book of a symbol.
+    #[must_use]
+    pub fn book(&self, symbol: u16) -> &Book {
+        &self.venue(symbol).book
+    }
+
+    /// Returns the public record of a symbol.
+    #[must_use]
+    pub fn tape(&self, symbol: u16) -> &Tape {
+        &self.venue(symbol).tape
+    }
+
+    /// Returns the ledger.
+    #[must_use]
+    pub const fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Returns the mid-price in ticks: the last one while a side is empty.
+    #[must_use]
+    pub fn mid(&self, symbol: u16) -> f64 {
+        self.tape(symbol).mid()
+    }
+
+    /// Returns the highest bid in ticks.
+    #[must_use]
+    pub fn best_bid(&self, symbol: u16) -> Option<i32> {
+        self.book(symbol).best_bid()
+    }
+
+    /// Returns the lowest ask in ticks.
+    #[must_use]
+    pub fn best_ask(&self, symbol: u16) -> Option<i32> {
+        self.book(symbol).best_ask()
+    }
+
+    /// Returns the price of the last trade in ticks.
+    #[must_use]
+    pub fn last_price(&self, symbol: u16) -> i32 {
+        self.tape(symbol).last_price
+    }
+
+    /// Returns the shares traded in the last tick.
+    #[must_use]
+    pub fn volume(&self, symbol: u16) -> i64 {
+        self.tape(symbol).volume
+    }
+
+    /// Returns the orders that traded on arrival in the last tick, in sequence: their sides are
+    /// the trade signs.
+    #[must_use]
+    pub fn market_orders(&self, symbol: u16) -> &[MarketOrder] {
+        &self.tape(symbol).orders
+    }
+
+    /// Fills `levels` with the occupied levels of one side from the touch outwards; returns how
+    /// many there are. The rest is zeroed.
+    pub fn depth(&self, symbol: u16, side: Side, levels: &mut [DepthLevel]) -> usize {
+        levels.fill(DepthLevel::default());
+        let mut count = 0;
+        self.book(symbol).for_each_level(side, |price, quantity| {
+            if let Some(level) = levels.get_mut(count) {
+                *level = DepthLevel { price, quantity };
+                count += 1;
+            }
+            count < levels.len()
+        });
+        count
+    }
+
+    /// Returns the hidden fundamental value in ticks.
+    #[must_use]
+    pub fn fundamental(&self, symbol: u16) -> f64 {
+        self.venue(symbol).fundamental.value()
+    }
+
+    /// Returns the live news of a symbol, oldest first.
+    pub fn news(&self, symbol: u16) -> impl Iterator<Item = &News> {
+        let now = self.now;
+        self.venue(symbol).fundamental.news().iter().filter(move |news| news.left(now) > 0)
+    }
+
+    fn slot(&self, slot: usize) -> Result<&Slot, OrderReject> {
+        let count = self.slots.len() as u64;
+        self.slots.get(slot).ok_or(OrderReject::Unknown { what: "slot", index: slot as u64, count })
+    }
+
+    /// Returns the number of slots.
+    #[must_use]
+    pub const fn slot_count(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Returns a slot's fills of the last tick, at most [`RECORDS`](super::RECORDS).
+    ///
+    /// # Errors
+    /// [`OrderReject::Unknown`] for an unknown slot; this holds for every readout by slot.
+    pub fn fills(&self, slot: usize) -> Result<&[SlotFill], OrderReject> {
+        Ok(&self.slot(slot)?.fills)
+    }
+
+    /// Returns what became of a slot's requests that arrived in the last tick.
+    ///
+    /// # Errors
+    /// As [`Market::fills`].
+    pub fn reports(&self, slot: usize) -> Result<&[Report], OrderReject> {
+        Ok(&self.slot(slot)?.reports)
+    }
+
+    /// Returns a slot's totals since the start.
+    ///
+    /// # Errors
+    /// As [`Market::fills`].
+    pub fn totals(&self, slot: usize) -> Result<SlotTotals, OrderReject> {
+        Ok(self.slot(slot)?.totals)
+    }
+
+    /// Returns a slot's last fill.
+    ///
+    /// # Errors
+    /// As [`Market::fills`].
+    pub fn last_fill(&self, slot: usize) -> Result<Option<SlotFill>, OrderReject> {
+        Ok(self.slot(slot)?.last_fill)
+    }
+
+    /// Returns a slot's cash in cash units.
+    ///
+    /// # Errors
+    /// As [`Market::fills`].
+    pub fn cash(&self, slot: usize) -> Result<i64, OrderReject> {
+        self.slot(slot).map(|_| self.ledger.cash(slot as u16))
+    }
+
+    /// Returns a slot's position in shares.
+    ///
+    /// # Errors
+    /// As [`Market::fills`], for symbols too.
+    pub fn position(&self, slot: usize, symbol: u16) -> Result<i32, OrderReject> {
+        self.slot(slot)?;
+        self.known(symbol)?;
+        Ok(self.ledger.position(slot as u16, symbol))
+    }
+
+    /// Returns a slot's cash plus its positions at the mid-price, in cash units.
+    ///
+    /// The mid-price may be half a tick, which is 50 cash units a share: exact.
+    ///
+    /// # Errors
+    /// As [`Market::fills`].
+    pub fn equity(&self, slot: usize) -> Result<i64, OrderReject> {
+        let cash = self.cash(slot)?;
+        let value = |symbol: u16| {
+            i64::from(self.ledger.position(slot as u16, symbol))
+                * i64::from(self.tape(symbol).mid2)
+                * (crate::ledger::CASH_PER_TICK / 2)
+        };
+        Ok(cash + (0..self.symbols()).map(value).sum::<i64>())
+    }
+
+    /// Returns a slot's profit on closed positions, fees excluded, in cash units.
+    ///
+    /// # Errors
+    /// As [`Market::fills`].
+    pub fn realised(&self, slot: usize) -> Result<i64, OrderReject> {
+        Ok(self.slot(slot)?.realised())
+    }
+
+    /// Returns what a slot's open position in one symbol cost, fees excluded, in cash units.
+    ///
+    /// # Errors
+    /// As [`Market::position`].
+    pub fn cost(&self, slot: usize, symbol: u16) -> Result<i64, OrderReject> {
+        let slot = self.slot(slot)?;
+        self.known(symbol)?;
+        Ok(slot.cost(symbol))
+    }
+
+    /// Returns the requests of a slot that are on their way.
+    ///
+    /// # Errors
+    /// As [`Market::fills`].
+    pub fn in_flight(&self, slot: usize) -> Result<usize, OrderReject> {
+        Ok(self.slot(slot)?.pending.len())
+    }
+
+    fn known(&self, symbol: u16) -> Result<(), OrderReject> {
+        let (index, count) = (u64::from(symbol), u64::from(self.symbols()));
+        let unknown = OrderReject::Unknown { what: "symbol", index, count };
+        if index < count { Ok(()) } else { Err(unknown) }
+    }
+
+    /// Returns a hash of the whole state: equal states of equal configurations have equal hashes.
+    #[must_use]
+    pub fn state_hash(&self) -> u64 {
+        let mut hash = mix(self.now);
+        let mut word = |word: u64| hash = mix(hash.rotate_left(5) ^ word);
+        for venue in &self.venues {
+            for side in [Side::Buy, Side::Sell] {
+                venue.book.for_each_order(side, |_, order| {
+                    word(u64::from(order.id) << 32 | u64::from(order.since));
+                    word((order.price as u64) << 32 | order.quantity as u64);
+                    word(u64::from(order.owner) << 8 | u64::from(order.place));
+                });
+            }
+            word(u64::from(venue.book.next_id()));
+            venue.tape.digest(&mut word);
+            venue.fundamental.digest(&mut word);
+            venue.newsroom.digest(&mut word);
+            venue.agents.digest(&venue.wheel, &mut word);
+        }
+        self.ledger.digest(&mut word);
+        self.newsroom.digest(&mut word);
+        for slot in &self.slots {
+            slot.digest(&mut word);
+        }
+        for user in &self.users {
+            word(user.stream.state());
+            word(user.wake);
+            word(user.agent.digest());
+        }
+        hash
+    }
+
+    /// Checks that cash, shares and open orders add up to the unit. `O(accounts + orders)`.
+    ///
+    /// # Errors
+    /// [`ConservationError`], which is a defect of the simulator.
+    pub fn check(&self) -> Result<(), ConservationError> {
+        self.ledger.check()?;
+        for (symbol, venue) in self.venues.iter().enumerate() {
+            let symbol = symbol as u16;
+            let slots = 0..self.slots.len() as u16 + self.users.len() as u16;
+            for account in slots.chain(venue.agents.accounts()) {
+                let (bid, offered) = self.ledger.open_shares(account, symbol);
+                let mut open = 0;
+                for side in [Side::Buy, Side::Sell] {
+                    venue.book.for_each_order(side, |_, order| {
+                        open += if order.owner == account { i64::from(order.quantity) } else { 0 };
+                    });
+                }
+                let ledger = i64::from(bid) + i64::from(offered);
+                if open != ledger {
+                    return Err(ConservationError::Open { account, symbol, ledger, book: open });
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,235 @@
+//! Slots: accounts whose orders come from outside the simulation, after a latency.
+
+use std::collections::VecDeque;
+
+use super::pit::{OrderId, Placed};
+use crate::{
+    book::{OrderKind, Side},
+    config::SlotConfig,
+    ledger::{CASH_PER_TICK, OrderReject},
+};
+
+/// Orders of one slot that may be on their way at once.
+pub const IN_FLIGHT: usize = 64;
+/// Fills and reports of one slot that one tick records; totals count all of them.
+pub const RECORDS: usize = 256;
+
+/// What a slot asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// A new order.
+    Submit {
+        /// Side.
+        side: Side,
+        /// Behaviour of the part that does not trade at once.
+        kind: OrderKind,
+        /// Worst acceptable price in ticks. A marketable order may name `i32::MAX` or 1.
+        price: i32,
+        /// Shares.
+        quantity: i32,
+    },
+    /// Cancels one open order.
+    Cancel(OrderId),
+    /// Cancels all open orders of the slot in the symbol.
+    CancelAll,
+}
+
+impl Request {
+    /// Returns a market order: marketable at any price.
+    #[must_use]
+    pub const fn market(side: Side, quantity: i32) -> Self {
+        let price = match side {
+            Side::Buy => i32::MAX,
+            Side::Sell => 1,
+        };
+        Self::Submit { side, kind: OrderKind::Marketable, price, quantity }
+    }
+
+    /// Returns a limit order that rests.
+    #[must_use]
+    pub const fn limit(side: Side, price: i32, quantity: i32) -> Self {
+        Self::Submit { side, kind: OrderKind::Limit, price, quantity }
+    }
+}
+
+/// A request on its way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pending {
+    pub(super) due: u64,
+    pub(super) number: u64,
+    pub(super) symbol: u16,
+    pub(super) request: Request,
+}
+
+/// What became of a request on arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Number that [`Market::send`](crate::Market::send) returned.
+    pub number: u64,
+    /// Symbol.
+    pub symbol: u16,
+    /// Result. A cancel that found no order reports no shares.
+    pub result: Result<Placed, OrderReject>,
+}
+
+/// One fill of a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotFill {
+    /// Tick.
+    pub tick: u64,
+    /// Symbol.
+    pub symbol: u16,
+    /// Side of the slot's order.
+    pub side: Side,
+    /// Price in ticks.
+    pub price: i32,
+    /// Shares.
+    pub quantity: i32,
+    /// Fee in cash units; negative is a rebate.
+    pub fee: i64,
+    /// True if the slot's order was resting.
+    pub maker: bool,
+}
+
+/// Average-cost bookkeeping in one symbol.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Basis {
+    /// What the open position cost, fees excluded, in cash units; positive for both signs.
+    cost: i64,
+    /// Profit of closed positions, fees excluded.
+    realised: i64,
+}
+
+/// Totals of one slot since the start, in exact integers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SlotTotals {
+    /// Shares bought.
+    pub bought: i64,
+    /// Shares sold.
+    pub sold: i64,
+    /// Fees paid, in cash units.
+    pub fees: i64,
+    /// Fills.
+    pub fills: u64,
+    /// Requests refused on arrival.
+    pub refused: u64,
+}
+
+/// State of one slot.
+#[derive(Debug)]
+pub struct Slot {
+    pub(super) config: SlotConfig,
+    pub(super) pending: VecDeque<Pending>,
+    pub(super) fills: Vec<SlotFill>,
+    pub(super) reports: Vec<Report>,
+    pub(super) bases: Vec<Basis>,
+    pub(super) totals: SlotTotals,
+    pub(super) last_fill: Option<SlotFill>,
+    pub(super) sent: u64,
+}
+
+impl Clone for Slot {
+    fn clone(&self) -> Self {
+        let mut copy = Self::new(self.config, self.bases.len());
+        copy.clone_from(self);
+        copy
+    }
+
+    fn clone_from(&mut self, source: &Self) {
+        self.config = source.config;
+        self.pending.clone_from(&source.pending);
+        self.fills.clone_from(&source.fills);
+        self.reports.clone_from(&source.reports);
+        self.bases.clone_from(&source.bases);
+        self.totals = source.totals;
+        self.last_fill = source.last_fill;
+        self.sent = source.sent;
+    }
+}
+
+impl Slot {
+    pub(super) fn new(config: SlotConfig, symbols: usize) -> Self {
+        Self {
+            config,
+            pending: VecDeque::with_capacity(IN_FLIGHT),
+            fills: Vec::with_capacity(RECORDS),
+            reports: Vec::with_capacity(IN_FLIGHT),
+            bases: vec![Basis::default(); symbols],
+            totals: SlotTotals::default(),
+            last_fill: None,
+            sent: 0,
+        }
+    }
+
+    pub(super) fn reset(&mut self, price: i32) {
+        self.pending.clear();
+        self.fills.clear();
+        self.reports.clear();
+        let cost =
+            i64::from(self.config.account.shares.unsigned_abs()) * i64::from(price) * CASH_PER_TICK;
+        self.bases.fill(Basis { cost, realised: 0 });
+        self.totals = SlotTotals::default();
+        self.last_fill = None;
+        self.sent = 0;
+    }
+
+    /// Enters a fill; `position` is the position before it.
+    pub(super) fn filled(&mut self, fill: SlotFill, position: i32) {
+        let basis = &mut self.bases[usize::from(fill.symbol)];
+        let notional = |shares: i64| i64::from(fill.price) * shares * CASH_PER_TICK;
+        let (held, shares) = (i64::from(position), i64::from(fill.quantity));
+        let signed = shares * i64::from(fill.side.sign());
+        if held == 0 || held.signum() == signed.signum() {
+            basis.cost += notional(shares);
+        } else {
+            let closed = shares.min(held.abs());
+            let released = i128::from(basis.cost) * i128::from(closed) / i128::from(held.abs());
+            let released = released as i64;
+            basis.cost -= released;
+            basis.realised += held.signum() * (notional(closed) - released);
+            basis.cost += notional(shares - closed);
+        }
+        match fill.side {
+            Side::Buy => self.totals.bought += shares,
+            Side::Sell => self.totals.sold += shares,
+        }
+        self.totals.fees += fill.fee;
+        self.totals.fills += 1;
+        self.last_fill = Some(fill);
+        if self.fills.len() < RECORDS {
+            self.fills.push(fill);
+        }
+    }
+
+    pub(super) fn report(&mut self, report: Report) {
+        self.totals.refused += u64::from(report.result.is_err());
+        if self.reports.len() < IN_FLIGHT {
+            self.reports.push(report);
+        }
+    }
+
+    /// Profit of closed positions in all symbols, fees excluded, in cash units.
+    pub(super) fn realised(&self) -> i64 {
+        self.bases.iter().map(|basis| basis.realised).sum()
+    }
+
+    /// Cost of the open position in one symbol, in cash units; positive for both signs.
+    pub(super) fn cost(&self, symbol: u16) -> i64 {
+        self.bases[usize::from(symbol)].cost
+    }
+
+    pub(super) fn digest(&self, mut word: impl FnMut(u64)) {
+        for pending in &self.pending {
+            word(pending.due);
+            word(pending.number << 16 | u64::from(pending.symbol));
+        }
+        for basis in &self.bases {
+            word(basis.cost as u64);
+            word(basis.realised as u64);
+        }
+        word(self.totals.bought as u64);
+        word(self.totals.sold as u64);
+        word(self.totals.fees as u64);
+        word(self.sent);
+    }
+}

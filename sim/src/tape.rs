@@ -1,0 +1,289 @@
+//! What one symbol shows to everybody: prices, volume, flow, volatility, indicators by horizon.
+
+use crate::{book::Side, config::ArousalConfig, ledger::CASH_PER_TICK};
+
+/// Time constants of the shared indicators, in ticks; neighbours differ by a factor of 2.
+pub const HORIZONS: [f64; 8] = [15.0, 30.0, 60.0, 120.0, 240.0, 480.0, 960.0, 1_920.0];
+const FLOW_TICKS: f64 = 20.0;
+const VOLATILITY_TICKS: f64 = 60.0;
+
+/// One order that traded on arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MarketOrder {
+    /// Side.
+    pub side: Side,
+    /// Shares traded.
+    pub quantity: i32,
+    /// Sum of price times shares, in ticks.
+    pub notional: i64,
+    /// Account that sent it.
+    pub account: u16,
+}
+
+/// Decaying moments of the mid-price at one horizon.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Horizon {
+    /// Mean of the mid-price.
+    pub(crate) mean: f64,
+    /// Variance about the mean.
+    pub(crate) variance: f64,
+    /// Mean of upward changes in one tick.
+    up: f64,
+    /// Mean of downward changes in one tick.
+    down: f64,
+    /// Signal line: mean of `mean - mid`'s shorter neighbour.
+    signal: f64,
+    high: f64,
+    low: f64,
+}
+
+/// Indicator that a signal trader watches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Indicator {
+    /// Gap between two means: trend.
+    MeanGap,
+    /// Relative strength.
+    Strength,
+    /// Gap between two means against its own mean.
+    Divergence,
+    /// Position in the band of two standard deviations.
+    Band,
+    /// Position in the channel of decaying extremes.
+    Channel,
+}
+
+impl Indicator {
+    pub(crate) const ALL: [Self; 5] =
+        [Self::MeanGap, Self::Strength, Self::Divergence, Self::Band, Self::Channel];
+}
+
+/// Public record of one symbol.
+#[derive(Clone, Debug)]
+pub struct Tape {
+    /// Twice the mid-price, in ticks; the last one while a side is empty.
+    pub(crate) mid2: i32,
+    pub(crate) previous_mid2: i32,
+    pub(crate) last_price: i32,
+    pub(crate) one_sided: bool,
+    pub(crate) volume: i64,
+    pub(crate) signed_volume: i64,
+    pub(crate) trades: u32,
+    pub(crate) notional: i64,
+    pub(crate) total_volume: i64,
+    pub(crate) total_trades: u64,
+    pub(crate) total_notional: i128,
+    pub(crate) high: i32,
+    pub(crate) low: i32,
+    /// Decaying mean of signed volume a tick, times its time constant: recent signed shares.
+    pub(crate) flow: f64,
+    /// Decaying mean of volume a tick.
+    pub(crate) pace: f64,
+    /// Decaying mean of squared changes of the mid-price in ticks.
+    pub(crate) variance: f64,
+    pub(crate) fast: f64,
+    pub(crate) slow: f64,
+    pub(crate) arousal: f64,
+    pub(crate) horizons: [Horizon; HORIZONS.len()],
+    pub(crate) orders: Vec<MarketOrder>,
+    pub(crate) orders_missed: u64,
+}
+
+impl Tape {
+    pub(crate) fn new(order_room: usize) -> Self {
+        Self {
+            mid2: 0,
+            previous_mid2: 0,
+            last_price: 0,
+            one_sided: true,
+            volume: 0,
+            signed_volume: 0,
+            trades: 0,
+            notional: 0,
+            total_volume: 0,
+            total_trades: 0,
+            total_notional: 0,
+            high: 0,
+            low: 0,
+            flow: 0.0,
+            pace: 0.0,
+            variance: 0.0,
+            fast: 0.0,
+            slow: 0.0,
+            arousal: 1.0,
+            horizons: [Horizon::default(); HORIZONS.len()],
+            orders: Vec::with_capacity(order_room),
+            orders_missed: 0,
+        }
+    }
+
+    pub(crate) fn reset(&mut self, price: i32, arousal: &ArousalConfig) {
+        let mut orders = std::mem::take(&mut self.orders);
+        orders.clear();
+        *self = Self::new(0);
+        self.orders = orders;
+        self.mid2 = 2 * price;
+        self.previous_mid2 = 2 * price;
+        self.last_price = price;
+        self.high = price;
+        self.low = price;
+        self.fast = arousal.typical;
+        self.slow = arousal.typical;
+        self.variance = arousal.typical.powi(2);
+        self.renew_arousal(arousal);
+        for horizon in &mut self.horizons {
+            let price = f64::from(price);
+            *horizon = Horizon { mean: price, high: price, low: price, ..Horizon::default() };
+        }
+    }
+
+    pub(crate) fn copy_from(&mut self, source: &Self) {
+        let mut orders = std::mem::take(&mut self.orders);
+        orders.clone_from(&source.orders);
+        *self = Self { orders, ..*source };
+    }
+
+    fn renew_arousal(&mut self, config: &ArousalConfig) {
+        let excited = config.fast * self.fast + config.slow * self.slow;
+        self.arousal = (config.floor + excited / config.typical).min(config.ceiling);
+    }
+
+    #[inline]
+    pub(crate) fn begin_tick(&mut self) {
+        self.volume = 0;
+        self.signed_volume = 0;
+        self.trades = 0;
+        self.notional = 0;
+        self.high = 0;
+        self.low = i32::MAX;
+        self.orders.clear();
+    }
+
+    #[inline]
+    pub(crate) fn trade(&mut self, price: i32, quantity: i32, taker_side: Side) {
+        let shares = i64::from(quantity);
+        self.volume += shares;
+        self.signed_volume += i64::from(taker_side.sign()) * shares;
+        self.notional += i64::from(price) * shares;
+        self.trades += 1;
+        self.last_price = price;
+        self.high = self.high.max(price);
+        self.low = self.low.min(price);
+    }
+
+    #[inline]
+    pub(crate) fn market_order(&mut self, order: MarketOrder) {
+        if self.orders.len() < self.orders.capacity() {
+            self.orders.push(order);
+        } else {
+            self.orders_missed += 1;
+        }
+    }
+
+    /// Mid-price in ticks.
+    #[inline]
+    pub(crate) fn mid(&self) -> f64 {
+        f64::from(self.mid2) * 0.5
+    }
+
+    #[inline]
+    pub(crate) fn end_tick(&mut self, bid: Option<i32>, ask: Option<i32>, config: &ArousalConfig) {
+        self.previous_mid2 = self.mid2;
+        self.one_sided = bid.is_none() || ask.is_none();
+        if let (Some(bid), Some(ask)) = (bid, ask) {
+            self.mid2 = bid + ask;
+        }
+        self.total_volume += self.volume;
+        self.total_trades += u64::from(self.trades);
+        self.total_notional += i128::from(self.notional);
+        if self.trades == 0 {
+            self.high = self.last_price;
+            self.low = self.last_price;
+        }
+        let change = f64::from(self.mid2 - self.previous_mid2) * 0.5;
+        self.flow += self.signed_volume as f64 - self.flow / FLOW_TICKS;
+        self.pace += (self.volume as f64 - self.pace) / (5.0 * FLOW_TICKS);
+        self.variance += (change * change - self.variance) / VOLATILITY_TICKS;
+        self.fast += (change.abs() - self.fast) / config.fast_ticks;
+        self.slow += (change.abs() - self.slow) / config.slow_ticks;
+        self.renew_arousal(config);
+        self.renew_horizons(change);
+    }
+
+    fn renew_horizons(&mut self, change: f64) {
+        let mid = self.mid();
+        let (up, down) = (change.max(0.0), (-change).max(0.0));
+        let mut shorter = mid;
+        for (horizon, time) in self.horizons.iter_mut().zip(HORIZONS) {
+            let weight = 1.0 / time;
+            let gap = mid - horizon.mean;
+            horizon.mean += weight * gap;
+            horizon.variance += weight * ((1.0 - weight) * gap * gap - horizon.variance);
+            horizon.up += weight * (up - horizon.up);
+            horizon.down += weight * (down - horizon.down);
+            let line = shorter - horizon.mean;
+            horizon.signal += 2.0 * weight * (line - horizon.signal);
+            horizon.high = mid.max(horizon.high - weight * (horizon.high - mid));
+            horizon.low = mid.min(horizon.low + weight * (mid - horizon.low));
+            shorter = horizon.mean;
+        }
+    }
+
+    /// Strength of an indicator at one horizon: about -2 to 2, positive in a rising market.
+    pub(crate) fn indicator(&self, which: Indicator, at: usize) -> f64 {
+        let horizon = &self.horizons[at];
+        let shorter = if at == 0 { self.mid() } else { self.horizons[at - 1].mean };
+        let sd = horizon.variance.sqrt().max(0.25);
+        match which {
+            Indicator::MeanGap => (shorter - horizon.mean) / sd,
+            Indicator::Strength => {
+                let sum = (horizon.up + horizon.down).max(1e-9);
+                // Random walks scatter like 1/sqrt(time): scaled to a standard deviation near 1.
+                (horizon.up - horizon.down) / sum * HORIZONS[at].sqrt()
+            }
+            Indicator::Divergence => 2.0 * (shorter - horizon.mean - horizon.signal) / sd,
+            Indicator::Band => (self.mid() - horizon.mean) / sd,
+            Indicator::Channel => {
+                let width = (horizon.high - horizon.low).max(0.5);
+                (self.mid() - 0.5 * (horizon.high + horizon.low)) / width * 3.0
+            }
+        }
+    }
+
+    /// Returns the volume-weighted mean price since the start in ticks; before any trade, the last
+    /// price.
+    #[must_use]
+    pub fn mean_price(&self) -> f64 {
+        if self.total_volume == 0 {
+            f64::from(self.last_price)
+        } else {
+            self.total_notional as f64 / self.total_volume as f64
+        }
+    }
+
+    /// Returns the factor on wake rates after this tick.
+    #[must_use]
+    pub const fn arousal(&self) -> f64 {
+        self.arousal
+    }
+
+    /// Returns the notional of this tick in cash units.
+    #[must_use]
+    pub const fn turnover(&self) -> i64 {
+        self.notional * CASH_PER_TICK
+    }
+
+    pub(crate) fn digest(&self, mut word: impl FnMut(u64)) {
+        word((self.mid2 as u64) << 32 | self.last_price as u64 & 0xFFFF_FFFF);
+        word(self.total_volume as u64);
+        word(self.total_trades);
+        for real in [self.flow, self.pace, self.variance, self.fast, self.slow, self.arousal] {
+            word(real.to_bits());
+        }
+        for horizon in &self.horizons {
+            word(horizon.mean.to_bits());
+            word(horizon.variance.to_bits() ^ horizon.signal.to_bits().rotate_left(17));
+            word(horizon.up.to_bits() ^ horizon.down.to_bits().rotate_left(17));
+            word(horizon.high.to_bits() ^ horizon.low.to_bits().rotate_left(17));
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! Whole markets: one module for each theme.
+
+mod conservation;
