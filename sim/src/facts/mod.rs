@@ -1,1 +1,48 @@
-//! Stylised facts of a simulated market: statistics and their pass bands.
+//! Realism battery: statistics that real markets show, computed on a simulated one.
+//!
+//! Every fact is a number with a pass band and a source ([`FactResult`]). A fact that is measured
+//! once a seed passes if its median over the seeds lies in the band and at least 80 % of the seeds
+//! do; a fact that needs all seeds together (impact, trading rules) passes if its one number does.
+//!
+//! The statistics are plain functions on slices and know no market. The battery drives anything
+//! that implements [`Subject`], so that it can be tried on markets made to fail it.
+//!
+//! | file | reason to exist |
+//! |---|---|
+//! | `sample`, `autocorrelation`, `scaling`, `tails` | statistics of one series |
+//! | `impact`, `rules` | statistics that need counterfactual runs or trades |
+//! | `subject`, `recording` | what is asked of a market, and what a run of it leaves |
+//! | `spec`, `catalogue`, `verdict` | the facts, their bands, and the rule that judges them |
+//! | `pool` | samples of all seeds together |
+//! | `curves` | the lines that are plotted |
+//! | `battery` | runs seeds in parallel and collects the report |
+#![expect(clippy::cast_precision_loss, reason = "lengths of series are far below 2^52")]
+
+pub mod autocorrelation;
+mod battery;
+mod catalogue;
+mod curves;
+pub mod impact;
+mod pool;
+mod recording;
+pub mod rules;
+pub mod sample;
+pub mod scaling;
+mod simulated;
+mod spec;
+mod subject;
+pub mod tails;
+mod verdict;
+
+#[cfg(test)]
+mod planted;
+#[cfg(test)]
+mod random;
+
+pub use battery::{BatteryOptions, FactsReport, run};
+pub use curves::{Curves, DepthPoint, ImpactPoint, LinePoint};
+pub use recording::{DEPTH_LEVELS, Recording, TICKS_PER_DAY};
+pub use simulated::{Simulated, WARM_UP_TICKS};
+pub use spec::Band;
+pub use subject::{Subject, TickView};
+pub use verdict::{FactResult, Verdict};

@@ -1,0 +1,351 @@
+//! Runs the battery over seeds, on several threads, with a result that does not depend on them.
+
+use std::ops::ControlFlow;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+use serde::Serialize;
+
+use super::catalogue::catalogue;
+use super::curves::Curves;
+use super::impact::{self, DECAY_FROM, METAORDER_TICKS, PARTICIPATIONS, Pair, SizeImpact};
+use super::pool::Pool;
+use super::recording::{Recording, TICKS_PER_DAY};
+use super::rules::{self, Rule};
+use super::sample::mean;
+use super::spec::{FactSpec, Measure};
+use super::subject::Subject;
+use super::verdict::{FactResult, Verdict};
+use crate::rng::{Role, Stream};
+
+/// Ticks that are repeated to see whether a market repeats itself.
+const EXACT_TICKS: usize = 2_000;
+/// Ticks in a row without trade or new quote, or with an empty side, that make a book stuck.
+const STUCK_TICKS: usize = 600;
+/// Prices of a long run must stay within these multiples of its first.
+const PRICE_RANGE: (f64, f64) = (0.2, 5.0);
+
+/// How much is run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BatteryOptions {
+    /// First seed; the others follow it.
+    pub first_seed: u64,
+    /// Seeds.
+    pub seeds: usize,
+    /// Ticks a seed is recorded for.
+    pub ticks: usize,
+    /// Share of the seeds that must lie in a band.
+    pub share: f64,
+    /// Moments a seed from which impact is measured; none leaves R12 and R13 out.
+    pub impact_moments: usize,
+    /// Seeds of the long runs; none leaves R17 out.
+    pub endurance_seeds: usize,
+    /// Ticks of each long run.
+    pub endurance_ticks: usize,
+    /// Whether the market is made to be predictable, so that R16 is only reported.
+    pub learnable: bool,
+    /// Threads; the result does not depend on them.
+    pub threads: usize,
+}
+
+impl BatteryOptions {
+    /// The whole battery: 20 seeds of ten days, 2,000 moments of impact, 100 runs of a million ticks.
+    #[must_use]
+    pub const fn full() -> Self {
+        Self {
+            first_seed: 1,
+            seeds: 20,
+            ticks: 10 * TICKS_PER_DAY,
+            share: 0.8,
+            impact_moments: 100,
+            endurance_seeds: 100,
+            endurance_ticks: 1_000_000,
+            learnable: false,
+            threads: 1,
+        }
+    }
+
+    /// The short form: four seeds of one day, without impact and long runs.
+    ///
+    /// Half the seeds must pass: in one day, a statistic near the edge of its band leaves it by chance.
+    #[must_use]
+    pub const fn short() -> Self {
+        Self {
+            seeds: 4,
+            ticks: TICKS_PER_DAY,
+            share: 0.5,
+            impact_moments: 0,
+            endurance_seeds: 0,
+            ..Self::full()
+        }
+    }
+}
+
+/// Outcome of the battery.
+#[derive(Clone, Debug, Serialize)]
+pub struct FactsReport {
+    /// Name of the market.
+    pub preset: String,
+    /// First seed.
+    pub first_seed: u64,
+    /// Number of seeds.
+    pub seeds: usize,
+    /// Ticks recorded a seed.
+    pub ticks: usize,
+    /// Share of the seeds that must lie in a band.
+    pub share_needed: f64,
+    /// Whether no fact missed.
+    pub passed: bool,
+    /// All facts that were measured.
+    pub facts: Vec<FactResult>,
+    /// Lines to plot.
+    pub curves: Curves,
+}
+
+impl FactsReport {
+    /// Returns the fact called `key`.
+    #[must_use]
+    pub fn fact(&self, key: &str) -> Option<&FactResult> {
+        self.facts.iter().find(|fact| fact.key == key)
+    }
+
+    /// Returns the keys of the facts that missed.
+    #[must_use]
+    pub fn missed(&self) -> Vec<&'static str> {
+        let missed = |fact: &&FactResult| fact.verdict == Verdict::Miss;
+        self.facts.iter().filter(missed).map(|fact| fact.key).collect()
+    }
+}
+
+/// What one seed leaves behind.
+struct SeedDigest {
+    /// Values of the facts of one recording, in the order of the catalogue.
+    values: Vec<f64>,
+    curves: Curves,
+    /// Variance of log returns over a parent order's time.
+    variance: f64,
+    pairs: Vec<Vec<Pair>>,
+    profits: Vec<Vec<f64>>,
+    random_profits: Vec<f64>,
+    conserved: bool,
+    same_hash: bool,
+}
+
+enum Done {
+    Seed(Box<SeedDigest>),
+    Endurance(bool),
+}
+
+/// Runs the battery on markets that `build` makes of seeds. O(seeds · ticks).
+///
+/// `progress` is told the runs done and the runs in all, from several threads, and can end the battery:
+/// the result is then `None`.
+pub fn run<S: Subject>(
+    preset: &str,
+    build: impl Fn(u64) -> S + Sync,
+    options: &BatteryOptions,
+    progress: impl Fn(usize, usize) -> ControlFlow<()> + Sync,
+) -> Option<FactsReport> {
+    let facts = catalogue();
+    let total = options.seeds + options.endurance_seeds;
+    let (next, finished, cancelled) =
+        (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
+    let results = Mutex::new(Vec::with_capacity(total));
+    let work = || {
+        while !cancelled.load(Ordering::Relaxed) {
+            let task = next.fetch_add(1, Ordering::Relaxed);
+            if task >= total {
+                return;
+            }
+            let done = if let Some(number) = task.checked_sub(options.seeds) {
+                Done::Endurance(endure(build(options.first_seed + number as u64), options))
+            } else {
+                let seed = options.first_seed + task as u64;
+                Done::Seed(Box::new(examine(&build, seed, &facts, options)))
+            };
+            results.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((task, done));
+            if progress(finished.fetch_add(1, Ordering::Relaxed) + 1, total).is_break() {
+                cancelled.store(true, Ordering::Relaxed);
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 1..options.threads.max(1) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    if cancelled.load(Ordering::Relaxed) {
+        return None;
+    }
+    let mut results = results.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    results.sort_unstable_by_key(|(task, _)| *task);
+    let (mut digests, mut endured) = (Vec::new(), Vec::new());
+    for (_, done) in results {
+        match done {
+            Done::Seed(digest) => digests.push(*digest),
+            Done::Endurance(held) => endured.push(held),
+        }
+    }
+    Some(collect(preset, &facts, &digests, &endured, options))
+}
+
+/// Records one seed and measures all that needs its market.
+fn examine<S: Subject>(
+    build: &(impl Fn(u64) -> S + Sync),
+    seed: u64,
+    facts: &[FactSpec],
+    options: &BatteryOptions,
+) -> SeedDigest {
+    let mut market = build(seed);
+    let recording = Recording::take(&mut market, options.ticks);
+    let fee = market.taker_fee();
+    let values = facts.iter().filter_map(|fact| match fact.measure {
+        Measure::PerSeed(measure) => Some(measure(&recording)),
+        Measure::Pooled(_) => None,
+    });
+    let mut draws = Stream::new(seed, Role::Other, 0);
+    let spans = recording.returns(METAORDER_TICKS);
+    SeedDigest {
+        values: values.collect(),
+        curves: Curves::of(&recording),
+        variance: mean(&spans.iter().map(|r| r * r).collect::<Vec<_>>()),
+        pairs: impact_pairs(&mut market, seed, mean(&recording.volume), options),
+        profits: Rule::ALL.map(|rule| rules::daily_profits(&recording, rule, fee)).to_vec(),
+        random_profits: rules::random_policy(&recording, fee, || draws.bits()),
+        conserved: recording.conserved,
+        same_hash: repeats(build, &mut market, seed),
+    }
+}
+
+/// Measures impact at each size from moments spread evenly over the run.
+fn impact_pairs<S: Subject>(
+    market: &mut S,
+    seed: u64,
+    volume_per_tick: f64,
+    options: &BatteryOptions,
+) -> Vec<Vec<Pair>> {
+    let mut pairs = vec![Vec::new(); PARTICIPATIONS.len()];
+    if options.impact_moments == 0 {
+        return pairs;
+    }
+    market.reset(seed);
+    for _ in 0..options.impact_moments {
+        for _ in 0..(options.ticks / options.impact_moments).max(1) {
+            market.step(0);
+        }
+        for (participation, pairs) in PARTICIPATIONS.iter().zip(&mut pairs) {
+            let shares = participation * volume_per_tick * METAORDER_TICKS as f64;
+            #[expect(clippy::cast_possible_truncation, reason = "saturates")]
+            let shares = shares.round().max(1.0) as i32;
+            pairs.extend(impact::pair(market, shares, *participation >= DECAY_FROM));
+        }
+    }
+    pairs
+}
+
+/// Whether a market is the same fresh, after a reset from another seed, as a clone, and on a thread
+/// of its own.
+fn repeats<S: Subject>(build: &(impl Fn(u64) -> S + Sync), used: &mut S, seed: u64) -> bool {
+    let run = |mut market: S| {
+        (0..EXACT_TICKS).for_each(|_| market.step(0));
+        market.state_hash()
+    };
+    let fresh = run(build(seed));
+    used.reset(seed.wrapping_add(1));
+    (0..100).for_each(|_| used.step(1));
+    used.reset(seed);
+    let again = run(used.clone());
+    let elsewhere = thread::scope(|scope| scope.spawn(|| run(build(seed))).join());
+    fresh == again && elsewhere.is_ok_and(|hash| hash == fresh)
+}
+
+/// Whether a long run never gets stuck and keeps its price in range.
+fn endure<S: Subject>(mut market: S, options: &BatteryOptions) -> bool {
+    let mut start = None;
+    let (mut quiet, mut one_sided) = (0, 0);
+    let mut before = (None, None);
+    for _ in 0..options.endurance_ticks {
+        market.step(0);
+        let view = market.view();
+        let quotes = (view.bid, view.ask);
+        quiet = if view.volume == 0 && quotes == before { quiet + 1 } else { 0 };
+        before = quotes;
+        one_sided = if view.mid().is_none() { one_sided + 1 } else { 0 };
+        if quiet.max(one_sided) >= STUCK_TICKS {
+            return false;
+        }
+        if let Some(mid) = view.mid() {
+            let start = *start.get_or_insert(mid);
+            if mid < PRICE_RANGE.0 * start || mid > PRICE_RANGE.1 * start {
+                return false;
+            }
+        }
+    }
+    market.is_conserved()
+}
+
+/// Judges everything.
+fn collect(
+    preset: &str,
+    facts: &[FactSpec],
+    digests: &[SeedDigest],
+    endured: &[bool],
+    options: &BatteryOptions,
+) -> FactsReport {
+    let mut curves = Curves::average(&digests.iter().map(|d| d.curves.clone()).collect::<Vec<_>>());
+    let pool = pool(digests, endured);
+    curves.impact = pool.sizes.iter().copied().map(Into::into).collect();
+    let mut at = 0;
+    let mut results = Vec::new();
+    for fact in facts {
+        let (values, share) = match fact.measure {
+            Measure::PerSeed(_) => {
+                at += 1;
+                (digests.iter().map(|digest| digest.values[at - 1]).collect(), options.share)
+            }
+            Measure::Pooled(measure) => match measure(&pool) {
+                Some(value) => (vec![value], 1.0),
+                None => continue,
+            },
+        };
+        let learnable = options.learnable && fact.key.starts_with("sharpe");
+        let fact = FactSpec { report_only: fact.report_only || learnable, ..*fact };
+        results.push(FactResult::judge(&fact, values, options.ticks, share));
+    }
+    FactsReport {
+        preset: preset.to_owned(),
+        first_seed: options.first_seed,
+        seeds: options.seeds,
+        ticks: options.ticks,
+        share_needed: options.share,
+        passed: results.iter().all(|fact| fact.verdict != Verdict::Miss),
+        facts: results,
+        curves,
+    }
+}
+
+/// Throws the samples of all seeds together.
+fn pool(digests: &[SeedDigest], endured: &[bool]) -> Pool {
+    let profits = |at: usize| digests.iter().flat_map(|d| d.profits[at].iter().copied()).collect();
+    Pool {
+        sizes: impact_of(digests),
+        profits: (0..Rule::ALL.len()).map(profits).collect(),
+        random_profits: digests.iter().flat_map(|d| d.random_profits.iter().copied()).collect(),
+        endured: endured.to_vec(),
+        conserved: digests.iter().map(|digest| digest.conserved).collect(),
+        same_hash: digests.iter().map(|digest| digest.same_hash).collect(),
+    }
+}
+
+/// Mean impact of each size over all seeds; empty if it was not measured.
+fn impact_of(digests: &[SeedDigest]) -> Vec<SizeImpact> {
+    let volatility = mean(&digests.iter().map(|digest| digest.variance).collect::<Vec<_>>()).sqrt();
+    let of = |(at, participation): (usize, &f64)| {
+        let pairs: Vec<Pair> =
+            digests.iter().flat_map(|digest| digest.pairs[at].iter().copied()).collect();
+        (pairs.len() > 1).then(|| SizeImpact::of(*participation, &pairs, volatility))
+    };
+    PARTICIPATIONS.iter().enumerate().filter_map(of).collect()
+}

@@ -1,0 +1,371 @@
+//! The facts: horizons, bands, sources.
+//!
+//! One tick is one second. Bands of returns, volatility and flow follow Cont 2001 and the papers named
+//! at each fact; those of the book and of the anchor are this project's reading of them.
+
+use super::autocorrelation::{autocorrelation, decay_exponent, leverage};
+use super::impact;
+use super::pool::Pool;
+use super::recording::{Recording, TICKS_PER_DAY};
+use super::rules::{Rule, z_score};
+use super::sample::{correlation, excess_kurtosis, mean, quantile};
+use super::scaling::{dfa_exponent, kurtosis_at, variance_ratio};
+use super::spec::{Band, FactSpec, Measure};
+use super::tails::hill;
+
+/// A minute: the horizon of most facts.
+pub(super) const MINUTE: usize = 60;
+/// Five minutes: the longest horizon.
+const FIVE_MINUTES: usize = 300;
+/// Horizon of the decay of volatility.
+pub(super) const TEN_SECONDS: usize = 10;
+/// Runs below a week have too few returns of five minutes, and too few lags of volatility.
+const WEEK: usize = 5 * TICKS_PER_DAY;
+/// Share of the returns that make the tail.
+const TAIL: f64 = 0.05;
+
+const CONT: &str = "Cont 2001";
+
+/// Facts of one recording and facts over all of them, in the order of the report.
+pub(super) fn catalogue() -> Vec<FactSpec> {
+    let mut facts = returns();
+    facts.extend(volatility());
+    facts.extend(flow_and_book());
+    facts.extend(pooled());
+    facts
+}
+
+fn returns() -> Vec<FactSpec> {
+    let none = Band::new(-0.1, 0.1);
+    vec![
+        seed("R1", "acf1_60s", "ACF(1) of returns, 60 s", none, CONT, |r| acf1(r, MINUTE)),
+        FactSpec {
+            min_ticks: WEEK,
+            ..seed("R1", "acf1_300s", "ACF(1) of returns, 300 s", none, CONT, |r| {
+                acf1(r, FIVE_MINUTES)
+            })
+        },
+        FactSpec {
+            noise_horizon: Some(MINUTE),
+            ..seed("R1", "acf_max_60s", "largest ACF, lags 2-20, 60 s", none, CONT, |r| {
+                largest_acf(r, MINUTE)
+            })
+        },
+        FactSpec {
+            noise_horizon: Some(FIVE_MINUTES),
+            min_ticks: WEEK,
+            ..seed("R1", "acf_max_300s", "largest ACF, lags 2-20, 300 s", none, CONT, |r| {
+                largest_acf(r, FIVE_MINUTES)
+            })
+        },
+        seed("R2", "vr10", "variance ratio VR(10), 60 s", DIFFUSIVE, LO, |r| {
+            variance_ratio(&r.returns(MINUTE), 10)
+        }),
+        FactSpec {
+            min_ticks: WEEK,
+            ..seed("R2", "vr50", "variance ratio VR(50), 60 s", DIFFUSIVE, LO, |r| {
+                variance_ratio(&r.returns(MINUTE), 50)
+            })
+        },
+        seed(
+            "R3",
+            "acf1_1s",
+            "ACF(1) of mid returns, 1 s",
+            Band::new(-0.35, 0.25),
+            "Roll 1984",
+            |r| acf1(r, 1),
+        ),
+        seed("R4", "hill", "Hill index, top 5 %, 60 s", Band::new(2.0, 5.0), GOPIKRISHNAN, |r| {
+            hill(&r.returns(MINUTE), TAIL)
+        }),
+        seed("R5", "kurtosis", "excess kurtosis, 60 s", Band::new(3.0, 50.0), CONT, |r| {
+            excess_kurtosis(&r.returns(MINUTE))
+        }),
+        seed(
+            "R6",
+            "kurtosis_ratio",
+            "kurtosis at 600 s / at 60 s",
+            Band::new(f64::NEG_INFINITY, 0.7),
+            CONT,
+            aggregation,
+        ),
+    ]
+}
+
+const DIFFUSIVE: Band = Band::new(0.75, 1.3);
+const LO: &str = "Lo and MacKinlay 1988";
+const GOPIKRISHNAN: &str = "Gopikrishnan et al. 1998";
+
+fn volatility() -> Vec<FactSpec> {
+    let week = |spec: FactSpec| FactSpec { min_ticks: WEEK, ..spec };
+    let above_zero = Band::at_least(f64::MIN_POSITIVE);
+    vec![
+        seed("R7", "acf_abs_1", "ACF of |returns|, lag 1, 60 s", Band::at_least(0.15), CONT, |r| {
+            acf_of_sizes(r, 1)
+        }),
+        seed(
+            "R7",
+            "acf_abs_10",
+            "ACF of |returns|, lag 10, 60 s",
+            Band::at_least(0.06),
+            CONT,
+            |r| acf_of_sizes(r, 10),
+        ),
+        week(seed("R7", "acf_abs_50", "ACF of |returns|, lag 50, 60 s", above_zero, CONT, |r| {
+            acf_of_sizes(r, 50)
+        })),
+        week(seed(
+            "R8",
+            "abs_decay",
+            "decay of the ACF of |returns|, lags 5-100, 10 s",
+            Band::new(0.1, 0.6),
+            CONT,
+            |r| decay_exponent(&autocorrelation(&r.sizes(TEN_SECONDS), 100), 5, 100),
+        )),
+        week(seed(
+            "R8",
+            "abs_dfa",
+            "DFA exponent of |returns|, 60 s",
+            Band::new(0.65, 0.95),
+            "Liu et al. 1999",
+            |r| dfa_exponent(&r.sizes(MINUTE)),
+        )),
+        seed(
+            "R9",
+            "volume_volatility",
+            "corr(volume, |return|), 60 s",
+            Band::new(0.15, 0.8),
+            CONT,
+            |r| {
+                let (volumes, sizes) = (r.volumes(MINUTE), r.sizes(MINUTE));
+                let both = volumes.len().min(sizes.len());
+                correlation(&volumes[..both], &sizes[..both])
+            },
+        ),
+        FactSpec {
+            report_only: true,
+            ..seed(
+                "R10",
+                "leverage",
+                "mean corr(r(t), r(t+k)^2), k 1-10, 60 s",
+                Band::at_most(0.02),
+                "Bouchaud, Matacz and Potters 2001",
+                |r| leverage(&r.returns(MINUTE), 10),
+            )
+        },
+    ]
+}
+
+fn flow_and_book() -> Vec<FactSpec> {
+    const LILLO: &str = "Lillo and Farmer 2004";
+    const BOOK: &str = "Bouchaud, Mézard and Potters 2002";
+    vec![
+        seed(
+            "R11",
+            "sign_decay",
+            "decay of the sign ACF, lags 10-500 orders",
+            Band::new(0.3, 0.9),
+            LILLO,
+            |r| decay_exponent(&sign_acf(r, 500), 10, 500),
+        ),
+        seed(
+            "R11",
+            "sign_acf_10",
+            "ACF of order signs, lag 10 orders",
+            Band::at_least(0.05),
+            LILLO,
+            |r| sign_acf(r, 10)[10],
+        ),
+        seed("R14", "spread_mean", "mean spread, ticks", Band::new(1.0, 5.0), BOOK, |r| {
+            mean(&r.spreads())
+        }),
+        seed(
+            "R14",
+            "spread_p95",
+            "spread, 95th percentile, ticks",
+            Band::at_most(12.0),
+            BOOK,
+            |r| quantile(&r.spreads(), 0.95),
+        ),
+        seed(
+            "R14",
+            "one_sided",
+            "share of ticks with an empty side",
+            Band::at_most(0.001),
+            BOOK,
+            |r| r.one_sided_ticks as f64 / r.ticks() as f64,
+        ),
+        seed(
+            "R14",
+            "depth_rise",
+            "largest mean depth behind the best price / at it",
+            Band::at_least(1.0),
+            BOOK,
+            |r| r.depth[1..].iter().fold(0.0, |most: f64, depth| most.max(*depth)) / r.depth[0],
+        ),
+        seed(
+            "R15",
+            "anchor",
+            "sd of ln(price / fundamental)",
+            Band::new(0.001, 0.03),
+            "Black 1986",
+            Recording::anchor,
+        ),
+    ]
+}
+
+fn pooled() -> Vec<FactSpec> {
+    const TOTH: &str = "Tóth et al. 2011";
+    const OWN: &str = "needed for learning";
+    let one = Band::at_least(1.0);
+    let sharpe =
+        |key, statistic, measure| over_all("R16", key, statistic, Band::at_most(1.0), OWN, measure);
+    vec![
+        over_all("R12", "impact_exponent", "impact exponent d", Band::new(0.35, 0.7), TOTH, |p| {
+            p.impact(|sizes| impact::fit(sizes).exponent)
+        }),
+        over_all("R12", "impact_prefactor", "impact prefactor Y", Band::new(0.3, 2.0), TOTH, |p| {
+            p.impact(|sizes| impact::fit(sizes).prefactor)
+        }),
+        over_all(
+            "R13",
+            "impact_left",
+            "impact left three spans after the end",
+            Band::new(0.3, 0.9),
+            "Bershova and Rakhlin 2013",
+            |p| p.impact(impact::remaining),
+        ),
+        sharpe("sharpe_momentum", "annual Sharpe of momentum", |p| Some(p.sharpe(Rule::Momentum))),
+        sharpe("sharpe_reversal", "annual Sharpe of reversal", |p| Some(p.sharpe(Rule::Reversal))),
+        sharpe("sharpe_macd", "annual Sharpe of MACD", |p| Some(p.sharpe(Rule::Macd))),
+        sharpe("sharpe_below_fair", "annual Sharpe of buying below the hour's mean", |p| {
+            Some(p.sharpe(Rule::BelowFair))
+        }),
+        FactSpec {
+            report_only: true,
+            ..sharpe(
+                "sharpe_below_fundamental",
+                "annual Sharpe of knowing the hidden fundamental",
+                |p| Some(p.sharpe(Rule::BelowFundamental)),
+            )
+        },
+        over_all(
+            "R16",
+            "random_policy_z",
+            "random orders beyond their costs, standard errors",
+            Band::new(-3.0, 3.0),
+            OWN,
+            |p| Some(z_score(&p.random_profits)),
+        ),
+        over_all("R17", "endurance", "long runs that stay alive, share", one, OWN, |p| {
+            Pool::share(&p.endured)
+        }),
+        over_all("R18", "conserved", "runs that conserve cash and shares, share", one, OWN, |p| {
+            Pool::share(&p.conserved)
+        }),
+        over_all("R18", "same_hash", "runs that repeat exactly, share", one, OWN, |p| {
+            Pool::share(&p.same_hash)
+        }),
+    ]
+}
+
+fn seed(
+    id: &'static str,
+    key: &'static str,
+    statistic: &'static str,
+    band: Band,
+    source: &'static str,
+    measure: fn(&Recording) -> f64,
+) -> FactSpec {
+    let measure = Measure::PerSeed(measure);
+    FactSpec { measure, ..over_all(id, key, statistic, band, source, |_| None) }
+}
+
+fn over_all(
+    id: &'static str,
+    key: &'static str,
+    statistic: &'static str,
+    band: Band,
+    source: &'static str,
+    measure: fn(&Pool) -> Option<f64>,
+) -> FactSpec {
+    FactSpec {
+        id,
+        key,
+        statistic,
+        band,
+        noise_horizon: None,
+        min_ticks: 0,
+        report_only: false,
+        source,
+        measure: Measure::Pooled(measure),
+    }
+}
+
+fn acf1(recording: &Recording, horizon: usize) -> f64 {
+    autocorrelation(&recording.returns(horizon), 1)[1]
+}
+
+/// Largest autocorrelation in size over lags 2 to 20, with its sign.
+fn largest_acf(recording: &Recording, horizon: usize) -> f64 {
+    let acf = autocorrelation(&recording.returns(horizon), 20);
+    let larger = |x: f64, y: f64| if y.abs() > x.abs() { y } else { x };
+    acf[2..].iter().copied().fold(0.0, larger)
+}
+
+fn acf_of_sizes(recording: &Recording, lag: usize) -> f64 {
+    autocorrelation(&recording.sizes(MINUTE), lag)[lag]
+}
+
+/// Kurtosis of ten-minute returns over that of one-minute returns; NaN if those have no fat tails.
+fn aggregation(recording: &Recording) -> f64 {
+    let short = kurtosis_at(&recording.log_mid, MINUTE, MINUTE);
+    let long = kurtosis_at(&recording.log_mid, 10 * MINUTE, MINUTE);
+    if short > 0.0 { long / short } else { f64::NAN }
+}
+
+/// Autocorrelation of order signs in the order in which they traded.
+pub(super) fn sign_acf(recording: &Recording, max_lag: usize) -> Vec<f64> {
+    let signs: Vec<f64> = recording.signs.iter().copied().map(f64::from).collect();
+    autocorrelation(&signs, max_lag)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fact_of_the_battery_is_there_once() {
+        let facts = catalogue();
+        for number in 1..=18 {
+            let id = format!("R{number}");
+            assert!(facts.iter().any(|fact| fact.id == id), "{id} is missing");
+        }
+        let mut keys: Vec<&str> = facts.iter().map(|fact| fact.key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), facts.len(), "a key stands for two facts");
+    }
+
+    #[test]
+    fn a_recording_of_nothing_passes_no_fact_of_prices() {
+        let ticks = 10_000;
+        let flat = Recording {
+            log_mid: vec![9.2; ticks],
+            bid: vec![9_999; ticks],
+            ask: vec![10_001; ticks],
+            volume: vec![1.0; ticks],
+            fundamental: vec![10_000.0; ticks],
+            signs: vec![1; ticks],
+            depth: vec![1.0; 24],
+            ..Recording::default()
+        };
+        for fact in catalogue() {
+            let Measure::PerSeed(measure) = fact.measure else { continue };
+            let value = measure(&flat);
+            if !fact.id.eq("R14") && !fact.report_only && !fact.key.starts_with("acf_max") {
+                assert!(!fact.band.contains(value), "{}: {value}", fact.key);
+            }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Lines that are plotted: distribution of returns, autocorrelations, impact, shape of the book.
+
+use serde::Serialize;
+
+use super::autocorrelation::autocorrelation;
+use super::catalogue::{MINUTE, TEN_SECONDS, sign_acf};
+use super::impact::SizeImpact;
+use super::recording::Recording;
+use super::sample::{mean, std_dev};
+
+/// Edge of the histogram of returns, in standard deviations.
+const HISTOGRAM_EDGE: f64 = 8.0;
+/// Bins of the histogram: a quarter of a standard deviation each.
+const HISTOGRAM_BINS: usize = 64;
+/// Lags of order signs that are kept: dense at first, then sparse.
+const SIGN_LAGS: [usize; 22] =
+    [1, 2, 3, 4, 5, 6, 8, 10, 13, 16, 20, 25, 32, 40, 50, 63, 80, 100, 160, 250, 400, 500];
+
+/// A place on a line.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct LinePoint {
+    /// Lag, or return in standard deviations.
+    pub x: f64,
+    /// Autocorrelation, or density.
+    pub y: f64,
+}
+
+/// Impact of one parent size.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct ImpactPoint {
+    /// Parent size as a share of the volume traded in its time.
+    pub participation: f64,
+    /// Mean impact at the end, in units of the volatility over its time.
+    pub impact_sigma: f64,
+    /// Standard error of the mean.
+    pub std_error_sigma: f64,
+    /// Mean impact three spans after the end; NaN (`null`) if not followed.
+    pub later_sigma: f64,
+    /// Pairs of runs behind the means.
+    pub pairs: usize,
+}
+
+impl From<SizeImpact> for ImpactPoint {
+    fn from(size: SizeImpact) -> Self {
+        Self {
+            participation: size.participation,
+            impact_sigma: size.impact,
+            std_error_sigma: size.std_error,
+            later_sigma: size.later,
+            pairs: size.pairs,
+        }
+    }
+}
+
+/// Depth behind the best price.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct DepthPoint {
+    /// Price ticks behind the best price.
+    pub distance_ticks: usize,
+    /// Mean shares that wait there, both sides together.
+    pub shares: f64,
+}
+
+/// All lines, averaged over the seeds.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Curves {
+    /// Density of 60 s returns in standard deviations; the outermost bins hold all beyond them.
+    pub return_density: Vec<LinePoint>,
+    /// Autocorrelation of 60 s returns.
+    pub return_acf: Vec<LinePoint>,
+    /// Autocorrelation of the sizes of 60 s returns.
+    pub abs_return_acf: Vec<LinePoint>,
+    /// Autocorrelation of the sizes of 10 s returns.
+    pub abs_return_acf_10s: Vec<LinePoint>,
+    /// Autocorrelation of order signs.
+    pub sign_acf: Vec<LinePoint>,
+    /// Impact by size; empty if it was not measured.
+    pub impact: Vec<ImpactPoint>,
+    /// Shape of the book.
+    pub depth: Vec<DepthPoint>,
+}
+
+impl Curves {
+    /// Draws the lines of one seed, without impact.
+    pub(super) fn of(recording: &Recording) -> Self {
+        let minutes = recording.returns(MINUTE);
+        let acf = |series: &[f64], lags: usize| {
+            let values = autocorrelation(series, lags);
+            (1..=lags).map(|lag| LinePoint { x: lag as f64, y: values[lag] }).collect()
+        };
+        let signs = sign_acf(recording, 500);
+        let depth = recording.depth.iter().enumerate();
+        Self {
+            return_density: density(&minutes),
+            return_acf: acf(&minutes, 30),
+            abs_return_acf: acf(&recording.sizes(MINUTE), 60),
+            abs_return_acf_10s: acf(&recording.sizes(TEN_SECONDS), 100),
+            sign_acf: SIGN_LAGS.map(|lag| LinePoint { x: lag as f64, y: signs[lag] }).to_vec(),
+            impact: Vec::new(),
+            depth: depth
+                .map(|(distance_ticks, shares)| DepthPoint { distance_ticks, shares: *shares })
+                .collect(),
+        }
+    }
+
+    /// Averages the lines of several seeds place by place.
+    pub(super) fn average(seeds: &[Self]) -> Self {
+        let Some(first) = seeds.first() else { return Self::default() };
+        let mut all = first.clone();
+        let line = |of: fn(&Self) -> &Vec<LinePoint>| -> Vec<LinePoint> {
+            let place = |at: usize| mean(&seeds.iter().map(|s| of(s)[at].y).collect::<Vec<_>>());
+            (0..of(first).len()).map(|at| LinePoint { x: of(first)[at].x, y: place(at) }).collect()
+        };
+        all.return_density = line(|curves| &curves.return_density);
+        all.return_acf = line(|curves| &curves.return_acf);
+        all.abs_return_acf = line(|curves| &curves.abs_return_acf);
+        all.abs_return_acf_10s = line(|curves| &curves.abs_return_acf_10s);
+        all.sign_acf = line(|curves| &curves.sign_acf);
+        for (at, point) in all.depth.iter_mut().enumerate() {
+            point.shares = mean(&seeds.iter().map(|s| s.depth[at].shares).collect::<Vec<_>>());
+        }
+        all
+    }
+}
+
+fn density(returns: &[f64]) -> Vec<LinePoint> {
+    let (mean, deviation) = (mean(returns), std_dev(returns));
+    let width = 2.0 * HISTOGRAM_EDGE / HISTOGRAM_BINS as f64;
+    let mut counts = [0_u32; HISTOGRAM_BINS];
+    for value in returns {
+        let place = ((value - mean) / deviation + HISTOGRAM_EDGE) / width;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
+        let bin = place.clamp(0.0, HISTOGRAM_BINS as f64 - 1.0) as usize;
+        counts[bin] += 1;
+    }
+    let point = |(bin, count): (usize, &u32)| LinePoint {
+        x: (bin as f64 + 0.5) * width - HISTOGRAM_EDGE,
+        y: f64::from(*count) / returns.len() as f64 / width,
+    };
+    counts.iter().enumerate().map(point).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::random::Random;
+    use super::*;
+
+    #[test]
+    fn the_density_of_normal_returns_is_the_bell() {
+        let points = density(&Random::new(16).normals(200_000));
+        let total: f64 = points.iter().map(|point| point.y * 0.25).sum();
+        assert!((total - 1.0).abs() < 1e-9, "{total}");
+        for point in points {
+            let bell = (-point.x * point.x / 2.0).exp() / std::f64::consts::TAU.sqrt();
+            assert!((point.y - bell).abs() < 0.01, "{point:?} {bell}");
+        }
+    }
+}

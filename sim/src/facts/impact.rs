@@ -1,0 +1,186 @@
+//! Price impact of large orders, from runs with and without them.
+//!
+//! A parent order of `Q` shares is sent as equal market orders spread over `T` ticks. Its impact is the
+//! log mid price of the run that got it minus that of a run that did not and is otherwise equal,
+//! times its sign. Buying and selling from the same moment cancels the difference that any order
+//! makes by chance, and needs the run without orders no more: `(buy - sell) / 2`.
+
+use super::sample::{mean, std_error};
+use super::subject::Subject;
+
+/// Ticks over which a parent order is worked.
+pub const METAORDER_TICKS: usize = 600;
+/// Ticks between two of its market orders.
+pub const CHILD_EVERY: usize = 10;
+/// Ticks after the end, in units of [`METAORDER_TICKS`], at which the rest of the impact is read.
+pub const DECAY_SPANS: usize = 3;
+/// Parent sizes as shares of the volume of [`METAORDER_TICKS`] ticks.
+pub const PARTICIPATIONS: [f64; 6] = [0.005, 0.01, 0.02, 0.05, 0.1, 0.2];
+/// Sizes from this one on are followed until after their end: smaller ones drown in noise.
+pub const DECAY_FROM: f64 = 0.05;
+
+/// Half differences of the log mid between a buying and a selling clone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pair {
+    /// At the end of the parent order.
+    pub at_end: f64,
+    /// [`DECAY_SPANS`] spans later; NaN if the pair was not followed so far.
+    pub later: f64,
+}
+
+/// Runs a buying and a selling clone of `market` with a parent order of `shares`. O(ticks).
+///
+/// Returns `None` if a side of a book was empty where its price was to be read.
+pub fn pair<S: Subject>(market: &S, shares: i32, follow: bool) -> Option<Pair> {
+    let children = i64::try_from(METAORDER_TICKS / CHILD_EVERY).unwrap_or(1);
+    let read = |sign: i32| -> Option<(f64, f64)> {
+        let mut run = market.clone();
+        let (mut child, mut sent) = (0, 0);
+        for tick in 0..METAORDER_TICKS {
+            let mut order = 0;
+            if tick % CHILD_EVERY == 0 {
+                // Rounds so that the children add up exactly.
+                child += 1;
+                let due = i64::from(shares) * child / children;
+                order = i32::try_from(due - sent).unwrap_or(0);
+                sent = due;
+            }
+            run.step(sign * order);
+        }
+        let at_end = run.view().mid()?.ln();
+        if !follow {
+            return Some((at_end, f64::NAN));
+        }
+        for _ in 0..DECAY_SPANS * METAORDER_TICKS {
+            run.step(0);
+        }
+        Some((at_end, run.view().mid()?.ln()))
+    };
+    let (buy, sell) = (read(1)?, read(-1)?);
+    Some(Pair { at_end: (buy.0 - sell.0) / 2.0, later: (buy.1 - sell.1) / 2.0 })
+}
+
+/// Mean impact at one size.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SizeImpact {
+    /// Parent size as a share of the volume traded in its time.
+    pub participation: f64,
+    /// Mean impact at the end, in units of the volatility over its time.
+    pub impact: f64,
+    /// Standard error of `impact`.
+    pub std_error: f64,
+    /// Mean impact [`DECAY_SPANS`] spans later in the same units; NaN if not followed.
+    pub later: f64,
+    /// Pairs behind the means.
+    pub pairs: usize,
+}
+
+impl SizeImpact {
+    /// Averages pairs of one size; `volatility` is the standard deviation of log returns over
+    /// [`METAORDER_TICKS`].
+    #[must_use]
+    pub fn of(participation: f64, pairs: &[Pair], volatility: f64) -> Self {
+        let at_end: Vec<f64> = pairs.iter().map(|pair| pair.at_end / volatility).collect();
+        let later: Vec<f64> = pairs.iter().map(|pair| pair.later / volatility).collect();
+        Self {
+            participation,
+            impact: mean(&at_end),
+            std_error: std_error(&at_end),
+            later: mean(&later),
+            pairs: pairs.len(),
+        }
+    }
+}
+
+/// Fit `impact = prefactor · participation^exponent`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ImpactFit {
+    /// `d`: one half is the square-root law.
+    pub exponent: f64,
+    /// `Y`.
+    pub prefactor: f64,
+}
+
+/// Fits the power law by least squares, each size weighted by its squared standard error. O(sizes).
+///
+/// Fits values, not logarithms, so that a small size whose mean is negative by chance still counts (Tóth
+/// et al. 2011 and Almgren et al. 2005 fit the same form). The exponent is searched in 0..=2. NaN below two sizes.
+#[must_use]
+pub fn fit(sizes: &[SizeImpact]) -> ImpactFit {
+    const STEPS: u32 = 2_000;
+    let mut best = (f64::INFINITY, ImpactFit { exponent: f64::NAN, prefactor: f64::NAN });
+    if sizes.len() < 2 {
+        return best.1;
+    }
+    for step in 0..=STEPS {
+        let exponent = 2.0 * f64::from(step) / f64::from(STEPS);
+        let terms = || {
+            sizes.iter().map(|size| {
+                (size.participation.powf(exponent), size.impact, size.std_error.powi(-2))
+            })
+        };
+        let cross: f64 = terms().map(|(x, y, weight)| weight * x * y).sum();
+        let square: f64 = terms().map(|(x, _, weight)| weight * x * x).sum();
+        let prefactor = cross / square;
+        let error: f64 = terms().map(|(x, y, weight)| weight * (y - prefactor * x).powi(2)).sum();
+        if error < best.0 {
+            best = (error, ImpactFit { exponent, prefactor });
+        }
+    }
+    best.1
+}
+
+/// Returns the share of the impact that is left after [`DECAY_SPANS`] spans, over all followed sizes.
+///
+/// The ratio of sums, which noise in one size does not blow up. NaN if no size was followed.
+#[must_use]
+pub fn remaining(sizes: &[SizeImpact]) -> f64 {
+    let followed = || sizes.iter().filter(|size| !size.later.is_nan());
+    let later: f64 = followed().map(|size| size.later).sum();
+    later / followed().map(|size| size.impact).sum::<f64>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::random::Random;
+    use super::*;
+
+    /// Pairs of a market whose impact is planted, in noise of one volatility.
+    fn planted(exponent: f64, prefactor: f64, left: f64, pairs: usize) -> Vec<SizeImpact> {
+        let mut random = Random::new(12);
+        PARTICIPATIONS
+            .map(|participation| {
+                let mut noisy = |level: f64| level + random.normal() / 2.0_f64.sqrt();
+                let impact = prefactor * participation.powf(exponent);
+                let pairs: Vec<Pair> = (0..pairs)
+                    .map(|_| Pair { at_end: noisy(impact), later: noisy(left * impact) })
+                    .collect();
+                SizeImpact::of(participation, &pairs, 1.0)
+            })
+            .to_vec()
+    }
+
+    #[test]
+    fn a_planted_impact_curve_is_found_in_noise() {
+        for (exponent, prefactor, left) in [(0.5, 1.0, 0.6), (1.0, 3.0, 1.0), (0.4, 0.6, 0.4)] {
+            let sizes = planted(exponent, prefactor, left, 20_000);
+            let fitted = fit(&sizes);
+            assert!((fitted.exponent - exponent).abs() < 0.06, "{exponent}: {fitted:?}");
+            assert!((fitted.prefactor / prefactor - 1.0).abs() < 0.15, "{prefactor}: {fitted:?}");
+            assert!((remaining(&sizes) - left).abs() < 0.06, "{left}: {}", remaining(&sizes));
+        }
+    }
+
+    #[test]
+    fn a_threshold_in_demand_gives_an_exponent_outside_the_band() {
+        // No impact: the fit is noise around a prefactor of zero.
+        let fitted = fit(&planted(0.5, 0.0, 0.0, 20_000));
+        assert!(fitted.prefactor.abs() < 0.1, "{fitted:?}");
+    }
+
+    #[test]
+    fn too_few_sizes_fit_nothing() {
+        assert!(fit(&[]).exponent.is_nan());
+        assert!(remaining(&[]).is_nan());
+    }
+}

@@ -1,0 +1,40 @@
+//! What all seeds together give: facts that one seed is too noisy for.
+
+use super::impact::SizeImpact;
+use super::rules::{Rule, annual_sharpe};
+
+/// Samples of all seeds.
+#[derive(Debug, Default)]
+pub(super) struct Pool {
+    /// Impact by size; empty if it was not measured.
+    pub(super) sizes: Vec<SizeImpact>,
+    /// Daily profits of each rule, in the order of [`Rule::ALL`].
+    pub(super) profits: Vec<Vec<f64>>,
+    /// Daily profits of random orders beyond their costs.
+    pub(super) random_profits: Vec<f64>,
+    /// Whether each long run stayed alive.
+    pub(super) endured: Vec<bool>,
+    /// Whether each seed conserved cash and shares.
+    pub(super) conserved: Vec<bool>,
+    /// Whether each seed repeated itself exactly.
+    pub(super) same_hash: Vec<bool>,
+}
+
+impl Pool {
+    /// Returns a number of the measured impact, if it was measured.
+    pub(super) fn impact(&self, number: impl Fn(&[SizeImpact]) -> f64) -> Option<f64> {
+        (!self.sizes.is_empty()).then(|| number(&self.sizes))
+    }
+
+    /// Returns the annual Sharpe ratio of a rule over the days of all seeds.
+    pub(super) fn sharpe(&self, rule: Rule) -> f64 {
+        let at = Rule::ALL.iter().position(|each| *each == rule);
+        at.and_then(|at| self.profits.get(at)).map_or(f64::NAN, |profits| annual_sharpe(profits))
+    }
+
+    /// Returns the share that holds, if any was asked.
+    pub(super) fn share(held: &[bool]) -> Option<f64> {
+        let count = held.iter().filter(|held| **held).count();
+        (!held.is_empty()).then(|| count as f64 / held.len() as f64)
+    }
+}

@@ -1,0 +1,99 @@
+//! A simulated market as the battery sees it.
+
+use std::sync::Arc;
+
+use super::subject::{Subject, TickView};
+use crate::book::Side;
+use crate::config::{AccountConfig, ConfigError, MarketConfig, SlotConfig};
+use crate::ledger::Limits;
+use crate::market::{Market, Request};
+
+/// Ticks before the first one that counts: an hour, in which positions and volatility spread out.
+pub const WARM_UP_TICKS: u64 = 3_600;
+/// The outside account buys and sells whatever the battery asks for.
+const DEEP_POCKETS: AccountConfig = AccountConfig {
+    cash: 1_000_000_000_000_000,
+    shares: 0,
+    limits: Limits { long: 100_000_000, short: 100_000_000, order: 100_000_000 },
+};
+
+/// The first symbol of a [`Market`], with one outside account.
+#[derive(Clone, Debug)]
+pub struct Simulated {
+    market: Market,
+}
+
+impl Simulated {
+    /// Builds a market of `config` and warms it up. Its slots are replaced by one of the battery's.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`], before anything is built.
+    pub fn new(config: &MarketConfig, seed: u64) -> Result<Self, ConfigError> {
+        let slots = vec![SlotConfig { account: DEEP_POCKETS, latency_ticks: 0 }];
+        let config = Arc::new(MarketConfig { slots, ..config.clone() });
+        let mut market = Market::with_agents(config, seed, Vec::new())?;
+        market.run(WARM_UP_TICKS);
+        Ok(Self { market })
+    }
+
+    /// Returns the market.
+    #[must_use]
+    pub const fn market(&self) -> &Market {
+        &self.market
+    }
+}
+
+impl Subject for Simulated {
+    fn reset(&mut self, seed: u64) {
+        self.market.reset(seed);
+        self.market.run(WARM_UP_TICKS);
+    }
+
+    fn step(&mut self, order: i32) {
+        let side = if order > 0 { Side::Buy } else { Side::Sell };
+        if order != 0 {
+            let request = Request::market(side, order.saturating_abs());
+            let sent = self.market.send(0, 0, request);
+            debug_assert!(sent.is_ok(), "{sent:?}");
+        }
+        self.market.tick();
+    }
+
+    fn view(&self) -> TickView {
+        TickView {
+            bid: self.market.best_bid(0),
+            ask: self.market.best_ask(0),
+            volume: self.market.volume(0).unsigned_abs(),
+            fundamental: self.market.fundamental(0),
+        }
+    }
+
+    fn append_signs(&self, signs: &mut Vec<i8>) {
+        let orders = self.market.market_orders(0).iter();
+        signs.extend(orders.map(|order| if order.side == Side::Buy { 1 } else { -1 }));
+    }
+
+    fn depth(&self, distance: i32) -> [u64; 2] {
+        let book = self.market.book(0);
+        let at = |side: Side, best: Option<i32>| {
+            best.map_or(0, |best| {
+                let price = best - side.sign() * distance;
+                u64::from(book.quantity_at(side, price).unsigned_abs())
+            })
+        };
+        [at(Side::Buy, book.best_bid()), at(Side::Sell, book.best_ask())]
+    }
+
+    fn taker_fee(&self) -> f64 {
+        f64::from(self.market.config().fees.taker_ppm) * 1e-6
+    }
+
+    fn state_hash(&self) -> u64 {
+        self.market.state_hash()
+    }
+
+    fn is_conserved(&self) -> bool {
+        self.market.check().is_ok()
+    }
+}

@@ -1,0 +1,83 @@
+//! What a fact is: a statistic, a band, a source.
+
+use serde::Serialize;
+
+use super::pool::Pool;
+use super::recording::Recording;
+
+/// Closed interval of values that pass; infinite ends are open.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Band {
+    /// Smallest value that passes.
+    pub low: f64,
+    /// Largest value that passes.
+    pub high: f64,
+}
+
+impl Band {
+    /// Values from `low` to `high`.
+    #[must_use]
+    pub const fn new(low: f64, high: f64) -> Self {
+        Self { low, high }
+    }
+
+    /// Values of `low` and more.
+    #[must_use]
+    pub const fn at_least(low: f64) -> Self {
+        Self::new(low, f64::INFINITY)
+    }
+
+    /// Values of `high` and less.
+    #[must_use]
+    pub const fn at_most(high: f64) -> Self {
+        Self::new(f64::NEG_INFINITY, high)
+    }
+
+    /// Returns whether `value` passes; NaN never does.
+    #[must_use]
+    pub fn contains(&self, value: f64) -> bool {
+        value >= self.low && value <= self.high
+    }
+}
+
+/// Where a fact's values come from.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Measure {
+    /// One value a seed, of its recording.
+    PerSeed(fn(&Recording) -> f64),
+    /// One value over all seeds; none if the options left it out.
+    Pooled(fn(&Pool) -> Option<f64>),
+}
+
+/// One fact of the battery.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FactSpec {
+    /// Number in the battery: `R1`.
+    pub(super) id: &'static str,
+    /// Unique key, as in the JSON.
+    pub(super) key: &'static str,
+    /// What is computed, with its horizon.
+    pub(super) statistic: &'static str,
+    /// Values that pass.
+    pub(super) band: Band,
+    /// Horizon in ticks whose sampling error widens the band to `3 / sqrt(returns)`.
+    pub(super) noise_horizon: Option<usize>,
+    /// Ticks below which a run cannot tell and the fact is only reported.
+    pub(super) min_ticks: usize,
+    /// Whether the fact is never judged.
+    pub(super) report_only: bool,
+    /// Paper or book that the band comes from.
+    pub(super) source: &'static str,
+    /// Where its values come from.
+    pub(super) measure: Measure,
+}
+
+impl FactSpec {
+    /// Returns the band for runs of `ticks` ticks.
+    #[must_use]
+    pub(super) fn band_for(&self, ticks: usize) -> Band {
+        let Some(horizon) = self.noise_horizon else { return self.band };
+        let noise = 3.0 / ((ticks / horizon).max(1) as f64).sqrt();
+        Band { low: self.band.low.min(-noise), high: self.band.high.max(noise) }
+    }
+}

@@ -1,0 +1,60 @@
+//! What the battery asks of a market.
+
+/// Best quotes and trading of one tick, after it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct TickView {
+    /// Best buy price in price ticks, if any order buys.
+    pub bid: Option<i32>,
+    /// Best sell price in price ticks, if any order sells.
+    pub ask: Option<i32>,
+    /// Shares traded in this tick.
+    pub volume: u64,
+    /// Hidden fundamental in price ticks.
+    pub fundamental: f64,
+}
+
+impl TickView {
+    /// Returns the middle of the best quotes in price ticks, if both sides have orders.
+    #[must_use]
+    pub fn mid(&self) -> Option<f64> {
+        Some(f64::midpoint(f64::from(self.bid?), f64::from(self.ask?)))
+    }
+
+    /// Returns the distance of the best quotes in price ticks, if both sides have orders.
+    #[must_use]
+    pub fn spread(&self) -> Option<i32> {
+        Some(self.ask? - self.bid?)
+    }
+}
+
+/// A market with one symbol and one outside account, driven tick by tick.
+///
+/// A clone continues exactly as its original would: impact is the difference of two clones of which
+/// one got orders. An order of the outside account must not shift the random draws of anybody else.
+pub trait Subject: Clone + Send {
+    /// Starts over with `seed`, warm-up included: equal to a market that was built with it.
+    fn reset(&mut self, seed: u64);
+
+    /// Advances one tick. The outside account first sends a market order of `order` shares: buys if
+    /// positive, sells if negative, none if zero.
+    fn step(&mut self, order: i32);
+
+    /// Returns quotes and trading of the last tick.
+    fn view(&self) -> TickView;
+
+    /// Appends the signs (+1 buy, -1 sell) of the orders of the last tick that took liquidity, in
+    /// the order in which they traded.
+    fn append_signs(&self, signs: &mut Vec<i8>);
+
+    /// Returns the shares that wait `distance` price ticks behind the best price: of buys, of sells.
+    fn depth(&self, distance: i32) -> [u64; 2];
+
+    /// Returns the fee of an order that takes liquidity, as a share of the money traded.
+    fn taker_fee(&self) -> f64;
+
+    /// Returns a hash of the whole state: equal for equal markets, whatever made them.
+    fn state_hash(&self) -> u64;
+
+    /// Returns whether all cash (fees included) and all shares add up to what was there at the start.
+    fn is_conserved(&self) -> bool;
+}
