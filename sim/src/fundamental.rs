@@ -1,7 +1,7 @@
 //! Hidden value of a share, and the news that moves it.
 
 use crate::{
-    config::{FundamentalConfig, NewsConfig},
+    config::{FundamentalConfig, MarketConfig, NewsConfig},
     ledger::DAY_TICKS,
     rng::{Role, Stream},
 };
@@ -111,6 +111,45 @@ impl Newsroom {
     pub(crate) fn digest(&self, mut word: impl FnMut(u64)) {
         word(self.stream.state());
         word(self.next);
+    }
+}
+
+/// Slowly changing error of a revealed fundamental.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Analyst {
+    stream: Stream,
+    error: f64,
+}
+
+/// Time constant of the analyst's error, in ticks.
+const ANALYST_TICKS: f64 = 300.0;
+
+impl Analyst {
+    pub(crate) fn reset(&mut self, mut stream: Stream, config: &MarketConfig) {
+        self.error = config.features.reveal_fundamental.unwrap_or(0.0) * stream.normal();
+        self.stream = stream;
+    }
+
+    pub(crate) const fn reseed(&mut self, stream: Stream) {
+        self.stream = stream;
+    }
+
+    #[inline]
+    pub(crate) fn step(&mut self, config: &MarketConfig) {
+        if let Some(sd) = config.features.reveal_fundamental {
+            let keep = 1.0 - 1.0 / ANALYST_TICKS;
+            self.error = keep * self.error + sd * (1.0 - keep * keep).sqrt() * self.stream.normal();
+        }
+    }
+
+    /// Error of the logarithm.
+    pub(crate) const fn error(&self) -> f64 {
+        self.error
+    }
+
+    pub(crate) fn digest(&self, mut word: impl FnMut(u64)) {
+        word(self.stream.state());
+        word(self.error.to_bits());
     }
 }
 

@@ -32,8 +32,10 @@
 
 mod agents;
 mod book;
+mod candles;
 mod config;
 pub mod facts;
+mod features;
 mod fundamental;
 mod ledger;
 mod market;
@@ -46,10 +48,15 @@ pub use book::{
     Book, BookEvents, BookReject, Fill, NewOrder, Order, OrderKind, Outcome, Removal, Side,
     auction::{AuctionRule, CallAuction, Cleared},
 };
+pub use candles::{Candle, Candles};
 pub use config::{
     AccountConfig, AgentFactory, ArousalConfig, ConfigError, ExecutorConfig, FeatureConfig,
     FundamentalConfig, MakerConfig, MarketConfig, Matching, NewsConfig, NoiseConfig, Population,
     Preset, SignalConfig, SlotConfig, ValueConfig,
+};
+pub use features::{
+    Feature, FeatureGroup, FeatureSet, FullFeatures, NormalisedFeatures, ObserveError,
+    PrivateFeatures,
 };
 pub use fundamental::{LIVE_NEWS, News, NewsKind};
 pub use ledger::{

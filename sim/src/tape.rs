@@ -78,6 +78,10 @@ pub struct Tape {
     pub(crate) flow: f64,
     /// Decaying mean of volume a tick.
     pub(crate) pace: f64,
+    /// Decaying sum of absolute signed volume, with the time constant of `flow`.
+    activity: f64,
+    /// Decaying mean of trades a tick.
+    rate: f64,
     /// Decaying mean of squared changes of the mid-price in ticks.
     pub(crate) variance: f64,
     pub(crate) fast: f64,
@@ -106,6 +110,8 @@ impl Tape {
             low: 0,
             flow: 0.0,
             pace: 0.0,
+            activity: 0.0,
+            rate: 0.0,
             variance: 0.0,
             fast: 0.0,
             slow: 0.0,
@@ -201,6 +207,8 @@ impl Tape {
         }
         let change = f64::from(self.mid2 - self.previous_mid2) * 0.5;
         self.flow += self.signed_volume as f64 - self.flow / FLOW_TICKS;
+        self.activity += self.volume as f64 - self.activity / FLOW_TICKS;
+        self.rate += (f64::from(self.trades) - self.rate) / FLOW_TICKS;
         self.pace += (self.volume as f64 - self.pace) / (5.0 * FLOW_TICKS);
         self.variance += (change * change - self.variance) / VOLATILITY_TICKS;
         self.fast += (change.abs() - self.fast) / config.fast_ticks;
@@ -260,6 +268,25 @@ impl Tape {
         }
     }
 
+    /// Returns (bought - sold) / (bought + sold) by incoming orders, over about 20 ticks; `None`
+    /// without trades.
+    #[must_use]
+    pub fn flow_imbalance(&self) -> Option<f64> {
+        (self.activity > 1e-6).then(|| self.flow / self.activity)
+    }
+
+    /// Returns the mean number of trades a tick, over about 20 ticks.
+    #[must_use]
+    pub const fn trade_rate(&self) -> f64 {
+        self.rate
+    }
+
+    /// Returns the mean volume a tick in shares, over about 100 ticks.
+    #[must_use]
+    pub const fn volume_rate(&self) -> f64 {
+        self.pace
+    }
+
     /// Returns the factor on wake rates after this tick.
     #[must_use]
     pub const fn arousal(&self) -> f64 {
@@ -276,7 +303,16 @@ impl Tape {
         word((self.mid2 as u64) << 32 | self.last_price as u64 & 0xFFFF_FFFF);
         word(self.total_volume as u64);
         word(self.total_trades);
-        for real in [self.flow, self.pace, self.variance, self.fast, self.slow, self.arousal] {
+        for real in [
+            self.flow,
+            self.pace,
+            self.activity,
+            self.rate,
+            self.variance,
+            self.fast,
+            self.slow,
+            self.arousal,
+        ] {
             word(real.to_bits());
         }
         for horizon in &self.horizons {

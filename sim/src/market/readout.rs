@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{Market, Report, Slot, SlotFill, SlotTotals, Venue};
 use crate::{
     book::{Book, Side},
+    candles::Candles,
     config::MarketConfig,
     fundamental::News,
     ledger::{ConservationError, Ledger, OrderReject},
@@ -65,6 +66,19 @@ impl Market {
     #[must_use]
     pub fn tape(&self, symbol: u16) -> &Tape {
         &self.venue(symbol).tape
+    }
+
+    /// Returns the candles of a symbol.
+    #[must_use]
+    pub fn candles(&self, symbol: u16) -> &Candles {
+        &self.venue(symbol).candles
+    }
+
+    /// Returns the value that features measure the price against, in ticks: the volume-weighted mean
+    /// price, or the fundamental with an error if the configuration reveals it.
+    #[must_use]
+    pub fn shown_value(&self, symbol: u16) -> f64 {
+        self.venue(symbol).shown_value(&self.config)
     }
 
     /// Returns the ledger.
@@ -214,6 +228,17 @@ impl Market {
         Ok(cash + (0..self.symbols()).map(value).sum::<i64>())
     }
 
+    /// Returns a slot's equity at the start of the episode, in cash units.
+    ///
+    /// # Errors
+    /// As [`Market::fills`].
+    pub fn initial_equity(&self, slot: usize) -> Result<i64, OrderReject> {
+        let account = self.slot(slot)?.config.account;
+        let shares = i64::from(account.shares) * i64::from(self.symbols());
+        let price = i64::from(self.config.initial_price) * crate::ledger::CASH_PER_TICK;
+        Ok(account.cash + shares * price)
+    }
+
     /// Returns a slot's profit on closed positions, fees excluded, in cash units.
     ///
     /// # Errors
@@ -263,6 +288,8 @@ impl Market {
             venue.tape.digest(&mut word);
             venue.fundamental.digest(&mut word);
             venue.newsroom.digest(&mut word);
+            venue.candles.digest(&mut word);
+            venue.analyst.digest(&mut word);
             venue.agents.digest(&venue.wheel, &mut word);
         }
         self.ledger.digest(&mut word);

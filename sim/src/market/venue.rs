@@ -7,8 +7,9 @@ use super::{
 use crate::{
     agents::Agents,
     book::{Book, Side, auction::CallAuction},
+    candles::Candles,
     config::{AgentFactory, MarketConfig, Matching},
-    fundamental::{Fundamental, Newsroom},
+    fundamental::{Analyst, Fundamental, Newsroom},
     ledger::{Ledger, Reduced},
     rng::{Role, Stream, key, mix},
     tape::{MarketOrder, Tape},
@@ -26,6 +27,8 @@ pub struct Venue {
     pub(super) tape: Tape,
     pub(super) fundamental: Fundamental,
     pub(super) newsroom: Newsroom,
+    pub(super) candles: Candles,
+    pub(super) analyst: Analyst,
     pub(super) agents: Agents,
     pub(super) wheel: Wheel,
     /// Sort keys of the agents due in this tick.
@@ -54,6 +57,8 @@ impl Clone for Venue {
         self.tape.copy_from(&source.tape);
         self.fundamental = source.fundamental;
         self.newsroom = source.newsroom;
+        self.candles = source.candles;
+        self.analyst = source.analyst;
         self.agents.clone_from(&source.agents);
         self.wheel.clone_from(&source.wheel);
         self.turn_key = source.turn_key;
@@ -79,6 +84,8 @@ impl Venue {
             tape: Tape::new(ORDERS_PER_ACCOUNT * accounts + 16),
             fundamental: Fundamental::new(),
             newsroom: Newsroom::new(),
+            candles: Candles::new(config.initial_price),
+            analyst: Analyst::default(),
             wheel: Wheel::new(agents.len()),
             due: Vec::with_capacity(agents.len()),
             agents,
@@ -97,6 +104,8 @@ impl Venue {
         self.fundamental.reset(&config.fundamental, config.initial_price, stream);
         let stream = Stream::new(seed, Role::News, index);
         self.newsroom.reset(stream, config.news.symbol_per_day, now);
+        self.candles = Candles::new(config.initial_price);
+        self.analyst.reset(Stream::new(seed, Role::Analyst, index), config);
         self.agents.reset(seed, now, &mut self.wheel);
         self.turn_key = key(seed, Role::Turn, index);
     }
@@ -107,6 +116,7 @@ impl Venue {
         self.fundamental.reseed(Stream::new(seed, Role::Fundamental, index));
         let stream = Stream::new(seed, Role::News, index);
         self.newsroom.reset(stream, config.news.symbol_per_day, now);
+        self.analyst.reseed(Stream::new(seed, Role::Analyst, index));
         self.agents.reseed(seed);
         self.turn_key = key(seed, Role::Turn, index);
     }
@@ -115,6 +125,20 @@ impl Venue {
     #[must_use]
     pub const fn book(&self) -> &Book {
         &self.book
+    }
+
+    /// Returns the candles.
+    #[must_use]
+    pub const fn candles(&self) -> &Candles {
+        &self.candles
+    }
+
+    /// Returns the value that features measure against, in ticks.
+    pub(super) fn shown_value(&self, config: &MarketConfig) -> f64 {
+        match config.features.reveal_fundamental {
+            Some(_) => self.fundamental.value() * self.analyst.error().exp(),
+            None => self.tape.mean_price(),
+        }
     }
 
     /// Returns the public record.
@@ -203,6 +227,8 @@ impl Venue {
             // The larger side counts as the one that moved the price.
             let quantity = cleared.volume.min(i64::from(i32::MAX)) as i32;
             self.tape.trade(cleared.price, quantity, side);
+            // At one price for both sides, neither side initiates a trade.
+            self.tape.signed_volume = 0;
             let notional = i64::from(cleared.price) * i64::from(quantity);
             let account = u16::MAX;
             self.tape.market_order(MarketOrder { side, quantity, notional, account });
@@ -236,6 +262,9 @@ impl Venue {
             (bid, ask) = (Some(self.tape.last_price), Some(self.tape.last_price));
         }
         self.tape.end_tick(bid, ask, &config.arousal);
+        let Tape { high, low, last_price, volume, .. } = self.tape;
+        self.candles.tick(config.features.candle_ticks, high, low, last_price, volume);
+        self.analyst.step(config);
         let (low, high) = self.book.window();
         let centre = self.tape.mid2 / 2;
         let edge = (high - low) / 4;

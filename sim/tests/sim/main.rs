@@ -1,3 +1,17 @@
 //! Whole markets: one module for each theme.
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "small numbers of tests"
+)]
 
+mod allocation;
+mod auction;
+mod book_fuzz;
+mod config;
 mod conservation;
+mod determinism;
+mod features;
+mod slots;

@@ -1,0 +1,171 @@
+//! What an agent observes: registries of named, bounded features, written into the caller's slice.
+//!
+//! [`FullFeatures`] has 55 entries a symbol in currency and per cent, [`NormalisedFeatures`] 40
+//! entries that do not depend on the price level, [`PrivateFeatures`] the state of one slot. A set
+//! is a pure function of the market's state after a tick.
+
+mod full;
+mod normalised;
+mod private;
+
+use thiserror::Error;
+
+pub use full::FullFeatures;
+pub use normalised::NormalisedFeatures;
+pub use private::PrivateFeatures;
+
+use crate::{market::Market, rng::mix};
+
+/// Subject of a feature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum FeatureGroup {
+    /// Prices and returns.
+    Price,
+    /// Indicators on candles.
+    Technical,
+    /// News.
+    News,
+    /// Order book and trades.
+    Book,
+    /// Volatility.
+    Volatility,
+    /// Distance from a fair value.
+    Value,
+    /// State of the agent itself.
+    Private,
+}
+
+/// One named entry of a feature vector.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Feature {
+    /// Name.
+    pub name: &'static str,
+    /// Subject.
+    pub group: FeatureGroup,
+    /// Unit.
+    pub unit: &'static str,
+    /// Lowest value; smaller ones are clipped.
+    pub low: f32,
+    /// Highest value; larger ones are clipped.
+    pub high: f32,
+    /// Value while there is too little history.
+    pub missing: f32,
+}
+
+/// Why a market cannot be observed.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ObserveError {
+    /// The slice has another length than the set.
+    #[error("the slice has room for {given} features, the set has {expected}; pass exactly these")]
+    Length {
+        /// Length given.
+        given: usize,
+        /// Length of the set.
+        expected: usize,
+    },
+    /// There is no such symbol.
+    #[error("symbol {symbol} does not exist; there are {symbols}, counted from 0")]
+    UnknownSymbol {
+        /// Symbol asked for.
+        symbol: u16,
+        /// How many there are.
+        symbols: u16,
+    },
+    /// There is no such slot.
+    #[error("slot {slot} does not exist; there are {slots}, counted from 0")]
+    UnknownSlot {
+        /// Slot asked for.
+        slot: usize,
+        /// How many there are.
+        slots: usize,
+    },
+}
+
+/// A set of features of one symbol.
+pub trait FeatureSet {
+    /// Returns the entries in the order of the vector.
+    fn features(&self) -> &'static [Feature];
+
+    /// Writes the features of `symbol` into `out`. No allocation.
+    ///
+    /// # Errors
+    /// [`ObserveError`] for an unknown symbol or slot, or a slice of another length; `out` is
+    /// unchanged then.
+    fn observe(&self, market: &Market, symbol: u16, out: &mut [f32]) -> Result<(), ObserveError>;
+
+    /// Returns the number of features.
+    fn count(&self) -> usize {
+        self.features().len()
+    }
+
+    /// Returns a hash of names, units, bounds and missing values: the version of the set.
+    fn fingerprint(&self) -> u64 {
+        let mut hash = mix(self.count() as u64);
+        let mut word = |word: u64| hash = mix(hash.rotate_left(7) ^ word);
+        for feature in self.features() {
+            feature.name.bytes().chain(feature.unit.bytes()).for_each(|byte| word(byte.into()));
+            for bound in [feature.low, feature.high, feature.missing] {
+                word(bound.to_bits().into());
+            }
+            word(feature.group as u64);
+        }
+        hash
+    }
+}
+
+fn check(market: &Market, symbol: u16, out: &[f32], expected: usize) -> Result<(), ObserveError> {
+    if symbol >= market.symbols() {
+        return Err(ObserveError::UnknownSymbol { symbol, symbols: market.symbols() });
+    }
+    if out.len() != expected {
+        return Err(ObserveError::Length { given: out.len(), expected });
+    }
+    Ok(())
+}
+
+/// Writes features one after the other, clipped to their bounds.
+struct Writer<'a> {
+    features: &'static [Feature],
+    out: &'a mut [f32],
+    at: usize,
+}
+
+impl<'a> Writer<'a> {
+    const fn new(features: &'static [Feature], out: &'a mut [f32]) -> Self {
+        Self { features, out, at: 0 }
+    }
+
+    /// Writes the next feature; `None` and NaN become its missing value.
+    #[inline]
+    fn put(&mut self, value: impl Into<Option<f64>>) {
+        let feature = &self.features[self.at];
+        self.out[self.at] = match value.into() {
+            Some(value) if !value.is_nan() => (value as f32).clamp(feature.low, feature.high),
+            _ => feature.missing,
+        };
+        self.at += 1;
+    }
+}
+
+/// Look-backs of returns, in candles.
+const LAGS: [u64; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
+
+/// Returns (V_bid - V_ask) / (V_bid + V_ask) over the first `levels` occupied levels; `None` for an
+/// empty book.
+#[expect(clippy::doc_markdown, reason = "a formula")]
+fn depth_imbalance(market: &Market, symbol: u16, levels: usize) -> Option<f64> {
+    use crate::book::Side;
+    let sum = |side: Side| {
+        let (mut sum, mut left) = (0_i64, levels);
+        market.book(symbol).for_each_level(side, |_, quantity| {
+            sum += i64::from(quantity);
+            left -= 1;
+            left > 0
+        });
+        sum as f64
+    };
+    let (bids, asks) = (sum(Side::Buy), sum(Side::Sell));
+    (bids + asks > 0.0).then(|| (bids - asks) / (bids + asks))
+}

@@ -1,0 +1,96 @@
+//! Nothing is allocated once a market stands.
+#![expect(unsafe_code, reason = "a global allocator that counts; no other way to see allocations")]
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+};
+
+use backcast_sim::{
+    AuctionRule, FeatureSet, FullFeatures, Market, MarketConfig, Matching, NormalisedFeatures,
+    Preset, PrivateFeatures, Request, Side,
+};
+
+thread_local! {
+    /// Allocations of this thread: other tests run beside.
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+// SAFETY: every call goes to the system allocator with its arguments unchanged; the counter is a
+// constant-initialised thread local without a destructor, so that counting never allocates.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller upholds the contract of `alloc`, which is that of `System`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: `pointer` came from `alloc` or `realloc` above with `layout`, says the caller.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: `pointer` came from `alloc` or `realloc` above with `layout`, says the caller.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+fn allocations(run: impl FnOnce()) -> u64 {
+    let before = ALLOCATIONS.get();
+    run();
+    ALLOCATIONS.get() - before
+}
+
+fn exercise(config: &MarketConfig) -> u64 {
+    let mut market = Market::new(config, 5).unwrap();
+    let mut warm = market.clone();
+    warm.run(100);
+    let (mut full, mut normalised, mut private) = ([0.0; 55], [0.0; 40], [0.0; 11]);
+    allocations(|| {
+        for step in 0..2_000 {
+            let side = if step % 3 == 0 { Side::Buy } else { Side::Sell };
+            let price = market.mid(0) as i32 - side.sign() * 5;
+            // Some are refused: refusals do not allocate either.
+            let _sent = market.send(0, 0, Request::market(side, 1 + step % 7)).is_ok();
+            let _sent = market.send(0, 0, Request::limit(side, price, 5)).is_ok();
+            if step % 10 == 0 {
+                market.send(0, 0, Request::CancelAll).unwrap();
+            }
+            market.tick();
+            FullFeatures.observe(&market, 0, &mut full).unwrap();
+            NormalisedFeatures.observe(&market, 0, &mut normalised).unwrap();
+            let set = PrivateFeatures { slot: 0, time_left: 0.5 };
+            set.observe(&market, 0, &mut private).unwrap();
+            std::hint::black_box(market.state_hash());
+        }
+        market.reset(6);
+        market.run(10);
+        market.clone_from(&warm);
+        market.reseed(7);
+        market.run(10);
+    })
+}
+
+#[test]
+fn a_running_market_never_allocates() {
+    for preset in Preset::ALL {
+        assert_eq!(exercise(&preset.config()), 0, "{preset}");
+    }
+    let mut config = Preset::Normal.config();
+    config.symbols = 3;
+    assert_eq!(exercise(&config), 0, "several symbols");
+    config.matching = Matching::CallAuction(AuctionRule::PricePriority);
+    assert_eq!(exercise(&config), 0, "call auction");
+}
+
+#[test]
+fn the_counter_counts() {
+    assert!(allocations(|| drop(std::hint::black_box(vec![1_u8; 100]))) > 0);
+}

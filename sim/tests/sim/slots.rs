@@ -1,0 +1,179 @@
+//! Orders from outside: latency, fills, limits, profit.
+
+use backcast_sim::{
+    CASH_PER_TICK, Market, MarketConfig, OrderKind, OrderReject, Preset, Request, Side,
+};
+
+fn market(config: &MarketConfig) -> Market {
+    let mut market = Market::new(config, 21).unwrap();
+    market.run(300);
+    market
+}
+
+#[test]
+fn an_order_arrives_after_its_latency_and_not_before() {
+    for latency in [0, 1, 5] {
+        let mut config = Preset::Normal.config();
+        config.slots[0].latency_ticks = latency;
+        let mut market = market(&config);
+        let number = market.send(0, 0, Request::market(Side::Buy, 3)).unwrap();
+        for _ in 0..latency {
+            market.tick();
+            assert_eq!(market.position(0, 0), Ok(0));
+            assert_eq!(market.in_flight(0), Ok(1));
+        }
+        market.tick();
+        assert_eq!(market.position(0, 0), Ok(3), "latency {latency}");
+        let report = market.reports(0).unwrap()[0];
+        assert_eq!((report.number, report.result.map(|placed| placed.filled)), (number, Ok(3)));
+        market.tick();
+        assert!(market.reports(0).unwrap().is_empty() && market.fills(0).unwrap().is_empty());
+    }
+}
+
+#[test]
+fn a_buy_without_latency_is_the_first_of_its_tick_and_pays_the_shown_ask() {
+    let mut market = market(&Preset::Normal.config());
+    let ask = market.best_ask(0).unwrap();
+    market.send(0, 0, Request::market(Side::Buy, 1)).unwrap();
+    market.tick();
+    let fill = market.fills(0).unwrap()[0];
+    assert_eq!((fill.price, fill.quantity, fill.maker), (ask, 1, false));
+    let notional = i64::from(ask) * CASH_PER_TICK;
+    let fee = notional * i64::from(market.config().fees.taker_ppm) / 1_000_000;
+    assert_eq!(fill.fee, fee);
+    let start = market.config().slots[0].account.cash;
+    assert_eq!(market.cash(0), Ok(start - notional - fee));
+    assert_eq!(market.cost(0, 0), Ok(notional));
+}
+
+#[test]
+fn equity_is_cash_plus_the_position_at_mid_and_splits_into_profit_and_fees() {
+    let mut market = market(&Preset::Stressed.config());
+    let start = market.initial_equity(0).unwrap();
+    for step in 0..400 {
+        let side = if step / 20 % 2 == 0 { Side::Buy } else { Side::Sell };
+        market.send(0, 0, Request::market(side, 7 + step % 5)).unwrap();
+        market.tick();
+        let position = i64::from(market.position(0, 0).unwrap());
+        let value = position * (market.mid(0) * 2.0) as i64 * (CASH_PER_TICK / 2);
+        let equity = market.equity(0).unwrap();
+        assert_eq!(equity, market.cash(0).unwrap() + value);
+        // Shorts pay the lender: what is missing from the sum of the parts.
+        let unrealised = value - market.cost(0, 0).unwrap() * position.signum();
+        let totals = market.totals(0).unwrap();
+        let parts = market.realised(0).unwrap() + unrealised - totals.fees;
+        let borrowing = parts - (equity - start);
+        assert!((0..=market.ledger().borrowing_taken()).contains(&borrowing), "{borrowing}");
+        assert_eq!(totals.bought - totals.sold, position);
+    }
+}
+
+#[test]
+fn limits_are_checked_on_arrival_with_open_orders_counted() {
+    let mut config = Preset::Normal.config();
+    config.slots[0].account.limits.long = 20;
+    config.slots[0].account.limits.short = 10;
+    let mut market = market(&config);
+    let far_bid = market.best_bid(0).unwrap() - 300;
+    let far_ask = market.best_ask(0).unwrap() + 300;
+    let cases = [
+        (Request::limit(Side::Buy, far_bid, 15), None),
+        (
+            Request::limit(Side::Buy, far_bid, 6),
+            Some(OrderReject::LongLimit { position: 21, limit: 20 }),
+        ),
+        (Request::limit(Side::Sell, far_ask, 10), None),
+        (
+            Request::limit(Side::Sell, far_ask, 1),
+            Some(OrderReject::ShortLimit { short: 11, limit: 10 }),
+        ),
+        (
+            Request::Submit {
+                side: Side::Buy,
+                kind: OrderKind::PostOnly,
+                price: far_ask - 100,
+                quantity: 1,
+            },
+            Some(OrderReject::WouldTrade { price: far_ask - 100 }),
+        ),
+        (Request::CancelAll, None),
+        (Request::limit(Side::Buy, far_bid, 20), None),
+    ];
+    for (request, expected) in cases {
+        market.send(0, 0, request).unwrap();
+        market.tick();
+        let result = market.reports(0).unwrap()[0].result;
+        assert_eq!(result.err(), expected, "{request:?}");
+        market.check().unwrap();
+    }
+    assert_eq!(market.totals(0).unwrap().refused, 3);
+}
+
+#[test]
+fn a_slot_cannot_spend_more_than_its_cash() {
+    let mut config = Preset::Normal.config();
+    // Enough for nine shares near 100.00, with fees.
+    config.slots[0].account.cash = 9_500_000;
+    let mut market = market(&config);
+    for (quantity, accepted) in [(10, false), (9, true), (1, false)] {
+        market.send(0, 0, Request::market(Side::Buy, quantity)).unwrap();
+        market.tick();
+        assert_eq!(market.reports(0).unwrap()[0].result.is_ok(), accepted, "{quantity} shares");
+    }
+    assert!(market.cash(0).unwrap() >= 0);
+}
+
+#[test]
+fn one_order_can_be_cancelled_by_its_name_and_only_by_its_owner() {
+    let mut config = Preset::Normal.config();
+    config.slots.push(config.slots[0]);
+    let mut market = market(&config);
+    let price = market.best_bid(0).unwrap() - 200;
+    for quantity in [4, 6] {
+        market.send(0, 0, Request::limit(Side::Buy, price, quantity)).unwrap();
+    }
+    market.tick();
+    let orders: Vec<_> = market
+        .reports(0)
+        .unwrap()
+        .iter()
+        .map(|report| report.result.unwrap().resting.unwrap())
+        .collect();
+    market.send(1, 0, Request::Cancel(orders[0])).unwrap();
+    market.tick();
+    assert_eq!(market.ledger().open_shares(0, 0), (10, 0), "a stranger's cancel does nothing");
+    market.send(0, 0, Request::Cancel(orders[0])).unwrap();
+    market.send(0, 0, Request::Cancel(orders[0])).unwrap();
+    market.tick();
+    assert_eq!(market.ledger().open_shares(0, 0), (6, 0));
+    market.check().unwrap();
+}
+
+#[test]
+fn an_own_order_in_the_way_is_cancelled_instead_of_traded_with() {
+    let mut market = market(&Preset::Normal.config());
+    let ask = market.best_ask(0).unwrap();
+    let bid = market.best_bid(0).unwrap();
+    // Alone at the best ask, inside the spread or joining it.
+    let price = if ask - bid > 1 { ask - 1 } else { ask };
+    market.send(0, 0, Request::limit(Side::Sell, price, 5)).unwrap();
+    market.send(0, 0, Request::market(Side::Buy, 500)).unwrap();
+    market.tick();
+    let fills = market.fills(0).unwrap();
+    assert!(fills.iter().all(|fill| !fill.maker && fill.side == Side::Buy), "{fills:?}");
+    assert_eq!(market.ledger().open_shares(0, 0).1, 0, "the sell order is gone");
+    market.check().unwrap();
+}
+
+#[test]
+fn a_full_queue_refuses_the_next_request() {
+    let mut config = Preset::Normal.config();
+    config.slots[0].latency_ticks = 1_000;
+    let mut market = market(&config);
+    for _ in 0..backcast_sim::IN_FLIGHT {
+        market.send(0, 0, Request::CancelAll).unwrap();
+    }
+    let full = OrderReject::QueueFull { limit: backcast_sim::IN_FLIGHT as u32 };
+    assert_eq!(market.send(0, 0, Request::CancelAll), Err(full));
+}
