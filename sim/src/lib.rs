@@ -69,3 +69,8 @@ pub use market::{
 };
 pub use rng::{Role, Stream};
 pub use tape::{HORIZONS, MarketOrder, Tape};
+
+/// Runs the example of the page in `docs/`.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/concepts/market-simulation.md")]
+pub struct Page;

@@ -4,6 +4,7 @@
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     cell::Cell,
+    sync::Arc,
 };
 
 use backcast_sim::{
@@ -14,6 +15,8 @@ use backcast_sim::{
 thread_local! {
     /// Allocations of this thread: other tests run beside.
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    /// Bytes that this thread has allocated and not freed.
+    static BYTES: Cell<i64> = const { Cell::new(0) };
 }
 
 struct Counting;
@@ -23,17 +26,20 @@ struct Counting;
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        BYTES.set(BYTES.get() + layout.size() as i64);
         // SAFETY: the caller upholds the contract of `alloc`, which is that of `System`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        BYTES.set(BYTES.get() - layout.size() as i64);
         // SAFETY: `pointer` came from `alloc` or `realloc` above with `layout`, says the caller.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        BYTES.set(BYTES.get() + size as i64 - layout.size() as i64);
         // SAFETY: `pointer` came from `alloc` or `realloc` above with `layout`, says the caller.
         unsafe { System.realloc(pointer, layout, size) }
     }
@@ -88,6 +94,19 @@ fn a_running_market_never_allocates() {
     assert_eq!(exercise(&config), 0, "several symbols");
     config.matching = Matching::CallAuction(AuctionRule::PricePriority);
     assert_eq!(exercise(&config), 0, "call auction");
+}
+
+/// The budget of one environment is 96 KiB: rewards, spaces and observations need room too.
+#[test]
+fn a_market_of_a_hundred_agents_takes_less_than_ninety_kibibytes() {
+    let config = Arc::new(Preset::Normal.config());
+    assert_eq!(config.population.total(), 100);
+    let before = BYTES.get();
+    let market = Market::with_agents(Arc::clone(&config), 1, Vec::new()).unwrap();
+    let bytes = BYTES.get() - before + size_of_val(&market) as i64;
+    assert!((60_000..90 * 1_024).contains(&bytes), "{bytes} bytes");
+    drop(market);
+    assert_eq!(BYTES.get(), before);
 }
 
 #[test]
