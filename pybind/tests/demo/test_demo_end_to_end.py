@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -57,7 +58,11 @@ def base() -> Iterator[Path]:
         yield Path(folder)
 
 
-def demo(base: Path, *arguments: str) -> "subprocess.Popen[str]":
+def demo(base: Path, *arguments: str, nohup: bool = False) -> "subprocess.Popen[str]":
+    def prepare() -> None:
+        # Whatever the tests themselves run under.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN if nohup else signal.SIG_DFL)
+
     return subprocess.Popen(
         [sys.executable, "-m", "backcast.demo", *SMALL, *arguments],
         env={**os.environ, "BACKCAST_DIR": str(base)},
@@ -66,6 +71,7 @@ def demo(base: Path, *arguments: str) -> "subprocess.Popen[str]":
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=prepare,
     )
 
 
@@ -111,7 +117,7 @@ def test_a_run_with_a_kill_loses_nothing_it_should_not(base: Path, tmp_path: Pat
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_every_process_and_removes_ring_and_panel(
     base: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -119,7 +125,7 @@ def test_a_signal_ends_every_process_and_removes_ring_and_panel(
     wait_until_running(run)
     assert left_behind(base) != []
     # To the whole group, as a terminal does it; a service manager's SIGTERM meets one process.
-    if number == signal.SIGINT:
+    if number != signal.SIGTERM:
         os.killpg(run.pid, number)
     else:
         run.send_signal(number)
@@ -127,6 +133,34 @@ def test_a_signal_ends_every_process_and_removes_ring_and_panel(
     assert run.returncode == 130
     assert "Traceback" not in err
     assert number.name in err
+    assert left_behind(base) == []
+
+
+def test_a_terminal_that_closes_ends_every_process_and_removes_ring_and_panel(
+    base: Path, tmp_path: Path
+) -> None:
+    pid, terminal = pty.fork()
+    if pid == 0:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        os.environ["BACKCAST_DIR"] = str(base)
+        arguments = [*SMALL, "--seconds", "600", "--out", str(tmp_path)]
+        os.execv(sys.executable, [sys.executable, "-m", "backcast.demo", *arguments])
+    seen = b""
+    while b"running:" not in seen:
+        seen += os.read(terminal, 65536)
+    assert left_behind(base) != []
+    os.close(terminal)
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 130
+    assert left_behind(base) == []
+
+
+def test_nohup_keeps_the_demo_going_when_its_terminal_closes(base: Path, tmp_path: Path) -> None:
+    run = demo(base, "--seconds", "1", "--out", str(tmp_path), nohup=True)
+    wait_until_running(run)
+    os.killpg(run.pid, signal.SIGHUP)
+    _, err = end(run)
+    assert run.returncode == 0, err
     assert left_behind(base) == []
 
 

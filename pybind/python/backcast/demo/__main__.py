@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 from backcast.demo.options import Options, parse
@@ -30,7 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0 done, 1 something failed or was found wrong, 130 interrupted (a wrong usage exits with 2).
+        0 done, 1 something failed or was found wrong, 130 interrupted by Ctrl-C, SIGTERM or SIGHUP
+        (a wrong usage exits with 2).
     """
     options = parse(argv)
     missing = [name for name in _LIBRARIES if importlib.util.find_spec(name) is None]
@@ -49,12 +50,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             return _demo(options, interrupts)
         except InterruptedRunError as signal:
-            ending = "every process ended, ring and panel removed"
-            print(f"interrupted by {signal}: {ending}", file=sys.stderr)
-            return INTERRUPTED
+            return _interrupted(str(signal))
         except (bc.BackcastError, ChildFailedError, DataMissingError, UnusablePanelError) as error:
             return _fail(str(error))
         except OSError as error:
+            # Nothing can be written to a terminal that has closed: SIGHUP has said so.
+            if interrupts.received is not None:
+                return _interrupted(interrupts.received.name)
             return _fail(f"{error.filename or 'input or output'}: {error.strerror or error}")
 
 
@@ -96,9 +98,20 @@ def _demo(options: Options, interrupts: Interrupts) -> int:
     return FAILED if wrong else 0
 
 
+def _interrupted(by: str) -> int:
+    _say(f"interrupted by {by}: every process ended, ring and panel removed")
+    return INTERRUPTED
+
+
 def _fail(reason: str) -> int:
-    print(f"backcast demo: {reason}", file=sys.stderr)
+    _say(f"backcast demo: {reason}")
     return FAILED
+
+
+def _say(message: str) -> None:
+    # Nobody is left to tell when the terminal itself is gone.
+    with suppress(OSError):
+        print(message, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

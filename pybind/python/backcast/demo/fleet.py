@@ -31,12 +31,18 @@ class ChildFailedError(Exception):
     """A child process ended before it was asked to."""
 
 
+# Ctrl-C, the end that a service manager asks for, and a terminal that closes.
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# What a terminal sends to all processes in it.
+_OF_TERMINALS = frozenset({signal.SIGINT, signal.SIGHUP})
+
+
 class InterruptedRunError(Exception):
-    """Ctrl-C or SIGTERM."""
+    """Ctrl-C, SIGTERM or SIGHUP."""
 
 
 class Interrupts:
-    """Turns SIGINT and SIGTERM into a flag, so that cleaning up is never cut short."""
+    """Turns SIGINT, SIGTERM and SIGHUP into a flag, so that cleaning up is never cut short."""
 
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
@@ -44,8 +50,10 @@ class Interrupts:
 
     def __enter__(self) -> Interrupts:
         """Take the signals over."""
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._before[number] = signal.signal(number, self._note)
+        for number in _ENDING:
+            # `nohup` ignores SIGHUP, so that a closing terminal does not end the run.
+            if signal.getsignal(number) != signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._note)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -103,8 +111,8 @@ class Fleet:
         )
         # Starting it unblocks SIGINT, so it must not happen inside `process.start()`.
         resource_tracker.ensure_running()
-        # A terminal sends Ctrl-C to every process; children inherit the mask and leave it to us.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        # A terminal sends them to every process; children inherit the mask and leave them to us.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, _OF_TERMINALS)
         try:
             process.start()
             child = Child(name, process, ours)
