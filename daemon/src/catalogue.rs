@@ -1,16 +1,18 @@
 //! What is there: finding objects by name, opening them, and saying what state they are in.
 
 use std::fmt::{self, Display};
+use std::io::ErrorKind;
+use std::path::PathBuf;
 
-use backcast_core::{Base, Kind, ObjectInfo, Observed, Ring, RingStats};
-use backcast_market::Panel;
+use backcast_core::{Base, Kind, ObjectInfo, Observed, Ring, RingError, RingStats, SegmentError};
+use backcast_market::{Panel, PanelError};
+use backcast_persist::Store;
 use serde::Serialize;
 
 use crate::error::CliError;
 use crate::persist::PersistReport;
-
-/// Names this similar are worth a "did you mean" (Jaro-Winkler, 0 to 1).
-const SIMILAR: f64 = 0.75;
+use crate::serve::{EVICTED, Holder};
+use crate::typed::nearest;
 
 /// What can be done with an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -28,6 +30,8 @@ pub(crate) enum State {
     Partial,
     /// Its bytes are not what they should be.
     Damaged,
+    /// This user may not open its files, which may be whole.
+    Denied,
     /// It is on disk.
     Saved,
     /// A daemon saved it to make room; who attaches through the daemon gets it back.
@@ -43,6 +47,7 @@ impl Display for State {
             Self::Building => "building",
             Self::Partial => "partial",
             Self::Damaged => "damaged",
+            Self::Denied => "denied",
             Self::Saved => "saved",
             Self::Evicted => "evicted",
         })
@@ -55,6 +60,8 @@ pub(crate) enum Content {
     Panel(Panel),
     /// Why it could not be opened.
     Damaged(String),
+    /// Why this user may not open it.
+    Denied(String),
     /// Orphaned or being built, or not looked into: not opened, since the last one to close an orphan
     /// removes it.
     Unopened,
@@ -87,18 +94,47 @@ impl Entry {
                         persist = PersistReport::read(ring.ring());
                         Content::Ring(Box::new(ring.stats()))
                     })
-                    .map_err(|error| error.to_string()),
+                    .map_err(|error| Unopenable::of_ring(&error)),
                 Kind::Panel => Panel::attach_in(base, &info.name)
                     .map(Content::Panel)
-                    .map_err(|error| error.to_string()),
+                    .map_err(|error| Unopenable::of_panel(&error)),
             };
             match opened {
                 Ok(content) => (if info.held { State::Held } else { State::Idle }, content),
-                Err(_) if !info.path.exists() => return None,
-                Err(why) => (State::Damaged, Content::Damaged(why)),
+                Err(_) if info.path.symlink_metadata().is_err() => return None,
+                Err(Unopenable { why, denied: true }) => (State::Denied, Content::Denied(why)),
+                Err(Unopenable { why, .. }) => (State::Damaged, Content::Damaged(why)),
             }
         };
         Some(Self { info, state, content, persist })
+    }
+}
+
+/// Why an object cannot be opened.
+struct Unopenable {
+    why: String,
+    /// The system or the rule that files are this user's alone refuses, whatever is in them.
+    denied: bool,
+}
+
+impl Unopenable {
+    fn of_ring(error: &RingError) -> Self {
+        let denied = matches!(error, RingError::Segment(error) if is_denied(error));
+        Self { why: error.to_string(), denied }
+    }
+
+    fn of_panel(error: &PanelError) -> Self {
+        let denied = matches!(error, PanelError::Segment(error) if is_denied(error));
+        Self { why: error.to_string(), denied }
+    }
+}
+
+/// Whether an error is about who may open a file, not about what is in it.
+fn is_denied(error: &SegmentError) -> bool {
+    match error {
+        SegmentError::Permission { .. } => true,
+        SegmentError::Io { source, .. } => source.kind() == ErrorKind::PermissionDenied,
+        _ => false,
     }
 }
 
@@ -139,17 +175,49 @@ pub(crate) fn find(base: &Base, name: &str, kind: Option<Kind>) -> Result<Object
         .into_iter()
         .filter(|info| !info.building && kind.is_none_or(|kind| info.kind == kind))
         .collect();
-    let suggestion = closest(name, candidates.iter().map(|info| info.name.as_str()));
+    let suggestion = nearest(name, candidates.iter().map(|info| info.name.as_str()));
+    let suggestion = suggestion.map(str::to_owned);
     let mut matches = candidates.into_iter().filter(|info| info.name == name);
     match (matches.next(), matches.next()) {
         (Some(info), None) => Ok(info),
         (Some(_), Some(_)) => Err(CliError::Ambiguous { name: name.to_owned() }),
-        (None, _) => Err(CliError::NotFound {
-            what: kind.map_or("ring or panel", Kind::as_str),
-            name: name.to_owned(),
-            dir: base.path().to_owned(),
-            suggestion,
+        (None, _) => Err(match evicted(base, name, kind) {
+            Some((store, option)) => CliError::Evicted { name: name.to_owned(), store, option },
+            None => CliError::NotFound {
+                what: kind.map_or("ring or panel", Kind::as_str),
+                name: name.to_owned(),
+                dir: base.path().to_owned(),
+                suggestion,
+            },
         }),
+    }
+}
+
+/// Returns the store that a ring of that name was evicted to, if one was, and the option that has commands
+/// look there. It is the daemon's store, or the user's.
+fn evicted(base: &Base, name: &str, kind: Option<Kind>) -> Option<(PathBuf, String)> {
+    if kind == Some(Kind::Panel) || name.contains('@') {
+        return None;
+    }
+    let of_daemon = Holder::of(base).and_then(|holder| holder.store);
+    let of_user = Store::standard().ok().map(|store| store.path().to_owned());
+    let spec = format!("{name}@{EVICTED}");
+    let mut stores = of_user.iter().chain(&of_daemon);
+    let store = stores.find(|store| Store::at(*store).snapshot(&spec).is_ok())?;
+    let option = match &of_user {
+        Some(of_user) if of_user == store => String::new(),
+        _ => format!(" --store {}", store.display()),
+    };
+    Some((store.clone(), option))
+}
+
+/// Why an orphan cannot be joined: it was not to stay, or its memory did not.
+pub(crate) fn orphaned(info: ObjectInfo) -> CliError {
+    let ObjectInfo { kind, name, .. } = info;
+    if info.memfd && info.path.join("persistent").exists() {
+        CliError::MemoryGone { kind, name }
+    } else {
+        CliError::Orphaned { kind, name }
     }
 }
 
@@ -157,17 +225,9 @@ pub(crate) fn find(base: &Base, name: &str, kind: Option<Kind>) -> Result<Object
 pub(crate) fn join(base: &Base, name: &str) -> Result<Ring, CliError> {
     let info = find(base, name, Some(Kind::Ring))?;
     if is_garbage(&info) {
-        return Err(CliError::Orphaned { kind: info.kind, name: info.name });
+        return Err(orphaned(info));
     }
     Ok(Ring::attach_in(base, &info.name)?)
-}
-
-fn closest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
-    known
-        .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate))
-        .filter(|(similarity, _)| *similarity >= SIMILAR)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, candidate)| candidate.to_owned())
 }
 
 #[cfg(test)]
@@ -184,7 +244,7 @@ mod tests {
             ("price", Some("prices")),
             ("zzz", None),
         ] {
-            assert_eq!(closest(typed, known.into_iter()).as_deref(), meant, "{typed}");
+            assert_eq!(nearest(typed, known), meant, "{typed}");
         }
     }
 }

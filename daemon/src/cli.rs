@@ -1,9 +1,11 @@
 //! What can be typed, and which command answers it.
 
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use backcast_core::{Base, Kind};
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::console::{Console, Stream};
@@ -28,7 +30,7 @@ Objects live in DIR/backcast-UID, where DIR is --dir, else the variable BACKCAST
 XDG_DATA_HOME/backcast, else ~/.local/share/backcast. Results go to stdout, messages to stderr."
 )]
 pub(crate) struct Cli {
-    /// Print one JSON object per line instead of a table.
+    /// Print one JSON object per line instead of a table; messages and errors are objects too.
     #[arg(long, global = true, help_heading = "Options of every command")]
     json: bool,
     /// Directory that holds the objects (default: `BACKCAST_DIR`, else /dev/shm).
@@ -133,29 +135,70 @@ pub fn run_with(
     err: &mut dyn Stream,
     host: Host<'_>,
 ) -> u8 {
-    let cli = match Cli::try_parse_from(args) {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
-        Err(refusal) => {
-            let mut console = Console::new(out, err, false);
-            let text = refusal.render();
-            let to_err = refusal.use_stderr();
-            let styled = if to_err { console.styled_notes() } else { console.colours() };
-            let text = if styled { text.ansi().to_string() } else { text.to_string() };
-            if to_err {
-                console.note_raw(&text);
-            } else {
-                console.text_raw(&text);
-            }
-            let exit = if refusal.exit_code() == 0 { Exit::Done } else { Exit::WrongUsage };
-            return console.finish(exit.status());
-        }
+        Err(refusal) => return refuse(refusal, Console::new(out, err, asks_for_json(&args))),
     };
     let mut console = Console::new(out, err, cli.json);
     let status = answer(cli, &mut console, host).unwrap_or_else(|error| {
-        console.note(&format!("error: {error}"));
-        error.exit().status()
+        let status = error.exit().status();
+        console.error(&error.to_string(), status);
+        status
     });
     console.finish(status)
+}
+
+/// Whether `--json` is among arguments that cannot be parsed.
+fn asks_for_json(args: &[OsString]) -> bool {
+    args.iter().take_while(|arg| *arg != "--").any(|arg| arg == "--json")
+}
+
+/// What other programs call these commands, and spelling alone would not find.
+const ELSEWHERE: [(&str, &[&str]); 11] = [
+    ("ls", &["list", "ps", "dir"]),
+    ("stat", &["show", "info", "describe", "inspect", "status"]),
+    ("rm", &["remove", "delete", "del", "drop"]),
+    ("save", &["snapshot", "checkpoint", "backup", "dump"]),
+    ("load", &["restore", "recover"]),
+    ("top", &["watch", "monitor", "htop"]),
+    ("serve", &["daemon", "start", "server", "run"]),
+    ("gc", &["clean", "prune", "cleanup", "collect"]),
+    ("create", &["new", "make", "init"]),
+    ("doctor", &["check", "diagnose"]),
+    ("resize", &["grow", "expand"]),
+];
+
+/// Names the command that is meant, where the one that was typed is another program's word for it.
+fn suggest(refusal: &mut clap::Error) {
+    let typed = match refusal.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(typed)) => typed.clone(),
+        _ => return,
+    };
+    let meant = ELSEWHERE.iter().find(|(_, words)| words.contains(&typed.as_str()));
+    if let Some((meant, _)) = meant {
+        let meant = ContextValue::Strings(vec![(*meant).to_owned()]);
+        refusal.insert(ContextKind::SuggestedSubcommand, meant);
+    }
+}
+
+/// Prints help, a version, or what is wrong with the arguments.
+fn refuse(mut refusal: clap::Error, mut console: Console<'_>) -> u8 {
+    suggest(&mut refusal);
+    let exit = if refusal.exit_code() == 0 { Exit::Done } else { Exit::WrongUsage };
+    let text = refusal.render();
+    if !refusal.use_stderr() {
+        let text = if console.colours() { text.ansi().to_string() } else { text.to_string() };
+        console.text_raw(&text);
+    } else if console.json() {
+        let text = text.to_string();
+        let why = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
+        console.error(why, exit.status());
+    } else {
+        let text = if console.styled_notes() { text.ansi().to_string() } else { text.to_string() };
+        console.note_raw(&text);
+    }
+    console.finish(exit.status())
 }
 
 fn answer(cli: Cli, console: &mut Console<'_>, host: Host<'_>) -> Result<u8, CliError> {
@@ -172,8 +215,13 @@ fn answer(cli: Cli, console: &mut Console<'_>, host: Host<'_>) -> Result<u8, Cli
     }
     let base = cli.dir.map_or_else(Base::standard, Base::at);
     let parent = base.path().parent().unwrap_or(base.path());
-    if !parent.is_dir() {
-        return Err(CliError::NoDirectory { path: parent.to_owned() });
+    match parent.metadata() {
+        Err(source) if source.kind() == ErrorKind::PermissionDenied => {
+            let (path, option) = (parent.to_owned(), "--dir or BACKCAST_DIR");
+            return Err(CliError::NoAccess { path, source, option });
+        }
+        Ok(found) if found.is_dir() => {}
+        _ => return Err(CliError::NoDirectory { path: parent.to_owned() }),
     }
     let exit = match &cli.command {
         Command::Create(args) => create::run(args, &base, console),

@@ -30,6 +30,15 @@ macro_rules! standard_streams {
 
 standard_streams!(Stdout, StdoutLock<'_>, Stderr, StderrLock<'_>);
 
+/// JSON of one message: what `--json` makes of a line beside the results.
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    level: &'static str,
+    message: &'a str,
+    /// Of an error; `None` of a note or a warning.
+    exit_status: Option<u8>,
+}
+
 /// Both output streams of a command and the form its results take.
 pub(crate) struct Console<'a> {
     out: Outlet<'a>,
@@ -58,10 +67,27 @@ impl<'a> Console<'a> {
         self.out.write(text);
     }
 
-    /// One message line, beside the results.
+    /// One message beside the results: news, or a warning that begins with `warning: `.
     pub(crate) fn note(&mut self, line: &str) {
-        self.note_raw(&printable(line));
-        self.note_raw("\n");
+        let (level, message) = match line.strip_prefix("warning: ") {
+            Some(warning) => ("warning", warning),
+            None => ("note", line),
+        };
+        self.message(line, &Line { level, message, exit_status: None });
+    }
+
+    /// Why the command gives up, and the exit status that it does so with.
+    pub(crate) fn error(&mut self, why: &str, exit_status: u8) {
+        let line = format!("error: {why}");
+        let message = Line { level: "error", message: why, exit_status: Some(exit_status) };
+        self.message(&line, &message);
+    }
+
+    fn message(&mut self, line: &str, message: &Line<'_>) {
+        match serde_json::to_string(message) {
+            Ok(json) if self.json => self.err.write(&(json + "\n")),
+            _ => self.err.write(&(printable(line) + "\n")),
+        }
     }
 
     /// Ready-made text (a usage error) to the messages.
@@ -139,15 +165,16 @@ impl<'a> Console<'a> {
     pub(crate) fn finish(mut self, status: u8) -> u8 {
         self.out.flush();
         let lost = self.out.failure.take();
-        if let Some(error) = &lost {
-            self.note(&format!("error: cannot write the result to stdout: {error}"));
-        }
-        self.err.flush();
-        if lost.is_some() && status == Exit::Done.status() {
+        let status = if lost.is_some() && status == Exit::Done.status() {
             Exit::FoundProblems.status()
         } else {
             status
+        };
+        if let Some(error) = &lost {
+            self.error(&format!("cannot write the result to stdout: {error}"), status);
         }
+        self.err.flush();
+        status
     }
 }
 
@@ -212,6 +239,26 @@ pub(crate) fn printable(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn messages_are_json_where_results_are() {
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let mut console = Console::new(&mut out, &mut err, true);
+        console.note("nothing to collect");
+        console.note("warning: larger than asked");
+        console.error("no ring `pong\u{1b}`\nat all", 3);
+        assert_eq!(console.finish(3), 3);
+        let lines = String::from_utf8(err).unwrap();
+        let lines: Vec<&str> = lines.lines().collect();
+        assert_eq!(
+            lines,
+            [
+                r#"{"level":"note","message":"nothing to collect","exit_status":null}"#,
+                r#"{"level":"warning","message":"larger than asked","exit_status":null}"#,
+                r#"{"level":"error","message":"no ring `pong\u001b`\nat all","exit_status":3}"#,
+            ]
+        );
+    }
 
     #[test]
     fn no_control_sequence_reaches_a_terminal() {

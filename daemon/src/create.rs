@@ -14,8 +14,13 @@ use crate::console::Console;
 use crate::error::{CliError, Exit};
 use crate::geometry::Geometry;
 use crate::persist;
-use crate::typed::whole;
+use crate::typed::{one_of, whole};
 use crate::units;
+
+/// What `--exist`, `--lane-policy` and `--persist` take.
+pub(crate) const EXIST: [&str; 3] = ["error", "attach", "replace"];
+pub(crate) const POLICIES: [&str; 4] = ["block", "drop_new", "fail", "overwrite"];
+pub(crate) const MODES: [&str; 4] = ["off", "periodic", "continuous", "block"];
 
 /// Create a ring that lives until `backcast rm`.
 ///
@@ -50,14 +55,15 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole(1..=MAX_LANES))]
     lanes: u32,
     /// When the name is taken: error, attach or replace.
-    #[arg(long, value_name = "WHAT", default_value = "error")]
+    #[arg(long, value_name = "WHAT", default_value = "error", value_parser = one_of::<Exist>(&EXIST))]
     exist: Exist,
     /// When a lease freezes the rows a writer would overwrite: block, `drop_new`, fail or
     /// overwrite.
     ///
     /// block: wait for the lease, once and for the lease time-out at most, then drop the new row
     /// and mark a gap. overwrite: the ring grants no leases.
-    #[arg(long, value_name = "WHAT", default_value = "block")]
+    #[arg(long, value_name = "WHAT", default_value = "block",
+          value_parser = one_of::<LanePolicy>(&POLICIES))]
     lane_policy: LanePolicy,
     /// Longest that a writer waits for a lease, in seconds [default: 1]. Only with block.
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
@@ -69,7 +75,7 @@ pub(crate) struct Args {
     /// writers wait rather than overwrite what is not on disk); or off.
     ///
     /// It stays with the ring: every daemon that looks after its directory does so (`backcast serve`).
-    #[arg(long, value_name = "MODE")]
+    #[arg(long, value_name = "MODE", value_parser = one_of::<Mode>(&MODES))]
     persist: Option<Mode>,
     /// Have the daemon make it, within its budget (`backcast serve`).
     #[arg(long)]

@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use backcast_core::{
-    AppendError, Kind, LanePolicy, ResizeError, RestoreError, RingError, SampleError, SchemaError,
-    SegmentError, WriterError,
+    AppendError, Kind, LanePolicy, OTHER_VERSION, ResizeError, RestoreError, RingError,
+    SampleError, SchemaError, SegmentError, WriterError,
 };
 use backcast_exchange::{ExportError, ImportError};
 use backcast_market::{LoadError as PanelLoadError, PanelError};
@@ -16,7 +16,8 @@ use thiserror::Error;
 use crate::bench::PairError;
 use crate::client::ClientError;
 use crate::columns::{ColumnError, SchemaFileError};
-use crate::serve::ServeError;
+use crate::serve::{EVICTED, ServeError};
+use crate::units;
 use crate::wire::{Code, NameTaken};
 
 /// How a command ended.
@@ -56,7 +57,7 @@ pub(crate) enum CliError {
         "a {kind} named `{name}` already exists ({state}); choose another name, give --exist replace to \
          start over, or run `backcast rm {name}` first"
     )]
-    NameTaken { kind: Kind, name: String, state: &'static str },
+    NameTaken { kind: Kind, name: String, state: Cow<'static, str> },
     #[error(
         "the {kind} named `{name}` differs from what was asked: {what}; ask for the same, choose \
          another name, or give --exist replace"
@@ -86,10 +87,37 @@ pub(crate) enum CliError {
         path.display()
     )]
     NoDirectory { path: PathBuf },
+    #[error(
+        "this user may not look into {}: {source}; have its owner let you in, or pass another directory \
+         with {option}",
+        path.display()
+    )]
+    NoAccess { path: PathBuf, source: std::io::Error, option: &'static str },
+    #[error(
+        "ring `{name}` is not in memory: a daemon evicted it to make room, and its rows are in {}; \
+         whoever attaches through the daemon gets it back (`backcast.connect().attach(\"{name}\")`), and \
+         without one `backcast load {name}@{EVICTED}{option}` makes it anew; `backcast stat \
+         {name}@{EVICTED}{option}` shows what was saved",
+        store.display()
+    )]
+    Evicted {
+        name: String,
+        store: PathBuf,
+        /// ` --store DIR`, where commands look elsewhere by themselves.
+        option: String,
+    },
+    #[error(
+        "the memory of {kind} `{name}` is gone: it was sealed memory, and the daemon and the processes that \
+         had it have ended; `backcast gc` removes what is left, then make it anew (what has to stay is \
+         brought to disk, with --persist)"
+    )]
+    MemoryGone { kind: Kind, name: String },
     #[error("`{name}` was replaced while it was being opened; try again")]
     Replaced { name: String },
     #[error("cannot open {kind} `{name}`: {why}")]
     Damaged { kind: Kind, name: String, why: String },
+    #[error("this user may not open {kind} `{name}`: {why}")]
+    Denied { kind: Kind, name: String, why: String },
     #[error(transparent)]
     Column(#[from] ColumnError),
     #[error(transparent)]
@@ -99,7 +127,20 @@ pub(crate) enum CliError {
     #[error(transparent)]
     Ring(RingError),
     #[error(transparent)]
-    Segment(#[from] SegmentError),
+    Segment(SegmentError),
+    #[error(
+        "not enough space in {}: {}; give a smaller --capacity, free space (`backcast gc`, `backcast \
+         rm NAME`), or choose another directory with --dir or BACKCAST_DIR",
+        dir.display(),
+        shortage(*asked_bytes, *available_bytes, limit)
+    )]
+    NoSpace { dir: PathBuf, limit: &'static str, asked_bytes: u64, available_bytes: u64 },
+    #[error(
+        "{} is not safe to use: {reason}; have its owner remove it, or choose another directory with --dir \
+         or BACKCAST_DIR",
+        path.display()
+    )]
+    Unsafe { path: PathBuf, reason: String },
     #[error(transparent)]
     Panel(#[from] PanelError),
     #[error(
@@ -152,13 +193,25 @@ pub(crate) enum CliError {
 }
 
 impl CliError {
+    /// The refusal of a name that something has: to join it is a way out only if it can be joined.
+    fn taken(kind: Kind, name: String, state: Cow<'static, str>) -> Self {
+        if state == OTHER_VERSION {
+            Self::NameTaken { kind, name, state }
+        } else {
+            Self::Taken { kind, name, state }
+        }
+    }
+
     pub(crate) fn exit(&self) -> Exit {
         match self {
-            Self::NotFound { .. } => Exit::NoSuchObject,
+            Self::NotFound { .. } | Self::Evicted { .. } | Self::MemoryGone { .. } => {
+                Exit::NoSuchObject
+            }
             Self::Ambiguous { .. }
             | Self::BadLeaseTimeout { .. }
             | Self::NeverWaits { .. }
             | Self::NoDirectory { .. }
+            | Self::NoAccess { .. }
             | Self::Column(_)
             | Self::SchemaFile(_)
             | Self::Schema(_)
@@ -191,8 +244,11 @@ impl CliError {
             | Self::Orphaned { .. }
             | Self::Replaced { .. }
             | Self::Damaged { .. }
+            | Self::Denied { .. }
             | Self::WritePage { .. }
             | Self::Terminal { .. }
+            | Self::NoSpace { .. }
+            | Self::Unsafe { .. }
             | Self::Output(_) => Exit::FoundProblems,
         }
     }
@@ -205,7 +261,7 @@ impl From<ClientError> for CliError {
         let kind = Kind::ALL.into_iter().find(|kind| kind.as_str() == taken.kind);
         match (kind, taken) {
             (Some(kind), NameTaken { name, state: Some(state), difference: None, .. }) => {
-                Self::Taken { kind, name, state: state.into() }
+                Self::taken(kind, name, state.into())
             }
             (Some(kind), NameTaken { name, difference: Some(what), .. }) => {
                 Self::Different { kind, name, what }
@@ -231,7 +287,7 @@ impl From<LoadError> for CliError {
             LoadError::Cancelled => Self::Interrupted,
             LoadError::Ring(error) | LoadError::Restore(RestoreError::Ring(error)) => error.into(),
             LoadError::Restore(RestoreError::Taken { kind, name, state }) => {
-                Self::NameTaken { kind, name, state }
+                Self::NameTaken { kind, name, state: state.into() }
             }
             error => Self::Load(error),
         }
@@ -253,7 +309,7 @@ impl From<ImportError> for CliError {
             ImportError::Interrupted { partial: None } => Self::Interrupted,
             ImportError::Restore(RestoreError::Ring(error)) => error.into(),
             ImportError::Restore(RestoreError::Taken { kind, name, state }) => {
-                Self::NameTaken { kind, name, state }
+                Self::NameTaken { kind, name, state: state.into() }
             }
             error => Self::Import(error),
         }
@@ -273,15 +329,39 @@ impl From<ResizeError> for CliError {
 impl From<RingError> for CliError {
     fn from(error: RingError) -> Self {
         match error {
-            RingError::Segment(SegmentError::AlreadyExists { kind, name, state }) => {
-                Self::Taken { kind, name, state: state.into() }
-            }
-            RingError::Segment(SegmentError::Different { kind, name, what }) => {
-                Self::Different { kind, name, what }
-            }
+            RingError::Segment(error) => error.into(),
             error => Self::Ring(error),
         }
     }
+}
+
+impl From<SegmentError> for CliError {
+    /// Of errors whose remedy is an argument, in the words that can be typed.
+    fn from(error: SegmentError) -> Self {
+        match error {
+            SegmentError::AlreadyExists { kind, name, state } => {
+                Self::taken(kind, name, state.into())
+            }
+            SegmentError::Different { kind, name, what } => Self::Different { kind, name, what },
+            SegmentError::NotFound { kind, name, base, near } => {
+                Self::NotFound { what: kind.as_str(), name, dir: base, suggestion: near }
+            }
+            SegmentError::NoSpace { path, asked, available, limit } => {
+                let dir = path.parent().map_or_else(|| path.clone(), Path::to_path_buf);
+                Self::NoSpace { dir, limit, asked_bytes: asked, available_bytes: available }
+            }
+            SegmentError::Permission { path, reason } => Self::Unsafe { path, reason },
+            error => Self::Segment(error),
+        }
+    }
+}
+
+/// What is short, and by how much where bytes are.
+fn shortage(asked: u64, available: u64, limit: &str) -> String {
+    if asked == 0 {
+        return limit.to_owned();
+    }
+    format!("{} asked for, {} available ({limit})", units::bytes(asked), units::bytes(available))
 }
 
 fn of_export(error: &ExportError) -> Exit {

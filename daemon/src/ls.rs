@@ -1,5 +1,6 @@
 //! `backcast ls`: every ring, panel and snapshot, damaged ones included.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use backcast_core::{Base, Kind};
@@ -18,7 +19,8 @@ use crate::units;
 /// States: held (some process has it open), idle (nobody has; it is persistent), orphaned (nobody
 /// has; `backcast gc` removes it), building (its creator is at work), partial (an import was cut; the
 /// same one goes on from there), damaged (its bytes are not
-/// what they should be; exit status 1), saved (a snapshot: on disk; its size is that of all files with
+/// what they should be; exit status 1), denied (this user may not open its files, which may be whole;
+/// exit status 1), saved (a snapshot: on disk; its size is that of all files with
 /// rows of it, which snapshots share), evicted (a daemon saved it to make room: on disk; who attaches
 /// through the daemon gets it back).
 #[derive(Debug, clap::Args)]
@@ -75,7 +77,7 @@ impl From<Entry> for Listed {
                 listed.days = Some(panel.days());
                 listed.tickers = Some(panel.tickers().len());
             }
-            Content::Damaged(why) => listed.error = Some(why),
+            Content::Damaged(why) | Content::Denied(why) => listed.error = Some(why),
             Content::Unopened => {}
         }
         listed
@@ -144,17 +146,25 @@ impl Listed {
     }
 }
 
-/// Adds the snapshots. Without a place for a store there are none.
+/// Adds the snapshots. Without a place for a store there are none. `false`: this user may not look into the
+/// store, which is no reason not to list the rings.
 fn saved(
     store: &StoreArg,
     listed: &mut Vec<Listed>,
     console: &mut Console<'_>,
-) -> Result<(), CliError> {
+) -> Result<bool, CliError> {
     let store = match store.open() {
-        Err(CliError::Store(StoreError::NoPlace)) => return Ok(()),
+        Err(CliError::Store(StoreError::NoPlace)) => return Ok(true),
         store => store?,
     };
-    for name in store.names()? {
+    let names = match store.names() {
+        Err(error) if is_denied(&error) => {
+            console.note(&format!("warning: snapshots are left out: {error}"));
+            return Ok(false);
+        }
+        names => names?,
+    };
+    for name in names {
         let path = store.path().join(&name);
         match store.snapshots(&name) {
             Ok(Listing { snapshots, damages }) => {
@@ -170,11 +180,19 @@ fn saved(
             Err(error) => listed.push(Listed {
                 path,
                 error: Some(error.to_string()),
-                ..Listed::snapshot(name, State::Damaged)
+                ..Listed::snapshot(
+                    name,
+                    if is_denied(&error) { State::Denied } else { State::Damaged },
+                )
             }),
         }
     }
-    Ok(())
+    Ok(true)
+}
+
+/// Whether an error is about who may read a saved ring, not about what was saved.
+fn is_denied(error: &StoreError) -> bool {
+    matches!(error, StoreError::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied)
 }
 
 /// Rings that were evicted to a store and are not among those listed. One that cannot be read has none.
@@ -190,7 +208,7 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
         .into_iter()
         .filter_map(|info| Entry::open(base, info).map(Listed::from))
         .collect();
-    saved(&args.store, &mut listed, console)?;
+    let all_seen = saved(&args.store, &mut listed, console)?;
     // A daemon may keep them elsewhere.
     if let Some(store) = Holder::of(base).and_then(|holder| holder.store) {
         let elsewhere = evicted(&Store::at(store), &listed);
@@ -242,15 +260,17 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
             in_state(State::Evicted).count()
         ));
     }
-    let damaged = in_state(State::Damaged).count();
-    if damaged == 0 {
-        return Ok(Exit::Done);
+    let denied = in_state(State::Denied).count();
+    if denied > 0 {
+        console.note(&format!(
+            "{denied} denied: have the owner give access; nothing says that they are damaged"
+        ));
     }
     // Of what is on disk nothing is thrown away.
     let damaged = in_state(State::Damaged).filter(|object| object.kind != "snapshot").count();
-    if damaged == 0 {
-        return Ok(Exit::FoundProblems);
+    if damaged > 0 {
+        console.note(&format!("{damaged} damaged: `backcast rm NAME` removes one"));
     }
-    console.note(&format!("{damaged} damaged: `backcast rm NAME` removes one"));
-    Ok(Exit::FoundProblems)
+    let fine = all_seen && denied == 0 && in_state(State::Damaged).next().is_none();
+    Ok(if fine { Exit::Done } else { Exit::FoundProblems })
 }

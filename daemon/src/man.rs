@@ -1,6 +1,7 @@
 //! `backcast man`: the pages of the manual, made from what `--help` says.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use clap_mangen::Man;
@@ -40,8 +41,12 @@ pub(crate) fn run(args: &Args, console: &mut Console<'_>) -> Result<Exit, CliErr
         console.text_raw(&page(&top, "backcast")?);
         return Ok(Exit::Done);
     };
-    if !dir.is_dir() {
-        return Err(CliError::NoPlaceForPages { path: dir.clone() });
+    match dir.metadata() {
+        Err(source) if source.kind() == ErrorKind::PermissionDenied => {
+            return Err(CliError::NoAccess { path: dir.clone(), source, option: "--into" });
+        }
+        Ok(found) if found.is_dir() => {}
+        _ => return Err(CliError::NoPlaceForPages { path: dir.clone() }),
     }
     let mut pages = Vec::new();
     collect(&top, "backcast", &mut pages)?;

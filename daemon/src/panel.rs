@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::catalogue::{self, Content, Entry, State};
 use crate::console::{Align, Console};
 use crate::error::{CliError, Exit};
+use crate::typed::one_of;
 use crate::units;
 
 /// Inspect market data: price files and shared panels.
@@ -50,9 +51,12 @@ pub(crate) struct StatArgs {
     #[arg(long = "macro", value_name = "TICKER", value_delimiter = ',')]
     macro_tickers: Vec<String>,
     /// Rows that lack a number: refuse the file, or mask them [default: refuse].
-    #[arg(long, value_name = "WHAT")]
+    #[arg(long, value_name = "WHAT", value_parser = one_of::<NanPolicy>(&NAN))]
     nan: Option<NanPolicy>,
 }
+
+/// What `--nan` takes.
+pub(crate) const NAN: [&str; 2] = ["refuse", "mask"];
 
 fn rename(text: &str) -> Result<(String, String), String> {
     let (theirs, ours) =
@@ -129,6 +133,7 @@ fn of_shared(base: &Base, args: &StatArgs) -> Result<Report, CliError> {
             summary: panel.describe(),
         }),
         Content::Damaged(why) => Err(CliError::Damaged { kind: info.kind, name: info.name, why }),
+        Content::Denied(why) => Err(CliError::Denied { kind: info.kind, name: info.name, why }),
         Content::Ring(_) | Content::Unopened => {
             Err(CliError::Orphaned { kind: info.kind, name: info.name })
         }

@@ -54,7 +54,9 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
     }
     let kind: Option<Kind> = args.kind.map(Into::into);
     let info = match catalogue::find(base, &args.name, kind) {
-        Err(error @ CliError::NotFound { .. }) if kind != Some(Kind::Panel) => {
+        Err(error @ (CliError::NotFound { .. } | CliError::Evicted { .. }))
+            if kind != Some(Kind::Panel) =>
+        {
             return match remove_partial(base, &args.name) {
                 Ok(removed) => {
                     Removed::new(&removed, false).print(console);

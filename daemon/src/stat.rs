@@ -138,7 +138,10 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
         Content::Damaged(why) => {
             return Err(CliError::Damaged { kind: info.kind, name: info.name, why });
         }
-        Content::Unopened => return Err(CliError::Orphaned { kind: info.kind, name: info.name }),
+        Content::Denied(why) => {
+            return Err(CliError::Denied { kind: info.kind, name: info.name, why });
+        }
+        Content::Unopened => return Err(catalogue::orphaned(info)),
     }
     Ok(Exit::Done)
 }

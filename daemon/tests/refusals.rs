@@ -4,7 +4,10 @@ mod shelf;
 
 use std::fs;
 
-use shelf::Shelf;
+use backcast_core::{Exist, Ring};
+use backcast_market::{PanelData, PanelOptions};
+use serde_json::Value;
+use shelf::{PRICES, Shelf, schema};
 
 struct Case {
     id: &'static str,
@@ -84,8 +87,22 @@ const CASES: &[Case] = &[
         "another exist",
         "create a --column x:f4 --capacity 10 --exist overwrite",
         2,
-        &["overwrite", "replace"],
+        &["overwrite", "error, attach or replace"],
     ),
+    case(
+        "an exist nearly right",
+        "create a --column x:f4 --capacity 10 --exist atach",
+        2,
+        &["'atach'", "did you mean attach?"],
+    ),
+    case(
+        "a persist mode nearly right",
+        "create a --column x:f4 --capacity 10 --persist continous",
+        2,
+        &["did you mean continuous?"],
+    ),
+    case("a command of other programs", "delete pong", 2, &["'delete'", "'rm'"]),
+    case("another one", "restore pong@a", 2, &["'restore'", "'load'"]),
     case(
         "a column without a dtype",
         "create a --column x --capacity 10",
@@ -131,7 +148,7 @@ const CASES: &[Case] = &[
         "another lane policy",
         "create a --column x:f4 --capacity 10 --lane-policy wait",
         2,
-        &["`wait`", "\"drop_new\""],
+        &["'wait'", "--lane-policy", "block, drop_new, fail or overwrite"],
     ),
     case(
         "a negative lease time-out",
@@ -167,7 +184,7 @@ const CASES: &[Case] = &[
         "more memory than there is",
         "create a --column x:f4 --capacity 16TiB",
         1,
-        &["not enough space", "available", "lower the capacity"],
+        &["not enough space in", "16 TiB asked for", "smaller --capacity", "--dir"],
     ),
     case("panel without a command", "panel", 2, &["Usage: backcast panel", "stat"]),
     case("panel stat of nothing", "panel stat", 2, &["FILE|NAME"]),
@@ -184,7 +201,12 @@ const CASES: &[Case] = &[
     ),
     case("a shared panel with macros", "panel stat prices --macro VIX", 2, &["--macro"]),
     case("half a rename", "panel stat a.csv --columns Date", 2, &["--columns", "=", "Date"]),
-    case("a third policy", "panel stat a.csv --nan drop", 2, &["\"drop\"", "\"mask\""]),
+    case(
+        "a third policy",
+        "panel stat a.csv --nan drop",
+        2,
+        &["'drop'", "--nan", "refuse or mask"],
+    ),
     case("top of nothing", "top zebra", 3, &["ring `zebra`", "backcast ls"]),
     case("top of a typo", "top pong pnog", 3, &["did you mean `pong`?"]),
     case("top of a panel", "top prices", 3, &["ring `prices`"]),
@@ -274,6 +296,28 @@ fn every_refusal_has_its_status_and_says_what_to_do() {
     assert_eq!(shelf.states(), before, "a refusal changes nothing");
 }
 
+#[test]
+fn every_refusal_is_an_object_where_json_was_asked_for() {
+    let shelf = Shelf::stocked();
+    for Case { id, args, status, says } in CASES {
+        let asked = args.starts_with("--json");
+        let json = (!asked).then_some("--json");
+        let args: Vec<&str> = json.into_iter().chain(args.split_whitespace()).collect();
+        let ran = shelf.run(&args);
+        let streams = format!("{id}\nstdout:\n{}\nstderr:\n{}", ran.out, ran.err);
+        assert_eq!(ran.status, *status, "{streams}");
+        let lines: Result<Vec<Value>, _> = ran.err.lines().map(serde_json::from_str).collect();
+        let lines = lines.unwrap_or_else(|error| panic!("{error}: {streams}"));
+        let error = lines.last().expect("a refusal says something");
+        assert_eq!((&error["level"], &error["exit_status"]), (&"error".into(), &(*status).into()));
+        let message = error["message"].as_str().expect("text");
+        assert!(!message.starts_with("error") && !message.ends_with('\n'), "{streams}");
+        for text in *says {
+            assert!(message.contains(text), "`{text}` is missing: {streams}");
+        }
+    }
+}
+
 /// Where files cannot be made, not even by an administrator.
 #[cfg(target_os = "linux")]
 #[test]
@@ -295,6 +339,33 @@ fn a_file_where_the_directory_of_objects_should_be_is_refused() {
         assert!(ran.err.contains(&path) && ran.out.is_empty(), "{args}: {}", ran.err);
     }
     assert_eq!(fs::read_to_string(shelf.base().path()).unwrap(), "in the way");
+}
+
+/// To join it would be refused too: that is no way out.
+#[test]
+fn a_name_that_another_version_has_is_not_offered_to_be_joined() {
+    let shelf = Shelf::stocked();
+    for file in ["pong.ring/ring.ctl", "prices.panel/panel.dat"] {
+        let file = shelf.object(file);
+        let mut bytes = fs::read(&file).unwrap();
+        // Where every version has its number.
+        bytes[8..12].copy_from_slice(&99_u32.to_le_bytes());
+        fs::write(&file, bytes).unwrap();
+    }
+    let create = "create pong --column x:f4 --capacity 10";
+    let typed = shelf.run(&create.split(' ').collect::<Vec<_>>()).expect(1).err;
+    let ring = Ring::create("pong", &schema(), shelf.options()).unwrap_err().to_string();
+    let options = PanelOptions::default().macro_tickers(["VIX"]);
+    let panel = PanelData::from_reader(PRICES.as_bytes(), &options).unwrap();
+    let panel = panel.share("prices", &shelf.base(), Exist::Error, true).unwrap_err().to_string();
+    for said in [typed, ring, panel] {
+        assert!(said.contains("another version of Backcast"), "{said}");
+        assert!(said.contains("replace") && said.contains("backcast rm"), "{said}");
+        assert!(!said.contains("attach"), "{said}");
+    }
+    // The right one still is.
+    let twin = Ring::create("twin", &schema(), shelf.options()).unwrap_err().to_string();
+    assert!(twin.contains("it is persistent") && twin.contains("exist=\"attach\""), "{twin}");
 }
 
 #[test]

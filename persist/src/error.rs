@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use backcast_core::{RestoreError, RingError, SchemaError};
 use thiserror::Error;
 
-use crate::damage::Damage;
+use crate::damage::{Damage, DamageKind};
 
 /// Why a store could not be used.
 #[derive(Debug, Error)]
@@ -64,7 +64,7 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// The file system refused.
-    #[error("cannot {operation} {}: {source}", path.display())]
+    #[error("cannot {operation} {}: {source}{}", path.display(), remedy(source))]
     Io {
         /// What it was doing.
         operation: &'static str,
@@ -205,11 +205,8 @@ pub enum LoadError {
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A file that does not hold what was saved.
-    #[error(
-        "`{snapshot}` is damaged: {damage}; load another snapshot (`backcast ls` lists them), or \
-         restore the file from a backup"
-    )]
+    /// A file that does not hold what was saved, or is not to be read.
+    #[error("`{snapshot}` {}", ways_out(damage))]
     Damaged {
         /// The snapshot.
         snapshot: String,
@@ -252,6 +249,28 @@ impl StoreError {
             }
             Self::Io { operation, path, source }
         }
+    }
+}
+
+fn remedy(source: &io::Error) -> &'static str {
+    if source.kind() == ErrorKind::PermissionDenied {
+        "; ask its owner for access, or name another directory (`--store`, BACKCAST_STORE)"
+    } else {
+        ""
+    }
+}
+
+/// What is wrong with a snapshot that cannot be loaded, and what to do.
+fn ways_out(damage: &Damage) -> String {
+    match damage.kind {
+        DamageKind::Unreadable { .. } => format!(
+            "cannot be read: {damage}; see to it that this user may read the file and that the disk gives \
+             it, or load another snapshot (`backcast ls` lists them)"
+        ),
+        _ => format!(
+            "is damaged: {damage}; load another snapshot (`backcast ls` lists them), or restore the file \
+             from a backup"
+        ),
     }
 }
 

@@ -44,6 +44,8 @@ impl Slots {
 struct Looked {
     good: Vec<(usize, Manifest)>,
     damages: Vec<Damage>,
+    /// A manifest that this user may not read.
+    denied: Option<StoreError>,
 }
 
 impl Looked {
@@ -60,6 +62,11 @@ impl Looked {
             Ok(Some(manifest)) => self.good.push((slot, manifest)),
             Ok(None) => return Ok(false),
             Err(Unusable::Damaged(kind)) => self.damages.push(Damage { file: path, kind }),
+            Err(Unusable::Denied(source)) => {
+                let kind = DamageKind::Unreadable { problem: source.to_string() };
+                self.damages.push(Damage { file: path.clone(), kind });
+                self.denied = Some(StoreError::io("read", &path)(source));
+            }
             Err(Unusable::OtherVersion(found)) => {
                 return Err(StoreError::OtherVersion { path, found, known: VERSION });
             }
@@ -90,7 +97,7 @@ pub(crate) fn read(
             found.damages.push(Damage { file: dir.join(SLOTS[missing]), kind });
         }
     }
-    let Looked { mut good, mut damages } = found;
+    let Looked { mut good, mut damages, denied } = found;
     good.sort_by_key(|(_, manifest)| manifest.generation);
     let older = if good.len() == 2 { Some(good.remove(0).1) } else { None };
     match good.pop() {
@@ -98,7 +105,8 @@ pub(crate) fn read(
             Ok(Some(Slots { manifest, current, older, damage: damages.pop() }))
         }
         None if damages.is_empty() => Ok(None),
-        None => Err(StoreError::NoManifest { path: dir.to_owned(), damages }),
+        // Of what may not be read nothing is known to be damaged.
+        None => Err(denied.unwrap_or(StoreError::NoManifest { path: dir.to_owned(), damages })),
     }
 }
 
@@ -137,6 +145,7 @@ pub(crate) fn is_leftover(name: &str) -> bool {
 
 enum Unusable {
     Damaged(DamageKind),
+    Denied(std::io::Error),
     OtherVersion(u64),
 }
 
@@ -155,6 +164,9 @@ fn read_slot(storage: &dyn Storage, path: &Path, name: &str) -> Result<Option<Ma
         // A plain file in the place of the directory is nothing that was saved, either.
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             return Ok(None);
+        }
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            return Err(Unusable::Denied(error));
         }
         Err(error) => return Err(unreadable(error)),
     };

@@ -7,6 +7,9 @@ use thiserror::Error;
 
 use crate::name::Kind;
 
+/// State of an object that exists and that this build cannot join.
+pub const OTHER_VERSION: &str = "another version of Backcast made it";
+
 /// Why a named object could not be created, attached, listed or removed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -29,15 +32,16 @@ pub enum SegmentError {
     },
     /// The name is taken by a live or persistent object.
     #[error(
-        "a {kind} named `{name}` already exists ({state}); use exist=\"attach\" to join it, \
-         exist=\"replace\" to start over, or `backcast rm {name}`"
+        "a {kind} named `{name}` already exists ({state}); use {}exist=\"replace\" to start over, or \
+         `backcast rm {name}`",
+        if *state == OTHER_VERSION { "" } else { "exist=\"attach\" to join it, " }
     )]
     AlreadyExists {
         /// Ring or panel.
         kind: Kind,
         /// Name asked for.
         name: String,
-        /// Held by a process, or persistent.
+        /// Held by a process, persistent, or [`OTHER_VERSION`].
         state: &'static str,
     },
     /// The object exists but is not the one asked for.
@@ -140,7 +144,7 @@ pub enum SegmentError {
     },
     /// The name cannot be a file name.
     #[error(
-        "`{name}` cannot name a segment: {reason}; use 1 to {} of the characters \
+        "`{name}` cannot name a ring or panel: {reason}; use 1 to {} of the characters \
          A-Z a-z 0-9 _ - . and do not begin with a dot",
         crate::name::MAX_NAME_BYTES
     )]

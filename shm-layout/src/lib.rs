@@ -58,7 +58,7 @@ pub use column::{
     Column, ColumnError, ColumnRecord, DType, MAX_AXES, MAX_COLUMN_NAME_BYTES,
     MAX_COLUMN_WIDTH_BYTES, Role,
 };
-pub use error::SegmentError;
+pub use error::{OTHER_VERSION, SegmentError};
 pub use filling::{UnnamedLane, UnnamedRing};
 pub use geometry::{
     ColumnPlace, Geometry, MAX_COLUMNS, MAX_LANE_BYTES, MAX_LANES, MAX_READER_SLOTS, MAX_SLOTS,

@@ -17,10 +17,12 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use self::removal::{being_removed, bury, collect_one, delete, dig, makes_room, tidy};
-use crate::error::SegmentError;
+use crate::error::{OTHER_VERSION, SegmentError};
 use crate::memfd::{self, Memory};
 use crate::name::{Base, Exist, Kind, check_known};
+use crate::origin;
 use crate::ring_files::{CTL, Folder};
+use crate::sealed;
 use crate::sys::file;
 use crate::sys::lock::{Hold, LockFile};
 use crate::sys::map::Access;
@@ -390,8 +392,25 @@ fn make_dir(path: &Path) -> io::Result<()> {
 
 fn already_exists(path: &Path, kind: Kind, name: &str) -> SegmentError {
     let persistent = path.join(PERSISTENT_FILE).exists();
-    let state = if persistent { "it is persistent" } else { "a live process holds it" };
+    let state = if is_of_other_version(path, kind) {
+        OTHER_VERSION
+    } else if persistent {
+        "it is persistent"
+    } else {
+        "a live process holds it"
+    };
     SegmentError::AlreadyExists { kind, name: name.to_owned(), state }
+}
+
+/// Whether an object was made by a version whose layout is not this build's.
+fn is_of_other_version(path: &Path, kind: Kind) -> bool {
+    let name = match kind {
+        Kind::Ring => CTL,
+        Kind::Panel => sealed::FILE,
+    };
+    let opened =
+        file::open_dir(path).and_then(|dir| file::open(&dir, name, path, Access::ReadOnly, None));
+    opened.is_ok_and(origin::is_of_other_version)
 }
 
 fn random_word() -> String {

@@ -1,6 +1,7 @@
 //! Where a header comes from: this project, this version, this byte order, this start of the
 //! machine, and whole.
 
+use std::os::fd::AsFd;
 use std::path::Path;
 
 use bytemuck::Pod;
@@ -45,6 +46,19 @@ impl Origin {
         }
         Ok(())
     }
+}
+
+/// Whether a file, from its first byte on, has a header of ours of another layout version.
+pub(crate) fn is_of_other_version(file: impl AsFd) -> bool {
+    let mut begin = [0; 16];
+    if rustix::io::pread(file, &mut begin, 0) != Ok(begin.len()) {
+        return false;
+    }
+    // The same in every version: the magic, the version, the tag of the byte order.
+    let [magic, rest] = [&begin[..8], &begin[8..]];
+    let ours = [crate::superblock::MAGIC, crate::sealed::SEALED_MAGIC];
+    let version = rest.first_chunk().map_or(LAYOUT_VERSION, |bytes| u32::from_le_bytes(*bytes));
+    ours.iter().any(|known| known == magic) && version != 0 && version != LAYOUT_VERSION
 }
 
 /// CRC-32 of a header that ends with its own CRC: of all bytes but the last four.

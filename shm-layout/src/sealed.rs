@@ -22,7 +22,7 @@ pub const SEALED_HEADER_BYTES: u64 = 4096;
 pub const SEALED_MAGIC: [u8; 8] = *b"\x89BKP\r\n\x1a\n";
 /// Most bytes of metadata.
 pub(crate) const MAX_META_BYTES: u64 = 1 << 28;
-const FILE: &str = "panel.dat";
+pub(crate) const FILE: &str = "panel.dat";
 
 /// Written once by the creator, before the segment has a name. The metadata follows at byte 4096,
 /// the data at the next multiple of 4096.

@@ -44,14 +44,16 @@ pub(crate) fn run(_: &Args, base: &Base, console: &mut Console<'_>) -> Exit {
 
 /// Every check, in the order in which they matter.
 fn examine(machine: &dyn Machine, base: &Base, stock: &Stock) -> Vec<Finding> {
-    let dir = base.path().parent().unwrap_or(base.path());
+    // Mounts and control groups are told by absolute paths.
+    let base = std::path::absolute(base.path()).unwrap_or_else(|_| base.path().to_owned());
+    let dir = base.parent().unwrap_or(&base);
     vec![
         room::directory(machine, dir),
         room::space(machine, dir),
         room::memory(machine, dir),
         room::cgroup(machine, dir),
         room::swap(machine),
-        safety::permissions(machine, dir, base.path()),
+        safety::permissions(machine, dir, &base),
         objects::stale(stock),
         kernel::huge_pages(machine, stock.pages),
         limits::open_files(machine, &stock.rings),

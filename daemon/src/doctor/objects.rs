@@ -21,6 +21,7 @@ pub(crate) struct Stock {
     /// Of imports that were cut: somebody may go on with them.
     partial: Vec<(String, u64)>,
     damaged: Vec<(String, String)>,
+    denied: Vec<(String, String)>,
     /// Why the directory could not be listed.
     unlisted: Option<String>,
 }
@@ -57,6 +58,7 @@ impl Stock {
                 });
             }
             (_, Content::Damaged(why)) => self.damaged.push((name, why.clone())),
+            (_, Content::Denied(why)) => self.denied.push((name, why.clone())),
             (State::Partial, _) => self.partial.push((name, info.bytes)),
             (State::Orphaned, _) if info.building => self.remnants.push((name, info.bytes)),
             (State::Orphaned, _) => self.orphans.push((name, info.bytes)),
@@ -92,6 +94,14 @@ pub(crate) fn stale(stock: &Stock) -> Finding {
         ));
         remedies.push(format!("`backcast rm {first}` where it is not worth a repair"));
     }
+    if let Some((_, why)) = stock.denied.first() {
+        found.push(format!(
+            "{} may not be opened by this user: {} ({why})",
+            stock.denied.len(),
+            names(stock.denied.iter().map(|(name, _)| name))
+        ));
+        remedies.push("have their owner give access, or look as their owner".to_owned());
+    }
     let finding = if found.is_empty() {
         let (count, size) = (stock.objects, bytes(stock.bytes));
         let partial = if stock.partial.is_empty() {
@@ -116,14 +126,12 @@ pub(crate) fn stale(stock: &Stock) -> Finding {
         .with("orphans", list(&stock.orphans))
         .with("remnants", list(&stock.remnants))
         .with("partial", list(&stock.partial))
-        .with(
-            "damaged",
-            stock
-                .damaged
-                .iter()
-                .map(|(name, error)| json!({ "name": name, "error": error }))
-                .collect::<Vec<_>>(),
-        )
+        .with("damaged", with_errors(&stock.damaged))
+        .with("denied", with_errors(&stock.denied))
+}
+
+fn with_errors(objects: &[(String, String)]) -> Vec<serde_json::Value> {
+    objects.iter().map(|(name, error)| json!({ "name": name, "error": error })).collect()
 }
 
 /// The first few, and how many more.
@@ -154,6 +162,10 @@ mod tests {
             ..Stock::default()
         };
         let both = Stock { orphans: left(&["a"]), ..damaged_copy(&damaged) };
+        let denied = Stock {
+            denied: vec![("pong".into(), "cannot open ring.lck: Permission denied".into())],
+            ..Stock::default()
+        };
         let unlisted = Stock { unlisted: Some("cannot list".into()), ..Stock::default() };
         for (stock, status, words) in [
             (fine, Well, &["none of 2 rings and panels (3 MiB)"][..]),
@@ -166,6 +178,7 @@ mod tests {
             (remnant, Found, &[".building-1", "1 MiB", "backcast gc"]),
             (damaged, Found, &["pong", "last start", "backcast rm pong"]),
             (both, Found, &["nobody holds", "last start", "backcast gc", "backcast rm pong"]),
+            (denied, Found, &["1 may not be opened", "pong", "Permission denied", "owner"]),
             (unlisted, Found, &["cannot list", "permissions"]),
         ] {
             let finding = stale(&stock);

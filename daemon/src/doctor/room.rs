@@ -42,14 +42,7 @@ pub(crate) fn space(machine: &dyn Machine, dir: &Path) -> Finding {
     };
     let room = format!("{} of {} are free in {shown}", bytes(space.free), bytes(space.size));
     let finding = if space.size < SMALL_BYTES {
-        Finding::found(
-            CHECK,
-            format!("{room}: too small for most rings"),
-            format!(
-                "make it larger: `mount -o remount,size=8G {shown}`, or of a container with \
-                 --shm-size=8g"
-            ),
-        )
+        Finding::found(CHECK, format!("{room}: too small for most rings"), larger(machine, dir))
     } else if space.free < space.size / NEARLY_FULL {
         Finding::found(
             CHECK,
@@ -60,6 +53,19 @@ pub(crate) fn space(machine: &dyn Machine, dir: &Path) -> Finding {
         Finding::ok(CHECK, room)
     };
     finding.with("size_bytes", space.size).with("free_bytes", space.free)
+}
+
+/// How the file system of a directory is made larger, or how to do without.
+fn larger(machine: &dyn Machine, dir: &Path) -> String {
+    match mount(machine, dir) {
+        // The kernel sizes mounts, not the directories below them.
+        Some(Mount { point, kind }) if in_memory(&kind) => format!(
+            "make it larger: `mount -o remount,size=8G {}` (of a container: --shm-size=8g), or use another \
+             directory with --dir or BACKCAST_DIR",
+            point.display()
+        ),
+        _ => "use a directory on a larger file system, with --dir or BACKCAST_DIR".to_owned(),
+    }
 }
 
 /// Whether memory can hold what the file system promises.
@@ -232,17 +238,28 @@ fn in_memory(kind: &str) -> bool {
     matches!(kind, "tmpfs" | "ramfs" | "hugetlbfs")
 }
 
-/// The type of the file system that a path is on: of the last mount above it.
+/// A file system, and the directory that it begins at.
+struct Mount {
+    point: PathBuf,
+    kind: String,
+}
+
+/// The type of the file system that a path is on.
 fn file_system(machine: &dyn Machine, dir: &Path) -> Option<String> {
+    mount(machine, dir).map(|mount| mount.kind)
+}
+
+/// The file system that a path is on: the last mount above it.
+fn mount(machine: &dyn Machine, dir: &Path) -> Option<Mount> {
     let mounts = machine.read("/proc/self/mountinfo")?;
     let found = mounts.lines().filter_map(|line| {
         let (mount, file_system) = line.split_once(" - ")?;
         let point = PathBuf::from(unescaped(mount.split(' ').nth(4)?));
         let kind = file_system.split(' ').next()?;
-        dir.starts_with(&point).then(|| (point.components().count(), kind.to_owned()))
+        dir.starts_with(&point).then(|| Mount { point, kind: kind.to_owned() })
     });
     // Of two mounts at one place the later one is seen.
-    found.max_by_key(|(depth, _)| *depth).map(|(_, kind)| kind)
+    found.max_by_key(|mount| mount.point.components().count())
 }
 
 /// Mount points are written with blanks and the like in octal.
@@ -300,6 +317,17 @@ mod tests {
         }
         let machine = Paper { space: None, ..Paper::sound() };
         says(&space(&machine, Path::new(SHM)), Unknown, &[]);
+    }
+
+    #[test]
+    fn what_can_be_made_larger_is_the_mount_and_only_one_in_memory() {
+        let small =
+            Paper { space: Some(Space { size: 64 << 20, free: 1 << 20 }), ..Paper::sound() };
+        let finding = space(&small, Path::new("/dev/shm/jobs/mine"));
+        says(&finding, Found, &["/dev/shm/jobs/mine", "size=8G /dev/shm`", "--dir"]);
+        let finding = space(&small, Path::new("/mnt/my disk/rings"));
+        says(&finding, Found, &["larger file system", "--dir"]);
+        assert!(!finding.remedy.unwrap().contains("remount"));
     }
 
     #[test]

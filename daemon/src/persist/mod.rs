@@ -4,7 +4,7 @@
 mod report;
 mod wish;
 
-pub(crate) use report::PersistReport;
+pub(crate) use report::{PersistReport, behind_now};
 pub(crate) use wish::{ask, asked};
 
 use std::fs::OpenOptions;

@@ -87,7 +87,7 @@ impl PersistReport {
             return Some(Self { mode, behind_rows: published, ..Self::default() });
         };
         let before = report.behind_rows;
-        report.behind_rows = published.saturating_sub(inner.done_rows);
+        report.behind_rows = behind_now(published, inner.done_rows);
         let since = unix_ns().saturating_sub(report.updated_unix_ns);
         #[expect(clippy::cast_precision_loss, reason = "seconds, for people")]
         let since_s = since as f64 / 1e9;
@@ -125,6 +125,12 @@ impl PersistReport {
         facts.extend(self.error.clone().map(|error| ("persist error", error)));
         facts
     }
+}
+
+/// Returns the rows that are not on disk of a ring that has `published` rows, of which a follower dealt with
+/// `done`: the one rule of `stat`, `top` and the metrics.
+pub(crate) fn behind_now(published: u64, done: u64) -> u64 {
+    published.saturating_sub(done)
 }
 
 fn written(dir: &Path) -> Option<(PersistReport, Inner)> {

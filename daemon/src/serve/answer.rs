@@ -11,7 +11,6 @@ use super::resize::resize;
 use super::shared::{Shared, add};
 use super::{budget, snapshot, sweep};
 use crate::catalogue::{self, Content, Entry, State};
-use crate::error::CliError;
 use crate::ls::{self, Listed};
 use crate::persist::PersistReport;
 use crate::stat::RingReport;
@@ -140,7 +139,7 @@ fn look(shared: &Shared, info: backcast_core::ObjectInfo) -> Option<Entry> {
 fn stats(shared: &Shared, name: &str) -> Result<Reply, Refusal> {
     let info = catalogue::find(&shared.base, name, Some(Kind::Ring))?;
     if catalogue::is_garbage(&info) {
-        return Err(CliError::Orphaned { kind: info.kind, name: info.name }.into());
+        return Err(catalogue::orphaned(info).into());
     }
     let state = if info.held { State::Held } else { State::Idle };
     let observed = Observed::open(&shared.base, name)?;

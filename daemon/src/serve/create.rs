@@ -1,8 +1,8 @@
 //! Making a ring within the budget.
 
 use backcast_core::{
-    Base, Capacity, Exist, Kind, ObjectInfo, Observed, Ring, RingOptions, Schema, SegmentError,
-    collect, list, remove,
+    Base, Capacity, Exist, Kind, OTHER_VERSION, ObjectInfo, Observed, Ring, RingError, RingOptions,
+    Schema, SegmentError, collect, list, remove,
 };
 use backcast_persist::Mode;
 
@@ -110,8 +110,11 @@ fn make(shared: &Shared, live: Live, wish: Wish<'_>) -> Result<(Ring, bool), Ref
     if let Some(there) = &there {
         match exist {
             Exist::Error => {
-                let state =
-                    if there.persistent { "it is persistent" } else { "a live process holds it" };
+                let state = match Observed::open(base, name) {
+                    Err(RingError::Segment(SegmentError::WrongVersion { .. })) => OTHER_VERSION,
+                    _ if there.persistent => "it is persistent",
+                    _ => "a live process holds it",
+                };
                 let (kind, name) = (Kind::Ring, name.to_owned());
                 return Err(SegmentError::AlreadyExists { kind, name, state }.into());
             }

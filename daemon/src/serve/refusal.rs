@@ -72,7 +72,14 @@ impl From<CliError> for Refusal {
             CliError::Segment(error) => return error.into(),
             CliError::Ring(error) => return error.into(),
             CliError::Schema(error) => return error.into(),
-            CliError::NotFound { .. } | CliError::Orphaned { .. } => Code::NotFound,
+            CliError::NotFound { .. }
+            | CliError::Orphaned { .. }
+            | CliError::Evicted { .. }
+            | CliError::MemoryGone { .. } => Code::NotFound,
+            CliError::NoSpace { .. } => Code::NoSpace,
+            CliError::Unsafe { .. } | CliError::Denied { .. } | CliError::NoAccess { .. } => {
+                Code::Storage
+            }
             CliError::Taken { .. }
             | CliError::NameTaken { .. }
             | CliError::Different { .. }

@@ -112,7 +112,7 @@ impl From<Entry> for Seen {
     fn from(Entry { info, state, content, persist }: Entry) -> Self {
         let (stats, error) = match content {
             Content::Ring(stats) => (Some(stats), None),
-            Content::Damaged(why) => (None, Some(why)),
+            Content::Damaged(why) | Content::Denied(why) => (None, Some(why)),
             Content::Panel(_) | Content::Unopened => (None, None),
         };
         Self { name: info.name, state, size_bytes: info.bytes, stats, error, persist }

@@ -95,6 +95,26 @@ fn a_killed_daemon_takes_nothing_along_that_others_have() {
 }
 
 #[test]
+fn of_a_sealed_ring_that_went_with_its_daemon_its_memory_is_said_to_be_gone() {
+    let shelf = Shelf::new();
+    let daemon = Running::spawn(&shelf, &["--budget", "64MiB"]);
+    shelf.run(&CREATE).expect(0);
+    daemon.end(Signal::KILL);
+    for line in
+        ["stat pong", "export pong pong.parquet", "save pong", "resize pong --capacity 30000"]
+    {
+        let args: Vec<&str> = line.split(' ').collect();
+        let ran = shelf.run(&args).expect(3);
+        for text in ["`pong`", "memory", "is gone", "daemon", "backcast gc"] {
+            assert!(ran.err.contains(text), "{line}: `{text}` is missing: {}", ran.err);
+        }
+        assert!(!ran.err.contains("not persistent"), "{line}: {}", ran.err);
+    }
+    shelf.run(&["gc"]).expect(0);
+    assert_eq!(shelf.states(), []);
+}
+
+#[test]
 fn the_budget_counts_it_and_its_room_is_given_back() {
     let shelf = Shelf::new();
     let one = Ring::planned_bytes(&schema(), &options(&shelf)).unwrap();

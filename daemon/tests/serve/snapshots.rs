@@ -156,6 +156,16 @@ fn a_ring_that_was_evicted_is_listed_with_and_without_the_daemon() {
     assert_eq!(shown, [("b", "idle"), ("a", "evicted")]);
     let said = shelf.run(&["ls"]).expect(0);
     assert!(said.err.contains("1 evicted") && said.err.contains("@evicted"), "{}", said.err);
+    // Whoever looks for it by name is told where it is and how to have it back.
+    for line in ["stat a", "stat a --kind ring", "top a", "export a a.parquet", "save a", "rm a"] {
+        let refused = shelf.run(&line.split(' ').collect::<Vec<_>>()).expect(3).err;
+        let load = format!("`backcast load a@evicted --store {store}`");
+        for text in ["ring `a`", "evicted", store, "attach(\"a\")", &load, "stat a@evicted"] {
+            assert!(refused.contains(text), "{line}: `{text}` is missing: {refused}");
+        }
+    }
+    assert!(!shelf.run(&["stat", "a", "--kind", "panel"]).expect(3).err.contains("evicted"));
+    assert!(client.stats("a").unwrap_err().to_string().contains("a@evicted"));
     // Without a daemon it is where its store is.
     daemon.end(rustix::process::Signal::KILL);
     assert_eq!(find(&shelf.json(&["ls"]), "a"), None);

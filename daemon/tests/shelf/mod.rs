@@ -1,7 +1,8 @@
 //! A private directory of rings and panels, and the real binary run on it.
 #![allow(dead_code, reason = "each test file uses a part")]
 
-use std::io::{BufRead, BufReader};
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
@@ -130,6 +131,33 @@ impl Ran {
     }
 }
 
+/// A run of this test binary as one role alone: a test that is ignored in an ordinary run.
+pub(crate) fn role(name: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("this binary"));
+    command.args(["--exact", name, "--ignored", "--nocapture"]);
+    command
+}
+
+/// What the test that started a role tells it.
+pub(crate) fn set_by_the_parent(variable: &str) -> OsString {
+    std::env::var_os(variable).unwrap_or_else(|| panic!("a role, and nobody has set {variable}"))
+}
+
+/// Says that a test cannot run here, and why. Not by `println`, which a test that passes never shows.
+/// With `BACKCAST_NO_SKIPS` set it fails instead.
+#[track_caller]
+pub(crate) fn skipped(test: &str, why: &str) {
+    assert!(std::env::var_os("BACKCAST_NO_SKIPS").is_none(), "{test} was skipped: {why}");
+    let _ = writeln!(std::io::stderr(), "skipped: {test}: {why}");
+}
+
+/// Whether SIGHUP is ignored here, and so by the processes that tests start: they run under `nohup`.
+pub(crate) fn hang_up_is_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0) & 1 != 0
+}
+
 /// Every command that `--help` lists, but `help`.
 pub(crate) fn commands(shelf: &Shelf) -> Vec<String> {
     commands_of(shelf, &[])
@@ -162,8 +190,7 @@ pub(crate) struct Holder {
 impl Holder {
     /// Runs this test binary again, as nothing but [`Holder::role`]; returns once the ring exists.
     pub(crate) fn spawn(shelf: &Shelf) -> Self {
-        let mut child = Command::new(std::env::current_exe().expect("this binary"))
-            .args(["--exact", "a_process_that_holds_a_ring", "--nocapture"])
+        let mut child = role("a_process_that_holds_a_ring")
             .env(HOLD_IN, shelf.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -178,9 +205,9 @@ impl Holder {
         Self { child, _lines: lines }
     }
 
-    /// The child's part; does nothing in an ordinary test run.
+    /// The child's part.
     pub(crate) fn role() {
-        let Some(dir) = std::env::var_os(HOLD_IN) else { return };
+        let dir = set_by_the_parent(HOLD_IN);
         let options = RingOptions::with_capacity(1_000u64).base(Base::at(PathBuf::from(dir)));
         let _ring = Ring::create("held", &schema(), options).expect("a ring");
         println!("holding");

@@ -119,7 +119,11 @@ pub(super) fn describe(path: &Path) -> Option<ObjectInfo> {
         Err(()) => true,
     };
     let held = locked(HOLD_BYTE);
-    let mut bytes = bytes_of(path)?;
+    // One that went meanwhile is not there; one that this user may not look into is, at whatever size.
+    let mut bytes = match bytes_of(path) {
+        None if path.symlink_metadata().is_err() => return None,
+        counted => counted.unwrap_or(0),
+    };
     if partial.is_some() {
         bytes = bytes.saturating_add(bytes_of(&partial::ring_in(path)).unwrap_or(0));
     }
