@@ -1,4 +1,4 @@
-//! Metrics over HTTP: one request per connection, one page.
+//! Metrics and health over HTTP: one request per connection, one page.
 
 use std::io::PipeWriter;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -126,8 +126,11 @@ fn respond(head: &[u8], page: impl FnOnce() -> Result<String, std::fmt::Error>) 
                 reply("500 Internal Server Error", plain, "cannot write metrics\n", with_body)
             }
         },
+        // Answered by whoever answers at all: the daemon works on requests in other threads.
+        (Some("GET" | "HEAD"), "/health" | "/healthz") => reply("200 OK", plain, "ok\n", with_body),
         (Some("GET" | "HEAD"), _) => {
-            reply("404 Not Found", plain, "metrics are at /metrics\n", with_body)
+            let places = "metrics are at /metrics, and /health says ok\n";
+            reply("404 Not Found", plain, places, with_body)
         }
         _ => reply("405 Method Not Allowed", plain, "only GET is answered\n", with_body),
     }
@@ -147,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_metrics_are_served_and_only_to_get() {
+    fn metrics_and_health_are_served_and_only_to_get() {
         for (head, status) in [
             ("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", "200"),
             ("GET /metrics?a=b HTTP/1.0\r\n\r\n", "200"),
@@ -160,6 +163,12 @@ mod tests {
             let answer = respond(head.as_bytes(), || Ok("up 1\n".to_owned()));
             assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{head:?}: {answer}");
             assert_eq!(answer.ends_with("\r\n\r\nup 1\n"), status == "200", "{answer}");
+        }
+        for path in ["/health", "/healthz", "/health?full=1"] {
+            let head = format!("GET {path} HTTP/1.1\r\n\r\n");
+            let answer = respond(head.as_bytes(), || panic!("a page nobody asked for"));
+            assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+            assert!(answer.ends_with("\r\n\r\nok\n"), "{answer}");
         }
         let head = respond(b"HEAD /metrics HTTP/1.1\r\n\r\n", || Ok("up 1\n".to_owned()));
         assert!(head.contains("Content-Length: 5") && head.ends_with("\r\n\r\n"), "{head}");

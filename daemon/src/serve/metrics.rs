@@ -19,6 +19,7 @@ use super::census::Totals;
 use super::quota;
 use super::shared::Shared;
 use crate::catalogue::is_garbage;
+use crate::persist::behind_now;
 
 /// What the page is, to whoever reads it.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -199,7 +200,13 @@ fn take(shared: &Shared) -> Vec<Family> {
         };
         Family { name, help, form, samples: rings.iter().map(sample).collect() }
     });
-    let followed = shared.keeper().states();
+    let mut followed = shared.keeper().states();
+    for (name, state) in &mut followed {
+        // What a follower saw when it last looked is older than this page.
+        if let Some((_, stats, _)) = rings.iter().find(|(ring, ..)| ring == name) {
+            state.rows_behind = behind_now(stats.rows_published, state.rows_done);
+        }
+    }
     let of_followed = PERSIST.iter().map(|&(name, help, form, number)| {
         let sample =
             |(ring, state): &(String, FollowState)| (Some(("ring", ring.clone())), number(state));
@@ -315,6 +322,68 @@ mod tests {
         let series: BTreeSet<&str> =
             samples.iter().map(|line| line.rsplit_once(' ').unwrap().0).collect();
         assert_eq!(series.len(), samples.len(), "{text}");
+    }
+
+    /// Every alert of the file with its settings, by the subset of YAML that the file keeps to: two levels of
+    /// lists and one `key: value` a line.
+    fn alerts() -> Vec<BTreeMap<String, String>> {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/alerts.yml");
+        let text = std::fs::read_to_string(path).unwrap();
+        let mut alerts: Vec<BTreeMap<String, String>> = Vec::new();
+        for line in text.lines().filter(|line| !line.trim_start().starts_with('#')) {
+            assert!(!line.contains('\t') && line.trim_end() == line, "`{line}`");
+            let Some((key, value)) = line.trim_start().split_once(':') else {
+                assert!(line.is_empty(), "`{line}`");
+                continue;
+            };
+            if key == "- alert" {
+                alerts.push(BTreeMap::new());
+            }
+            if let Some(alert) = alerts.last_mut() {
+                let before = alert.insert(key.to_owned(), value.trim().to_owned());
+                assert_eq!(before, None, "`{key}` twice: {line}");
+            }
+        }
+        alerts
+    }
+
+    #[test]
+    fn every_alert_asks_for_metrics_that_there_are_and_says_what_to_do() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = Base::at(dir.path());
+        std::fs::create_dir(base.path()).unwrap();
+        let known = names(&Shared::new(&base, &ServeOptions::default()).unwrap());
+        let alerts = alerts();
+        assert!(alerts.len() > 8, "{alerts:?}");
+        let titles: BTreeSet<&String> = alerts.iter().map(|alert| &alert["- alert"]).collect();
+        assert_eq!(titles.len(), alerts.len());
+        for alert in &alerts {
+            let query = &alert["expr"];
+            let words = query.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+            let asked: Vec<&str> = words.filter(|word| word.starts_with("backcast_")).collect();
+            assert!(!asked.is_empty(), "{query}");
+            for metric in asked {
+                assert!(known.iter().any(|name| name == metric), "{metric}: {query}");
+            }
+            for (open, close) in [('(', ')'), ('{', '}'), ('[', ']')] {
+                assert_eq!(query.matches(open).count(), query.matches(close).count(), "{query}");
+            }
+            // A colon within a value would end a key there; quoted values are whole.
+            for key in ["summary", "description"] {
+                let text = &alert[key];
+                assert!(text.starts_with('"') && text.ends_with('"') && text.len() > 12, "{text}");
+            }
+            assert!(query.starts_with('\'') && query.ends_with('\''), "{query}");
+            assert!(["warning", "critical"].contains(&alert["severity"].as_str()), "{alert:?}");
+            let minutes = alert["for"].strip_suffix('m').map(str::parse::<u32>);
+            assert!(matches!(minutes, Some(Ok(_))), "{alert:?}");
+        }
+        // Labels that a query picks are values that the daemon gives.
+        let codes = alerts.iter().filter_map(|alert| alert["expr"].split("code=~\"").nth(1));
+        for code in codes.flat_map(|rest| rest.split('"').next().unwrap().split('|')) {
+            let known: Result<crate::wire::Code, _> = serde_json::from_value(code.into());
+            assert!(known.is_ok(), "{code}");
+        }
     }
 
     #[test]

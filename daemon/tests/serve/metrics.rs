@@ -107,6 +107,34 @@ fn what_was_found_and_refused_is_counted() {
     assert!(seen["backcast_sweeps_total"] > 0.0);
 }
 
+/// A follower saves every twelve hours, and is asked meanwhile.
+#[test]
+fn metrics_and_stat_say_the_same_of_what_is_not_on_disk() {
+    let shelf = Shelf::new();
+    let args = ["--metrics", "127.0.0.1:0", "--persist-mode", "periodic", "--persist-every", "12h"];
+    let daemon = Running::spawn(&shelf, &[&args[..], &["--interval", "3600s"]].concat());
+    let options = shelf.options().persistent(true);
+    let (ring, _) = daemon.client().create("pong", &schema(), &options).unwrap();
+    let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+    for rows in [20, 40, 60_u32] {
+        crate::rings::append(&mut writer, 20);
+        let of_metrics = scrape(&daemon)["backcast_persist_behind_rows{ring=\"pong\"}"];
+        let of_stat = &shelf.json(&["stat", "pong"])[0]["persist"]["behind_rows"];
+        assert_eq!((of_metrics.to_bits(), of_stat), (f64::from(rows).to_bits(), &rows.into()));
+        assert!(daemon.client().stats("pong").unwrap()["persist"]["behind_rows"] == rows);
+    }
+}
+
+#[test]
+fn health_is_answered_while_requests_are_at_work() {
+    let shelf = Shelf::new();
+    let daemon = Running::spawn(&shelf, &["--metrics", "127.0.0.1:0"]);
+    for path in ["/health", "/healthz"] {
+        let (head, body) = get(&daemon, &format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"));
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && body == "ok\n", "{head}: {body}");
+    }
+}
+
 #[test]
 fn a_scraper_that_stops_half_way_holds_up_nobody() {
     let shelf = Shelf::new();
