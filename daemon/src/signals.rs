@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
 use signal_hook::{SigId, flag, low_level};
 
 /// A wait is cut into pieces of this length, between which the flag is looked at.
@@ -16,6 +16,15 @@ const PIECE: Duration = Duration::from_millis(50);
 pub(crate) fn outlive_file_size_limit() -> std::io::Result<()> {
     // That it came says nothing that the failed write does not say.
     flag::register(Signal::XFSZ.as_raw(), Arc::new(AtomicBool::new(false))).map(drop)
+}
+
+/// Whether this process ignores SIGHUP, as `nohup` has it: who started it does not want it to end with
+/// its terminal. `false` where the system does not tell.
+fn ignores_hang_up() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask & (1 << (SIGHUP - 1)) != 0
 }
 
 /// Listens while it lives; what was done on these signals before is done as well.
@@ -29,6 +38,9 @@ impl Signals {
         let came = Arc::new(AtomicUsize::new(0));
         let mut signals = Self { came, handlers: Vec::new() };
         for signal in [SIGINT, SIGTERM, SIGHUP] {
+            if signal == SIGHUP && ignores_hang_up() {
+                continue;
+            }
             let number = usize::try_from(signal).unwrap_or(0);
             let came = Arc::clone(&signals.came);
             signals.handlers.push(flag::register_usize(signal, came, number)?);
@@ -60,6 +72,31 @@ impl Drop for Signals {
         for handler in self.handlers.drain(..) {
             low_level::unregister(handler);
         }
+    }
+}
+
+/// Notices that the terminal was resized, while it lives.
+pub(crate) struct Resizes {
+    came: Arc<AtomicBool>,
+    handler: SigId,
+}
+
+impl Resizes {
+    pub(crate) fn listen() -> std::io::Result<Self> {
+        let came = Arc::new(AtomicBool::new(false));
+        let handler = flag::register(SIGWINCH, Arc::clone(&came))?;
+        Ok(Self { came, handler })
+    }
+
+    /// Returns whether it was resized since the last call.
+    pub(crate) fn came(&self) -> bool {
+        self.came.swap(false, Relaxed)
+    }
+}
+
+impl Drop for Resizes {
+    fn drop(&mut self) {
+        low_level::unregister(self.handler);
     }
 }
 

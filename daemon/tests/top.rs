@@ -5,13 +5,13 @@ mod pty;
 mod shelf;
 
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use backcast_core::{Base, Ring, SamplerOptions, StepColumns, WriterOptions};
 use pty::Pty;
 use rustix::process::Signal;
 use serde_json::Value;
-use shelf::{Shelf, schema};
+use shelf::{Shelf, hang_up_is_ignored, role, schema, set_by_the_parent, skipped};
 
 /// Set in a process that [`Filler::spawn`] started: the directory of its ring.
 const FILL_IN: &str = "BACKCAST_TEST_FILL_IN";
@@ -24,8 +24,7 @@ struct Filler {
 impl Filler {
     /// Returns once there are rows and batches.
     fn spawn(shelf: &Shelf) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "a_process_that_fills_a_ring", "--nocapture"])
+        let mut child = role("a_process_that_fills_a_ring")
             .env(FILL_IN, shelf.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -48,9 +47,11 @@ impl Drop for Filler {
     }
 }
 
+/// A role; see [`Filler`].
 #[test]
+#[ignore = "a role: other tests start it as a process of its own"]
 fn a_process_that_fills_a_ring() {
-    let Some(dir) = std::env::var_os(FILL_IN) else { return };
+    let dir = set_by_the_parent(FILL_IN);
     let options = backcast_core::RingOptions::with_capacity(1_000_u64).lanes(2);
     let base = Base::at(std::path::PathBuf::from(dir));
     let ring = Ring::create("fast", &schema(), options.base(base)).unwrap();
@@ -221,6 +222,10 @@ fn rings_that_come_and_go_are_followed_at_any_size() {
 fn signals_give_the_terminal_back() {
     let shelf = Shelf::stocked();
     for (signal, status) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129)] {
+        if signal == Signal::HUP && hang_up_is_ignored() {
+            skipped("signals_give_the_terminal_back (SIGHUP)", "nohup ignores it");
+            continue;
+        }
         let mut pty = live(&shelf, &["pong"]);
         pty.wait_for("the ring", |screen| {
             screen.contents().contains("pong") && screen.alternate_screen()
@@ -240,6 +245,44 @@ fn signals_give_the_terminal_back() {
     rustix::process::kill_process(pid, Signal::INT).unwrap();
     assert!(lines.all(|line| line.is_ok_and(|line| line.ends_with('}'))), "whole lines");
     assert_eq!(child.wait().unwrap().code(), Some(130));
+}
+
+#[test]
+fn a_terminal_that_closes_ends_the_view() {
+    let shelf = Shelf::stocked();
+    let mut pty = live(&shelf, &[]);
+    pty.wait_for("the rings", |screen| screen.contents().contains("pong"));
+    assert_eq!(pty.close().code(), Some(129), "as SIGHUP, which comes to a session's leader alone");
+}
+
+#[test]
+fn a_signal_ends_the_view_while_its_terminal_takes_nothing() {
+    let shelf = Shelf::stocked();
+    for (signal, status) in [(Signal::TERM, 143), (Signal::INT, 130)] {
+        let mut pty = live(&shelf, &[]);
+        pty.wait_for("the rings", |screen| screen.contents().contains("pong"));
+        pty.fill_up(Signal::WINCH);
+        pty.signal(signal);
+        assert_eq!(pty.end_unread().code(), Some(status), "{signal:?}");
+    }
+}
+
+#[test]
+fn nohup_keeps_it_going_when_its_terminal_is_hung_up() {
+    let shelf = Shelf::stocked();
+    let mut command = std::process::Command::new("nohup");
+    command.arg(env!("CARGO_BIN_EXE_backcast")).env("BACKCAST_DIR", shelf.path());
+    command.args(["--json", "top", "--interval", "0.05"]).stdin(Stdio::null());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    lines.next().unwrap().unwrap();
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, Signal::HUP).unwrap();
+    for _ in 0..3 {
+        lines.next().expect("it goes on").unwrap();
+    }
+    rustix::process::kill_process(pid, Signal::TERM).unwrap();
+    assert_eq!((lines.count(), child.wait().unwrap().code()).1, Some(143));
 }
 
 #[test]

@@ -101,11 +101,16 @@ pub(crate) fn fitting<R>(
     gap: u16,
 ) -> Vec<Shown> {
     // A title may be followed by the arrow of the sorting.
-    let widths: Vec<u16> = widths(columns.iter().map(|column| column.title), rows)
+    let mut widths: Vec<u16> = widths(columns.iter().map(|column| column.title), rows)
         .into_iter()
         .zip(columns)
         .map(|(width, column)| width.max(chars(column.title) + u16::from(column.sort.is_some())))
         .collect();
+    // A long name takes what the others leave, and two fifths of the room if they leave less.
+    if let Some((first, others)) = widths.split_first_mut() {
+        let others = others.iter().fold(0_u16, |sum, width| sum.saturating_add(width + gap));
+        *first = (*first).min(room.saturating_sub(others).max(room / 5 * 2).max(1));
+    }
     let mut order: Vec<usize> = (0..columns.len()).collect();
     order.sort_by_key(|at| columns.get(*at).map(|column| column.rank));
     let mut left = room.saturating_add(gap);
@@ -123,6 +128,24 @@ pub(crate) fn fitting<R>(
     shown
 }
 
+/// Returns the columns of these widths that fit, from the left; at least one, which may be cut.
+pub(crate) fn leading(widths: &[u16], room: u16, gap: u16) -> Vec<Shown> {
+    let mut left = room;
+    let mut shown = Vec::new();
+    for (at, width) in widths.iter().enumerate() {
+        let gap = if at == 0 { 0 } else { gap };
+        let Some(rest) = left.checked_sub(width.saturating_add(gap)) else {
+            if at == 0 {
+                shown.push(Shown { at, width: room });
+            }
+            break;
+        };
+        left = rest;
+        shown.push(Shown { at, width: *width });
+    }
+    shown
+}
+
 /// How wide each column must be.
 pub(crate) fn widths<'a>(titles: impl Iterator<Item = &'a str>, rows: &[Vec<String>]) -> Vec<u16> {
     let widest = |at: usize| rows.iter().filter_map(|row| row.get(at)).map(|c| chars(c)).max();
@@ -133,25 +156,58 @@ fn chars(text: &str) -> u16 {
     u16::try_from(ratatui::text::Span::raw(text).width()).unwrap_or(u16::MAX)
 }
 
-/// What bounds the memory of rings, in a line.
-pub(crate) fn limits(frame: &Frame) -> String {
+/// Returns `text` in at most `width` characters: of a longer one the middle is left out.
+pub(crate) fn shortened(text: &str, width: u16) -> String {
+    const LEFT_OUT: &str = "..";
+    let (count, width) = (text.chars().count(), usize::from(width));
+    if count <= width {
+        return text.to_owned();
+    }
+    let kept = width.saturating_sub(LEFT_OUT.len());
+    if kept < 2 {
+        return text.chars().take(width).collect();
+    }
+    let begin = text.chars().take(kept.div_ceil(2));
+    begin.chain(LEFT_OUT.chars()).chain(text.chars().skip(count - kept / 2)).collect()
+}
+
+/// Returns what bounds the memory of rings, a phrase for each bound.
+pub(crate) fn limits(frame: &Frame) -> Vec<String> {
+    /// Longest name of a bound: a directory may be deep.
+    const LONGEST: u16 = 36;
     let rings: u64 =
         frame.rings.iter().map(|ring| ring.allocated_bytes).fold(0, u64::saturating_add);
     let limits = frame.limits.iter().map(|limit| {
         let (used, all) = (units::bytes(limit.used_bytes), units::bytes(limit.limit_bytes));
-        format!("{}: {used} of {all} used", limit.name)
+        let name = shortened(&printable(&limit.name), LONGEST);
+        format!("{name}: {used} of {all} used")
     });
-    let all: Vec<String> =
-        std::iter::once(format!("rings take {}", units::bytes(rings))).chain(limits).collect();
-    printable(&all.join("; "))
+    std::iter::once(format!("rings take {}", units::bytes(rings))).chain(limits).collect()
 }
 
-/// A ring in two lines.
+/// Joins phrases to as few lines of at most `width` characters as they fit into.
+pub(crate) fn folded(phrases: &[String], separator: &str, width: u16) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for phrase in phrases {
+        let fits = |line: &String| {
+            line.chars().count() + separator.len() + phrase.chars().count() <= usize::from(width)
+        };
+        match lines.last_mut().filter(|line| fits(line)) {
+            Some(line) => line.extend([separator, phrase]),
+            None => lines.push(phrase.clone()),
+        }
+    }
+    lines
+}
+
+/// A ring in two lines of a terminal of 80 columns.
 pub(crate) fn about(ring: &RingRow) -> String {
+    /// Longest name that leaves room for the numbers.
+    const LONGEST: u16 = 48;
     let rows = (units::exact(ring.rows), units::exact(ring.capacity_rows));
     format!(
         "ring {}: {}, {} of {} rows, {} transitions, {}, readers {}, pins {}",
-        printable(&ring.name),
+        shortened(&printable(&ring.name), LONGEST),
         ring.state,
         rows.0,
         rows.1,
@@ -206,6 +262,36 @@ mod tests {
     fn every_order_but_one_has_a_column() {
         let places: Vec<usize> = RINGS.iter().filter_map(|column| column.sort).collect();
         assert_eq!(places, (0..Sort::ALL.len()).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn of_a_long_text_the_middle_is_left_out() {
+        for (width, short) in [(7, "pong-12"), (6, "po..12"), (5, "po..2"), (3, "pon"), (0, "")] {
+            assert_eq!(shortened("pong-12", width), short, "{width}");
+        }
+    }
+
+    #[test]
+    fn phrases_fill_lines() {
+        let phrases = ["ab", "cd", "efghij", "k"].map(str::to_owned);
+        assert_eq!(folded(&phrases, "; ", 6), ["ab; cd", "efghij", "k"]);
+        assert_eq!(folded(&phrases, "; ", 100), ["ab; cd; efghij; k"]);
+        assert_eq!(folded(&phrases, "; ", 0), phrases);
+    }
+
+    #[test]
+    fn a_long_name_leaves_most_of_the_room_to_numbers() {
+        let mut cells: Vec<String> = RINGS.iter().map(|_| "12345".to_owned()).collect();
+        cells[0] = "n".repeat(100);
+        let rows = [cells];
+        for room in [40_u16, 80, 120, 300] {
+            let shown = fitting(&RINGS, &rows, room, 2);
+            let titles: Vec<&str> = shown.iter().map(|shown| RINGS[shown.at].title).collect();
+            assert!(titles.contains(&"ROWS/S"), "{room}: {titles:?}");
+            let used: u16 = shown.iter().map(|shown| shown.width + 2).sum();
+            assert!(used <= room + 2, "{room}: {shown:?}");
+        }
+        assert_eq!(fitting(&RINGS, &rows, 300, 2)[0].width, 100, "as long as there is room");
     }
 
     #[test]

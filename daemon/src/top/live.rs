@@ -3,22 +3,24 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-
-use super::app::{Action, App};
+use super::app::App;
+use super::keys::{Keyboard, Waited};
 use super::newest::Newest;
 use super::reading::Observer;
 use super::screen::Screen;
 use super::view::{self, Palette};
 use crate::console::Stream;
-use crate::signals::Signals;
+use crate::signals::{Resizes, Signals};
 
 /// Rows that are copied for the page of a lane: more than most terminals show.
 const NEWEST_ROWS: u64 = 64;
 /// Signals are looked for this often.
 const PIECE: Duration = Duration::from_millis(50);
+/// The status of a program that a closing terminal ended: 128 and SIGHUP.
+const HUNG_UP: u8 = 129;
 
-/// Shows the rings until a key or a signal ends it; the status that a signal asks for.
+/// Shows the rings until a key, a signal or the end of the terminal ends it. Returns the exit status
+/// that a signal or a terminal that closed asks for.
 pub(crate) fn run(
     observer: &Observer<'_>,
     interval: Duration,
@@ -26,7 +28,24 @@ pub(crate) fn run(
     out: &mut dyn Stream,
 ) -> io::Result<Option<u8>> {
     let signals = Signals::listen()?;
-    let mut screen = Screen::enter(out)?;
+    match show(observer, interval, palette, out, &signals) {
+        // A terminal that fails after a signal is what the signal was about.
+        Err(_) if signals.status().is_some() => Ok(signals.status()),
+        Err(error) if is_gone(&error) => Ok(Some(HUNG_UP)),
+        ended => ended,
+    }
+}
+
+fn show(
+    observer: &Observer<'_>,
+    interval: Duration,
+    palette: Palette,
+    out: &mut dyn Stream,
+    signals: &Signals,
+) -> io::Result<Option<u8>> {
+    let window = Resizes::listen()?;
+    let mut keyboard = Keyboard::open()?;
+    let mut screen = Screen::enter(out, signals)?;
     let mut app = App::new();
     let place = observer.base().path().display().to_string();
     loop {
@@ -38,23 +57,31 @@ pub(crate) fn run(
                 return Ok(Some(status));
             }
             let left = next.saturating_duration_since(Instant::now());
-            if !event::poll(left.min(PIECE))? {
+            let waited = keyboard.wait(left.min(PIECE))?;
+            if waited == Waited::Closed {
+                return Ok(Some(signals.status().unwrap_or(HUNG_UP)));
+            }
+            let resized = window.came();
+            if resized {
+                screen.forget();
+            }
+            if waited == Waited::Nothing && !resized {
                 continue;
             }
-            match event::read()? {
-                Event::Resize(..) => screen.forget(),
-                Event::Key(key) => {
-                    let Some(action) = action(key) else { continue };
-                    if !app.act(action) {
-                        return Ok(None);
-                    }
-                    newest(&mut app, observer);
+            while let Some(action) = keyboard.action() {
+                if !app.act(action) {
+                    return Ok(None);
                 }
-                _ => continue,
+                newest(&mut app, observer);
             }
             screen.draw(|canvas| view::draw(canvas, &app, &place, palette))?;
         }
     }
+}
+
+/// Whether a write failed because the terminal closed.
+fn is_gone(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
 }
 
 fn look(app: &mut App, observer: &Observer<'_>) {
@@ -68,56 +95,4 @@ fn look(app: &mut App, observer: &Observer<'_>) {
 fn newest(app: &mut App, observer: &Observer<'_>) {
     app.newest =
         app.wants_rows().map(|(ring, lane)| Newest::read(observer.base(), ring, lane, NEWEST_ROWS));
-}
-
-/// What a key asks for; most ask for nothing.
-fn action(key: KeyEvent) -> Option<Action> {
-    if key.kind == KeyEventKind::Release {
-        return None;
-    }
-    let ctrl = key.modifiers.contains(KeyModifiers::CONTROL);
-    match key.code {
-        KeyCode::Char('c' | 'd') if ctrl => Some(Action::Quit),
-        KeyCode::Char('q') => Some(Action::Quit),
-        KeyCode::Char('?' | 'h') => Some(Action::Help),
-        KeyCode::Up | KeyCode::Char('k') => Some(Action::Up),
-        KeyCode::Down | KeyCode::Char('j') => Some(Action::Down),
-        KeyCode::PageUp => Some(Action::PageUp),
-        KeyCode::PageDown => Some(Action::PageDown),
-        KeyCode::Enter => Some(Action::Enter),
-        KeyCode::Esc | KeyCode::Backspace => Some(Action::Back),
-        KeyCode::Char('>' | 's') | KeyCode::Right => Some(Action::NextSort),
-        KeyCode::Char('<') | KeyCode::Left => Some(Action::PreviousSort),
-        KeyCode::Char('r') => Some(Action::Reverse),
-        _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_mean_what_the_help_says() {
-        let plain = |code| action(KeyEvent::new(code, KeyModifiers::NONE));
-        for (code, meant) in [
-            (KeyCode::Char('q'), Some(Action::Quit)),
-            (KeyCode::Char('k'), Some(Action::Up)),
-            (KeyCode::Down, Some(Action::Down)),
-            (KeyCode::PageDown, Some(Action::PageDown)),
-            (KeyCode::Enter, Some(Action::Enter)),
-            (KeyCode::Esc, Some(Action::Back)),
-            (KeyCode::Char('<'), Some(Action::PreviousSort)),
-            (KeyCode::Char('r'), Some(Action::Reverse)),
-            (KeyCode::Char('c'), None),
-            (KeyCode::Char('x'), None),
-            (KeyCode::F(1), None),
-        ] {
-            assert_eq!(plain(code), meant, "{code:?}");
-        }
-        let ctrl_c = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-        assert_eq!(action(ctrl_c), Some(Action::Quit));
-        let released = KeyEvent { kind: KeyEventKind::Release, ..ctrl_c };
-        assert_eq!(action(released), None);
-    }
 }

@@ -3,6 +3,7 @@
 mod app;
 mod columns;
 mod frame;
+mod keys;
 mod live;
 mod newest;
 mod reading;
@@ -103,7 +104,7 @@ fn once(args: &Args, observer: &Observer<'_>, console: &mut Console<'_>) -> Resu
         console.note(&format!("no rings in {}", observer.base().path().display()));
         return Ok(Exit::Done.status());
     }
-    console.text(&columns::limits(&frame));
+    console.text(&columns::limits(&frame).join("; "));
     console.text("");
     print(console, &RINGS, &frame.rings);
     for ring in frame.rings.iter().filter(|_| !args.names.is_empty()) {

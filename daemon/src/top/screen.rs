@@ -1,7 +1,9 @@
 //! The terminal while a view has it: taken as a whole, and given back however the view ends.
 
-use std::io::{self, Write};
+use std::cell::Cell;
+use std::io::{self, BufWriter, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind, set_hook, take_hook};
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ratatui::backend::CrosstermBackend;
@@ -13,47 +15,105 @@ use ratatui::crossterm::terminal::{
 use ratatui::layout::Rect;
 use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
 use crate::console::Stream;
+use crate::signals::Signals;
+
+/// Signals are looked for this often while the terminal takes nothing.
+const PIECE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+/// Bytes that a terminal with any room takes at once.
+const PIECE_BYTES: usize = 256;
 
 /// A terminal in raw mode, on its other screen, without a cursor; dropping it undoes all three.
 pub(crate) struct Screen<'a> {
-    terminal: Terminal<CrosstermBackend<Restoring<'a>>>,
+    terminal: Terminal<CrosstermBackend<BufWriter<Restoring<'a>>>>,
     size: (u16, u16),
+    ending: Rc<Cell<bool>>,
+}
+
+impl Drop for Screen<'_> {
+    fn drop(&mut self) {
+        self.ending.set(true);
+    }
 }
 
 /// The stream, and the duty to leave the terminal as it was.
-struct Restoring<'a>(&'a mut dyn Stream);
+///
+/// A terminal may stop to take output: its window is frozen, or the connection to it hangs. So no
+/// write is begun before there is room, and a signal ends the wait for it.
+struct Restoring<'a> {
+    out: &'a mut dyn Stream,
+    signals: &'a Signals,
+    /// The view is over: what cannot be written now is nobody's loss. Told of a failure, the terminal's
+    /// library would write to stderr, which is the same terminal, and panic.
+    ending: Rc<Cell<bool>>,
+}
+
+impl Restoring<'_> {
+    fn put(&mut self, piece: &[u8]) -> io::Result<()> {
+        self.wait_for_room()?;
+        self.out.write_all(piece)?;
+        // Not kept until more has come together than the terminal has room for.
+        self.out.flush()
+    }
+
+    fn wait_for_room(&self) -> io::Result<()> {
+        let stdout = io::stdout();
+        loop {
+            let over = self.signals.status().is_some();
+            let patience = if over { Timespec::default() } else { PIECE };
+            let mut ready = [PollFd::new(&stdout, PollFlags::OUT)];
+            if poll(&mut ready, Some(&patience)).unwrap_or(0) > 0 {
+                return Ok(());
+            }
+            if over {
+                return Err(io::Error::other("a signal came while the terminal took nothing"));
+            }
+        }
+    }
+}
 
 impl Write for Restoring<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes)
+        let piece = bytes.get(..PIECE_BYTES).unwrap_or(bytes);
+        match self.put(piece) {
+            Err(error) if !self.ending.get() => Err(error),
+            _ => Ok(piece.len()),
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
+        match self.out.flush() {
+            Err(error) if !self.ending.get() => Err(error),
+            _ => Ok(()),
+        }
     }
 }
 
 impl Drop for Restoring<'_> {
     fn drop(&mut self) {
         // Nobody is left to tell when the terminal itself is gone.
-        let _ = execute!(&mut self.0, LeaveAlternateScreen, Show);
+        let _ = execute!(self, LeaveAlternateScreen, Show);
         let _ = disable_raw_mode();
     }
 }
 
 impl<'a> Screen<'a> {
-    pub(crate) fn enter(out: &'a mut dyn Stream) -> io::Result<Self> {
+    /// Takes the terminal. While it takes no output, `signals` end what writes to it.
+    pub(crate) fn enter(out: &'a mut dyn Stream, signals: &'a Signals) -> io::Result<Self> {
         let size = size();
         enable_raw_mode()?;
         // From here on the terminal is given back whatever fails.
-        let mut out = Restoring(out);
+        let ending = Rc::new(Cell::new(false));
+        let restoring = Restoring { out, signals, ending: Rc::clone(&ending) };
+        let mut out = BufWriter::new(restoring);
         execute!(out, EnterAlternateScreen, Clear(ClearType::All), Hide)?;
         let viewport = Viewport::Fixed(area(size));
         let options = TerminalOptions { viewport };
         let terminal = Terminal::with_options(CrosstermBackend::new(out), options)?;
         // Not `terminal.clear()`: it asks where the cursor is, and some terminals do not answer.
-        Ok(Self { terminal, size })
+        Ok(Self { terminal, size, ending })
     }
 
     /// The terminal was resized, and may be as large as before: what it shows is no longer known.
@@ -107,15 +167,15 @@ mod tests {
 
     const ROLE: &str = "BACKCAST_TEST_PANIC_ON_SCREEN";
 
-    /// The other process of the test below; does nothing in an ordinary run.
+    /// The other process of the test below.
     #[test]
+    #[ignore = "a role: other tests start it as a process of its own"]
     fn a_view_that_panics() {
-        if std::env::var_os(ROLE).is_none() {
-            return;
-        }
+        assert!(std::env::var_os(ROLE).is_some(), "a role, and nobody has set {ROLE}");
         guarded(|| {
             let mut out = io::stdout();
-            let mut screen = Screen::enter(&mut out).expect("a terminal");
+            let signals = Signals::listen().expect("signals");
+            let mut screen = Screen::enter(&mut out, &signals).expect("a terminal");
             screen.draw(|frame| frame.render_widget("in the view", frame.area())).unwrap();
             assert!(io::stdin().lines().next().is_none(), "the view broke");
         });
@@ -125,7 +185,9 @@ mod tests {
     fn a_panic_gives_the_terminal_back_and_is_read_on_it() {
         let mut command = std::process::Command::new(std::env::current_exe().unwrap());
         let role = "top::screen::tests::a_view_that_panics";
-        command.args(["--exact", role, "--nocapture", "--test-threads=1"]).env(ROLE, "1");
+        command
+            .args(["--exact", role, "--ignored", "--nocapture", "--test-threads=1"])
+            .env(ROLE, "1");
         let mut pty = Pty::spawn(command, 24, 80);
         pty.wait_for("the view", |screen| {
             screen.alternate_screen()

@@ -14,8 +14,11 @@ use crate::console::printable;
 
 /// Between two columns.
 const GAP: u16 = 2;
-const KEYS: &str =
-    "q quit  ? help  arrows choose  Enter inspect  Esc back  < > sort by column  r reverse";
+/// What the last line shows of these, in this order, as far as they fit.
+const KEYS: [&str; 7] =
+    ["q quit", "? help", "arrows choose", "Enter inspect", "Esc back", "< > sort", "r reverse"];
+/// Most lines of the heading; what bounds the memory takes more than one in a narrow terminal.
+const MOST_HEADING: usize = 6;
 const HELP: [&str; 18] = [
     "up down PgUp PgDn   choose a ring or a lane (also k and j)",
     "Enter               a ring: its lanes; a lane: its newest rows",
@@ -54,46 +57,56 @@ impl Palette {
             State::Idle | State::Saved | State::Evicted => Style::new(),
             State::Building | State::Partial => self.colour(Color::Cyan),
             State::Orphaned => self.colour(Color::Yellow),
-            State::Damaged => self.colour(Color::Red).add_modifier(Modifier::BOLD),
+            State::Damaged | State::Denied => self.colour(Color::Red).add_modifier(Modifier::BOLD),
         }
     }
 }
 
 /// Draws everything.
 pub(crate) fn draw(canvas: &mut Canvas<'_>, app: &App, place: &str, palette: Palette) {
+    let heading = heading(app, place, palette, canvas.area().width);
+    let height = u16::try_from(heading.len()).unwrap_or(u16::MAX);
     let [head, body, foot] =
-        Layout::vertical([Constraint::Length(2), Constraint::Min(0), Constraint::Length(1)])
+        Layout::vertical([Constraint::Length(height), Constraint::Min(0), Constraint::Length(1)])
             .areas(canvas.area());
-    canvas.render_widget(Paragraph::new(heading(app, place, palette)), head);
+    canvas.render_widget(Paragraph::new(heading), head);
     match &app.page {
         Page::Rings => rings(canvas, app, body, palette),
         Page::Lanes { ring } => lanes(canvas, app, ring, body, palette),
         Page::Rows { ring, lane } => rows(canvas, app, ring, *lane, body),
     }
+    let keys = columns::folded(&KEYS.map(str::to_owned), "  ", canvas.area().width);
+    let keys = keys.into_iter().next().unwrap_or_default();
     canvas
-        .render_widget(Paragraph::new(KEYS).style(Style::new().add_modifier(Modifier::DIM)), foot);
+        .render_widget(Paragraph::new(keys).style(Style::new().add_modifier(Modifier::DIM)), foot);
     if app.help {
         let lines: Vec<Line<'_>> = HELP.iter().map(|line| Line::from(*line)).collect();
-        let area = body.intersection(Rect::new(body.x, body.y, 78, 18));
-        canvas.render_widget(Clear, area);
-        canvas.render_widget(Paragraph::new(lines), area);
+        // All of the page: what shows beside the help reads as a part of it.
+        canvas.render_widget(Clear, body);
+        canvas.render_widget(Paragraph::new(lines), body);
     }
 }
 
-/// Two lines: where and how fast, and what bounds the memory.
-fn heading<'a>(app: &App, place: &str, palette: Palette) -> Vec<Line<'a>> {
+/// Lines that say where and how fast, what bounds the memory, and why the last look failed.
+fn heading<'a>(app: &App, place: &str, palette: Palette, width: u16) -> Vec<Line<'a>> {
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let rings = app.frame.rings.len();
     let rate: f64 = app.frame.rings.iter().filter_map(|ring| ring.publish_rate_per_s).sum();
-    let mut first = vec![
-        Span::styled("backcast top", bold),
-        Span::raw(format!("  {place}  rings: {rings}  {} rows/s", columns::rate(rate))),
-    ];
-    if let Some(failure) = &app.failure {
+    let title = "backcast top";
+    let counts = format!("  rings: {rings}  {} rows/s  ", columns::rate(rate));
+    let left = usize::from(width).saturating_sub(title.len() + counts.chars().count());
+    let place = columns::shortened(&printable(place), u16::try_from(left).unwrap_or(u16::MAX));
+    let first = Line::from(vec![Span::styled(title, bold), Span::raw(counts), Span::raw(place)]);
+    let limits = columns::folded(&columns::limits(&app.frame), "; ", width);
+    let failure = app.failure.as_ref().map(|failure| {
         let style = palette.colour(Color::Red).add_modifier(Modifier::BOLD);
-        first.push(Span::styled(format!("  {}", printable(failure)), style));
-    }
-    vec![Line::from(first), Line::from(columns::limits(&app.frame))]
+        let words: Vec<String> = printable(failure).split(' ').map(str::to_owned).collect();
+        let lines = columns::folded(&words, " ", width);
+        lines.into_iter().map(move |line| Line::styled(line, style))
+    });
+    let failure = failure.into_iter().flatten();
+    let all = std::iter::once(first).chain(failure).chain(limits.into_iter().map(Line::from));
+    all.take(MOST_HEADING).collect()
 }
 
 fn rings(canvas: &mut Canvas<'_>, app: &App, area: Rect, palette: Palette) {
@@ -119,7 +132,7 @@ fn rings(canvas: &mut Canvas<'_>, app: &App, area: Rect, palette: Palette) {
 fn lanes(canvas: &mut Canvas<'_>, app: &App, name: &str, area: Rect, palette: Palette) {
     let Some(ring) = app.frame.ring(name) else {
         let text = format!("ring {} has gone; it appears again when it is back", printable(name));
-        return canvas.render_widget(Paragraph::new(text), area);
+        return canvas.render_widget(Paragraph::new(text).wrap(Wrap { trim: true }), area);
     };
     let [about, body] = Layout::vertical([Constraint::Length(2), Constraint::Min(0)]).areas(area);
     let text = match &ring.error {
@@ -149,8 +162,9 @@ fn lanes(canvas: &mut Canvas<'_>, app: &App, name: &str, area: Rect, palette: Pa
 
 fn rows(canvas: &mut Canvas<'_>, app: &App, ring: &str, lane: u32, area: Rect) {
     let [about, body] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
-    let text = format!("ring {}, lane {lane}: the newest rows first", printable(ring));
-    canvas.render_widget(Paragraph::new(text), about);
+    let name = columns::shortened(&printable(ring), area.width / 2);
+    let text = format!("ring {name}, lane {lane}: the newest rows first");
+    canvas.render_widget(Paragraph::new(text.as_str()), about);
     match &app.newest {
         None => {}
         Some(Err(why)) => {
@@ -167,8 +181,11 @@ fn rows(canvas: &mut Canvas<'_>, app: &App, ring: &str, lane: u32, area: Rect) {
                 .map(|row| row.iter().map(|cell| printable(cell)).collect())
                 .collect();
             let widths = columns::widths(newest.titles.iter().map(String::as_str), &cells);
-            let shown: Vec<Shown> =
-                widths.iter().enumerate().map(|(at, width)| Shown { at, width: *width }).collect();
+            let shown = columns::leading(&widths, body.width, GAP);
+            if shown.len() < widths.len() {
+                let text = format!("{text} ({} of {} columns fit)", shown.len(), widths.len());
+                canvas.render_widget(Paragraph::new(text), about);
+            }
             let title = |at: usize| printable(&newest.titles[at]);
             let table = table(&shown, &cells, title, |_| false, &[]);
             canvas.render_widget(table, body);
@@ -189,9 +206,10 @@ fn table<'a>(
         Cell::from(Line::from(text).alignment(side))
     };
     let body = rows.iter().enumerate().map(|(number, row)| {
-        let cells = shown
-            .iter()
-            .map(|Shown { at, .. }| cell(row.get(*at).cloned().unwrap_or_default(), *at));
+        let cells = shown.iter().map(|Shown { at, width }| {
+            let text = row.get(*at).map(String::as_str).unwrap_or_default();
+            cell(columns::shortened(text, *width), *at)
+        });
         Row::new(cells).style(styles.get(number).copied().unwrap_or_default())
     });
     let head = Row::new(shown.iter().map(|Shown { at, .. }| cell(title(*at), *at)));
@@ -210,6 +228,7 @@ mod tests {
     use super::super::app::Action;
     use super::super::frame::made_up::{reader, reading, ring};
     use super::super::newest::Newest;
+    use super::super::reading::Limit;
     use super::*;
 
     fn drawn(app: &App, width: u16, height: u16, colours: bool) -> Buffer {
@@ -239,14 +258,14 @@ mod tests {
     fn a_wide_terminal_shows_every_column() {
         let shown = text(&busy(), 130, 8);
         let expected = "\
-backcast top  /dev/shm/b  rings: 2  400 rows/s
+backcast top  rings: 2  400 rows/s  /dev/shm/b
 rings take 2 MiB; /dev/shm: 1 GiB of 8 GiB used
 RINGv     STATE  FILL   ROWS/S  BATCH/S   DRAWN/S   OLDEST   READERS   PINS   WAIT  STALLS   DROPPED   UNSAVED    SIZE
 breakout  held    0 %        0        0         0        -         0      0   -          0         0         -   1 MiB
 pong      held   50 %      400       20     5,120    0.2 s         1      0   -          0         0         -   1 MiB
 
 
-q quit  ? help  arrows choose  Enter inspect  Esc back  < > sort by column  r reverse
+q quit  ? help  arrows choose  Enter inspect  Esc back  < > sort  r reverse
 ";
         let squeezed = |text: &str| -> Vec<String> {
             text.lines().map(|l| l.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
@@ -310,6 +329,88 @@ q quit  ? help  arrows choose  Enter inspect  Esc back  < > sort by column  r re
         assert!(text(&app, 80, 6).contains("ring pong has gone"));
         app.failure = Some("cannot list /dev/shm/b".to_owned());
         assert!(text(&app, 80, 6).contains("cannot list"));
+    }
+
+    /// Everything that is long at once: the directory, four bounds of memory, a ring's name.
+    fn crowded() -> App {
+        let name = "n".repeat(100);
+        let mut app = App::new();
+        for (second, rows) in [(1, 50), (2, 450)] {
+            let mut reading = reading(second, vec![ring(&name, rows), ring("pong", rows)]);
+            reading.limits = ["/mnt/a/very/long/way/to/the/directory/of/rings", "control group"]
+                .map(|name| Limit { name: name.into(), used: 1000 << 30, most: 1000 << 30 })
+                .into();
+            reading.limits.push(Limit { name: "budget".into(), used: 3 << 30, most: 7 << 30 });
+            app.take(reading);
+        }
+        app
+    }
+
+    #[test]
+    fn a_terminal_of_80_columns_shows_all_bounds_keys_and_the_numbers_of_long_names() {
+        let app = crowded();
+        let shown = text(&app, 80, 24);
+        for word in [
+            "budget: 3 GiB of 7 GiB used",
+            "control group: 1000 GiB of 1000 GiB used",
+            "/mnt/a/very/long",
+            "r reverse",
+            "800 rows/s",
+            "ROWS/S",
+            "FILL",
+            "BATCH/S",
+            "nn..nn",
+        ] {
+            assert!(shown.contains(word), "`{word}` is missing:\n{shown}");
+        }
+        let place = "/mnt/".to_owned() + &"deep/".repeat(40);
+        let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+        let palette = Palette { colours: false };
+        terminal.draw(|canvas| draw(canvas, &app, &place, palette)).unwrap();
+        let first: String =
+            (0..80).map(|x| terminal.backend().buffer()[(x, 0)].symbol().to_owned()).collect();
+        assert!(first.contains("rings: 2") && first.contains("/mnt/deep"), "{first}");
+    }
+
+    #[test]
+    fn a_failure_is_read_to_its_end_and_hides_no_rings() {
+        let mut app = crowded();
+        app.failure = Some("cannot list the directory, ".repeat(4) + "permission denied");
+        let shown = text(&app, 80, 24);
+        assert!(shown.contains("permission denied") && shown.contains("pong"), "{shown}");
+    }
+
+    #[test]
+    fn nothing_shows_through_the_help() {
+        for (width, height) in [(80, 24), (130, 40)] {
+            let mut app = crowded();
+            app.act(Action::Help);
+            let shown = text(&app, width, height);
+            let body: Vec<&str> = shown.lines().filter(|line| !line.contains("rows/s")).collect();
+            for line in body {
+                let known = HELP.iter().any(|help| line == help.trim_end())
+                    || line.contains(" used")
+                    || line.starts_with("rings take")
+                    || line.starts_with("q quit");
+                assert!(known, "`{line}` is not of the help:\n{shown}");
+            }
+            assert!(HELP.iter().all(|line| shown.contains(line)), "{shown}");
+        }
+    }
+
+    #[test]
+    fn of_rows_with_many_columns_those_are_shown_whole_that_fit() {
+        let mut app = busy();
+        for action in [Action::Down, Action::Enter, Action::Enter] {
+            app.act(action);
+        }
+        let titles: Vec<String> = (0..30).map(|column| format!("column_{column}")).collect();
+        let rows = vec![titles.iter().map(|_| "[1.25 2.5 3.75 .. 40 in all]".to_owned()).collect()];
+        app.newest = Some(Ok(Newest { titles, rows }));
+        let shown = text(&app, 80, 24);
+        assert!(shown.contains("(2 of 30 columns fit)"), "{shown}");
+        assert!(shown.contains("column_1") && !shown.contains("column_2"), "{shown}");
+        assert_eq!(shown.matches("40 in all]").count(), 2, "{shown}");
     }
 
     #[test]

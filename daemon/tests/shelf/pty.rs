@@ -26,7 +26,11 @@ pub(crate) struct Pty {
 
 impl Pty {
     pub(crate) fn spawn(mut command: Command, rows: u16, columns: u16) -> Self {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pseudo-terminal");
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
+        // A child of another test that had this end too would keep the terminal open.
+        #[cfg(target_os = "linux")]
+        let flags = flags | OpenptFlags::CLOEXEC;
+        let master = openpt(flags).expect("a pseudo-terminal");
         grantpt(&master).and_then(|()| unlockpt(&master)).expect("ours");
         let name = ptsname(&master, Vec::new()).expect("it has a name");
         // The test keeps its own controlling terminal.
@@ -96,6 +100,38 @@ impl Pty {
     pub(crate) fn is_raw(&self) -> bool {
         let modes = tcgetattr(&self.slave).expect("a terminal").local_modes;
         !modes.intersects(LocalModes::ICANON | LocalModes::ECHO)
+    }
+
+    /// Closes the terminal, as a window or a connection that closes does, and waits for the end.
+    pub(crate) fn close(mut self) -> ExitStatus {
+        let nothing = || File::open("/dev/null").expect("every machine has it");
+        (self.master, self.slave) = (nothing(), nothing());
+        self.end_unread()
+    }
+
+    /// Sends a signal again and again until the terminal takes no more output: nobody reads it.
+    pub(crate) fn fill_up(&self, redraw: Signal) {
+        let began = Instant::now();
+        let has_room = || {
+            let mut ready = [PollFd::new(&self.slave, PollFlags::OUT)];
+            poll(&mut ready, Some(&Timespec { tv_sec: 0, tv_nsec: 1_000_000 })).unwrap_or(1) > 0
+        };
+        while has_room() {
+            self.signal(redraw);
+            assert!(began.elapsed() < WATCHDOG, "the terminal takes everything");
+        }
+    }
+
+    /// Waits for the end without reading the terminal.
+    pub(crate) fn end_unread(mut self) -> ExitStatus {
+        let began = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().expect("a child of ours") {
+                return status;
+            }
+            assert!(began.elapsed() < WATCHDOG, "it never ended");
+            std::thread::yield_now();
+        }
     }
 
     /// Waits for the end. The terminal must be as the program found it, or this fails.
