@@ -67,6 +67,49 @@ fn each_process_has_its_own_quota_whoever_else_asks() {
     drop(client.create("d", &schema(), &options(&shelf)).unwrap());
 }
 
+/// A limit is what may be had, to the last byte: of budget and quota, for what is made, loaded or grows.
+#[test]
+fn what_fits_to_the_byte_is_granted_and_a_byte_less_is_refused() {
+    let shelf = Shelf::new();
+    let (one, two) = (bytes(&shelf, ROWS), bytes(&shelf, 2 * ROWS));
+    let large = (8 * two).to_string();
+    for (limit, short, id) in [
+        (["--quota", "--budget"], 0, "a quota that fits"),
+        (["--quota", "--budget"], 1, "a quota of a byte less"),
+        (["--budget", "--quota"], 0, "a budget that fits"),
+        (["--budget", "--quota"], 1, "a budget of a byte less"),
+    ] {
+        let exact = (2 * one - short).to_string();
+        let daemon = Running::spawn(&shelf, &[limit[0], &exact, limit[1], &large]);
+        let client = daemon.client();
+        drop(client.create("a", &schema(), &options(&shelf)).expect(id));
+        let made = client.create("b", &schema(), &options(&shelf)).map(drop);
+        assert_eq!(made.is_ok(), short == 0, "{id}: {made:?}");
+        assert_eq!(used(&shelf), if short == 0 { 2 * one } else { one }, "{id}");
+        client.save("a", Some("kept"), true).expect(id);
+        client.remove("a", None, false).expect(id);
+        // Beside `b`, if that was made, and gone again with its handle.
+        let loaded = client.load("a@kept", Some("c"), Exist::Error, false).map(drop);
+        assert!(loaded.is_ok(), "{id}: {loaded:?}");
+        if short == 0 {
+            client.remove("b", None, false).expect(id);
+        }
+    }
+    // A ring that grows may have all of its quota.
+    for short in [0, 1] {
+        let exact = (two - short).to_string();
+        let daemon = Running::spawn(&shelf, &["--quota", &exact, "--budget", &large]);
+        let client = daemon.client();
+        drop(client.create("a", &schema(), &options(&shelf)).unwrap());
+        let grown = client.resize("a", 2 * ROWS, LONG).map(|grown| grown.allocated_bytes);
+        match short {
+            0 => assert_eq!(grown.unwrap(), two),
+            _ => drop(refused(grown)),
+        }
+        client.remove("a", None, false).unwrap();
+    }
+}
+
 #[test]
 fn what_is_loaded_and_what_grows_counts_too() {
     let shelf = Shelf::new();
