@@ -14,4 +14,5 @@ mod config;
 mod conservation;
 mod determinism;
 mod features;
+mod presets;
 mod slots;

@@ -177,3 +177,15 @@ fn a_full_queue_refuses_the_next_request() {
     let full = OrderReject::QueueFull { limit: backcast_sim::IN_FLIGHT as u32 };
     assert_eq!(market.send(0, 0, Request::CancelAll), Err(full));
 }
+
+#[test]
+fn a_market_order_in_an_empty_book_trades_nothing_and_needs_no_cash() {
+    let mut config = Preset::Normal.config();
+    config.slots[0].account.cash = 0;
+    let mut market = Market::new(&config, 1).unwrap();
+    assert_eq!(market.best_ask(0), None);
+    market.send(0, 0, Request::market(Side::Buy, 100)).unwrap();
+    market.tick();
+    let report = market.reports(0).unwrap()[0];
+    assert_eq!(report.result.map(|placed| (placed.filled, placed.resting)), Ok((0, None)));
+}
