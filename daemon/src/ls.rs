@@ -219,7 +219,8 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
             console.object(object);
         }
     } else if listed.is_empty() {
-        console.note(&format!("no rings or panels in {}, and no snapshots", base.path().display()));
+        let snapshots = if all_seen { ", and no snapshots" } else { "" };
+        console.note(&format!("no rings or panels in {}{snapshots}", base.path().display()));
     } else {
         console.table(
             &[

@@ -197,6 +197,13 @@ fn a_directory_that_may_not_be_looked_into_is_not_said_to_be_missing() {
     }
     let ls = bound.run(&format!("ls --store {inner}")).expect(1);
     assert!(ls.out.contains("pong") && ls.err.contains("snapshots are left out"), "{}", ls.err);
+    fs::create_dir(bound.shelf.path().join("empty")).unwrap();
+    let empty = bound.shelf.path().join("empty").display().to_string();
+    if let Some((uid, _)) = &bound.other {
+        give(Path::new(&empty), *uid);
+    }
+    let none = bound.run(&format!("ls --dir {empty} --store {inner}")).expect(1).err;
+    assert!(none.contains("no rings or panels") && !none.contains("no snapshots"), "{none}");
     for line in [format!("ls --store {inner}"), format!("stat pong@kept --store {inner}")] {
         says_denied(&line, &bound.run(&line).expect(1).err);
     }
