@@ -3,7 +3,9 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use backcast_layout::protocol::{Words, freeze, has_moved, readable, ring as ring_bell, thaw};
+use backcast_layout::protocol::{
+    HeldRows, PinError, Words, has_moved, readable, ring as ring_bell,
+};
 use backcast_layout::{ClaimedReader, HoldError, Lane, RingStore};
 
 use crate::error::{LeaseError, ReadError};
@@ -24,7 +26,7 @@ pub struct Guard {
     /// Where the rows kept are: of a lane that moved, the old memory until all kept there were read.
     lanes: Mutex<Vec<Arc<Lane>>>,
     /// First row kept, of each lane.
-    from: Vec<Option<u64>>,
+    kept: Vec<HeldRows>,
     /// A forked child has a copy of everything here, and must not let go of its parent's pins.
     pid: u32,
 }
@@ -41,7 +43,8 @@ impl Guard {
         let reader = store.claim_reader()?.ok_or(LeaseError::NoSlot { slots })?;
         let schema = ring.schema().clone();
         let mapped = Mutex::new(store.lanes().to_vec());
-        Ok(Self { reader, store, schema, lanes: mapped, from: vec![None; lanes], pid })
+        let kept = (0..lanes).map(|_| HeldRows::default()).collect();
+        Ok(Self { reader, store, schema, lanes: mapped, kept, pid })
     }
 
     /// Keeps a lane's rows from `from` on, instead of those that it kept before. They may be rows
@@ -50,44 +53,84 @@ impl Guard {
     pub fn keep(&mut self, lane: u32, from: u64) -> Result<(), LeaseError> {
         let lanes = self.store.spec().lanes;
         let no_lane = || LeaseError::NoSuchLane { lane: lane.into(), lanes };
-        let before = *self.from.get(lane as usize).ok_or_else(no_lane)?;
-        let (pins, slot) = (self.store.pins(lane), self.reader.slot());
-        if before.is_some_and(|before| before < from) {
-            thaw(&pins, slot, Some(from));
-            ring_bell(&self.store.released());
-        } else {
-            let memory = self.memory(lane, u64::MAX).ok_or_else(no_lane)?;
-            let mut frozen = freeze(&*memory, &pins, slot, from, before);
-            if frozen.is_err() && has_moved(&*memory) {
-                // It moved just now; a ring is not resized again so soon.
-                let memory = self.memory(lane, u64::MAX).ok_or_else(no_lane)?;
-                frozen = freeze(&*memory, &pins, slot, from, before);
+        let before = self.kept.get(lane as usize).ok_or_else(no_lane)?.oldest();
+        if before == Some(from) {
+            return Ok(());
+        }
+        // The pin that stands covers newer rows, in whichever memory they are. Older ones must be in
+        // the memory that the lane has now; it then has those that were kept before, too.
+        let covered = before.is_some_and(|before| before < from);
+        let mut memory = if covered { self.mapped(lane) } else { self.newest(lane) };
+        let mut held = self.hold(lane, memory.as_deref().ok_or_else(no_lane)?, from);
+        if held.is_err() && memory.as_deref().is_some_and(has_moved) {
+            // It moved just now; a ring is not resized again so soon.
+            memory = self.newest(lane);
+            held = self.hold(lane, memory.as_deref().ok_or_else(no_lane)?, from);
+        }
+        if held.is_ok() {
+            if let (false, Some(memory)) = (covered, memory) {
+                self.map(lane, memory);
             }
-            frozen.map_err(HoldError::from)?;
+            if let Some(before) = before {
+                self.release(lane, before);
+            }
         }
-        if let Some(kept) = self.from.get_mut(lane as usize) {
-            *kept = Some(from);
-        }
-        Ok(())
+        // A writer may have met a pin that was moved up, or taken back.
+        ring_bell(&self.store.released());
+        Ok(held.map_err(HoldError::from)?)
     }
 
-    /// Where a lane's rows from `from` on are.
-    fn memory(&self, lane: u32, from: u64) -> Option<Arc<Lane>> {
-        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        let memory = lanes.get_mut(lane as usize)?;
-        if has_moved(&**memory) && readable(&**memory, memory.slots()).end <= from {
-            // That it cannot be mapped now is for the ring to say; the rows do not go.
-            let _ = self.store.follow();
-            *memory = self.store.lane(lane)?;
+    fn hold(&mut self, lane: u32, memory: &Lane, from: u64) -> Result<(), PinError> {
+        let Some(kept) = self.kept.get_mut(lane as usize) else { return Ok(()) };
+        kept.hold(memory, &self.store.pins(lane), self.reader.slot(), from)
+    }
+
+    fn release(&mut self, lane: u32, from: u64) {
+        if let Some(kept) = self.kept.get_mut(lane as usize) {
+            kept.release(&self.store.pins(lane), self.reader.slot(), from);
         }
-        Some(Arc::clone(memory))
+    }
+
+    /// The memory in which the kept rows of a lane are.
+    fn mapped(&self, lane: u32) -> Option<Arc<Lane>> {
+        let lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        lanes.get(lane as usize).map(Arc::clone)
+    }
+
+    /// The memory that the lane has now: another one than [`mapped`](Self::mapped) once it moved.
+    fn newest(&self, lane: u32) -> Option<Arc<Lane>> {
+        let mapped = self.mapped(lane)?;
+        if !has_moved(&*mapped) {
+            return Some(mapped);
+        }
+        // That it cannot be mapped now is for the ring to say; the rows do not go.
+        let _ = self.store.follow();
+        self.store.lane(lane)
+    }
+
+    fn map(&self, lane: u32, memory: Arc<Lane>) {
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(mapped) = lanes.get_mut(lane as usize) {
+            *mapped = memory;
+        }
+    }
+
+    /// Where a lane's rows from `from` on are: in the newest memory once all of the old were read.
+    fn memory(&self, lane: u32, from: u64) -> Option<Arc<Lane>> {
+        let mapped = self.mapped(lane)?;
+        if !has_moved(&*mapped) || readable(&*mapped, mapped.slots()).end > from {
+            return Some(mapped);
+        }
+        let memory = self.newest(lane)?;
+        self.map(lane, Arc::clone(&memory));
+        Some(memory)
     }
 
     /// Rows of a lane that are kept and published: some of them may be older than those that the ring
     /// shows to readers. `None`: nothing is kept.
     #[must_use]
     pub fn span(&self, lane: u32) -> Option<Range<u64>> {
-        let from = (*self.from.get(lane as usize)?)?;
+        let from = self.kept.get(lane as usize)?.oldest()?;
         let memory = self.memory(lane, from)?;
         // All slots: the pin is in the writer's way before it is around.
         let head = readable(&*memory, memory.slots()).end;
@@ -135,9 +178,9 @@ impl Drop for Guard {
         if self.pid != std::process::id() {
             return;
         }
-        for (lane, from) in (0..).zip(&self.from) {
-            if from.is_some() {
-                thaw(&self.store.pins(lane), self.reader.slot(), None);
+        for lane in 0..self.store.spec().lanes {
+            if let Some(from) = self.kept.get(lane as usize).and_then(HeldRows::oldest) {
+                self.release(lane, from);
             }
         }
         ring_bell(&self.store.released());

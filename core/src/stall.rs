@@ -3,7 +3,7 @@
 use std::mem;
 use std::time::{Duration, Instant};
 
-use backcast_layout::protocol::{LaneWriter, Pin, Words, listen, oldest};
+use backcast_layout::protocol::{LaneWriter, Pin, listen, oldest};
 use backcast_layout::{ClaimedLane, LanePolicy, RingStore};
 
 use crate::error::AppendError;
@@ -69,8 +69,7 @@ impl Patience {
         writer: &mut LaneWriter<ClaimedLane>,
         rows: u64,
     ) -> bool {
-        let slots = writer.lane().slots();
-        let found = oldest(&store.pins(lane), writer.head(), slots);
+        let found = oldest(&store.pins(lane));
         let free = writer.settle(found.map(|pin| pin.start), rows);
         let in_the_way = found.filter(|_| !free);
         if self.met.map(|met| met.pin) != in_the_way {

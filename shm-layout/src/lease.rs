@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use thiserror::Error;
 
 use crate::error::SegmentError;
-use crate::protocol::{PinError, freeze, ring, thaw};
+use crate::protocol::{HeldRows, PinError, ring};
 use crate::ring::{ClaimedReader, RingStore};
 use crate::sys::lane::Lane;
 
@@ -29,15 +29,8 @@ pub struct LeaseBook {
 
 #[derive(Debug, Default)]
 struct Held {
-    /// First rows frozen, and how often, per lane.
-    lanes: BTreeMap<u32, BTreeMap<u64, usize>>,
+    lanes: BTreeMap<u32, HeldRows>,
     total: usize,
-}
-
-impl Held {
-    fn oldest(&self, lane: u32) -> Option<u64> {
-        self.lanes.get(&lane)?.first_key_value().map(|(start, _)| *start)
-    }
 }
 
 /// Why rows could not be frozen.
@@ -91,8 +84,14 @@ impl LeaseBook {
         if held.total >= MAX_HOLDS {
             return Err(HoldError::TooMany { held: held.total, limit: MAX_HOLDS });
         }
-        freeze(&**memory, &self.store.pins(lane), self.slot(), start, held.oldest(lane))?;
-        *held.lanes.entry(lane).or_default().entry(start).or_default() += 1;
+        let rows = held.lanes.entry(lane).or_default();
+        let granted = rows.hold(&**memory, &self.store.pins(lane), self.slot(), start);
+        if let Err(refused) = granted {
+            drop(held);
+            // A writer may have met the pin before it was taken back.
+            ring(&self.store.released());
+            return Err(refused.into());
+        }
         held.total += 1;
         drop(held);
         self.store.count_lease(self.slot());
@@ -104,19 +103,10 @@ impl LeaseBook {
             return;
         }
         let mut held = self.held();
-        let before = held.oldest(lane);
-        if let Some(starts) = held.lanes.get_mut(&lane)
-            && let Some(count) = starts.get_mut(&start)
-        {
-            *count -= 1;
-            if *count == 0 {
-                starts.remove(&start);
-            }
-            held.total -= 1;
-        }
-        let left = held.oldest(lane);
-        if left != before {
-            thaw(&self.store.pins(lane), self.slot(), left);
+        let (pins, slot) = (self.store.pins(lane), self.slot());
+        let moves = held.lanes.get_mut(&lane).is_some_and(|rows| rows.release(&pins, slot, start));
+        held.total -= 1;
+        if moves {
             drop(held);
             ring(&self.store.released());
         }

@@ -20,7 +20,7 @@ pub mod slot;
 
 pub use bell::{Bell, BellFence, Ticket, listen, ring};
 pub use moving::{MOVED, Mover, has_moved};
-pub use pin::{Pin, PinError, Pins, freeze, oldest, thaw};
+pub use pin::{HeldRows, Pin, PinError, Pins, freeze, oldest, thaw};
 pub use publish::{
     Fence, ImpossibleCounters, LaneWriter, MAX_SEQ, Words, WordsMut, readable, still_whole,
 };

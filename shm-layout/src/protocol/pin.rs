@@ -15,7 +15,13 @@
 //! acquire load pairs with: its later stores come after the reader's last look, so the reader may
 //! use plain loads. The slot's next pin is a release store for the same reason: a writer may find it
 //! without having seen the letting go before it.
+//!
+//! Why a second lease of the slot uncovers nothing. The word never stands above the oldest row
+//! granted: a newer lease leaves it, an older one lowers it until that lease is refused or ends
+//! ([`HeldRows`]). The writer stops for every pin it finds, also for one on rows that it has
+//! overwritten: such a pin was not granted, but the one that it replaced may have been.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use super::publish::{Fence, Words};
@@ -65,40 +71,189 @@ pub fn freeze<L: Words, P: Pins>(
     if before.is_some_and(|held| held <= start) {
         return Ok(());
     }
+    let announced = || {
+        // ORDERING: relaxed; the second call is ordered after the pin by the fence before it, and
+        // the first one decides nothing that the second would not.
+        let reserved = lane.load_reserved(Ordering::Relaxed);
+        let gone = reserved > start.saturating_add(lane.slots());
+        if gone { Err(PinError { start, reserved }) } else { Ok(()) }
+    };
+    // Rows that are known to be gone put no pin in the writer's way.
+    announced()?;
     // ORDERING: release, for the leases that the slot had before: a writer may find this pin without
     // having seen the thaw before it, and must still store after the last load of those leases.
-    pins.store(slot, start + 1, Ordering::Release);
+    pins.store(slot, start.saturating_add(1), Ordering::Release);
     lane.fence(Fence::Pinned);
-    // ORDERING: relaxed; the fence above orders it after the pin.
-    let reserved = lane.load_reserved(Ordering::Relaxed);
-    if reserved <= start.saturating_add(lane.slots()) {
-        return Ok(());
-    }
-    thaw(pins, slot, before);
-    Err(PinError { start, reserved })
+    announced().inspect_err(|_| thaw(pins, slot, before))
 }
 
 /// Moves a slot's pin up to `left`, the first row that it still needs, or takes it away.
 pub fn thaw<P: Pins>(pins: &P, slot: u32, left: Option<u64>) {
     // ORDERING: pairs with the acquire load in `oldest`: a writer that finds the pin gone stores
     // after the reader's last plain load.
-    pins.store(slot, left.map_or(0, |start| start + 1), Ordering::Release);
+    pins.store(slot, left.map_or(0, |start| start.saturating_add(1)), Ordering::Release);
 }
 
-/// The pin that holds the writer back first; `head` is the next row to be published.
+/// The first rows that a reader slot holds frozen in one lane, each with the number of its holders.
 ///
-/// To be called after [`Fence::AnnouncedToPins`]. O(reader slots).
-pub fn oldest<P: Pins>(pins: &P, head: u64, lane_slots: u64) -> Option<Pin> {
-    let mut found: Option<Pin> = None;
-    for slot in 0..pins.slots() {
+/// The slot's pin stands on the oldest of them. Whoever shares a slot between threads calls these
+/// methods one at a time.
+#[derive(Debug, Default)]
+pub struct HeldRows(BTreeMap<u64, usize>);
+
+impl HeldRows {
+    /// Returns the row that the slot's pin stands on.
+    #[must_use]
+    pub fn oldest(&self) -> Option<u64> {
+        self.0.first_key_value().map(|(start, _)| *start)
+    }
+
+    /// Freezes a lane's rows from `start` on, in addition to those that are held.
+    ///
+    /// On an error nothing has changed: the pin stands where it stood, and what was held stays frozen.
+    pub fn hold<L: Words, P: Pins>(
+        &mut self,
+        lane: &L,
+        pins: &P,
+        slot: u32,
+        start: u64,
+    ) -> Result<(), PinError> {
+        freeze(lane, pins, slot, start, self.oldest())?;
+        *self.0.entry(start).or_default() += 1;
+        Ok(())
+    }
+
+    /// Lets go of one hold of `start`. Returns whether the pin moved: then a writer may go on.
+    pub fn release<P: Pins>(&mut self, pins: &P, slot: u32, start: u64) -> bool {
+        let before = self.oldest();
+        if let Some(count) = self.0.get_mut(&start) {
+            *count -= 1;
+            if *count == 0 {
+                self.0.remove(&start);
+            }
+        }
+        let left = self.oldest();
+        let moves = left != before;
+        if moves {
+            thaw(pins, slot, left);
+        }
+        moves
+    }
+}
+
+/// Returns the pin that holds the writer back first.
+///
+/// To be called after [`Fence::AnnouncedToPins`]. A pin on rows that are overwritten counts like any
+/// other: its slot may hold newer rows, which this pin alone covers until the slot takes it back.
+/// O(reader slots).
+pub fn oldest<P: Pins>(pins: &P) -> Option<Pin> {
+    let pinned = (0..pins.slots()).filter_map(|slot| {
         // ORDERING: pairs with the release store in `thaw`.
-        let Some(start) = pins.load(slot, Ordering::Acquire).checked_sub(1) else { continue };
-        // A pin on rows that are overwritten already was never granted: a reader is about to take
-        // it back, or lies.
-        let granted = start.saturating_add(lane_slots) >= head;
-        if granted && found.is_none_or(|pin| start < pin.start) {
-            found = Some(Pin { slot, start });
+        let start = pins.load(slot, Ordering::Acquire).checked_sub(1)?;
+        Some(Pin { slot, start })
+    });
+    pinned.min_by_key(|pin| pin.start)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// A lane of four slots without rows, and the pins of two reader slots.
+    struct Lane {
+        reserved: Cell<u64>,
+        /// Announced by the writer between the pin and the second look.
+        meanwhile: Cell<u64>,
+        pins: [Cell<u64>; 2],
+    }
+
+    impl Words for Lane {
+        fn load_head(&self, _: Ordering) -> u64 {
+            self.reserved.get()
+        }
+
+        fn load_reserved(&self, _: Ordering) -> u64 {
+            self.reserved.get()
+        }
+
+        fn fence(&self, at: Fence) {
+            assert_eq!(at, Fence::Pinned);
+            self.reserved.set(self.reserved.get() + self.meanwhile.take());
+        }
+
+        fn slots(&self) -> u64 {
+            4
+        }
+
+        fn copy_out(&self, _: usize, _: u64, _: u64, _: &mut [u8]) {}
+    }
+
+    impl Pins for Lane {
+        fn slots(&self) -> u32 {
+            2
+        }
+
+        fn load(&self, slot: u32, _: Ordering) -> u64 {
+            self.pins[slot as usize].get()
+        }
+
+        fn store(&self, slot: u32, pin: u64, _: Ordering) {
+            self.pins[slot as usize].set(pin);
         }
     }
-    found
+
+    fn lane(reserved: u64) -> Lane {
+        let pins = [Cell::new(0), Cell::new(0)];
+        Lane { reserved: Cell::new(reserved), meanwhile: Cell::new(0), pins }
+    }
+
+    fn pin(lane: &Lane) -> Option<u64> {
+        oldest(lane).map(|pin| pin.start)
+    }
+
+    #[test]
+    fn the_pin_stands_on_the_oldest_row_held_in_whichever_order_rows_are_held_and_let_go_of() {
+        let lane = lane(4);
+        let mut held = HeldRows::default();
+        for (start, pinned) in [(2, 2), (3, 2), (1, 1), (1, 1), (0, 0)] {
+            held.hold(&lane, &lane, 0, start).unwrap();
+            assert_eq!((held.oldest(), pin(&lane)), (Some(pinned), Some(pinned)), "held {start}");
+        }
+        for (start, moves, left) in
+            [(2, false, Some(0)), (0, true, Some(1)), (1, false, Some(1)), (1, true, Some(3))]
+        {
+            assert_eq!(held.release(&lane, 0, start), moves, "let go of {start}");
+            assert_eq!((held.oldest(), pin(&lane)), (left, left), "let go of {start}");
+        }
+        assert!(held.release(&lane, 0, 3));
+        assert_eq!((held.oldest(), pin(&lane)), (None, None));
+    }
+
+    #[test]
+    fn a_refused_row_leaves_the_pin_where_it_was() {
+        let lane = lane(4);
+        let mut held = HeldRows::default();
+        // The writer announces row 4 after the pin on row 0.
+        lane.meanwhile.set(1);
+        let refused = held.hold(&lane, &lane, 1, 0).unwrap_err();
+        assert_eq!((refused, pin(&lane)), (PinError { start: 0, reserved: 5 }, None));
+        held.hold(&lane, &lane, 1, 2).unwrap();
+        lane.meanwhile.set(1);
+        assert!(held.hold(&lane, &lane, 1, 1).is_err());
+        assert_eq!((held.oldest(), pin(&lane)), (Some(2), Some(2)));
+        // Known to be gone: the pin does not move at all.
+        lane.meanwhile.set(100);
+        assert!(held.hold(&lane, &lane, 1, 0).is_err());
+        assert_eq!((lane.meanwhile.get(), pin(&lane)), (100, Some(2)));
+    }
+
+    #[test]
+    fn a_pin_on_rows_that_are_overwritten_holds_the_writer_back_like_any_other() {
+        let lane = lane(100);
+        lane.pins[0].set(1);
+        lane.pins[1].set(98);
+        assert_eq!(oldest(&lane), Some(Pin { slot: 0, start: 0 }));
+    }
 }

@@ -2,6 +2,8 @@
 //! model allows, over the very code that ships; and mutants of it, each of which must be caught.
 
 mod bells;
+#[path = "../model/handle.rs"]
+mod handle;
 mod handoff;
 #[path = "../model/lane.rs"]
 #[allow(dead_code, reason = "some of it is shuttle's")]

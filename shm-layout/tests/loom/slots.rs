@@ -100,7 +100,7 @@ fn append(shared: &Shared, mutant: Mutant, seen: &Seen) {
     let mut writer = LaneWriter::adopt(shared.lane.for_writer(), 1).unwrap();
     for _ in 0..2 {
         let head = writer.head();
-        let scan = || oldest(&shared.lane, head, ROWS).map(|pin| pin.start);
+        let scan = || oldest(&shared.lane).map(|pin| pin.start);
         if writer.reserve(1) {
             writer.announced_to_pins();
             if !writer.settle(scan(), 1) {

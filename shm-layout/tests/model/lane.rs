@@ -53,6 +53,16 @@ pub(crate) enum Mutant {
     ScanFirst,
     /// A second lease moves the pin up although the first one lives.
     SecondLeaseMovesUp,
+    /// The pin of a slot that holds a lease is not moved down for an older one.
+    OlderLeaseNotPinned,
+    /// The writer takes no notice of a pin on rows that it has overwritten.
+    PinBehindIgnored,
+    /// A lease that is refused takes the slot's pin along, although it has another lease.
+    RefusedTakesAll,
+    /// A lease that ends takes the slot's pin along, although it has another lease.
+    EndTakesAll,
+    /// A successor writes what its dead predecessor announced without a scan of the pins.
+    AdoptedUnscanned,
     // Slots.
     /// The reaper takes pins away without the lock.
     NoLock,
@@ -293,7 +303,9 @@ impl<M: Machine> Pins for Lane<M> {
     fn load(&self, slot: u32, order: Ordering) -> u64 {
         let relaxed = self.memory.mutant == Mutant::RelaxedScan;
         let pin = &self.memory.pins[index(slot.into())];
-        M::load(pin, if relaxed { Ordering::Relaxed } else { order })
+        let pin = M::load(pin, if relaxed { Ordering::Relaxed } else { order });
+        let behind = pin != 0 && pin - 1 + self.memory.slots < self.memory.latest[0].load(SeqCst);
+        if behind && self.memory.mutant == Mutant::PinBehindIgnored { 0 } else { pin }
     }
 
     fn store(&self, slot: u32, pin: u64, order: Ordering) {

@@ -8,7 +8,7 @@
 //! Relaxed-Memory Concurrency", POPL 2017, without promises: no store is seen before its turn, so what
 //! only a load moved behind a later store would break is caught as a race on a [`Cell`]).
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::sync::atomic::{AtomicBool, Ordering};
@@ -144,9 +144,12 @@ impl Weak {
     }
 
     fn with<T>(&self, access: impl FnOnce(&mut State, usize) -> T) -> T {
-        self.turn.load(Ordering::Relaxed);
+        // A thread that found a race lets go of what it has, under whatever it found.
+        if !std::thread::panicking() {
+            self.turn.load(Ordering::Relaxed);
+        }
         let me = me();
-        access(&mut self.state.lock().unwrap(), me)
+        access(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner), me)
     }
 
     pub(crate) fn spawn(&self, work: impl FnOnce() + Send + 'static) -> Thread {

@@ -5,6 +5,8 @@
 //! `BACKCAST_SCHEDULES` says how many schedules a model is run under.
 
 mod bells;
+#[path = "../model/handle.rs"]
+mod handle;
 #[path = "../model/lane.rs"]
 #[allow(dead_code, reason = "some of it is loom's")]
 mod lane;

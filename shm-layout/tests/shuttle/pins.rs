@@ -1,19 +1,40 @@
-//! Pins: three readers lease rows of a full lane, again and again, while its writer goes round it under
-//! each of the policies.
+//! Pins: readers lease rows of a full lane, older and newer ones than they have, and one follows it,
+//! while its writer goes round it under each of the policies.
 
-use backcast_layout::protocol::{LaneWriter, freeze, oldest, readable, thaw};
+use backcast_layout::protocol::{LaneWriter, oldest, readable};
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread;
 
+use crate::handle::Handle;
 use crate::lane::{Lane, Mutant};
 use crate::machine::Weak;
 use crate::{Seen, dies, holds};
 
 const SLOTS: u64 = 4;
 const READERS: u32 = 3;
-const LEASES: usize = 2;
+/// The slot that keeps rows, instead of leasing some.
+const FOLLOWER: u32 = 2;
+/// Leases and ends of each reader.
+const ACTIONS: usize = 6;
+/// Leases of a reader at a time.
+const MOST: usize = 3;
 const ROWS: usize = 10;
-const SEEN: [&str; 6] = ["leased", "refused", "waited", "dropped", "failed", "written"];
+const SEEN: [&str; 14] = [
+    "leased",
+    "leased_older",
+    "leased_same",
+    "leased_newer",
+    "refused",
+    "refused_older",
+    "kept",
+    "kept_older",
+    "not_kept",
+    "not_kept_older",
+    "waited",
+    "dropped",
+    "failed",
+    "written",
+];
 
 /// What a writer does about a lease in its way.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -29,8 +50,8 @@ enum Policy {
 fn write(lane: &Lane<Weak>, policy: Policy, seen: &Seen) {
     let mut writer = LaneWriter::adopt(lane.for_writer(), 1).unwrap();
     for _ in 0..ROWS {
-        let scan = |head| oldest(lane, head, SLOTS).map(|pin| pin.start);
-        let early = (lane.mutant() == Mutant::ScanFirst).then(|| scan(writer.head()));
+        let scan = || oldest(lane).map(|pin| pin.start);
+        let early = (lane.mutant() == Mutant::ScanFirst).then(scan);
         let mut free = true;
         if writer.reserve(1) {
             writer.announced_to_pins();
@@ -40,7 +61,7 @@ fn write(lane: &Lane<Weak>, policy: Policy, seen: &Seen) {
                     seen.count("waited");
                     thread::yield_now();
                 }
-                let found = early.unwrap_or_else(|| scan(writer.head()));
+                let found = early.unwrap_or_else(scan);
                 writer.settle(found, 1)
             });
         }
@@ -56,29 +77,65 @@ fn write(lane: &Lane<Weak>, policy: Policy, seen: &Seen) {
     }
 }
 
-/// Leases some of the readable rows, and more of them within the lease, and reads them by plain loads.
+/// Leases rows that were readable at the last look, older and newer ones than it has, and lets go of
+/// leases, in any order. Looks again at times.
 fn lease(lane: &Lane<Weak>, slot: u32, seen: &Seen) {
-    let rows = readable(lane, SLOTS);
-    if rows.is_empty() {
-        return;
+    let mut handle = Handle::new(lane, slot);
+    let mut rows = readable(lane, SLOTS);
+    for _ in 0..ACTIONS {
+        if thread_rng().gen_bool(0.3) {
+            rows = readable(lane, SLOTS);
+        }
+        let ends = handle.leased().len() == MOST || thread_rng().gen_bool(0.3);
+        if ends && !handle.leased().is_empty() {
+            let at = thread_rng().gen_range(0..handle.leased().len());
+            handle.end(handle.leased()[at]);
+            continue;
+        }
+        if rows.is_empty() {
+            continue;
+        }
+        let start = thread_rng().gen_range(rows.clone());
+        let oldest = handle.leased().iter().min().copied();
+        let name = match (handle.lease(start), oldest) {
+            (true, None) => "leased",
+            (true, Some(held)) if start < held => "leased_older",
+            (true, Some(held)) if start == held => "leased_same",
+            (true, Some(_)) => "leased_newer",
+            (false, None) => "refused",
+            (false, Some(_)) => "refused_older",
+        };
+        seen.count(name);
     }
-    let start = thread_rng().gen_range(rows.clone());
-    if freeze(lane, lane, slot, start, None).is_err() {
-        return seen.count("refused");
+    while let Some(start) = handle.leased().first().copied() {
+        handle.end(start);
     }
-    seen.count("leased");
-    let second = thread_rng().gen_range(start..rows.end);
-    // A handle pins the oldest row of all its leases.
-    let before = (lane.mutant() != Mutant::SecondLeaseMovesUp).then_some(start);
-    freeze(lane, lane, slot, second, before).unwrap();
-    for seq in start..rows.end {
-        lane.read_in_place(seq);
+}
+
+/// Follows the lane as whoever copies it elsewhere does: keeps some row and moves it, mostly forward.
+fn follow(lane: &Lane<Weak>, slot: u32, seen: &Seen) {
+    let mut handle = Handle::new(lane, slot);
+    let mut rows = readable(lane, SLOTS);
+    for _ in 0..ACTIONS {
+        if thread_rng().gen_bool(0.5) {
+            rows = readable(lane, SLOTS);
+        }
+        if rows.is_empty() {
+            continue;
+        }
+        let start = thread_rng().gen_range(rows.clone());
+        let back = handle.leased().first().is_some_and(|kept| start < *kept);
+        let kept = handle.keep(start);
+        seen.count(match (kept, back) {
+            (true, true) => "kept_older",
+            (true, false) => "kept",
+            (false, true) => "not_kept_older",
+            (false, false) => "not_kept",
+        });
     }
-    thaw(lane, slot, Some(second));
-    for seq in second..rows.end {
-        lane.read_in_place(seq);
+    if let Some(start) = handle.leased().first().copied() {
+        handle.end(start);
     }
-    thaw(lane, slot, None);
 }
 
 fn model(mutant: Mutant, seen: &Seen) {
@@ -92,7 +149,8 @@ fn model(mutant: Mutant, seen: &Seen) {
     let readers: Vec<_> = (0..READERS)
         .map(|slot| {
             let (lane, seen) = (lane.clone(), seen.clone());
-            machine.spawn(move || (0..LEASES).for_each(|_| lease(&lane, slot, &seen)))
+            let read = if slot == FOLLOWER { follow } else { lease };
+            machine.spawn(move || read(&lane, slot, &seen))
         })
         .collect();
     writer.join();
@@ -148,4 +206,24 @@ fn a_scan_before_the_announcement_misses_a_pin() {
 #[test]
 fn a_second_lease_that_moves_the_pin_up_uncovers_the_first() {
     caught(Mutant::SecondLeaseMovesUp);
+}
+
+#[test]
+fn an_older_lease_that_does_not_move_the_pin_down_is_not_covered() {
+    caught(Mutant::OlderLeaseNotPinned);
+}
+
+#[test]
+fn a_pin_on_overwritten_rows_that_is_ignored_uncovers_the_slots_other_lease() {
+    caught(Mutant::PinBehindIgnored);
+}
+
+#[test]
+fn a_refused_lease_that_takes_the_pin_along_uncovers_the_slots_other_lease() {
+    caught(Mutant::RefusedTakesAll);
+}
+
+#[test]
+fn the_end_of_a_lease_that_takes_the_pin_along_uncovers_the_slots_other_lease() {
+    caught(Mutant::EndTakesAll);
 }

@@ -97,7 +97,7 @@ fn write(ring: &Ring, number: usize, mutant: Mutant, seen: &Seen) {
             writer.announced_to_pins();
             // As many pins as there are slots may stand in the way, one after the other.
             for _ in 0..=READERS {
-                let pin = oldest(lane, writer.head(), LANE_ROWS);
+                let pin = oldest(lane);
                 may_write = writer.settle(pin.map(|pin| pin.start), 1);
                 let Some(pin) = pin.filter(|_| !may_write) else { break };
                 let gone = take_away(ring, pin.slot, mutant);
