@@ -152,3 +152,60 @@ pub(crate) fn nap(store: &RingStore, look: &mut dyn FnMut() -> bool) {
 fn pid(store: &RingStore, slot: u32) -> u64 {
     store.reader(slot).map_or(0, |record| record.pid)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{AutoresetMode, DType, Ring, RingOptions, RowIndex, Schema, StepColumns, Writer};
+    use crate::{Lease, WriterOptions};
+
+    /// A lane with room for `left` rows before those of a lease.
+    fn leased(left: u64) -> (Ring, Writer, Lease) {
+        let schema = Schema::builder().column("obs", DType::U8, &[]).build().unwrap();
+        let policy = LanePolicy::Block(Duration::from_millis(10));
+        let ring = Ring::heap(&schema, RingOptions::with_capacity(32).lane_policy(policy)).unwrap();
+        let options = WriterOptions::lanes(1).autoreset(AutoresetMode::SameStep);
+        let mut writer = ring.writer(options).unwrap();
+        for _ in 0..8 {
+            append(&ring, &mut writer, false);
+        }
+        let lease = ring.lease(0, 0..8).unwrap();
+        for _ in 8..ring.slots() - left {
+            append(&ring, &mut writer, false);
+        }
+        (ring, writer, lease)
+    }
+
+    /// Appends a row, or two at the end of an episode: the first one, and how often it waited.
+    fn append(ring: &Ring, writer: &mut Writer, ends: bool) -> (RowIndex, u64) {
+        let columns = StepColumns::of(ring.schema()).with("obs", &[7_u8]).unwrap();
+        let mut columns = columns.with_final("obs", &[9_u8]).unwrap();
+        let (terminated, truncated) = ([ends], [false]);
+        let step = columns.step(&terminated, &truncated).unwrap();
+        let mut waits = 0;
+        let mut wait = || {
+            waits += 1;
+            false
+        };
+        let row = writer.append_until(&step, &mut wait).unwrap()[0];
+        (row, waits)
+    }
+
+    #[test]
+    fn a_lease_that_was_waited_for_in_full_is_not_waited_for_by_later_appends() {
+        let (ring, mut writer, _lease) = leased(0);
+        assert_eq!(append(&ring, &mut writer, false).0, RowIndex::NONE);
+        for _ in 0..3 {
+            assert_eq!(append(&ring, &mut writer, false), (RowIndex::NONE, 0));
+        }
+    }
+
+    #[test]
+    fn a_lease_that_was_waited_for_is_remembered_while_it_is_out_of_the_way() {
+        let (ring, mut writer, _lease) = leased(1);
+        // Two rows have no room, one has.
+        assert_eq!(append(&ring, &mut writer, true).0, RowIndex::NONE);
+        assert_eq!(append(&ring, &mut writer, false).0.seq(), ring.slots() - 1);
+        assert_eq!(append(&ring, &mut writer, false), (RowIndex::NONE, 0));
+    }
+}

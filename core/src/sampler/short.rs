@@ -97,7 +97,7 @@ impl Sampler {
             if let Some(runs) = next.unasked() {
                 runs.ask_for_all();
             }
-        } else if job.filler.fill_hand(hand, next, arenas) {
+        } else if fill_hand(job, hand, next, arenas) {
             right &= hand.still_whole();
         } else {
             right = 0;
@@ -173,5 +173,72 @@ impl Sampler {
             return Ok(block.attempts());
         }
         self.fill_some_again(job, block, arenas)
+    }
+}
+
+#[cfg(not(test))]
+use copy_hand as fill_hand;
+#[cfg(test)]
+use tests::copy_late as fill_hand;
+
+/// Copies all items of a hand. `false`: that is not possible at once.
+#[inline]
+fn copy_hand(job: Job<'_>, hand: &Hand<'_>, next: &Hand<'_>, arenas: &mut [&mut [u8]]) -> bool {
+    job.filler.fill_hand(hand, next, arenas)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+    use crate::{
+        Boundary, DType, LanePolicy, Ring, RingOptions, SamplerOptions, Schema, StepColumns,
+        WriterOptions,
+    };
+
+    thread_local! {
+        /// Runs once, between the draw of a hand and its copy.
+        static BEFORE_THE_COPY: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
+    }
+
+    pub(super) fn copy_late(
+        job: Job<'_>,
+        hand: &Hand<'_>,
+        next: &Hand<'_>,
+        arenas: &mut [&mut [u8]],
+    ) -> bool {
+        if let Some(work) = BEFORE_THE_COPY.take() {
+            work();
+        }
+        copy_hand(job, hand, next, arenas)
+    }
+
+    #[test]
+    fn items_whose_rows_are_overwritten_before_the_copy_are_drawn_again() {
+        let schema = Schema::builder().column("obs", DType::U64, &[]).build().unwrap();
+        let options = RingOptions::with_capacity(200).lane_policy(LanePolicy::Overwrite);
+        let ring = Ring::heap(&schema, options).unwrap();
+        let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+        let mut append = move |rows: std::ops::Range<u64>| {
+            for row in rows {
+                let obs = [row];
+                let mut columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
+                writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
+            }
+        };
+        let slots = ring.slots();
+        append(0..slots);
+        let options = SamplerOptions::seeded(5).boundary(Boundary::Mask);
+        let mut sampler = ring.sampler(options).unwrap();
+        // Once around and a half: every slot holds a later row than the one that was drawn.
+        BEFORE_THE_COPY.set(Some(Box::new(move || append(slots..2 * slots + slots / 2))));
+        let batch = sampler.sample(64).unwrap();
+        assert!(BEFORE_THE_COPY.take().is_none(), "no hand was copied at once");
+        assert!(sampler.lapped() > 0);
+        let rows = batch.column::<u64>("obs").unwrap().iter().copied().collect::<Vec<_>>();
+        let index = batch.column::<i64>("index").unwrap();
+        let drawn = index.iter().map(|index| RowIndex(*index).seq()).collect::<Vec<_>>();
+        assert_eq!(rows, drawn);
     }
 }

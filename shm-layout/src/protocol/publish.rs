@@ -305,3 +305,77 @@ pub fn still_whole<L: Words>(lane: &L, start: u64) -> bool {
     // ORDERING: relaxed; the fence above orders it after the copies.
     lane.load_reserved(Ordering::Relaxed) <= start.saturating_add(lane.slots())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// Counters without rows.
+    #[derive(Default)]
+    struct Counters {
+        head: Cell<u64>,
+        reserved: Cell<u64>,
+    }
+
+    impl Words for &Counters {
+        fn load_head(&self, _: Ordering) -> u64 {
+            self.head.get()
+        }
+
+        fn load_reserved(&self, _: Ordering) -> u64 {
+            self.reserved.get()
+        }
+
+        fn fence(&self, _: Fence) {}
+
+        fn slots(&self) -> u64 {
+            4
+        }
+
+        fn copy_out(&self, _: usize, _: u64, _: u64, _: &mut [u8]) {}
+    }
+
+    impl WordsMut for &Counters {
+        fn store_reserved(&self, value: u64, _: Ordering) {
+            self.reserved.set(value);
+        }
+
+        fn store_head(&self, value: u64, _: Ordering) {
+            self.head.set(value);
+        }
+
+        fn copy_in(&self, _: usize, _: u64, _: &[u8]) {}
+    }
+
+    #[test]
+    fn a_successor_scans_the_pins_before_it_writes_rows_that_were_announced() {
+        let lane = Counters::default();
+        let mut dies = LaneWriter::adopt(&lane, 2).unwrap();
+        assert!(dies.reserve(1));
+        assert!(dies.settle(None, 1));
+        dies.publish(1);
+        assert!(dies.is_free(1), "the chunk was announced and scanned for");
+        let mut writer = LaneWriter::adopt(&lane, 2).unwrap();
+        assert!(!writer.is_free(1));
+        assert!(writer.reserve(1), "a scan is asked for");
+        assert_eq!(lane.reserved.get(), 2, "the row was announced already");
+        assert!(writer.settle(None, 1));
+    }
+
+    #[test]
+    fn a_writer_goes_on_up_to_the_slot_of_the_first_frozen_row_and_never_past_it() {
+        let lane = Counters::default();
+        let mut writer = LaneWriter::adopt(&lane, 2).unwrap();
+        for _ in 0..6 {
+            let _ = writer.reserve(1) && writer.settle(None, 1);
+            writer.publish(1);
+        }
+        // Row 6 stands in the slot of row 2; a pin on rows that are overwritten stops it too.
+        for (frozen, free) in [(3, true), (2, false), (1, false), (0, false)] {
+            assert_eq!(writer.reserve(1) && writer.settle(Some(frozen), 1), free, "row {frozen}");
+            let _ = writer.settle(Some(0), 1);
+        }
+    }
+}
