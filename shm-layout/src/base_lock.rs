@@ -10,7 +10,7 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::error::SegmentError;
 use crate::name::Base;
-use crate::object::{is_at, is_missing, prepare_base};
+use crate::object::{Place, is_at, is_missing, prepare_base};
 use crate::sys::file;
 use crate::sys::lock::{Hold, LockFile};
 
@@ -134,14 +134,14 @@ impl Drop for BaseLock {
 /// Removes what a killed daemon left.
 pub(crate) fn clear_stale(base: &Base) -> Result<(), SegmentError> {
     let path = base.path().join(DAEMON_LOCK);
-    let Ok(dir) = file::open_dir(base.path()) else { return Ok(()) };
+    let Ok(place) = Place::open(base.path()) else { return Ok(()) };
     let access = crate::sys::map::Access::ReadWrite;
-    let Ok(fd) = file::open(&dir, DAEMON_LOCK, base.path(), access, None) else { return Ok(()) };
+    let Ok(fd) = file::open(&place, DAEMON_LOCK, base.path(), access, None) else { return Ok(()) };
     let lock = LockFile::new(fd);
     let dead = lock.try_lock(DAEMON_BYTE, Hold::Exclusive);
     if dead.map_err(SegmentError::io("lock", &path))? && is_at(lock.as_fd(), &path) {
-        let _ = fs::remove_file(base.path().join(DAEMON_SOCKET));
-        let _ = fs::remove_file(&path);
+        let _ = place.remove_file(DAEMON_SOCKET);
+        let _ = place.remove_file(DAEMON_LOCK);
     }
     Ok(())
 }

@@ -8,14 +8,16 @@
 mod listing;
 mod open;
 mod partial;
+mod place;
 mod removal;
 
-use std::fs::{self, DirBuilder};
+use std::fs::DirBuilder;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+pub(crate) use self::place::Place;
 use self::removal::{being_removed, bury, collect_one, delete, dig, makes_room, tidy};
 use crate::error::{OTHER_VERSION, SegmentError};
 use crate::memfd::{self, Memory};
@@ -104,7 +106,7 @@ impl Object {
                 prepared => prepared?,
             }
             let mut replace = false;
-            if target.exists() && !collect_one(&target, kind)? {
+            if exists(&target)? && !collect_one(&target, kind)? {
                 if again && being_removed(&target, kind) {
                     std::thread::yield_now();
                     continue;
@@ -142,7 +144,7 @@ impl Object {
             };
             // What is replaced keeps its name until the new object is whole.
             let grave = if replace { dig(&target, None)? } else { None };
-            let renamed = fs::rename(&building, &target);
+            let renamed = place::rename(&building, &target);
             grave.map_or(Ok(()), |grave| delete(&grave))?;
             match renamed {
                 Ok(()) => {
@@ -174,8 +176,9 @@ impl Object {
         persistent: bool,
         make: &mut impl FnMut(&OwnedFd, &Path) -> Result<(), SegmentError>,
     ) -> Result<Self, SegmentError> {
-        make_dir(path).map_err(SegmentError::io("create", path))?;
-        let dir = file::open_dir(path)?;
+        let (place, folder) = Place::of(path)?;
+        place.make_dir(folder).map_err(SegmentError::io("create", path))?;
+        let dir = place.open_dir(folder)?;
         let lock = file::make(&dir, kind.lock_file(), path)?;
         let hold = LockFile::new(lock.into());
         let ours = hold.try_lock(HOLD_BYTE, Hold::Shared);
@@ -327,9 +330,17 @@ impl Site<'_> {
     }
 
     fn give_up(self, building: &Path) {
-        if let Self::Hidden = self {
-            let _ = fs::remove_dir_all(building);
+        if let (Self::Hidden, Ok((place, name))) = (self, Place::of(building)) {
+            let _ = place.remove_all(name);
         }
+    }
+}
+
+/// Whether the name of an object is taken.
+fn exists(target: &Path) -> Result<bool, SegmentError> {
+    match Place::of(target) {
+        Err(error) if is_missing(&error) => Ok(false),
+        found => found.map(|(place, name)| place.is_dir(name)),
     }
 }
 
@@ -391,7 +402,8 @@ fn make_dir(path: &Path) -> io::Result<()> {
 }
 
 fn already_exists(path: &Path, kind: Kind, name: &str) -> SegmentError {
-    let persistent = path.join(PERSISTENT_FILE).exists();
+    let dir = Place::of(path).and_then(|(place, folder)| place.open_dir(folder));
+    let persistent = dir.is_ok_and(|dir| is_persistent(&dir));
     let state = if is_of_other_version(path, kind) {
         OTHER_VERSION
     } else if persistent {
@@ -408,8 +420,8 @@ fn is_of_other_version(path: &Path, kind: Kind) -> bool {
         Kind::Ring => CTL,
         Kind::Panel => sealed::FILE,
     };
-    let opened =
-        file::open_dir(path).and_then(|dir| file::open(&dir, name, path, Access::ReadOnly, None));
+    let dir = Place::of(path).and_then(|(place, folder)| place.open_dir(folder));
+    let opened = dir.and_then(|dir| file::open(&dir, name, path, Access::ReadOnly, None));
     opened.is_ok_and(origin::is_of_other_version)
 }
 

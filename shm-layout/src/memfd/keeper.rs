@@ -1,7 +1,6 @@
 //! Keeps the memory of rings that nobody holds: what a daemon is for where a file system is not.
 
 use std::collections::HashMap;
-use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +9,7 @@ use rustix::fs::{AtFlags, Dir, renameat, symlinkat, unlinkat};
 use super::{Link, Memory, is_link, open};
 use crate::error::SegmentError;
 use crate::name::{Base, Kind};
-use crate::object::{KEEP_BYTE, Object};
+use crate::object::{KEEP_BYTE, Object, Place, is_missing};
 use crate::resize::RESIZE_LOCK;
 use crate::ring::RingStore;
 use crate::ring_files::{CTL, NEXT_SUFFIX};
@@ -44,18 +43,19 @@ impl MemfdKeeper {
     ///
     /// A few system calls for each ring; one for each lane of a ring in memfds.
     pub fn look(&mut self, base: &Base) -> Result<Vec<SegmentError>, SegmentError> {
-        let entries = match fs::read_dir(base.path()) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+        let place = match Place::open(base.path()) {
+            Err(error) if is_missing(&error) => {
                 self.rings.clear();
                 return Ok(Vec::new());
             }
-            other => other.map_err(SegmentError::io("list", base.path()))?,
+            other => other?,
         };
         let (mut seen, mut failed) = (Vec::new(), Vec::new());
         let suffix = Kind::Ring.as_str();
-        for path in entries.filter_map(Result::ok).map(|entry| entry.path()) {
+        for name in place.entries()?.keys() {
+            let path = place.path_of(name);
             let is_ring = path.extension().is_some_and(|extension| extension == suffix);
-            let Some(dir) = is_ring.then(|| file::open_dir(&path).ok()).flatten() else { continue };
+            let Some(dir) = is_ring.then(|| place.open_dir(name).ok()).flatten() else { continue };
             let Some(key) = is_link(&dir, CTL).then(|| key(&dir)).flatten() else { continue };
             match self.keep_at(key, dir, &path, &Memory::default()) {
                 Ok(()) => {}

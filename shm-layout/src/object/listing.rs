@@ -1,15 +1,16 @@
 //! What objects there are, and what can be told of them from outside.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::fs;
-use std::io;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{AtFlags, statat};
+
+use super::place::{self, Place};
 use super::{
-    BUILDING_PREFIX, DEAD_PREFIX, HOLD_BYTE, KEEP_BYTE, PERSISTENT_FILE, is_in_memfds, partial,
+    BUILDING_PREFIX, DEAD_PREFIX, HOLD_BYTE, KEEP_BYTE, PERSISTENT_FILE, is_in_memfds, is_missing,
+    partial,
 };
 use crate::error::SegmentError;
 use crate::memfd;
@@ -56,16 +57,15 @@ const LOOKS: usize = 8;
 /// Every object below `base`, damaged ones included, by kind and name. A base that does not exist
 /// has none. One that is named or removed meanwhile is told of once, or not at all.
 pub fn list(base: &Base) -> Result<Vec<ObjectInfo>, SegmentError> {
-    let path = base.path();
-    let names = || match names_in(path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(BTreeMap::new()),
-        other => other.map_err(SegmentError::io("list", path)),
+    let place = match Place::open(base.path()) {
+        Err(error) if is_missing(&error) => return Ok(Vec::new()),
+        other => other?,
     };
-    let mut before = names()?;
+    let mut before = place.entries()?;
     let mut found = Vec::new();
     for _ in 0..LOOKS {
-        found = before.keys().filter_map(|name| describe(&path.join(name))).collect();
-        let after = names()?;
+        found = before.keys().filter_map(|name| describe_in(&place, name)).collect();
+        let after = place.entries()?;
         if after == before {
             break;
         }
@@ -73,11 +73,6 @@ pub fn list(base: &Base) -> Result<Vec<ObjectInfo>, SegmentError> {
     }
     found.sort_by(|a, b| (a.kind, &a.name, &a.path).cmp(&(b.kind, &b.name, &b.path)));
     Ok(found)
-}
-
-/// What a directory has: inode numbers by name.
-fn names_in(path: &Path) -> io::Result<BTreeMap<OsString, u64>> {
-    fs::read_dir(path)?.map(|entry| entry.map(|entry| (entry.file_name(), entry.ino()))).collect()
 }
 
 /// The error for a name that is not there, with the name that may have been meant.
@@ -93,23 +88,30 @@ pub(super) fn missing(base: &Base, kind: Kind, name: &str) -> SegmentError {
     SegmentError::NotFound { kind, name: name.to_owned(), base: base.path().to_owned(), near }
 }
 
-pub(super) fn describe(path: &Path) -> Option<ObjectInfo> {
-    let file_name = path.file_name()?.to_str()?;
+pub(super) fn describe(path: &Path) -> Result<Option<ObjectInfo>, SegmentError> {
+    match Place::of(path) {
+        Err(error) if is_missing(&error) => Ok(None),
+        found => found.map(|(place, name)| describe_in(&place, name)),
+    }
+}
+
+fn describe_in(place: &Place, file_name: &OsStr) -> Option<ObjectInfo> {
+    let (path, file_name) = (&place.path_of(file_name), file_name.to_str()?);
     let partial = partial::ring_of(file_name);
     let building = partial.is_some() || is_remnant(path);
+    let dir = place.open_dir(file_name.as_ref());
+    let has = |name: &str| dir.as_ref().is_ok_and(|dir| memfd::exists(dir, name));
     let (name, kind) = if let Some(name) = partial {
         (name, Kind::Ring)
     } else if building {
-        let panel = path.join(Kind::Panel.lock_file()).exists();
-        ("", if panel { Kind::Panel } else { Kind::Ring })
+        ("", if has(Kind::Panel.lock_file()) { Kind::Panel } else { Kind::Ring })
     } else {
         let (name, suffix) = file_name.rsplit_once('.')?;
         (name, Kind::ALL.into_iter().find(|kind| kind.as_str() == suffix)?)
     };
-    if !path.symlink_metadata().ok()?.is_dir() {
+    if !place.is_dir(file_name.as_ref()) {
         return None;
     }
-    let dir = file::open_dir(path);
     let memfd = dir.as_ref().is_ok_and(is_in_memfds);
     let lock = dir.as_ref().map_err(drop).and_then(|dir| lock_of(dir, path, kind));
     // What cannot be told counts as held: nothing live is ever collected.
@@ -120,19 +122,21 @@ pub(super) fn describe(path: &Path) -> Option<ObjectInfo> {
     };
     let held = locked(HOLD_BYTE);
     // One that went meanwhile is not there; one that this user may not look into is, at whatever size.
-    let mut bytes = match bytes_of(path) {
-        None if path.symlink_metadata().is_err() => return None,
-        counted => counted.unwrap_or(0),
+    let mut bytes = match &dir {
+        Ok(dir) => bytes_of(dir)?,
+        Err(error) if is_missing(error) => return None,
+        Err(_) => 0,
     };
-    if partial.is_some() {
-        bytes = bytes.saturating_add(bytes_of(&partial::ring_in(path)).unwrap_or(0));
+    if let (Some(_), Ok(dir)) = (partial, &dir) {
+        let ring = file::open_dir_at(dir, partial::RING.as_ref(), &partial::ring_in(path));
+        bytes = bytes.saturating_add(ring.ok().and_then(|ring| bytes_of(&ring)).unwrap_or(0));
     }
     if memfd {
         let memory = dir.as_ref().ok().and_then(|dir| settled(|| Some(memfd::allocated(dir))));
         bytes = bytes.saturating_add(memory.unwrap_or(0));
     }
     // Memory that nobody keeps is gone, whatever was asked for.
-    let persistent = path.join(PERSISTENT_FILE).exists() && (!memfd || held || locked(KEEP_BYTE));
+    let persistent = has(PERSISTENT_FILE) && (!memfd || held || locked(KEEP_BYTE));
     Some(ObjectInfo {
         name: name.to_owned(),
         kind,
@@ -146,11 +150,12 @@ pub(super) fn describe(path: &Path) -> Option<ObjectInfo> {
 }
 
 /// Bytes of the files in a directory.
-fn bytes_of(path: &Path) -> Option<u64> {
+fn bytes_of(dir: &OwnedFd) -> Option<u64> {
     settled(|| {
-        let found = fs::read_dir(path).ok()?.filter_map(Result::ok);
-        let found = found.filter_map(|entry| entry.metadata().ok());
-        Some(found.map(|file| (file.ino(), file.blocks() * 512)).collect())
+        let stat = |name: &OsString| statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok();
+        let found = place::entries(dir).ok()?;
+        let found = found.keys().filter_map(stat);
+        Some(found.map(|file| (file.st_ino, file.st_blocks.cast_unsigned() * 512)).collect())
     })
 }
 
@@ -190,6 +195,8 @@ pub(super) fn lock_of(dir: &OwnedFd, path: &Path, kind: Kind) -> Result<Option<L
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -218,12 +225,12 @@ mod tests {
     fn a_file_counts_under_whatever_name_it_has() {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
+        let bytes_of = || super::bytes_of(&fs::File::open(dir.path()).unwrap().into());
         fs::write(path("lane"), vec![1; 8_192]).unwrap();
         fs::hard_link(path("lane"), path("lane.next")).unwrap();
-        assert_eq!(bytes_of(dir.path()), Some(8_192));
+        assert_eq!(bytes_of(), Some(8_192));
         fs::rename(path("lane.next"), path("other")).unwrap();
         fs::write(path("next"), vec![1; 4_096]).unwrap();
-        assert_eq!(bytes_of(dir.path()), Some(12_288));
-        assert_eq!(bytes_of(&path("nothing")), None);
+        assert_eq!(bytes_of(), Some(12_288));
     }
 }

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use super::listing::missing;
+use super::place::Place;
 use super::{HOLD_BYTE, Object, directory, is_at, is_missing, is_persistent};
 use crate::error::SegmentError;
 use crate::memfd::Memory;
@@ -54,7 +55,8 @@ impl Object {
 fn look_up(base: &Base, kind: Kind, name: &str) -> Result<(OwnedFd, PathBuf), SegmentError> {
     check_known(name)?;
     let path = directory(base, kind, name);
-    match file::open_dir(&path) {
+    let opened = Place::of(&path).and_then(|(place, folder)| place.open_dir(folder));
+    match opened {
         Err(error) if is_missing(&error) => Err(missing(base, kind, name)),
         other => Ok((other?, path)),
     }

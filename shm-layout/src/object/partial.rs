@@ -10,19 +10,19 @@
 //! much memory it takes, and to remove it.
 
 use std::ffi::OsStr;
-use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, openat};
+use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
 
 use super::listing::{ObjectInfo, describe, lock_of, missing};
+use super::place::{self, Place};
 use super::removal::{bury, delete, dig, tidy};
 use super::{
     ATTEMPTS, HOLD_BYTE, Object, PERSISTENT_FILE, directory, is_at, is_missing, is_persistent,
-    make_dir, prepare_base,
+    prepare_base,
 };
 use crate::error::SegmentError;
 use crate::memfd::Memory;
@@ -32,7 +32,7 @@ use crate::sys::lock::{Hold, LockFile};
 
 const PREFIX: &str = ".partial-";
 /// Folder of the ring.
-const RING: &str = "ring";
+pub(super) const RING: &str = "ring";
 /// The byte of the lock file that whoever fills the ring has alone.
 const FILL_BYTE: u64 = 2;
 
@@ -73,12 +73,16 @@ impl PartialRing {
         if let Err(error) = prepare_base(base) {
             return gone(error);
         }
-        match make_dir(path) {
+        let (place, folder) = match Place::of(path) {
+            Err(error) => return gone(error),
+            Ok(found) => found,
+        };
+        match place.make_dir(folder) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return gone(SegmentError::io("create", path)(error)),
             Ok(()) => {}
         }
-        let dir = match file::open_dir(path) {
+        let dir = match place.open_dir(folder) {
             Err(error) => return gone(error),
             Ok(dir) => dir,
         };
@@ -135,20 +139,15 @@ impl PartialRing {
     /// Removes everything but the right to be here.
     pub fn clear(&self) -> Result<(), SegmentError> {
         let failed = || SegmentError::io("remove", &self.path);
-        for entry in fs::read_dir(&self.path).map_err(failed())?.filter_map(Result::ok) {
-            if is_lock(&entry.file_name()) {
-                continue;
-            }
-            let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            let path = entry.path();
-            let removed = if is_dir { fs::remove_dir_all(path) } else { fs::remove_file(path) };
-            removed.map_err(failed())?;
+        let place = Place::open(&self.path)?;
+        for name in place.entries()?.keys().filter(|name| !is_lock(name)) {
+            place.remove_all(name).map_err(failed())?;
         }
         Ok(())
     }
 
     pub(crate) fn clear_ring(&self) -> Result<(), SegmentError> {
-        match fs::remove_dir_all(self.ring()) {
+        match Place::open(&self.path)?.remove_all(RING.as_ref()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(SegmentError::io("remove", &self.ring())(error))
             }
@@ -172,7 +171,8 @@ impl PartialRing {
         if self.ring_inode().is_some() || self::inode(&named) != Some(inode) {
             return Ok(false);
         }
-        let Ok(dir) = file::open_dir(&named) else { return Ok(false) };
+        let (place, folder) = Place::of(&named)?;
+        let Ok(dir) = place.open_dir(folder) else { return Ok(false) };
         if is_persistent(&dir) {
             return Ok(false);
         }
@@ -181,7 +181,7 @@ impl PartialRing {
         if !matches!(lock.try_lock(HOLD_BYTE, Hold::Exclusive), Ok(true)) {
             return Ok(false);
         }
-        match fs::rename(&named, self.ring()) {
+        match place::rename(&named, &self.ring()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             moved => moved.map_err(SegmentError::io("rename", &named))?,
         }
@@ -189,7 +189,7 @@ impl PartialRing {
             return Ok(true);
         }
         // Another ring got the name between the two calls: it gets it back.
-        fs::rename(self.ring(), &named).map_err(SegmentError::io("rename", &named))?;
+        place::rename(&self.ring(), &named).map_err(SegmentError::io("rename", &named))?;
         Ok(false)
     }
 
@@ -200,7 +200,7 @@ impl PartialRing {
         make: &mut impl FnMut(&OwnedFd, &Path) -> Result<(), SegmentError>,
     ) -> Result<Object, SegmentError> {
         let path = self.ring();
-        match make_dir(&path) {
+        match Place::open(&self.path)?.make_dir(RING.as_ref()) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             done => done.map_err(SegmentError::io("create", &path))?,
         }
@@ -212,8 +212,8 @@ impl PartialRing {
         if persistent && !object.persistent {
             file::make(&object.dir, PERSISTENT_FILE, &path)?;
         } else if object.persistent && !persistent {
-            fs::remove_file(path.join(PERSISTENT_FILE))
-                .map_err(SegmentError::io("remove", &path))?;
+            unlinkat(&object.dir, PERSISTENT_FILE, AtFlags::empty())
+                .map_err(|error| SegmentError::io("remove", &path)(error.into()))?;
         }
         make(&object.dir, &path)?;
         // Only now: what is not whole goes on when this handle does not.
@@ -244,7 +244,7 @@ impl PartialRing {
 pub fn remove_partial(base: &Base, name: &str) -> Result<ObjectInfo, SegmentError> {
     check_known(name)?;
     let path = folder(base, name);
-    let info = describe(&path).ok_or_else(|| missing(base, Kind::Ring, name))?;
+    let info = describe(&path)?.ok_or_else(|| missing(base, Kind::Ring, name))?;
     if info.held {
         return Err(SegmentError::BeingFilled { name: name.to_owned() });
     }
@@ -290,6 +290,8 @@ fn inode(path: &Path) -> Option<(u64, u64)> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::object::{collect, collect_orphans, list};
 

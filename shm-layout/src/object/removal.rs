@@ -1,20 +1,27 @@
 //! How objects go: whoever removes one takes its name away first, and nobody else's by mistake.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use super::listing::{ObjectInfo, describe, is_remnant, list, lock_of, missing};
+use super::place::{self, Place};
 use super::{
-    ATTEMPTS, DEAD_PREFIX, HOLD_BYTE, KEEP_BYTE, directory, is_at, is_in_memfds, is_persistent,
-    random_word,
+    ATTEMPTS, DEAD_PREFIX, HOLD_BYTE, KEEP_BYTE, directory, is_at, is_in_memfds, is_missing,
+    is_persistent, random_word,
 };
 use crate::base_lock;
 use crate::error::SegmentError;
 use crate::name::{Base, Kind, check_known};
-use crate::sys::file;
 use crate::sys::lock::{Hold, LockFile};
+
+/// What names of files in our directories begin with.
+const OUR_FILES: [&str; 9] = [
+    "ring.ctl", "ring.rdr", "ring.lck", "lane-", "panel.", "persist", "snapshot", "asked-by",
+    "journal",
+];
 
 /// Removes an object; a held one only with `force` (its holders keep their memory, under no name).
 pub fn remove(
@@ -25,9 +32,7 @@ pub fn remove(
 ) -> Result<ObjectInfo, SegmentError> {
     check_known(name)?;
     let path = directory(base, kind, name);
-    let Some(info) = describe(&path) else {
-        return Err(missing(base, kind, name));
-    };
+    let info = describe(&path)?.ok_or_else(|| missing(base, kind, name))?;
     if info.held && !force {
         return Err(SegmentError::InUse { kind, name: name.to_owned() });
     }
@@ -47,8 +52,8 @@ pub fn remove_unheld(
     check_known(name)?;
     let path = directory(base, kind, name);
     let in_use = || SegmentError::InUse { kind, name: name.to_owned() };
-    let info = describe(&path).ok_or_else(|| missing(base, kind, name))?;
-    let dir = file::open_dir(&path)?;
+    let info = describe(&path)?.ok_or_else(|| missing(base, kind, name))?;
+    let dir = open_dir(&path)?;
     // Kept until the files are gone, so that nobody attaches meanwhile.
     let lock = lock_of(&dir, &path, kind).map_err(|()| in_use())?.ok_or_else(in_use)?;
     if !lock.try_lock(HOLD_BYTE, Hold::Exclusive).map_err(SegmentError::io("lock", &path))? {
@@ -92,7 +97,7 @@ fn collect_those(
 
 /// Removes a directory of ours if nobody holds it and it is not a persistent object. `true`: it is gone.
 pub(super) fn collect_one(path: &Path, kind: Kind) -> Result<bool, SegmentError> {
-    let Ok(dir) = file::open_dir(path) else { return Ok(false) };
+    let Ok(dir) = open_dir(path) else { return Ok(false) };
     // What is not whole yet, or not any more, persists for nobody.
     let persistent = is_persistent(&dir) && !is_remnant(path);
     if persistent && !is_in_memfds(&dir) {
@@ -100,6 +105,10 @@ pub(super) fn collect_one(path: &Path, kind: Kind) -> Result<bool, SegmentError>
     }
     // Kept until the files are gone, so that nobody attaches meanwhile.
     let Ok(lock) = lock_of(&dir, path, kind) else { return Ok(false) };
+    // Without a lock file it is what a creator or remover left that died, or none of ours.
+    if lock.is_none() && !is_left_by_us(&dir, is_remnant(path)) {
+        return Ok(false);
+    }
     // Memory that nobody keeps is gone, whatever was asked for. Asked twice: before anybody is kept
     // from attaching, and when its last holder cannot hand it to a keeper any more.
     let is_kept = || {
@@ -123,9 +132,25 @@ pub(super) fn collect_one(path: &Path, kind: Kind) -> Result<bool, SegmentError>
     Ok(true)
 }
 
+/// Opens the directory of an object through the one that it is in.
+fn open_dir(path: &Path) -> Result<OwnedFd, SegmentError> {
+    Place::of(path).and_then(|(place, name)| place.open_dir(name))
+}
+
+/// Whether a directory without a lock file has files of ours, or is a `remnant` that has none at all yet, or
+/// none any more.
+fn is_left_by_us(dir: &OwnedFd, remnant: bool) -> bool {
+    let Ok(names) = place::entries(dir) else { return false };
+    let is_ours = |name: &OsString| {
+        let name = name.to_string_lossy();
+        OUR_FILES.iter().any(|ours| name.starts_with(ours))
+    };
+    names.keys().any(is_ours) || remnant && names.is_empty()
+}
+
 /// Whether somebody is about to remove what stands there: nobody else takes its lock alone.
 pub(super) fn being_removed(path: &Path, kind: Kind) -> bool {
-    let lock = file::open_dir(path).map_err(drop).and_then(|dir| lock_of(&dir, path, kind));
+    let lock = open_dir(path).map_err(drop).and_then(|dir| lock_of(&dir, path, kind));
     match lock {
         Ok(lock) => lock.is_none_or(|lock| lock.held_alone(HOLD_BYTE).unwrap_or(false)),
         Err(()) => !path.exists(),
@@ -135,7 +160,10 @@ pub(super) fn being_removed(path: &Path, kind: Kind) -> bool {
 /// Whether an object would fit if the one it replaces, which nobody holds, made room for it.
 pub(super) fn makes_room(old: &Path, error: &SegmentError) -> bool {
     let SegmentError::NoSpace { asked, available, .. } = error else { return false };
-    describe(old).is_some_and(|old| !old.held && *asked <= available.saturating_add(old.bytes))
+    describe(old)
+        .ok()
+        .flatten()
+        .is_some_and(|old| !old.held && *asked <= available.saturating_add(old.bytes))
 }
 
 /// Takes a directory's name away at once, then deletes it.
@@ -149,15 +177,19 @@ pub(super) fn dig(path: &Path, only: Option<&OwnedFd>) -> Result<Option<PathBuf>
     if only.is_some_and(|dir| !is_at(dir, path)) {
         return Ok(None);
     }
-    let parent = path.parent().unwrap_or(path);
-    let grave = parent.join(format!("{DEAD_PREFIX}{}", random_word()));
-    match fs::rename(path, &grave) {
+    let (place, name) = match Place::of(path) {
+        Err(error) if is_missing(&error) => return Ok(None),
+        found => found?,
+    };
+    let dead = OsString::from(format!("{DEAD_PREFIX}{}", random_word()));
+    match place.rename(name, &place, &dead) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         other => other.map_err(SegmentError::io("remove", path))?,
     }
+    let grave = place.path_of(&dead);
     if only.is_some_and(|dir| !is_at(dir, &grave)) {
         // Another object got the name between the two calls: it gets it back.
-        let _ = fs::rename(&grave, path);
+        let _ = place.rename(&dead, &place, name);
         return Ok(None);
     }
     Ok(Some(grave))
@@ -165,13 +197,17 @@ pub(super) fn dig(path: &Path, only: Option<&OwnedFd>) -> Result<Option<PathBuf>
 
 /// Deletes a directory that has no name any more.
 pub(super) fn delete(grave: &Path) -> Result<(), SegmentError> {
-    let mut deleted = fs::remove_dir_all(grave);
+    let (place, name) = match Place::of(grave) {
+        Err(error) if is_missing(&error) => return Ok(()),
+        found => found?,
+    };
+    let mut deleted = place.remove_all(name);
     for _ in 1..ATTEMPTS {
         // A creator whose directory was collected may still be adding a file to it.
         if !matches!(&deleted, Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty) {
             break;
         }
-        deleted = fs::remove_dir_all(grave);
+        deleted = place.remove_all(name);
     }
     match deleted {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(SegmentError::io("remove", grave)(e)),

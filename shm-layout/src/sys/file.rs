@@ -1,10 +1,11 @@
 //! Files of a segment, opened relative to their directory and checked before use.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{FileType, Mode, OFlags, openat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, statat};
 
 use super::map::Access;
 use crate::error::SegmentError;
@@ -112,9 +113,27 @@ pub(crate) fn open_anonymous(at: &Path, access: Access) -> rustix::io::Result<Ow
 
 /// Opens a directory that belongs to this user alone.
 pub(crate) fn open_dir(path: &Path) -> Result<OwnedFd, SegmentError> {
+    open_dir_at(rustix::fs::CWD, path.as_os_str(), path)
+}
+
+/// Opens such a directory in another one; `path` is for messages.
+pub(crate) fn open_dir_at(
+    dir: impl AsFd,
+    name: &OsStr,
+    path: &Path,
+) -> Result<OwnedFd, SegmentError> {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
-    let fd = rustix::fs::open(path, flags, Mode::empty())
-        .map_err(|e| SegmentError::io("open", path)(e.into()))?;
+    let refuse =
+        |reason: &str| SegmentError::Permission { path: path.into(), reason: reason.into() };
+    let fd = openat(&dir, name, flags, Mode::empty()).map_err(|error| match error {
+        rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP => {
+            let found = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW);
+            let is_link = |stat: &Stat| FileType::from_raw_mode(stat.st_mode).is_symlink();
+            let is_link = found.is_ok_and(|stat| is_link(&stat));
+            refuse(if is_link { "it is a symbolic link" } else { "it is not a directory" })
+        }
+        error => SegmentError::io("open", path)(error.into()),
+    })?;
     check_owner(&fd, path, FileType::Directory)?;
     Ok(fd)
 }
