@@ -1,5 +1,6 @@
 //! `ring.rdr`: the bells, a slot per reader with what it has read, and the pins of its leases.
 
+use std::io;
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, Ordering::Relaxed};
 use std::time::Duration;
@@ -139,8 +140,9 @@ impl Readers {
     }
 
     /// Memory of the same shape on the heap.
-    pub(crate) fn heap(geometry: &Geometry, slots: u32, lanes: u32) -> Self {
-        Self::new(Mapping::heap(usize::try_from(geometry.rdr_bytes).unwrap_or(0)), slots, lanes)
+    pub(crate) fn heap(geometry: &Geometry, slots: u32, lanes: u32) -> io::Result<Self> {
+        let len = usize::try_from(geometry.rdr_bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        Ok(Self::new(Mapping::heap(len)?, slots, lanes))
     }
 
     pub(crate) fn slot(&self, slot: u32) -> Option<SlotWords<'_>> {

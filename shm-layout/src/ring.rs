@@ -23,6 +23,7 @@ use crate::sys::claimed::ClaimedLane;
 use crate::sys::lane::{self, Lane};
 use crate::sys::lock::{Claim, HeapLocks, Hold, LockFile};
 use crate::sys::map::Access;
+use crate::sys::space::private_memory;
 use crate::sys::wait::Ringing;
 
 /// The byte that the writer of lane 0 locks; lane L locks the L-th after it.
@@ -153,15 +154,15 @@ impl RingStore {
         fill: impl FnOnce(&UnnamedRing<'_>) -> Result<(), E>,
     ) -> Result<Self, E> {
         let geometry = Geometry::of(spec, 1)?;
-        let refused = SegmentError::io("allocate", Path::new("heap"));
-        let lanes = lane::columns(&geometry)
-            .and_then(|columns| {
-                let lane = |_| Lane::heap(&geometry, &columns).map(Arc::new);
-                (0..spec.lanes).map(lane).collect::<Result<Vec<_>, _>>()
-            })
-            .map_err(refused)?;
+        let asked = geometry.lane_bytes.saturating_mul(spec.lanes.into());
+        let asked = asked.saturating_add(geometry.rdr_bytes);
+        let (lanes, readers) = private_memory(asked, || {
+            let columns = lane::columns(&geometry)?;
+            let lane = |_| Lane::heap(&geometry, &columns).map(Arc::new);
+            let lanes = (0..spec.lanes).map(lane).collect::<Result<Vec<_>, _>>()?;
+            Ok((lanes, Readers::heap(&geometry, spec.reader_slots, spec.lanes)?))
+        })?;
         fill(&UnnamedRing::of_heap(spec, &geometry, &lanes))?;
-        let readers = Readers::heap(&geometry, spec.reader_slots, spec.lanes);
         let place = Place::Heap { locks: HeapLocks::default(), uuid: rand::random() };
         let spec = spec.clone();
         let ringing = OnceLock::new();

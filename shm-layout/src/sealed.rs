@@ -105,10 +105,18 @@ impl SealedSegment {
     }
 
     /// The same in private memory, without a name.
+    ///
+    /// # Panics
+    /// If there is no memory for it: [`try_heap`](Self::try_heap) says so.
     #[must_use]
     pub fn heap(meta: &[u8], data: &[&[u8]]) -> Self {
+        Self::try_heap(meta, data).expect("memory for a copy of the data")
+    }
+
+    /// As [`heap`](Self::heap), with an error where there is no memory for it.
+    pub fn try_heap(meta: &[u8], data: &[&[u8]]) -> Result<Self, SegmentError> {
         let data_bytes = padded(data);
-        let memory = Mapping::heap(data_bytes);
+        let memory = space::private_memory(data_bytes as u64, || Mapping::heap(data_bytes))?;
         let words = memory.words64(0, data_bytes / 8).unwrap_or_default();
         let mut words = words.iter();
         for part in data {
@@ -120,7 +128,7 @@ impl SealedSegment {
                 }
             }
         }
-        Self { meta: meta.to_vec(), memory, data_at: 0, data_bytes, object: None }
+        Ok(Self { meta: meta.to_vec(), memory, data_at: 0, data_bytes, object: None })
     }
 
     fn of(object: Object) -> Result<Self, SegmentError> {

@@ -149,18 +149,40 @@ impl Mapping {
         Ok(reservation)
     }
 
-    /// Private zeroed memory of the same interface, on huge pages where it is large and the system has
-    /// them.
-    pub(crate) fn heap(len: usize) -> Self {
+    /// Allocates private zeroed memory of the same interface, all of it at once, on huge pages where it is
+    /// large and the system has them.
+    pub(crate) fn heap(len: usize) -> io::Result<Self> {
         #[cfg(not(miri))]
-        if len >= HUGE_PAGE
-            && let Ok(pages) = Self::private(len.next_multiple_of(8))
-        {
-            return pages;
+        if len >= HUGE_PAGE {
+            let room = len.checked_next_multiple_of(8).ok_or(io::ErrorKind::OutOfMemory)?;
+            let pages = Self::private(room)?;
+            pages.populate()?;
+            return Ok(pages);
         }
-        let words: Box<[AtomicU64]> = (0..len.div_ceil(8)).map(|_| AtomicU64::new(0)).collect();
+        let (mut words, count) = (Vec::new(), len.div_ceil(8));
+        words.try_reserve_exact(count).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        words.resize_with(count, || AtomicU64::new(0));
+        let words: Box<[AtomicU64]> = words.into_boxed_slice();
         let base = NonNull::from(&*words).cast();
-        Self { base, len: words.len() * 8, access: Access::ReadWrite, owner: Owner::Heap(words) }
+        let len = words.len() * 8;
+        Ok(Self { base, len, access: Access::ReadWrite, owner: Owner::Heap(words) })
+    }
+
+    /// Has the system allocate every page now, so that no store waits for one, or finds none, later.
+    #[cfg(not(miri))]
+    fn populate(&self) -> io::Result<()> {
+        #[cfg(target_os = "linux")]
+        // SAFETY: exactly the range of this mapping, which is writable. No byte is changed.
+        match unsafe { madvise(self.base.as_ptr().cast(), self.len, Advice::LinuxPopulateWrite) } {
+            // Linux < 5.14 does not know the advice.
+            Err(rustix::io::Errno::INVAL) => {}
+            done => return Ok(done?),
+        }
+        let words = self.words64(0, self.len / 8).unwrap_or_default();
+        for word in words.iter().step_by(page_size() / 8) {
+            word.store(0, Relaxed);
+        }
+        Ok(())
     }
 
     fn owning(base: *mut core::ffi::c_void, len: usize, access: Access) -> io::Result<Self> {
@@ -269,8 +291,31 @@ mod tests {
     }
 
     #[test]
+    fn more_private_memory_than_there_can_be_is_an_error() {
+        for len in [1 << 60, usize::MAX - 7, usize::MAX] {
+            let error = Mapping::heap(len).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::OutOfMemory, "{len}: {error}");
+        }
+    }
+
+    #[cfg(all(target_os = "linux", not(miri)))]
+    #[test]
+    fn private_memory_is_allocated_when_it_is_made() {
+        use std::os::unix::fs::FileExt;
+        let map = Mapping::heap(3 * HUGE_PAGE + 8).unwrap();
+        // An entry per page: bit 63 says that it is there.
+        let pages = std::fs::File::open("/proc/self/pagemap").unwrap();
+        for at in (0..map.len()).step_by(page_size()) {
+            let mut entry = [0; 8];
+            let page = (map.base().addr() + at) / page_size();
+            pages.read_exact_at(&mut entry, 8 * page as u64).unwrap();
+            assert_ne!(u64::from_ne_bytes(entry) >> 63, 0, "the page of byte {at}");
+        }
+    }
+
+    #[test]
     fn words_outside_or_unaligned_are_refused() {
-        let map = Mapping::heap(16);
+        let map = Mapping::heap(16).unwrap();
         assert!(map.words64(0, 2).is_some());
         assert!(map.words64(8, 2).is_none());
         assert!(map.words64(4, 1).is_none());

@@ -21,12 +21,15 @@ pub struct Numbers<V> {
 
 impl<V: Pod> Numbers<V> {
     /// A copy of `values`.
+    ///
+    /// # Panics
+    /// If there is no memory for it.
     #[must_use]
     pub fn copy_of(values: &[V]) -> Self {
         const { assert!(align_of::<V>() <= 8) };
         let bytes = size_of_val(values);
         let room = if bytes > HUGE_PAGE / 2 { bytes.next_multiple_of(HUGE_PAGE) } else { bytes };
-        let memory = Mapping::heap(room);
+        let memory = Mapping::heap(room).expect("memory for a copy");
         // SAFETY: `memory` has `room` bytes, no fewer than `values`, and is this function's alone.
         unsafe {
             memory.base().cast::<V>().copy_from_nonoverlapping(values.as_ptr(), values.len());

@@ -50,6 +50,27 @@ pub(crate) fn check_memory(dir: &Path, asked: u64) -> Result<(), SegmentError> {
     check_cgroup(dir, asked)
 }
 
+/// Allocates private memory, `asked` bytes in all; less is left where the machine or a control group has not
+/// as much.
+pub(crate) fn private_memory<T>(
+    asked: u64,
+    allocate: impl FnOnce() -> io::Result<T>,
+) -> Result<T, SegmentError> {
+    let place = Path::new("private memory");
+    // What is small fits, or nothing does.
+    if asked >= super::map::HUGE_PAGE as u64 {
+        check_memory(place, asked)?;
+    }
+    allocate().map_err(|error| match error.kind() {
+        io::ErrorKind::OutOfMemory => {
+            let available = memory_available().unwrap_or(0);
+            let (path, limit) = (place.to_owned(), "memory that the system grants");
+            SegmentError::NoSpace { path, asked, available, limit }
+        }
+        _ => SegmentError::io("allocate", place)(error),
+    })
+}
+
 fn check_cgroup(dir: &Path, asked: u64) -> Result<(), SegmentError> {
     match cgroup_room() {
         Some(available) if available < asked => {
