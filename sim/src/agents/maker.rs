@@ -25,15 +25,16 @@ pub(super) fn act(
     // A random half tick, so that quotes do not all round to the same side.
     let centre = centre + stream.range(-0.5, 0.5);
     let limit = desk.limits().order;
+    // The first level never crosses; the others keep their distance from it.
+    let bid = (centre - half).floor();
+    let bid = desk.best_ask().map_or(bid, |ask| bid.min(f64::from(ask - 1)));
+    let ask = (centre + half).ceil();
+    let ask = desk.best_bid().map_or(ask, |bid| ask.max(f64::from(bid + 1)));
     for level in 0..LEVELS {
-        let away = half + config.level_step * level as f64;
+        let away = config.level_step * level as f64;
         let size = super::shares(config.size * (1.0 + 0.5 * level as f64), limit);
-        let bid = (centre - away).floor() as i32;
-        let bid = desk.best_ask().map_or(bid, |ask| bid.min(ask - 1));
-        desk.place(Side::Buy, OrderKind::PostOnly, bid, size);
-        let ask = (centre + away).ceil() as i32;
-        let ask = desk.best_bid().map_or(ask, |bid| ask.max(bid + 1));
-        desk.place(Side::Sell, OrderKind::PostOnly, ask, size);
+        desk.place(Side::Buy, OrderKind::PostOnly, (bid - away).floor() as i32, size);
+        desk.place(Side::Sell, OrderKind::PostOnly, (ask + away).ceil() as i32, size);
     }
     config.wait
 }

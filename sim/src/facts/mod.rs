@@ -42,7 +42,7 @@ mod random;
 pub use battery::{BatteryOptions, FactsReport, run};
 pub use curves::{Curves, DepthPoint, ImpactPoint, LinePoint};
 pub use recording::{DEPTH_LEVELS, Recording, TICKS_PER_DAY};
-pub use simulated::{Simulated, WARM_UP_TICKS};
+pub use simulated::{Simulated, WARM_UP_TICKS, run_preset};
 pub use spec::Band;
 pub use subject::{Subject, TickView};
 pub use verdict::{FactResult, Verdict};

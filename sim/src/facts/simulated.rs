@@ -1,10 +1,12 @@
 //! A simulated market as the battery sees it.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use super::battery::{self, BatteryOptions, FactsReport};
 use super::subject::{Subject, TickView};
 use crate::book::Side;
-use crate::config::{AccountConfig, ConfigError, MarketConfig, SlotConfig};
+use crate::config::{AccountConfig, ConfigError, MarketConfig, Preset, SlotConfig};
 use crate::ledger::Limits;
 use crate::market::{Market, Request};
 
@@ -42,6 +44,27 @@ impl Simulated {
     pub const fn market(&self) -> &Market {
         &self.market
     }
+}
+
+/// Runs the battery on a preset; see [`run`](super::run). The trading rules are only reported where the
+/// preset reveals its fundamental, since it is made to be learnable.
+///
+/// # Errors
+///
+/// [`ConfigError`], before anything runs.
+pub fn run_preset(
+    preset: Preset,
+    options: &BatteryOptions,
+    progress: impl Fn(usize, usize) -> ControlFlow<()> + Sync,
+) -> Result<Option<FactsReport>, ConfigError> {
+    let config = preset.config();
+    config.check(0)?;
+    let learnable = config.features.reveal_fundamental.is_some();
+    let options = BatteryOptions { learnable, ..options.clone() };
+    let build = |seed| {
+        Simulated::new(&config, seed).unwrap_or_else(|error| unreachable!("checked above: {error}"))
+    };
+    Ok(battery::run(preset.name(), build, &options, progress))
 }
 
 impl Subject for Simulated {

@@ -153,10 +153,11 @@ fn one_order_can_be_cancelled_by_its_name_and_only_by_its_owner() {
 #[test]
 fn an_own_order_in_the_way_is_cancelled_instead_of_traded_with() {
     let mut market = market(&Preset::Normal.config());
-    let ask = market.best_ask(0).unwrap();
-    let bid = market.best_bid(0).unwrap();
-    // Alone at the best ask, inside the spread or joining it.
-    let price = if ask - bid > 1 { ask - 1 } else { ask };
+    // Until an order can be alone at the best ask, inside the spread.
+    while market.best_ask(0).unwrap() - market.best_bid(0).unwrap() == 1 {
+        market.tick();
+    }
+    let price = market.best_ask(0).unwrap() - 1;
     market.send(0, 0, Request::limit(Side::Sell, price, 5)).unwrap();
     market.send(0, 0, Request::market(Side::Buy, 500)).unwrap();
     market.tick();
