@@ -1,5 +1,7 @@
 //! From typed rows to a dense panel: every rule about what a panel holds is checked here, once.
 
+use std::collections::BTreeSet;
+
 use backcast_layout::{Base, Exist};
 
 use crate::{
@@ -30,6 +32,8 @@ pub(crate) struct Assembler<'a> {
     /// Row after row, in panel column order.
     values: Vec<f64>,
     masked: u64,
+    /// Days of rows that count as absent: they stay days of the panel.
+    masked_dates: BTreeSet<Date>,
 }
 
 struct RowKey {
@@ -41,7 +45,16 @@ struct RowKey {
 impl<'a> Assembler<'a> {
     pub(crate) fn new(header: Header, options: &'a PanelOptions, place: fn(u64) -> Place) -> Self {
         let tickers = Tickers::new(options);
-        Self { tickers, options, header, place, keys: Vec::new(), values: Vec::new(), masked: 0 }
+        Self {
+            tickers,
+            options,
+            header,
+            place,
+            keys: Vec::new(),
+            values: Vec::new(),
+            masked: 0,
+            masked_dates: BTreeSet::new(),
+        }
     }
 
     pub(crate) fn header(&self) -> &Header {
@@ -66,6 +79,7 @@ impl<'a> Assembler<'a> {
                     return Err(self.refusal(place, flaw));
                 }
                 self.masked += 1;
+                self.masked_dates.insert(chunk.dates[row]);
                 continue;
             }
             let start = self.values.len();
@@ -95,7 +109,7 @@ impl<'a> Assembler<'a> {
     }
 
     fn check_prices(&self, row: &[f64], key: &RowKey) -> Result<(), LoadError> {
-        use PriceColumn::{Close, High, Low, Open};
+        use PriceColumn::{Close, High, Low, Open, Volume};
         let place = || (self.place)(key.place);
         let column = |column: PriceColumn| self.header.source_name(column as usize).to_owned();
         let ticker = || self.tickers.name(key.ticker).to_owned();
@@ -112,6 +126,11 @@ impl<'a> Assembler<'a> {
                     });
                 }
             }
+        }
+        let volume = row[Volume as usize];
+        if volume < 0.0 && !self.tickers.is_macro(key.ticker) {
+            let (place, column, ticker) = (place(), column(Volume), ticker());
+            return Err(LoadError::NegativeVolume { place, column, ticker, value: volume });
         }
         let (high, low) = (row[High as usize], row[Low as usize]);
         if high < low {
@@ -212,7 +231,7 @@ impl<'a> Assembler<'a> {
     }
 
     fn distinct_dates(&self) -> Vec<Date> {
-        let mut dates = std::collections::BTreeSet::new();
+        let mut dates = self.masked_dates.clone();
         for row in &self.keys {
             dates.insert(row.date);
         }
@@ -249,6 +268,14 @@ impl PanelData {
     #[must_use]
     pub fn into_heap(self) -> Panel {
         Panel::heap(&self.meta, self.parts())
+    }
+
+    /// All rows of tickers that are traded; zeros where there is none.
+    pub(crate) fn traded_rows(&self) -> impl Iterator<Item = &[f64]> {
+        let columns = self.meta.columns.len();
+        let tickers = self.values.chunks_exact(columns * self.meta.dates.len());
+        let traded = tickers.zip(&self.meta.is_macro).filter(|(_, is_macro)| !**is_macro);
+        traded.flat_map(move |(rows, _)| rows.chunks_exact(columns))
     }
 
     fn parts(&self) -> [&[u8]; 3] {

@@ -10,6 +10,7 @@ use crate::{
     date::Date,
     error::PanelError,
     header::{Header, Use},
+    header_hints::{check_separator, is_two_headers},
     load_error::{FileFormat, LoadError, NumberProblem, Place},
     options::PanelOptions,
 };
@@ -18,8 +19,7 @@ impl PanelData {
     /// Load a CSV file. Cost: the whole file and the dense panel are in memory at once.
     pub fn from_csv(path: impl AsRef<Path>, options: &PanelOptions) -> Result<Self, PanelError> {
         let path = path.as_ref();
-        let bytes =
-            fs::read(path).map_err(|source| PanelError::Read { path: path.to_owned(), source })?;
+        let bytes = fs::read(path).map_err(|source| PanelError::reading(path, source))?;
         parse(&bytes, options).map_err(|problem| PanelError::Load {
             path: Some(path.to_owned()),
             problem: Box::new(problem),
@@ -43,17 +43,33 @@ fn parse(bytes: &[u8], options: &PanelOptions) -> Result<PanelData, LoadError> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     // Ragged records are let through to be reported in our words, with the right line.
     let mut records = Records {
-        reader: ReaderBuilder::new().has_headers(false).flexible(true).from_reader(bytes),
+        reader: ReaderBuilder::new()
+            .has_headers(false)
+            .flexible(true)
+            .delimiter(options.separator.0)
+            .from_reader(bytes),
         record: ByteRecord::new(),
         lines: LineCounter { bytes, at: 0, line: 1 },
     };
     let Some(line) = records.next()? else {
         return Err(LoadError::NoRows { masked: 0 });
     };
-    let names = (0..records.record.len())
-        .map(|at| text(&records.record, at, line).map(str::to_owned))
-        .collect::<Result<Vec<_>, _>>()?;
-    let header = Header::of(names, options)?;
+    let names = records.cells(line)?;
+    check_separator(&names, options.separator.0)?;
+    let header = match Header::of(names.clone(), options) {
+        Ok(header) => header,
+        Err(refused) => {
+            let second = match records.next()? {
+                Some(line) => records.cells(line)?,
+                None => Vec::new(),
+            };
+            return Err(if is_two_headers(&names, &second) {
+                LoadError::TwoHeaders { first: names, second }
+            } else {
+                refused
+            });
+        }
+    };
     let mut chunk = Chunk::new(header.columns.len());
     let mut assembler = Assembler::new(header, options, Place::Line);
     loop {
@@ -78,6 +94,12 @@ struct Records<'a> {
 }
 
 impl Records<'_> {
+    /// The cells of the current record, which stands on `line`.
+    fn cells(&self, line: u64) -> Result<Vec<String>, LoadError> {
+        let cells = 0..self.record.len();
+        cells.map(|at| text(&self.record, at, line).map(str::to_owned)).collect()
+    }
+
     /// Read the next record and say on which line it stands.
     fn next(&mut self) -> Result<Option<u64>, LoadError> {
         let start = usize::try_from(self.reader.position().byte()).unwrap_or(usize::MAX);

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::{
+    assemble::PanelData,
     blocks::is_listed,
     panel::{Panel, PriceColumn},
 };
@@ -29,6 +30,8 @@ pub struct PanelSummary {
     pub rows: usize,
     /// Pairs of ticker and day that have none.
     pub masked_rows: usize,
+    /// Rows of tradable tickers whose open or close lies outside their low and high.
+    pub inconsistent_rows: usize,
     /// Bytes of numbers in shared or private memory.
     pub data_bytes: usize,
     /// Lowest `low` of the tradable tickers.
@@ -67,6 +70,21 @@ pub struct Coverage {
     pub max_price: Option<f64>,
 }
 
+/// Does the open or the close of a row lie outside its low and high?
+fn contradicts(value: impl Fn(PriceColumn) -> f64) -> bool {
+    let range = value(PriceColumn::Low)..=value(PriceColumn::High);
+    !(range.contains(&value(PriceColumn::Open)) && range.contains(&value(PriceColumn::Close)))
+}
+
+impl PanelData {
+    /// Counts what [`Panel::inconsistent_rows`] would.
+    #[must_use]
+    pub fn inconsistent_rows(&self) -> usize {
+        // Rows that are not there are all zeros, which contradict nothing.
+        self.traded_rows().filter(|row| contradicts(|column| row[column as usize])).count()
+    }
+}
+
 impl Panel {
     /// Count rows and holes, and find the range of prices. Cost: one pass over highs and lows.
     #[must_use]
@@ -86,12 +104,33 @@ impl Panel {
             indicators: self.indicators().to_vec(),
             rows,
             masked_rows: self.tickers().len() * self.days() - rows,
+            inconsistent_rows: self.inconsistent_rows(),
             data_bytes: self.data_bytes(),
             min_price: tradable().filter_map(|ticker| ticker.min_price).reduce(f64::min),
             max_price: tradable().filter_map(|ticker| ticker.max_price).reduce(f64::max),
             fingerprint: self.fingerprint().to_owned(),
             coverage,
         }
+    }
+
+    /// Counts the rows of tradable tickers whose open or close lies outside their low and high. Cost: one pass.
+    ///
+    /// Such rows are kept, since vendors adjust and round each price by itself. Fills that are drawn between low and
+    /// high, or next to open and close, are drawn from what they say.
+    #[must_use]
+    pub fn inconsistent_rows(&self) -> usize {
+        let inconsistent = |ticker: usize, day: usize| {
+            let row = self.rows().row(ticker, day);
+            contradicts(|column| row.value(column as usize))
+        };
+        let tradable = (0..self.tickers().len()).filter(|&ticker| !self.is_macro(ticker));
+        tradable
+            .map(|ticker| {
+                let marks = self.marks(ticker);
+                let days = (0..self.days()).filter(|&day| is_listed(marks, day));
+                days.filter(|&day| inconsistent(ticker, day)).count()
+            })
+            .sum()
     }
 
     fn coverage(&self, ticker: usize) -> Coverage {

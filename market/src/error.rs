@@ -22,6 +22,16 @@ pub enum PanelError {
         /// The system's answer.
         source: io::Error,
     },
+    /// A folder where a file is to be.
+    #[error(
+        "{} is a folder, and a panel is loaded from one file; write its parts as one first, in pandas with \
+         pd.read_parquet(folder).to_parquet(\"prices.parquet\")",
+        path.display()
+    )]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+    },
     /// The stream given to `from_reader` broke.
     #[error("cannot read the stream: {source}")]
     Stream {
@@ -121,6 +131,14 @@ pub enum WindowError {
         /// Columns of the panel, `C`.
         columns: usize,
     },
+}
+
+impl PanelError {
+    /// A file that could not be read, or is a folder.
+    pub(crate) fn reading(path: &Path, source: io::Error) -> Self {
+        let path = path.to_owned();
+        if path.is_dir() { Self::Folder { path } } else { Self::Read { path, source } }
+    }
 }
 
 fn prefix(path: Option<&Path>) -> String {

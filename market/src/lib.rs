@@ -45,6 +45,7 @@ mod describe;
 mod error;
 mod gather;
 mod header;
+mod header_hints;
 mod load_error;
 mod meta;
 mod options;
@@ -66,7 +67,7 @@ pub use tokenizer::{TickerTokenizer, TokenError, UNK, UnknownTicker, Vocabulary}
 pub use tokenizer_file::TokenFileError;
 pub use transitions::{
     Layout, MarketPlan, Selection, Side, TransitionBatch, TransitionError, TransitionOptions,
-    TransitionRing, TransitionShape, Windows,
+    TransitionOutcome, TransitionRing, TransitionShape, Windows,
 };
 pub use windows::WindowPlan;
 

@@ -4,7 +4,10 @@ use std::fmt::{self, Display};
 
 use thiserror::Error;
 
-use crate::error::quoted;
+use crate::{
+    error::quoted,
+    header_hints::{date_hint, nameless_index, number_hint},
+};
 
 /// Where a row stands in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,6 +58,10 @@ impl NumberProblem {
             Self::Infinite => "is not finite",
             Self::TooLarge => "is beyond the largest 32-bit float, 3.4e38",
         }
+    }
+
+    fn hint(self, column: &str, text: &str) -> String {
+        if self == Self::NotANumber { number_hint(column, text) } else { String::new() }
     }
 
     fn remedy(self) -> &'static str {
@@ -181,6 +188,29 @@ pub enum LoadError {
         /// The parser's words.
         message: String,
     },
+    /// Cells that something else than the expected separator stands between.
+    #[error(
+        "the header is one cell with {found:?} in it: the cells of this file are separated by {found:?}; load it \
+         with separator={found:?}"
+    )]
+    Separator {
+        /// What probably separates them.
+        found: char,
+    },
+    /// A header row of fields and one of tickers.
+    #[error(
+        "the file has two header rows, fields {} and tickers {}, as yfinance writes it: a panel needs a row per \
+         ticker and day; write the table in long form first, df.stack(level=1).to_csv(path), and load it with \
+         columns={{\"Date\": \"date\", \"Ticker\": \"tic\", \"Open\": \"open\", ...}}",
+        quoted(first),
+        quoted(second)
+    )]
+    TwoHeaders {
+        /// Cells of the first line.
+        first: Vec<String>,
+        /// Cells of the second line.
+        second: Vec<String>,
+    },
     /// Bytes that are no UTF-8 text.
     #[error("line {line}, column {column}: not UTF-8 text; save the file as UTF-8")]
     NotUtf8 {
@@ -232,10 +262,11 @@ pub enum LoadError {
     /// The file lacks columns that every panel has.
     #[error(
         "the header lacks {}; it has {}; rename columns when loading (columns: theirs to ours) or \
-         add them (names are case-sensitive){}",
+         add them (names are case-sensitive){}{}",
         quoted(missing),
         quoted(found),
-        did_you_mean(missing, closest)
+        did_you_mean(missing, closest),
+        nameless_index(missing, found)
     )]
     MissingColumns {
         /// Names that are required and absent.
@@ -311,7 +342,12 @@ pub enum LoadError {
         found: usize,
     },
     /// A cell of a numeric column holds no usable number.
-    #[error("{place}, column {column:?}: {text:?} {}; {}", problem.text(), problem.remedy())]
+    #[error(
+        "{place}, column {column:?}: {text:?} {}; {}{}",
+        problem.text(),
+        problem.remedy(),
+        problem.hint(column, text)
+    )]
     BadNumber {
         /// Where.
         place: Place,
@@ -371,10 +407,26 @@ pub enum LoadError {
         /// The low.
         low: f64,
     },
+    /// A volume of a tradable ticker below zero.
+    #[error(
+        "{place}, column {column:?}: volume {value} of {ticker:?} is below 0; correct it, drop the row, or declare \
+         {ticker:?} a macro ticker if it is not traded"
+    )]
+    NegativeVolume {
+        /// Where.
+        place: Place,
+        /// Name of the column.
+        column: String,
+        /// The ticker.
+        ticker: String,
+        /// The volume.
+        value: f64,
+    },
     /// A date that is no calendar day.
     #[error(
         "{place}, column {column:?}: {text:?} is no calendar day from 0001-01-01 to 9999-12-31; \
-         write YYYY-MM-DD"
+         write YYYY-MM-DD{}",
+        date_hint(text)
     )]
     BadDate {
         /// Where.
@@ -399,7 +451,8 @@ pub enum LoadError {
     /// One ticker twice on one day.
     #[error(
         "{first} and {second}, columns {:?} and {:?}: both hold {ticker:?} on {date}; keep one of \
-         them",
+         them: a panel has one row per ticker and day, and bars of minutes or hours, whose time of day is \
+         dropped, are made into days first",
         columns[0],
         columns[1]
     )]

@@ -38,6 +38,16 @@ impl FromStr for NanPolicy {
     }
 }
 
+/// The byte between two cells of a CSV.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Separator(pub(crate) u8);
+
+impl Default for Separator {
+    fn default() -> Self {
+        Self(b',')
+    }
+}
+
 /// How to read a CSV or Parquet file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PanelOptions {
@@ -45,6 +55,7 @@ pub struct PanelOptions {
     /// Their name to ours.
     pub(crate) columns: BTreeMap<String, String>,
     pub(crate) nan: NanPolicy,
+    pub(crate) separator: Separator,
 }
 
 impl PanelOptions {
@@ -71,6 +82,14 @@ impl PanelOptions {
     {
         self.columns =
             renames.into_iter().map(|(theirs, ours)| (theirs.into(), ours.into())).collect();
+        self
+    }
+
+    /// What stands between two cells of a CSV, an ASCII character; a comma unless set. No other format has one.
+    #[must_use]
+    pub fn separator(mut self, separator: char) -> Self {
+        // What is no single byte separates nothing: the header says so then.
+        self.separator = Separator(u8::try_from(separator).unwrap_or(b','));
         self
     }
 

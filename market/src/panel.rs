@@ -65,6 +65,7 @@ struct Inner {
     geometry: Geometry,
     meta: Meta,
     first_days: Vec<Option<usize>>,
+    last_days: Vec<Option<usize>>,
     /// The most days in a row on which each ticker has a row.
     unbroken: Vec<Range<usize>>,
 }
@@ -129,13 +130,16 @@ impl Panel {
     }
 
     fn assemble(segment: SealedSegment, geometry: Geometry, meta: Meta) -> Self {
-        let (first_days, unbroken) = (Vec::new(), Vec::new());
-        let mut inner = Inner { segment, geometry, meta, first_days, unbroken };
+        let (first_days, last_days, unbroken) = (Vec::new(), Vec::new(), Vec::new());
+        let mut inner = Inner { segment, geometry, meta, first_days, last_days, unbroken };
         inner.unbroken = (0..geometry.tickers)
             .map(|ticker| longest_run(inner.marks(ticker), geometry.days))
             .collect();
         inner.first_days = (0..geometry.tickers)
             .map(|ticker| (0..geometry.days).find(|&day| is_listed(inner.marks(ticker), day)))
+            .collect();
+        inner.last_days = (0..geometry.tickers)
+            .map(|ticker| (0..geometry.days).rfind(|&day| is_listed(inner.marks(ticker), day)))
             .collect();
         Self(Arc::new(inner))
     }
@@ -214,6 +218,12 @@ impl Panel {
     #[must_use]
     pub fn first_day(&self, ticker: usize) -> Option<usize> {
         self.0.first_days.get(ticker).copied().flatten()
+    }
+
+    /// The last day on which this ticker has a row.
+    #[must_use]
+    pub fn last_day(&self, ticker: usize) -> Option<usize> {
+        self.0.last_days.get(ticker).copied().flatten()
     }
 
     /// Fast access to single rows, for loops over many of them.

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use backcast_market::{
-    LoadError, NumberProblem, Panel, PanelData, PanelError, PanelOptions, Place,
+    LoadError, NanPolicy, NumberProblem, Panel, PanelData, PanelError, PanelOptions, Place,
 };
 use proptest::prelude::*;
 
@@ -302,5 +302,100 @@ proptest! {
             csv[at] = byte;
         }
         let _ = load(csv);
+    }
+}
+
+#[test]
+fn a_day_on_which_every_ticker_lacks_a_number_stays_a_day() {
+    // The first days of an average, and a day in the middle.
+    let lacking = [1, 2, 5];
+    let mut csv = HEADER.to_owned();
+    for day in 1..=8 {
+        for ticker in ["A", "B"] {
+            let rsi = if lacking.contains(&day) { "" } else { "50" };
+            writeln!(csv, "2024-01-{day:02},{ticker},1,2,1,2,10,{rsi}").unwrap();
+        }
+    }
+    let options = PanelOptions::default().nan(NanPolicy::Mask);
+    let panel = PanelData::from_reader(csv.as_bytes(), &options).unwrap().into_heap();
+    assert_eq!((panel.days(), panel.dates()[4].as_str()), (8, "2024-01-05"));
+    for day in 0..8 {
+        assert_eq!(panel.listed(0, day), !lacking.contains(&(day + 1)), "{day}");
+    }
+    let summary = panel.describe();
+    assert_eq!((summary.rows, summary.masked_rows), (10, 6));
+    assert_eq!((summary.coverage[0].first_day, summary.coverage[0].missing_days), (Some(2), 1));
+}
+
+#[test]
+fn volumes_below_zero_are_refused_but_of_macro_tickers() {
+    let error = problem(format!("{HEADER}2024-01-02,A,1,2,1,2,-5,0\n"));
+    let LoadError::NegativeVolume { ref ticker, value, .. } = error else { panic!("{error:?}") };
+    assert_eq!((ticker.as_str(), value.to_bits()), ("A", (-5.0_f64).to_bits()));
+    for part in ["line 2", "\"volume\"", "volume -5 of \"A\"", "macro ticker"] {
+        assert!(error.to_string().contains(part), "{error}");
+    }
+    load(format!("{HEADER}2024-01-02,VIX,1,2,1,2,-5,0\n")).unwrap();
+}
+
+#[test]
+fn prices_outside_low_and_high_are_kept_and_counted() {
+    let panel = rows(
+        "2024-01-02,A,1,2,1,2.5,10,5\n2024-01-03,A,0.5,2,1,2,10,5\n2024-01-04,A,1,2,1,2,10,5\n\
+         2024-01-02,B,3,2,1,4,10,5",
+    );
+    let panel = panel.unwrap();
+    assert_eq!(panel.value(0, 0, 3), Some(2.5));
+    // Of the macro ticker, whose close is above its high too, nothing is traded.
+    assert_eq!((panel.describe().inconsistent_rows, panel.inconsistent_rows()), (3, 3));
+}
+
+#[test]
+fn files_of_other_shapes_are_known_and_refused_with_what_reads_them() {
+    let long = "tic,open,high,low,close,volume\n2024-01-02,A,1,2,1,2,10\n";
+    let cases = [
+        ("Price,Close,High\nTicker,A,A\nDate,,\n".to_owned(), &["two header rows", "stack"][..]),
+        (",Close,Close.1\n,AAPL,MSFT\n".to_owned(), &["two header rows", "\"AAPL\""]),
+        ("date;tic;open\n2024-01-02;A;1\n".to_owned(), &["separated by ';'", "separator=';'"]),
+        ("date\ttic\n".to_owned(), &["separator='\\t'"]),
+        (format!(",{long}"), &["without a name", "columns={\"\": \"date\"}"]),
+        (format!("Unnamed: 0,{long}"), &["columns={\"Unnamed: 0\": \"date\"}"]),
+        (format!("{HEADER}1704153600,A,1,2,1,2,10,0\n"), &["seconds since 1970", "unit=\"s\""]),
+        (
+            format!("date,time,{long}").replace("02,A", "02,09:30,A"),
+            &["\"time\"", "time of day", "columns={\"time\": \"\"}"],
+        ),
+        (
+            format!("{HEADER}2024-01-02 09:30,A,1,2,1,2,10,0\n2024-01-02 09:31,A,1,2,1,2,10,0\n"),
+            &["both hold \"A\" on 2024-01-02", "one row per ticker and day", "minutes"],
+        ),
+        (format!("{HEADER}2024-01-02,A,\"1,5\",2,1,2,10,0\n"), &["decimal comma"]),
+    ];
+    for (csv, parts) in cases {
+        let message = problem(&csv).to_string();
+        for part in parts {
+            assert!(message.contains(part), "{part}: {message}");
+        }
+    }
+    // And what they say does it.
+    let options = PanelOptions::default().separator(';');
+    let text = format!("{HEADER}2024-01-02,A,1,2,1,2,10,0\n").replace(',', ";");
+    assert!(PanelData::from_reader(text.as_bytes(), &options).is_ok());
+    let options = PanelOptions::default().columns([("", "date")]);
+    assert!(PanelData::from_reader(format!(",{long}").as_bytes(), &options).is_ok());
+}
+
+#[test]
+fn a_folder_is_said_to_be_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = PanelOptions::default();
+    for outcome in [
+        PanelData::from_csv(folder.path(), &options),
+        PanelData::from_parquet(folder.path(), &options),
+        PanelData::from_file(folder.path(), &options),
+    ] {
+        let error = outcome.unwrap_err();
+        assert!(matches!(error, PanelError::Folder { .. }), "{error:?}");
+        assert!(error.to_string().contains("to_parquet"), "{error}");
     }
 }

@@ -289,7 +289,7 @@ fn compare(
     for side in [Side::State, Side::Next] {
         let (arena, day_at) = plan.day(side);
         assert_eq!(plan.history(side), day_at - windows.history..day_at);
-        assert_eq!(plan.future(side).len(), windows.future);
+        assert_eq!(plan.future(side), day_at + 1..day_at + 1 + windows.future);
         let (arena, mask) = &memory[arena];
         for sample in 0..batch.len() {
             let own = &batch.tokens[sample * 2..sample * 2 + 2];

@@ -55,7 +55,7 @@ impl PanelData {
         options: &PanelOptions,
     ) -> Result<Self, PanelError> {
         let path = path.as_ref();
-        let unreadable = |source| PanelError::Read { path: path.to_owned(), source };
+        let unreadable = |source| PanelError::reading(path, source);
         let source = File::open(path).and_then(Source::new).map_err(unreadable)?;
         let ends = Ends::of(&source).map_err(unreadable)?;
         load(&source, &ends, options).map_err(|problem| PanelError::Load {
@@ -67,7 +67,7 @@ impl PanelData {
     /// Load a CSV or a Parquet file, whichever it is by its first bytes or else its extension.
     pub fn from_file(path: impl AsRef<Path>, options: &PanelOptions) -> Result<Self, PanelError> {
         let path = path.as_ref();
-        let unreadable = |source| PanelError::Read { path: path.to_owned(), source };
+        let unreadable = |source| PanelError::reading(path, source);
         let mut first = Vec::new();
         let file = File::open(path).map_err(unreadable)?;
         let regular = file.metadata().map_err(unreadable)?.is_file();

@@ -152,9 +152,17 @@ impl TransitionRing {
         batch: &mut TransitionBatch,
         mut choose: impl FnMut(&Places, usize, u32) -> Result<u64, TransitionError>,
     ) -> Result<(), TransitionError> {
+        let (mut positions, mut open) = (Vec::new(), Vec::new());
+        let room = batch.try_reserve(n, &self.shape)
+            && positions.try_reserve_exact(n).is_ok()
+            && open.try_reserve_exact(n).is_ok();
+        if !room {
+            let (batch, tickers) = (n, self.shape.tickers);
+            return Err(TransitionError::TooLarge { batch, tickers, days: 0 });
+        }
         batch.resize(n, &self.shape);
-        let mut positions = vec![0_u64; n];
-        let mut open: Vec<usize> = (0..n).collect();
+        positions.resize(n, 0_u64);
+        open.extend(0..n);
         for attempt in 0..ATTEMPTS {
             let places = self.places()?;
             let mut asked: Vec<Vec<(usize, u64)>> = vec![Vec::new(); places.views.len()];

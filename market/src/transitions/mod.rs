@@ -19,7 +19,7 @@ mod lanes;
 mod plan;
 mod ring;
 
-pub use batch::TransitionBatch;
+pub use batch::{TransitionBatch, TransitionOutcome};
 pub use columns::TransitionShape;
 pub use error::TransitionError;
 pub use plan::{Layout, MarketPlan, Selection, Side, Windows};

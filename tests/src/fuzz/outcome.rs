@@ -45,6 +45,7 @@ pub fn refused(error: &PanelError) -> Result<String, String> {
         | E::BadNumber { place, column, .. }
         | E::PriceNotPositive { place, column, .. }
         | E::PriceTooSmall { place, column, .. }
+        | E::NegativeVolume { place, column, .. }
         | E::HighBelowLow { place, column, .. } => {
             says(&[place.to_string(), format!("column {column:?}")])?;
         }

@@ -60,6 +60,30 @@ pub(crate) const ROWS: &[Row] = &[
         &["high 1", "low 2", "correct or drop"],
     ),
     row(
+        "a volume below zero",
+        |_| line("2024-02-01,AAA,1,2,1,2,-5,1"),
+        "NegativeVolume",
+        &["line 22", "volume -5", "\"AAA\"", "drop the row"],
+    ),
+    row(
+        "semicolons",
+        |_| text("date;tic;open\n"),
+        "Separator",
+        &["separated by ';'", "separator=';'"],
+    ),
+    row(
+        "a header of fields over one of tickers",
+        |_| text("Price,Close,High\nTicker,AAPL,AAPL\n"),
+        "TwoHeaders",
+        &["two header rows", "long form", "columns="],
+    ),
+    row(
+        "a folder",
+        |s| refusal(PanelData::from_csv(s.file("none.csv").parent().unwrap(), &macros())),
+        "Folder",
+        &["is a folder", "one file"],
+    ),
+    row(
         "a date of another country",
         |_| line("01/02/2024,AAA,1,2,1,2,1,1"),
         "BadDate",

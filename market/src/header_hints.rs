@@ -1,0 +1,127 @@
+//! What a file that is no panel probably is, and how it is read.
+
+use crate::load_error::LoadError;
+
+/// Separators that programs write in the place of commas.
+const SEPARATORS: [char; 3] = [';', '\t', '|'];
+
+/// Names that pandas gives to a column without one: in a CSV none, or `Unnamed: 0`, in Parquet `__index_level_0__`.
+const NAMELESS: [&str; 3] = ["", "Unnamed: 0", "__index_level_0__"];
+
+/// Refuses a header that is one cell because the file is separated by something else than `separator`.
+pub(crate) fn check_separator(names: &[String], separator: u8) -> Result<(), LoadError> {
+    let [only] = names else { return Ok(()) };
+    let found = SEPARATORS.into_iter().chain([',']);
+    let found = found.filter(|&known| known != char::from(separator));
+    found
+        .max_by_key(|&known| only.matches(known).count())
+        .filter(|&known| only.contains(known))
+        .map_or(Ok(()), |found| Err(LoadError::Separator { found }))
+}
+
+/// Do the first two lines look like the two header rows of a table with a column for each field and ticker, as yfinance
+/// and pandas write it?
+pub(crate) fn is_two_headers(first: &[String], second: &[String]) -> bool {
+    let named = |cell: &String| !cell.is_empty() && cell.parse::<f64>().is_err();
+    let fields = first.iter().filter(|name| {
+        let name = name.split('.').next().unwrap_or_default();
+        ["open", "high", "low", "close", "volume"]
+            .iter()
+            .any(|known| name.eq_ignore_ascii_case(known))
+    });
+    // All but the column of days: names below names.
+    first.len() > 1
+        && first.len() == second.len()
+        && fields.count() > 1
+        && second[1..].iter().all(named)
+}
+
+/// How the days are read from a column without a name, where the column `date` is missing.
+pub(crate) fn nameless_index(missing: &[String], found: &[String]) -> String {
+    let nameless = found.iter().find(|name| NAMELESS.contains(&name.as_str()));
+    match nameless.filter(|_| missing.iter().any(|name| name == "date")) {
+        Some(name) => format!(
+            "; the column {name:?} is an index that was written without a name: if it holds the days, load with \
+             columns={{{name:?}: \"date\"}}"
+        ),
+        None => String::new(),
+    }
+}
+
+/// What text in a column of numbers is, and how to leave the column out.
+pub(crate) fn number_hint(column: &str, text: &str) -> String {
+    let leave_out = format!("leave the column out with columns={{{column:?}: \"\"}}");
+    if is_clock(text) {
+        return format!(
+            "; it is a time of day: {leave_out}, and if there are several rows a day, make one of them first, since a \
+             panel has one row per ticker and day"
+        );
+    }
+    let decimal =
+        text.split_once(',').is_some_and(|(whole, rest)| is_digits(whole) && is_digits(rest));
+    if decimal {
+        return "; it has a decimal comma: write numbers with a point".to_owned();
+    }
+    format!("; or {leave_out}")
+}
+
+/// What a number in the column of days may be.
+pub(crate) fn date_hint(text: &str) -> String {
+    let (unit, factor) = match text.len() {
+        9..=10 => ("s", "seconds"),
+        12..=13 => ("ms", "milliseconds"),
+        15..=16 => ("us", "microseconds"),
+        18..=19 => ("ns", "nanoseconds"),
+        _ => return String::new(),
+    };
+    if !is_digits(text) {
+        return String::new();
+    }
+    format!(
+        "; it looks like {factor} since 1970: make days of them first, in pandas with \
+         pd.to_datetime(column, unit={unit:?})"
+    )
+}
+
+fn is_digits(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn is_clock(text: &str) -> bool {
+    let mut parts = text.split(':');
+    let all = parts.clone().count();
+    (2..=3).contains(&all)
+        && parts.all(|part| !part.is_empty() && part.len() <= 2 && is_digits(part))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(text: &str) -> Vec<String> {
+        text.split(',').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn two_header_rows_are_told_from_a_header_and_a_row() {
+        assert!(is_two_headers(&names("Price,Close,High,Low"), &names("Ticker,AAPL,AAPL,AAPL")));
+        assert!(is_two_headers(&names(",Close,Close.1"), &names(",AAPL,MSFT")));
+        assert!(!is_two_headers(&names("Date,Close,High"), &names("2024-01-02,1.5,2")));
+        assert!(!is_two_headers(&names("Date,Ticker,Close"), &names("2024-01-02,AAPL,2")));
+    }
+
+    #[test]
+    fn hints_know_what_they_see() {
+        assert!(number_hint("time", "09:30:00").contains("time of day"));
+        assert!(number_hint("close", "10,5").contains("decimal comma"));
+        assert!(number_hint("sector", "Energy").contains("columns={\"sector\": \"\"}"));
+        assert!(date_hint("1704153600").contains("seconds since 1970"));
+        assert!(date_hint("1704153600000000000").contains("unit=\"ns\""));
+        assert_eq!(date_hint("01/02/2024"), "");
+        assert!(matches!(
+            check_separator(&names("date;tic;open"), b','),
+            Err(LoadError::Separator { found: ';' })
+        ));
+        assert!(check_separator(&names("date"), b',').is_ok());
+    }
+}
