@@ -127,7 +127,11 @@ impl Account<'_> {
         }
         let fee = value * pct + rules.fixed_fee;
         self.sums.costs += fee + (asked - price) * f64::from(sold);
-        self.note(Fill { env: self.env, ticker, price, fee, quantity: -sold, is_stop_loss }, value);
+        let (quantity, is_settlement) = (-sold, false);
+        self.note(
+            Fill { env: self.env, ticker, price, fee, quantity, is_stop_loss, is_settlement },
+            value,
+        );
     }
 
     #[inline]
@@ -162,9 +166,9 @@ impl Account<'_> {
         let value = price * f64::from(bought);
         let fee = value * pct + fixed;
         self.sums.costs += fee + (price - asked) * f64::from(bought);
-        let is_stop_loss = false;
+        let (quantity, is_stop_loss, is_settlement) = (bought, false, false);
         self.note(
-            Fill { env: self.env, ticker, price, fee, quantity: bought, is_stop_loss },
+            Fill { env: self.env, ticker, price, fee, quantity, is_stop_loss, is_settlement },
             value,
         );
     }
@@ -179,12 +183,36 @@ impl Account<'_> {
         }
     }
 
+    /// Turn the holdings of tickers that have their last row today into cash, at the close. That is no order: it costs
+    /// nothing and is not counted as a trade.
+    pub(crate) fn settle_departures(&mut self) {
+        let Market { rules, day, tickers, closes, .. } = self.today;
+        for (ticker, &position) in tickers.iter().enumerate() {
+            let held = self.shares[ticker];
+            if held == 0 || !rules.departures.is_last(position, day) {
+                continue;
+            }
+            let price = closes[ticker];
+            *self.cash += price * f64::from(held);
+            (self.shares[ticker], self.avg_buy_price[ticker]) = (0, 0.0);
+            if let Some(fills) = &mut self.fills {
+                let (fee, quantity) = (0.0, -held);
+                let (is_stop_loss, is_settlement) = (false, true);
+                let env = self.env;
+                fills.push(Fill { env, ticker, price, fee, quantity, is_stop_loss, is_settlement });
+            }
+        }
+    }
+
     /// Sell the whole of every holding that has fallen too far. One without a row waits for its next.
-    pub(crate) fn stop_losses(&mut self, open: &[f64]) {
+    ///
+    /// `before`: shares held before today's orders, where the price that is looked at may be older than these. Holdings
+    /// that have grown since are left out; empty: none is.
+    pub(crate) fn stop_losses(&mut self, open: &[f64], before: &[i32]) {
         let rules = self.today.rules;
         for (ticker, &open) in open.iter().enumerate() {
             let held = self.shares[ticker];
-            if held == 0 || open <= 0.0 {
+            if held == 0 || open <= 0.0 || before.get(ticker).is_some_and(|&before| held > before) {
                 continue;
             }
             let price = match rules.stop_loss_price {

@@ -13,7 +13,7 @@ use crate::{
     orders::Orders,
     prices::{OwnPrices, Prices, Worth},
     record::{Fill, Record},
-    rules::StopLossDay,
+    rules::{StopLossDay, StopLossPrice},
     stream::Stream,
     world::{CLOSE, WorldView},
 };
@@ -62,6 +62,8 @@ pub(crate) struct Batch {
     /// that began. `[N]`
     as_in_table: Vec<bool>,
     orders: Orders,
+    /// What one portfolio held before its orders, kept between days for its memory.
+    held: Vec<i32>,
     /// Leave the indicators out of `obs`; they are in the table.
     pub(crate) lean: bool,
 }
@@ -95,6 +97,7 @@ impl Batch {
             own: OwnPrices::new(all)?,
             as_in_table: zeros(n)?,
             orders: Orders::with_capacity(width),
+            held: Vec::new(),
             lean: false,
         })
     }
@@ -119,7 +122,14 @@ impl Batch {
                 if self.shares[at] > 0 {
                     let close = |day| world.rows.row(ticker, day).value(CLOSE);
                     let before = (0..day).rev().map(close).find(|&close| close > 0.0);
-                    self.own.closes[at] = before.unwrap_or_default();
+                    let close = before.unwrap_or_default();
+                    if world.rules.departures.gone_by(ticker, day) {
+                        // Settled before the episode began.
+                        self.obs.cash[env] += close * f64::from(self.shares[at]);
+                        self.shares[at] = 0;
+                    } else {
+                        self.own.closes[at] = close;
+                    }
                 }
             }
         }
@@ -174,17 +184,30 @@ impl Batch {
             self.orders.retain(rules.hmax, |ticker| rules.tradable(turn.tickers[ticker], day));
         }
         let stop = rules.stop_loss_tolerance > 0.0;
+        let same_day = stop && rules.stop_loss_day == StopLossDay::Same;
+        let mut held = std::mem::take(&mut self.held);
+        held.clear();
+        if same_day && rules.stop_loss_price == StopLossPrice::Low {
+            // The low of the day may lie before a purchase at its close.
+            let mine = self.lines_of(env);
+            held.extend_from_slice(&self.shares[mine]);
+        }
+        let settles = rules.departures.any_on(day);
         self.trade(world, turn, day, |orders, account, open| {
             orders.fill(account);
-            if stop && rules.stop_loss_day == StopLossDay::Same {
-                account.stop_losses(open);
+            if same_day {
+                account.stop_losses(open, &held);
+            }
+            if settles {
+                account.settle_departures();
             }
         });
+        self.held = held;
 
         let day = day + 1;
         self.wake(world, turn, day);
         if stop && rules.stop_loss_day == StopLossDay::Next {
-            self.trade(world, turn, day, |_, account, open| account.stop_losses(open));
+            self.trade(world, turn, day, |_, account, open| account.stop_losses(open, &[]));
         }
         self.show(turn);
         let begin = self.value_at_close[env];

@@ -140,30 +140,39 @@ pub enum EnvError {
         /// Days of the panel.
         panel_days: usize,
     },
+    /// Memory that is not there.
+    #[error("there is no memory for {numbers} numbers of history; show fewer days")]
+    NoMemory {
+        /// Numbers asked for.
+        numbers: usize,
+    },
     /// No history such as this.
     #[error(transparent)]
     Window(#[from] WindowError),
     /// No day on which an episode could start.
     #[error(
-        "no start day: an episode starts on day {low} or later ({latest:?} has rows from day {listed}, \
-         indicators are {indicator_lag} day(s) old), on day {high} or earlier (four fifths of `days`), \
-         and where every ticker has a row, but there is no such day; leave tickers out, lower \
-         `indicator_lag` or let `days` reach further"
+        "no start day: an episode starts where a ticker has a row, on day {low} or later (the first, \
+         {earliest:?}, has rows from day {listed}, indicators are {indicator_lag} day(s) old) and on day {high} \
+         or earlier (four fifths of `days`), but there is no such day; let `days` reach further, or lower \
+         `indicator_lag`"
     )]
     NoStartDay {
-        /// First day that every ticker could have.
+        /// First day that a ticker could have.
         low: usize,
         /// Last day to start on: four fifths of the range, less one.
         high: usize,
         /// `indicator_lag`.
         indicator_lag: usize,
-        /// The ticker that is listed last.
-        latest: String,
+        /// The ticker that is listed first.
+        earliest: String,
         /// The day it is listed on.
         listed: usize,
     },
     /// A start day outside the range of days.
-    #[error("`start_day` of environment {env} is {day}, but must lie in {first} to {last}")]
+    #[error(
+        "`start_day` of environment {env} is {day}, but must lie in {first} to {last}{}",
+        lagged(*day, *indicator_lag)
+    )]
     BadStartDay {
         /// The sub-environment.
         env: usize,
@@ -173,23 +182,36 @@ pub enum EnvError {
         first: usize,
         /// Last day allowed.
         last: usize,
+        /// `indicator_lag`.
+        indicator_lag: usize,
     },
-    /// A start day on which a ticker is not listed.
+    /// A start day on which no ticker is listed.
     #[error(
-        "`start_day` of environment {env} is {day}, but {ticker:?} has no row on day {missing}; start \
-         where every ticker is listed, {indicator_lag} day(s) of indicators included, or leave it out"
+        "`start_day` of environment {env} is {day}, on which none of its {tickers} ticker(s) has a row; start \
+         where one of them has"
     )]
     StartNotListed {
         /// The sub-environment.
         env: usize,
         /// The day asked for.
         day: usize,
+        /// Tickers of the environment.
+        tickers: usize,
+    },
+    /// A start day on which shares that an episode begins with have no price yet.
+    #[error(
+        "`start_day` of environment {env} is {day}, but initial_shares has shares of {ticker:?}, which has rows \
+         from day {listed}; start there or later, or leave it out of initial_shares"
+    )]
+    SharesNotListed {
+        /// The sub-environment.
+        env: usize,
+        /// The day asked for.
+        day: usize,
         /// The ticker.
         ticker: String,
-        /// The day without a row: the start itself or the one its indicators come from.
-        missing: usize,
-        /// `indicator_lag`.
-        indicator_lag: usize,
+        /// Its first day.
+        listed: usize,
     },
     /// A start shifted beyond the days on which episodes may start.
     #[error(
@@ -280,12 +302,16 @@ impl EnvError {
             Self::BadAction { ticker, value, .. } => {
                 format!("the action for {ticker:?} is {value}, but must lie in [-1, 1]")
             }
-            Self::BadStartDay { day, first, last, .. } => {
-                format!("`start_day` is {day}, but must lie in {first} to {last}")
+            Self::BadStartDay { day, first, last, indicator_lag, .. } => {
+                let lagged = lagged(*day, *indicator_lag);
+                format!("`start_day` is {day}, but must lie in {first} to {last}{lagged}")
             }
-            Self::StartNotListed { day, ticker, missing, indicator_lag, .. } => format!(
-                "`start_day` is {day}, but {ticker:?} has no row on day {missing}; start where every ticker is \
-                 listed, {indicator_lag} day(s) of indicators included, or leave it out"
+            Self::StartNotListed { day, tickers, .. } => format!(
+                "`start_day` is {day}, on which none of the {tickers} ticker(s) has a row; start where one of them has"
+            ),
+            Self::SharesNotListed { day, ticker, listed, .. } => format!(
+                "`start_day` is {day}, but initial_shares has shares of {ticker:?}, which has rows from day \
+                 {listed}; start there or later, or leave it out of initial_shares"
             ),
             Self::ShiftTooLarge { shift, first, last, .. } => format!(
                 "`shifted_start` is {shift}, but episodes start on days {first} to {last} where all tickers are \
@@ -293,6 +319,18 @@ impl EnvError {
             ),
             other => other.to_string(),
         }
+    }
+}
+
+/// Says why the first days are no start where indicators are lagged.
+fn lagged(day: usize, lag: usize) -> String {
+    if day < lag {
+        format!(
+            ": the indicators shown are {lag} day(s) old, and day {day} has none before it; start later, or show \
+             those of the day itself with indicator_lag=0, which is look-ahead"
+        )
+    } else {
+        String::new()
     }
 }
 

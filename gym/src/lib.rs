@@ -29,6 +29,7 @@
 
 mod account;
 mod batch;
+mod departures;
 mod error;
 mod lines;
 mod metrics;
@@ -38,6 +39,7 @@ mod orders;
 mod portfolio;
 mod prices;
 mod quotes;
+mod reach;
 mod record;
 mod rules;
 mod starts;
@@ -53,4 +55,6 @@ pub use observation::Observation;
 pub use options::{PortfolioOptions, ResetSeed};
 pub use portfolio::PortfolioVectorEnv;
 pub use record::{EpisodeHistory, Fill};
-pub use rules::{Bidding, Generator, ParseRuleError, StopLossDay, StopLossPrice, Valuation};
+pub use rules::{
+    Bidding, Delisting, Generator, ParseRuleError, StopLossDay, StopLossPrice, Valuation,
+};

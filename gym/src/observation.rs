@@ -1,5 +1,7 @@
 //! What an agent sees, as one buffer per field for all sub-environments, or flat in one.
 
+use std::ops::Range;
+
 use crate::error::EnvError;
 
 /// What the observation of one environment has of everything.
@@ -90,7 +92,7 @@ impl Observation {
         let envs = self.num_envs();
         let shown =
             |env| [&self.indicators, &self.macro_indicators].map(|of| of_env(of, env, envs));
-        self.flatten_with(out, shown, 0, |_, _| {})
+        self.flatten_with(0..envs, out, shown, 0, |_, _| {})
     }
 
     /// The same of a batch of one, with the days before it: `days` `[H, X, C]` and `mask` `[H, X]`, 1 or 0, as
@@ -108,23 +110,24 @@ impl Observation {
         let shown =
             |env| [&self.indicators, &self.macro_indicators].map(|of| of_env(of, env, envs));
         let gap = days.len() + mask.len();
-        self.flatten_with(out, shown, gap, |_, out| turn(days, mask, history_shape, out))
+        self.flatten_with(0..envs, out, shown, gap, |_, out| turn(days, mask, history_shape, out))
     }
 
-    /// The same with indicators from elsewhere, and `gap` numbers of history.
+    /// The same of some environments, with indicators from elsewhere and `gap` numbers of history.
     pub(crate) fn flatten_with<'a>(
         &self,
+        of: Range<usize>,
         out: &mut [f32],
         shown: impl Fn(usize) -> [&'a [f64]; 2],
         gap: usize,
         mut history: impl FnMut(usize, &mut [f32]),
     ) -> Result<(), EnvError> {
         let (envs, width) = (self.num_envs(), self.flat_width() + gap);
-        let expected = envs * width;
+        let expected = of.len() * width;
         if out.len() != expected {
             return Err(EnvError::BadLength { what: "out", expected, found: out.len() });
         }
-        for (env, row) in out.chunks_exact_mut(width.max(1)).enumerate() {
+        for (env, row) in of.zip(out.chunks_exact_mut(width.max(1))) {
             let rest = singles(row, of_env(&self.avg_buy_price, env, envs));
             let rest = singles(rest, &[self.cash[env]]);
             let rest = singles(rest, &[f64::from(self.day[env])]);

@@ -6,7 +6,7 @@ use backcast_core::AutoresetMode;
 
 use crate::{
     error::EnvError,
-    rules::{Bidding, Generator, StopLossDay, StopLossPrice, Valuation},
+    rules::{Bidding, Delisting, Generator, StopLossDay, StopLossPrice, Valuation},
 };
 
 /// Most cash to begin with, a hundred-millionth of what float32 holds.
@@ -51,6 +51,8 @@ pub struct PortfolioOptions {
     /// Which tickers can be traded on which days, `[T, D]` over all tickers and days of the panel, as
     /// [`Panel::mask`](backcast_market::Panel::mask); `None`: wherever they have a row.
     pub tradable: Option<Vec<bool>>,
+    /// What becomes of a holding whose ticker has its last row before the panel ends.
+    pub delisting: Delisting,
     /// Shares at the start of an episode, by ticker; their average price is the open of that day. A portfolio has those
     /// of the tickers that it trades in the episode.
     pub initial_shares: BTreeMap<String, u32>,
@@ -106,6 +108,7 @@ impl Default for PortfolioOptions {
             num_tickers: 0,
             shuffle_tickers: false,
             tradable: None,
+            delisting: Delisting::default(),
             initial_shares: BTreeMap::new(),
             indicators: None,
             macro_tickers: Vec::new(),

@@ -31,6 +31,8 @@ const MOST_NUMBERS: usize = (1 << 30) / size_of::<f64>();
 ///    otherwise: sells first, largest first, then buys, largest first, ties in ticker order; a buy is cut
 ///    to the cash. A ticker without a row on `d` is not traded. Then stop losses sell what has fallen too far
 ///    (or on the next day: [`StopLossDay`](crate::StopLossDay)).
+///    A holding whose ticker has its last row on `d` is settled at that close then, without a fee
+///    ([`Delisting`](crate::Delisting)).
 /// 2. The day advances. Reward: `ln` of the value at the close of `d + 1` over that at the close of `d`
 ///    before trading. A holding without a row is valued at its last close.
 /// 3. Terminated: that value is at or below `failure_threshold`. Truncated: `d + 1` is the last day, or
@@ -47,17 +49,17 @@ const MOST_NUMBERS: usize = (1 << 30) / size_of::<f64>();
 ///
 /// # Starts
 ///
-/// A start day is drawn uniformly from the days between the latest first listing of the tickers (and
-/// `indicator_lag` more; macro tickers count too) and four fifths of the range less one, where every
-/// ticker is listed, and has been on each of the `history_length` days before if there are such days. Tickers
-/// that are drawn may have no common day: then any day will do, and what is not listed is not traded. A shift
-/// ([`reset_shifted`](Self::reset_shifted)) is kept to by all of these. Draws of
-/// sub-environment `i` depend on its own seed alone.
+/// A start day is drawn uniformly from the days up to four fifths of the range less one on which every ticker is listed
+/// (and was `indicator_lag` days before; macro tickers count too), and has been on each of the `history_length` days
+/// before if there are such days. Where the tickers have no such day in common, one of them suffices: what is not listed
+/// is shown with an open of 0 and not traded. Tickers that are drawn may have no day at all: then any day will do. A
+/// shift ([`reset_shifted`](Self::reset_shifted)) is kept to by all of these. Draws of sub-environment `i` depend on its
+/// own seed alone.
 ///
 /// A step allocates nothing; its cost is one pass over `N * T` tickers and their indicators.
 #[derive(Clone, Debug)]
 pub struct PortfolioVectorEnv {
-    world: World,
+    pub(crate) world: World,
     batch: Batch,
     streams: Vec<Stream>,
     /// Positions in the panel, `[N, T]`.

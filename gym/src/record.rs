@@ -1,6 +1,6 @@
 //! What is kept of an episode for those who look at it afterwards.
 
-/// One executed order.
+/// One executed order, or a holding that was settled.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fill {
     /// The sub-environment.
@@ -15,6 +15,8 @@ pub struct Fill {
     pub quantity: i32,
     /// Sold by a stop loss?
     pub is_stop_loss: bool,
+    /// Turned into cash because its ticker leaves the market? No order, then.
+    pub is_settlement: bool,
 }
 
 /// An episode, day by day: `S` steps have `S + 1` days. Values are at the close.
@@ -30,7 +32,7 @@ pub struct EpisodeHistory {
     pub shares: Vec<i32>,
     /// Value at the close of the day, before its orders, `[S + 1]`.
     pub value: Vec<f64>,
-    /// Every executed order: the step, counted from 0, and the order.
+    /// Every executed order and settlement: the step, counted from 0, and what it was.
     pub fills: Vec<(u32, Fill)>,
 }
 

@@ -17,7 +17,7 @@ pub struct ParseRuleError {
 }
 
 macro_rules! choice {
-    ($(#[$doc:meta])* $name:ident, $choice:literal, { $($(#[$of:meta])* $variant:ident = $word:literal,)+ }) => {
+    ($(#[$doc:meta])* $name:ident, $choice:literal, { $($(#[$of:meta])* $variant:ident = $word:literal $(or $alias:literal)?,)+ }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub enum $name { $($(#[$of])* $variant,)+ }
@@ -43,6 +43,9 @@ macro_rules! choice {
             type Err = ParseRuleError;
 
             fn from_str(word: &str) -> Result<Self, Self::Err> {
+                $($(if word == $alias {
+                    return Ok(Self::$variant);
+                })?)+
                 Self::ALL.iter().copied().find(|choice| choice.word() == word).ok_or_else(|| {
                     let known: Vec<String> =
                         Self::ALL.iter().map(|choice| format!("\"{choice}\"")).collect();
@@ -60,9 +63,9 @@ macro_rules! choice {
 choice!(
     /// At which price of its day an order is filled.
     Bidding, "bidding", {
-        /// At the close.
+        /// At the close. `fast_finrl` calls it "deterministic" too.
         #[default]
-        Default = "default",
+        Default = "default" or "deterministic",
         /// Drawn uniformly from low to high.
         Uniform = "uniform",
         /// Drawn to the trader's disadvantage: a sale between the low and the lesser of open and close, a
@@ -83,9 +86,21 @@ choice!(
 );
 
 choice!(
+    /// What becomes of a holding whose ticker has its last row before the panel ends.
+    Delisting, "delisting", {
+        /// It is settled at the close of that day, after the day's orders: cash in its place, no fee.
+        #[default]
+        Settle = "settle",
+        /// It is kept, cannot be sold, and is worth that close from then on.
+        Hold = "hold",
+    }
+);
+
+choice!(
     /// On which day a stop loss is looked at, for holdings after the orders of day `d`.
     StopLossDay, "stop_loss_day", {
-        /// On `d`, right after the orders. What the next observation shows is known by then.
+        /// On `d`, right after the orders. What the next observation shows is known by then. A holding that was
+        /// bought or added to on `d` is left out where its low is looked at, which may be older than the purchase.
         #[default]
         Same = "same",
         /// On `d + 1`, before anything of it is observed: look-ahead, since cash and shares then tell
@@ -126,6 +141,7 @@ mod tests {
         for &bidding in Bidding::ALL {
             assert_eq!(bidding.to_string().parse(), Ok(bidding));
         }
+        assert_eq!("deterministic".parse(), Ok(Bidding::Default));
         let refused = "lowest".parse::<StopLossPrice>().unwrap_err().to_string();
         assert_eq!(refused, "stop_loss_calculation is \"lowest\"; write \"close\" or \"low\"");
     }

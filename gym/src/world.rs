@@ -3,10 +3,11 @@
 use backcast_market::{Panel, PanelRows, PriceColumn};
 
 use crate::{
+    departures::Departures,
     error::EnvError,
     observation::Shape,
     options::PortfolioOptions,
-    rules::{Bidding, StopLossDay, StopLossPrice},
+    rules::{Bidding, Delisting, StopLossDay, StopLossPrice},
     starts::Starts,
     stream::Stream,
     table::{DayTable, HistoryTable, copy_rows},
@@ -35,7 +36,7 @@ pub(crate) struct World {
     all_columns: bool,
     pub(crate) indicators: Vec<String>,
     /// First day and one past the last.
-    days: (usize, usize),
+    pub(crate) days: (usize, usize),
     starts: Starts,
     /// Where all portfolios have the same tickers and there are many of them.
     table: Option<DayTable>,
@@ -64,6 +65,8 @@ pub(crate) struct Rules {
     pub(crate) stop_loss_day: StopLossDay,
     /// `[T, D]`.
     pub(crate) tradable: Option<(Vec<bool>, usize)>,
+    /// Tickers whose holdings are settled on their last day; none of them where holdings are kept.
+    pub(crate) departures: Departures,
     pub(crate) max_episode_steps: u32,
     /// Steps of an episode after which a holding is still not too large to be counted.
     pub(crate) countable_steps: u32,
@@ -96,6 +99,7 @@ impl Rules {
             stop_loss_price: options.stop_loss_calculation,
             stop_loss_day: options.stop_loss_day,
             tradable: None,
+            departures: Departures::default(),
             max_episode_steps: options.max_episode_steps.unwrap_or(u32::MAX),
             countable_steps: i32::MAX.unsigned_abs() / options.hmax.max(1),
             valued_at_close: options.valued_at_close(),
@@ -120,6 +124,9 @@ impl Rules {
                     value: f64::from(shares),
                     rule: "at most 2147483647 shares of a ticker",
                 })?;
+        }
+        if options.delisting == Delisting::Settle {
+            rules.departures = Departures::of(panel);
         }
         let most = rules.initial_shares.iter().copied().max().unwrap_or_default();
         rules.countable_steps = (i32::MAX - most).unsigned_abs() / options.hmax;
@@ -215,8 +222,9 @@ impl World {
         used.sort_unstable();
         used.dedup();
         let (lag, history) = (options.indicator_lag, options.history_length.max(options.history));
-        let starts = Starts::new(&panel, &used, start..end, lag, history);
         let rules = Rules::new(&panel, &options)?;
+        let held = rules.held_at_start();
+        let starts = Starts::new(&panel, &used, held, start..end, lag, history);
         let world = Self {
             panel,
             options,
@@ -280,6 +288,11 @@ impl World {
         })
     }
 
+    /// Positions in the panel of what portfolios may trade, unless they name tickers of their own.
+    pub(crate) fn tradable_pool(&self) -> &[usize] {
+        &self.pool
+    }
+
     /// Do portfolios without tickers of their own draw them?
     pub(crate) fn draws_tickers(&self) -> bool {
         self.pool.len() > self.n_tickers
@@ -312,18 +325,18 @@ impl World {
         if self.starts.any(tickers, 0) {
             return Ok(());
         }
-        let (low, latest) = self.starts.low(tickers);
+        let (low, earliest) = self.starts.earliest(tickers);
         Err(EnvError::NoStartDay {
             low,
             high: self.starts.high(),
             indicator_lag: self.options.indicator_lag,
-            latest: self.panel.tickers()[latest].clone(),
-            listed: self.panel.first_day(latest).unwrap_or(self.panel.days()),
+            earliest: self.panel.tickers()[earliest].clone(),
+            listed: self.panel.first_day(earliest).unwrap_or(self.panel.days()),
         })
     }
 
     /// Can the caller start environment `env` on `day`? Later than a drawn start is allowed, as long as
-    /// one step remains. Tickers that are about to be drawn may be missing that day.
+    /// one step remains. Some ticker has to be listed, unless they are about to be drawn.
     pub(crate) fn check_start(
         &self,
         env: usize,
@@ -333,14 +346,18 @@ impl World {
         let indicator_lag = self.options.indicator_lag;
         let (first, last) = (self.days.0.max(indicator_lag), self.days.1 - 2);
         if !(first..=last).contains(&day) {
-            return Err(EnvError::BadStartDay { env, day, first, last });
+            return Err(EnvError::BadStartDay { env, day, first, last, indicator_lag });
         }
-        let needed = [day, day - indicator_lag];
-        for &ticker in tickers.unwrap_or_default() {
-            if let Some(missing) = needed.into_iter().find(|&day| !self.panel.listed(ticker, day)) {
-                let ticker = self.panel.tickers()[ticker].clone();
-                return Err(EnvError::StartNotListed { env, day, ticker, missing, indicator_lag });
-            }
+        let Some(tickers) = tickers else { return Ok(()) };
+        if !tickers.iter().any(|&ticker| self.panel.listed(ticker, day)) {
+            return Err(EnvError::StartNotListed { env, day, tickers: tickers.len() });
+        }
+        let listed = self.starts.held_from(tickers);
+        if day < listed {
+            let late = |ticker: &&usize| self.starts.held_from(&[**ticker]) == listed;
+            let ticker = tickers.iter().find(late).map_or(0, |&ticker| ticker);
+            let ticker = self.panel.tickers()[ticker].clone();
+            return Err(EnvError::SharesNotListed { env, day, ticker, listed });
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ mod market;
 use std::collections::{BTreeMap, BTreeSet};
 
 use backcast_gym::{
-    AutoresetMode, Bidding, EnvError, PortfolioOptions, PortfolioVectorEnv, ResetSeed,
+    AutoresetMode, Bidding, EnvError, PortfolioOptions, PortfolioVectorEnv, ResetSeed, StopLossDay,
     StopLossPrice,
 };
 use market::{Market, actions};
@@ -60,6 +60,22 @@ fn a_fixed_fee_is_paid_per_order_and_counts_in_what_cash_pays_for() {
     let mut env = begun(&steady(20), poor);
     env.step(&[1.0, 0.0]).unwrap();
     assert_eq!(env.obs().shares, [1, 0], "two and the fee would be 207");
+
+    // A fee above the price of a share counts too when cash binds, with fills noted or not.
+    for record in [false, true] {
+        let dear = PortfolioOptions {
+            initial_amount: 1_000.0,
+            failure_threshold: 0.0,
+            fixed_fee: 150.0,
+            record,
+            ..options.clone()
+        };
+        let mut env = begun(&steady(20), dear);
+        env.step(&[0.01, 1.0]).unwrap();
+        // 85 shares at 10 and the fee are all there is.
+        assert_eq!(env.obs().shares, [0, 85]);
+        assert_eq!(env.obs().cash[0].to_bits(), 0);
+    }
 
     // A sale that brings less than its fee, with nothing to pay the rest from, is not executed.
     let options = PortfolioOptions {
@@ -314,7 +330,7 @@ fn drawn_tickers_are_uniform_and_keep_their_order() {
 
 #[test]
 fn tickers_that_never_meet_start_anywhere_and_are_traded_where_they_are_listed() {
-    let market = Market::random(2, 2, 60).without(0, 20..60).without(1, 0..50);
+    let market = Market::random(2, 3, 60).without(0, 20..60).without(1, 0..50);
     let alone = PortfolioOptions { num_tickers: 1, shuffle_tickers: true, ..Default::default() };
     let mut env = PortfolioVectorEnv::new(market.panel(), 40, alone).unwrap();
     env.reset(ResetSeed::Spread(1), None, None).unwrap();
@@ -323,9 +339,12 @@ fn tickers_that_never_meet_start_anywhere_and_are_traded_where_they_are_listed()
         let day = env.obs().day[at];
         assert!(if first { (1..20).contains(&day) } else { (1..48).contains(&day) }, "{day}");
     }
-    let refused = PortfolioVectorEnv::new(market.panel(), 1, PortfolioOptions::default());
+    // Listed so late that it has no day to start on.
+    let tickers = Some(vec!["T01".to_owned()]);
+    let late = PortfolioOptions { tickers, ..Default::default() };
+    let refused = PortfolioVectorEnv::new(market.panel(), 1, late.clone());
     assert!(matches!(refused, Err(EnvError::NoStartDay { .. })));
-    let later = PortfolioOptions { play_on: true, ..Default::default() };
+    let later = PortfolioOptions { play_on: true, ..late };
     let mut env = PortfolioVectorEnv::new(market.panel(), 1, later).unwrap();
     for refused in
         [env.reset(ResetSeed::Keep, None, None), env.reset_shifted(ResetSeed::Keep, None, 0)]
@@ -379,4 +398,56 @@ fn a_shift_holds_for_tickers_that_are_drawn_or_is_refused_for_all_of_them() {
     let mut env = PortfolioVectorEnv::new(market.panel(), 1, drawn).unwrap();
     let refused = env.reset_shifted(ResetSeed::Keep, None, 30);
     assert_eq!(refused, Err(EnvError::ShiftTooLarge { env: 0, shift: 30, first: 1, last: 79 }));
+}
+
+#[test]
+fn a_stop_loss_waits_for_a_price_below_the_tolerated_one() {
+    // Without fees the average is the price paid; half of it is exact.
+    for (price, stopped) in [(50.0, false), (49.99, true)] {
+        for stop_loss_day in [StopLossDay::Same, StopLossDay::Next] {
+            for stop_loss_calculation in [StopLossPrice::Close, StopLossPrice::Low] {
+                let prices = (0..20).map(|day| if day < 4 { 100.0 } else { price });
+                let market = Market::random(1, 2, 20).flat(0, &prices.collect::<Vec<f64>>());
+                let options = PortfolioOptions {
+                    buy_cost_pct: 0.0,
+                    stop_loss_tolerance: 0.5,
+                    stop_loss_day,
+                    stop_loss_calculation,
+                    failure_threshold: 0.0,
+                    ..Default::default()
+                };
+                let mut env = begun(&market, options);
+                env.step(&[1.0, 0.0]).unwrap();
+                for _ in 3..6 {
+                    env.step(&[0.0, 0.0]).unwrap();
+                }
+                let shares = env.obs().shares[0];
+                assert_eq!(shares, if stopped { 0 } else { 100 }, "{price} {stop_loss_day}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_stop_loss_does_not_look_at_a_low_from_before_the_purchase() {
+    // Every day opens and closes at 100, with a low of 70.
+    let mut market = steady(20);
+    for rows in &mut market.rows {
+        rows[0] = Some([100.0, 100.0, 70.0, 100.0, 1.0, 0.0, 0.0]);
+    }
+    let options = PortfolioOptions {
+        stop_loss_tolerance: 0.8,
+        stop_loss_calculation: StopLossPrice::Low,
+        stop_loss_day: StopLossDay::Same,
+        ..Default::default()
+    };
+    let mut env = begun(&market, options);
+    // Bought, then added to: both times the low may be older.
+    for held in [50, 100] {
+        env.step(&[0.5, 0.0]).unwrap();
+        assert_eq!((env.obs().shares[0], env.metrics_so_far(0).unwrap().stop_losses), (held, 0));
+    }
+    // Some are sold, and the low of that day was one of the rest too.
+    env.step(&[-0.1, 0.0]).unwrap();
+    assert_eq!((env.obs().shares[0], env.metrics_so_far(0).unwrap().stop_losses), (0, 1));
 }

@@ -241,8 +241,9 @@ fn starts_are_uniform_between_the_latest_listing_and_four_fifths() {
 
 #[test]
 fn every_bad_reset_or_step_is_refused_and_changes_nothing() {
-    let market = Market::random(2, 2, 20).without(1, [7]);
-    let mut env = env(&market, 2, PortfolioOptions::default());
+    let market = Market::random(2, 3, 20).without(1, [7]).without(0, [7]);
+    let tickers = Some(["T00", "T01"].map(str::to_owned).to_vec());
+    let mut env = env(&market, 2, PortfolioOptions { tickers, ..PortfolioOptions::default() });
     assert_eq!(env.step(&[0.0; 4]), Err(EnvError::NotReset { env: 0 }));
     let some = env.reset(ResetSeed::One(1), Some(&[true, false]), None);
     assert_eq!(some, Err(EnvError::LeftOut { env: 1 }));
@@ -257,8 +258,8 @@ fn every_bad_reset_or_step_is_refused_and_changes_nothing() {
         (None, Some(&[3][..]), "`start_day` holds 1 elements, but must hold 2"),
         (None, Some(&[3, 19]), "`start_day` of environment 1 is 19, but must lie in 1 to 18"),
         (None, Some(&[0, 3]), "`start_day` of environment 0 is 0, but must lie in 1 to 18"),
-        (None, Some(&[3, 7]), "environment 1 is 7, but \"T01\" has no row on day 7"),
-        (None, Some(&[8, 3]), "environment 0 is 8, but \"T01\" has no row on day 7"),
+        (None, Some(&[3, 7]), "environment 1 is 7, on which none of its 2 ticker(s) has a row"),
+        (None, Some(&[0, 3]), "0 has none before it; start later, or"),
         (None, Some(&[usize::MAX, 3]), "must lie in 1 to 18"),
     ] {
         let error = env.reset(ResetSeed::One(99), mask, starts).unwrap_err().to_string();
@@ -296,7 +297,7 @@ fn every_bad_setting_is_refused_with_its_value_and_rule() {
     }
     let market = Market::random(3, 3, 20).without(1, 0..18);
     let panel = market.panel_with_macros(&["T02"]);
-    let cases: [(Change, &str); 21] = [
+    let cases: [(Change, &str); 20] = [
         (|o| o.initial_amount = 0.0, "`initial_amount` is 0"),
         (|o| o.initial_amount = f64::NAN, "`initial_amount` is NaN"),
         (
@@ -324,8 +325,10 @@ fn every_bad_setting_is_refused_with_its_value_and_rule() {
         (|o| o.tickers = Some(names(&["<CASH>"])), "\"<CASH>\" is not in the panel"),
         (|o| o.tickers = Some(names(&["T02"])), "\"T02\" is a macro ticker"),
         (|o| o.tickers = Some(names(&["T00", "T00"])), "\"T00\" stands at positions 0 and 1"),
-        (|o| o.tickers = None, "on day 19 or later (\"T01\" has rows from day 18"),
-        (|o| o.tickers = Some(names(&["T01"])), "\"T01\" has rows from day 18"),
+        (
+            |o| o.tickers = Some(names(&["T01"])),
+            "on day 19 or later (the first, \"T01\", has rows from day 18",
+        ),
         (|o| o.indicator_lag = usize::MAX, "there is no such day"),
     ];
     for (change, part) in cases {

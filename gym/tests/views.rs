@@ -89,3 +89,35 @@ fn a_masked_reset_leaves_the_others_bit_for_bit() {
         untouched.step(&actions(step, 9)).unwrap();
     }
 }
+
+#[test]
+fn blocks_cover_all_environments_in_order_and_show_what_a_whole_step_shows() {
+    let (mut whole, mut in_blocks) = (env(1_500).lean(), env(1_500).lean());
+    for env in [&mut whole, &mut in_blocks] {
+        env.reset(ResetSeed::One(4), None, None).unwrap();
+    }
+    let (width, shown) = (whole.flat_width(), whole.obs().indicators.len() / 1_500);
+    for step in 0..12 {
+        let actions = actions(step, 1_500 * whole.n_tickers());
+        whole.step(&actions).unwrap();
+        let (mut flat, mut indicators) = (Vec::new(), Vec::new());
+        let mut ends = vec![0];
+        let seen = in_blocks.step_in_blocks(&actions, |env, of| {
+            assert_eq!(ends.last(), Some(&of.start));
+            ends.push(of.end);
+            let (mut part, mut mine) = (vec![0.0; of.len() * width], vec![0.0; of.len() * shown]);
+            env.flatten_of(of.clone(), &mut part)?;
+            env.indicators_of(of, &mut mine, &mut [])?;
+            flat.extend(part);
+            indicators.extend(mine);
+            Ok::<(), EnvError>(())
+        });
+        seen.unwrap();
+        assert!(ends.len() > 2 && ends.last() == Some(&1_500), "{ends:?}");
+        let (mut all, mut every) = (vec![0.0; flat.len()], vec![0.0; indicators.len()]);
+        whole.flatten_into(&mut all).unwrap();
+        whole.indicators_into(&mut every, &mut []).unwrap();
+        assert_eq!((flat, indicators), (all, every));
+        assert_eq!(in_blocks.rewards(), whole.rewards());
+    }
+}

@@ -1,5 +1,7 @@
 //! The life of the portfolios: resets, steps, autoreset, and the checks before them.
 
+use std::ops::Range;
+
 use backcast_core::{AutoresetMode, Wide, wide};
 
 use super::PortfolioVectorEnv;
@@ -14,6 +16,9 @@ use crate::{
 
 /// Portfolios between asking for the memory of a step and the step.
 const AHEAD: usize = 2;
+
+/// Bytes of numbers in a block of portfolios.
+const BLOCK_BYTES: usize = 192 << 10;
 
 /// Where an episode begins.
 #[derive(Clone, Copy)]
@@ -178,12 +183,43 @@ impl PortfolioVectorEnv {
     /// All actions are checked before anything happens; those of a sub-environment that is about to be
     /// reset are not looked at.
     pub fn step<A: Copy + Into<f64>>(&mut self, actions: &[A]) -> Result<(), EnvError> {
+        self.step_in_blocks(actions, |_, _| Ok(()))
+    }
+
+    /// Step all sub-environments, block by block, and hand each block to `seen` while it is in the cache: what a step
+    /// wrote of many portfolios would have left it before the last was stepped.
+    ///
+    /// All actions are checked before anything happens. Blocks come in ascending order. An error of `seen` ends the
+    /// step, in which the blocks after were not stepped.
+    pub fn step_in_blocks<A: Copy + Into<f64>, E: From<EnvError>>(
+        &mut self,
+        actions: &[A],
+        mut seen: impl FnMut(&Self, Range<usize>) -> Result<(), E>,
+    ) -> Result<(), E> {
         self.check_step(actions)?;
-        let (mode, count) = (self.world.options.autoreset_mode, self.n_tickers());
         self.batch.fills.clear();
         self.began.fill(false);
+        let (num_envs, count) = (self.num_envs(), self.n_tickers());
+        let block = self.block();
+        for start in (0..num_envs).step_by(block) {
+            let envs = start..(start + block).min(num_envs);
+            self.step_some(envs.clone(), &actions[envs.start * count..envs.end * count]);
+            seen(self, envs)?;
+        }
+        Ok(())
+    }
+
+    /// Portfolios whose state, market and observation fit a part of the second cache.
+    fn block(&self) -> usize {
+        let width = self.world.shape().width() + self.flat_width();
+        (BLOCK_BYTES / (width * size_of::<f64>()).max(1)).clamp(1, self.num_envs())
+    }
+
+    /// Step the sub-environments `envs`; `actions` are theirs.
+    fn step_some<A: Copy + Into<f64>>(&mut self, envs: Range<usize>, actions: &[A]) {
+        let (mode, count) = (self.world.options.autoreset_mode, self.n_tickers());
         let mut world = self.world.view();
-        for (env, actions) in actions.chunks_exact(count).enumerate() {
+        for (env, actions) in envs.zip(actions.chunks_exact(count)) {
             if self.batch.phase[env] == Phase::Ended && mode != AutoresetMode::Disabled {
                 self.begin(env, Start::Drawn(0));
                 world = self.world.view();
@@ -206,7 +242,6 @@ impl PortfolioVectorEnv {
                 }
             }
         }
-        Ok(())
     }
 
     fn check_step<A: Copy + Into<f64>>(&self, actions: &[A]) -> Result<(), EnvError> {

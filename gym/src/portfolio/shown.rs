@@ -1,5 +1,7 @@
 //! What can be seen of the portfolios between two steps.
 
+use std::ops::Range;
+
 use backcast_core::copy_numbers;
 use backcast_market::Panel;
 
@@ -8,7 +10,7 @@ use crate::{
     batch::Phase,
     error::EnvError,
     metrics::EpisodeMetrics,
-    observation::{Observation, of_env, turn},
+    observation::{Observation, of_env, turn, zeros},
     options::PortfolioOptions,
     record::{EpisodeHistory, Fill},
     world::check_length,
@@ -61,23 +63,38 @@ impl PortfolioVectorEnv {
     /// Write the indicators that all sub-environments show, `[N, T, K]`, and those of the macro tickers,
     /// `[N, M, K]`: what [`shown`](Self::shown) says of each. One pass, no allocation.
     pub fn indicators_into(&self, out: &mut [f64], macros: &mut [f64]) -> Result<(), EnvError> {
+        self.indicators_of(0..self.num_envs(), out, macros)
+    }
+
+    /// The same of some sub-environments, `[n, T, K]` and `[n, M, K]`.
+    ///
+    /// # Panics
+    ///
+    /// If there are no such sub-environments, like any slice.
+    pub fn indicators_of(
+        &self,
+        of: Range<usize>,
+        out: &mut [f64],
+        macros: &mut [f64],
+    ) -> Result<(), EnvError> {
         let Observation { day, indicators, macro_indicators, .. } = &self.batch.obs;
-        check_length("out", indicators.len(), Some(out.len()))?;
-        check_length("macros", macro_indicators.len(), Some(macros.len()))?;
+        let (width, macro_width) =
+            (indicators.len() / day.len(), macro_indicators.len() / day.len());
+        check_length("out", of.len() * width, Some(out.len()))?;
+        check_length("macros", of.len() * macro_width, Some(macros.len()))?;
         if !self.batch.lean {
-            copy_numbers(indicators, out);
-            copy_numbers(macro_indicators, macros);
+            copy_numbers(&indicators[of.start * width..of.end * width], out);
+            copy_numbers(&macro_indicators[of.start * macro_width..of.end * macro_width], macros);
             return Ok(());
         }
-        let (width, macro_width) = (out.len() / day.len(), macros.len() / day.len());
-        for (env, &day) in day.iter().enumerate() {
+        for (place, env) in of.enumerate() {
             let (mine, of_macros) = (env * width, env * macro_width);
-            let [shown, macro_shown] = self.shown_on(day).unwrap_or_else(|| {
+            let [shown, macro_shown] = self.shown_on(day[env]).unwrap_or_else(|| {
                 [&indicators[mine..][..width], &macro_indicators[of_macros..][..macro_width]]
             });
-            copy_numbers(shown, &mut out[mine..][..width]);
+            copy_numbers(shown, &mut out[place * width..][..width]);
             if macro_width > 0 {
-                copy_numbers(macro_shown, &mut macros[of_macros..][..macro_width]);
+                copy_numbers(macro_shown, &mut macros[place * macro_width..][..macro_width]);
             }
         }
         Ok(())
@@ -113,10 +130,22 @@ impl PortfolioVectorEnv {
     /// As [`Observation::flatten_into`], of what is shown now, with the days before it where there are such
     /// ([`Observation::flatten_with_history`]): `[N, flat_width]`.
     pub fn flatten_into(&self, out: &mut [f32]) -> Result<(), EnvError> {
+        self.flatten_of(0..self.num_envs(), out)
+    }
+
+    /// The same of some sub-environments, `[n, flat_width]`.
+    ///
+    /// # Panics
+    ///
+    /// If there are no such sub-environments, like any slice.
+    pub fn flatten_of(&self, of: Range<usize>, out: &mut [f32]) -> Result<(), EnvError> {
         let shape @ [history, rows, columns] = self.history_shape();
         let cells = history * rows;
-        let (mut days, mut mask) = (vec![0.0; cells * columns], vec![0; cells]);
+        let none = || EnvError::NoMemory { numbers: cells.saturating_mul(columns) };
+        let numbers = cells.checked_mul(columns).and_then(zeros);
+        let (mut days, mut mask) = numbers.zip(zeros(cells)).ok_or_else(none)?;
         self.batch.obs.flatten_with(
+            of,
             out,
             |env| self.shown(env),
             cells * (columns + 1),

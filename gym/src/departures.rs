@@ -1,0 +1,43 @@
+//! Which tickers leave the market before it ends, and on which day.
+
+use backcast_market::Panel;
+
+/// The last days of the tickers of a panel.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Departures {
+    /// By ticker; `usize::MAX` for one that has a row on the panel's last day.
+    last_days: Vec<usize>,
+    /// Is this some ticker's last day? By day, so that a step on any other day costs one look.
+    on_day: Vec<bool>,
+}
+
+impl Departures {
+    /// Finds the last rows of all tickers.
+    pub(crate) fn of(panel: &Panel) -> Self {
+        let (tickers, days) = (panel.tickers().len(), panel.days());
+        let leaves = |ticker| panel.last_day(ticker).filter(|&day| day + 1 < days);
+        let last_days: Vec<usize> =
+            (0..tickers).map(|ticker| leaves(ticker).unwrap_or(usize::MAX)).collect();
+        let mut on_day = vec![false; days];
+        for &day in last_days.iter().filter(|&&day| day < days) {
+            on_day[day] = true;
+        }
+        Self { last_days, on_day }
+    }
+
+    /// Is `day` the last one of some ticker? False where no departure is known.
+    #[inline]
+    pub(crate) fn any_on(&self, day: usize) -> bool {
+        self.on_day.get(day) == Some(&true)
+    }
+
+    /// Is `day` the last one of this ticker?
+    pub(crate) fn is_last(&self, ticker: usize, day: usize) -> bool {
+        self.last_days.get(ticker) == Some(&day)
+    }
+
+    /// Has this ticker left before `day`?
+    pub(crate) fn gone_by(&self, ticker: usize, day: usize) -> bool {
+        self.last_days.get(ticker).is_some_and(|&last| last < day)
+    }
+}
