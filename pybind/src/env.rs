@@ -16,7 +16,7 @@ use crate::error::{Failure, Kind};
 use crate::given::{Given, Word};
 use crate::handle::Handle;
 use crate::metrics;
-use crate::observed::{Form, Slots};
+use crate::observed::{Form, FormOptions, Slots};
 use crate::outcome::{Outcome, Results};
 use crate::panel::Panel;
 use crate::reset::{self, Seed, Start};
@@ -39,6 +39,8 @@ use crate::view::bytes_of;
 ///     Observations are one float32 array ``[N, T * (3 + K) + 3]`` instead of a dict of arrays.
 /// reuse : bool
 ///     Write every observation to the same arrays.
+/// unit_axis : bool
+///     Single numbers of an observation (cash, day, total asset) have an axis of length one.
 /// settings : dict
 ///     As in :class:`backcast.envs.PortfolioVectorEnv` and :class:`backcast.finrl.VecFastFinRL`, by
 ///     name.
@@ -79,7 +81,10 @@ type Step<'py> = (
 #[pymethods]
 impl PortfolioBatch {
     #[new]
-    #[pyo3(signature = (panel, num_envs, settings, *, tickers_of=None, flat=false, reuse=false))]
+    #[pyo3(signature = (
+        panel, num_envs, settings, *, tickers_of=None, flat=false, reuse=false, unit_axis=false
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn new(
         py: Python<'_>,
         panel: &Bound<'_, Panel>,
@@ -88,6 +93,7 @@ impl PortfolioBatch {
         tickers_of: Option<Vec<Bound<'_, PyAny>>>,
         flat: bool,
         reuse: bool,
+        unit_axis: bool,
     ) -> Result<Self, Failure> {
         let panel = panel.get().get()?;
         let options = options_of(settings, (panel.tickers().len(), panel.days()))?;
@@ -110,7 +116,7 @@ impl PortfolioBatch {
         })?;
         // Arrays are filled from where the indicators are.
         let env = env.lean();
-        let form = Form::new(num_envs, &env, flat, reuse);
+        let form = Form::new(num_envs, &env, FormOptions { flat, reuse, unit_axis });
         Ok(Self::around(env, num_envs, form))
     }
 
@@ -172,7 +178,7 @@ impl PortfolioBatch {
                     None => env.reset_shifted(seed, mask.as_deref(), shifted_start),
                 };
                 reset.map_err(|error| self.in_words(error))?;
-                slots.fill(env, false)
+                slots.fill(env)
             })
         })?;
         Ok((obs, PyDict::new(py)))
@@ -223,7 +229,7 @@ impl PortfolioBatch {
         let slots = results.as_mut().map(Results::slots);
         let (obs, outcome) = self.form.observe(py, |arrays| {
             self.env.with(|env| {
-                arrays.fill(env, false)?;
+                arrays.fill(env)?;
                 Ok(Outcome::of(env, slots))
             })
         })?;
@@ -281,6 +287,11 @@ impl PortfolioBatch {
     #[getter]
     fn most_at_start(&self) -> Result<f64, Failure> {
         self.env.with(|env| Ok(env.most_at_start()))
+    }
+
+    /// What the prices of the tickers make impossible with these settings; one pass over their closes.
+    fn price_warnings(&self, py: Python<'_>) -> Result<Vec<String>, Failure> {
+        py.detach(|| self.env.with(|env| Ok(env.price_warnings())))
     }
 
     /// The tickers' tokens in the panel, int32 ``[T]``; of the first portfolio, where they differ.
@@ -447,7 +458,8 @@ impl PortfolioBatch {
     }
 
     /// The orders executed in the last step, in order, where they are recorded: portfolio, ticker,
-    /// price, fee, shares (negative: sold), sold by a stop loss?
+    /// price, fee, shares (negative: sold), sold by a stop loss? Settlements of tickers that leave the market stand
+    /// among them, without a fee.
     fn fills(&self) -> Result<Vec<FillRow>, Failure> {
         self.env.with(|env| {
             let row = |fill: &Fill| {
@@ -469,7 +481,7 @@ impl PortfolioBatch {
     /// A batch in the same state, random streams included, that goes its own way from here.
     fn __deepcopy__(&self, py: Python<'_>, _memo: &Bound<'_, PyAny>) -> Result<Self, Failure> {
         let env = py.detach(|| self.env.with(|env| Ok(env.clone())))?;
-        let form = Form::new(self.num_envs, &env, self.form.is_flat(), self.form.reuses());
+        let form = Form::new(self.num_envs, &env, self.form.options());
         Ok(Self::around(env, self.num_envs, form))
     }
 
@@ -544,12 +556,28 @@ impl PortfolioBatch {
     fn trade<A: Copy + Into<f64>>(
         &self,
         actions: &[A],
-        slots: Slots<'_>,
+        mut slots: Slots<'_>,
         results: Option<[&mut [u8]; 3]>,
     ) -> Result<Outcome, Failure> {
+        /// Tells refused actions from observations that could not be filled.
+        enum Stop {
+            Refused(EnvError),
+            Unfilled(Failure),
+        }
+        impl From<EnvError> for Stop {
+            fn from(error: EnvError) -> Self {
+                Self::Refused(error)
+            }
+        }
         self.env.with(|env| {
-            env.step(actions).map_err(|error| self.in_words(error))?;
-            slots.fill(env, true)?;
+            env.step_in_blocks(actions, |env, of| {
+                slots.fill_block(env, of).map_err(Stop::Unfilled)
+            })
+            .map_err(|stop| match stop {
+                Stop::Refused(error) => self.in_words(error),
+                Stop::Unfilled(failure) => failure,
+            })?;
+            slots.finish(env, true)?;
             Ok(Outcome::of(env, results))
         })
     }

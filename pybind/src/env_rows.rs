@@ -4,6 +4,7 @@ use backcast_gym::EnvError;
 use backcast_market::Panel;
 
 use crate::error::{Failure, Kind};
+use crate::room::Room;
 
 /// Refuse a window of many times the panel. It may reach beyond, where it is masked, but so far it
 /// is a slip.
@@ -28,8 +29,9 @@ pub(crate) fn rows_of(
         )
     };
     let cells = tickers.len().checked_mul(count).ok_or_else(too_large)?;
-    let mut values = vec![0.0; cells.checked_mul(columns).ok_or_else(too_large)?];
-    let mut listed = vec![false; cells];
+    let room = Room { kind: Kind::Env, remedy: "ask for fewer tickers or days" };
+    let mut values: Vec<f64> = room.zeros(cells.checked_mul(columns))?;
+    let mut listed: Vec<bool> = room.zeros(Some(cells))?;
     for (at, name) in tickers.iter().enumerate() {
         let token = panel.token(name).filter(|&token| token > 0).ok_or_else(|| {
             let known = panel.tickers();

@@ -51,6 +51,7 @@ pub(crate) fn options_of(
         num_tickers: given.count("num_tickers")?,
         shuffle_tickers: given.get("shuffle_tickers", "True or False")?.unwrap_or_default(),
         tradable: given.one("tradable")?.map(|mask| tradable_of(&mask, panel)).transpose()?,
+        delisting: given.word("delisting")?,
         initial_shares: given.initial_shares()?,
         indicators: given.names("indicators", "[\"macd\", \"rsi\"]")?,
         macro_tickers: given.names("macro_tickers", "[\"VIX\"]")?.unwrap_or_default(),

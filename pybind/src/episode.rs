@@ -60,9 +60,12 @@ impl Episode {
         let (steps, tickers) = (self.of.steps(), self.tickers.len());
         let (mut bought, mut sold) = (vec![0; steps * tickers], vec![0; steps * tickers]);
         let mut stopped = vec![false; steps * tickers];
+        let mut settled = vec![0; steps * tickers];
         for (step, fill) in &self.of.fills {
             let at = *step as usize * tickers + fill.ticker;
-            if fill.quantity > 0 {
+            if fill.is_settlement {
+                settled[at] -= fill.quantity;
+            } else if fill.quantity > 0 {
                 bought[at] += fill.quantity;
             } else {
                 sold[at] -= fill.quantity;
@@ -78,7 +81,7 @@ impl Episode {
         let shares = PyArray1::from_vec(py, self.of.shares).reshape([steps + 1, tickers])?;
         dict.set_item("shares", shares)?;
         dict.set_item("value", PyArray1::from_vec(py, self.of.value))?;
-        for (name, shares) in [("bought", bought), ("sold", sold)] {
+        for (name, shares) in [("bought", bought), ("sold", sold), ("settled", settled)] {
             dict.set_item(name, PyArray1::from_vec(py, shares).reshape([steps, tickers])?)?;
         }
         dict.set_item("stopped", PyArray1::from_vec(py, stopped).reshape([steps, tickers])?)?;

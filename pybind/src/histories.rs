@@ -5,6 +5,7 @@
 //! ([`Looped`]): a step writes the newest day over one that no history has any more, and moves the view.
 
 use std::io;
+use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use backcast_core::{DType, LentLoop, Looped};
@@ -18,11 +19,16 @@ use pyo3::types::PyAny;
 
 use crate::coerce::descr;
 use crate::error::{Failure, Kind};
+use crate::room::Room;
 use crate::spares::Spares;
 use crate::view::{FreshArray, NotLent, not_reused, read_only, turned};
 
 /// Bytes of a number.
 const SINGLE: usize = size_of::<f32>();
+
+/// What is said where there is no memory for histories.
+const ROOM: Room =
+    Room { kind: Kind::Env, remedy: "ask for a shorter history or fewer portfolios" };
 
 /// Portfolios that lie between the copy of a newest day and the request for it.
 const AHEAD: usize = 4;
@@ -76,8 +82,12 @@ impl Histories {
         let Some(arena) = &self.arena else {
             let shape: Vec<usize> = envs.into_iter().chain([history, rows, columns]).collect();
             let mut spare = self.spares.take();
-            let out = spare.or_new(0, &descr(py, DType::F32)?, &shape)?;
-            let mask = spare.or_new(1, &descr(py, DType::Bool)?, &shape[..shape.len() - 1])?;
+            let mut array = |at, dtype, shape: &[usize]| {
+                let made = spare.or_new(at, &descr(py, dtype)?, shape);
+                made.map_err(|error| ROOM.of_array(py, error, dtype, shape))
+            };
+            let out = array(0, DType::F32, &shape)?;
+            let mask = array(1, DType::Bool, &shape[..shape.len() - 1])?;
             let axis = usize::from(envs.is_some());
             return Ok(Days::Fresh { out, mask, axis, spares: &self.spares });
         };
@@ -163,11 +173,19 @@ fn locked<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl DaySlots<'_> {
-    /// Write the days before what the environment shows: all of them, or, after a step and in an arena, the
-    /// newest alone wherever an episode goes on.
-    pub(crate) fn fill(self, env: &CoreEnv, stepped: bool) -> Result<(), Failure> {
+    /// Writes the days before what some portfolios show, where those are arrays of their own.
+    pub(crate) fn fill_block(&mut self, env: &CoreEnv, of: Range<usize>) -> Result<(), Failure> {
         match self {
-            Self::Fresh { out, mask } => fill_whole(out, mask, env),
+            Self::Fresh { out, mask } => fill_some(out, mask, env, of),
+            Self::Sliding { .. } => Ok(()),
+        }
+    }
+
+    /// Writes, in an arena, the days before what the environment shows: all of them, or, after a step, the newest alone
+    /// wherever an episode goes on.
+    pub(crate) fn finish(self, env: &CoreEnv, stepped: bool) -> Result<(), Failure> {
+        match self {
+            Self::Fresh { .. } => Ok(()),
             Self::Sliding { days, first, history } => {
                 let mut first = locked(first);
                 // Taken: what is cut short leaves nothing to build on.
@@ -189,11 +207,18 @@ fn singles(bytes: &mut [u8]) -> Result<&mut [f32], Failure> {
     bytemuck::try_cast_slice_mut(bytes).map_err(|error| Failure::new(Kind::Env, error))
 }
 
-fn fill_whole(out: &mut [u8], mask: &mut [u8], env: &CoreEnv) -> Result<(), Failure> {
+fn fill_some(
+    out: &mut [u8],
+    mask: &mut [u8],
+    env: &CoreEnv,
+    of: Range<usize>,
+) -> Result<(), Failure> {
     let [history, rows, columns] = env.history_shape();
     let cells = history * rows;
-    let each = singles(out)?.chunks_exact_mut(cells * columns).zip(mask.chunks_exact_mut(cells));
-    for (at, (out, mask)) in each.enumerate() {
+    let out = &mut singles(out)?[of.start * cells * columns..of.end * cells * columns];
+    let mask = &mut mask[of.start * cells..of.end * cells];
+    let each = out.chunks_exact_mut(cells * columns).zip(mask.chunks_exact_mut(cells));
+    for (at, (out, mask)) in of.zip(each) {
         env.history_into(at, day(env, at), out, mask)?;
     }
     Ok(())

@@ -41,6 +41,7 @@ mod place;
 mod plain;
 mod progress;
 mod reset;
+mod room;
 mod row;
 mod rows;
 mod sampler;
@@ -74,7 +75,7 @@ mod _native {
     #[pymodule_export]
     use super::lease::{Lease, LeaseHold};
     #[pymodule_export]
-    use super::panel::{_attach_panel, Panel};
+    use super::panel::{_attach_panel, Panel, WindowMemory};
     #[pymodule_export]
     use super::place::{collect_objects, list_objects, remove_object};
     #[pymodule_export]

@@ -8,7 +8,6 @@ use backcast_market::{
 };
 use numpy::PyUntypedArray;
 use numpy::prelude::*;
-use pyo3::exceptions::PyMemoryError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -18,6 +17,7 @@ use crate::batch::not_lent;
 use crate::coerce::{Tuple, descr};
 use crate::error::{Failure, Kind};
 use crate::handle::Handle;
+use crate::room::Room;
 use crate::view::{FreshArray, Lent, array_over};
 
 /// Open, high, low, close, volume.
@@ -86,6 +86,9 @@ fn market_bytes(plan: &MarketPlan) -> Option<[usize; 2]> {
     Some([arena?, mask?])
 }
 
+/// Number of the column of outcomes among those of the transitions.
+const OUTCOME: usize = 7;
+
 /// Columns of the transitions that a batch shows, after arenas and masks: dtype and axes after `B`.
 fn columns(shape: &TransitionShape) -> [(&'static str, DType, Vec<usize>); 9] {
     let tickers = shape.tickers;
@@ -97,21 +100,37 @@ fn columns(shape: &TransitionShape) -> [(&'static str, DType, Vec<usize>); 9] {
         ("avg_buy_price", DType::F32, vec![2, tickers]),
         ("action", DType::F32, shape.action.clone()),
         ("reward", DType::F32, vec![shape.objectives]),
-        ("ends", DType::Bool, vec![2]),
+        // Done, terminated, truncated.
+        ("outcome", DType::Bool, vec![OUTCOMES]),
         ("tokens", DType::U16, vec![tickers]),
     ]
 }
 
-fn bytes_of_columns(batch: &TransitionBatch) -> [&[u8]; 9] {
+/// Flags of an outcome.
+const OUTCOMES: usize = 3;
+
+/// How the transitions ended, `[B, 3]`: done, terminated, truncated.
+fn outcomes_of(batch: &TransitionBatch) -> Vec<u8> {
+    let outcomes = (0..batch.len()).map(|at| batch.outcome(at));
+    outcomes
+        .flat_map(|outcome| [outcome.done, outcome.terminated, outcome.truncated].map(u8::from))
+        .collect()
+}
+
+fn bytes_of_columns<'a>(
+    batch: &'a TransitionBatch,
+    env_ids: &'a [i32],
+    outcomes: &'a [u8],
+) -> [&'a [u8]; 9] {
     [
-        bytemuck::cast_slice(&batch.env_ids),
+        bytemuck::cast_slice(env_ids),
         bytemuck::cast_slice(&batch.days),
         bytemuck::cast_slice(&batch.cash),
         bytemuck::cast_slice(&batch.shares),
         bytemuck::cast_slice(&batch.avg_buy_prices),
         bytemuck::cast_slice(&batch.actions),
         bytemuck::cast_slice(&batch.rewards),
-        &batch.ends,
+        outcomes,
         bytemuck::cast_slice(&batch.tokens),
     ]
 }
@@ -130,7 +149,9 @@ fn fill(
     mut buffers: Vec<&mut [u8]>,
 ) {
     let columns = buffers.split_off(columns_at(plan));
-    for (to, from) in columns.into_iter().zip(bytes_of_columns(batch)) {
+    let env_ids: Vec<i32> = (0..batch.len()).map(|at| batch.env_id(at)).collect();
+    let outcomes = outcomes_of(batch);
+    for (to, from) in columns.into_iter().zip(bytes_of_columns(batch, &env_ids, &outcomes)) {
         to.copy_from_slice(from);
     }
     let mut arenas: Vec<(&mut [f32], &mut [i32])> = Vec::new();
@@ -156,7 +177,7 @@ pub(crate) fn fresh<'py>(
     let mut arrays = Vec::new();
     for (_, dtype, axes) in columns(&shape) {
         let axes: Vec<usize> = std::iter::once(batch.len()).chain(axes).collect();
-        arrays.push(room(py, dtype, &axes)?);
+        arrays.push(ROOM.array(py, dtype, &axes)?);
     }
     let buffers = blocks.iter_mut().map(Block::bytes_mut);
     let buffers = buffers.chain(arrays.iter_mut().map(FreshArray::bytes_mut)).collect();
@@ -197,12 +218,9 @@ fn rooms(pool: &Arc<Pool>, plan: &MarketPlan) -> Result<Vec<Block>, Failure> {
     blocks.ok_or_else(|| no_room(DType::F32, &plan.arena_shape()))
 }
 
-/// A new array, or which one there is no memory for.
-fn room<'py>(py: Python<'py>, dtype: DType, shape: &[usize]) -> Result<FreshArray<'py>, Failure> {
-    FreshArray::for_filling(py, &descr(py, dtype)?, shape).map_err(|error| {
-        if error.is_instance_of::<PyMemoryError>(py) { no_room(dtype, shape) } else { error.into() }
-    })
-}
+/// What is said where there is no memory for a batch.
+const ROOM: Room =
+    Room { kind: Kind::Sample, remedy: "ask for shorter windows or smaller batches" };
 
 fn no_room(dtype: DType, shape: &[usize]) -> Failure {
     let message = format!(
@@ -238,7 +256,8 @@ impl MarketMemory {
     fn is_whole(&self, py: Python<'_>, batch: &TransitionBatch) -> bool {
         let Some(markets) = market_bytes(&self.plan) else { return false };
         let markets = markets.into_iter().cycle().take(columns_at(&self.plan));
-        let columns = bytes_of_columns(batch).map(<[u8]>::len);
+        let outcomes = vec![0; batch.len() * OUTCOMES];
+        let columns = bytes_of_columns(batch, &batch.env_ids, &outcomes).map(<[u8]>::len);
         self.arrays.iter().map(|array| bytes_in(array.bind(py))).eq(markets.chain(columns))
     }
 
@@ -380,7 +399,10 @@ impl<'py> Shown<'py> {
             masks.push(mask);
         }
         let [action, reward] = [&self.columns[5], &self.columns[6]];
-        let done = self.columns[7].get_item((PySlice::full(py), 0))?;
+        let flag = |which: usize| self.columns[OUTCOME].get_item((PySlice::full(py), which));
+        let done = flag(0)?;
+        states[Side::Next as usize].set_item(intern!(py, "terminated"), flag(1)?)?;
+        states[Side::Next as usize].set_item(intern!(py, "truncated"), flag(2)?)?;
         let parts = [
             states[0].as_any(),
             action,

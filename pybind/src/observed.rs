@@ -1,5 +1,7 @@
 //! Observations of the environment as NumPy arrays: a dict or one flat array, fresh or reused.
 
+use std::ops::Range;
+
 use backcast_core::{DType, copy_numbers};
 use backcast_gym::{EnvError, Observation, PortfolioVectorEnv as CoreEnv};
 use numpy::PyUntypedArray;
@@ -11,6 +13,7 @@ use pyo3::types::{PyDict, PyString};
 use crate::coerce::descr;
 use crate::error::{Failure, Kind};
 use crate::histories::{DaySlots, Days, Histories};
+use crate::room::Room;
 use crate::spares::{Few, MOST, Spare, Spares, few};
 use crate::view::{FreshArray, Reused};
 
@@ -52,6 +55,17 @@ fn bytes(obs: &Observation) -> [&[u8]; FIELDS.len()] {
     ]
 }
 
+/// Choices between the forms that observations have.
+#[derive(Clone, Copy)]
+pub(crate) struct FormOptions {
+    /// One float32 array instead of a dict.
+    pub(crate) flat: bool,
+    /// Every observation in the same arrays.
+    pub(crate) reuse: bool,
+    /// Single numbers have an axis of length one, as the spaces of learners want every leaf to have.
+    pub(crate) unit_axis: bool,
+}
+
 /// How observations become arrays.
 pub(crate) struct Form {
     /// The leading axis; `None` for the one environment that has none.
@@ -60,7 +74,7 @@ pub(crate) struct Form {
     fields: Vec<usize>,
     /// Dtype and axes of each array, without the leading one: of those fields, or of the flat one.
     arrays: Vec<(DType, Vec<usize>)>,
-    flat: bool,
+    options: FormOptions,
     /// Arrays to write to again and again; `None` where every call gets fresh ones.
     reused: Option<PyOnceLock<Reused>>,
     /// The arrays of the observations before.
@@ -72,11 +86,15 @@ pub(crate) struct Form {
     brief: bool,
 }
 
+/// What is said where there is no memory for observations.
+const ROOM: Room = Room { kind: Kind::Env, remedy: "make fewer portfolios, or show less of each" };
+
 /// Numbers shown by a step that is over sooner than the interpreter is given up and taken back.
 const BRIEF: usize = 1_024;
 
 impl Form {
-    pub(crate) fn new(envs: Option<usize>, env: &CoreEnv, flat: bool, reuse: bool) -> Self {
+    pub(crate) fn new(envs: Option<usize>, env: &CoreEnv, options: FormOptions) -> Self {
+        let FormOptions { flat, reuse, unit_axis } = options;
         let obs = env.obs();
         let envs_or_one = obs.num_envs().max(1);
         let tickers = obs.open.len() / envs_or_one;
@@ -86,7 +104,7 @@ impl Form {
         // A panel without indicators, or an environment without macro tickers, has no such field: no space
         // has it.
         let axes = |axes: Axes| match axes {
-            Axes::One => Some(vec![]),
+            Axes::One => Some(if unit_axis { vec![1] } else { vec![] }),
             Axes::Tickers => Some(vec![tickers]),
             Axes::Indicators => (indicators > 0).then(|| vec![tickers, indicators]),
             Axes::Macros => (macros > 0).then(|| vec![macros]),
@@ -101,7 +119,7 @@ impl Form {
             envs,
             fields,
             arrays: if flat { vec![(DType::F32, vec![env.flat_width()])] } else { arrays },
-            flat,
+            options,
             reused: reuse.then(PyOnceLock::new),
             spares: Spares::default(),
             // A flat observation has them within.
@@ -111,12 +129,8 @@ impl Form {
         }
     }
 
-    pub(crate) fn is_flat(&self) -> bool {
-        self.flat
-    }
-
-    pub(crate) fn reuses(&self) -> bool {
-        self.reused.is_some()
+    pub(crate) fn options(&self) -> FormOptions {
+        self.options
     }
 
     /// Let go of the arrays that were kept for filling them again.
@@ -155,7 +169,7 @@ impl Form {
             Some(reused) => {
                 let reused = reused.get_or_try_init(py, || {
                     let arrays = self.allocate(py, self.envs, Spare::default())?;
-                    PyResult::Ok(Reused::new(arrays.into_iter().flatten()))
+                    Ok::<_, Failure>(Reused::new(arrays.into_iter().flatten()))
                 })?;
                 let mut filling = reused.fill(py, "observation")?;
                 let fields = filling.buffers();
@@ -196,14 +210,15 @@ impl Form {
         py: Python<'py>,
         envs: Option<usize>,
         mut spare: Spare,
-    ) -> PyResult<Few<FreshArray<'py>>> {
+    ) -> Result<Few<FreshArray<'py>>, Failure> {
         let mut arrays = Few::default();
         for (at, (array, (dtype, axes))) in arrays.iter_mut().zip(&self.arrays).enumerate() {
             let mut shape = [envs.unwrap_or_default(), 0, 0];
             let first = usize::from(envs.is_some());
             shape[first..first + axes.len()].copy_from_slice(axes);
             let shape = &shape[..first + axes.len()];
-            *array = Some(spare.or_new(at, &descr(py, *dtype)?, shape)?);
+            let made = spare.or_new(at, &descr(py, *dtype)?, shape);
+            *array = Some(made.map_err(|error| ROOM.of_array(py, error, *dtype, shape))?);
         }
         Ok(arrays)
     }
@@ -217,7 +232,7 @@ impl Form {
     ) -> PyResult<Bound<'py, PyAny>> {
         // Made once: the same names stand in every observation.
         static NAMES: PyOnceLock<Vec<Py<PyString>>> = PyOnceLock::new();
-        if self.flat
+        if self.options.flat
             && let [Some(array), ..] = arrays
         {
             return Ok(array.into_any());
@@ -256,23 +271,42 @@ pub(crate) struct Slots<'a> {
 }
 
 impl Slots<'_> {
-    /// Write what the environment shows after a step, or after a reset.
-    pub(crate) fn fill(mut self, env: &CoreEnv, stepped: bool) -> Result<(), Failure> {
+    /// Writes what the environment shows after a reset.
+    pub(crate) fn fill(mut self, env: &CoreEnv) -> Result<(), Failure> {
+        self.fill_block(env, 0..env.num_envs())?;
+        self.finish(env, false)
+    }
+
+    /// Writes what some portfolios show, but for the days before, where those lie in an arena.
+    pub(crate) fn fill_block(&mut self, env: &CoreEnv, of: Range<usize>) -> Result<(), Failure> {
+        let envs = env.num_envs();
         if let [Some(flat), None, ..] = &mut self.fields {
-            env.flatten_into(cast_mut(flat)?)?;
-        } else {
-            let fields = bytes(env.obs());
-            let (mut indicators, mut of_macros) = (&mut [][..], &mut [][..]);
-            for (slot, &at) in self.fields.iter_mut().flatten().zip(self.numbers) {
-                match FIELDS[at].2 {
-                    Axes::Indicators => indicators = cast_mut(slot)?,
-                    Axes::MacroIndicators => of_macros = cast_mut(slot)?,
-                    _ => copy_field(slot, fields[at])?,
-                }
-            }
-            env.indicators_into(indicators, of_macros)?;
+            let width = flat.len() / envs;
+            let flat = &mut flat[of.start * width..of.end * width];
+            env.flatten_of(of, cast_mut(flat)?)?;
+            return Ok(());
         }
-        self.days.map_or(Ok(()), |days| days.fill(env, stepped))
+        let fields = bytes(env.obs());
+        let (mut indicators, mut of_macros) = (&mut [][..], &mut [][..]);
+        for (slot, &at) in self.fields.iter_mut().flatten().zip(self.numbers) {
+            let width = slot.len() / envs;
+            let slot = &mut slot[of.start * width..of.end * width];
+            match FIELDS[at].2 {
+                Axes::Indicators => indicators = cast_mut(slot)?,
+                Axes::MacroIndicators => of_macros = cast_mut(slot)?,
+                _ => copy_field(slot, part(fields[at], envs, &of))?,
+            }
+        }
+        env.indicators_of(of.clone(), indicators, of_macros)?;
+        match &mut self.days {
+            Some(days) => days.fill_block(env, of),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes what is left once all portfolios were filled.
+    pub(crate) fn finish(self, env: &CoreEnv, stepped: bool) -> Result<(), Failure> {
+        self.days.map_or(Ok(()), |days| days.finish(env, stepped))
     }
 
     fn fill_from(mut self, last: &Last, history_shape: [usize; 3]) -> Result<(), Failure> {
@@ -287,6 +321,12 @@ impl Slots<'_> {
         }
         Ok(())
     }
+}
+
+/// Some environments' part of a field.
+fn part<'a>(field: &'a [u8], envs: usize, of: &Range<usize>) -> &'a [u8] {
+    let width = field.len() / envs;
+    &field[of.start * width..of.end * width]
 }
 
 fn cast_mut<V: bytemuck::AnyBitPattern + bytemuck::NoUninit>(

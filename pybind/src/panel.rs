@@ -15,15 +15,17 @@ use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};
 
 use self::describe::described;
-use self::load::{Share, options};
+use self::load::{Share, options, separator_of};
 use self::names::{NAMES, names_of, unknown_ticker};
-use self::windows::{tokens_of, views};
+pub(crate) use self::windows::WindowMemory;
+use self::windows::{tokens_of, views, without_unit_axis};
 use crate::coerce::{self, count, descr};
 use crate::error::{Failure, Kind};
 use crate::given::{Given, method, needed, not_called, refuse_strangers};
 use crate::handle::Handle;
 use crate::place::{ByName, base, by_name, name_of, place};
-use crate::view::FreshArray;
+use crate::room::Room;
+use crate::spares::Spares;
 
 /// Daily prices and indicators of many tickers: immutable, in memory that every process shares.
 ///
@@ -51,6 +53,45 @@ pub(crate) struct Panel {
 }
 
 impl Panel {
+    /// Cuts windows out; `spares`: arrays of the answers before, of which one may be filled again.
+    fn cut<'py>(
+        &self,
+        py: Python<'py>,
+        (days, tokens): (&Bound<'py, PyAny>, &Bound<'py, PyAny>),
+        (history, future): (Given<i128>, Given<i128>),
+        spares: &Spares,
+    ) -> Result<Bound<'py, PyDict>, Failure> {
+        let panel = self.get()?;
+        // Environments show the day with an axis of its own, `(B, 1)`.
+        let days = without_unit_axis(days)?;
+        let days = coerce::int64s(&days, "days", Kind::Panel)?;
+        let tokens = tokens_of(tokens, days.len())?;
+        let history = count(history, "history", 0, Kind::Panel)? as usize;
+        let future = count(future, "future", 0, Kind::Panel)? as usize;
+        let per_sample = tokens.per_sample();
+        let plan = panel.window_shape(days.len(), per_sample, history, future)?;
+
+        // The arena is the largest: where there is memory for it, there is for the rest.
+        let room = Room { kind: Kind::Panel, remedy: "ask for shorter windows or fewer days" };
+        let (dtype, shape) = (DType::F32, plan.arena_shape());
+        let arena = spares.take().or_new(0, &descr(py, dtype)?, &shape);
+        let mut arena = arena.map_err(|error| room.of_array(py, error, dtype, &shape))?;
+        let mask = PyArray3::<bool>::zeros(py, plan.mask_shape(), false);
+        let tokens = tokens.of_samples(days.len(), room)?;
+        {
+            let floats = bytemuck::try_cast_slice_mut(arena.bytes_mut())
+                .map_err(|error| Failure::new(Kind::Panel, error))?;
+            let mut flags = mask.readwrite();
+            let flags = flags.as_slice_mut().map_err(|error| Failure::new(Kind::Panel, error))?;
+            py.detach(|| {
+                panel.windows_into(&days, &tokens, per_sample, history, future, floats, flags)
+            })?;
+        }
+        let arena = arena.into_array();
+        spares.keep([&arena]);
+        Ok(views(&arena, &mask, &plan, history)?)
+    }
+
     fn shut(&self, py: Python<'_>) -> Result<(), Failure> {
         py.detach(|| self.data.close())
     }
@@ -127,6 +168,8 @@ impl Panel {
     ///     Keep the panel when nobody holds it.
     /// dir : path, optional
     ///     Where it lives; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
+    /// separator : str
+    ///     What stands between two cells: one ASCII character, such as ``";"`` or a tab.
     ///
     /// Returns
     /// -------
@@ -141,10 +184,10 @@ impl Panel {
     #[staticmethod]
     #[pyo3(signature = (
         path=Given::Missing, *extra, r#macro=None, columns=None, nan="refuse".into(), name=None,
-        exist="error".into(), persistent=false.into(), dir=None, **unknown
+        exist="error".into(), persistent=false.into(), dir=None, separator=",".into(), **unknown
     ))]
     #[pyo3(text_signature = "(path, *, macro=(), columns=None, nan='refuse', name=None, \
-                             exist='error', persistent=False, dir=None)")]
+                             exist='error', persistent=False, dir=None, separator=',')")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn from_csv<'py>(
         py: Python<'py>,
@@ -157,11 +200,12 @@ impl Panel {
         exist: Given<String>,
         persistent: Given<bool>,
         dir: Option<Given<PathBuf>>,
+        separator: Given<String>,
         unknown: Option<&Bound<'py, PyDict>>,
     ) -> Result<Self, Failure> {
         refuse_strangers(extra, unknown, method::<Self>("from_csv"))?;
         let path = path.get("path", "the path of a CSV file")?;
-        let options = options(r#macro, columns, nan)?;
+        let options = options(r#macro, columns, nan)?.separator(separator_of(separator)?);
         let share = Share::of(name, exist, persistent, dir)?;
         share.make(py, move || PanelData::from_csv(&path, &options))
     }
@@ -276,7 +320,7 @@ impl Panel {
     ///
     /// Parameters
     /// ----------
-    /// days : array_like of int, shape (B,)
+    /// days : array_like of int, shape (B,) or (B, 1)
     ///     Positions in :attr:`dates`; windows may reach beyond the panel's edges, days may not.
     /// tokens : array_like of int, shape (B, T) or (T,)
     ///     As from :meth:`tokens`; 0 is cash, which has no market. One axis serves every sample.
@@ -315,25 +359,27 @@ impl Panel {
         refuse_strangers(extra, unknown, method::<Self>("windows"))?;
         let days = needed(days, "days", "positions in the panel's dates, (B,)")?;
         let tokens = needed(tokens, "tokens", "what tokens() returned, (B, T) or (T,)")?;
-        let panel = self.get()?;
-        let days = coerce::int64s(days, "days", Kind::Panel)?;
-        let (tokens, per_sample) = tokens_of(tokens, days.len())?;
-        let history = count(history, "history", 0, Kind::Panel)? as usize;
-        let future = count(future, "future", 0, Kind::Panel)? as usize;
-        let plan = panel.window_shape(days.len(), per_sample, history, future)?;
+        self.cut(py, (days, tokens), (history, future), &Spares::default())
+    }
 
-        let mut arena = FreshArray::for_filling(py, &descr(py, DType::F32)?, &plan.arena_shape())?;
-        let mask = PyArray3::<bool>::zeros(py, plan.mask_shape(), false);
-        {
-            let floats = bytemuck::try_cast_slice_mut(arena.bytes_mut())
-                .map_err(|error| Failure::new(Kind::Panel, error))?;
-            let mut flags = mask.readwrite();
-            let flags = flags.as_slice_mut().map_err(|error| Failure::new(Kind::Panel, error))?;
-            py.detach(|| {
-                panel.windows_into(&days, &tokens, per_sample, history, future, floats, flags)
-            })?;
-        }
-        Ok(views(&arena.into_array(), &mask, &plan, history)?)
+    /// As ``windows``, with the memory of an earlier answer if nobody has that any more.
+    ///
+    /// Parameters
+    /// ----------
+    /// memory : WindowMemory
+    ///     That of the answers before.
+    /// days, tokens, history, future
+    ///     As in ``windows``.
+    fn _windows_in<'py>(
+        &self,
+        py: Python<'py>,
+        memory: &Bound<'py, WindowMemory>,
+        days: &Bound<'py, PyAny>,
+        tokens: &Bound<'py, PyAny>,
+        history: Given<i128>,
+        future: Given<i128>,
+    ) -> Result<Bound<'py, PyDict>, Failure> {
+        self.cut(py, (days, tokens), (history, future), &memory.get().0)
     }
 
     /// The tokens of tickers: 1 plus the position in :attr:`tickers`; 0 for ``"<CASH>"``.
@@ -383,7 +429,8 @@ impl Panel {
     ///     ``name``, ``path`` (None for a private panel); ``days``, ``first_date``, ``last_date``
     ///     (YYYY-MM-DD); ``tickers``, ``macro_tickers``, ``columns``, ``indicators`` (lists of
     ///     names); ``rows`` (pairs of ticker and day that have a row), ``masked_rows`` (that have
-    ///     none: a row is whole or absent); ``data_bytes`` (memory of the numbers, held as float64
+    ///     none: a row is whole or absent), ``inconsistent_rows`` (of tradable tickers, whose open or close
+    ///     lies outside low and high); ``data_bytes`` (memory of the numbers, held as float64
     ///     and, for windows, as float32); ``min_price`` and ``max_price`` (lowest low and highest high of
     ///     the tradable tickers, currency units per share); ``fingerprint`` (equal panels have
     ///     equal ones); and ``coverage``, a list with a dict for each ticker: ``ticker``,

@@ -5,7 +5,7 @@ mod tickers;
 use std::fmt::{self, Display};
 
 use backcast_core::DType;
-use backcast_market::{TransitionBatch, TransitionShape};
+use backcast_market::{TransitionBatch, TransitionOutcome, TransitionShape};
 use numpy::PyUntypedArray;
 use numpy::prelude::*;
 use pyo3::intern;
@@ -18,6 +18,9 @@ use crate::error::{Failure, Kind};
 use crate::given::closest;
 use crate::view::bytes_of;
 
+/// Numbers of environments are smaller than this.
+const MOST_ENVS: i32 = 1 << 30;
+
 /// What a caller calls the arguments of `add`: errors speak as it does.
 #[derive(Clone, Copy)]
 pub(crate) struct Called {
@@ -26,6 +29,7 @@ pub(crate) struct Called {
     rewards: &'static str,
     next_states: &'static str,
     terminal: &'static str,
+    terminated: &'static str,
     dones: &'static str,
     /// It gives a single transition, without the leading axis.
     alone: bool,
@@ -38,6 +42,7 @@ impl Called {
         rewards: "rewards",
         next_states: "next_states",
         terminal: "next_states['terminal']",
+        terminated: "next_states['terminated']",
         dones: "dones",
         alone: false,
     };
@@ -47,6 +52,7 @@ impl Called {
         rewards: "reward",
         next_states: "next_state",
         terminal: "next_state['terminal']",
+        terminated: "next_state['terminated']",
         dones: "done",
         alone: true,
     };
@@ -278,6 +284,12 @@ pub(crate) fn read(
         let ids = Field::of(&ids, What::Entry(called.states, intern!(py, "env_ids")))?;
         ids.expect(&[n], PER_ENVIRONMENT, called)?;
         ids.wholes(&mut batch.env_ids, 1, 1, 0)?;
+        if let Some(id) = batch.env_ids.iter().find(|id| !(-MOST_ENVS..MOST_ENVS).contains(*id)) {
+            let (which, least, most) = (called.states, -MOST_ENVS, MOST_ENVS - 1);
+            let message =
+                format!("{which}['env_ids'] holds {id}; give numbers from {least} to {most}");
+            return Err(Failure::new(Kind::Append, message));
+        }
     } else {
         for (at, env_id) in (0..).zip(&mut batch.env_ids) {
             *env_id = at;
@@ -319,6 +331,15 @@ pub(crate) fn read(
     match arguments.next_states.get_item(intern!(py, "terminal"))? {
         Some(terminal) => flags(&terminal, called.terminal, called, n, &mut batch.ends, 1)?,
         None => batch.ends.iter_mut().skip(1).step_by(2).for_each(|terminal| *terminal = 0),
+    }
+    if let Some(terminated) = arguments.next_states.get_item(intern!(py, "terminated"))? {
+        let mut flagged = vec![0; 2 * n];
+        flags(&terminated, called.terminated, called, n, &mut flagged, 0)?;
+        for at in 0..n {
+            let outcome = batch.outcome(at);
+            let terminated = outcome.terminated || (outcome.done && flagged[2 * at] != 0);
+            batch.set_outcome(at, TransitionOutcome { terminated, ..outcome });
+        }
     }
     Ok(())
 }

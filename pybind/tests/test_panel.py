@@ -23,7 +23,7 @@ def values() -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     draw = np.random.default_rng(3)
     numbers = draw.uniform(10, 20, (len(TICKERS), DAYS, len(PRICES) + len(INDICATORS)))
     numbers[..., 1] += 30
-    numbers[..., 2] -= 5
+    numbers[..., 2] -= 10
     there = np.ones((len(TICKERS), DAYS), bool)
     there[1, :12] = False
     there[2] = draw.random(DAYS) < 0.7
@@ -198,3 +198,20 @@ def test_a_csv_that_is_not_there(tmp_path: Path) -> None:
         bc.Panel.from_csv(tmp_path / "nowhere.csv")
     with pytest.raises(TypeError, match="str"):
         bc.Panel.from_csv(tmp_path / "nowhere.csv", macro="IDX")
+
+
+def test_days_may_have_the_axis_that_environments_give_them(csv: Path) -> None:
+    with bc.Panel.from_csv(csv, macro=["IDX"]) as panel:
+        plain = panel.windows([4, 6], [1, 2], 2, 1)
+        found = panel.windows(np.array([[4], [6]], np.int32), [1, 2], 2, 1)
+        for key, values in plain.items():
+            np.testing.assert_array_equal(found[key], values)
+        with pytest.raises(bc.PanelError, match="days: got shape"):
+            panel.windows(np.zeros((2, 2), int), [1], 1, 0)
+
+
+def test_windows_that_no_memory_holds_are_a_panel_error(csv: Path) -> None:
+    with bc.Panel.from_csv(csv, macro=["IDX"]) as panel:
+        days = np.zeros(1 << 22, np.int64)
+        with pytest.raises(bc.PanelError, match="no memory for an array"):
+            panel.windows(days, np.ones(1 << 16, np.int32), 4000, 100)

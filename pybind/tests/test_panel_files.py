@@ -217,7 +217,7 @@ def test_renames_serve_both_formats(tmp_path: Path, format: str) -> None:
     header = ",".join([*THEIRS, "sector", "rsi"])
     path = tmp_path / "prices.csv"
     path.write_text(f"{header}\n2024-01-02 00:00:00-05:00,A,1,2,1,2,0,Energy,5\n")
-    load = bc.Panel.from_csv
+    load: Any = bc.Panel.from_csv
     if format == "parquet":
         columns = ["20240102", "A", 1, 2, 1, 2, 0, "Energy", 5]
         names = header.split(",")
@@ -235,6 +235,7 @@ def test_renames_serve_both_formats(tmp_path: Path, format: str) -> None:
 
 @pytest.mark.parametrize("format", ["csv", "parquet"])
 def test_a_row_with_a_nan_is_masked_where_that_is_asked_for(tmp_path: Path, format: str) -> None:
+    load: Any
     if format == "csv":
         path, load = tmp_path / "prices.csv", bc.Panel.from_csv
         path.write_text(
@@ -257,7 +258,7 @@ def test_a_row_with_a_nan_is_masked_where_that_is_asked_for(tmp_path: Path, form
     assert panel.tickers == ["A", "C"]
     np.testing.assert_array_equal(panel.mask, [[False, True], [True, False]])
     with pytest.raises(ValueError, match='nan is "drop"; give "refuse" or "mask"'):
-        load(path, nan="drop")  # type: ignore[arg-type]
+        load(path, nan="drop")
 
 
 def test_describe_counts_what_there_is(tmp_path: Path, place: Path) -> None:
@@ -289,6 +290,7 @@ def test_describe_counts_what_there_is(tmp_path: Path, place: Path) -> None:
             "indicators": ["rsi"],
             "rows": 5,
             "masked_rows": 4,
+            "inconsistent_rows": 0,
             "min_price": 8.5,
             "max_price": 21.5,
             # As float64, as float32, and a bit for each ticker and day.
@@ -337,3 +339,38 @@ def test_the_stub_lists_the_keys_that_describe_gives(tmp_path: Path) -> None:
     found = bc.Panel.from_parquet(write(tmp_path, table())).describe()
     assert set(found) == keys["_PanelSummary"]
     assert set(found["coverage"][0]) == keys["_Coverage"]
+
+
+def test_cells_may_be_separated_by_something_else(tmp_path: Path) -> None:
+    path = tmp_path / "prices.csv"
+    path.write_text("date;tic;open;high;low;close;volume\n2024-01-02;A;1;2;1;2;10\n")
+    with pytest.raises(bc.PanelError, match=r"separated by ';'.*separator=';'"):
+        bc.Panel.from_csv(path)
+    assert bc.Panel.from_csv(path, separator=";").tickers == ["A"]
+    for wrong in ("", ";;", '"', "\n", "é"):
+        with pytest.raises(bc.ArgumentError, match="separator is"):
+            bc.Panel.from_csv(path, separator=wrong)
+
+
+def test_prices_that_contradict_one_another_warn_at_the_line_that_loads(tmp_path: Path) -> None:
+    path = tmp_path / "prices.csv"
+    path.write_text("date,tic,open,high,low,close,volume\n2024-01-02,A,1,2,1,3,10\n")
+    with pytest.warns(UserWarning, match="1 row.*outside their low and high") as warned:
+        panel = bc.Panel.from_csv(path)
+    assert warned[0].filename == __file__
+    assert panel.describe()["inconsistent_rows"] == 1
+    panel = bc.Panel.from_csv(path, macro=["A"])
+    assert panel.describe()["inconsistent_rows"] == 0
+
+
+def test_a_day_without_a_whole_row_stays_and_is_counted(tmp_path: Path) -> None:
+    path = tmp_path / "prices.csv"
+    rows = [
+        f"2024-01-{day:02},{tic},1,2,1,2,10,{'' if day in (1, 2, 9) else 50}"
+        for day in range(1, 15)
+        for tic in "AB"
+    ]
+    path.write_text("date,tic,open,high,low,close,volume,sma\n" + "\n".join(rows))
+    panel = bc.Panel.from_csv(path, nan="mask")
+    assert (panel.n_days, panel.describe()["masked_rows"]) == (14, 6)
+    assert panel.mask[0].tolist() == [day not in (1, 2, 9) for day in range(1, 15)]

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from backcast import ArgumentError, ArgumentTypeError, BackcastError, Panel
+from backcast._calls import levels_up
+
+if TYPE_CHECKING:
+    from backcast._native import PortfolioBatch
 
 PanelLike: TypeAlias = Panel | str | os.PathLike[str]
 
@@ -51,6 +56,12 @@ def is_file(panel: PanelLike) -> bool:
     if isinstance(panel, str):
         return Path(panel).suffix.lower() in _FILES or os.sep in panel
     return isinstance(panel, os.PathLike)
+
+
+def warn_of_prices(batch: PortfolioBatch) -> None:
+    """Warn of prices at which an order can never be filled, or a holding not grow."""
+    for message in batch.price_warnings():
+        warnings.warn(message, UserWarning, stacklevel=levels_up())
 
 
 def _here(panel: Panel) -> Panel:

@@ -56,6 +56,7 @@ __all__ = [
     "Schema",
     "TickerTokenizer",
     "TransitionRing",
+    "WindowMemory",
     "Writer",
     "__version__",
     "_attach_buffer",
@@ -628,6 +629,7 @@ class _PanelSummary(TypedDict):
     indicators: _Strings
     rows: int
     masked_rows: int
+    inconsistent_rows: int
     data_bytes: int
     min_price: float | None
     max_price: float | None
@@ -649,6 +651,7 @@ class Panel:
         exist: _Exist = "error",
         persistent: bool = False,
         dir: _Path | None = None,
+        separator: str = ",",
     ) -> Panel: ...
     @staticmethod
     def from_parquet(
@@ -694,6 +697,14 @@ class Panel:
         history: int,
         future: int,
     ) -> dict[str, NDArray[Any]]: ...
+    def _windows_in(
+        self,
+        memory: WindowMemory,
+        days: ArrayLike,
+        tokens: ArrayLike,
+        history: int,
+        future: int,
+    ) -> dict[str, NDArray[Any]]: ...
     def describe(self) -> _PanelSummary: ...
     def close(self) -> None: ...
     def unlink(self) -> None: ...
@@ -707,6 +718,10 @@ class Panel:
     def __reduce__(self) -> tuple[Any, ...]: ...
 
 @final
+class WindowMemory:
+    def __new__(cls) -> Self: ...
+
+@final
 class PortfolioBatch:
     def __new__(
         cls,
@@ -717,6 +732,7 @@ class PortfolioBatch:
         tickers_of: Sequence[Sequence[str]] | None = None,
         flat: bool = False,
         reuse: bool = False,
+        unit_axis: bool = False,
     ) -> Self: ...
     @property
     def num_envs(self) -> int | None: ...
@@ -736,6 +752,7 @@ class PortfolioBatch:
     def history_shape(self) -> builtins.list[int]: ...
     @property
     def most_at_start(self) -> float: ...
+    def price_warnings(self) -> _Strings: ...
     @property
     def tokens_of(self) -> NDArray[np.int32]: ...
     @property

@@ -22,6 +22,7 @@ pub(super) fn described<'py>(
     result.set_item("indicators", summary.indicators)?;
     result.set_item("rows", summary.rows)?;
     result.set_item("masked_rows", summary.masked_rows)?;
+    result.set_item("inconsistent_rows", summary.inconsistent_rows)?;
     result.set_item("data_bytes", summary.data_bytes)?;
     result.set_item("min_price", summary.min_price)?;
     result.set_item("max_price", summary.max_price)?;

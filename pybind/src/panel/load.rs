@@ -1,10 +1,12 @@
 //! How a file is read, and where the panel that comes of it goes.
 
 use std::collections::BTreeMap;
+use std::ffi::CString;
 use std::path::PathBuf;
 
 use backcast_core::{Base, Exist};
 use backcast_market::{NanPolicy, PanelData, PanelError, PanelOptions};
+use pyo3::exceptions::PyUserWarning;
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
 
@@ -43,14 +45,45 @@ impl Share {
         py: Python<'_>,
         load: impl Send + FnOnce() -> Result<PanelData, PanelError>,
     ) -> Result<Panel, Failure> {
-        let panel = py.detach(move || {
+        let (data, inconsistent) = py.detach(move || {
             let data = load()?;
-            match self.name {
-                Some(name) => data.share(&name, &self.base, self.exist, self.persistent),
-                None => Ok(data.into_heap()),
-            }
+            let inconsistent = data.inconsistent_rows();
+            Ok::<_, PanelError>((data, inconsistent))
+        })?;
+        // Before anything is shared: a warning may be an error.
+        warn_of_rows(py, inconsistent)?;
+        let panel = py.detach(move || match self.name {
+            Some(name) => data.share(&name, &self.base, self.exist, self.persistent),
+            None => Ok(data.into_heap()),
         })?;
         Ok(Panel::of(panel))
+    }
+}
+
+/// Warns of rows that are kept though their prices contradict one another.
+fn warn_of_rows(py: Python<'_>, count: usize) -> PyResult<()> {
+    if count == 0 {
+        return Ok(());
+    }
+    let message = format!(
+        "{count} row(s) have an open or a close outside their low and high (describe()[\"inconsistent_rows\"]); they \
+         are kept as they are: correct them, or declare tickers that are not traded macro"
+    );
+    // The line that called the package, which may have called itself in between.
+    let calls = py.import("backcast._calls")?;
+    let level: i32 = calls.call_method0("levels_up")?.extract()?;
+    let text = CString::new(message).unwrap_or_default();
+    PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, level.max(1))
+}
+
+/// The `separator` argument.
+pub(super) fn separator_of(given: Given<String>) -> Result<char, Failure> {
+    const WANTED: &str = "one ASCII character, such as \";\", but a quote or the end of a line";
+    let text = given.get("separator", WANTED)?;
+    let mut chars = text.chars();
+    match (chars.next(), chars.next()) {
+        (Some(only), None) if only.is_ascii() && !matches!(only, '"' | '\n' | '\r') => Ok(only),
+        _ => Err(bad_argument(format!("separator is {text:?}; give {WANTED}"))),
     }
 }
 

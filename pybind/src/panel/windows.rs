@@ -10,19 +10,67 @@ use pyo3::types::{PyAny, PyDict, PyEllipsis, PySlice};
 
 use crate::coerce::{Target, Tuple, array_of};
 use crate::error::{Failure, Kind};
+use crate::room::Room;
+use crate::spares::Spares;
 
-/// `[B, T]` flat and `T`; one axis is repeated for every sample.
-pub(super) fn tokens_of(
-    value: &Bound<'_, PyAny>,
-    batch: usize,
-) -> Result<(Vec<i64>, usize), Failure> {
+/// The memory of windows that were handed out, for the windows after: large arrays cost more to map than to fill.
+#[pyclass(module = "backcast._native", name = "WindowMemory", frozen)]
+#[derive(Default)]
+pub(crate) struct WindowMemory(pub(super) Spares);
+
+#[pymethods]
+impl WindowMemory {
+    #[new]
+    fn new() -> Self {
+        Self::default()
+    }
+}
+
+/// Days `(B,)` of days `(B, 1)`, as environments show them; anything else as it is.
+pub(super) fn without_unit_axis<'py>(days: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    match days.cast::<PyUntypedArray>() {
+        Ok(array) if matches!(array.shape(), [_, 1]) => array.call_method1("reshape", (-1,)),
+        _ => Ok(days.clone()),
+    }
+}
+
+/// Tokens of every sample, or some that serve all.
+pub(super) struct Tokens {
+    tokens: Vec<i64>,
+    per_sample: usize,
+    for_all: bool,
+}
+
+impl Tokens {
+    /// `T`.
+    pub(super) fn per_sample(&self) -> usize {
+        self.per_sample
+    }
+
+    /// `[B, T]` flat.
+    pub(super) fn of_samples(self, batch: usize, room: Room) -> Result<Vec<i64>, Failure> {
+        if !self.for_all {
+            return Ok(self.tokens);
+        }
+        let mut all = room.list(batch, self.per_sample)?;
+        for _ in 0..batch {
+            all.extend_from_slice(&self.tokens);
+        }
+        Ok(all)
+    }
+}
+
+/// Reads `(B, T)`, or `(T,)` for all samples.
+pub(super) fn tokens_of(value: &Bound<'_, PyAny>, batch: usize) -> Result<Tokens, Failure> {
     let target = Target { what: "tokens", kind: Kind::Panel, dtype: DType::I64 };
     let array = array_of(value, target)?;
     let array = array.cast::<PyArrayDyn<i64>>().map_err(PyErr::from)?.readonly();
     let tokens = array.as_slice().map_err(|error| Failure::new(Kind::Panel, error))?;
     match *array.shape() {
-        [per_sample] => Ok((tokens.repeat(batch), per_sample)),
-        [samples, per_sample] if samples == batch => Ok((tokens.to_vec(), per_sample)),
+        [per_sample] => Ok(Tokens { tokens: tokens.to_vec(), per_sample, for_all: true }),
+        [samples, per_sample] if samples == batch => {
+            Ok(Tokens { tokens: tokens.to_vec(), per_sample, for_all: false })
+        }
         _ => Err(Failure::new(
             Kind::Panel,
             format!(

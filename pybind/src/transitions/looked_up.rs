@@ -24,7 +24,7 @@ pub(super) fn stored<'py>(
     let halves = |all: &[i32]| (all[..width].to_vec(), all[width..].to_vec());
     let (shares, next_shares) = halves(&batch.shares);
     let tickers = batch.tokens.iter().map(|token| &names.tickers[usize::from(*token) - 1]);
-    dict.set_item("env_id", batch.env_ids[0])?;
+    dict.set_item("env_id", batch.env_id(0))?;
     dict.set_item("state_day", batch.days[0])?;
     dict.set_item("next_state_day", batch.days[1])?;
     dict.set_item("tickers", PyList::new(py, tickers)?)?;
@@ -36,8 +36,11 @@ pub(super) fn stored<'py>(
     dict.set_item("next_state_avg_buy_price", &batch.avg_buy_prices[width..])?;
     dict.set_item("action", &batch.actions)?;
     dict.set_item("rewards", &batch.rewards)?;
-    dict.set_item("done", batch.ends[0] != 0)?;
-    dict.set_item("terminal", batch.ends[1] != 0)?;
+    let outcome = batch.outcome(0);
+    dict.set_item("done", outcome.done)?;
+    dict.set_item("terminal", outcome.truncated)?;
+    dict.set_item("terminated", outcome.terminated)?;
+    dict.set_item("truncated", outcome.truncated)?;
     Ok(dict)
 }
 

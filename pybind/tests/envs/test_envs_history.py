@@ -44,7 +44,7 @@ def market(tmp_path: Path) -> bc.Panel:
 
 def expected(panel: bc.Panel, obs: dict[str, Any], names: list[str]) -> dict[str, Any]:
     """Cut the windows out of the panel."""
-    days = np.atleast_1d(obs["day"])
+    days = obs["day"].reshape(-1)
     found = panel.windows(days, panel.tokens(names), H, 0)
     return {"history": found["history"], "history_mask": found["history_mask"]}
 

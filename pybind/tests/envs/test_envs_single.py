@@ -66,7 +66,7 @@ def test_flags_are_bools_the_reward_is_a_float_and_numbers_are_arrays(panel: bc.
     obs, info = env.reset(seed=1)
     assert info == {}
     assert type(obs["cash"]) is np.ndarray
-    assert obs["cash"].shape == ()
+    assert obs["cash"].shape == obs["day"].shape == obs["total_asset"].shape == (1,)
     assert (obs["indicators"].shape, obs["day"].dtype) == ((2, 2), np.int32)
     _, reward, terminated, truncated, _ = env.step(env.action_space.sample())
     assert (type(reward), type(terminated), type(truncated)) == (float, bool, bool)

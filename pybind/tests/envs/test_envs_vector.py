@@ -36,7 +36,7 @@ def test_spaces_shapes_dtypes_and_names(panel: bc.Panel) -> None:
         assert list(env.single_observation_space) == OBS
         assert obs in env.observation_space
         assert (obs["day"].dtype, obs["shares"].dtype) == (np.int32, np.int32)
-        assert obs["day"].shape == obs["cash"].shape == obs["total_asset"].shape == (5,)
+        assert obs["day"].shape == obs["cash"].shape == obs["total_asset"].shape == (5, 1)
         assert obs["shares"].shape == obs["avg_buy_price"].shape == obs["open"].shape == (5, 2)
         assert obs["indicators"].shape == (5, 2, 2)
         obs, rewards, terminated, truncated, infos = env.step(env.action_space.sample())
@@ -114,12 +114,12 @@ def test_without_copies_every_observation_lies_in_the_same_arrays(
 def test_reused_arrays_that_were_locked_are_refused_before_the_step(panel: bc.Panel) -> None:
     env = PortfolioVectorEnv(panel, 1, copy=False)
     obs, _ = env.reset(seed=1)
-    day = int(obs["day"][0])
+    day = int(obs["day"][0, 0])
     obs["cash"].flags.writeable = False
     with pytest.raises(bc.EnvError, match="copy=True"):
         env.step(np.ones((1, 2)))
     obs["cash"].flags.writeable = True
-    assert env.step(np.ones((1, 2)))[0]["day"].tolist() == [day + 1]
+    assert env.step(np.ones((1, 2)))[0]["day"].tolist() == [[day + 1]]
 
 
 def test_reused_arrays_that_were_resized_are_refused_before_the_step(panel: bc.Panel) -> None:
@@ -130,9 +130,9 @@ def test_reused_arrays_that_were_resized_are_refused_before_the_step(panel: bc.P
     with pytest.raises(bc.EnvError, match=r"another size or layout now.*copy=True"):
         env.step(np.ones((2, 2)))
     obs["cash"].resize(2, refcheck=False)
-    obs["cash"].shape = (2, 1)  # As long as it was: filled all the same.
+    obs["cash"].shape = (1, 2)  # As long as it was: filled all the same.
     now = env.step(np.ones((2, 2)))[0]
-    assert now["day"].tolist() == [day + 1 for day in day]
+    assert now["day"].tolist() == [[day + 1] for [day] in day]
     assert (now["cash"] > 0).all()
 
 
@@ -167,10 +167,11 @@ def test_the_observation_shows_the_open_of_the_day_and_yesterdays_indicators(
 ) -> None:
     env = PortfolioVectorEnv(panel, 4)
     obs, _ = env.reset(seed=3, options={"start_day": [5, 6, 7, 8]})
-    assert obs["day"].tolist() == [5, 6, 7, 8]
+    days = obs["day"][:, 0]
+    assert days.tolist() == [5, 6, 7, 8]
     at = env.tokens.astype(int) - 1
-    np.testing.assert_array_equal(obs["open"], panel.values[at][:, obs["day"], 0].T)
-    lagged = panel.values[at][:, obs["day"] - 1, 5:]
+    np.testing.assert_array_equal(obs["open"], panel.values[at][:, days, 0].T)
+    lagged = panel.values[at][:, days - 1, 5:]
     np.testing.assert_array_equal(obs["indicators"], lagged.swapaxes(0, 1))
 
 
@@ -204,10 +205,10 @@ def test_a_list_seeds_each_and_none_goes_on(panel: bc.Panel) -> None:
     assert env.reset(seed=[7, None])[0]["day"][0] == starts[2]
     again = PortfolioVectorEnv(panel, 3)
     again.reset(seed=np.int64(5))  # type: ignore[arg-type]
-    drawn = [tuple(again.reset()[0]["day"].tolist()) for _ in range(20)]
+    drawn = [tuple(again.reset()[0]["day"][:, 0].tolist()) for _ in range(20)]
     assert len(set(drawn)) > 1, "None does not repeat the seeded episode"
     again.reset(seed=5)
-    assert drawn == [tuple(again.reset()[0]["day"].tolist()) for _ in range(20)]
+    assert drawn == [tuple(again.reset()[0]["day"][:, 0].tolist()) for _ in range(20)]
 
 
 def test_a_seed_seeds_the_generator_of_the_whole_too(panel: bc.Panel) -> None:

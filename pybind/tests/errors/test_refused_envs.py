@@ -281,7 +281,7 @@ def test_spaces_that_make_no_columns(place: Path, tmp_path: Path, row: Row) -> N
         match(
             "shape",
             lambda c: c | {"obs/cash": ("f8", (7,))},
-            "'obs/cash' is (7,) in the ring, but () in",
+            "'obs/cash' is (7,) in the ring, but (1,) in",
             "from_spaces",
         ),
         collect(

@@ -23,6 +23,7 @@ DRAWN: dict[str, list[Any]] = {
     "stop_loss_calculation": ["close", "low"],
     "stop_loss_day": ["same", "next"],
     "indicator_lag": [1, 0, 3],
+    "delisting": ["settle", "hold"],
     "valuation": [None, "open", "close"],
     "max_episode_steps": [None, 7],
     "fixed_fee": [0.0, 0.0, 2.5],
@@ -60,12 +61,14 @@ def made_up(seed: int, folder: Path, **settled: Any) -> MadeUp:  # noqa: ANN401
     days = int(draw.integers(25, 60))
     everything = [*names, *macro]
     late = {tic: int(draw.integers(1, 10)) for tic in everything if draw.random() < 0.2}
+    # Some leave the market before it ends.
+    gone = {tic: int(draw.integers(12, days)) for tic in names if draw.random() < 0.2}
     gaps = [
         (tic, int(day))
         for tic in everything
         if draw.random() < 2 / (2 + len(names))
         for day in draw.integers(5, days, 4)
-    ]
+    ] + [(tic, day) for tic, last in gone.items() for day in range(last, days)]
     spread = float(draw.choice([0.01, 0.03, 0.08]))
     made = market(days, everything, seed=seed, late=late, gaps=gaps, spread=spread)
     for rows in made.rows.values():

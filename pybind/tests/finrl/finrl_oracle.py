@@ -45,6 +45,10 @@ class Prices:
             day -= 1
         return self.at(tic, day, "close")
 
+    def last(self, tic: str) -> int:
+        """Say on which day a ticker has its last row."""
+        return max(day for of, day in self.rows if of == tic)
+
     def first(self, tic: str) -> int:
         """Say on which day a ticker is listed."""
         return min(day for of, day in self.rows if of == tic)
@@ -94,6 +98,7 @@ class Rules:
     fixed_fee: float = 0.0
     slippage_bps: float = 0.0
     tradable: Mapping[str, Sequence[bool]] = field(default_factory=dict)
+    delisting: str = "settle"
     initial_shares: Mapping[str, int] = field(default_factory=dict)
     tech_indicator_list: Sequence[str] = ()
     macro_tickers: Sequence[str] = ()
@@ -107,11 +112,13 @@ class Account:
     ) -> None:
         self.prices, self.rules, self.tickers, self.draw = prices, rules, list(tickers), draw
 
-    def start_days(self, history: int = 0) -> tuple[range, set[int]]:
+    def start_days(self, history: int = 0, shift: int = 0) -> tuple[range, set[int]]:
         """Say from where to where a first day is drawn, and which of those days will do.
 
         What is traded has a row on it, and on the day whose indicators it shows; macro tickers are
         listed. If there are such days, all of them also have rows on the days of history before.
+        Where the tickers have no such day in common, one of them is enough; a shift counts from the
+        day that the last of them could start on even so.
         """
         rules, rows, lag = self.rules, self.prices.rows, self.rules.indicator_lag
         begin, end = rules.days or (0, len(self.prices.dates))
@@ -132,13 +139,29 @@ class Account:
                 for at in range(day - history, day)
             )
         }
-        return days, long or good
+        if good:
+            return days[shift:], long or good
+        held = [self.prices.first(tic) for tic in self.tickers if rules.initial_shares.get(tic)]
+        first = low + shift if shift else max(begin, lag)
+        days = range(max([first, *held]), days.stop)
+
+        def some(history: int, macros: bool) -> set[int]:
+            return {
+                day
+                for day in days
+                if not macros or all(day >= self.prices.first(tic) for tic in rules.macro_tickers)
+                if any(
+                    all((tic, at) in rows for at in (day - lag, *range(day - history, day + 1)))
+                    for tic in self.tickers
+                )
+            }
+
+        return days, some(history, True) or some(history, False) or some(0, True) or some(0, False)
 
     def draw_day(self, history: int = 0, shift: int = 0) -> int:
         """Draw a first day; one that will not do is drawn again."""
         assert self.draw is not None
-        days, good = self.start_days(history)
-        days = days[shift:]
+        days, good = self.start_days(history, shift)
         assert good.intersection(days)
         while (day := days[self.draw.below(len(days))]) not in good:
             pass
@@ -169,6 +192,7 @@ class Account:
         """Trade one day."""
         begin = self.value("close")
         self.traded, self.raised, self.fills = 0, 0.0, {}
+        held = dict(self.shares)
         asked = {
             tic: int(float(action) * self.rules.hmax)
             for tic, action in zip(self.tickers, actions, strict=True)
@@ -181,11 +205,14 @@ class Account:
             if asked[tic] > 0:
                 self.buy(tic, asked[tic])
         if self.rules.stop_loss_day == "same":
-            self.stop_loss()
+            # The low of the day may be older than what was bought at its end.
+            low = self.rules.stop_loss_calculation == "low"
+            self.stop_loss({tic for tic in held if low and self.shares[tic] > held[tic]})
+        self.settle()
         self.day += 1
         self.steps += 1
         if self.rules.stop_loss_day == "next":
-            self.stop_loss()
+            self.stop_loss(set())
         end = self.value("close")
         self.reward = math.log(end / begin) if begin > 0 else 0.0
         last = len(self.prices.dates) if self.rules.days is None else self.rules.days[1]
@@ -193,10 +220,21 @@ class Account:
         self.terminated = end <= self.rules.failure_threshold
         self.values.append(end)
 
-    def stop_loss(self) -> None:
+    def settle(self) -> None:
+        """Turn holdings whose ticker has its last row today into cash, which is no order."""
+        last_day = len(self.prices.dates) - 1
+        for tic in self.tickers:
+            leaves = self.day == self.prices.last(tic) < last_day
+            if self.rules.delisting == "settle" and leaves and self.shares[tic] > 0:
+                close = self.prices.at(tic, self.day, "close")
+                self.cash += close * self.shares[tic]
+                self.fill(tic, close, 0.0, -self.shares[tic])
+                self.shares[tic], self.average[tic] = 0, 0.0
+
+    def stop_loss(self, bought: set[str]) -> None:
         """Sell what has fallen too far."""
         for tic in self.tickers:
-            if self.shares[tic] == 0 or not self.trades(tic):
+            if self.shares[tic] == 0 or tic in bought or not self.trades(tic):
                 continue
             price = self.prices.at(tic, self.day, self.rules.stop_loss_calculation)
             if price < self.average[tic] * self.rules.stop_loss_tolerance:
@@ -267,7 +305,16 @@ class Account:
         self.traded += abs(quantity)
         self.costs += cost + abs(price - quote) * abs(quantity)
         self.turnover += price * abs(quantity)
-        self.fills[tic] = {"fill_price": price, "cost": cost, "quantity": quantity}
+        self.fill(tic, price, cost, quantity)
+
+    def fill(self, tic: str, price: float, cost: float, quantity: int) -> None:
+        """Add up what happened to a ticker in a step."""
+        before = self.fills.get(tic, {"cost": 0.0, "quantity": 0})
+        self.fills[tic] = {
+            "fill_price": price,
+            "cost": before["cost"] + cost,
+            "quantity": before["quantity"] + quantity,
+        }
 
     def metrics(self) -> dict[str, float]:
         """Say what the episode came to."""

@@ -93,7 +93,7 @@ def differences(
         runs.append(episodes(of.write(tmp_path / name), face, settings))
     found = []
     for (here, reward), (there, other) in zip(*runs, strict=True):
-        day = int(here["day"][0])
+        day = int(np.ravel(here["day"])[0])
         found += [(day, key) for key in here if not np.array_equal(here[key], there[key])]
         if not np.array_equal(reward, other):
             found.append((day, "reward"))

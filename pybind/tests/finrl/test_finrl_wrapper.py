@@ -229,7 +229,9 @@ def test_what_is_drawn_is_what_was_observed(path: Path) -> None:
     parts = [envs._nested.of_sample(state) for state in (batch[0], batch[3])]
     for at, (state, action, reward, arrived, done) in enumerate(seen):
         same(row_of(parts[0], at), state)
-        same(row_of(parts[1], at), arrived)
+        next_obs = row_of(parts[1], at)
+        assert next_obs.pop("terminated") | next_obs.pop("truncated") == done
+        same(next_obs, arrived)
         np.testing.assert_array_equal(batch[1][at], action)
         assert batch[2][at, 0] == np.float32(reward)
         assert batch[4][at] == done

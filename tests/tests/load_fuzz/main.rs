@@ -42,7 +42,8 @@ impl Budget {
             u64::try_from(now.as_micros()).unwrap_or(0)
         };
         let first = number("BACKCAST_FUZZ_SEED").or_else(|| seconds.map(|_| clock())).unwrap_or(0);
-        let most = if seconds.is_some() { u64::MAX } else { backcast_budget::budget(DEFAULT_CASES) };
+        let most =
+            if seconds.is_some() { u64::MAX } else { backcast_budget::budget(DEFAULT_CASES) };
         Self { first, cases: number("BACKCAST_FUZZ_CASES").unwrap_or(most), seconds }
     }
 }

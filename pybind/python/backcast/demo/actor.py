@@ -42,10 +42,10 @@ class ActorSettings:
 def observation(obs: dict[str, Any], tokens: NDArray[np.int32]) -> dict[str, Any]:
     """Take the observation columns of the ring's rows from the environment's observation."""
     return {
-        "day": np.asarray(obs["day"], np.int32),
+        "day": np.asarray(obs["day"], np.int32)[..., 0],
         "tics": np.broadcast_to(tokens, np.shape(obs["shares"])),
         "portfolio": {
-            "cash": np.asarray(obs["cash"], np.float64),
+            "cash": np.asarray(obs["cash"], np.float64)[..., 0],
             "shares": np.asarray(obs["shares"], np.int32),
             "avg_buy_price": np.asarray(obs["avg_buy_price"], np.float64),
         },

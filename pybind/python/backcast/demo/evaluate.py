@@ -125,7 +125,7 @@ def equity_curves(
     )
     start = np.full(len(POLICIES), first_test_day)
     obs, _ = env.reset(seed=seed, options={"start_day": start})
-    values = [np.array(obs["total_asset"])]
+    values = [np.array(obs["total_asset"])[:, 0]]
     ended = np.zeros(len(POLICIES), bool)
     while not ended.any():
         check()
@@ -142,7 +142,7 @@ def equity_curves(
             if elapsed > 0:
                 actions[1] = 0.0
         obs, _, terminated, truncated, _ = env.step(actions)
-        values.append(np.array(obs["total_asset"]))
+        values.append(np.array(obs["total_asset"])[:, 0])
         ended = terminated | truncated
     env.close()
     curves = np.stack(values, axis=1)
@@ -152,7 +152,7 @@ def equity_curves(
 def _orders(obs: dict[str, Any], weights: Array) -> Array:
     """Actions that bring every account from the shares it holds to `weights` of its value."""
     prices = np.asarray(obs["open"], np.float64)
-    budget = np.asarray(obs["total_asset"])[:, None] * weights / (1.0 + 2.0 * COST)
+    budget = np.asarray(obs["total_asset"]) * weights / (1.0 + 2.0 * COST)
     wanted = np.floor(np.divide(budget, prices, out=np.zeros_like(budget), where=prices > 0))
     shares = wanted - np.asarray(obs["shares"])
     # The environment cuts toward zero: half a share more keeps the whole ones.

@@ -10,6 +10,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
 from backcast import EnvError, MissingExtraError
+from backcast._market import warn_of_prices
 from backcast._native import PortfolioBatch
 
 if TYPE_CHECKING:
@@ -20,10 +21,11 @@ if TYPE_CHECKING:
     from backcast import Panel
 
 ObsForm = Literal["dict", "flat"]
-Bidding = Literal["default", "uniform", "adv_uniform"]
+Bidding = Literal["default", "deterministic", "uniform", "adv_uniform"]
 StopLossPrice = Literal["close", "low"]
 StopLossDay = Literal["same", "next"]
 Valuation = Literal["open", "close"]
+Delisting = Literal["settle", "hold"]
 
 # Every number of a panel fits float32, so these bounds are true, and finite ones keep Gymnasium's
 # checkers silent. They do not depend on the data: spaces are equal on different panels.
@@ -48,6 +50,7 @@ class Settings(TypedDict):
     stop_loss_day: StopLossDay
     tickers: Sequence[str] | None
     tradable: ArrayLike | None
+    delisting: Delisting
     initial_shares: Mapping[str, int] | None
     indicators: Sequence[str] | None
     macro_tickers: Sequence[str]
@@ -76,7 +79,9 @@ def portfolios(
     check_render_mode(render_mode)
     given: dict[str, Any] = {**settings, "autoreset_mode": word_of(mode)}
     given["record"] = settings["record"] or render_mode is not None
-    return PortfolioBatch(panel, num_envs, given, flat=obs == "flat", reuse=reuse)
+    batch = PortfolioBatch(panel, num_envs, given, flat=obs == "flat", reuse=reuse, unit_axis=True)
+    warn_of_prices(batch)
+    return batch
 
 
 def check_render_mode(mode: str | None) -> str | None:
@@ -132,11 +137,12 @@ def observation_space(batch: PortfolioBatch, obs: ObsForm) -> spaces.Space[Any]:
     tickers, indicators = len(batch.tickers), len(batch.indicators)
     parts: dict[str, spaces.Space[Any]] = {
         "avg_buy_price": _money(tickers),
-        "cash": _money(),
-        "day": spaces.Box(0, _MOST, (), np.int32),
+        # Every leaf has an axis: learners build their first layer from its length.
+        "cash": _money(1),
+        "day": spaces.Box(0, _MOST, (1,), np.int32),
         "open": _money(tickers),
         "shares": spaces.Box(0, _MOST, (tickers,), np.int32),
-        "total_asset": _money(),
+        "total_asset": _money(1),
     }
     if indicators > 0:
         shape = (tickers, indicators)

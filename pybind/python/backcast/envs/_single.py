@@ -13,6 +13,7 @@ from backcast._copies import deep_copy
 from backcast._market import PanelLike, open_panel
 from backcast.envs._portfolio import (
     Bidding,
+    Delisting,
     ObsForm,
     Settings,
     StopLossDay,
@@ -62,14 +63,15 @@ class PortfolioEnv(gym.Env[Any, Any]):
     slippage_bps : float, default 0
         Hundredths of a percent by which purchases cost more, and sales bring less, than the price.
     bidding : {"default", "uniform", "adv_uniform"}
-        Orders are filled at the close; at a price drawn between low and high; or at one drawn to
-        the trader's disadvantage, for sales from low to the lesser of open and close, for purchases
-        from the greater of them to high.
+        Orders are filled at the close (also called "deterministic"); at a price drawn between low
+        and high; or at one drawn to the trader's disadvantage, for sales from low to the lesser of
+        open and close, for purchases from the greater of them to high.
     stop_loss_tolerance : float, default 0
         A holding is sold when its price falls below this fraction of the average price paid, fees
         included; 0: never.
     stop_loss_calculation : {"close", "low"}
-        Which price that is. The sale is filled as others are.
+        Which price that is. The sale is filled as others are. On the same day the low of a holding
+        that was bought or added to is not looked at: it may be older than the purchase.
     stop_loss_day : {"same", "next"}
         Look at it right after the orders of a day, or on the next day before it is observed, which
         is look-ahead: cash and shares then tell what its close did.
@@ -77,6 +79,10 @@ class PortfolioEnv(gym.Env[Any, Any]):
         What to trade, in the order of actions; all but macro tickers when left out. ``T`` of them.
     tradable : array_like of bool, shape (tickers, days) or (tickers,), optional
         Which of the panel's tickers, macro ones included, can be traded, on which of its days.
+    delisting : {"settle", "hold"}
+        What becomes of a holding whose ticker has its last row before the panel ends: it is turned
+        into cash at the close of that day, after the day's orders and without a fee; or it is kept,
+        cannot be sold, and is worth that close from then on.
     initial_shares : mapping of str to int, optional
         Shares held at the start of an episode, of tickers that are traded or may be drawn; their
         average price is the open of that day.
@@ -115,8 +121,8 @@ class PortfolioEnv(gym.Env[Any, Any]):
     Notes
     -----
     Observations are those of the vector environment without the leading axis; single numbers are
-    arrays of shape ``()``. The reward is a ``float``, the flags are ``bool``. After an end the next
-    call has to be ``reset``.
+    arrays of shape ``(1,)``. The reward is a ``float``, the flags are ``bool``. After an end the
+    next call has to be ``reset``.
 
     Examples
     --------
@@ -148,6 +154,7 @@ class PortfolioEnv(gym.Env[Any, Any]):
         stop_loss_day: StopLossDay = "same",
         tickers: Sequence[str] | None = None,
         tradable: ArrayLike | None = None,
+        delisting: Delisting = "settle",
         initial_shares: Mapping[str, int] | None = None,
         indicators: Sequence[str] | None = None,
         macro_tickers: Sequence[str] = (),
@@ -175,6 +182,7 @@ class PortfolioEnv(gym.Env[Any, Any]):
             stop_loss_day=stop_loss_day,
             tickers=tickers,
             tradable=tradable,
+            delisting=delisting,
             initial_shares=initial_shares,
             indicators=indicators,
             macro_tickers=macro_tickers,
@@ -275,8 +283,8 @@ class PortfolioEnv(gym.Env[Any, Any]):
             ``day`` int32 ``[S + 1]`` of S steps, ``date`` and ``tickers`` lists, ``close`` float64
             ``[S + 1, T]`` (NaN without a row); ``cash`` float64 ``[S + 1]`` and ``shares`` int32
             ``[S + 1, T]`` when the day began, ``value`` float64 ``[S + 1]`` at its close before
-            its orders; ``bought`` and ``sold`` int32 ``[S, T]``, shares, and ``stopped`` bool
-            ``[S, T]``, of each step.
+            its orders; ``bought`` and ``sold`` int32 ``[S, T]``, shares, ``stopped`` bool
+            ``[S, T]`` and ``settled`` int32 ``[S, T]``, shares of tickers that left, of each step.
 
         Raises
         ------

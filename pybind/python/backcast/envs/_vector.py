@@ -15,6 +15,7 @@ from backcast._copies import deep_copy
 from backcast._market import PanelLike, open_panel
 from backcast.envs._portfolio import (
     Bidding,
+    Delisting,
     ObsForm,
     Settings,
     StopLossDay,
@@ -39,7 +40,9 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
     On day d an agent sees the open of d and the indicators of ``d - indicator_lag``; its orders are
     filled at the close of d; nothing else of d is shown before. The reward is the log return from
     close to close. Terminated: the portfolio fell to the failure threshold. Truncated: the data or
-    the steps of an episode ran out. An episode starts on a drawn day of the first four fifths.
+    the steps of an episode ran out. An episode starts on a drawn day of the first four fifths: one
+    on which every ticker is listed or, where there is no such day, one on which some are. A ticker
+    is traded where it is listed; elsewhere its open is 0.
 
     Each portfolio has a random stream of its own, seeded as Gymnasium does: what it draws depends
     neither on the number of portfolios nor on the others, and :class:`PortfolioEnv` with the same
@@ -78,14 +81,15 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
     slippage_bps : float, default 0
         Hundredths of a percent by which purchases cost more, and sales bring less, than the price.
     bidding : {"default", "uniform", "adv_uniform"}
-        Orders are filled at the close; at a price drawn between low and high; or at one drawn to
-        the trader's disadvantage, for sales from low to the lesser of open and close, for purchases
-        from the greater of them to high.
+        Orders are filled at the close (also called "deterministic"); at a price drawn between low
+        and high; or at one drawn to the trader's disadvantage, for sales from low to the lesser of
+        open and close, for purchases from the greater of them to high.
     stop_loss_tolerance : float, default 0
         A holding is sold when its price falls below this fraction of the average price paid, fees
         included; 0: never.
     stop_loss_calculation : {"close", "low"}
-        Which price that is. The sale is filled as others are.
+        Which price that is. The sale is filled as others are. On the same day the low of a holding
+        that was bought or added to is not looked at: it may be older than the purchase.
     stop_loss_day : {"same", "next"}
         Look at it right after the orders of a day, or on the next day before it is observed, which
         is look-ahead: cash and shares then tell what its close did.
@@ -93,6 +97,10 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
         What to trade, in the order of actions; all but macro tickers when left out. ``T`` of them.
     tradable : array_like of bool, shape (tickers, days) or (tickers,), optional
         Which of the panel's tickers, macro ones included, can be traded, on which of its days.
+    delisting : {"settle", "hold"}
+        What becomes of a holding whose ticker has its last row before the panel ends: it is turned
+        into cash at the close of that day, after the day's orders and without a fee; or it is kept,
+        cannot be sold, and is worth that close from then on.
     initial_shares : mapping of str to int, optional
         Shares held at the start of an episode, of tickers that are traded or may be drawn; their
         average price is the open of that day.
@@ -131,8 +139,9 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
     Notes
     -----
     Actions are float32 or float64 ``[N, T]`` from -1 (sell ``hmax`` shares) to 1 (buy as many). An
-    observation has ``day`` int32 ``[N]``, ``cash`` float64 ``[N]``, ``shares`` int32 ``[N, T]``,
-    ``avg_buy_price`` float64 ``[N, T]``, ``total_asset`` float64 ``[N]`` (valued at the open),
+    observation has ``day`` int32 ``[N, 1]``, ``cash`` float64 ``[N, 1]``, ``shares`` int32
+    ``[N, T]``, ``avg_buy_price`` float64 ``[N, T]``, ``total_asset`` float64 ``[N, 1]`` (valued at
+    the open),
     ``open`` float64 ``[N, T]`` (0 where not listed) and, where the panel has indicators,
     ``indicators`` float64 ``[N, T, K]``; with macro tickers ``macro_open`` float64 ``[N, M]`` and
     ``macro_indicators`` float64 ``[N, M, K]``. Flat: float32 ``[N, T(3 + K) + M(1 + K) + 3]``.
@@ -192,6 +201,7 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
         stop_loss_day: StopLossDay = "same",
         tickers: Sequence[str] | None = None,
         tradable: ArrayLike | None = None,
+        delisting: Delisting = "settle",
         initial_shares: Mapping[str, int] | None = None,
         indicators: Sequence[str] | None = None,
         macro_tickers: Sequence[str] = (),
@@ -219,6 +229,7 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
             stop_loss_day=stop_loss_day,
             tickers=tickers,
             tradable=tradable,
+            delisting=delisting,
             initial_shares=initial_shares,
             indicators=indicators,
             macro_tickers=macro_tickers,
@@ -348,8 +359,8 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
             ``day`` int32 ``[S + 1]`` of S steps, ``date`` and ``tickers`` lists, ``close`` float64
             ``[S + 1, T]`` (NaN without a row); ``cash`` float64 ``[S + 1]`` and ``shares`` int32
             ``[S + 1, T]`` when the day began, ``value`` float64 ``[S + 1]`` at its close before
-            its orders; ``bought`` and ``sold`` int32 ``[S, T]``, shares, and ``stopped`` bool
-            ``[S, T]``, of each step.
+            its orders; ``bought`` and ``sold`` int32 ``[S, T]``, shares, ``stopped`` bool
+            ``[S, T]`` and ``settled`` int32 ``[S, T]``, shares of tickers that left, of each step.
 
         Raises
         ------

@@ -12,6 +12,7 @@ from backcast import ArgumentTypeError, EnvError
 from backcast._calls import explained, levels_up
 from backcast._copies import deep_copy
 from backcast._counts import count_of, whole_of
+from backcast._market import warn_of_prices
 from backcast._native import PortfolioBatch
 from backcast.finrl._rules import (
     check_window,
@@ -83,6 +84,7 @@ class FinRLEnv(Generic[Shown]):
         self._columns = columns_of(self._indicators, self._panel.columns)
         self._rows = probe.rows
         self._lag = int(settings["indicator_lag"])
+        warn_of_prices(probe)
         amount, threshold = self.initial_amount, self.failure_threshold
         most = probe.most_at_start
         if threshold >= most:

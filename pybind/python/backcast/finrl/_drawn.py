@@ -25,6 +25,7 @@ _PARTS = frozenset(
     [
         *("portfolio", "tickers", "unique_tickers", "macro", "macro_tickers"),
         *("indicator_names", "action_shape", "env_ids", "day", "tokens"),
+        *("terminated", "truncated"),
     ]
 )
 
@@ -97,7 +98,9 @@ class DrawnTransitions(StoredTransitions):
         ``indicator_names``, ``action_shape``, ``env_ids`` and ``day`` int32 ``[B]``, ``tokens``
         uint16 ``[B, T]``.
         ``action`` is float32 ``[B, *action_shape]``, ``reward`` float32 ``[B, n_objectives]``,
-        ``done`` bool ``[B]``.
+        ``done`` bool ``[B]``, as it was added. ``s_next`` also has ``terminated`` and
+        ``truncated`` bool ``[B]``: a value follows what was only truncated, so bootstrap by
+        ``terminated``.
         ``mask`` has int32 ``[B, H]`` for each ticker, and those of macro tickers in ``macro``.
 
         History is ``day-H .. day-1``, future ``day+1 .. day+F``, which ends with the environment's

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from gymnasium import spaces
+
+from backcast._native import WindowMemory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -83,10 +86,14 @@ class NestedObservations:
         self.num_envs, self.num_tickers = env.num_envs(), env.n_tickers()
         self.history_length = history_length
         self._known = len(panel.tickers)
-        self._windows = panel.windows
+        self._windows = partial(panel._windows_in, WindowMemory())
         self._macro = np.tile(panel.tokens(env.get_macro_tickers()), (self.num_envs, 1))
         columns = [panel.columns.index(name) for name in env.get_indicator_names()]
-        self._columns = np.array(columns, np.intp)
+        self._shown = len(columns)
+        first, end = (columns[0], columns[-1] + 1) if columns else (PRICES, PRICES)
+        # Neighbours in the panel's order are a view; others are copied.
+        neighbours = columns == list(range(first, end))
+        self._columns = slice(first, end) if neighbours else np.array(columns, np.intp)
 
     def of_step(self, raw: Mapping[str, NDArray[Any]], tokens: NDArray[np.int32]) -> dict[str, Any]:
         """Put an observation together of the portfolios' numbers and the market before them."""
@@ -97,7 +104,7 @@ class NestedObservations:
         history, mask = windows["history"], windows["history_mask"].astype(np.int32)
         ohlcv, indicators = history[..., :PRICES], history[..., self._columns]
         n, macro = self.num_envs, self._macro.shape[1]
-        shown = len(self._columns)
+        shown = self._shown
         nothing = {"open": np.zeros((n, macro)), "indicators": np.zeros((n, macro, shown))}
 
         def part(of: slice, tics: NDArray[np.int32]) -> dict[str, Any]:
@@ -157,6 +164,7 @@ class NestedObservations:
             "macro_tics": macro_tics,
             "hist": History(market=part(state, tokens, ""), macro=part(macro, macro_tics, "")),
         }
+        obs |= {key: state[key] for key in ("terminated", "truncated") if key in state}
         if "future_ohlcv" in state:
             obs["future"] = {
                 "market": part(state, tokens, "future_"),
@@ -180,7 +188,7 @@ class NestedObservations:
 
     def space(self) -> spaces.Dict:
         """Give the space of one portfolio's observations."""
-        tickers, shown = self.num_tickers, len(self._columns)
+        tickers, shown = self.num_tickers, self._shown
         macro, days = self._macro.shape[1], self.history_length
 
         def floats(*shape: int, low: float = -_LARGEST) -> spaces.Box:

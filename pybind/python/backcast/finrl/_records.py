@@ -11,6 +11,7 @@ from backcast import AppendError
 from backcast.finrl._rules import refuse_masked
 
 FIELDS = ("day", "cash", "shares", "avg_buy_price")
+FLAGS = ("terminal", "terminated")
 
 
 def as_arrays(states: Any, what: str, arrived: bool = False) -> dict[str, Any]:  # noqa: ANN401
@@ -48,21 +49,25 @@ def as_arrays_of_one(state: Any, what: str, arrived: bool = False) -> dict[str, 
 
 
 def _stacked(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    flags = {
+        key: np.array([bool(row[key]) for row in rows])
+        for key in FLAGS
+        if all(row[key] is not None for row in rows)
+    }
     return {
         "day": np.array([row["day"] for row in rows]),
         "cash": np.array([row["cash"] for row in rows]),
         "shares": np.array([row["shares"] for row in rows]),
         "avg_buy_price": np.array([row["avg_buy_price"] for row in rows]),
         "tickers": [list(row["tickers"]) for row in rows],
-        "terminal": np.array([bool(row["terminal"]) for row in rows]),
-    }
+    } | flags
 
 
 def _arrived(state: Any, row: dict[str, Any], what: str) -> dict[str, Any]:  # noqa: ANN401
     final = _get(state, "final_obs")
     if final is None:
         return row
-    return _flat(final, f"final_obs of {what}") | {"terminal": row["terminal"]}
+    return _flat(final, f"final_obs of {what}") | {key: row[key] for key in FLAGS}
 
 
 def _flat(state: Any, what: str) -> dict[str, Any]:  # noqa: ANN401
@@ -88,11 +93,13 @@ def _flat(state: Any, what: str) -> dict[str, Any]:  # noqa: ANN401
             raise AppendError(f"{what} has no {key}; give a state that the environment returned")
     terminal = _get(state, "terminal")
     row["terminal"] = False if terminal is None else terminal
+    row["terminated"] = _get(state, "terminated")
     tickers = row["tickers"]
     if not isinstance(tickers, Sequence | np.ndarray) or isinstance(tickers, str):
         raise AppendError(f"{what}['tickers'] is {tickers!r}; give a list of names")
-    for key in ("day", "cash", "terminal"):
-        _check_shape(row[key], (), f"{what}['{key}']")
+    for key in ("day", "cash", *FLAGS):
+        if row[key] is not None:
+            _check_shape(row[key], (), f"{what}['{key}']")
     for key in ("shares", "avg_buy_price"):
         _check_shape(row[key], (len(tickers),), f"{what}['{key}']")
     return row

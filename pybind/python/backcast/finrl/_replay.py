@@ -10,7 +10,7 @@ from backcast._calls import explained
 from backcast._counts import count_of
 from backcast._native import TransitionRing
 from backcast.finrl._drawn import DrawnTransitions
-from backcast.finrl._records import as_arrays
+from backcast.finrl._records import FLAGS, as_arrays
 from backcast.finrl._rules import names_of
 
 if TYPE_CHECKING:
@@ -251,7 +251,8 @@ class VecReplayBuffer(DrawnTransitions):
                         f"next_states['final_obs'] is {final!r}; give the dict of arrays that the "
                         "environment returned"
                     )
-                next_states = {"terminal": next_states.get("terminal", False), **final}
+                flags = {key: next_states[key] for key in FLAGS if key in next_states}
+                next_states = {**flags, **final}
         else:
             next_states = as_arrays(next_states, "next_states", arrived=True)
         self._ring.add(states, actions, rewards, next_states, dones)

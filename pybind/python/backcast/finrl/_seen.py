@@ -140,9 +140,14 @@ class SeenPortfolios(FinRLEnv[Any]):
         batch: PortfolioBatch,
         seed: int | Sequence[int | None] | NDArray[np.integer[Any]] | None,
         options: Mapping[str, Any] | None,
+        *,
+        spread: bool = True,
     ) -> Step:
-        """Reset portfolios, all or those of a mask; the others keep what their last step said."""
-        obs, _ = batch.reset(seed=seed, options=options, spread=True, begin=self._seed)
+        """Reset portfolios, all or those of a mask; the others keep what their last step said.
+
+        `spread`: portfolio i has stream i of one seed for all; else seed ``seed + i``.
+        """
+        obs, _ = batch.reset(seed=seed, options=options, spread=spread, begin=self._seed)
         self._seed = None
         if batch is not self._batch:
             self._adopt(batch)

@@ -77,6 +77,9 @@ class FastFinRL(FinRLEnv[State]):
         Cash per order, and basis points on every price.
     tradable : array_like of bool, shape (tickers, days) or (tickers,), optional
         Which of the panel's tickers can be traded, on which of its days.
+    delisting : {"settle", "hold"}
+        A holding whose ticker has its last row before the market ends is turned into cash at that
+        close, without a fee, or kept at it and not sold.
     initial_shares : mapping of str to int, optional
         Shares held at the start of an episode, of the tickers that it trades.
     generator : {"splitmix64", "mt19937"}
@@ -98,9 +101,11 @@ class FastFinRL(FinRLEnv[State]):
     ``portfolio`` with ``cash``, ``total_asset`` and ``holdings``
     ``{ticker: {"shares", "avg_buy_price"}}``; ``market`` and ``macro``
     ``{ticker: {"open", "indicators"}}``; ``info`` with ``loss_cut_amount``, ``n_trades`` and
-    ``num_stop_loss``; ``debug`` ``{ticker: {"fill_price", "cost", "quantity"}}`` of the last fill
-    of each. In the form ``vec``: the keys of the other class without its leading axis, ``date``
-    and ``seed``. Everything is in the order of the tickers that the reset named, actions too.
+    ``num_stop_loss``; ``debug`` ``{ticker: {"fill_price", "cost", "quantity"}}``, of each ticker
+    the price of its last fill, the fees and the net quantity of all: an order and a stop loss of
+    one step add up. In the form ``vec``: the keys of the other class without its leading axis,
+    ``date`` and ``seed``. Everything is in the order of the tickers that the reset named, actions
+    too.
 
     Examples
     --------
@@ -140,6 +145,7 @@ class FastFinRL(FinRLEnv[State]):
         fixed_fee: float = 0.0,
         slippage_bps: float = 0.0,
         tradable: ArrayLike | None = None,
+        delisting: str = "settle",
         initial_shares: Mapping[str, int] | None = None,
         generator: str = "splitmix64",
         panel_options: Mapping[str, Any] | None = None,
@@ -166,6 +172,7 @@ class FastFinRL(FinRLEnv[State]):
             "fixed_fee": fixed_fee,
             "slippage_bps": slippage_bps,
             "tradable": tradable,
+            "delisting": delisting,
             "initial_shares": initial_shares,
             "generator": generator,
             "autoreset_mode": "disabled",
@@ -365,10 +372,7 @@ class FastFinRL(FinRLEnv[State]):
             "reward": reward,
             **(infos if self._stepped else {"seed": self._streams_of}),
             "info": counts,
-            "debug": {
-                ticker: {"fill_price": price, "cost": fee, "quantity": shares}
-                for _, ticker, price, fee, shares, _ in self._batch.fills()
-            },
+            "debug": _fills_by_ticker(self._batch),
         }
         return self._in_form(obs, outcome)
 
@@ -414,3 +418,16 @@ class FastFinRL(FinRLEnv[State]):
                 tickers, opens.tolist(), indicators.tolist(), strict=False
             )
         }
+
+
+def _fills_by_ticker(batch: PortfolioBatch) -> dict[str, dict[str, float]]:
+    """Add up the fills of a step: a ticker may have an order, a stop loss and a settlement."""
+    found: dict[str, dict[str, float]] = {}
+    for _, ticker, price, fee, shares, _ in batch.fills():
+        before = found.get(ticker, {"cost": 0.0, "quantity": 0})
+        found[ticker] = {
+            "fill_price": price,
+            "cost": before["cost"] + fee,
+            "quantity": before["quantity"] + shares,
+        }
+    return found

@@ -30,7 +30,12 @@ class VecStoredTransition:
     done : bool
         The episode was over.
     terminal : bool
-        It was over because the data or ``max_episode_steps`` ended.
+        It was over because the data or ``max_episode_steps`` ended: ``truncated``.
+    terminated : bool
+        It was over because the portfolio fell to the threshold: no value follows.
+    truncated : bool
+        It was over because the data or ``max_episode_steps`` ended: the next state has a value.
+        Both can be true.
     """
 
     env_id: int
@@ -47,6 +52,8 @@ class VecStoredTransition:
     rewards: list[float]
     done: bool
     terminal: bool
+    terminated: bool
+    truncated: bool
 
 
 @dataclass
@@ -74,5 +81,10 @@ class StoredTransition(VecStoredTransition):
     done : bool
         The episode was over.
     terminal : bool
-        It was over because the data or ``max_episode_steps`` ended.
+        It was over because the data or ``max_episode_steps`` ended: ``truncated``.
+    terminated : bool
+        It was over because the portfolio fell to the threshold: no value follows.
+    truncated : bool
+        It was over because the data or ``max_episode_steps`` ended: the next state has a value.
+        Both can be true.
     """

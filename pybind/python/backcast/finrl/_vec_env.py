@@ -92,6 +92,9 @@ class VecFastFinRL(SeenPortfolios):
         Cash per order, and basis points on every price.
     tradable : array_like of bool, shape (tickers, days) or (tickers,), optional
         Which of the panel's tickers can be traded, on which of its days.
+    delisting : {"settle", "hold"}
+        A holding whose ticker has its last row before the market ends is turned into cash at that
+        close, without a fee, or kept at it and not sold.
     initial_shares : mapping of str to int, optional
         Shares held at the start of an episode, of the tickers that a portfolio trades in it.
     generator : {"splitmix64", "mt19937"}
@@ -168,6 +171,7 @@ class VecFastFinRL(SeenPortfolios):
         fixed_fee: float = 0.0,
         slippage_bps: float = 0.0,
         tradable: ArrayLike | None = None,
+        delisting: str = "settle",
         initial_shares: Mapping[str, int] | None = None,
         generator: str = "splitmix64",
         record: bool = False,
@@ -195,6 +199,7 @@ class VecFastFinRL(SeenPortfolios):
             "fixed_fee": fixed_fee,
             "slippage_bps": slippage_bps,
             "tradable": tradable,
+            "delisting": delisting,
             "initial_shares": initial_shares,
             "generator": generator,
             "record": flag_of(record, "record"),

@@ -243,8 +243,9 @@ class VecFinRLWrapper(WatchedPortfolios):
         Parameters
         ----------
         seed : int, array of int or sequence of (int or None), optional
-            One for all, of which portfolio i has stream i, or one for each. The streams go on
-            without, the first time from ``initial_seed``. What :meth:`sample_actions` draws is
+            One for all, with which portfolio i has seed ``seed + i``, or one for each: Gymnasium's
+            way, which :meth:`VecFastFinRL.reset` has not. The streams go on without, the first time
+            from ``initial_seed``. What :meth:`sample_actions` draws is
             seeded too: by the one, or by the first of a sequence that is no None.
         options : dict, optional
             ``"reset_mask"``: bool array ``[N]``, which portfolios to reset; the others stay where
@@ -263,7 +264,7 @@ class VecFinRLWrapper(WatchedPortfolios):
             If the wrapper was closed.
         """
         self._check_open()
-        raw, *_ = self.env._begin(self.env._batch, seed, options)
+        raw, *_ = self.env._begin(self.env._batch, seed, options, spread=False)
         each: Any = [seed] if np.ndim(seed) == 0 else seed  # type: ignore[arg-type]
         first = next((one for one in each if one is not None), None)
         if first is not None:
@@ -319,7 +320,8 @@ class VecFinRLWrapper(WatchedPortfolios):
         if self.auto_add and before is not None:
             steps = None if begins is None else ~begins
             arrived = raw if final is None else with_final(raw, final)
-            self._add(before[0], tokens, actions, rewards, arrived, ended, truncated, steps)
+            flags = ended, terminated, truncated
+            self._add(before[0], tokens, actions, rewards, arrived, flags, steps)
         if final is not None:
             ends = self._nested.of_ends(with_final(raw, final), tokens, final)
             infos["final_obs"] = ends
@@ -363,7 +365,8 @@ class VecFinRLWrapper(WatchedPortfolios):
         tuple
             ``(obs, action, reward, next_obs, done, mask, mask_next)``: observations as in
             ``step`` with ``B`` for ``N`` and, with a future, ``future`` as ``hist``; actions
-            float32 ``[B, T, 2]``, rewards float32 ``[B]``, done bool ``[B]``; masks with
+            float32 ``[B, T, 2]``, rewards float32 ``[B]``, done bool ``[B]``: terminated or
+            truncated, which ``next_obs`` has apart, bool ``[B]``; masks with
             ``market`` ``[B, T, H]``, ``macro`` ``[B, M, H]`` and, with a future, ``future``.
 
         Raises
@@ -406,8 +409,7 @@ class VecFinRLWrapper(WatchedPortfolios):
         actions: NDArray[np.float64],
         rewards: NDArray[np.float64],
         arrived: Mapping[str, NDArray[Any]],
-        ended: NDArray[np.bool_],
-        truncated: NDArray[np.bool_],
+        flags: tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]],
         which: NDArray[np.bool_] | None,
     ) -> None:
         at = np.arange(self.num_envs) if which is None else np.flatnonzero(which)
@@ -415,8 +417,10 @@ class VecFinRLWrapper(WatchedPortfolios):
             return
         states = {key: before[key][at] for key in FIELDS}
         states |= {"tokens": tokens[at], "env_ids": at}
-        after = {key: arrived[key][at] for key in FIELDS} | {"terminal": truncated[at]}
-        self.buffer.add(states, actions[at], rewards[at], after, ended[at])
+        ended, terminated, truncated = (flag[at] for flag in flags)
+        after = {key: arrived[key][at] for key in FIELDS}
+        after |= {"terminal": truncated, "terminated": terminated}
+        self.buffer.add(states, actions[at], rewards[at], after, ended)
 
 
 def _refuse_strangers(settings: Mapping[str, Any]) -> None:

@@ -1,0 +1,46 @@
+"""Prices at which orders or holdings are impossible: a warning when an environment is made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import backcast.finrl as ff
+import numpy as np
+import pytest
+from backcast.envs import PortfolioEnv, PortfolioVectorEnv
+
+
+def prices(folder: Path, **closes: float) -> Path:
+    """Write tickers whose price never changes."""
+    lines = ["date,tic,open,high,low,close,volume"]
+    for date in np.arange("2024-01-01", 30, dtype="datetime64[D]"):
+        lines += [f"{date},{tic},{p},{p},{p},{p},1" for tic, p in closes.items()]
+    path = folder / "prices.csv"
+    path.write_text("\n".join(lines))
+    return path
+
+
+def test_a_share_that_costs_more_than_there_is(tmp_path: Path) -> None:
+    path = prices(tmp_path, BTC=65_000.0, AAA=10.0)
+    for make in (
+        lambda: PortfolioEnv(path),
+        lambda: PortfolioVectorEnv(path, 3),
+        lambda: ff.FastFinRL(path),
+        lambda: ff.VecFastFinRL(path, 2),
+        lambda: ff.VecFinRLWrapper(path, 10),
+    ):
+        with pytest.warns(UserWarning, match='"BTC" at 65000; .* raise initial_amount') as warned:
+            make()
+        assert len(warned) == 1
+        assert warned[0].filename == __file__
+    PortfolioEnv(path, initial_amount=65_651)
+    PortfolioEnv(path, tickers=["AAA"])
+    with pytest.warns(UserWarning, match="one share costs"):
+        PortfolioEnv(path, initial_amount=65_649)  # The fee is missing.
+
+
+def test_holdings_that_stop_before_the_cash_is_spent(tmp_path: Path) -> None:
+    path = prices(tmp_path, SHIB=9e-6)
+    with pytest.warns(UserWarning, match='2147483647 shares.*"SHIB" at 0.000009.*larger unit'):
+        PortfolioEnv(path)
+    PortfolioEnv(path, initial_amount=19_000, failure_threshold=0)
