@@ -366,7 +366,10 @@ fn files_of_other_shapes_are_known_and_refused_with_what_reads_them() {
             &["\"time\"", "time of day", "columns={\"time\": \"\"}"],
         ),
         (
-            format!("{HEADER}2024-01-02 09:30,A,1,2,1,2,10,0\n2024-01-02 09:31,A,1,2,1,2,10,0\n"),
+            format!(
+                "{HEADER}2024-01-02,VIX,1,2,1,2,0,0\n2024-01-02 09:30,A,1,2,1,2,10,0\n\
+                 2024-01-02 09:31,A,1,2,1,2,10,0\n"
+            ),
             &["both hold \"A\" on 2024-01-02", "one row per ticker and day", "minutes"],
         ),
         (format!("{HEADER}2024-01-02,A,\"1,5\",2,1,2,10,0\n"), &["decimal comma"]),
