@@ -296,6 +296,7 @@ pub(crate) fn names(shared: &Shared) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::os::unix::fs::DirBuilderExt;
 
     use backcast_core::{Base, DType, Ring, RingOptions, Schema};
 
@@ -351,7 +352,7 @@ mod tests {
     fn every_alert_asks_for_metrics_that_there_are_and_says_what_to_do() {
         let dir = tempfile::tempdir().unwrap();
         let base = Base::at(dir.path());
-        std::fs::create_dir(base.path()).unwrap();
+        std::fs::DirBuilder::new().mode(0o700).create(base.path()).unwrap();
         let known = names(&Shared::new(&base, &ServeOptions::default()).unwrap());
         let alerts = alerts();
         assert!(alerts.len() > 8, "{alerts:?}");
@@ -390,7 +391,7 @@ mod tests {
     fn the_dashboard_shows_every_metric_and_nothing_else() {
         let dir = tempfile::tempdir().unwrap();
         let base = Base::at(dir.path());
-        std::fs::create_dir(base.path()).unwrap();
+        std::fs::DirBuilder::new().mode(0o700).create(base.path()).unwrap();
         let shared = Shared::new(&base, &ServeOptions::default()).unwrap();
         let known: BTreeSet<String> = names(&shared).into_iter().collect();
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/grafana.json");
