@@ -1,0 +1,186 @@
+"""Write the page and the plots of the realism battery from its JSON.
+
+    python docs/realism/page.py docs/realism/normal.json
+
+Writes ``docs/realism.md``, and ``facts.svg`` beside this file; needs matplotlib.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+
+mpl.use("svg")
+import matplotlib.pyplot as plt
+
+HERE = Path(__file__).resolve().parent
+VERDICTS = {"pass": "pass", "miss": "**miss**", "report-only": "reported"}
+TICKS_PER_DAY = 23_400
+
+HEAD = """\
+# Realism of the simulated market
+
+<!-- Written by docs/realism/page.py from {source}: change those. -->
+
+The realism battery simulates a market for many seeds, computes statistics that real markets are
+known for, and compares each with the band of values found there. A fact passes if its median
+over the seeds lies in the band and at least {share:.0%} of the seeds do. Facts that need all
+seeds together (impact, trading rules) have one value.
+
+The table shows the preset `{preset}`: {seeds} seeds from {first}, {days:g} days of 23,400 ticks
+each. No seed of the table took part in the search for the preset's numbers. Impact is the mean
+over {moments} moments. The battery is `backcast_sim::facts::run_preset`.
+
+"""
+
+TAIL = """
+![Distribution of returns against the normal one, autocorrelations, impact by size, and depth of the
+book.](realism/facts.svg)
+
+## What is computed
+
+- One tick is one second. Prices are mids; a tick with an empty side repeats the last one. The
+  first hour of a simulation is left out.
+- **Returns.** Log returns that do not overlap. Kurtosis over ten minutes uses overlapping
+  returns, since there are few others.
+- **Decay exponents.** The autocorrelation is averaged over twelve bins of equal width in log
+  lag; a line through the logarithms gives the exponent. The signs of market orders are taken in
+  the order in which they traded.
+- **Impact.** From one moment of a simulation two copies go on: one buys a parent order in 60
+  market orders over 600 ticks, one sells it. Half the difference of their log mids at the end
+  is the impact, in units of the volatility over 600 ticks. The fit weights each size by its
+  standard error. What is left of the impact is read 1,800 ticks after the end, of parent orders
+  of 5 % of the volume and more.
+- **Rules.** Each trades one share at the end of a minute, at the best opposite price and with
+  the taker fee, and ends the day flat. The reference of "buying below the hour's mean" is what
+  a trader can see. A rule that knows the hidden fundamental is reported: the fundamental is not
+  in the observation unless the configuration reveals it.
+- **Long runs.** A run of a million ticks fails if for 600 ticks nothing trades and no quote
+  changes, if a side of the book is empty for as long, or if the price leaves 0.2 to 5 times its
+  start.
+- **Exactness.** Cash and shares are added up after each simulation. 2,000 ticks must give the
+  same state hash in a fresh market, after a reset from another seed, and on another thread.
+"""
+
+
+def number(value: float | None) -> str:
+    """Print three significant digits, or a dash for what could not be measured."""
+    return "-" if value is None else f"{value:.3g}"
+
+
+def band(fact: dict[str, Any]) -> str:
+    """Print the values that pass."""
+    low, high = fact["band"]["low"], fact["band"]["high"]
+    if low is not None and 0 < low < 1e-300:
+        return "> 0"
+    if low is None:
+        return f"≤ {number(high)}"
+    return f"≥ {number(low)}" if high is None else f"{number(low)} … {number(high)}"
+
+
+def table(report: dict[str, Any]) -> str:
+    """Make a row of each fact."""
+    lines = [
+        "| fact | statistic | band | median | inside | verdict | source |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {fact['id']} | {fact['statistic'].replace('|', chr(92) + '|')} | {band(fact)} "
+        f"| {number(fact['median'])} | {fact['share_inside']:.0%} "
+        f"| {VERDICTS[fact['verdict']]} | {fact['source']} |"
+        for fact in report["facts"]
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def misses(report: dict[str, Any]) -> str:
+    """Say in words which facts miss, and by how much."""
+    missed = [fact for fact in report["facts"] if fact["verdict"] == "miss"]
+    if not missed:
+        return "\nNo fact misses.\n"
+    lines = [
+        f"- {fact['id']}, {fact['statistic']}: {number(fact['median'])}, "
+        f"{fact['share_inside']:.0%} inside {band(fact)}."
+        for fact in missed
+    ]
+    return "\n**Misses:**\n\n" + "\n".join(lines) + "\n"
+
+
+def columns(points: list[dict[str, float]], x: str = "x", y: str = "y") -> tuple[Any, Any]:
+    """Split points into two lists."""
+    return [point[x] for point in points], [point[y] for point in points]
+
+
+def plot(report: dict[str, Any], path: Path) -> None:
+    """Draw the four pictures into one file that is equal for equal reports."""
+    plt.rcParams.update({"svg.hashsalt": "backcast", "svg.fonttype": "none", "font.size": 9})
+    curves = report["curves"]
+    figure, axes = plt.subplots(2, 2, figsize=(9, 6.5), layout="constrained")
+    ((density, acf), (impact, depth)) = axes
+
+    x, y = columns(curves["return_density"])
+    density.semilogy(x, [value or math.nan for value in y], ".", label="60 s returns")
+    bell = [math.exp(-value * value / 2) / math.sqrt(2 * math.pi) for value in x]
+    density.semilogy(x, bell, "-", label="normal")
+    density.set(xlabel="standard deviations", ylabel="density", ylim=(1e-5, 1))
+    density.legend()
+
+    lines = [
+        ("return_acf", "returns, 60 s"),
+        ("abs_return_acf", "|returns|, 60 s"),
+        ("abs_return_acf_10s", "|returns|, 10 s"),
+        ("sign_acf", "order signs"),
+    ]
+    for key, label in lines:
+        acf.plot(*columns(curves[key]), label=label)
+    acf.axhline(0, color="grey", linewidth=0.5)
+    acf.set(xscale="log", xlabel="lag", ylabel="autocorrelation")
+    acf.legend()
+
+    if curves["impact"]:
+        x, y = columns(curves["impact"], "participation", "impact_sigma")
+        _, error = columns(curves["impact"], "participation", "std_error_sigma")
+        impact.errorbar(x, y, yerr=error, fmt="o", label="at the end")
+        later = [point for point in curves["impact"] if point["later_sigma"] is not None]
+        impact.plot(*columns(later, "participation", "later_sigma"), "s", label="three spans later")
+        fitted = {fact["key"]: fact["median"] for fact in report["facts"] if fact["id"] == "R12"}
+        power, factor = fitted["impact_exponent"], fitted["impact_prefactor"]
+        fit = [factor * value**power for value in x]
+        impact.plot(x, fit, "-", label=f"{factor:.2f} · Q^{power:.2f}")
+        impact.set(
+            xscale="log", yscale="log", xlabel="share of the volume", ylabel="impact / volatility"
+        )
+        impact.legend()
+
+    depth.bar(*columns(curves["depth"], "distance_ticks", "shares"))
+    depth.set(xlabel="ticks behind the best price", ylabel="shares")
+    figure.savefig(path, metadata={"Date": None})
+
+
+def main() -> None:
+    """Write page and plots of the file named on the command line."""
+    if len(sys.argv) != 2:
+        sys.exit(f"usage: {Path(sys.argv[0]).name} FACTS.json")
+    source = Path(sys.argv[1]).resolve()
+    report = json.loads(source.read_text(encoding="utf-8"))
+    head = HEAD.format(
+        source=source.name,
+        share=report["share_needed"],
+        preset=report["preset"],
+        seeds=report["seeds"],
+        first=report["first_seed"],
+        days=report["ticks"] / TICKS_PER_DAY,
+        moments=max((point["pairs"] for point in report["curves"]["impact"]), default=0),
+    )
+    text = head + table(report) + misses(report) + TAIL
+    (HERE.parent / "realism.md").write_text(text, encoding="utf-8")
+    plot(report, HERE / "facts.svg")
+
+
+if __name__ == "__main__":
+    main()
