@@ -74,8 +74,8 @@ pub use backcast_layout::{
     Exist, HoldError, Kind, LanePolicy, Leftover, LentLoop, Looped, MAX_LANES, MAX_READER_SLOTS,
     MemfdKeeper, Numbers, OTHER_VERSION, ObjectInfo, PartialRing, Peer, RANKED_AT_ONCE,
     ReaderRecord, Role, SealedSegment, SegmentError, SpaceLimits, Wide, Window, boot_id_hash,
-    collect, collect_orphans, copy_numbers, list, ranks, receive, remove, remove_partial,
-    remove_unheld, send_with_descriptor, soon, whole_part, wide,
+    collect, collect_orphans, copy_numbers, list, printable, ranks, receive, remove,
+    remove_partial, remove_unheld, send_with_descriptor, soon, whole_part, wide,
 };
 pub use batch::{Batch, Memory};
 pub use batches::{Batches, BatchesOptions};

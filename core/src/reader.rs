@@ -27,6 +27,39 @@ pub struct Rows {
 }
 
 impl Rows {
+    /// Returns rows of zeros.
+    fn zeroed(schema: &Schema, lane: u32, range: Range<u64>) -> Self {
+        let rows = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+        let widths = schema.all().iter().map(Column::width);
+        let columns = widths.map(|width| vec![0_u64; (rows * width).div_ceil(8)]).collect();
+        Self { schema: schema.clone(), lane, range, columns }
+    }
+
+    /// Returns the memory of every column, built-in ones first.
+    fn buffers(&mut self) -> Vec<&mut [u8]> {
+        let rows = self.len();
+        let columns = self.columns.iter_mut().zip(self.schema.all());
+        let buffers = columns.map(|(words, column)| {
+            let bytes: &mut [u8] = bytemuck::cast_slice_mut(words);
+            bytes.get_mut(..rows * column.width()).unwrap_or_default()
+        });
+        buffers.collect()
+    }
+
+    /// Drops the rows before `first`.
+    fn drop_before(&mut self, first: u64) {
+        let first = first.clamp(self.range.start, self.range.end);
+        let dropped = usize::try_from(first - self.range.start).unwrap_or(usize::MAX);
+        if dropped == 0 {
+            return;
+        }
+        let columns: Vec<usize> = self.schema.all().iter().map(Column::width).collect();
+        for (buffer, width) in self.buffers().into_iter().zip(columns) {
+            buffer.copy_within(dropped * width.., 0);
+        }
+        self.range.start = first;
+    }
+
     /// Lane and sequence numbers.
     #[must_use]
     pub fn place(&self) -> (u32, Range<u64>) {
@@ -79,21 +112,47 @@ impl Rows {
 impl Ring {
     /// Copies rows of a lane, built-in columns included. One copy; never stops the writer.
     pub fn rows(&self, lane: u32, range: Range<u64>) -> Result<Rows, ReadError> {
-        let rows = self.check_readable(lane, &range)?.1;
-        let schema = self.schema().clone();
-        let widths = schema.all().iter().map(Column::width);
-        let mut columns: Vec<_> =
-            widths.map(|width| vec![0_u64; (rows * width).div_ceil(8)]).collect();
-        let places = columns.iter_mut().zip(schema.all());
-        let mut places: Vec<&mut [u8]> = places
-            .map(|(words, column)| {
-                let bytes: &mut [u8] = bytemuck::cast_slice_mut(words);
-                bytes.get_mut(..rows * column.width()).unwrap_or_default()
-            })
-            .collect();
-        self.rows_into(lane, range.clone(), &mut places)?;
-        let range = range.start..range.end.max(range.start);
-        Ok(Rows { schema, lane, range, columns })
+        self.check_readable(lane, &range)?;
+        let mut rows = Rows::zeroed(self.schema(), lane, range.start..range.end.max(range.start));
+        self.rows_into(lane, range, &mut rows.buffers())?;
+        Ok(rows)
+    }
+
+    /// Copies the rows of a range that have not been overwritten: its newest ones, or none. Rows that the
+    /// writer overwrites before or during the copy are left out. One copy; never stops the writer.
+    ///
+    /// Returns an error if a row of the range is not published yet.
+    pub fn remaining_rows(&self, lane: u32, range: Range<u64>) -> Result<Rows, ReadError> {
+        let asked = range.end.saturating_sub(range.start);
+        let fewer = |done: &Result<Rows, ReadError>| {
+            // Rows are not gone because their lane moved.
+            matches!(done, Ok(rows) if (rows.len() as u64) < asked)
+        };
+        self.unless_moved(|| self.remaining_once(lane, range.clone()), fewer)
+    }
+
+    fn remaining_once(&self, lane: u32, range: Range<u64>) -> Result<Rows, ReadError> {
+        let Some(Look { memory, rows: readable }) = self.look(lane) else {
+            return Err(ReadError::NoSuchLane { lane: lane.into(), lanes: self.lanes() });
+        };
+        let (from, to) = (range.start, range.end.max(range.start));
+        if to > readable.end {
+            let (oldest, head) = (readable.start, readable.end);
+            return Err(ReadError::NotReadable { lane, from, to, oldest, head });
+        }
+        let from = from.max(readable.start).min(to);
+        let mut rows = Rows::zeroed(self.schema(), lane, from..to);
+        copy_columns(&memory, self.schema(), from..to, &mut rows.buffers())?;
+        if !still_whole(&*memory, from) {
+            let now = self::readable(&memory);
+            rows.drop_before(if now.is_empty() { to } else { now.start });
+        }
+        // Every row says that it is the one asked for, unless a peer wrote where it may not.
+        let (_, kept) = rows.place();
+        if rows.column::<u64>("seq").is_ok_and(|seqs| seqs.iter().copied().eq(kept)) {
+            return Ok(rows);
+        }
+        Err(ReadError::Lapped { lane, from, to })
     }
 
     /// Copies rows of a lane into memory of the caller's: a buffer per column, in the order `seq`,
@@ -279,5 +338,65 @@ pub(crate) fn clean_bools(dtype: backcast_layout::DType, bytes: &mut [u8]) {
         for byte in bytes {
             *byte = u8::from(*byte != 0);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::{RingOptions, WriterOptions};
+    use crate::step::StepColumns;
+    use backcast_layout::DType;
+
+    #[test]
+    fn the_remaining_rows_of_a_range_are_those_that_were_not_overwritten() {
+        let schema = Schema::builder().column("reward", DType::F32, &[]).build().unwrap();
+        let ring = Ring::heap(&schema, RingOptions::with_capacity(10)).unwrap();
+        let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+        for row in 0..25_u8 {
+            let reward = [f32::from(row)];
+            let columns = StepColumns::of(&schema).with("reward", &reward);
+            writer.append(&columns.unwrap().step(&[false], &[false]).unwrap()).unwrap();
+        }
+        for (asked, expected) in [
+            (0..25, 15..25),
+            (3..18, 15..18),
+            (16..20, 16..20),
+            (0..15, 15..15),
+            (2..9, 9..9),
+            (25..25, 25..25),
+        ] {
+            let rows = ring.remaining_rows(0, asked).unwrap();
+            assert_eq!(rows.place(), (0, expected.clone()));
+            let rewards: Vec<f32> =
+                expected.map(|row| f32::from(u8::try_from(row).unwrap())).collect();
+            assert_eq!(rows.column::<f32>("reward").unwrap(), rewards);
+        }
+        let refused = ring.remaining_rows(0, 20..26).unwrap_err();
+        assert!(matches!(refused, ReadError::NotReadable { head: 25, .. }), "{refused}");
+        let refused = ring.remaining_rows(1, 0..1).unwrap_err();
+        assert_eq!(refused, ReadError::NoSuchLane { lane: 1, lanes: 1 });
+    }
+
+    #[test]
+    fn rows_that_are_dropped_leave_the_newer_ones_as_they_were() {
+        let schema = Schema::builder().column("x", DType::U8, &[3]).build().unwrap();
+        let mut rows = Rows::zeroed(&schema, 0, 7..12);
+        for (buffer, number) in rows.buffers().into_iter().zip(0_u8..) {
+            let values = (0..).map(|at: u8| 40 * number + at);
+            buffer.iter_mut().zip(values).for_each(|(byte, value)| *byte = value);
+        }
+        let before: Vec<Vec<u8>> =
+            rows.buffers().into_iter().map(|buffer| buffer.to_vec()).collect();
+        rows.drop_before(7);
+        assert_eq!(rows.len(), 5);
+        rows.drop_before(10);
+        assert_eq!(rows.place(), (0, 10..12));
+        for ((buffer, before), column) in rows.buffers().into_iter().zip(&before).zip(schema.all())
+        {
+            assert_eq!(buffer, &before[3 * column.width()..]);
+        }
+        rows.drop_before(99);
+        assert_eq!((rows.place(), rows.is_empty()), ((0, 12..12), true));
     }
 }

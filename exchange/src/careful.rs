@@ -20,6 +20,7 @@ use parquet::file::reader::Length;
 
 use crate::arrays::{self, Unfit};
 use crate::error::ImportError;
+use crate::leaves::{self, FileLeaf};
 
 /// A file may unpack to so many times its own size ...
 const MOST_UNPACKED: u64 = 1000;
@@ -83,6 +84,10 @@ impl CarefulFile {
         &self.identity
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     pub(crate) fn footer(&self) -> &ParquetMetaData {
         self.metadata.metadata()
     }
@@ -113,17 +118,16 @@ impl CarefulFile {
         Err(self.damaged("the footer", what))
     }
 
-    /// The leaf that lies at a path of names, below lists or not.
-    pub(crate) fn leaf(&self, path: &[&str]) -> Option<usize> {
-        let schema = self.footer().file_metadata().schema_descr();
-        let at = |leaf: &usize| {
-            let column = schema.column(*leaf);
-            let parts = column.path().parts();
-            let (names, lists) = parts.split_at_checked(path.len()).unwrap_or((&[], parts));
-            let listed = |name: &String| matches!(&**name, "list" | "element" | "item" | "array");
-            names.iter().map(String::as_str).eq(path.iter().copied()) && lists.iter().all(listed)
-        };
-        (0..schema.num_columns()).find(at)
+    /// The arrays that the file has, whose shapes may be noted under `shape_key`.
+    pub(crate) fn leaves(&self, shape_key: &str) -> Result<Vec<FileLeaf>, ImportError> {
+        let leaves = leaves::leaves(self.schema(), shape_key);
+        let (found, stored) =
+            (leaves.len(), self.footer().file_metadata().schema_descr().num_columns());
+        if found == stored {
+            return Ok(leaves);
+        }
+        Err(self
+            .damaged("the footer", format!("its schema has {found} arrays, and it has {stored}")))
     }
 
     /// A reader of one leaf of a row group, `piece` rows at a time.

@@ -7,15 +7,13 @@ use half::f16;
 
 use crate::export::{ExportReport, Failure};
 use crate::partial::Partial;
-use crate::plan::Plan;
+use crate::row_reader::RowReader;
 use crate::rows_hash::RowsHash;
-use crate::walk::Walk;
 
 /// Writes the file.
 pub(crate) fn write(
-    walk: &mut Walk<'_, '_>,
+    reader: &mut RowReader<'_, '_>,
     partial: &mut Partial,
-    plan: &Plan,
 ) -> Result<ExportReport, Failure> {
     let mut report = ExportReport { rows: partial.rows(), ..ExportReport::default() };
     if partial.is_named() {
@@ -27,30 +25,26 @@ pub(crate) fn write(
     // Counted where the bytes leave for the file.
     let mut csv = csv::Writer::from_writer(Counted { inner: BufWriter::new(file), bytes: begin });
     if begin == 0 {
-        csv.write_record(header(walk.ring().schema().columns())).map_err(of_csv)?;
+        csv.write_record(header(reader.ring().schema().columns())).map_err(of_csv)?;
     }
     for _ in partial.units() {
-        walk.skip(plan.unit_rows);
+        reader.skip_unit();
     }
     let mut record = csv::ByteRecord::new();
     loop {
-        let places = walk.next(plan.unit_rows);
-        if places.is_empty() {
+        let mut hash = RowsHash::default();
+        let rows = reader.read_unit(|lane, rows| {
+            hash.add(lane, rows);
+            write_rows(&mut csv, lane, rows, &mut record).map_err(Failure::Write)
+        })?;
+        if rows == 0 {
             break;
         }
-        let mut hash = RowsHash::default();
-        let mut written = Ok(());
-        walk.read(&places, |lane, rows| {
-            hash.add(lane, rows);
-            report.rows += rows.len() as u64;
-            written = write_rows(&mut csv, lane, rows, &mut record);
-            written.is_ok()
-        })?;
-        written?;
+        report.rows += rows;
         csv.flush()?;
-        if walk.lapped() == 0 {
+        if reader.is_undisturbed() {
             let to = csv.get_ref().bytes;
-            partial.add(&places, hash.finish(), to, String::new())?;
+            partial.add(rows, hash.finish(), to, String::new())?;
         }
     }
     let Counted { inner, bytes } =

@@ -1,6 +1,6 @@
 //! Plain steps as rows: an episode of n steps becomes n rows and one with its final observation.
 
-use backcast_core::{Column, FINAL, Role, Schema, TERMINATED, TRUNCATED};
+use backcast_core::{Column, FINAL, GAP, Role, Schema, TERMINATED, TRUNCATED};
 
 use crate::error::ImportError;
 use crate::sink::Sink;
@@ -16,6 +16,8 @@ pub(crate) struct Episode<'a> {
     pub(crate) final_obs: Option<&'a [&'a [u8]]>,
     pub(crate) terminated: bool,
     pub(crate) truncated: bool,
+    /// The row before it has no successor: it ends an episode whose final observation is not known.
+    pub(crate) after_gap: bool,
 }
 
 impl Episode<'_> {
@@ -52,7 +54,7 @@ impl<'a> EpisodeRows<'a> {
         for row in 0..rows {
             let is_final = row == episode.steps as u64;
             let is_last = row + 1 == episode.steps as u64;
-            let ends = if is_final {
+            let mut ends = if is_final {
                 FINAL
             } else if is_last {
                 u32::from(episode.terminated) * TERMINATED
@@ -60,6 +62,9 @@ impl<'a> EpisodeRows<'a> {
             } else {
                 0
             };
+            if row == 0 && episode.after_gap {
+                ends |= GAP;
+            }
             seq.extend_from_slice(&(first + row).to_ne_bytes());
             number.extend_from_slice(&episode_number.to_ne_bytes());
             t.extend_from_slice(&u32::try_from(row).unwrap_or(u32::MAX).to_ne_bytes());

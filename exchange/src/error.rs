@@ -199,8 +199,8 @@ pub enum ImportError {
         /// What is wrong.
         source: SchemaError,
     },
-    /// An array that no column can hold, or of another length than the others.
-    #[error("{path}: array `{name}` {what}")]
+    /// An array or a column that no ring can hold, or of another length than the others.
+    #[error("{path}: `{name}` {what}")]
     Array {
         /// Offending file.
         path: PathBuf,
@@ -208,6 +208,33 @@ pub enum ImportError {
         name: String,
         /// What is wrong, and what to do.
         what: String,
+    },
+    /// A file that is whole, in a format or of a kind that is not read.
+    #[error("{path} is not read: {what}")]
+    NotRead {
+        /// Offending file.
+        path: PathBuf,
+        /// What it is, and what to do.
+        what: String,
+    },
+    /// A name to leave out that the file does not have.
+    #[error("cannot leave out `{name}`, which {path} does not have: it has {known}")]
+    NotThere {
+        /// File given.
+        path: PathBuf,
+        /// Name given.
+        name: String,
+        /// The names there are.
+        known: String,
+    },
+    /// A table of a ring, of which a part was to be left out.
+    #[error(
+        "{path} is a table of a ring, of which nothing can be left out: its rows are checked as a whole; import \
+         all of it"
+    )]
+    ComesWhole {
+        /// File given.
+        path: PathBuf,
     },
     /// A format that is only written.
     #[error("{format} is written and not read; import parquet, npz or minari")]

@@ -13,7 +13,7 @@ use thiserror::Error;
 use crate::error::ExportError;
 use crate::partial::{self, Partial, ReadBack};
 use crate::plan::{BeganAnew, Plan};
-use crate::walk::{Halt, Walk};
+use crate::row_reader::{Halt, RowReader};
 use crate::{csv_file, minari, parquet_file};
 
 /// What a file is written or read as.
@@ -77,12 +77,16 @@ impl FromStr for Format {
     }
 }
 
+/// Rows are read ahead up to this many bytes, so that writers do not overwrite them while others are packed.
+const READ_AHEAD_BYTES: u64 = 64 << 20;
+
 /// How a ring is exported.
 #[must_use]
 #[derive(Default)]
 pub struct ExportOptions<'a> {
     overwrite: bool,
     group_rows: Option<u64>,
+    read_ahead: Option<u64>,
     progress: Option<OnProgress<'a>>,
 }
 
@@ -91,6 +95,7 @@ impl fmt::Debug for ExportOptions<'_> {
         f.debug_struct("ExportOptions")
             .field("overwrite", &self.overwrite)
             .field("group_rows", &self.group_rows)
+            .field("read_ahead", &self.read_ahead)
             .finish_non_exhaustive()
     }
 }
@@ -111,6 +116,13 @@ impl<'a> ExportOptions<'a> {
         self
     }
 
+    /// Bytes of rows that are read before they are packed. The more, the fewer rows does a fast writer overwrite
+    /// before they are read; 0 reads a megabyte at a time. When left out, 64 MiB.
+    pub fn read_ahead(mut self, bytes: u64) -> Self {
+        self.read_ahead = Some(bytes);
+        self
+    }
+
     /// Is told how far it has come, and may stop it.
     pub fn on_progress(
         mut self,
@@ -126,7 +138,8 @@ impl<'a> ExportOptions<'a> {
 pub struct ExportReport {
     /// Rows written.
     pub rows: u64,
-    /// Rows that writers overwrote before they were read; none of a snapshot.
+    /// Rows that writers overwrote before they were read: no more than they published during the export, and
+    /// none of a snapshot.
     pub rows_lapped: u64,
     /// Rows that an earlier export to the same path had done when it was cut.
     pub rows_resumed: u64,
@@ -138,10 +151,14 @@ pub struct ExportReport {
     pub episodes: Option<u64>,
 }
 
-/// Writes the rows of a ring, as many as are readable now, to a file. Writers go on meanwhile.
+/// Writes the rows of a ring, as many as are readable when it begins, to a file. Writers go on meanwhile.
 ///
-/// The file appears whole or not at all; it is on disk when the call returns. Needs memory for some
-/// megabytes of rows, not for all.
+/// The lane whose rows are overwritten soonest is read first, and ahead of what is being packed. Rows that a
+/// writer overwrites before they are read are missing from the file and counted
+/// ([`ExportReport::rows_lapped`]); they are no more than were published during the export.
+///
+/// The file appears whole or not at all; it is on disk when the call returns. Needs memory for about a hundred
+/// megabytes of rows, not for all; a dataset, for the episode of each lane that is being read.
 ///
 /// An export that is killed or stopped leaves a folder beside the file, of the same name with `.partial`
 /// after it. The same export of the same rows goes on from there, and gives the bytes that it would have
@@ -164,15 +181,20 @@ pub fn export(
     if format != Format::Minari && !to.is_dir() && names_folder(to) {
         return Err(ExportError::NamesFolder { path: to.to_owned(), format: format.as_str() });
     }
-    let mut walk = Walk::new(ring, options.progress);
-    let plan = Plan::of(&walk, format, options.group_rows);
-    let mut partial = Partial::open(to, format, &plan, options.overwrite, &mut walk, read_back)
+    let unit_rows = Plan::unit_rows(ring, options.group_rows);
+    let most_ahead = options.read_ahead.unwrap_or(READ_AHEAD_BYTES);
+    let mut reader = RowReader::new(ring, unit_rows, most_ahead, options.progress);
+    let plan = Plan::of(&reader, format);
+    let mut partial = Partial::open(to, format, &plan, options.overwrite, &mut reader, read_back)
         .map_err(|halt| halted(halt, || Partial::left(to)))?;
     let (rows_resumed, began_anew) = (partial.rows(), partial.began_anew());
+    if partial.units().is_empty() {
+        reader.follow_writers();
+    }
     let written = match format {
-        Format::Csv => csv_file::write(&mut walk, &mut partial, &plan),
-        Format::Minari => minari::write(&mut walk, &mut partial, &plan, to),
-        _ => parquet_file::write(&mut walk, &mut partial, &plan),
+        Format::Csv => csv_file::write(&mut reader, &mut partial),
+        Format::Minari => minari::write(&mut reader, &mut partial, to),
+        _ => parquet_file::write(&mut reader, &mut partial),
     };
     let report = match written {
         Ok(report) => report,
@@ -187,7 +209,7 @@ pub fn export(
         }
     };
     partial.finish()?;
-    Ok(ExportReport { rows_lapped: walk.lapped(), rows_resumed, began_anew, ..report })
+    Ok(ExportReport { rows_lapped: reader.lapped(), rows_resumed, began_anew, ..report })
 }
 
 /// Whether something comes after the last name: a slash, or a dot that is none.

@@ -9,6 +9,7 @@ use backcast_files::{OnProgress, Progress};
 
 use crate::error::ImportError;
 use crate::export::Format;
+use crate::leave_out::LeaveOut;
 use crate::plan::BeganAnew;
 use crate::{minari, npz, parquet_file};
 
@@ -25,6 +26,7 @@ pub struct ImportOptions<'a> {
     persistent: bool,
     pub(crate) huge_pages: bool,
     pub(crate) unit_bytes: u64,
+    pub(crate) leave_out: LeaveOut,
     pub(crate) progress: Option<OnProgress<'a>>,
 }
 
@@ -52,6 +54,7 @@ impl<'a> ImportOptions<'a> {
             persistent: false,
             huge_pages: true,
             unit_bytes: UNIT_BYTES,
+            leave_out: LeaveOut::default(),
             progress: None,
         }
     }
@@ -93,6 +96,14 @@ impl<'a> ImportOptions<'a> {
         self
     }
 
+    /// Leaves out arrays of a `.npz` or columns of a Minari dataset that no ring can hold, or that are not
+    /// wanted: by the file's name or the ring's, each with what lies below it. An exported Parquet table comes
+    /// back whole.
+    pub fn leave_out<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.leave_out = LeaveOut::of(names.into_iter().map(Into::into).collect());
+        self
+    }
+
     /// Is told how far it has come, and may stop it.
     pub fn on_progress(
         mut self,
@@ -122,9 +133,12 @@ pub struct ImportReport {
     pub began_anew: Option<BeganAnew>,
     /// Episodes that were made of plain steps.
     pub episodes: Option<u64>,
-    /// Last steps of the data whose episode goes on, and whose next observation is not known: no
-    /// transition starts there.
+    /// Last steps of episodes that did not terminate, and whose next observation is not known: no transition
+    /// starts there.
     pub rows_without_successor: u64,
+    /// Rows of a table that are not in the ring: rows after them were overwritten before they were exported, and
+    /// a ring has no gap.
+    pub rows_before_gap: u64,
     /// Episodes that no flag ends, of plain steps: the step after their last one begins with another
     /// observation than `next_obs` says, so they end there, truncated.
     pub episodes_cut: u64,
@@ -143,6 +157,9 @@ pub fn import(
     options: ImportOptions<'_>,
 ) -> Result<(Ring, ImportReport), ImportError> {
     match format {
+        Format::Parquet if !options.leave_out.is_empty() => {
+            Err(ImportError::ComesWhole { path: from.to_owned() })
+        }
         Format::Parquet => parquet_file::read(from, options),
         Format::Minari => minari::read(from, options),
         Format::Npz => npz::read(from, options),

@@ -38,21 +38,25 @@ mod episodes;
 mod error;
 mod export;
 mod import;
+mod integers;
 mod journal;
 #[cfg(test)]
 mod killed;
 #[cfg(test)]
 mod killed_import;
+mod leave_out;
+mod leaves;
 mod minari;
+mod npy;
 mod npz;
 mod parquet_file;
 mod partial;
 mod plan;
 mod resume;
 mod row_groups;
+mod row_reader;
 mod rows_hash;
 mod sink;
-mod walk;
 
 pub use error::{ExportError, ImportError};
 pub use export::{BadFormat, ExportOptions, ExportReport, Format, export};

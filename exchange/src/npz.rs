@@ -1,9 +1,8 @@
 //! NumPy's `.npz`: arrays of plain steps, all with one row per step, become the episodes of one lane.
 //!
-//! The header of an array is read here: a few words of a fixed form. The archive is a library's.
+//! The archive is a library's; `npy` reads an array of it.
 
 use std::fs::File;
-use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
 
@@ -14,14 +13,14 @@ use zip::ZipArchive;
 use crate::episodes::{Episode, EpisodeRows, part};
 use crate::error::ImportError;
 use crate::import::{ImportOptions, ImportReport};
+use crate::leave_out::{self, LeaveOut};
+use crate::npy::{self, Unread};
 use crate::sink::Sink;
 
 /// A file may unpack to so many times its own size ...
 const MOST_UNPACKED: u64 = 1000;
 /// ... and any file to this much.
 const SMALL_BYTES: u64 = 256 << 20;
-/// Longest header of an array that is read.
-const MOST_HEADER: usize = 1 << 16;
 
 /// What other programs call the same things.
 const NAMES: [(&str, &[&str]); 6] = [
@@ -49,7 +48,7 @@ pub(crate) fn read(
     from: &Path,
     options: ImportOptions<'_>,
 ) -> Result<(Ring, ImportReport), ImportError> {
-    let steps = Steps::of(from, arrays(from)?)?;
+    let steps = Steps::of(from, arrays(from, &options.leave_out)?)?;
     let episodes: Vec<Range<usize>> = steps.episodes();
     let rows: u64 = episodes.iter().map(|range| steps.rows_of(range)).sum();
     if options.capacity.is_some_and(|asked| asked < rows) {
@@ -63,20 +62,22 @@ pub(crate) fn read(
         filling.begin(0, 0..rows)?;
         let mut sink = Sink::new(filling, &steps.schema, rows, &mut on_progress);
         let mut put = EpisodeRows::new(&steps.schema);
+        let mut after_gap = false;
         for (number, range) in (0..).zip(&episodes) {
-            steps.with_episode(range, |episode| put.put(number, episode, &mut sink))?;
+            steps.with_episode(range, after_gap, |episode| put.put(number, episode, &mut sink))?;
+            after_gap = !steps.has_final(range);
             sink.step()?;
         }
         Ok::<(), ImportError>(())
     })?;
-    let open_end = episodes.last().is_some_and(|range| !steps.has_final(range));
+    let open_ends = episodes.iter().filter(|range| !steps.has_final(range)).count();
     let cut = steps.jumps.iter().filter(|jumps| **jumps).count();
     Ok((
         ring,
         ImportReport {
             rows,
             episodes: Some(episodes.len() as u64),
-            rows_without_successor: u64::from(open_end),
+            rows_without_successor: open_ends as u64,
             episodes_cut: cut as u64,
             ..ImportReport::default()
         },
@@ -113,9 +114,18 @@ impl Steps {
         let first = arrays.first().map(|array| array.name.clone()).unwrap_or_default();
         for Array { name, shape, .. } in &arrays {
             match shape.first() {
-                None => return Err(bad(name, "is a single value; give one row per step".into())),
+                None => {
+                    let what = format!(
+                        "is a single value; give one row per step, or {}",
+                        leave_out::remedy(name)
+                    );
+                    return Err(bad(name, what));
+                }
                 Some(rows) if *rows != count => {
-                    let what = format!("has {rows} rows, and `{first}` has {count}; give as many");
+                    let out = leave_out::remedy(name);
+                    let what = format!(
+                        "has {rows} rows, and `{first}` has {count}; give as many, or {out}"
+                    );
                     return Err(bad(name, what));
                 }
                 Some(_) => {}
@@ -125,12 +135,10 @@ impl Steps {
             None => Ok(None),
             Some(at) => {
                 let array = arrays.swap_remove(at);
-                if array.shape.len() != 1 {
+                if array.shape.iter().skip(1).any(|axis| *axis != 1) {
                     let shape = array.shape;
-                    return Err(bad(
-                        name,
-                        format!("has the shape {shape:?}; give one flag per step"),
-                    ));
+                    let what = format!("has the shape {shape:?}; give one flag per step");
+                    return Err(bad(name, what));
                 }
                 let width = array.dtype.size();
                 let nonzero = |bytes: &[u8]| bytes.iter().any(|byte| *byte != 0);
@@ -160,17 +168,6 @@ impl Steps {
         let jumps = vec![false; count];
         let mut steps = Self { schema, count, columns, terminated, truncated, next_obs, jumps };
         steps.jumps = (0..count).map(|step| steps.jumps_after(step)).collect();
-        let cut =
-            steps.truncated.iter().zip(&steps.terminated).filter(|(cut, end)| **cut && !**end);
-        let cut = cut.count();
-        let observed = steps.schema.columns().iter().any(|column| column.role() == Role::Obs);
-        if cut > 0 && observed && steps.next_obs.is_none() {
-            let what = format!(
-                "is missing, and {cut} steps are truncated: what was observed after them cannot be \
-                 made up; add it, or leave out the episodes that they end"
-            );
-            return Err(bad("next_obs", what));
-        }
         Ok(steps)
     }
 
@@ -240,16 +237,24 @@ impl Steps {
         episodes
     }
 
-    /// Whether an episode gets a row for what was observed after it.
+    /// Whether an episode gets a row for what was observed after it. That of a truncated one has to be known,
+    /// since a learner asks for it.
     fn has_final(&self, range: &Range<usize>) -> bool {
-        self.next_obs.is_some() || self.ends(range.end - 1) != (false, false)
+        let (terminated, truncated) = self.ends(range.end - 1);
+        let observed = || self.schema.columns().iter().any(|column| column.role() == Role::Obs);
+        self.next_obs.is_some() || terminated || truncated && !observed()
     }
 
     fn rows_of(&self, range: &Range<usize>) -> u64 {
         range.len() as u64 + u64::from(self.has_final(range))
     }
 
-    fn with_episode<R>(&self, range: &Range<usize>, work: impl FnOnce(&Episode<'_>) -> R) -> R {
+    fn with_episode<R>(
+        &self,
+        range: &Range<usize>,
+        after_gap: bool,
+        work: impl FnOnce(&Episode<'_>) -> R,
+    ) -> R {
         let columns = self.schema.columns();
         let parts: Vec<&[u8]> = columns
             .iter()
@@ -274,12 +279,13 @@ impl Steps {
             terminated,
             // The data stop where the episode does not.
             truncated: truncated || (!terminated && self.has_final(range)),
+            after_gap,
         })
     }
 }
 
-/// Every array of the file, by the names that a ring uses.
-fn arrays(path: &Path) -> Result<Vec<Array>, ImportError> {
+/// Every array of the file but those left out, by the names that a ring uses.
+fn arrays(path: &Path, leave_out: &LeaveOut) -> Result<Vec<Array>, ImportError> {
     let unreadable = |source| ImportError::Read { path: path.to_owned(), source };
     let file = File::open(path).map_err(unreadable)?;
     let file_bytes = file.metadata().map_err(unreadable)?.len();
@@ -292,39 +298,60 @@ fn arrays(path: &Path) -> Result<Vec<Array>, ImportError> {
     let mut archive = caught(|| ZipArchive::new(file))
         .and_then(|archive| archive.map_err(|error| error.to_string()))
         .map_err(|what| damaged("the archive", what))?;
-    let mut arrays: Vec<Array> = Vec::new();
+    let (mut arrays, mut names) = (Vec::<Array>::new(), Vec::new());
     let mut total = 0_u64;
     for at in 0..archive.len() {
-        let read = caught(|| entry(&mut archive, at, limit.saturating_sub(total)));
-        let (name, found) = read.unwrap_or_else(|what| (format!("entry {at}"), Err(what)));
+        let left = limit.saturating_sub(total);
+        let read = caught(|| entry(&mut archive, at, left, leave_out));
+        let (name, found) =
+            read.unwrap_or_else(|what| (format!("entry {at}.npy"), Err(Unread::Damaged(what))));
         let Some(name) = name.strip_suffix(".npy") else { continue };
-        let array = found.map_err(|what| damaged(&format!("array `{name}`"), what))?;
+        names.extend([name.to_owned(), our_name(name)]);
+        let of_array =
+            |what| ImportError::Array { path: path.to_owned(), name: name.to_owned(), what };
+        let array = match found {
+            Ok(None) => continue,
+            Ok(Some(array)) => array,
+            Err(Unread::Damaged(what)) => return Err(damaged(&format!("array `{name}`"), what)),
+            Err(Unread::Unfit(what)) => {
+                return Err(of_array(format!("{what}, or {}", leave_out::remedy(name))));
+            }
+        };
         total += array.bytes.len() as u64;
         if let Some(twin) = arrays.iter().find(|other| other.name == array.name) {
-            let what = format!("means the same as another one, `{}`; leave one out", twin.name);
-            return Err(ImportError::Array { path: path.to_owned(), name: name.to_owned(), what });
+            let (twin, remedy) = (&twin.name, leave_out::remedy(name));
+            return Err(of_array(format!("means the same as another one, `{twin}`; {remedy}")));
         }
         arrays.push(array);
     }
+    names.dedup();
+    leave_out.check(path, &names)?;
     Ok(arrays)
 }
 
-/// One file of the archive.
-fn entry(archive: &mut ZipArchive<File>, at: usize, limit: u64) -> (String, Result<Array, String>) {
+/// One file of the archive; `None` is one that is left out.
+fn entry(
+    archive: &mut ZipArchive<File>,
+    at: usize,
+    limit: u64,
+    leave_out: &LeaveOut,
+) -> (String, Result<Option<Array>, Unread>) {
+    let unnamed = |what| (format!("entry {at}.npy"), Err(Unread::Damaged(what)));
     let mut entry = match archive.by_index(at) {
         Ok(entry) => entry,
-        Err(error) => return (format!("entry {at}.npy"), Err(error.to_string())),
+        Err(error) => return unnamed(error.to_string()),
     };
     let file_name = match entry.name() {
         Ok(name) => name.into_owned(),
-        Err(error) => return (format!("entry {at}.npy"), Err(error.to_string())),
+        Err(error) => return unnamed(error.to_string()),
     };
     let array = match file_name.strip_suffix(".npy") {
-        Some(name) => read_array(&mut entry, limit).map(|(dtype, shape, bytes)| {
+        Some(name) if leave_out.has(&[name, &our_name(name)]) => Ok(None),
+        Some(name) => npy::read(&mut entry, limit).map(|(dtype, shape, bytes)| {
             let name = our_name(name);
-            Array { name, dtype, shape, bytes }
+            Some(Array { name, dtype, shape, bytes })
         }),
-        None => Err("it is no array".to_owned()),
+        None => Ok(None),
     };
     (file_name, array)
 }
@@ -335,80 +362,4 @@ fn our_name(theirs: &str) -> String {
     let ours =
         NAMES.iter().find(|(_, names)| names.contains(&first)).map_or(first, |(ours, _)| ours);
     rest.map_or_else(|| ours.to_owned(), |rest| format!("{ours}/{rest}"))
-}
-
-/// Type, shape and numbers of an array in NumPy's format, versions 1 to 3.
-fn read_array(input: &mut impl Read, limit: u64) -> Result<(DType, Vec<u64>, Vec<u8>), String> {
-    let mut lead = [0; 8];
-    input.read_exact(&mut lead).map_err(|error| error.to_string())?;
-    if lead[..6] != *b"\x93NUMPY" {
-        return Err("it does not begin as an array of NumPy does".to_owned());
-    }
-    let mut length = [0; 4];
-    let width = if lead[6] == 1 { 2 } else { 4 };
-    input.read_exact(&mut length[..width]).map_err(|error| error.to_string())?;
-    let length = u32::from_le_bytes(length) as usize;
-    if length > MOST_HEADER {
-        return Err(format!("its header has {length} bytes; the limit is {MOST_HEADER}"));
-    }
-    let mut header = vec![0; length];
-    input.read_exact(&mut header).map_err(|error| error.to_string())?;
-    let header = String::from_utf8(header).map_err(|_| "its header is no text".to_owned())?;
-    let (dtype, shape) = parse_header(&header)?;
-    let bytes = shape.iter().try_fold(dtype.size() as u64, |bytes, axis| bytes.checked_mul(*axis));
-    let bytes = bytes.filter(|bytes| *bytes <= limit).ok_or_else(|| {
-        format!("the shape {shape:?} of {dtype} unpacks to more than {limit} bytes")
-    })?;
-    let mut numbers = Vec::new();
-    // Grows with what is there, not with what is claimed.
-    input.take(bytes).read_to_end(&mut numbers).map_err(|error| error.to_string())?;
-    if numbers.len() as u64 != bytes {
-        return Err(format!("it has {} bytes of numbers, not {bytes}", numbers.len()));
-    }
-    if dtype == DType::Bool {
-        for byte in &mut numbers {
-            *byte = u8::from(*byte != 0);
-        }
-    }
-    Ok((dtype, shape, numbers))
-}
-
-/// `{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }`
-fn parse_header(header: &str) -> Result<(DType, Vec<u64>), String> {
-    let after = |key: &str| {
-        let at = header.find(&format!("'{key}'"))? + key.len() + 2;
-        Some(header.get(at..)?.trim_start().strip_prefix(':')?.trim_start())
-    };
-    let lacks = |key: &str| format!("its header lacks `{key}`: {}", header.trim());
-    let descr = after("descr").ok_or_else(|| lacks("descr"))?;
-    let descr = descr.strip_prefix('\'').and_then(|text| text.split('\'').next());
-    let descr = descr.ok_or("it is an array of records; give one array per column")?;
-    let order = after("fortran_order").ok_or_else(|| lacks("fortran_order"))?;
-    let shape = after("shape").ok_or_else(|| lacks("shape"))?;
-    let shape = shape.strip_prefix('(').and_then(|text| text.split(')').next());
-    let shape: Option<Vec<u64>> =
-        shape.map(|text| text.split(',').map(str::trim)).and_then(|axes| {
-            axes.filter(|axis| !axis.is_empty()).map(|axis| axis.parse().ok()).collect()
-        });
-    let shape = shape.ok_or_else(|| lacks("shape"))?;
-    if order.starts_with("True") && shape.len() > 1 {
-        return Err("it lies column by column; save numpy.ascontiguousarray(it)".to_owned());
-    }
-    let dtype = match descr {
-        "|b1" | "?" => DType::Bool,
-        code => {
-            let (order, code) = code.split_at_checked(1).unwrap_or(("", code));
-            let dtype: Option<DType> = code.parse().ok();
-            match dtype {
-                Some(dtype) if order != ">" || dtype.size() == 1 => dtype,
-                Some(_) => return Err(format!("it is big-endian ({descr}); save it as '<{code}'")),
-                None => {
-                    return Err(format!(
-                        "its elements are {descr}, which no column can hold; save numbers or flags"
-                    ));
-                }
-            }
-        }
-    };
-    Ok((dtype, shape))
 }

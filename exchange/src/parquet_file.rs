@@ -21,12 +21,11 @@ use crate::error::ImportError;
 use crate::export::{ExportReport, Failure, Format};
 use crate::import::{ImportOptions, ImportReport};
 use crate::partial::Partial;
-use crate::plan::Plan;
 use crate::resume::{self, Task};
 use crate::row_groups::{MAGIC, Packed, Packing, Present, io_error};
+use crate::row_reader::RowReader;
 use crate::rows_hash::RowsHash;
 use crate::sink::Sink;
-use crate::walk::Walk;
 
 /// The built-in columns of a table, before the ring's.
 const BUILT_IN: [(&str, DType); 5] = [
@@ -41,24 +40,23 @@ const PIECE_BYTES: u64 = 4 << 20;
 
 /// Writes the file.
 pub(crate) fn write(
-    walk: &mut Walk<'_, '_>,
+    reader: &mut RowReader<'_, '_>,
     partial: &mut Partial,
-    plan: &Plan,
 ) -> Result<ExportReport, Failure> {
     let mut report = ExportReport { rows: partial.rows(), ..ExportReport::default() };
     if partial.is_named() {
         report.bytes = partial.path().metadata()?.len();
         return Ok(report);
     }
-    let ring = walk.ring();
+    let ring = reader.ring();
     let schema = Arc::new(table(ring.schema()));
-    let properties = properties(plan.unit_rows);
+    let properties = properties(reader.unit_rows());
     let file = BufWriter::with_capacity(1 << 18, partial.file()?);
     let file = Present::new(file, partial.end());
     let (mut writer, _) = ArrowWriter::try_new(file, Arc::clone(&schema), Some(properties.clone()))
         .and_then(ArrowWriter::into_serialized_writer)
         .map_err(io_error)?;
-    let mut first = vec![None::<Range<u64>>; walk.spans().len()];
+    let mut first = vec![None::<Range<u64>>; reader.spans().len()];
     // After a gap the rows before it are of no use: a ring has none in its middle.
     let mut note = |(lane, range): (u32, Range<u64>)| {
         if let Some(span) = first.get_mut(lane as usize) {
@@ -74,37 +72,30 @@ pub(crate) fn write(
         let group = bytes.get(if unit.from == 0 { MAGIC.len() } else { 0 }..).unwrap_or_default();
         Packed::again(group, &unit.note)?.put(&mut writer).map_err(io_error)?;
         hashes.push(unit.rows_hash.clone());
-        walk.skip(plan.unit_rows).into_iter().for_each(&mut note);
+        reader.skip_unit().into_iter().for_each(&mut note);
     }
     loop {
-        let places = walk.next(plan.unit_rows);
-        if places.is_empty() {
-            break;
-        }
         let mut packing = Packing::new(&schema, &properties).map_err(io_error)?;
         let mut hash = RowsHash::default();
-        let mut packed = Ok(());
-        walk.read(&places, |lane, rows| {
+        let rows = reader.read_unit(|lane, rows| {
             hash.add(lane, rows);
-            report.rows += rows.len() as u64;
             note((lane, rows.place().1));
-            packed = batch(&schema, lane, rows)
-                .map_err(ParquetError::from)
-                .and_then(|batch| packing.add(&batch));
-            packed.is_ok()
+            let batch = batch(&schema, lane, rows).map_err(ParquetError::from);
+            let packed = batch.and_then(|batch| packing.add(&batch));
+            packed.map_err(|error| Failure::Write(io_error(error)))
         })?;
-        packed.map_err(io_error)?;
-        let Some(packed) = packing.finish().map_err(io_error)? else { continue };
+        report.rows += rows;
+        let Some(packed) = packing.finish().map_err(io_error)? else { break };
         let tail = packed.tail();
         packed.put(&mut writer).map_err(io_error)?;
         let hash = hash.finish();
         hashes.push(hash.clone());
-        if walk.lapped() == 0 {
-            partial.add(&places, hash, writer.bytes_written() as u64, tail)?;
+        if reader.is_undisturbed() {
+            partial.add(rows, hash, writer.bytes_written() as u64, tail)?;
         }
     }
     // Only now is it known which rows are there.
-    let mut about = About::of(ring, walk.spans(), hashes);
+    let mut about = About::of(ring, &reader.spans(), hashes);
     for (rows, span) in about.rows.iter_mut().zip(first) {
         *rows = span.map_or((rows.1, rows.1), |span| (span.start, span.end));
     }
@@ -185,7 +176,9 @@ pub(crate) fn read(
     let put = |group: u64, sink: &mut Sink<'_, '_, '_>| file.fill(group, &mut pieces, &spans, sink);
     let (ring, resumed) = resume::restore(&task, options, put)?;
     let (rows_resumed, began_anew) = (resumed.rows, resumed.began_anew);
-    Ok((ring, ImportReport { rows, rows_resumed, began_anew, ..ImportReport::default() }))
+    let rows_before_gap = file.file.rows().saturating_sub(rows);
+    let report = ImportReport { rows, rows_resumed, began_anew, ..ImportReport::default() };
+    Ok((ring, ImportReport { rows_before_gap, ..report }))
 }
 
 /// Rows in memory while they are read.

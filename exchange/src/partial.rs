@@ -25,8 +25,8 @@ use crate::export::Format;
 use crate::journal::{self, Found, Journal, inode};
 use crate::minari;
 use crate::plan::{BeganAnew, Plan};
+use crate::row_reader::{Halt, RowReader};
 use crate::rows_hash::RowsHash;
-use crate::walk::{Halt, Place, Walk};
 
 const LOCK: &str = "export.lock";
 const NEW: &str = "new";
@@ -67,14 +67,14 @@ pub(crate) struct Partial {
 }
 
 impl Partial {
-    /// Begins, or takes up what an earlier call with the same plan left. `walk` is read as far as that
+    /// Begins, or takes up what an earlier call with the same plan left. `reader` reads as far as that
     /// one came, and stands before the first row again.
     pub(crate) fn open(
         to: &Path,
         format: Format,
         plan: &Plan,
         overwrite: bool,
-        walk: &mut Walk<'_, '_>,
+        reader: &mut RowReader<'_, '_>,
         read_back: ReadBack,
     ) -> Result<Self, Halt> {
         let failed = |source| ExportError::Write { path: to.to_owned(), source };
@@ -88,7 +88,7 @@ impl Partial {
         let (journal, units, named) = (None, Vec::new(), false);
         let mut partial =
             Self { to, format, folder, _lock: lock, journal, units, read_back, named, began_anew };
-        let begun = partial.begin(plan, overwrite, walk);
+        let begun = partial.begin(plan, overwrite, reader);
         match begun {
             Ok(()) => Ok(partial),
             Err(Halt::Export(error)) => Err(error.and_left(partial.give_up(true)).into()),
@@ -99,7 +99,12 @@ impl Partial {
         }
     }
 
-    fn begin(&mut self, plan: &Plan, overwrite: bool, walk: &mut Walk<'_, '_>) -> Result<(), Halt> {
+    fn begin(
+        &mut self,
+        plan: &Plan,
+        overwrite: bool,
+        reader: &mut RowReader<'_, '_>,
+    ) -> Result<(), Halt> {
         let failed = |source| ExportError::Write { path: self.to.clone(), source };
         let old = self.folder.join(OLD);
         if exists(&old) && !exists(&self.to) {
@@ -113,7 +118,7 @@ impl Partial {
         if differs == Some(None) {
             self.named = whole.is_some() && whole == inode(&self.to);
             self.units = units;
-            self.check(plan, walk)?;
+            self.check(reader)?;
         } else if !units.is_empty() {
             self.began_anew = differs.flatten().or(Some(BeganAnew::Damaged));
         }
@@ -133,17 +138,16 @@ impl Partial {
     }
 
     /// Keeps of the journal's units those that are still true.
-    fn check(&mut self, plan: &Plan, walk: &mut Walk<'_, '_>) -> Result<(), Halt> {
+    fn check(&mut self, reader: &mut RowReader<'_, '_>) -> Result<(), Halt> {
         let mut from = 0;
         for number in 0..self.units.len() {
             let Some(unit) = self.units.get(number).cloned() else { break };
-            let places = walk.next(plan.unit_rows);
             let mut hash = RowsHash::default();
-            walk.read(&places, |lane, rows| {
+            let rows = reader.read_unit(|lane, rows| {
                 hash.add(lane, rows);
-                true
+                Ok::<_, Halt>(())
             })?;
-            if rows_of(&places) != unit.rows || hash.finish() != unit.rows_hash {
+            if rows != unit.rows || hash.finish() != unit.rows_hash {
                 self.began_anew = Some(BeganAnew::Rows);
                 (self.named, self.units) = (false, Vec::new());
                 break;
@@ -157,7 +161,7 @@ impl Partial {
             }
             from = from.saturating_add(unit.count);
         }
-        walk.rewind();
+        reader.rewind();
         Ok(())
     }
 
@@ -217,10 +221,10 @@ impl Partial {
         Ok(hash.finalize().to_hex().to_string())
     }
 
-    /// Takes note of a unit: the rows of `places`, whose bytes or episodes go up to `to`.
+    /// Takes note of a unit of so many rows, whose bytes or episodes go up to `to`.
     pub(crate) fn add(
         &mut self,
-        places: &[Place],
+        rows: u64,
         rows_hash: String,
         to: u64,
         note: String,
@@ -228,7 +232,7 @@ impl Partial {
         let from = self.end();
         let count = to.saturating_sub(from);
         point("bytes");
-        let (rows, hash) = (rows_of(places), self.hash(from, count)?);
+        let hash = self.hash(from, count)?;
         let unit = Unit { rows, rows_hash, from, count, hash, note };
         if let Some(journal) = &mut self.journal {
             journal.add(&unit)?;
@@ -334,10 +338,6 @@ pub(crate) fn read_file(
             read => take(piece.get(..read).unwrap_or_default()),
         }
     }
-}
-
-fn rows_of(places: &[Place]) -> u64 {
-    places.iter().map(|(_, rows)| rows.end - rows.start).sum()
 }
 
 /// Beside the path, where a rename is one step.

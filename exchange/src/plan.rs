@@ -2,11 +2,12 @@
 
 use std::fmt;
 
+use backcast_core::Ring;
 use backcast_files::RingDescription;
 use serde::{Deserialize, Serialize};
 
 use crate::export::Format;
-use crate::walk::Walk;
+use crate::row_reader::RowReader;
 
 /// Version of the folder that an export leaves when it is cut.
 const PARTIAL_FORMAT: u32 = 2;
@@ -28,21 +29,25 @@ pub(crate) struct Plan {
     ring: RingDescription,
     /// Per lane, the first row and one past the last.
     rows: Vec<(u64, u64)>,
-    pub(crate) unit_rows: u64,
+    unit_rows: u64,
 }
 
 impl Plan {
-    pub(crate) fn of(walk: &Walk<'_, '_>, to: Format, unit_rows: Option<u64>) -> Self {
-        let ring = walk.ring();
-        let fit = UNIT_BYTES / (ring.schema().row_bytes() as u64).max(1);
+    pub(crate) fn of(reader: &RowReader<'_, '_>, to: Format) -> Self {
         Self {
             format: PARTIAL_FORMAT,
             build: env!("CARGO_PKG_VERSION").to_owned(),
             to: to.as_str().to_owned(),
-            ring: RingDescription::of(ring),
-            rows: walk.spans().iter().map(|span| (span.start, span.end)).collect(),
-            unit_rows: unit_rows.unwrap_or(fit).clamp(1, MOST_ROWS),
+            ring: RingDescription::of(reader.ring()),
+            rows: reader.spans().iter().map(|span| (span.start, span.end)).collect(),
+            unit_rows: reader.unit_rows(),
         }
+    }
+
+    /// Rows that are packed together, if `asked` does not say.
+    pub(crate) fn unit_rows(ring: &Ring, asked: Option<u64>) -> u64 {
+        let fit = UNIT_BYTES / (ring.schema().row_bytes() as u64).max(1);
+        asked.unwrap_or(fit).clamp(1, MOST_ROWS)
     }
 
     /// Why what was done by the plan `before` is of no use to this one.

@@ -41,6 +41,7 @@ mod name;
 mod object;
 mod origin;
 mod policy;
+mod printable;
 pub mod protocol;
 mod readers;
 mod resize;
@@ -74,6 +75,7 @@ pub use object::{
 };
 pub use origin::boot_id_hash;
 pub use policy::{BadLanePolicy, LanePolicy};
+pub use printable::printable;
 pub use readers::{
     BELL_BYTES, BELLS, LanePins, READER_SLOT_BYTES, READERS_HEADER_BYTES, READERS_MAGIC,
     ReaderRecord, SharedBell,

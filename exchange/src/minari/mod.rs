@@ -7,6 +7,10 @@
 //! walk/data/0/metadata.json      number of its steps
 //! ```
 
+mod columns;
+mod episode_file;
+mod notes;
+mod parts;
 mod read;
 mod space;
 mod stranger;
@@ -27,3 +31,5 @@ const REWARDS: &str = "rewards";
 const TERMINATIONS: &str = "terminations";
 const TRUNCATIONS: &str = "truncations";
 const INFOS: &str = "infos";
+/// What Backcast adds to the words about the dataset.
+const NOTES: &str = "backcast";

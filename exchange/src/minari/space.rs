@@ -11,8 +11,8 @@ const DEEPEST: usize = 8;
 pub(crate) struct Leaf {
     /// Empty for a space that is no dict.
     pub(crate) path: Vec<String>,
-    pub(crate) dtype: DType,
-    pub(crate) shape: Vec<u32>,
+    /// Type and shape, or in words why no column can hold it.
+    pub(crate) holds: Result<(DType, Vec<u32>), String>,
 }
 
 /// The least and the largest value found of an integer, for a space of so many choices.
@@ -69,9 +69,6 @@ fn of_column(column: &Column, choices: Choices) -> Value {
         let n = u64::try_from(n).unwrap_or(MOST_CHOICES);
         return json!({ "type": "Discrete", "dtype": "int64", "start": least, "n": n });
     }
-    if dtype == DType::Bool {
-        return json!({ "type": "MultiBinary", "n": column.items() });
-    }
     let (low, high) = bounds(dtype);
     let full = |value: &Value| {
         shape.iter().rev().fold(value.clone(), |inner, axis| {
@@ -87,7 +84,8 @@ fn of_column(column: &Column, choices: Choices) -> Value {
 /// Everything that the type can hold: what a ring says nothing of.
 fn bounds(dtype: DType) -> (Value, Value) {
     match dtype {
-        DType::Bool | DType::U8 => (json!(0), json!(u8::MAX)),
+        DType::Bool => (json!(false), json!(true)),
+        DType::U8 => (json!(0), json!(u8::MAX)),
         DType::U16 => (json!(0), json!(u16::MAX)),
         DType::U32 => (json!(0), json!(u32::MAX)),
         DType::U64 => (json!(0), json!(u64::MAX)),
@@ -130,42 +128,7 @@ fn visit(space: &Value, path: &mut Vec<String>, found: &mut Vec<Leaf>) -> Result
         return Err(format!("a space that is more than {DEEPEST} levels deep"));
     }
     let kind = space.get("type").and_then(Value::as_str).ok_or("a space without a type")?;
-    let mut leaf = |dtype, shape| {
-        found.push(Leaf { path: path.clone(), dtype, shape });
-        Ok(())
-    };
-    let dtype = || {
-        let name = space.get("dtype").and_then(Value::as_str).unwrap_or_default();
-        DType::ALL
-            .into_iter()
-            .find(|dtype| numpy_name(*dtype) == name)
-            .ok_or_else(|| format!("a {kind} of {name:?}, which no column can hold"))
-    };
-    let axes = |key: &str| {
-        let axes = space.get(key).and_then(Value::as_array).map(|axes| {
-            axes.iter()
-                .map(|axis| axis.as_u64().and_then(|axis| u32::try_from(axis).ok()))
-                .collect()
-        });
-        axes.flatten().ok_or_else(|| format!("a {kind} whose {key} is {:?}", space.get(key)))
-    };
     match kind {
-        "Box" => leaf(dtype()?, axes("shape")?),
-        "Discrete" => leaf(DType::I64, Vec::new()),
-        "MultiDiscrete" => {
-            let items = space.get("nvec").and_then(Value::as_array).map_or(0, Vec::len);
-            leaf(dtype()?, vec![u32::try_from(items).unwrap_or(u32::MAX)])
-        }
-        "MultiBinary" => {
-            let shape = match space.get("n") {
-                Some(Value::Array(_)) => axes("n")?,
-                Some(n) => {
-                    n.as_u64().and_then(|n| u32::try_from(n).ok()).map_or(Vec::new(), |n| vec![n])
-                }
-                None => Vec::new(),
-            };
-            leaf(DType::I8, shape)
-        }
         "Dict" => {
             let inner = space.get("subspaces").and_then(Value::as_object);
             for (key, space) in inner.ok_or("a Dict without subspaces")? {
@@ -173,7 +136,6 @@ fn visit(space: &Value, path: &mut Vec<String>, found: &mut Vec<Leaf>) -> Result
                 visit(space, path, found)?;
                 path.pop();
             }
-            Ok(())
         }
         "Tuple" => {
             let inner = space.get("subspaces").and_then(Value::as_array);
@@ -182,9 +144,45 @@ fn visit(space: &Value, path: &mut Vec<String>, found: &mut Vec<Leaf>) -> Result
                 visit(space, path, found)?;
                 path.pop();
             }
-            Ok(())
         }
-        other => Err(format!("a space of type {other:?}, which no column can hold")),
+        kind => found.push(Leaf { path: path.clone(), holds: array_of(kind, space) }),
+    }
+    Ok(())
+}
+
+/// Type and shape of a space that is one array.
+fn array_of(kind: &str, space: &Value) -> Result<(DType, Vec<u32>), String> {
+    let dtype = || {
+        let name = space.get("dtype").and_then(Value::as_str).unwrap_or_default();
+        let known = DType::ALL.into_iter().find(|dtype| numpy_name(*dtype) == name);
+        known.ok_or_else(|| format!("is a {kind} of {name:?}"))
+    };
+    let axes = |key: &str| {
+        let axis = |axis: &Value| axis.as_u64().and_then(|axis| u32::try_from(axis).ok());
+        let axes = space.get(key).and_then(Value::as_array);
+        let axes: Option<Vec<u32>> = axes.and_then(|axes| axes.iter().map(axis).collect());
+        axes.ok_or_else(|| format!("is a {kind} whose {key} is {:?}", space.get(key)))
+    };
+    match kind {
+        "Box" => Ok((dtype()?, axes("shape")?)),
+        "Discrete" => Ok((DType::I64, Vec::new())),
+        "MultiDiscrete" => {
+            // As many choices for every place of an array of any shape.
+            let (mut shape, mut nvec) = (Vec::new(), space.get("nvec"));
+            while let Some(Value::Array(inner)) = nvec.filter(|_| shape.len() <= DEEPEST) {
+                shape.push(u32::try_from(inner.len()).unwrap_or(u32::MAX));
+                nvec = inner.first();
+            }
+            Ok((dtype()?, shape))
+        }
+        "MultiBinary" => match space.get("n") {
+            Some(Value::Number(n)) => {
+                let n = n.as_u64().and_then(|n| u32::try_from(n).ok());
+                Ok((DType::I8, vec![n.ok_or_else(|| format!("is a {kind} whose n is {n:?}"))?]))
+            }
+            _ => Ok((DType::I8, axes("n")?)),
+        },
+        other => Err(format!("is a space of type {other:?}")),
     }
 }
 
@@ -205,7 +203,7 @@ mod tests {
         let obs = of_columns("obs", &[(&columns[0], None), (&columns[1], None)]);
         let leaf = |path: &[&str], dtype, shape: &[u32]| {
             let path = path.iter().map(|&name| name.to_owned()).collect();
-            Leaf { path, dtype, shape: shape.to_vec() }
+            Leaf { path, holds: Ok((dtype, shape.to_vec())) }
         };
         assert_eq!(
             leaves(&obs).unwrap(),
@@ -217,19 +215,42 @@ mod tests {
     }
 
     #[test]
-    fn spaces_that_no_column_holds_say_so() {
-        let mut deep = json!({"type": "Box", "dtype": "float32", "shape": [1]});
-        for _ in 0..20 {
-            deep = json!({"type": "Dict", "subspaces": {"x": deep}});
+    fn arrays_have_the_shapes_of_their_spaces() {
+        let holds = |space: Value| leaves(&space).unwrap().remove(0).holds.unwrap();
+        for (space, dtype, shape) in [
+            (json!({"type": "Box", "dtype": "bool", "shape": []}), DType::Bool, &[][..]),
+            (json!({"type": "Box", "dtype": "float32", "shape": [2, 3]}), DType::F32, &[2, 3]),
+            (json!({"type": "MultiBinary", "n": 4}), DType::I8, &[4]),
+            (json!({"type": "MultiBinary", "n": [2, 3]}), DType::I8, &[2, 3]),
+            (json!({"type": "MultiDiscrete", "dtype": "int64", "nvec": [2, 3]}), DType::I64, &[2]),
+            (
+                json!({"type": "MultiDiscrete", "dtype": "int32", "nvec": [[2, 3, 4], [4, 5, 6]]}),
+                DType::I32,
+                &[2, 3],
+            ),
+        ] {
+            assert_eq!(holds(space.clone()), (dtype, shape.to_vec()), "{space}");
         }
+    }
+
+    #[test]
+    fn spaces_that_no_column_holds_say_so() {
         for (space, part) in [
             (json!({"type": "Text", "max_length": 3}), "Text"),
             (json!({"type": "Box", "dtype": "complex64", "shape": [1]}), "complex64"),
             (json!({"type": "Box", "dtype": "float32", "shape": [-1]}), "shape"),
-            (json!({"type": "Dict"}), "subspaces"),
-            (json!(3), "type"),
-            (deep, "deep"),
+            (json!({"type": "MultiBinary", "n": -1}), "n is"),
         ] {
+            let reason = leaves(&space).unwrap().remove(0).holds.unwrap_err();
+            assert!(reason.contains(part), "{reason}");
+        }
+        let mut deep = json!({"type": "Box", "dtype": "float32", "shape": [1]});
+        for _ in 0..20 {
+            deep = json!({"type": "Dict", "subspaces": {"x": deep}});
+        }
+        for (space, part) in
+            [(json!({"type": "Dict"}), "subspaces"), (json!(3), "type"), (deep, "deep")]
+        {
             let error = leaves(&space).unwrap_err();
             assert!(error.contains(part), "{error}");
         }

@@ -1,73 +1,60 @@
 //! From the rows of a ring to the folders of a dataset.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch, StructArray};
-use arrow_schema::{DataType, Field, Fields, Schema as ArrowSchema};
-use backcast_core::{Column, DType, FINAL, GAP, Role, Rows, Schema, TERMINATED, TRUNCATED};
-use parquet::arrow::ArrowWriter;
-use parquet::basic::{Compression, ZstdLevel};
-use parquet::file::properties::WriterProperties;
+use backcast_core::{Column, FINAL, GAP, Role, Rows, Schema, TRUNCATED};
 use serde_json::json;
 
+use super::episode_file::EpisodeData;
+use super::notes::Notes;
+use super::parts::Parts;
 use super::space::{self, Choices};
-use super::{
-    ACTIONS, DATA, EPISODE, INFOS, METADATA, OBSERVATIONS, REWARDS, TERMINATIONS, TRUNCATIONS,
-};
-use crate::arrays;
+use super::{DATA, EPISODE, METADATA, NOTES};
+use crate::episodes::part;
 use crate::error::ExportError;
 use crate::export::{ExportReport, Failure};
+use crate::integers::integers;
 use crate::partial::{Partial, read_file};
-use crate::plan::Plan;
+use crate::row_reader::{Halt, RowReader};
 use crate::rows_hash::RowsHash;
-use crate::walk::{Halt, Walk};
 
 /// The version of Minari whose layout this is.
 const MINARI: &str = "0.5.4";
 
 /// Writes the dataset into the folder that it is made in.
 pub(crate) fn write(
-    walk: &mut Walk<'_, '_>,
+    reader: &mut RowReader<'_, '_>,
     partial: &mut Partial,
-    plan: &Plan,
     to: &Path,
 ) -> Result<ExportReport, Failure> {
-    let ring = walk.ring();
+    let ring = reader.ring();
     let parts = Parts::of(ring.schema()).map_err(Halt::from)?;
     let data = partial.path().join(DATA);
     if !partial.is_named() {
         fs::create_dir_all(&data)?;
         clear_after(&data, partial.end())?;
     }
-    let mut writer = DatasetWriter::new(&parts, data, partial.end());
+    let mut writer = DatasetWriter::new(&parts, data, partial.end(), &reader.spans());
     let known = partial.units().len();
-    let mut of = None;
     for number in 0.. {
-        let places = walk.next(plan.unit_rows);
-        if places.is_empty() {
+        let mut hash = RowsHash::default();
+        let rows = reader.read_unit(|lane, rows| {
+            hash.add(lane, rows);
+            writer.rows(lane, rows)
+        })?;
+        if reader.is_over() || rows == 0 {
+            writer.cut_all()?;
+        }
+        if rows == 0 {
             break;
         }
-        let mut hash = RowsHash::default();
-        let mut written = Ok(());
-        walk.read(&places, |lane, rows| {
-            hash.add(lane, rows);
-            let (_, range) = rows.place();
-            // Another lane, or rows that were overwritten in between: what was begun ends here.
-            let goes_on = of.replace((lane, range.end)) == Some((lane, range.start));
-            let cut = if goes_on { Ok(()) } else { writer.cut() };
-            written = cut.and_then(|()| writer.rows(rows));
-            written.is_ok()
-        })?;
-        written?;
-        if walk.is_over() {
-            writer.cut()?;
-        }
-        if number >= known && walk.lapped() == 0 {
+        if number >= known && reader.is_undisturbed() {
             let to = writer.report.episodes.unwrap_or_default();
-            partial.add(&places, hash.finish(), to, String::new())?;
+            partial.add(rows, hash.finish(), to, String::new())?;
         }
     }
     Ok(writer.finish(to, partial.is_named())?)
@@ -113,52 +100,23 @@ fn clear_after(data: &Path, episodes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Which columns of a ring are what in a dataset.
-struct Parts<'a> {
-    schema: &'a Schema,
-    obs: Vec<usize>,
-    action: Vec<usize>,
-    reward: usize,
-    infos: Vec<usize>,
+/// The rows of a lane's episode that were read so far.
+struct OpenEpisode {
+    /// One past its last row.
+    next: u64,
+    /// Per column of the schema.
+    columns: Vec<Vec<u8>>,
+    flags: Vec<u32>,
 }
 
-impl<'a> Parts<'a> {
-    fn of(schema: &'a Schema) -> Result<Self, ExportError> {
-        let columns = schema.columns();
-        let below = |name: &str, root: &str| {
-            name.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
-        let named = |root: &'static str| {
-            let at = columns.iter().enumerate().filter(|(_, c)| below(c.name(), root));
-            at.map(|(at, _)| at).collect::<Vec<usize>>()
-        };
-        let lacks = |wanted| {
-            let found: Vec<&str> = columns.iter().map(Column::name).collect();
-            ExportError::NoColumn { wanted, found: found.join(", ") }
-        };
-        let (obs, action) = (named("obs"), named("action"));
-        let reward = columns.iter().position(|c| c.name() == "reward" && c.items() == 1);
-        let observed = |at: &usize| columns.get(*at).is_some_and(|c| c.role() == Role::Obs);
-        if obs.is_empty() || !obs.iter().all(observed) {
-            return Err(lacks("`obs` (or some below `obs/`) with the role obs"));
-        }
-        if action.is_empty() {
-            return Err(lacks("`action` (or some below `action/`)"));
-        }
-        let reward = reward.ok_or_else(|| lacks("`reward` with one number a step"))?;
-        let used = |at: &usize| obs.contains(at) || action.contains(at) || *at == reward;
-        let infos = (0..columns.len()).filter(|at| !used(at)).collect();
-        Ok(Self { schema, obs, action, reward, infos })
-    }
-}
-
-/// Collects the rows of an episode, and writes it when it ends.
+/// Collects the rows of episodes, of each lane one, and writes them when they end.
 struct DatasetWriter<'a> {
     parts: &'a Parts<'a>,
     folder: PathBuf,
-    /// Of the episode that is being collected: per column of the schema.
-    columns: Vec<Vec<u8>>,
-    flags: Vec<u32>,
+    /// Per lane, one past its last row.
+    ends: Vec<u64>,
+    /// Episodes that are being collected, by lane.
+    open: BTreeMap<u32, OpenEpisode>,
     /// Of each column, if it is an integer of one element.
     choices: Vec<Choices>,
     report: ExportReport,
@@ -168,177 +126,96 @@ struct DatasetWriter<'a> {
 }
 
 impl<'a> DatasetWriter<'a> {
-    fn new(parts: &'a Parts<'a>, folder: PathBuf, present: u64) -> Self {
-        let count = parts.schema.columns().len();
+    fn new(parts: &'a Parts<'a>, folder: PathBuf, present: u64, spans: &[Range<u64>]) -> Self {
+        let choices = vec![None; parts.schema.columns().len()];
         let report = ExportReport { episodes: Some(0), ..ExportReport::default() };
-        let (columns, choices) = (vec![Vec::new(); count], vec![None; count]);
-        Self { parts, folder, columns, flags: Vec::new(), choices, report, steps: 0, present }
+        let ends = spans.iter().map(|span| span.end).collect();
+        Self { parts, folder, ends, open: BTreeMap::new(), choices, report, steps: 0, present }
     }
 
-    fn rows(&mut self, rows: &Rows) -> Result<(), Failure> {
-        let flags = words(rows, "flags");
-        let t = words(rows, "t");
-        for (row, (flags, t)) in flags.iter().zip(&t).enumerate() {
-            // A row that continues nothing: what was begun ends before it.
-            if *t == 0 || flags & GAP != 0 {
-                self.cut()?;
+    fn rows(&mut self, lane: u32, rows: &Rows) -> Result<(), Failure> {
+        let schema = self.parts.schema;
+        let columns = schema.columns().iter();
+        let columns: Vec<(&Column, &[u8])> =
+            columns.map(|column| (column, rows.bytes(column.name()).unwrap_or_default())).collect();
+        let marks = words(rows, "flags").into_iter().zip(words(rows, "t"));
+        for (row, (seq, (flags, t))) in rows.place().1.zip(marks).enumerate() {
+            // Rows before it were overwritten, or it continues none of them: what was begun ends there.
+            let goes_on = self.open.get(&lane).is_some_and(|open| open.next == seq);
+            if !goes_on || t == 0 || flags & GAP != 0 {
+                self.cut(lane)?;
             }
-            for (column, collected) in self.parts.schema.columns().iter().zip(&mut self.columns) {
-                let width = column.width();
-                let bytes = rows.bytes(column.name()).unwrap_or_default();
-                let bytes = bytes.get(row * width..(row + 1) * width).unwrap_or_default();
-                collected.extend_from_slice(bytes);
+            let open = self.open.entry(lane).or_insert_with(|| OpenEpisode {
+                next: seq,
+                columns: vec![Vec::new(); columns.len()],
+                flags: Vec::new(),
+            });
+            for ((column, bytes), collected) in columns.iter().zip(&mut open.columns) {
+                collected.extend_from_slice(part(column, bytes, row, row + 1));
             }
-            self.flags.push(*flags);
+            open.flags.push(flags);
+            open.next = seq + 1;
             if flags & FINAL != 0 {
-                self.episode()?;
+                self.end(lane)?;
+            } else if self.ends.get(lane as usize) == Some(&(seq + 1)) {
+                self.cut(lane)?;
             }
         }
         Ok(())
     }
 
-    /// The rows stop where the episode does not: its newest row is the observation after the step
-    /// before it.
-    fn cut(&mut self) -> Result<(), Failure> {
-        if let [.., last, _] = &mut *self.flags {
+    /// Ends every episode that is open.
+    fn cut_all(&mut self) -> Result<(), Failure> {
+        while let Some((lane, _)) = self.open.first_key_value() {
+            self.cut(*lane)?;
+        }
+        Ok(())
+    }
+
+    /// Ends a lane's episode where its rows stop: its newest row is the observation after the step before
+    /// it, which is truncated.
+    fn cut(&mut self, lane: u32) -> Result<(), Failure> {
+        if let Some([.., last, _]) = self.open.get_mut(&lane).map(|open| &mut *open.flags) {
             *last |= TRUNCATED;
         }
-        self.episode()
+        self.end(lane)
     }
 
-    /// Writes what was collected, if that is a step and what came after it.
-    fn episode(&mut self) -> Result<(), Failure> {
-        let rows = self.flags.len();
-        if rows >= 2 {
-            let number = self.report.episodes.unwrap_or_default();
-            let folder = self.folder.join(number.to_string());
-            self.count_choices(rows - 1).map_err(Halt::from)?;
-            self.report.bytes += if number < self.present {
-                folder.join(EPISODE).metadata()?.len()
-            } else {
-                fs::create_dir(&folder)?;
-                let bytes = self.write_rows(&folder.join(EPISODE), rows)?;
-                let about = json!({ "id": number, "total_steps": rows - 1 });
-                write_json(&folder.join(METADATA), &about)?;
-                bytes
-            };
-            self.report.rows += rows as u64;
-            self.report.episodes = Some(number + 1);
-            self.steps += rows as u64 - 1;
+    /// Writes a lane's episode, if that is a step and what came after it.
+    fn end(&mut self, lane: u32) -> Result<(), Failure> {
+        let Some(episode) = self.open.remove(&lane) else { return Ok(()) };
+        let rows = episode.flags.len();
+        if rows < 2 {
+            return Ok(());
         }
-        self.columns.iter_mut().for_each(Vec::clear);
-        self.flags.clear();
+        let number = self.report.episodes.unwrap_or_default();
+        let folder = self.folder.join(number.to_string());
+        self.count_choices(&episode).map_err(Halt::from)?;
+        self.report.bytes += if number < self.present {
+            folder.join(EPISODE).metadata()?.len()
+        } else {
+            fs::create_dir(&folder)?;
+            let OpenEpisode { columns, flags, .. } = &episode;
+            let bytes =
+                EpisodeData { parts: self.parts, columns, flags }.write(&folder.join(EPISODE))?;
+            let about = json!({ "id": number, "total_steps": rows - 1 });
+            write_json(&folder.join(METADATA), &about)?;
+            bytes
+        };
+        self.report.rows += rows as u64;
+        self.report.episodes = Some(number + 1);
+        self.steps += rows as u64 - 1;
         Ok(())
     }
 
-    fn write_rows(&self, path: &Path, rows: usize) -> io::Result<u64> {
-        let Parts { obs, action, reward, infos, schema } = self.parts;
-        let flag = |mask: u32| {
-            // The last row is no step.
-            let set = self.flags.iter().take(rows - 1).map(|flags| u8::from(flags & mask != 0));
-            let bytes: Vec<u8> = set.chain([0]).collect();
-            arrays::array(DType::Bool, &[], &bytes)
-        };
-        let mut columns = vec![
-            self.tree(OBSERVATIONS, obs, "obs"),
-            self.tree(ACTIONS, action, "action"),
-            (Field::new(REWARDS, self.data_type(*reward), false), self.array(*reward)),
-            (Field::new(TERMINATIONS, DataType::Boolean, false), flag(TERMINATED)),
-            (Field::new(TRUNCATIONS, DataType::Boolean, false), flag(TRUNCATED)),
-        ];
-        if !infos.is_empty() {
-            let names = infos.iter().filter_map(|at| schema.columns().get(*at));
-            let names: Vec<Vec<&str>> =
-                names.map(|column| column.name().split('/').collect()).collect();
-            columns.push(self.nested(INFOS, infos, &names));
-        }
-        let (fields, columns): (Vec<Field>, Vec<ArrayRef>) = columns.into_iter().unzip();
-        let schema = Arc::new(ArrowSchema::new(fields));
-        let batch = RecordBatch::try_new(Arc::clone(&schema), columns).map_err(io::Error::other)?;
-        let properties = WriterProperties::builder()
-            .set_compression(Compression::ZSTD(ZstdLevel::default()))
-            .set_created_by("backcast".to_owned())
-            .build();
-        let mut file = File::create_new(path)?;
-        let mut writer =
-            ArrowWriter::try_new(&mut file, schema, Some(properties)).map_err(io::Error::other)?;
-        writer.write(&batch).map_err(io::Error::other)?;
-        writer.close().map_err(io::Error::other)?;
-        file.sync_all()?;
-        Ok(file.metadata()?.len())
-    }
-
-    /// Columns that are one array, or a struct of those below.
-    fn tree(&self, name: &str, at: &[usize], root: &str) -> (Field, ArrayRef) {
-        let columns = self.parts.schema.columns();
-        let names = at.iter().filter_map(|at| columns.get(*at).map(Column::name));
-        let names: Vec<Vec<&str>> = names.map(|name| name.split('/').skip(1).collect()).collect();
-        if let ([only], [path]) = (at, &*names)
-            && path.is_empty()
-            && columns.get(*only).is_some_and(|column| column.name() == root)
-        {
-            return (Field::new(name, self.data_type(*only), false), self.array(*only));
-        }
-        self.nested(name, at, &names)
-    }
-
-    /// A struct of the columns `at`, under their paths.
-    fn nested(&self, name: &str, at: &[usize], paths: &[Vec<&str>]) -> (Field, ArrayRef) {
-        let mut fields = Vec::new();
-        let mut arrays = Vec::new();
-        let mut done: Vec<&str> = Vec::new();
-        for (column, path) in at.iter().zip(paths) {
-            let Some(first) = path.first().filter(|first| !done.contains(first)) else { continue };
-            done.push(first);
-            let (field, array) = if path.len() == 1 {
-                (Field::new(*first, self.data_type(*column), false), self.array(*column))
-            } else {
-                let below = || at.iter().zip(paths).filter(|(_, path)| path.first() == Some(first));
-                let inner: Vec<usize> = below().map(|(at, _)| *at).collect();
-                let rest: Vec<Vec<&str>> = below().map(|(_, path)| path[1..].to_vec()).collect();
-                self.nested(first, &inner, &rest)
-            };
-            fields.push(Arc::new(field));
-            arrays.push(array);
-        }
-        let fields = Fields::from(fields);
-        let array = StructArray::new(fields.clone(), arrays, None);
-        (Field::new(name, DataType::Struct(fields), false), Arc::new(array))
-    }
-
-    fn data_type(&self, at: usize) -> DataType {
-        self.array(at).data_type().clone()
-    }
-
-    /// A column as Minari has it: a list in each row, but a number for a space of choices or a reward.
-    fn array(&self, at: usize) -> ArrayRef {
-        let (Some(column), Some(bytes)) =
-            (self.parts.schema.columns().get(at), self.columns.get(at))
-        else {
-            return arrays::array(DType::U8, &[], &[]);
-        };
-        let (dtype, scalar) = (column.dtype(), column.shape().is_empty());
-        if is_choice(column) && !self.parts.infos.contains(&at) {
-            // The space has room for those that count.
-            let choices = integers(dtype, bytes).map(|value| i64::try_from(value).unwrap_or(0));
-            let choices: Vec<u8> = choices.flat_map(i64::to_ne_bytes).collect();
-            return arrays::array(DType::I64, &[], &choices);
-        }
-        let lone = scalar && (at == self.parts.reward || self.parts.infos.contains(&at));
-        let items = u32::try_from(column.items()).unwrap_or(u32::MAX);
-        let dtype = if dtype == DType::Bool && !lone { DType::I8 } else { dtype };
-        arrays::array(dtype, if lone { &[] } else { std::slice::from_ref(&items) }, bytes)
-    }
-
-    /// Takes note of the integers that were observed, and of those chosen: the row after the last step chooses
-    /// nothing.
-    fn count_choices(&mut self, steps: usize) -> Result<(), ExportError> {
-        let columns = self.parts.schema.columns().iter().zip(&self.columns).zip(&mut self.choices);
-        for (at, ((column, bytes), choices)) in columns.enumerate() {
-            if !is_choice(column) || self.parts.infos.contains(&at) {
+    /// Notes the integers that were observed, and those chosen: the row after the last step chooses nothing.
+    fn count_choices(&mut self, episode: &OpenEpisode) -> Result<(), ExportError> {
+        let columns = self.parts.schema.columns().iter().zip(&episode.columns);
+        for (at, ((column, bytes), choices)) in columns.zip(&mut self.choices).enumerate() {
+            if !self.parts.is_choice(at) {
                 continue;
             }
-            let rows = steps + usize::from(column.role() == Role::Obs);
+            let rows = episode.flags.len() - usize::from(column.role() != Role::Obs);
             for value in integers(column.dtype(), bytes).take(rows) {
                 let Some(more) = space::with_choice(*choices, value) else {
                     let (least, most) = choices.unwrap_or_default();
@@ -356,16 +233,19 @@ impl<'a> DatasetWriter<'a> {
         Ok(())
     }
 
-    /// Writes the words about all of it. They come last: without them it is no dataset.
+    /// Writes what there is to say of all episodes. It comes last: without it there is no dataset.
     fn finish(mut self, to: &Path, is_there: bool) -> io::Result<ExportReport> {
-        let columns = self.parts.schema.columns();
+        let parts = self.parts;
+        let columns = parts.schema.columns();
         let space = |at: &[usize], root: &str| {
-            let of = |at: &usize| Some((columns.get(*at)?, *self.choices.get(*at)?));
-            let columns: Vec<_> = at.iter().filter_map(of).collect();
-            let choice = |(column, choices): (&'a Column, Choices)| {
-                (column, choices.or_else(|| is_choice(column).then_some((0, 0))))
+            let of = |at: &usize| {
+                let choices = *self.choices.get(*at)?;
+                Some((
+                    columns.get(*at)?,
+                    choices.or_else(|| parts.is_choice(*at).then_some((0, 0))),
+                ))
             };
-            let columns: Vec<_> = columns.into_iter().map(choice).collect();
+            let columns: Vec<(&Column, Choices)> = at.iter().filter_map(of).collect();
             space::of_columns(root, &columns).to_string()
         };
         let id = to.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -376,8 +256,9 @@ impl<'a> DatasetWriter<'a> {
             "jpeg_encoding": false,
             "total_episodes": self.report.episodes,
             "total_steps": self.steps,
-            "observation_space": space(&self.parts.obs, "obs"),
-            "action_space": space(&self.parts.action, "action"),
+            "observation_space": space(&parts.obs, parts.obs_root),
+            "action_space": space(&parts.action, parts.action_root),
+            NOTES: Notes::of(parts),
         });
         if !is_there {
             write_json(&self.folder.join(METADATA), &about)?;
@@ -392,28 +273,6 @@ fn write_json(path: &Path, value: &serde_json::Value) -> io::Result<()> {
     let file = File::create_new(path)?;
     serde_json::to_writer_pretty(&file, value)?;
     file.sync_all()
-}
-
-/// Whether a column is one integer a row: an action, or an observation, of so many.
-fn is_choice(column: &Column) -> bool {
-    let number = !matches!(column.dtype(), DType::Bool | DType::F16 | DType::F32 | DType::F64);
-    number && column.shape().is_empty() && column.name() != "reward"
-}
-
-/// Integers of any type.
-fn integers(dtype: DType, bytes: &[u8]) -> impl Iterator<Item = i128> + '_ {
-    bytes.chunks_exact(dtype.size()).map(move |bytes| {
-        let mut wide = [0; 8];
-        wide[..bytes.len()].copy_from_slice(bytes);
-        let unsigned = u64::from_le_bytes(wide);
-        match dtype {
-            DType::I8 | DType::I16 | DType::I32 | DType::I64 => {
-                let unused = 64 - 8 * u32::try_from(bytes.len()).unwrap_or(8);
-                i128::from((unsigned << unused).cast_signed() >> unused)
-            }
-            _ => i128::from(unsigned),
-        }
-    })
 }
 
 fn words(rows: &Rows, name: &str) -> Vec<u32> {

@@ -1,15 +1,19 @@
 //! Datasets of episodes: out as folders, in again as rows.
 
-use std::fs;
+use std::fs::{self, File};
+use std::path::Path;
 
+use arrow_array::cast::AsArray;
 use backcast_core::{Base, DType, FINAL, Ring, Role, Schema};
 use backcast_exchange::{
     ExportError, ExportOptions, Format, ImportError, ImportOptions, export, import,
 };
 
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+
 use super::made;
 
-type Hurt = fn(&std::path::Path);
+type Hurt = fn(&Path);
 
 fn schema() -> Schema {
     Schema::builder()
@@ -92,6 +96,82 @@ fn pieces_of_episodes_end_truncated_and_steps_alone_are_left_out() {
     let flags = flags.column::<u32>("flags").unwrap();
     let finals = flags.iter().filter(|flags| **flags & FINAL != 0).count() as u64;
     assert_eq!(Some(finals), found.episodes);
+    // Episodes end by turns in two ways; the newest one has no end, and is truncated at its last step.
+    let episodes = usize::try_from(found.episodes.unwrap()).unwrap();
+    for number in 0..episodes {
+        let (terminations, truncations) = ends(&to, number);
+        let (last, before) = truncations.split_last().unwrap();
+        assert!(!last, "the row after the last step is none");
+        let (last, before) = before.split_last().unwrap();
+        let terminated = terminations[before.len()];
+        assert!(*last != terminated && before.iter().all(|flag| !flag), "episode {number}");
+        assert!(number + 1 < episodes || *last, "the last one was cut");
+    }
+}
+
+/// The columns of an episode that say how it ends, as they are in the file.
+fn ends(to: &Path, episode: usize) -> (Vec<bool>, Vec<bool>) {
+    let file = File::open(to.join(format!("data/{episode}/part-0.parquet"))).unwrap();
+    let reader = ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap();
+    let batch = reader.map(Result::unwrap).next().unwrap();
+    let column = |name: &str| {
+        let column = batch.column_by_name(name).unwrap();
+        column.as_boolean().values().iter().collect::<Vec<bool>>()
+    };
+    (column("terminations"), column("truncations"))
+}
+
+#[test]
+fn rows_that_no_episode_ends_are_truncated_in_the_file_at_their_last_step() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = Base::at(dir.path());
+    // Seven steps, of which the last has no successor, and nothing ended.
+    let ring = made::ring(&base, "walk", &schema(), 40, 2, 7, 100);
+    let to = dir.path().join("walk");
+    export(&ring, &to, Format::Minari, ExportOptions::default()).unwrap();
+    for episode in 0..2 {
+        let (terminations, truncations) = ends(&to, episode);
+        assert_eq!(terminations, [false; 7]);
+        assert_eq!(truncations, [false, false, false, false, false, true, false]);
+    }
+}
+
+#[test]
+fn every_column_comes_back_with_its_type_its_shape_and_its_role() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = Base::at(dir.path());
+    for dtype in DType::ALL {
+        for shape in [&[][..], &[1], &[2, 3]] {
+            let mut builder = Schema::builder();
+            let number = dtype != DType::Bool;
+            builder = builder.column("obs/a", dtype, shape).column("obs/b/c", DType::Bool, &[]);
+            builder = builder.column("action/x", dtype, shape).column("action/y", DType::F16, &[]);
+            builder = builder.column("reward", if number { dtype } else { DType::F32 }, &[1]);
+            builder = builder.column_as("more/state", dtype, shape, Role::Obs);
+            let schema = builder.column("more/logp", dtype, shape).build().unwrap();
+            let ring = made::ring(&base, "walk", &schema, 100, 1, 30, 6);
+            let to = dir.path().join("walk-v0");
+            let options = ExportOptions::default().overwrite(true);
+            export(&ring, &to, Format::Minari, options).unwrap();
+            let options = ImportOptions::named("again").base(base.clone());
+            let (again, _) = import(&to, Format::Minari, options).unwrap();
+            made::assert_same(&ring, &again);
+        }
+    }
+}
+
+#[test]
+fn observations_actions_and_rewards_go_by_other_names_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = Base::at(dir.path());
+    let builder = Schema::builder().column_as("observation", DType::F32, &[2], Role::Obs);
+    let builder = builder.column("actions", DType::I32, &[]).column("rewards", DType::F64, &[]);
+    let ring = made::ring(&base, "walk", &builder.build().unwrap(), 100, 1, 30, 6);
+    let to = dir.path().join("walk-v0");
+    export(&ring, &to, Format::Minari, ExportOptions::default()).unwrap();
+    let options = ImportOptions::named("again").base(base);
+    let (again, _) = import(&to, Format::Minari, options).unwrap();
+    made::assert_same(&ring, &again);
 }
 
 #[test]
@@ -120,11 +200,12 @@ fn a_dataset_that_lacks_something_says_what() {
     let base = Base::at(dir.path());
     let ring = made::ring(&base, "walk", &schema(), 200, 1, 30, 5);
     let to = dir.path().join("walk");
-    let cases: [(Hurt, &str); 6] = [
+    let cases: [(Hurt, &str); 7] = [
         (|to| fs::remove_file(to.join("data/metadata.json")).unwrap(), "metadata.json"),
         (|to| fs::write(to.join("data/metadata.json"), "{").unwrap(), "words"),
-        (|to| swap(to, "\"parquet\"", "\"hdf5\""), "data_format is \"hdf5\""),
-        (|to| swap(to, "\\\"uint8\\\"", "\\\"complex64\\\""), "complex64"),
+        (|to| swap(to, "\"parquet\"", "\"hdf5\""), "stored as \"hdf5\""),
+        (|to| swap(to, "\"u1\"", "\"c8\""), "c8"),
+        (|to| swap(to, "\"u1\"", "\"u2\""), "was exported from u2"),
         (|to| fs::remove_dir_all(to.join("data/3")).unwrap(), "data/3"),
         (
             |to| fs::write(to.join("data/2/part-0.parquet"), b"PAR1PAR1PAR1").unwrap(),
@@ -141,7 +222,7 @@ fn a_dataset_that_lacks_something_says_what() {
     }
 }
 
-fn swap(to: &std::path::Path, from: &str, into: &str) {
+fn swap(to: &Path, from: &str, into: &str) {
     let path = to.join("data/metadata.json");
     let text = fs::read_to_string(&path).unwrap();
     assert!(text.contains(from), "{text} lacks {from}");

@@ -2,7 +2,9 @@
 
 mod damage;
 mod datasets;
+mod foreign_datasets;
 mod made;
 mod paths;
 mod plain_steps;
+mod running;
 mod table;

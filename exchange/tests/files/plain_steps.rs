@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use backcast_core::{Base, Column, FINAL, Ring, TERMINATED, TRUNCATED, list};
+use backcast_core::{Base, Column, FINAL, GAP, Ring, TERMINATED, TRUNCATED, list};
 use backcast_exchange::{Format, ImportError, ImportOptions, ImportReport, import};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
@@ -68,6 +68,84 @@ fn array(descr: &str, turned: &str, shape: &str, bytes: &[u8]) -> Vec<u8> {
     header.push('\n');
     let length = u16::try_from(header.len()).unwrap().to_le_bytes();
     [b"\x93NUMPY\x01\x00", &length[..], header.as_bytes(), bytes].concat()
+}
+
+#[test]
+fn arrays_as_other_programs_save_them_are_taken() {
+    let folder = Folder::new();
+    // Three steps: flags of one column, elements in Fortran order, and numbers of another byte order.
+    let turned = floats([1., 3., 5., 2., 4., 6.]);
+    let swapped: Vec<u8> = [7_i32, 8, 9].iter().flat_map(|value| value.to_be_bytes()).collect();
+    let flags = [0_i64, 0, 1].map(i64::to_le_bytes).concat();
+    folder.save_files([
+        ("observations.npy".to_owned(), array("<f4", "True", "(3, 2)", &turned)),
+        ("actions.npy".to_owned(), array(">i4", "False", "(3,)", &swapped)),
+        ("terminals.npy".to_owned(), array("<i8", "False", "(3, 1)", &flags)),
+        ("timeouts.npy".to_owned(), array("|b1", "True", "(3, 1)", &[NO, NO, NO])),
+    ]);
+    let (ring, report) = folder.import().unwrap();
+    assert_eq!(report, ImportReport { rows: 4, episodes: Some(1), ..ImportReport::default() });
+    let rows = ring.rows(0, 0..3).unwrap();
+    assert_eq!(rows.column::<f32>("obs").unwrap(), [1., 2., 3., 4., 5., 6.]);
+    assert_eq!(rows.column::<i32>("action").unwrap(), [7, 8, 9]);
+    assert_eq!(rows.column::<u32>("flags").unwrap(), [0, 0, TERMINATED]);
+}
+
+#[test]
+fn truncated_episodes_without_next_obs_keep_their_last_step_and_it_starts_no_transition() {
+    let folder = Folder::new();
+    let obs = floats([1., 2., 3., 4., 5., 6.]);
+    folder.save(&[
+        ("observations", "<f4", "(6, 1)", &obs),
+        ("rewards", "<f4", "(6,)", &obs),
+        ("terminals", "|b1", "(6,)", &[NO, NO, NO, NO, YES, NO]),
+        ("timeouts", "|b1", "(6,)", &[NO, NO, YES, NO, NO, NO]),
+    ]);
+    let (ring, report) = folder.import().unwrap();
+    let expected = ImportReport { rows: 7, episodes: Some(3), ..ImportReport::default() };
+    assert_eq!(report, ImportReport { rows_without_successor: 2, ..expected });
+    let rows = ring.rows(0, 0..7).unwrap();
+    assert_eq!(rows.column::<f32>("reward").unwrap(), [1., 2., 3., 4., 5., 0., 6.]);
+    assert_eq!(rows.column::<f32>("obs").unwrap(), [1., 2., 3., 4., 5., 0., 6.]);
+    let flags = [0, 0, TRUNCATED, GAP, TERMINATED, FINAL, 0];
+    assert_eq!(rows.column::<u32>("flags").unwrap(), flags);
+    assert_eq!(ring.len(), 4, "the third step and the last one have no successor");
+}
+
+#[test]
+fn what_no_column_can_hold_is_left_out_by_its_name() {
+    let folder = Folder::new();
+    let two = floats([1., 2.]);
+    let arrays: &[(&str, &str, &str, &[u8])] = &[
+        ("observations", "<f4", "(2,)", &two),
+        ("infos/goal", "<U1", "(2,)", &[0; 8]),
+        ("metadata/algorithm", "<U1", "()", &[0; 4]),
+        ("metadata/policy", "<f4", "(3,)", &[0; 12]),
+        ("metadata/seed", "<f4", "()", &[0; 4]),
+    ];
+    folder.save(arrays);
+    let import = |leave_out: &[&str]| {
+        let options = ImportOptions::named("steps").base(folder.base.clone());
+        import(&folder.path(), Format::Npz, options.leave_out(leave_out.iter().copied()))
+    };
+    for (leave_out, part) in [
+        (&[][..], "`infos/goal` has elements of the type <U1"),
+        (&["infos"], "leave it out with `--leave-out metadata/algorithm`"),
+        (&["infos", "metadata/algorithm"], "has 3 rows"),
+        (&["infos", "metadata/algorithm", "metadata/policy"], "is a single value"),
+        (&["infos", "metadata", "notes"], "cannot leave out `notes`"),
+    ] {
+        let refused = import(leave_out).unwrap_err();
+        assert!(!matches!(refused, ImportError::Damaged { .. }), "it is whole: {refused}");
+        assert!(refused.to_string().contains(part), "{refused} lacks {part}");
+    }
+    let (ring, _) = import(&["infos", "metadata"]).unwrap();
+    assert_eq!(ring.schema().columns().len(), 1);
+    drop(ring);
+    // By the ring's name as well as by the file's.
+    folder.save(&[("observations", "<f4", "(2,)", &two), ("rew", "<f4", "(2,)", &two)]);
+    let (ring, _) = import(&["reward"]).unwrap();
+    assert_eq!(ring.schema().columns().len(), 1);
 }
 
 fn floats(values: impl IntoIterator<Item = f32>) -> Vec<u8> {
@@ -189,11 +267,9 @@ fn what_makes_no_ring_is_refused_with_its_reason() {
         (&[], "no array"),
         (&[obs, ("reward", "<f4", "(1,)", &two[..4])], "1 rows"),
         (&[obs, ("states", "<f4", "(2,)", &two)], "the same as another"),
-        (&[obs, ("timeouts", "|b1", "(2,)", &[NO, YES])], "`next_obs` is missing"),
         (&[obs, ("next_obs", "<f8", "(2,)", &[0; 16])], "differs from `obs`"),
         (&[obs, ("next_obs/x", "<f4", "(2,)", &two)], "missing"),
-        (&[obs, ("terminated", "|b1", "(2, 1)", &[NO, YES])], "one flag per step"),
-        (&[("obs", ">f4", "(2,)", &two)], "big-endian"),
+        (&[obs, ("terminated", "|b1", "(2, 2)", &[NO, YES, NO, NO])], "one flag per step"),
         (&[("obs", "|O", "(2,)", &two)], "which no column can hold"),
         (&[("obs", "<U3", "(2,)", &two)], "which no column can hold"),
         (&[("obs", "<f4", "()", &two[..4])], "single value"),
@@ -216,8 +292,6 @@ fn what_makes_no_ring_is_refused_with_its_reason() {
         assert!(refused.contains(part), "{refused} lacks {part}");
         assert!(refused.contains("steps.npz"), "{refused} does not name the file");
     }
-    folder.save_files([("obs.npy".to_owned(), array("<f4", "True", "(2, 1)", &two))]);
-    assert!(folder.refusal().contains("column by column"));
     std::fs::write(folder.path(), b"no archive").unwrap();
     assert!(folder.refusal().contains("the archive"));
     let missing = import(Path::new("/no/such.npz"), Format::Npz, ImportOptions::named("x"));

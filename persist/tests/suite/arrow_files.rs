@@ -1,10 +1,8 @@
-//! Chunk files are Arrow files: other programs read them as they are, and find the same rows.
+//! Chunk files are Arrow files: the Arrow library finds the same rows in them. That `pyarrow` does is tested
+//! where Python is.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs::File;
-use std::io::Write as _;
-use std::process::{Command, Stdio};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float16Type, Float64Type, Int32Type, UInt8Type, UInt32Type, UInt64Type};
@@ -100,80 +98,4 @@ fn every_element_type_and_shape_is_read() {
             assert_eq!(field.metadata().get(about).map(String::as_str), Some(r#"{"shape":[2,3]}"#));
         }
     }
-}
-
-/// Prints a digest of each column's bytes over the rows of lane 1, in order, as NumPy has them.
-const PYTHON: &str = r"
-import hashlib, sys
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute
-import pyarrow.ipc
-
-tables = [pa.ipc.open_file(pa.memory_map(line.strip())).read_all() for line in sys.stdin]
-table = pa.concat_tables(tables)
-table.validate(full=True)
-for name in table.column_names:
-    column = table.column(name)
-    for chunk in column.chunks:
-        assert chunk.null_count == 0
-    kept = column.filter(pa.compute.equal(table.column('lane'), 1)).combine_chunks()
-    if isinstance(kept.type, pa.FixedShapeTensorType):
-        values, shape = kept.storage.flatten().to_numpy(zero_copy_only=False), tuple(kept.type.shape)
-    else:
-        values, shape = kept.to_numpy(zero_copy_only=False), ()
-    values = values.reshape((-1, *shape))
-    print(name, values.dtype.name, values.shape, hashlib.sha256(values.tobytes()).hexdigest())
-";
-
-#[test]
-fn pyarrow_reads_the_rows_of_the_ring() {
-    let Some(python) = std::env::var_os("BACKCAST_PYTHON") else {
-        return println!("skipped: BACKCAST_PYTHON names no interpreter with pyarrow");
-    };
-    let (_place, store, ring) = saved(&schema());
-    let run = |code: &str, input: &str| -> String {
-        let mut child = Command::new(&python)
-            .args(["-c", code])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the interpreter runs");
-        child.stdin.take().expect("piped").write_all(input.as_bytes()).expect("it reads");
-        let output = child.wait_with_output().expect("it ends");
-        assert!(output.status.success());
-        String::from_utf8(output.stdout).expect("text")
-    };
-    let files = store.snapshot("pong@a").unwrap().files;
-    let files: Vec<String> = files.iter().map(|f| f.display().to_string()).collect();
-    let found = run(PYTHON, &files.join("\n"));
-    let span = ring.lane_span(1).unwrap();
-    let rows = ring.rows(1, span.clone()).unwrap();
-    // What the ring holds, digested by the same library from a hexadecimal line per column.
-    let mut input = String::new();
-    for column in rows.columns() {
-        let bytes = rows.bytes(column.name()).unwrap();
-        let axes: Vec<String> = column.shape().iter().map(|axis| format!("{axis},")).collect();
-        write!(input, "{} {} {} ", column.name(), column.dtype().name(), axes.concat()).unwrap();
-        for byte in bytes {
-            write!(input, "{byte:02x}").unwrap();
-        }
-        input.push('\n');
-    }
-    let expected = run(
-        r"
-import hashlib, sys
-import numpy as np
-for line in sys.stdin:
-    name, dtype, axes, data = line.rstrip('\n').split(' ')
-    shape = tuple(int(axis) for axis in axes.split(',') if axis)
-    values = np.frombuffer(bytes.fromhex(data), dtype).reshape((-1, *shape))
-    print(name, values.dtype.name, values.shape, hashlib.sha256(values.tobytes()).hexdigest())
-",
-        &input,
-    );
-    let (found, expected): (Vec<_>, Vec<_>) = (found.lines().collect(), expected.lines().collect());
-    assert_eq!(found.len(), expected.len() + 1, "`lane` and the columns of the ring");
-    assert!(found[0].starts_with("lane uint32"), "{}", found[0]);
-    assert_eq!(found[1..], expected[..]);
 }

@@ -1,0 +1,76 @@
+//! Arrays and columns of a file that are not imported.
+
+use std::path::Path;
+
+use crate::error::ImportError;
+
+/// Names that are left out, each with what lies below it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LeaveOut(Vec<String>);
+
+impl LeaveOut {
+    pub(crate) fn of(names: Vec<String>) -> Self {
+        Self(names)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The names as they were given.
+    pub(crate) fn names(&self) -> &[String] {
+        &self.0
+    }
+
+    /// Whether something that goes by any of these names is left out.
+    pub(crate) fn has(&self, names: &[&str]) -> bool {
+        self.0.iter().any(|out| names.iter().any(|name| is_below(name, out)))
+    }
+
+    /// Refuses a name that nothing in the file goes by.
+    pub(crate) fn check(&self, path: &Path, known: &[String]) -> Result<(), ImportError> {
+        for out in &self.0 {
+            if !known.iter().any(|name| is_below(name, out)) {
+                let (path, name) = (path.to_owned(), out.clone());
+                return Err(ImportError::NotThere { path, name, known: known.join(", ") });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What to do about an array that no ring can hold.
+pub(crate) fn remedy(name: &str) -> String {
+    format!("leave it out with `--leave-out {name}` (in Python, `leave_out=[\"{name}\"]`)")
+}
+
+fn is_below(name: &str, root: &str) -> bool {
+    name.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_stands_for_what_lies_below_it_and_for_nothing_else() {
+        let out = LeaveOut::of(vec!["metadata".to_owned(), "infos/goal".to_owned()]);
+        for (name, expected) in [
+            ("metadata", true),
+            ("metadata/algorithm", true),
+            ("metadata2", false),
+            ("infos/goal", true),
+            ("infos/goals", false),
+            ("infos", false),
+        ] {
+            assert_eq!(out.has(&["other", name]), expected, "{name}");
+        }
+        let known = ["metadata/x", "infos/goal"].map(str::to_owned);
+        assert!(out.check(Path::new("a.npz"), &known).is_ok());
+        let refused = out.check(Path::new("a.npz"), &known[..1]).unwrap_err().to_string();
+        assert!(
+            refused.contains("`infos/goal`") && refused.contains("it has metadata/x"),
+            "{refused}"
+        );
+    }
+}
