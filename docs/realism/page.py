@@ -48,9 +48,10 @@ book.](realism/facts.svg)
   first hour of a simulation is left out.
 - **Returns.** Log returns that do not overlap. Kurtosis over ten minutes uses overlapping
   returns, since there are few others.
-- **Decay exponents.** The autocorrelation is averaged over twelve bins of equal width in log
-  lag; a line through the logarithms gives the exponent. The signs of market orders are taken in
-  the order in which they traded.
+- **Decay exponents.** The autocorrelation is averaged over twelve bins of equal width in log lag; a
+  line through the logarithms gives the exponent, without bins that are not positive. The signs of
+  market orders are taken in the order in which they traded. An exponent inside the band is no proof
+  of a power law: the signs of the preset `normal` lose their memory near lag 100.
 - **Impact.** From one moment of a simulation two copies go on: one buys a parent order in 60
   market orders over 600 ticks, one sells it. Half the difference of their log mids at the end
   is the impact, in units of the volatility over 600 ticks. The fit weights each size by its
