@@ -81,8 +81,13 @@ fn publish(c: &mut Criterion) {
         let mut writer = ring.writer(WriterOptions::lanes(1)).expect("a free lane");
         let rows = MEDIUM.rows(1);
         let columns = rows.columns();
-        let step =
-            Step { columns: &columns, terminated: &[false], truncated: &[false], final_obs: None };
+        let step = Step {
+            columns: &columns,
+            terminated: &[false],
+            truncated: &[false],
+            next_obs: None,
+            final_obs: None,
+        };
         group.bench_function(name, |b| b.iter(|| writer.append(black_box(&step)).is_ok()));
     }
     group.finish();

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use backcast_benches::base;
 use backcast_benches::measured::Measured;
-use backcast_core::{Base, DType, Ring, RingOptions, Schema, StepColumns, WriterOptions};
+use backcast_core::{
+    AutoresetMode, Base, DType, Ring, RingOptions, Schema, StepColumns, WriterOptions,
+};
 use backcast_persist::{FollowOptions, Follower, LoadOptions, Mode, SaveOptions, Store};
 
 const ROWS: u64 = 1_000_000;
@@ -45,7 +47,7 @@ fn appends(mode: Option<Mode>) -> Result<f64, Box<dyn Error>> {
     let disk = tempfile::tempdir_in(concat!(env!("CARGO_MANIFEST_DIR"), "/../target"))?;
     let options = RingOptions::with_capacity(100_000).base(base);
     let ring = Ring::create("ring", &schema()?, options)?;
-    let mut writer = ring.writer(WriterOptions::lanes(1))?;
+    let mut writer = ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep))?;
     let follower = mode.map(|mode| {
         let flush = Duration::from_millis(200);
         let options = FollowOptions { mode, flush, ..FollowOptions::default() };
@@ -238,7 +240,7 @@ fn schema() -> Result<Schema, Box<dyn Error>> {
 /// Steps of all lanes.
 fn write(ring: &Ring, steps: u64) -> Result<(), Box<dyn Error>> {
     let lanes = LANES as usize;
-    let mut writer = ring.writer(WriterOptions::lanes(LANES))?;
+    let mut writer = ring.writer(WriterOptions::lanes(LANES).autoreset(AutoresetMode::NextStep))?;
     let (mut obs, action, reward) =
         (vec![0.5_f32; lanes * 160], vec![0.25_f32; lanes * 8], [1.0_f32; LANES as usize]);
     let (quiet, ends) = (vec![false; lanes], vec![true; lanes]);

@@ -5,7 +5,7 @@ use std::hint::black_box;
 
 use backcast_benches::record::{Copies, LARGE, MEDIUM, Record, Rows, SMALL};
 use backcast_benches::{base, criterion};
-use backcast_core::{Ring, RingOptions, RowIndex, Step, Writer, WriterOptions};
+use backcast_core::{AutoresetMode, Ring, RingOptions, RowIndex, Step, Writer, WriterOptions};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
 /// Bytes of most rings here: more than the last cache level holds.
@@ -16,11 +16,19 @@ fn against_memcpy(c: &mut Criterion, group: &str, record: Record, bytes: u64, la
     let rows = bytes / record.bytes() as u64;
     let options = RingOptions::with_capacity(rows).lanes(lanes).base(base.clone());
     let ring = Ring::create("publish", &record.schema(), options).expect("room for the ring");
-    let mut writer = ring.writer(WriterOptions::lanes(lanes)).expect("free lanes");
+    let mut writer = ring
+        .writer(WriterOptions::lanes(lanes).autoreset(AutoresetMode::NextStep))
+        .expect("free lanes");
     let rows = record.rows(lanes as usize);
     let columns = rows.columns();
     let never = vec![false; lanes as usize];
-    let step = Step { columns: &columns, terminated: &never, truncated: &never, final_obs: None };
+    let step = Step {
+        columns: &columns,
+        terminated: &never,
+        truncated: &never,
+        next_obs: None,
+        final_obs: None,
+    };
     // Once around, so that no page is new to this process.
     for _ in 0..ring.slots() {
         writer.append(&step).expect("a step of the schema");

@@ -41,8 +41,13 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn append(writer: &mut Writer) -> Result<u64, Box<dyn Error>> {
     let rows = MEDIUM.rows(1);
     let columns = rows.columns();
-    let step =
-        Step { columns: &columns, terminated: &[false], truncated: &[false], final_obs: None };
+    let step = Step {
+        columns: &columns,
+        terminated: &[false],
+        truncated: &[false],
+        next_obs: None,
+        final_obs: None,
+    };
     Ok(writer.append(&step)?.first().ok_or("a row")?.seq())
 }
 

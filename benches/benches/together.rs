@@ -115,7 +115,13 @@ fn append(writer: &mut Writer) -> Result<(), Box<dyn Error>> {
 }
 
 fn append_rows(writer: &mut Writer, columns: &[&[u8]], n: usize) -> Result<(), Box<dyn Error>> {
-    let step = Step { columns, terminated: &[false], truncated: &[false], final_obs: None };
+    let step = Step {
+        columns,
+        terminated: &[false],
+        truncated: &[false],
+        next_obs: None,
+        final_obs: None,
+    };
     for _ in 0..n {
         writer.append(&step)?;
     }

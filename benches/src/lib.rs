@@ -9,7 +9,7 @@ pub mod record;
 
 use std::time::Duration;
 
-use backcast_core::{Base, Ring, RingOptions, StepColumns, WriterOptions};
+use backcast_core::{AutoresetMode, Base, Ring, RingOptions, StepColumns, WriterOptions};
 use criterion::Criterion;
 use record::Record;
 
@@ -51,7 +51,9 @@ pub fn filled(base: &Base, name: &str, record: Record, capacity: u64, lanes: u32
 /// If a lane is taken.
 pub fn fill(ring: &Ring, record: Record) {
     let lanes = ring.lanes();
-    let mut writer = ring.writer(WriterOptions::lanes(lanes)).expect("free lanes");
+    let mut writer = ring
+        .writer(WriterOptions::lanes(lanes).autoreset(AutoresetMode::NextStep))
+        .expect("free lanes");
     let rows = record.rows(lanes as usize);
     let (quiet, ends) = (vec![false; lanes as usize], vec![true; lanes as usize]);
     for t in 0..ring.slots() + ring.slots() / 8 {

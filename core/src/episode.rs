@@ -114,6 +114,24 @@ impl EpisodeClock {
         Self { phase, episode, t: 0, gap: true }
     }
 
+    /// Returns the FINAL row that ends the episode in its middle, and the clock after it: the next row
+    /// begins another episode, after a gap.
+    pub(crate) fn cut(self) -> (RowMarks, Self) {
+        let last = RowMarks { episode: self.episode, t: self.t, flags: FINAL };
+        (last, Self::after(self.episode))
+    }
+
+    /// The same, or the FINAL row that an ended episode waits for.
+    pub(crate) fn finish(self) -> (RowMarks, Self) {
+        let (last, after) = self.cut();
+        (last, if self.is_ended() { self.next_episode() } else { after })
+    }
+
+    /// Whether the next append brings the FINAL row of an episode that ended.
+    pub(crate) fn is_ended(self) -> bool {
+        self.phase == Phase::Ended
+    }
+
     /// Whether the next append is taken as a final observation.
     #[inline]
     pub(crate) fn awaits_final(self) -> bool {

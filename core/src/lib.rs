@@ -108,4 +108,4 @@ pub use schema::{Schema, SchemaBuilder};
 pub use stall::Stall;
 pub use stats::{LaneStats, PinStats, ReaderStats, RingStats};
 pub use step::{Step, StepColumns};
-pub use writer::{ColumnMut, Reserved, Suspended, Writer, WriterCounts};
+pub use writer::{ColumnMut, Doubt, Ends, Reserved, Sign, Suspended, Writer, WriterCounts};

@@ -147,8 +147,8 @@ impl Ring {
 mod tests {
     use super::*;
     use crate::{
-        Base, DType, LanePolicy, RingOptions, SamplerOptions, Schema, StepColumns, Writer,
-        WriterOptions,
+        AutoresetMode, Base, DType, LanePolicy, RingOptions, SamplerOptions, Schema, StepColumns,
+        Writer, WriterOptions,
     };
 
     const FOREVER: Option<Duration> = None;
@@ -212,7 +212,8 @@ mod tests {
         let base = Base::at(dir.path());
         for (steps, capacity) in [(0, 4_000), (5, 4_000), (999, 1_002), (5_000, 20_000)] {
             let ring = ring(&base, 1_000, 2, LanePolicy::default());
-            let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+            let mut writer =
+                ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
             append(&mut writer, steps);
             let mut sampler = (steps > 5).then(|| {
                 let mut sampler = ring.sampler(SamplerOptions::seeded(1).history(3)).unwrap();
@@ -252,7 +253,8 @@ mod tests {
             let again = Ring::attach_in(&base, "grows").unwrap();
             check_rows(&again, 0);
             assert_eq!(again.capacity(), capacity);
-            let mut other = again.writer(WriterOptions::lanes(1)).unwrap();
+            let mut other =
+                again.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
             assert_eq!(other.lanes(), [1]);
             append(&mut other, 50);
             check_rows(&ring, 1);
@@ -266,7 +268,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let base = Base::at(dir.path());
         let ring = ring(&base, 400, 1, LanePolicy::default());
-        let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+        let mut writer =
+            ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
         // Windows that lie whole in their episode are rare: drawn with an index.
         append(&mut writer, 700);
         let options =
@@ -292,7 +295,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let base = Base::at(dir.path());
         let ring = ring(&base, 200, 2, LanePolicy::default());
-        let mut writers = [(); 2].map(|()| ring.writer(WriterOptions::lanes(1)).unwrap());
+        let mut writers = [(); 2].map(|()| {
+            ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap()
+        });
         ring.resize(20_000, NOT_AT_ALL, &mut on).unwrap();
         append(&mut writers[0], 500);
         assert_eq!(ring.capacity(), 200, "one lane waits for its writer");
@@ -310,7 +315,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let base = Base::at(dir.path());
         let ring = ring(&base, 600, 3, LanePolicy::default());
-        let mut writer = ring.writer(WriterOptions::lanes(3)).unwrap();
+        let mut writer =
+            ring.writer(WriterOptions::lanes(3).autoreset(AutoresetMode::NextStep)).unwrap();
         append(&mut writer, 150);
         for boundary in [crate::Boundary::Mask, crate::Boundary::Reject] {
             let options = SamplerOptions::seeded(9).history(4).future(2).boundary(boundary);
@@ -324,7 +330,8 @@ mod tests {
             for expected in &expected[1..] {
                 assert_eq!(&after.sample(100).unwrap().index(), expected);
             }
-            writer = ring.writer(WriterOptions::lanes(3)).unwrap();
+            writer =
+                ring.writer(WriterOptions::lanes(3).autoreset(AutoresetMode::NextStep)).unwrap();
         }
     }
 
@@ -333,7 +340,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let base = Base::at(dir.path());
         let ring = ring(&base, 1_000, 1, LanePolicy::Fail);
-        let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+        let mut writer =
+            ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
         append(&mut writer, 900);
         let lease = ring.lease(0, 800..900).unwrap();
         ring.resize(4_000, NOT_AT_ALL, &mut on).unwrap();
@@ -363,7 +371,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let base = Base::at(dir.path());
         let ring = ring(&base, 1_000, 2, LanePolicy::default());
-        let mut writer = ring.writer(WriterOptions::lanes(2)).unwrap();
+        let mut writer =
+            ring.writer(WriterOptions::lanes(2).autoreset(AutoresetMode::NextStep)).unwrap();
         append(&mut writer, 100);
         let files = || {
             let entries = std::fs::read_dir(ring.path().unwrap()).unwrap();
@@ -405,7 +414,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let base = Base::at(dir.path());
         let ring = ring(&base, 1_000, 2, LanePolicy::default());
-        let mut writer = ring.writer(WriterOptions::lanes(2)).unwrap();
+        let mut writer =
+            ring.writer(WriterOptions::lanes(2).autoreset(AutoresetMode::NextStep)).unwrap();
         append(&mut writer, 100);
         let size = NewSize { lane_capacity: 800, asked_rows: 1_600, asked_bytes: 0 };
         let left = |what: &str| {
@@ -457,7 +467,12 @@ mod tests {
         let base = Base::at(dir.path());
         for again in [false, true] {
             let ring = ring(&base, 1_000, 1, LanePolicy::default());
-            append(&mut ring.writer(WriterOptions::lanes(1)).unwrap(), 300);
+            append(
+                &mut ring
+                    .writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep))
+                    .unwrap(),
+                300,
+            );
             let [lane, next] =
                 ["lane-0000.dat", "lane-0000.next"].map(|name| ring.path().unwrap().join(name));
             let old = std::fs::read(&lane).unwrap();

@@ -310,7 +310,9 @@ impl Filling<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DType, ReadError, SamplerOptions, StepColumns, WriterError, WriterOptions};
+    use crate::{
+        AutoresetMode, DType, ReadError, SamplerOptions, StepColumns, WriterError, WriterOptions,
+    };
 
     fn schema() -> Schema {
         let schema = Schema::builder().column("obs", DType::F32, &[3]).column("a", DType::U8, &[]);
@@ -321,7 +323,8 @@ mod tests {
     fn written(steps: u16) -> Ring {
         let options = RingOptions::with_capacity(64).lanes(2);
         let ring = Ring::heap(&schema(), options).unwrap();
-        let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+        let mut writer =
+            ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
         for step in 0..steps {
             let (obs, a) = ([f32::from(step); 3], [step.to_le_bytes()[0]]);
             let mut columns =
@@ -384,7 +387,8 @@ mod tests {
         let again = copy(&ring, ring.options(), &[(0, head - 5..head)]).unwrap();
         assert_eq!(again.lane_span(0), Some(head - 5..head));
         assert!(matches!(again.rows(0, head - 6..head), Err(ReadError::NotReadable { .. })));
-        let mut writer = again.writer(WriterOptions::lanes(1)).unwrap();
+        let mut writer =
+            again.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
         // Twice around: what was restored is overwritten like anything else.
         for step in 1..=2 * again.slots() {
             let (obs, a) = ([0.5_f32; 3], [7_u8]);
@@ -407,7 +411,9 @@ mod tests {
         let span = ring.lane_span(0).unwrap();
         let snapshot = copy(&ring, ring.options().snapshot(true), &[(0, span.clone())]).unwrap();
         assert!(snapshot.is_snapshot());
-        let refused = snapshot.writer(WriterOptions::lanes(1)).unwrap_err();
+        let refused = snapshot
+            .writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep))
+            .unwrap_err();
         assert!(matches!(refused, WriterError::Snapshot { .. }), "{refused}");
     }
 

@@ -45,6 +45,7 @@ impl Ring {
     /// group or disk is an error here and never a crash later. O(bytes).
     pub fn create(name: &str, schema: &Schema, options: RingOptions) -> Result<Self, RingError> {
         let spec = spec(schema, &options, page_size())?;
+        check_capacity(&spec, options.capacity, page_size())?;
         let RingOptions { base, exist, persistent, .. } = options;
         let (store, _) = RingStore::create(&base, name, &spec, exist, persistent)?;
         Self::of(store)
@@ -85,7 +86,9 @@ impl Ring {
     /// A ring in private memory: threads of this process share it by cloning.
     #[expect(clippy::needless_pass_by_value, reason = "the same call as `create`")]
     pub fn heap(schema: &Schema, options: RingOptions) -> Result<Self, RingError> {
-        Self::of(RingStore::heap(&spec(schema, &options, 1)?)?)
+        let spec = spec(schema, &options, 1)?;
+        check_capacity(&spec, options.capacity, 1)?;
+        Self::of(RingStore::heap(&spec)?)
     }
 
     pub(crate) fn of(store: RingStore) -> Result<Self, RingError> {
@@ -303,6 +306,8 @@ impl Ring {
                     pid: (lane.generation() > 0).then(|| lane.pid()),
                     dropped: lane.dropped(),
                     stalls: lane.stalls(),
+                    cuts: lane.cuts(),
+                    suspect_resets: lane.suspect_resets(),
                 }
             })
             .collect();
@@ -392,6 +397,30 @@ pub(crate) fn spec(
     Ok(spec)
 }
 
+/// Refuses lanes that can never hold a transition.
+fn check_capacity(spec: &RingSpec, capacity: Capacity, align: u64) -> Result<(), RingError> {
+    /// A transition's own row and its successor's.
+    const LEAST: u64 = 2;
+    let (lanes, rows) = (spec.lanes, spec.lane_capacity);
+    // No rows and no lanes at all are refused elsewhere, with their limits.
+    if rows != 1 || lanes == 0 {
+        return Ok(());
+    }
+    // Other limits are said first.
+    Geometry::of(spec, align)?;
+    let (asked, least) = match capacity {
+        Capacity::Rows(rows) => {
+            (format!("{rows} row(s)"), format!("{} rows", u64::from(lanes) + 1))
+        }
+        Capacity::Bytes(bytes) => {
+            let least = RingSpec { lane_capacity: LEAST, ..spec.clone() };
+            let least = Geometry::of(&least, align)?.total_bytes(lanes);
+            (format!("{bytes} bytes"), format!("{least} bytes"))
+        }
+    };
+    Err(RingError::TooSmall { asked, lanes, rows, least })
+}
+
 /// Rows announced at a time on a lane of so many.
 fn reserve_chunk(lane_capacity: u64) -> u32 {
     let thousandth = u32::try_from(lane_capacity / 1024).unwrap_or(u32::MAX);
@@ -402,6 +431,21 @@ fn reserve_chunk(lane_capacity: u64) -> u32 {
 mod tests {
     use super::*;
     use crate::DType;
+
+    #[test]
+    fn lanes_that_never_hold_a_transition_are_refused_with_the_least_capacity() {
+        let schema = Schema::builder().column("obs", DType::F32, &[8]).build().unwrap();
+        let make =
+            |rows: u64, lanes| Ring::heap(&schema, RingOptions::with_capacity(rows).lanes(lanes));
+        for (rows, lanes) in [(1, 1), (10, 16), (16, 16), (1, 4_096)] {
+            let refused = make(rows, lanes).unwrap_err();
+            let RingError::TooSmall { least, .. } = &refused else { panic!("{refused}") };
+            let least: u64 = least.trim_end_matches(" rows").parse().unwrap();
+            assert!(refused.to_string().contains(&format!("{rows} row")), "{refused}");
+            assert_eq!(make(least, lanes).unwrap().lane_capacity(), 2, "{refused}");
+            assert!(make(least - 1, lanes).is_err(), "{refused}");
+        }
+    }
 
     #[test]
     fn a_chunk_is_a_thousandth_of_a_lane_and_comes_out_of_the_bytes_asked_for() {

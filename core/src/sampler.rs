@@ -457,7 +457,8 @@ mod tests {
         let drawn = |numbers: u32| {
             let schema = Schema::builder().column("obs", DType::F32, &[numbers]).build().unwrap();
             let ring = Ring::heap(&schema, RingOptions::with_capacity(600).lanes(2)).unwrap();
-            let mut writer = ring.writer(WriterOptions::lanes(2)).unwrap();
+            let mut writer =
+                ring.writer(WriterOptions::lanes(2).autoreset(AutoresetMode::NextStep)).unwrap();
             let obs = vec![0.5_f32; 2 * numbers as usize];
             for _ in 0..500 {
                 let mut columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
@@ -479,7 +480,8 @@ mod tests {
         let schema = Schema::builder().column("obs", DType::F32, &[]).build().unwrap();
         let options = RingOptions::with_capacity(600).base(crate::Base::at(dir.path()));
         let ring = Ring::create("liar", &schema, options).unwrap();
-        let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+        let mut writer =
+            ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
         // No window fits into the first episodes, so those that remain are drawn from the index.
         for step in 0..500 {
             let mut columns = StepColumns::of(&schema).with("obs", &[1.0_f32]).unwrap();

@@ -63,12 +63,15 @@ mod tests {
     use backcast_layout::DType;
 
     use super::*;
-    use crate::{BatchesOptions, Ring, RingOptions, Schema, StepColumns, WriterOptions};
+    use crate::{
+        AutoresetMode, BatchesOptions, Ring, RingOptions, Schema, StepColumns, WriterOptions,
+    };
 
     fn ring() -> Ring {
         let schema = Schema::builder().column("reward", DType::F32, &[]).build().unwrap();
         let ring = Ring::heap(&schema, RingOptions::with_capacity(200)).unwrap();
-        let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+        let mut writer =
+            ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
         for step in 0..150_u8 {
             let reward = [f32::from(step)];
             let mut columns = StepColumns::of(&schema).with("reward", &reward).unwrap();

@@ -29,6 +29,17 @@ const RESERVED: [&str; 15] = [
     "n_discount",
 ];
 
+/// Names that environments and learners give their observations.
+const OBSERVATIONS: [&str; 5] = ["obs", "observation", "observations", "state", "states"];
+
+/// Returns the role that a column's name implies: what is called `obs`, `observation`, `observations`,
+/// `state` or `states`, or lies below one of them with `/`, belongs to the observation, all else to the
+/// step.
+fn role_of_name(name: &str) -> Role {
+    let first = name.split('/').next().unwrap_or(name);
+    if OBSERVATIONS.contains(&first) { Role::Obs } else { Role::Step }
+}
+
 /// What a row holds. Two schemas are equal when their columns are, in order.
 ///
 /// ```
@@ -112,12 +123,12 @@ pub struct SchemaBuilder {
 }
 
 impl SchemaBuilder {
-    /// Adds a column whose role follows from its name: `obs` and what lies below `obs/` belong to
-    /// the observation, all else to the step. `shape` is that of one row.
+    /// Adds a column whose role follows from its name: what is called `obs`, `observation`,
+    /// `observations`, `state` or `states`, or lies below one of them with `/`, belongs to the
+    /// observation, all else to the step. `shape` is that of one row.
     #[must_use]
     pub fn column(self, name: &str, dtype: DType, shape: &[u32]) -> Self {
-        let obs = name == "obs" || name.starts_with("obs/");
-        self.column_as(name, dtype, shape, if obs { Role::Obs } else { Role::Step })
+        self.column_as(name, dtype, shape, role_of_name(name))
     }
 
     /// Adds a column with a role of your choice.
@@ -194,6 +205,22 @@ mod tests {
         let many: Vec<String> = (0..256).map(|i| format!("c{i}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         assert!(build(&many).contains("255"));
+    }
+
+    #[test]
+    fn names_of_observations_have_their_role() {
+        let role = |name: &str| {
+            let schema = Schema::builder().column(name, DType::F32, &[]).build().unwrap();
+            schema.columns()[0].role()
+        };
+        for name in ["obs", "observation", "observations", "state", "states"] {
+            assert_eq!(role(name), Role::Obs, "{name}");
+            assert_eq!(role(&format!("{name}/pixels")), Role::Obs, "below {name}");
+            assert_eq!(role(&format!("{name}_raw")), Role::Step, "like {name}");
+            assert_eq!(role(&format!("info/{name}")), Role::Step, "{name} below another");
+        }
+        let chosen = Schema::builder().column_as("state", DType::F32, &[], Role::Step);
+        assert_eq!(chosen.build().unwrap().columns()[0].role(), Role::Step);
     }
 
     #[test]

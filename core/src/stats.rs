@@ -81,6 +81,11 @@ pub struct LaneStats {
     pub dropped: u64,
     /// How often a writer waited, dropped or failed because of a lease.
     pub stalls: u64,
+    /// Episodes cut because an append did not begin with the `next_obs` of the one before.
+    pub cuts: u64,
+    /// Episodes that begin as they hardly do in the writer's autoreset mode: see
+    /// [`Doubt`](crate::Doubt).
+    pub suspect_resets: u64,
 }
 
 /// The leases of one reader on one lane.

@@ -15,8 +15,13 @@ pub struct Step<'a> {
     pub terminated: &'a [bool],
     /// Something outside the episode ended it, per lane.
     pub truncated: &'a [bool],
+    /// Observations that the step led to: one slice per column of role obs, in schema order, as
+    /// large as those of `columns`. The next step must begin with them; in disabled mode they end the
+    /// lanes that ended.
+    pub next_obs: Option<&'a [&'a [u8]]>,
     /// Final observations: one slice per column of role obs, in schema order. Required in
-    /// same-step and disabled mode when a lane ended; only the rows of those lanes are read.
+    /// same-step mode when a lane ended, and in disabled mode unless there is `next_obs`; only the rows
+    /// of those lanes are read.
     pub final_obs: Option<&'a [&'a [u8]]>,
 }
 
@@ -26,6 +31,7 @@ pub struct StepColumns<'a> {
     schema: &'a Schema,
     columns: Vec<Option<&'a [u8]>>,
     bytes: Vec<&'a [u8]>,
+    next_obs: Vec<&'a [u8]>,
     final_obs: Vec<&'a [u8]>,
 }
 
@@ -34,7 +40,8 @@ impl<'a> StepColumns<'a> {
     #[must_use]
     pub fn of(schema: &'a Schema) -> Self {
         let columns = vec![None; schema.columns().len()];
-        Self { schema, columns, bytes: Vec::new(), final_obs: Vec::new() }
+        let [bytes, next_obs, final_obs] = [const { Vec::new() }; 3];
+        Self { schema, columns, bytes, next_obs, final_obs }
     }
 
     /// Sets a column: all lanes' rows, one after the other.
@@ -47,21 +54,40 @@ impl<'a> StepColumns<'a> {
         Ok(self)
     }
 
+    /// Adds a column of the observation that the step led to. Give all of role obs, in schema order.
+    pub fn with_next<T: Element>(mut self, name: &str, rows: &'a [T]) -> Result<Self, AppendError> {
+        let bytes = self.typed_obs("next_obs", name, rows, self.next_obs.len())?;
+        self.next_obs.push(bytes);
+        Ok(self)
+    }
+
     /// Adds a final observation column. Give all of role obs, in schema order.
     pub fn with_final<T: Element>(
         mut self,
         name: &str,
         rows: &'a [T],
     ) -> Result<Self, AppendError> {
-        let bytes = self.typed(name, rows)?;
-        let mut obs = self.schema.columns().iter().filter(|c| c.role() == Role::Obs);
-        if obs.nth(self.final_obs.len()).is_none_or(|c| c.name() != name) {
-            let known = self.schema.columns().iter().filter(|c| c.role() == Role::Obs);
-            let known = known.map(|c| format!("final_obs/{}", c.name())).collect();
-            return Err(AppendError::UnknownColumn { name: format!("final_obs/{name}"), known });
-        }
+        let bytes = self.typed_obs("final_obs", name, rows, self.final_obs.len())?;
         self.final_obs.push(bytes);
         Ok(self)
+    }
+
+    /// The bytes of the column of role obs that stands at `at` among those.
+    fn typed_obs<T: Element>(
+        &self,
+        what: &str,
+        name: &str,
+        rows: &'a [T],
+        at: usize,
+    ) -> Result<&'a [u8], AppendError> {
+        let bytes = self.typed(name, rows)?;
+        let mut obs = self.schema.columns().iter().filter(|c| c.role() == Role::Obs);
+        if obs.nth(at).is_none_or(|c| c.name() != name) {
+            let known = self.schema.columns().iter().filter(|c| c.role() == Role::Obs);
+            let known = known.map(|c| format!("{what}/{}", c.name())).collect();
+            return Err(AppendError::UnknownColumn { name: format!("{what}/{name}"), known });
+        }
+        Ok(bytes)
     }
 
     fn typed<T: Element>(&self, name: &str, rows: &'a [T]) -> Result<&'a [u8], AppendError> {
@@ -92,7 +118,8 @@ impl<'a> StepColumns<'a> {
             };
             self.bytes.push(bytes);
         }
+        let next_obs = (!self.next_obs.is_empty()).then_some(&*self.next_obs);
         let final_obs = (!self.final_obs.is_empty()).then_some(&*self.final_obs);
-        Ok(Step { columns: &self.bytes, terminated, truncated, final_obs })
+        Ok(Step { columns: &self.bytes, terminated, truncated, next_obs, final_obs })
     }
 }

@@ -129,12 +129,13 @@ pub(crate) struct Stopped {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DType, RingOptions, Schema, StepColumns, Writer, WriterOptions};
+    use crate::{AutoresetMode, DType, RingOptions, Schema, StepColumns, Writer, WriterOptions};
 
     fn ring(capacity: u64, lanes: u32) -> (Ring, Writer) {
         let schema = Schema::builder().column("obs", DType::U8, &[]).build().unwrap();
         let ring = Ring::heap(&schema, RingOptions::with_capacity(capacity).lanes(lanes)).unwrap();
-        let writer = ring.writer(WriterOptions::lanes(lanes)).unwrap();
+        let writer =
+            ring.writer(WriterOptions::lanes(lanes).autoreset(AutoresetMode::NextStep)).unwrap();
         (ring, writer)
     }
 

@@ -2,8 +2,12 @@
 
 mod claim;
 mod counts;
+mod doubt;
 mod extend;
+mod finish;
+mod kept;
 mod moves;
+mod plan;
 mod reserve;
 mod room;
 
@@ -11,12 +15,16 @@ use std::mem;
 use std::sync::Arc;
 
 pub use self::counts::WriterCounts;
-pub use self::reserve::{ColumnMut, Reserved, Suspended};
-use backcast_layout::protocol::{LaneWriter, MAX_SEQ, ring};
-use backcast_layout::{ClaimedLane, Column, Role};
+pub use self::doubt::{Doubt, Sign};
+pub use self::reserve::{ColumnMut, Ends, Reserved, Suspended};
+use backcast_layout::protocol::{LaneWriter, ring};
+use backcast_layout::{ClaimedLane, Column, DType, Role};
 
+use self::doubt::Doubts;
+use self::kept::{Kept, ObsColumn, What};
 use self::moves::Moves;
-use crate::episode::{EpisodeClock, RowMarks, Rows};
+use self::plan::Planned;
+use crate::episode::{EpisodeClock, RowMarks};
 use crate::error::AppendError;
 use crate::index::RowIndex;
 use crate::mark::MARKS;
@@ -27,6 +35,9 @@ use crate::stall::{Patience, Stall};
 use crate::step::Step;
 
 /// Writes the lanes it has claimed. Dropping it, or the death of the process, frees them.
+///
+/// A `next_obs` that still waits for its successor becomes the FINAL row of its episode when the
+/// writer is dropped, unless a lease is in the way; [`finish`](Self::finish) waits for that.
 #[derive(Debug)]
 pub struct Writer {
     // Before the ring: the claims hold it too, and its last handle removes it.
@@ -44,7 +55,16 @@ pub struct Writer {
     rows_written: u64,
     counts: Arc<WriterCounts>,
     stall: Option<Stall>,
+    doubts: Doubts,
+    /// [`stall`](Self::stall) or [`doubts`](Self::doubts) have something to tell.
+    has_news: bool,
     moves: Moves,
+    /// Columns of role obs.
+    obs: Box<[ObsColumn]>,
+    /// Place and dtype of the column `reward`.
+    reward: Option<(usize, DType)>,
+    /// The process that made it: a forked child appends nothing when it drops its copy.
+    pid: u32,
 }
 
 #[derive(Debug)]
@@ -52,30 +72,19 @@ struct OwnLane {
     memory: LaneWriter<ClaimedLane>,
     clock: EpisodeClock,
     patience: Patience,
-}
-
-/// What an append makes of a lane.
-#[derive(Debug)]
-struct Planned {
-    rows: Rows,
-    clock: EpisodeClock,
-    /// The lane's rows were announced just now, or are still frozen.
-    unsettled: bool,
-    /// Rows that the step should have made and that there will not be: a lease leaves no room for them,
-    /// or it is the final row of an episode whose end was dropped.
-    dropped: u64,
-}
-
-impl Planned {
-    fn new(rows: Rows, clock: EpisodeClock) -> Self {
-        Self { rows, clock, unsettled: false, dropped: u64::from(rows == Rows::Nothing) }
-    }
+    kept: Kept,
+    /// The next append makes one row, which has nothing to be compared with.
+    plain: bool,
 }
 
 impl Writer {
     /// Appends one step of every lane and returns the index of each lane's row. In next-step mode
-    /// the append after an end is the FINAL row; otherwise an ended lane advances by two rows at
-    /// once. One copy, no system call.
+    /// the append after an end is the FINAL row; otherwise an ended lane advances by two rows in one
+    /// publish. One copy, no system call. Lanes need not be in step.
+    ///
+    /// With `next_obs` the next append of a lane must show the same observation. Where it does not, the
+    /// episode is cut there: its FINAL row holds the `next_obs`, the new row is marked GAP, and
+    /// [`LaneStats::cuts`](crate::LaneStats::cuts) counts it.
     ///
     /// Waits only while a lease is in the way, and as the ring's lane policy says; a lane whose
     /// rows were dropped in the end returns [`RowIndex::NONE`], and its next row is marked GAP. In
@@ -94,7 +103,12 @@ impl Writer {
         step: &Step<'_>,
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<&[RowIndex], AppendError> {
-        if step.final_obs.is_some() || !self.append_plainly::<false>(step) {
+        let appended = match (step.next_obs, step.final_obs) {
+            (None, None) => self.append_plainly::<false>(step),
+            (Some(next), None) => self.append_continuing::<false>(step, next),
+            _ => false,
+        };
+        if !appended {
             self.append_with_care(step, interrupted)?;
         }
         ring(&self.ring.store().published());
@@ -129,7 +143,11 @@ impl Writer {
         step: &Step<'_>,
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<(), AppendError> {
-        if self.append_plainly::<true>(step) {
+        let appended = match step.next_obs {
+            None => self.append_plainly::<true>(step),
+            Some(next) => self.append_continuing::<true>(step, next),
+        };
+        if appended {
             return Ok(());
         }
         self.follow_resize();
@@ -137,6 +155,41 @@ impl Writer {
         self.make_room(interrupted)?;
         self.append_planned(step);
         Ok(())
+    }
+
+    /// Appends a step with `next_obs` that ends no episode and goes on where every lane is; as
+    /// [`append_plainly`](Self::append_plainly) does without. `false`: nothing was appended, look more closely.
+    #[inline(never)]
+    fn append_continuing<const MORE: bool>(&mut self, step: &Step<'_>, next: &[&[u8]]) -> bool {
+        let of = self.lanes.len();
+        let go_on = |flags: &[bool]| flags.len() == of && !flags.contains(&true);
+        let fits = |(column, bytes): (&ObsColumn, &&[u8])| bytes.len() == of * column.width;
+        if !go_on(step.terminated)
+            || !go_on(step.truncated)
+            || !self.has_followed()
+            || step.columns.len() != self.schema().columns().len()
+            || next.len() != self.obs.len()
+            || !self.obs.iter().zip(next).all(fits)
+        {
+            return false;
+        }
+        // As in `append_plainly`, slots are written before it is known that all lanes can be.
+        for (i, lane) in self.lanes.iter().enumerate() {
+            if !lane.write_continuing(&self.obs, step, (i, of)) {
+                return false;
+            }
+        }
+        if !MORE {
+            self.indices.clear();
+        }
+        for (i, (lane, number)) in self.lanes.iter_mut().zip(&self.numbers).enumerate() {
+            lane.kept.keep(What::Next, &self.obs, next, i);
+            lane.plain = false;
+            self.indices.push(lane.publish_plainly(*number));
+        }
+        self.rows_written += of as u64;
+        self.doubts.appends += of as u64;
+        true
     }
 
     /// Appends a step that makes one row on every lane, for which there is room where it is: as most do.
@@ -198,60 +251,6 @@ impl Writer {
         self.indices.push(index);
     }
 
-    /// Appends what was planned and has room. Cannot fail.
-    fn append_planned(&mut self, step: &Step<'_>) {
-        let schema = self.ring.schema();
-        let lanes = self.lanes.iter_mut().zip(&self.planned).zip(&self.numbers);
-        for (i, ((lane, planned), number)) in lanes.enumerate() {
-            match planned.rows {
-                Rows::Step(marks) => lane.write_step(0, marks, step, i),
-                Rows::StepAndFinal(marks, last) => {
-                    lane.write_step(0, marks, step, i);
-                    let finals = step.final_obs.unwrap_or_default();
-                    lane.write_final(schema, 1, last, &self.zeros, finals.iter(), i);
-                }
-                Rows::Final(marks) => {
-                    let obs = schema.columns().iter().zip(step.columns);
-                    let finals = obs.filter(|(c, _)| c.role() == Role::Obs).map(|(_, b)| b);
-                    lane.write_final(schema, 0, marks, &self.zeros, finals, i);
-                }
-                Rows::Nothing => {}
-            }
-            let rows = planned.rows.count();
-            lane.clock = planned.clock;
-            if rows == 0 {
-                self.counts.add_dropped(planned.dropped);
-                lane.memory.lane().count_dropped(planned.dropped);
-                self.indices.push(RowIndex::NONE);
-                continue;
-            }
-            self.indices.push(RowIndex::new(*number, lane.memory.head()));
-            lane.memory.publish(rows);
-            self.rows_written += rows;
-        }
-    }
-
-    /// Decides what the step makes of each lane, without changing any.
-    fn plan(&mut self, step: &Step<'_>) -> Result<(), AppendError> {
-        self.planned.clear();
-        // A schema without observations has nothing to hand over when a lane ends.
-        let observed = self.schema().columns().iter().any(|column| column.role() == Role::Obs);
-        for (i, lane) in self.lanes.iter().enumerate() {
-            let flag = |flags: &[bool]| flags.get(i).copied().unwrap_or(false);
-            let ends = (flag(step.terminated), flag(step.truncated));
-            let (rows, clock) = lane.clock.advance(self.mode, ends.0, ends.1);
-            if matches!(rows, Rows::StepAndFinal(..)) && step.final_obs.is_none() && observed {
-                return Err(AppendError::MissingFinalObs { lane: i, mode: self.mode });
-            }
-            let head = lane.memory.head();
-            if head + rows.count() >= MAX_SEQ {
-                return Err(AppendError::LaneWornOut { lane: i, rows: head });
-            }
-            self.planned.push(Planned::new(rows, clock));
-        }
-        Ok(())
-    }
-
     /// Whether [`take_stall`](Self::take_stall) has something to tell.
     #[must_use]
     pub fn has_stalled(&self) -> bool {
@@ -260,7 +259,23 @@ impl Writer {
 
     /// The lease that made an append wait or drop rows, once per lease: for a warning.
     pub fn take_stall(&mut self) -> Option<Stall> {
-        mem::take(&mut self.stall)
+        let stall = mem::take(&mut self.stall);
+        self.has_news = self.doubts.has_news();
+        stall
+    }
+
+    /// Whether [`take_stall`](Self::take_stall) or [`take_doubt`](Self::take_doubt) has something to tell.
+    #[must_use]
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        self.has_news
+    }
+
+    /// Returns why rows may not mean what the caller thinks, once per writer and kind: for a warning.
+    pub fn take_doubt(&mut self) -> Option<Doubt> {
+        let doubt = self.doubts.take();
+        self.has_news = self.stall.is_some() || self.doubts.has_news();
+        doubt
     }
 
     /// Rows that this writer dropped because a lease was in the way. The final row of an episode whose
@@ -274,16 +289,6 @@ impl Writer {
     #[must_use]
     pub fn counts(&self) -> Arc<WriterCounts> {
         Arc::clone(&self.counts)
-    }
-
-    /// The next row of the lanes marked begins a new episode that does not continue the row
-    /// before it: for environments that were reset in the middle of an episode.
-    pub fn restart(&mut self, lanes: &[bool]) -> Result<(), AppendError> {
-        check_flags("lanes", lanes, 1, self.lanes.len())?;
-        for (lane, _) in self.lanes.iter_mut().zip(lanes).filter(|(_, marked)| **marked) {
-            lane.clock.restart();
-        }
-        Ok(())
     }
 
     /// The lanes claimed, in the order of every leading axis.
@@ -347,16 +352,19 @@ impl Writer {
         columns.iter().zip(step.columns).try_for_each(fits)?;
         check_flags("terminated", step.terminated, steps, lanes)?;
         check_flags("truncated", step.truncated, steps, lanes)?;
-        let Some(finals) = step.final_obs else { return Ok(()) };
-        if self.mode == AutoresetMode::NextStep {
+        if step.final_obs.is_some() && self.mode == AutoresetMode::NextStep {
             return Err(AppendError::UnexpectedFinalObs);
         }
         let obs = || columns.iter().filter(|c| c.role() == Role::Obs);
-        if finals.len() != obs().count() {
-            let (got, expected) = (finals.len(), obs().count());
-            return Err(AppendError::WrongFinalCount { got, expected });
+        for (name, given) in [("next_obs", step.next_obs), ("final_obs", step.final_obs)] {
+            let Some(given) = given else { continue };
+            if given.len() != obs().count() {
+                let (got, expected) = (given.len(), obs().count());
+                return Err(AppendError::WrongObsCount { name, got, expected });
+            }
+            obs().zip(given).try_for_each(fits)?;
         }
-        obs().zip(finals).try_for_each(fits)
+        Ok(())
     }
 }
 
@@ -379,12 +387,34 @@ impl OwnLane {
     #[expect(clippy::inline_always, reason = "a call costs a tenth of a small row")]
     #[inline(always)]
     fn write_plainly(&self, step: &Step<'_>, row: (usize, usize)) -> bool {
-        let mut clock = self.clock;
-        let Some(slot) = self.memory.free_slot().filter(|_| !clock.awaits_final()) else {
+        self.plain && self.write_row(step, row)
+    }
+
+    /// The same for a lane whose newest row has a `next_obs`, which this row must show.
+    fn write_continuing(&self, obs: &[ObsColumn], step: &Step<'_>, row: (usize, usize)) -> bool {
+        if self.clock.awaits_final() {
             return false;
-        };
+        }
+        match self.kept.what() {
+            What::Nothing => self.write_row(step, row),
+            // The sizes of the columns are checked before they are compared.
+            What::Next => self.write_row(step, row) && self.kept.is_row(obs, step.columns, row.0),
+            What::Final => false,
+        }
+    }
+
+    #[expect(clippy::inline_always, reason = "a call costs a tenth of a small row")]
+    #[inline(always)]
+    fn write_row(&self, step: &Step<'_>, row: (usize, usize)) -> bool {
+        let mut clock = self.clock;
+        let Some(slot) = self.memory.free_slot() else { return false };
         let mark = clock.step().at(self.memory.head());
         self.memory.lane().store_row(slot, mark.words(), step.columns, row)
+    }
+
+    /// Sets whether the next append is plain, after the clock or the kept observation changed.
+    fn settle(&mut self) {
+        self.plain = !self.clock.awaits_final() && self.kept.what() == What::Nothing;
     }
 
     /// Publishes it.
@@ -412,14 +442,13 @@ impl OwnLane {
         ahead: u64,
         marks: RowMarks,
         zeros: &[u8],
-        mut finals: impl Iterator<Item = &'a &'a [u8]>,
-        i: usize,
+        mut finals: impl Iterator<Item = &'a [u8]>,
     ) {
         self.write_marks(ahead, marks);
         for (at, column) in schema.columns().iter().enumerate() {
             let width = column.width();
             let bytes = match column.role() {
-                Role::Obs => finals.next().map(|bytes| row(bytes, width, i)),
+                Role::Obs => finals.next(),
                 Role::Step => None,
             };
             self.memory.write(USER + at, ahead, bytes.unwrap_or(row(zeros, width, 0)));

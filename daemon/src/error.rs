@@ -409,7 +409,7 @@ fn of_load(error: &LoadError) -> Exit {
 fn of_ring(error: &RingError) -> Exit {
     match error {
         RingError::Segment(error) => of_segment(error),
-        RingError::Schema(_) => Exit::WrongUsage,
+        RingError::Schema(_) | RingError::TooSmall { .. } => Exit::WrongUsage,
         _ => Exit::FoundProblems,
     }
 }

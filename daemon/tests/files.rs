@@ -9,7 +9,7 @@ use std::process::{Child, Stdio};
 use std::thread;
 use std::time::Instant;
 
-use backcast_core::{DType, Ring, RingOptions, Schema, StepColumns, WriterOptions};
+use backcast_core::{AutoresetMode, DType, Ring, RingOptions, Schema, StepColumns, WriterOptions};
 use rustix::process::{Pid, Signal, kill_process};
 use shelf::{Shelf, schema};
 
@@ -17,7 +17,8 @@ use shelf::{Shelf, schema};
 fn with_pong(rows: u16) -> Shelf {
     let shelf = Shelf::new();
     let ring = Ring::create("pong", &schema(), shelf.options().persistent(true)).unwrap();
-    let mut writer = ring.writer(WriterOptions::lanes(2)).unwrap();
+    let mut writer =
+        ring.writer(WriterOptions::lanes(2).autoreset(AutoresetMode::NextStep)).unwrap();
     for row in 0..rows {
         let (obs, action) = ([f32::from(row); 12], [i32::from(row); 2]);
         let mut columns = StepColumns::of(ring.schema())
@@ -88,7 +89,8 @@ fn with_wide() -> Shelf {
     let schema = Schema::builder().column("obs", DType::F32, &[512]).build().unwrap();
     let options = RingOptions::with_capacity(4_000).base(shelf.base());
     let ring = Ring::create("wide", &schema, options.persistent(true)).unwrap();
-    let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+    let mut writer =
+        ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
     let mut dice = 1_u64;
     let mut obs = [0_f32; 512];
     for row in 0..4_000 {
@@ -170,7 +172,8 @@ fn an_export_of_newer_rows_begins_anew_in_words() {
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert!(left.exists() && !to.exists());
     let ring = Ring::attach_in(&shelf.base(), "wide").unwrap();
-    let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+    let mut writer =
+        ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
     let mut columns = StepColumns::of(ring.schema()).with("obs", &[0_f32; 512]).unwrap();
     writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
     let anew = run(&shelf, "export wide DIR/wide.csv --group-rows 300").expect(0);
@@ -183,7 +186,8 @@ fn with_table() -> Shelf {
     let schema = Schema::builder().column("obs", DType::F32, &[8192]).build().unwrap();
     let options = RingOptions::with_capacity(4_000).base(shelf.base());
     let ring = Ring::create("wide", &schema, options).unwrap();
-    let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+    let mut writer =
+        ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
     for row in 0..4_000_u16 {
         let obs = vec![f32::from(row); 8192];
         let mut columns = StepColumns::of(ring.schema()).with("obs", &obs).unwrap();

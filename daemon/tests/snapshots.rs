@@ -5,7 +5,7 @@ mod shelf;
 use std::fs;
 use std::path::PathBuf;
 
-use backcast_core::{Ring, StepColumns, WriterOptions};
+use backcast_core::{AutoresetMode, Ring, StepColumns, WriterOptions};
 use serde_json::Value;
 use shelf::{Shelf, schema};
 
@@ -18,7 +18,8 @@ fn with_pong(rows: u16) -> Shelf {
 }
 
 fn append(ring: &Ring, rows: u16) {
-    let mut writer = ring.writer(WriterOptions::lanes(2)).unwrap();
+    let mut writer =
+        ring.writer(WriterOptions::lanes(2).autoreset(AutoresetMode::NextStep)).unwrap();
     for row in 0..rows {
         let (obs, action) = ([f32::from(row); 12], [i32::from(row); 2]);
         let mut columns = StepColumns::of(ring.schema())

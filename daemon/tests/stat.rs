@@ -4,7 +4,7 @@
 mod pty;
 mod shelf;
 
-use backcast_core::{Ring, RingOptions, StepColumns, Writer, WriterOptions};
+use backcast_core::{AutoresetMode, Ring, RingOptions, StepColumns, Writer, WriterOptions};
 use pty::Pty;
 use shelf::{Shelf, schema};
 
@@ -17,7 +17,8 @@ fn with_many_lanes() -> (Shelf, Vec<Writer>) {
     let ring = Ring::create("many", &schema(), options.base(shelf.base())).unwrap();
     let mut writers = Vec::new();
     for lane in 0..LANES {
-        let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+        let mut writer =
+            ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
         for row in 0..(lane * lane) {
             let (obs, action) = ([0.5_f32; 6], [i32::from(row % 2 == 0)]);
             let columns = StepColumns::of(ring.schema());

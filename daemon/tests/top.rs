@@ -7,7 +7,7 @@ mod shelf;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Stdio};
 
-use backcast_core::{Base, Ring, SamplerOptions, StepColumns, WriterOptions};
+use backcast_core::{AutoresetMode, Base, Ring, SamplerOptions, StepColumns, WriterOptions};
 use pty::Pty;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -55,7 +55,8 @@ fn a_process_that_fills_a_ring() {
     let options = backcast_core::RingOptions::with_capacity(1_000_u64).lanes(2);
     let base = Base::at(std::path::PathBuf::from(dir));
     let ring = Ring::create("fast", &schema(), options.base(base)).unwrap();
-    let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+    let mut writer =
+        ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
     let mut sampler = ring.sampler(SamplerOptions::seeded(7)).unwrap();
     // Gone with the parent, whose end of the pipe closes.
     std::thread::spawn(|| {

@@ -74,6 +74,7 @@ pub(crate) fn append(ring: &Ring, steps: u32, salt: u32) {
             columns: &[&obs, &action, &reward],
             terminated: &[ends; 2],
             truncated: &[false; 2],
+            next_obs: None,
             final_obs: Some(&[&obs]),
         };
         writer.append(&step).unwrap();

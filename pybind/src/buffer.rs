@@ -133,10 +133,15 @@ impl ReplayBuffer {
     ///
     /// Parameters
     /// ----------
-    /// lanes : int, default 1
-    ///     How many; rows of an append go one to each.
-    /// autoreset_mode : {"next_step", "same_step", "disabled"}, default "next_step"
-    ///     How the environments reset, in Gymnasium's words; or ``gymnasium.vector.AutoresetMode``.
+    /// lanes : int, optional
+    ///     How many; rows of an append go one to each. 1 when left out.
+    /// autoreset_mode : {"next_step", "same_step", "disabled"}, optional
+    ///     Who resets the environments, in Gymnasium's words; or ``gymnasium.vector.AutoresetMode``.
+    ///     One lane is ``"disabled"`` when left out: the caller resets. Several lanes need it said, since
+    ///     vector environments differ and a wrong guess would store wrong transitions.
+    /// env : gymnasium.Env or gymnasium.vector.VectorEnv, optional
+    ///     Takes lanes and mode from the environment. A single environment is ``"disabled"``, under
+    ///     ``gymnasium.wrappers.Autoreset`` it is ``"next_step"``.
     ///
     /// Returns
     /// -------
@@ -146,21 +151,58 @@ impl ReplayBuffer {
     /// Raises
     /// ------
     /// WriterError
-    ///     If fewer lanes are free; the message names who holds them.
-    #[pyo3(signature = (lanes=1_i64.into(), autoreset_mode="next_step".into(), *extra, **unknown))]
-    #[pyo3(text_signature = "($self, lanes=1, autoreset_mode='next_step')")]
+    ///     If several lanes lack a mode, if what is given differs from `env`, or if fewer lanes are
+    ///     free; the message names who holds them.
+    /// ArgumentError
+    ///     If `env` is no environment of Gymnasium, or does not say how it resets.
+    ///
+    /// Examples
+    /// --------
+    /// >>> buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100, lanes=4)
+    /// >>> buf.writer().autoreset_mode
+    /// 'disabled'
+    /// >>> buf.writer(lanes=2, autoreset_mode="same_step").lanes
+    /// array([0, 1])
+    #[pyo3(signature = (lanes=None, autoreset_mode=None, *extra, env=None, **unknown))]
+    #[pyo3(text_signature = "($self, lanes=None, autoreset_mode=None, *, env=None)")]
     fn writer<'py>(
         &self,
         py: Python<'py>,
-        lanes: Given<i128>,
-        autoreset_mode: Given<Word>,
+        lanes: Option<Given<i128>>,
+        autoreset_mode: Option<Given<Word>>,
         extra: &Bound<'py, PyTuple>,
+        env: Option<&Bound<'py, PyAny>>,
         unknown: Option<&Bound<'py, PyDict>>,
     ) -> Result<Writer, Failure> {
         refuse_strangers(extra, unknown, method::<Self>("writer"))?;
-        let mode = autoreset_mode_of(autoreset_mode, Kind::Writer)?;
-        let options = WriterOptions::lanes(count_in(lanes, "lanes", 1..=MAX_LANES, Kind::Writer)?)
-            .autoreset(mode);
+        let count = |lanes| count_in(lanes, "lanes", 1..=MAX_LANES, Kind::Writer);
+        let mut lanes = lanes.map(count).transpose()?;
+        let mut mode =
+            autoreset_mode.map(|mode| autoreset_mode_of(mode, Kind::Writer)).transpose()?;
+        if let Some(env) = env {
+            let (its_lanes, word) = lanes_and_mode(env)?;
+            let its_mode = autoreset_mode_of(word.as_str().into(), Kind::Writer)?;
+            let differs = |what: &str, given: String, its: String| {
+                let text = format!("{what} is {given}, but env has {its}; leave {what} out");
+                Failure::new(Kind::Writer, text)
+            };
+            if let Some(lanes) = lanes.filter(|lanes| i128::from(*lanes) != its_lanes) {
+                return Err(differs("lanes", lanes.to_string(), its_lanes.to_string()));
+            }
+            if let Some(mode) = mode.filter(|mode| *mode != its_mode) {
+                return Err(differs(
+                    "autoreset_mode",
+                    format!("'{mode}'"),
+                    format!("'{its_mode}'"),
+                ));
+            }
+            lanes = Some(count(its_lanes.into())?);
+            mode = Some(its_mode);
+        }
+        let mut options = WriterOptions::lanes(lanes.unwrap_or(1));
+        if let Some(mode) = mode {
+            options = options.autoreset(mode);
+        }
         let writer = self.ask(py, |ring| ring.writer(options))??;
         Ok(Writer::new(py, self.ring.label(), writer)?)
     }
@@ -257,6 +299,12 @@ impl ReplayBuffer {
         }
         Ok(by_name(py, "a buffer", "_attach_buffer", name, path)?.into_pyobject(py)?.into_any())
     }
+}
+
+/// The sub-environments of a Gymnasium environment, and its autoreset mode.
+fn lanes_and_mode(env: &Bound<'_, PyAny>) -> PyResult<(i128, String)> {
+    let module = env.py().import("backcast._autoreset")?;
+    module.call_method1("lanes_and_mode", (env,))?.extract()
 }
 
 fn label(name: Option<&str>) -> String {

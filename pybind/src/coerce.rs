@@ -98,8 +98,10 @@ impl Target<'_> {
 
 /// An array of the target's dtype, C-contiguous; the very same object where it already is one.
 ///
-/// Casts as NumPy's `same_kind` does (`f8` to `f4`, integers to floats), and from integers to
-/// integers where every value fits. Never wraps, never drops a fraction, and takes no masked arrays.
+/// Casts as NumPy's `same_kind` does (`f8` to `f4`, integers to floats), and to integers where every
+/// value fits. Appended rows take floats that are whole for integers, and numbers that are 0 or 1 for
+/// booleans. Never wraps, never drops a fraction, makes no finite number infinite, and takes no masked
+/// arrays.
 pub(crate) fn array_of<'py>(
     value: &Bound<'py, PyAny>,
     target: Target<'_>,
@@ -125,8 +127,12 @@ pub(crate) fn array_of<'py>(
     }
     let asarray = ASARRAY.import(py, "numpy", "asarray")?;
     if is_plain_number(value, want.kind()) {
-        match asarray.call1((value, &want)) {
-            Ok(array) => return Ok(array.cast_into().map_err(PyErr::from)?),
+        match quietly(py, || asarray.call1((value, &want))) {
+            Ok(array) => {
+                let array = array.cast_into().map_err(PyErr::from)?;
+                check_finite(&array, value, target)?;
+                return Ok(array);
+            }
             // What is wrong with it is said below.
             Err(raised) if is_of_a_value(py, &raised) => {}
             Err(raised) => return Err(raised.into()),
@@ -178,9 +184,17 @@ pub(crate) fn array_of<'py>(
             return Err(target.refuse(message));
         }
         (b'b', _) | (b'i' | b'u' | b'f', b'f') => {}
+        (b'f', b'i' | b'u') if target.kind == Kind::Append && is_whole(&array)? => {
+            check_range(&array, target)?;
+        }
+        (b'i' | b'u' | b'f', b'b') if target.kind == Kind::Append && is_zero_or_one(&array)? => {}
         (_, wanted) => {
             let hint = if wanted == b'b' {
-                "pass booleans"
+                "pass booleans, or 0 and 1"
+            } else if target.kind == Kind::Append
+                && matches!((have.kind(), wanted), (b'f', b'i' | b'u'))
+            {
+                "pass whole numbers"
             } else {
                 "convert them yourself if that is meant"
             };
@@ -192,8 +206,80 @@ pub(crate) fn array_of<'py>(
     let options = PyDict::new(py);
     options.set_item(intern!(py, "order"), intern!(py, "C"))?;
     options.set_item(intern!(py, "copy"), false)?;
-    let cast = array.call_method(intern!(py, "astype"), (&want,), Some(&options))?;
-    Ok(cast.cast_into().map_err(PyErr::from)?)
+    let cast = quietly(py, || array.call_method(intern!(py, "astype"), (&want,), Some(&options)))?;
+    let cast = cast.cast_into().map_err(PyErr::from)?;
+    check_finite(&cast, &array, target)?;
+    Ok(cast)
+}
+
+/// Calls NumPy without its warning of an overflow, which is refused afterwards.
+fn quietly<'py>(
+    py: Python<'py>,
+    work: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    static ERRSTATE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let options = PyDict::new(py);
+    options.set_item("over", "ignore")?;
+    let state = ERRSTATE.import(py, "numpy", "errstate")?.call((), Some(&options))?;
+    state.call_method0("__enter__")?;
+    let done = work();
+    state.call_method1("__exit__", (py.None(), py.None(), py.None()))?;
+    done
+}
+
+/// Refuse floats of which a finite one became infinite on the way.
+fn check_finite(
+    cast: &Bound<'_, PyUntypedArray>,
+    given: &Bound<'_, PyAny>,
+    target: Target<'_>,
+) -> Result<(), Failure> {
+    let largest = match target.dtype {
+        DType::F16 => "65504",
+        DType::F32 => "3.4028235e38",
+        DType::F64 => "1.7976931348623157e308",
+        _ => return Ok(()),
+    };
+    if given.cast::<PyUntypedArray>().is_ok_and(|given| {
+        given.dtype().kind() == b'f' && given.dtype().itemsize() <= target.dtype.size()
+    }) {
+        return Ok(());
+    }
+    let numpy = cast.py().import("numpy")?;
+    let infinite = numpy.call_method1("isinf", (cast,))?;
+    if !infinite.call_method0("any")?.is_truthy()? {
+        return Ok(());
+    }
+    let given = numpy.call_method1("asarray", (given, "f8"))?;
+    let finite = numpy.call_method1("isfinite", (&given,))?;
+    let lost = numpy.call_method1("logical_and", (&infinite, finite))?;
+    if !lost.call_method0("any")?.is_truthy()? {
+        return Ok(());
+    }
+    let first = given.get_item(lost)?.get_item(0)?;
+    let code = target.dtype.code();
+    Err(target.refuse(format!(
+        "value {} does not fit {code}; give -{largest} to {largest}, or an infinity if that is meant",
+        text_of(&first)?
+    )))
+}
+
+/// Whether every float is a whole number.
+fn is_whole(array: &Bound<'_, PyUntypedArray>) -> PyResult<bool> {
+    let numpy = array.py().import("numpy")?;
+    let finite = numpy.call_method1("isfinite", (array,))?;
+    if !finite.call_method0("all")?.is_truthy()? {
+        return Ok(false);
+    }
+    let same = array.call_method1("__eq__", (numpy.call_method1("trunc", (array,))?,))?;
+    numpy.call_method1("all", (same,))?.is_truthy()
+}
+
+/// Whether every number is 0 or 1.
+fn is_zero_or_one(array: &Bound<'_, PyUntypedArray>) -> PyResult<bool> {
+    let numpy = array.py().import("numpy")?;
+    let [zero, one] = [0, 1].map(|number| array.call_method1("__eq__", (number,)));
+    let either = numpy.call_method1("logical_or", (zero?, one?))?;
+    numpy.call_method1("all", (either,))?.is_truthy()
 }
 
 /// Whether NumPy calls it masked, or an array in a list or tuple: of its mask `asarray` says nothing.
@@ -267,9 +353,11 @@ fn check_range(array: &Bound<'_, PyUntypedArray>, target: Target<'_>) -> Result<
         return Ok(());
     };
     for extreme in ["min", "max"] {
-        let value: i128 = array.call_method0(extreme)?.extract()?;
-        if value < low || value > high {
-            return Err(does_not_fit(value, target, (low, high)));
+        // Whole, also where the array holds floats.
+        let value = array.call_method0(extreme)?.call_method0(intern!(array.py(), "__int__"))?;
+        let fits = found(array.py(), value.extract::<i128>())?;
+        if !fits.is_some_and(|value| (low..=high).contains(&value)) {
+            return Err(does_not_fit(text_of(&value)?, target, (low, high)));
         }
     }
     Ok(())

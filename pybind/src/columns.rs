@@ -64,6 +64,40 @@ impl WantedColumns {
         self.columns.iter().filter(|column| column.role == Role::Obs)
     }
 
+    /// Takes `next_NAME` of observations with a name of their own out of the keywords: a dict of those,
+    /// which stands for `next_obs`.
+    pub(crate) fn take_next<'py>(
+        &self,
+        named: Option<&Bound<'py, PyDict>>,
+        next_obs: Option<&Bound<'py, PyAny>>,
+    ) -> Result<Option<Bound<'py, PyAny>>, Failure> {
+        let Some(named) = named else { return Ok(next_obs.cloned()) };
+        let mut parts: Option<Bound<'py, PyDict>> = None;
+        let is_obs = |name: &str| {
+            let below =
+                |column: &str| column.strip_prefix(name).is_some_and(|s| s.starts_with('/'));
+            self.observations().any(|column| column.name == name || below(&column.name))
+        };
+        for key in named.keys() {
+            let Ok(text) = key.extract::<String>() else { continue };
+            let Some(name) = text.strip_prefix("next_").filter(|name| is_obs(name)) else {
+                continue;
+            };
+            if next_obs.is_some() {
+                return Err(Failure::new(
+                    Kind::Append,
+                    format!("next_obs and {text} are both given; give one of them"),
+                ));
+            }
+            let Some(value) = named.get_item(&key)? else { continue };
+            named.del_item(&key)?;
+            if !value.is_none() {
+                parts.get_or_insert_with(|| PyDict::new(named.py())).set_item(name, value)?;
+            }
+        }
+        Ok(parts.map(Bound::into_any).or_else(|| next_obs.cloned()))
+    }
+
     /// The names without what follows their first `/`, in the schema's order.
     pub(crate) fn keys(&self) -> Vec<String> {
         let mut keys: Vec<String> = Vec::new();
@@ -221,4 +255,4 @@ pub(crate) fn group_of<'py>(value: &Bound<'py, PyAny>) -> PyResult<Option<Bound<
 }
 
 /// Keywords of every append, whatever the schema.
-const STEP_ENDS: [&str; 3] = ["terminated", "truncated", "final_obs"];
+const STEP_ENDS: [&str; 4] = ["terminated", "truncated", "next_obs", "final_obs"];

@@ -209,6 +209,7 @@ impl From<RingError> for Failure {
         match error {
             RingError::Segment(error) => error.into(),
             RingError::Schema(error) => error.into(),
+            error @ RingError::TooSmall { .. } => Self::new(Kind::Argument, error),
             error => Self::new(Kind::Base, error),
         }
     }

@@ -9,7 +9,7 @@ use pyo3::types::PyDict;
 use crate::coerce::{Leading, Target, Tuple, array_of, check_shape};
 use crate::error::{Failure, Kind};
 use crate::fastcall::{Call, FastMethod};
-use crate::final_obs::{FinalColumn, final_arrays};
+use crate::final_obs::{FinalColumn, whole_columns};
 use crate::given::{method, refuse_strangers};
 use crate::view::bytes_of;
 use crate::writer::{Pen, Taken, Writer};
@@ -51,10 +51,11 @@ fn at_once<'py>(
 pub(crate) fn closely<'py>(
     writer: &Writer,
     py: Python<'py>,
-    [terminated, truncated, final_obs]: [Option<&Bound<'py, PyAny>>; 3],
+    [terminated, truncated, next_obs, final_obs]: [Option<&Bound<'py, PyAny>>; 4],
     columns: Option<&Bound<'py, PyDict>>,
 ) -> Result<Bound<'py, PyArray2<i64>>, Failure> {
     let lanes = writer.lane_count();
+    let next_obs = writer.columns.take_next(columns, next_obs)?;
     let found = writer.columns.find(
         columns,
         "extend",
@@ -64,19 +65,26 @@ pub(crate) fn closely<'py>(
     let truncated = flags("truncated", truncated, leading)?;
     let arrays = found.arrays(leading)?;
     let ends = terminated.iter().chain(&truncated).any(|ended| *ended);
-    let finals = final_obs.filter(|_| ends);
-    let finals = finals.map(|given| final_arrays(&writer.columns, given, leading)).transpose()?;
+    let observed = writer.columns.observations().next().is_some();
+    let finals = final_obs.filter(|_| ends && observed);
+    let whole = |name, given| whole_columns(&writer.columns, name, given, leading);
+    let finals = finals.map(|given| whole("final_obs", given)).transpose()?;
+    let nexts = next_obs.as_ref().map(|given| whole("next_obs", given)).transpose()?;
     let rows: Vec<&[u8]> = arrays.iter().map(|array| bytes_of(array).unwrap_or_default()).collect();
-    let finals: Option<Vec<&[u8]>> =
-        finals.as_ref().map(|finals| finals.iter().map(FinalColumn::bytes).collect());
+    let [nexts, finals] = [&nexts, &finals].map(|given| given.as_ref().map(|given| rows_of(given)));
     let steps = Step {
         columns: &rows,
         terminated: &terminated,
         truncated: &truncated,
+        next_obs: nexts.as_deref(),
         final_obs: finals.as_deref(),
     };
     let extended = py.detach(|| writer.handle.with(|pen| Ok(Extended::by(pen.free()?, &steps))))?;
     extended.finish(writer, py)
+}
+
+fn rows_of<'a>(columns: &'a [FinalColumn<'_>]) -> Vec<&'a [u8]> {
+    columns.iter().map(FinalColumn::bytes).collect()
 }
 
 /// What became of the steps.
@@ -84,8 +92,8 @@ struct Extended {
     rows: Result<Vec<i64>, Failure>,
     /// What a signal raised while the steps waited for a lease.
     signal: Option<PyErr>,
-    /// There is news of a lease in the way.
-    stalled: bool,
+    /// There is something to warn of.
+    has_news: bool,
 }
 
 impl Extended {
@@ -98,7 +106,7 @@ impl Extended {
         };
         let rows = writer.extend_until(steps, &mut interrupted);
         let rows = rows.map(|rows| rows.iter().map(|row| row.0).collect()).map_err(Failure::from);
-        Self { rows, signal, stalled: writer.has_stalled() }
+        Self { rows, signal, has_news: writer.has_news() }
     }
 
     fn finish<'py>(
@@ -110,7 +118,7 @@ impl Extended {
             return Err(raised.into());
         }
         let rows = self.rows?;
-        if self.stalled {
+        if self.has_news {
             writer.complain(py)?;
         }
         let lanes = writer.lane_count();

@@ -1,4 +1,5 @@
-//! Final observations of ended lanes, in each of the forms that environments hand them out.
+//! Observations that a step led to: `next_obs` of all lanes, and final observations of ended lanes in
+//! each of the forms that environments hand them out.
 
 use numpy::PyUntypedArray;
 use numpy::prelude::*;
@@ -10,7 +11,7 @@ use crate::columns::{Wanted, WantedColumns, group_of};
 use crate::error::{Failure, Kind};
 use crate::view::bytes_of;
 
-/// The final observations of one column: an array of all lanes, or rows put together here.
+/// The observations of one column: an array of all lanes, or rows put together here.
 pub(crate) enum FinalColumn<'py> {
     Array(Bound<'py, PyUntypedArray>),
     Rows(Vec<u8>),
@@ -34,14 +35,14 @@ pub(crate) fn final_columns<'py>(
     given: &Bound<'py, PyAny>,
     ended: &[bool],
 ) -> Result<Vec<FinalColumn<'py>>, Failure> {
-    let bare = columns.observations().map(|column| column.name.as_str()).eq(["obs"]);
+    let whole = Whole::of(columns, "final_obs");
     columns
         .observations()
         .map(|column| {
             if is_per_lane(given, ended.len())? {
-                return from_lanes(column, given, ended, |row| in_observation(column, row, bare));
+                return from_lanes(column, given, ended, |row| whole.part(column, row));
             }
-            let found = in_observation(column, given, bare)?;
+            let found = whole.part(column, given)?;
             if is_per_lane(&found, ended.len())? {
                 return from_lanes(column, &found, ended, |row| Ok(row.clone()));
             }
@@ -54,53 +55,89 @@ pub(crate) fn final_columns<'py>(
         .collect()
 }
 
-/// The same of several steps, `[steps, lanes, ...]`: from an array or a (nested) dict of arrays.
-pub(crate) fn final_arrays<'py>(
+/// The same for all lanes or steps, `[*leading, ...]`: from an array or a (nested) dict of arrays.
+/// Errors call it `name`.
+pub(crate) fn whole_columns<'py>(
     columns: &WantedColumns,
+    name: &'static str,
     given: &Bound<'py, PyAny>,
     leading: Leading,
 ) -> Result<Vec<FinalColumn<'py>>, Failure> {
-    let bare = columns.observations().map(|column| column.name.as_str()).eq(["obs"]);
+    if columns.observations().next().is_none() {
+        return Err(Failure::new(
+            Kind::Append,
+            format!(
+                "{name} is given, but the ring has no column of observations; leave it out, or create \
+                 the ring with one, such as `obs`"
+            ),
+        ));
+    }
+    let whole = Whole::of(columns, name);
     columns
         .observations()
         .map(|column| {
-            let what = format!("final_obs of column `{}`", column.name);
+            let what = format!("{name} of column `{}`", column.name);
             let target = Target { what: &what, ..column.target() };
-            let array = array_of(&in_observation(column, given, bare)?, target)?;
+            let array = array_of(&whole.part(column, given)?, target)?;
             check_shape(&array, leading, &column.shape, target)?;
             Ok(FinalColumn::Array(array))
         })
         .collect()
 }
 
-/// The column's part of an observation: the whole of it where `obs` is the only column, else an
-/// entry under the column's full name or, for a column below `obs/`, under the rest of it.
-fn in_observation<'py>(
-    column: &Wanted,
-    observation: &Bound<'py, PyAny>,
+/// How the columns of role obs are found in an observation.
+struct Whole<'a> {
+    /// The argument, for errors.
+    name: &'static str,
+    /// A single column, which an array is the whole of.
     bare: bool,
-) -> Result<Bound<'py, PyAny>, Failure> {
-    let short = column.name.strip_prefix("obs/");
-    // The tuple that is the whole of `obs` is an array like any other.
-    let entries =
-        if bare { observation.cast::<PyDict>().ok().cloned() } else { group_of(observation)? };
-    let found = match entries {
-        Some(entries) => match (in_dict(&entries, &column.name)?, short) {
-            (None, Some(below)) => in_dict(&entries, below)?,
-            (found, _) => found,
-        },
-        None => bare.then(|| observation.clone()),
-    };
-    found.ok_or_else(|| {
-        Failure::new(
-            Kind::Append,
-            format!(
-                "final_obs lacks column `{}`; give a dict with `{}` (nested dicts at each /)",
-                column.name,
-                short.unwrap_or(&column.name)
-            ),
-        )
-    })
+    /// What all columns below a `/` lie below: their names may leave it out.
+    top: Option<&'a str>,
+}
+
+impl<'a> Whole<'a> {
+    fn of(columns: &'a WantedColumns, name: &'static str) -> Self {
+        let names = || columns.observations().map(|column| column.name.as_str());
+        let mut tops = names().filter_map(|name| Some(name.split_once('/')?.0));
+        let top = tops.next().filter(|top| tops.all(|other| other == *top));
+        let bare = names().count() == 1 && top.is_none();
+        Self { name, bare, top }
+    }
+
+    /// Returns the column's part of an observation: the whole of it where it is the only column, else an
+    /// entry under the column's full name or, below the top, under the rest of it.
+    fn part<'py>(
+        &self,
+        column: &Wanted,
+        observation: &Bound<'py, PyAny>,
+    ) -> Result<Bound<'py, PyAny>, Failure> {
+        let below = |top: &str| column.name.strip_prefix(top)?.strip_prefix('/');
+        let short = self.top.and_then(below);
+        // The tuple that is the whole of a column is an array like any other.
+        let entries = if self.bare {
+            observation.cast::<PyDict>().ok().cloned()
+        } else {
+            group_of(observation)?
+        };
+        let found = match entries {
+            Some(entries) => match (in_dict(&entries, &column.name)?, short) {
+                (None, Some(below)) => in_dict(&entries, below)?,
+                (found, _) => found,
+            },
+            None => self.bare.then(|| observation.clone()),
+        };
+        found.ok_or_else(|| {
+            Failure::new(
+                Kind::Append,
+                format!(
+                    "{} lacks column `{}`; give a dict with `{}` (nested dicts at each /)",
+                    self.name,
+                    column.name,
+                    short.unwrap_or(&column.name)
+                ),
+            )
+        })
+    }
 }
 
 /// The entry of a full name, by that name or nested at each `/`.

@@ -2,14 +2,15 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use backcast_core::{AppendError, Column, Role, RowIndex, Window};
+use backcast_core::{AppendError, Column, Ends, Role, RowIndex, Window};
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};
 
 use crate::batch::insert;
-use crate::coerce::{Target, array_of, descr};
+use crate::coerce::{Leading, Target, array_of, descr};
 use crate::error::{Failure, Kind, let_go, told};
+use crate::final_obs::whole_columns;
 use crate::given::{Given, closest, method, not_called, refuse_strangers, text_of};
 use crate::view::{FreshArray, bytes_of, in_place, is_alone};
 use crate::writer::{Aside, Pen, Writer};
@@ -37,7 +38,7 @@ pub(crate) struct RowMemory {
 /// ...     with writer.reserve() as row:
 /// ...         row["obs"][:] = [1, 2, 3]
 /// ...         row["action"] = 7
-/// ...         row.terminated = True
+/// ...         row.terminated, row.next_obs = True, [4, 5, 6]
 /// >>> row.index, buf.rows(0, 0, 1)["obs"]
 /// (0, array([[1., 2., 3.]], dtype=float32))
 #[pyclass(module = "backcast", name = "ReservedRow", frozen)]
@@ -59,7 +60,21 @@ pub(crate) struct Open {
     window: Option<Arc<Window>>,
     slot: u64,
     ends: (bool, bool),
+    next_obs: Option<Observed>,
+    final_obs: Option<Observed>,
     is_final: bool,
+}
+
+/// An observation that was handed over: as it was given, and the bytes of its columns.
+struct Observed {
+    given: Py<PyAny>,
+    columns: Vec<Vec<u8>>,
+}
+
+impl Observed {
+    fn rows(&self) -> Vec<&[u8]> {
+        self.columns.iter().map(Vec::as_slice).collect()
+    }
 }
 
 impl Open {
@@ -143,8 +158,16 @@ impl ReservedRow {
             columns.push(Held { column, array: array.unbind(), in_place, asked: false });
         }
         let Found { window, slot, is_final, .. } = found;
-        let open =
-            Open { columns, dict: dict.unbind(), window, slot, ends: (false, false), is_final };
+        let open = Open {
+            columns,
+            dict: dict.unbind(),
+            window,
+            slot,
+            ends: (false, false),
+            next_obs: None,
+            final_obs: None,
+            is_final,
+        };
         let open = Arc::new(Mutex::new(Some(open)));
         *writer.get().row.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&open));
         Ok(Self { writer, open, index: Mutex::new(None) })
@@ -194,6 +217,10 @@ impl ReservedRow {
         let bytes: Vec<(usize, &[u8])> =
             staged.iter().map(|(at, array)| (*at, bytes_of(array).unwrap_or_default())).collect();
         let (terminated, truncated) = open.ends;
+        let [next, last] =
+            [&open.next_obs, &open.final_obs].map(|given| given.as_ref().map(Observed::rows));
+        let ends =
+            Ends { terminated, truncated, next_obs: next.as_deref(), final_obs: last.as_deref() };
         let committed = py.detach(|| {
             self.writer.get().handle.with_surely(|pen| {
                 let row = unreserve(pen);
@@ -213,15 +240,29 @@ impl ReservedRow {
                         }
                     }
                 }
-                Ok((row.commit(terminated, truncated)?, pen.writer.has_stalled()))
+                Ok((row.commit_with(&ends)?, pen.writer.has_news()))
             })
         });
-        let (index, stalled) = committed?;
+        let (index, has_news) = committed?;
         *self.index.lock().unwrap_or_else(PoisonError::into_inner) = Some(index.0);
-        if stalled {
+        if has_news {
             self.writer.get().complain(py)?;
         }
         Ok(index.0)
+    }
+
+    fn observe(
+        &self,
+        name: &'static str,
+        given: &Bound<'_, PyAny>,
+    ) -> Result<Option<Observed>, Failure> {
+        if given.is_none() {
+            return Ok(None);
+        }
+        let columns = &self.writer.get().columns;
+        let columns = whole_columns(columns, name, given, Leading::Lanes(1))?;
+        let columns = columns.iter().map(|column| column.bytes().to_vec()).collect();
+        Ok(Some(Observed { given: given.clone().unbind(), columns }))
     }
 
     fn give_up(&self, py: Python<'_>) -> Result<(), Failure> {
@@ -292,14 +333,14 @@ fn empty(dict: &Bound<'_, PyDict>) -> PyResult<()> {
 impl Writer {
     /// Reserve the next row, to be written where it stands.
     ///
-    /// For a writer of one lane in the mode ``"next_step"``. The row is a context manager whose items
-    /// are arrays; an environment that fills ``row["obs"]`` writes its observation once, into the ring.
+    /// For a writer of one lane. The row is a context manager whose items are arrays; an environment that fills ``row["obs"]`` writes its observation once, into the ring.
     /// Every column must be asked for or set. Waits for a lease in the way as :meth:`append` does. In a
     /// private ring, and on systems other than Linux, the arrays are memory of this process, copied
     /// into the ring when the row is published.
     ///
-    /// After a row that ended an episode, the reserved one is the FINAL row: its observations are the
-    /// final ones, and everything else of it counts nowhere.
+    /// An end needs ``row.next_obs`` or ``row.final_obs``, as :meth:`append` does. In the mode
+    /// ``"next_step"`` the row after an end is the FINAL row instead: its observations are the final
+    /// ones, and everything else of it counts nowhere.
     ///
     /// Returns
     /// -------
@@ -309,7 +350,7 @@ impl Writer {
     /// Raises
     /// ------
     /// AppendError
-    ///     If the writer has several lanes or another mode, or a row is reserved already.
+    ///     If the writer has several lanes, or a row is reserved already.
     /// LeaseError
     ///     If a lease is in the way and the ring's ``lane_policy`` is ``"fail"``.
     /// ClosedError
@@ -502,6 +543,37 @@ impl ReservedRow {
         let ended = given.get("truncated", "True or False")?;
         self.with_open(|open| {
             open.ends.1 = ended;
+            Ok(())
+        })
+    }
+
+    /// What the step led to, as :meth:`Writer.append` takes it; to be set. None until then.
+    #[getter]
+    fn next_obs(&self, py: Python<'_>) -> Result<Option<Py<PyAny>>, Failure> {
+        self.with_open(|open| Ok(open.next_obs.as_ref().map(|next| next.given.clone_ref(py))))
+    }
+
+    #[setter]
+    fn set_next_obs(&self, given: &Bound<'_, PyAny>) -> Result<(), Failure> {
+        let observed = self.observe("next_obs", given)?;
+        self.with_open(|open| {
+            open.next_obs = observed;
+            Ok(())
+        })
+    }
+
+    /// The last observation of an episode that ends with this row, as :meth:`Writer.append` takes it; to
+    /// be set. None until then.
+    #[getter]
+    fn final_obs(&self, py: Python<'_>) -> Result<Option<Py<PyAny>>, Failure> {
+        self.with_open(|open| Ok(open.final_obs.as_ref().map(|last| last.given.clone_ref(py))))
+    }
+
+    #[setter]
+    fn set_final_obs(&self, given: &Bound<'_, PyAny>) -> Result<(), Failure> {
+        let observed = self.observe("final_obs", given)?;
+        self.with_open(|open| {
+            open.final_obs = observed;
             Ok(())
         })
     }

@@ -18,8 +18,9 @@ use crate::given::{axes_of, class, method, needed, of_another_type, refuse_stran
 ///     (``"bool"``, ``"u1"`` to ``"u8"``, ``"i1"`` to ``"i8"``, ``"f2"``, ``"f4"``, ``"f8"``) or
 ///     anything ``np.dtype`` takes; a shape is a tuple of ints or one int. A nested dict names
 ///     columns below it: ``{"obs": {"image": ("u1", (84, 84))}}`` has the column ``obs/image``. The
-///     role is ``"obs"`` or ``"step"``; left out, a column called ``obs`` or below ``obs/`` is an
-///     observation, every other one belongs to the step. Observations get a ``next_`` counterpart.
+///     role is ``"obs"`` or ``"step"``; left out, a column called ``obs``, ``observation``,
+///     ``observations``, ``state`` or ``states``, or below one of them, is an observation, every other
+///     one belongs to the step. Observations get a ``next_`` counterpart.
 ///
 /// Raises
 /// ------

@@ -5,7 +5,7 @@
 //! Whatever else comes is left to [`WantedColumns`](crate::columns::WantedColumns), which knows every
 //! form and has the words for what is wrong.
 
-use backcast_core::{Column, DType, Schema, Step};
+use backcast_core::{Column, DType, Role, Schema, Step};
 use pyo3::Borrowed;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyTuple};
@@ -21,6 +21,8 @@ const MOST_COLUMNS: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Shortcut {
     columns: Box<[Expected]>,
+    /// The column of role obs, if there is one and it does not lie below a `/`.
+    only_obs: Option<usize>,
     flag: Expected,
     site: Option<Site>,
     terminated: Vec<bool>,
@@ -50,6 +52,7 @@ enum Keyword {
     Column(usize),
     Terminated,
     Truncated,
+    NextObs,
     FinalObs,
 }
 
@@ -59,9 +62,15 @@ impl Shortcut {
         if schema.columns().len() > MOST_COLUMNS {
             return Ok(None);
         }
+        let mut obs = schema.columns().iter().enumerate().filter(|(_, c)| c.role() == Role::Obs);
+        let only_obs = match (obs.next(), obs.next()) {
+            (Some((at, column)), None) if !column.name().contains('/') => Some(at),
+            _ => None,
+        };
         let expected = |c: &Column| Expected::new(py, c.name(), c.dtype(), c.shape());
         Ok(Some(Self {
             columns: schema.columns().iter().map(expected).collect::<PyResult<_>>()?,
+            only_obs,
             flag: Expected::new(py, "a flag", DType::Bool, &[])?,
             site: None,
             terminated: Vec::new(),
@@ -85,12 +94,13 @@ impl Shortcut {
         }
         let keywords = self.site.as_ref()?.keywords.as_deref()?;
         let mut given: [Option<&Borrowed<'_, '_, PyAny>>; MOST_COLUMNS] = [None; MOST_COLUMNS];
-        let (mut terminated, mut truncated) = (None, None);
+        let (mut terminated, mut truncated, mut next) = (None, None, None);
         for (keyword, value) in keywords.iter().zip(values) {
             match *keyword {
                 Keyword::Column(at) => *given.get_mut(at)? = Some(value),
                 Keyword::Terminated => terminated = Some(value),
                 Keyword::Truncated => truncated = Some(value),
+                Keyword::NextObs => next = Some(value).filter(|value| !value.is_none()),
                 // Read only when a lane ends.
                 Keyword::FinalObs => {}
             }
@@ -111,10 +121,18 @@ impl Shortcut {
         for (expected, ((row, scalar), value)) in self.columns.iter().zip(places) {
             *row = expected.read((*value)?, leading, scalar)?;
         }
+        let mut scalar = [0; 8];
+        let next = match next {
+            None => None,
+            Some(next) => {
+                Some([self.columns.get(self.only_obs?)?.read(next, leading, &mut scalar)?])
+            }
+        };
         let step = Step {
             columns: rows.get(..self.columns.len())?,
             terminated: &self.terminated,
             truncated: &self.truncated,
+            next_obs: next.as_ref().map(|next| &next[..]),
             final_obs: None,
         };
         Some(work(&step))
@@ -128,6 +146,7 @@ impl Site {
             Some(match name {
                 "terminated" => Keyword::Terminated,
                 "truncated" => Keyword::Truncated,
+                "next_obs" => Keyword::NextObs,
                 "final_obs" => Keyword::FinalObs,
                 _ => Keyword::Column(columns.iter().position(|column| column.name == name)?),
             })

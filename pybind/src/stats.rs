@@ -1,6 +1,6 @@
 //! A ring's counters as a dictionary.
 
-use backcast_core::RingStats;
+use backcast_core::{LaneStats, RingStats};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -29,6 +29,9 @@ pub(crate) fn as_dict<'py>(py: Python<'py>, stats: &RingStats) -> PyResult<Bound
         columns.set_item(column.name(), entry(py, column)?)?;
     }
     dict.set_item("columns", columns)?;
+    let sum = |of: fn(&LaneStats) -> u64| stats.lane_stats.iter().map(of).sum::<u64>();
+    dict.set_item("cuts", sum(|lane| lane.cuts))?;
+    dict.set_item("suspect_resets", sum(|lane| lane.suspect_resets))?;
     let lanes = PyList::empty(py);
     for lane in &stats.lane_stats {
         let entry = PyDict::new(py);
@@ -43,6 +46,8 @@ pub(crate) fn as_dict<'py>(py: Python<'py>, stats: &RingStats) -> PyResult<Bound
         entry.set_item("pid", lane.pid)?;
         entry.set_item("dropped", lane.dropped)?;
         entry.set_item("stalls", lane.stalls)?;
+        entry.set_item("cuts", lane.cuts)?;
+        entry.set_item("suspect_resets", lane.suspect_resets)?;
         lanes.append(entry)?;
     }
     dict.set_item("lane_stats", lanes)?;

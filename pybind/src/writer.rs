@@ -10,14 +10,15 @@ use backcast_core::{
 };
 use numpy::{PyArray1, PyArray2, PyArrayDescr, PyUntypedArray};
 use pyo3::prelude::*;
-use pyo3::types::{PyAny, PyDict, PyTuple};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyAny, PyDict, PyTuple, PyType};
 
 use crate::coerce::{Leading, Target, array_of, check_shape, descr};
 use crate::columns::WantedColumns;
 use crate::error::{Failure, Kind};
 use crate::extend;
 use crate::fastcall::{Call, FastMethod};
-use crate::final_obs::{FinalColumn, final_columns};
+use crate::final_obs::{FinalColumn, final_columns, whole_columns};
 use crate::given::{method, not_called, refuse_strangers};
 use crate::handle::Handle;
 use crate::held::warn;
@@ -93,7 +94,20 @@ impl Writer {
         if let Some(row) = row {
             row::give_up(py, self, &row)?;
         }
-        py.detach(|| self.handle.close())
+        let mut signal = None;
+        let mut interrupted = || {
+            signal = Python::attach(|py| py.check_signals().err());
+            signal.is_some()
+        };
+        // Closed in any case, and then said that the last transitions had no room.
+        let finished = py.detach(|| {
+            let pen = self.handle.take()?;
+            Ok(pen.map(|mut pen| pen.writer.finish_until(&mut interrupted)))
+        });
+        if let Some(raised) = signal {
+            return Err(raised.into());
+        }
+        finished.and_then(|finished: Option<_>| Ok(finished.transpose()?.unwrap_or_default()))
     }
 
     pub(crate) fn new(py: Python<'_>, ring: &str, writer: CoreWriter) -> PyResult<Self> {
@@ -147,16 +161,16 @@ impl Writer {
                 // New memory only once the writer is free: the interpreter may run code when it
                 // allocates, and that may append.
                 let indices = again.ok_or_else(|| writer.appended().to_vec());
-                (indices, writer.has_stalled())
+                (indices, writer.has_news())
             }))
         })??;
-        let (indices, stalled) = match appended {
+        let (indices, has_news) = match appended {
             Ok(appended) => appended,
             // Whoever has to wait for a lease does so on the long way, with the interpreter released.
             Err(error) if matches!(*error, AppendError::Interrupted { .. }) => return None,
             Err(error) => return Some(Err((*error).into())),
         };
-        let told = if stalled { self.complain(py) } else { Ok(()) };
+        let told = if has_news { self.complain(py) } else { Ok(()) };
         let indices = match indices {
             Ok(again) => Ok(again),
             Err(rows) => self.first_indices(py, &rows),
@@ -180,11 +194,19 @@ impl Writer {
         Ok(indices)
     }
 
-    /// Warns of the lease that made an append wait or drop rows, if there is news of one. If another thread
-    /// uses the writer by now, its append does.
+    /// Warns of the lease that made an append wait or drop rows, and of rows that may not mean what they
+    /// should, if there is news of such. If another thread uses the writer by now, its append does.
     #[cold]
     pub(crate) fn complain(&self, py: Python<'_>) -> Result<(), Failure> {
-        if let Some(stall) = self.handle.try_with(|pen| pen.writer.take_stall()).flatten() {
+        let take = |pen: &mut Pen| (pen.writer.take_stall(), pen.writer.take_doubt());
+        let (stall, doubt) = self.handle.try_with(take).unwrap_or_default();
+        if let Some(doubt) = doubt {
+            static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+            let class = CLASS.import(py, "backcast._errors", "WriterWarning")?;
+            let message = std::ffi::CString::new(doubt.to_string()).map_err(PyErr::from)?;
+            PyErr::warn(py, class.as_any(), &message, 1)?;
+        }
+        if let Some(stall) = stall {
             warn(py, &complaint(&stall))?;
         }
         Ok(())
@@ -236,10 +258,18 @@ impl Writer {
     /// ----------
     /// terminated, truncated : array_like of bool, shape (lanes,)
     ///     How the action ended the episode, if it did.
+    /// next_obs : array_like or dict, shape (lanes, ...), optional
+    ///     What ``env.step`` returned; a dict of observations where there are several columns. It is stored
+    ///     once: the next append has to begin with it. Where that shows another observation, the episode
+    ///     is cut before it, so that no transition leads across; ``stats()["cuts"]`` counts it. What
+    ///     still waits when the writer is closed or restarted ends the episode there, so that the last
+    ///     transition can be drawn. An observation with a name of its own may be given by it:
+    ///     ``next_state=``.
     /// final_obs : array_like, dict or object array, optional
     ///     The last observation of the lanes that ended: an array ``[lanes, ...]``, a dict of such,
-    ///     or Gymnasium's object array of None or an observation. Needed in the modes
-    ///     ``"same_step"`` and ``"disabled"`` when a lane ends; lanes that go on are not read.
+    ///     or Gymnasium's object array of None or an observation. Lanes that go on are not read. When
+    ///     a lane ends, it is needed in the mode ``"same_step"``, where ``next_obs`` is the reset's
+    ///     observation, and in the mode ``"disabled"`` unless there is ``next_obs``.
     /// **columns : array_like or dict, shape (lanes, ...)
     ///     Every column of the schema by name; a dict for columns below a ``/``. With one lane the
     ///     leading axis may be left out. Masked arrays are refused, also where nothing is masked: fill
@@ -257,31 +287,44 @@ impl Writer {
     /// Raises
     /// ------
     /// AppendError
-    ///     If a column is missing, unknown, doubled, or of another dtype or shape.
+    ///     If a column is missing, unknown, doubled, or of another dtype or shape, or an end lacks its
+    ///     observation.
     /// ClosedError
     ///     If the writer was closed.
+    ///
+    /// Warns
+    /// -----
+    /// WriterWarning
+    ///     Once, if episodes begin as they hardly do in this autoreset mode
+    ///     (``stats()["suspect_resets"]`` counts them), and once if over 5 % of the appends cut an episode.
     ///
     /// Examples
     /// --------
     /// >>> columns = {"obs": ("f4", (3,)), "action": "i4"}
     /// >>> buf = bc.ReplayBuffer.create(None, columns, capacity=100, lanes=2)
     /// >>> obs, go_on = [[0, 0, 1], [0, 0, 2]], [False, False]
-    /// >>> with buf.writer(lanes=2) as writer:
+    /// >>> with buf.writer(lanes=2, autoreset_mode="next_step") as writer:
     /// ...     writer.append(obs=obs, action=[1, 0], terminated=go_on, truncated=go_on)
     /// array([              0, 281474976710656])
-    #[pyo3(signature = (*extra, terminated=None, truncated=None, final_obs=None, **columns))]
-    #[pyo3(text_signature = "($self, *, terminated, truncated, final_obs=None, **columns)")]
+    #[pyo3(signature = (
+        *extra, terminated=None, truncated=None, next_obs=None, final_obs=None, **columns
+    ))]
+    #[pyo3(text_signature = "($self, *, terminated, truncated, next_obs=None, final_obs=None, \
+                             **columns)")]
+    #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn append<'py>(
         &self,
         py: Python<'py>,
         extra: &Bound<'py, PyTuple>,
         terminated: Option<&Bound<'py, PyAny>>,
         truncated: Option<&Bound<'py, PyAny>>,
+        next_obs: Option<&Bound<'py, PyAny>>,
         final_obs: Option<&Bound<'py, PyAny>>,
         columns: Option<&Bound<'py, PyDict>>,
     ) -> Result<Bound<'py, PyArray1<i64>>, Failure> {
         refuse_strangers(extra, None, method::<Self>("append"))?;
         let lanes = self.lanes.len();
+        let next_obs = self.columns.take_next(columns, next_obs)?;
         let arrays = self
             .columns
             .find(
@@ -299,14 +342,20 @@ impl Writer {
             }
             _ => None,
         };
+        let nexts = next_obs
+            .map(|given| whole_columns(&self.columns, "next_obs", &given, Leading::Lanes(lanes)));
+        let nexts = nexts.transpose()?;
         let rows: Vec<&[u8]> =
             arrays.iter().map(|array| bytes_of(array).unwrap_or_default()).collect();
-        let final_rows: Option<Vec<&[u8]>> =
-            finals.as_ref().map(|finals| finals.iter().map(FinalColumn::bytes).collect());
+        let [next_rows, final_rows] = [&nexts, &finals].map(|given| {
+            let columns = given.as_ref()?.iter().map(FinalColumn::bytes);
+            Some(columns.collect::<Vec<&[u8]>>())
+        });
         let step = Step {
             columns: &rows,
             terminated: &terminated,
             truncated: &truncated,
+            next_obs: next_rows.as_deref(),
             final_obs: final_rows.as_deref(),
         };
         let mut signal = None;
@@ -320,14 +369,14 @@ impl Writer {
                 let writer = pen.free()?;
                 let index = writer.append_until(&step, &mut interrupted)?;
                 let index: Vec<i64> = index.iter().map(|row| row.0).collect();
-                Ok((index, writer.has_stalled()))
+                Ok((index, writer.has_news()))
             })
         });
         if let Some(raised) = signal {
             return Err(raised.into());
         }
-        let (index, stalled) = appended?;
-        if stalled {
+        let (index, has_news) = appended?;
+        if has_news {
             self.complain(py)?;
         }
         Ok(PyArray1::from_slice(py, &index))
@@ -342,9 +391,11 @@ impl Writer {
     /// ----------
     /// terminated, truncated : array_like of bool, shape (steps, lanes)
     ///     How each action ended its episode, if it did.
+    /// next_obs : array_like or dict, shape (steps, lanes, ...), optional
+    ///     What ``env.step`` returned, as for :meth:`append`.
     /// final_obs : array_like or dict, shape (steps, lanes, ...), optional
-    ///     The last observations of episodes, where they ended; other places are not read. Needed in
-    ///     the modes ``"same_step"`` and ``"disabled"`` when a lane ends.
+    ///     The last observations of episodes, where they ended; other places are not read. Needed as for
+    ///     :meth:`append`.
     /// **columns : array_like or dict, shape (steps, lanes, ...)
     ///     Every column of the schema by name, as for :meth:`append`. With one lane its axis may be
     ///     left out, of the flags too.
@@ -374,25 +425,31 @@ impl Writer {
     /// ...     obs, reward = np.zeros((5, 3), np.float32), np.ones(5, np.float32)
     /// ...     writer.extend(obs=obs, reward=reward, terminated=go_on, truncated=go_on).shape
     /// (5, 1)
-    #[pyo3(signature = (*extra, terminated=None, truncated=None, final_obs=None, **columns))]
-    #[pyo3(text_signature = "($self, *, terminated, truncated, final_obs=None, **columns)")]
+    #[pyo3(signature = (
+        *extra, terminated=None, truncated=None, next_obs=None, final_obs=None, **columns
+    ))]
+    #[pyo3(text_signature = "($self, *, terminated, truncated, next_obs=None, final_obs=None, \
+                             **columns)")]
+    #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn extend<'py>(
         &self,
         py: Python<'py>,
         extra: &Bound<'py, PyTuple>,
         terminated: Option<&Bound<'py, PyAny>>,
         truncated: Option<&Bound<'py, PyAny>>,
+        next_obs: Option<&Bound<'py, PyAny>>,
         final_obs: Option<&Bound<'py, PyAny>>,
         columns: Option<&Bound<'py, PyDict>>,
     ) -> Result<Bound<'py, PyArray2<i64>>, Failure> {
         refuse_strangers(extra, None, method::<Self>("extend"))?;
-        extend::closely(self, py, [terminated, truncated, final_obs], columns)
+        extend::closely(self, py, [terminated, truncated, next_obs, final_obs], columns)
     }
 
     /// Begin a new episode without having seen the end of the old one.
     ///
     /// The next row of these lanes does not continue the row before it: no transition leads from
-    /// one to the other. For an environment that was reset in mid-episode or replaced.
+    /// one to the other. For an environment that was reset in mid-episode or replaced. Where the last
+    /// append had a ``next_obs``, that ends the old episode, and its last transition is kept.
     ///
     /// Parameters
     /// ----------
@@ -429,7 +486,15 @@ impl Writer {
             Some(given) => self.flags("lanes", Some(given))?,
             None => vec![true; self.lanes.len()],
         };
-        py.detach(|| self.handle.with(|pen| Ok(pen.free()?.restart(&chosen)?)))
+        let mut signal = None;
+        let mut interrupted = || {
+            signal = Python::attach(|py| py.check_signals().err());
+            signal.is_some()
+        };
+        let restarted = py.detach(|| {
+            self.handle.with(|pen| Ok(pen.free()?.restart_until(&chosen, &mut interrupted)?))
+        });
+        signal.map_or(restarted, |raised| Err(raised.into()))
     }
 
     /// The columns of the ring.
@@ -471,6 +536,15 @@ impl Writer {
     }
 
     /// Release the lanes; a reserved row is given up. Closing again does nothing.
+    ///
+    /// A ``next_obs`` that waits for the next append ends its episode, so that the last transition can be
+    /// drawn.
+    ///
+    /// Raises
+    /// ------
+    /// LeaseError
+    ///     If a lease leaves no room for that and the ring's ``lane_policy`` is ``"fail"``; the writer is
+    ///     closed.
     #[pyo3(signature = (*extra, **unknown), text_signature = "($self)")]
     fn close<'py>(
         &self,
@@ -534,9 +608,10 @@ impl FastMethod for Append {
             return Ok(done?);
         }
         let Taken { extra, ends, named } = Taken::of(call)?;
-        let [terminated, truncated, final_obs] = ends.each_ref().map(Option::as_ref);
+        let [terminated, truncated, next_obs, final_obs] = ends.each_ref().map(Option::as_ref);
+        let named = Some(&named);
         let indices =
-            writer.append(call.py(), &extra, terminated, truncated, final_obs, Some(&named))?;
+            writer.append(call.py(), &extra, terminated, truncated, next_obs, final_obs, named)?;
         Ok(indices.into_any())
     }
 }
@@ -544,8 +619,8 @@ impl FastMethod for Append {
 /// The arguments of an append, taken apart.
 pub(crate) struct Taken<'py> {
     pub(crate) extra: Bound<'py, PyTuple>,
-    /// `terminated`, `truncated` and `final_obs`.
-    pub(crate) ends: [Option<Bound<'py, PyAny>>; 3],
+    /// `terminated`, `truncated`, `next_obs` and `final_obs`.
+    pub(crate) ends: [Option<Bound<'py, PyAny>>; 4],
     /// The columns.
     pub(crate) named: Bound<'py, PyDict>,
 }
@@ -560,7 +635,7 @@ impl<'py> Taken<'py> {
             }
             Ok(value.filter(|value| !value.is_none()))
         };
-        let ends = [take("terminated")?, take("truncated")?, take("final_obs")?];
+        let ends = [take("terminated")?, take("truncated")?, take("next_obs")?, take("final_obs")?];
         Ok(Self { extra, ends, named })
     }
 }

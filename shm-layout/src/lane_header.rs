@@ -86,8 +86,12 @@ pub struct LaneHeader {
     pub dropped: u64,
     /// How often a writer waited, dropped or failed because of a lease.
     pub stalls: u64,
+    /// Episodes cut because an append did not begin with the `next_obs` of the one before.
+    pub cuts: u64,
+    /// Episodes that begin as they hardly do in the writer's autoreset mode.
+    pub suspect_resets: u64,
     /// Zero.
-    pub pad3: [u8; 88],
+    pub pad3: [u8; 72],
 }
 
 const _: () = {

@@ -57,7 +57,7 @@ pub fn tables() -> Vec<Field> {
         }
         LaneHeader {
             identity, reserved, pad1, head, pad2, generation, pid, claimed_unix_ns, dropped,
-            stalls, pad3,
+            stalls, cuts, suspect_resets, pad3,
         }
         ReadersHeader { magic, ring_uuid, reader_slots, unused, crc32 }
         BellBytes { seq, listening, resizes, unused }

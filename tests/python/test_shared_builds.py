@@ -30,5 +30,7 @@ def test_the_extension_and_the_tests_build_shared_crates_with_equal_features() -
     others = ["backcast-layout", "backcast-benches"]
     rest = features("--workspace", *(f"--exclude={name}" for name in others))
     assert len(extension) > 100
-    twice = {name: (extension[name], rest[name]) for name in extension if extension[name] != rest[name]}
+    twice = {
+        name: (extension[name], rest[name]) for name in extension if extension[name] != rest[name]
+    }
     assert not twice, "name these features in pybind/Cargo.toml, so that nothing is compiled twice"

@@ -1,10 +1,13 @@
 //! What a sampled row costs does not grow with the ring: as many instructions out of ten thousand rows as
-//! out of millions, and out of one lane as out of sixty-four.
+//! out of millions, and out of one lane as out of sixty-four. What an appended row costs, from Python and by
+//! keywords, and what its `next_obs` adds. `BACKCAST_PYTHON` names an interpreter that has the package.
 //!
 //! For `make cost`, which counts in optimised code: each instruction is two switches between processes.
 #![cfg(target_os = "linux")]
 
+use std::env;
 use std::error::Error;
+use std::ffi::OsStr;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
@@ -56,5 +59,38 @@ fn a_sampled_row_costs_the_same_whatever_the_ring_holds() -> Result<(), Box<dyn 
     println!("within {}.{} % of the middle", off / 10, off % 10);
     let within = (largest - least) * 1_000 <= OFF * (largest + least);
     assert!(within, "{costs:?} thousandths of instructions");
+    Ok(())
+}
+
+/// Appended rows that are counted: so many that what the interpreter does now and then hardly shows.
+const APPENDED: u64 = 1_000;
+/// What a `next_obs` may add to an append, in thousandths of it.
+const ADDED: u64 = 300;
+
+/// Instructions of an appended row, in thousandths, of the interpreter and ours.
+fn append_cost(python: &OsStr, kind: &str) -> Result<u64, Box<dyn Error>> {
+    let mut child = Command::new(python)
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/python/appender.py"))
+        .args([&APPENDED.to_string(), kind])
+        .env("PYTHONHASHSEED", "0")
+        .stdin(Stdio::piped())
+        .spawn()?;
+    let traced = Traced::seize(Pid::from_child(&child))?;
+    child.stdin.take().ok_or("a pipe")?.write_all(b"go\n")?;
+    let steps = traced.count()?;
+    drop(traced);
+    assert!(child.wait()?.success(), "the appender failed after its marks");
+    let cost = steps * 1_000 / APPENDED;
+    println!("append, {kind}: {}.{} instructions a row", cost / 1_000, cost % 1_000 / 100);
+    Ok(cost)
+}
+
+#[test]
+#[ignore = "worth something in optimised code only: make cost"]
+fn an_appended_row_costs_little_more_with_what_it_led_to() -> Result<(), Box<dyn Error>> {
+    let python = env::var_os("BACKCAST_PYTHON").ok_or("BACKCAST_PYTHON names no interpreter")?;
+    let (plain, next) = (append_cost(&python, "plain")?, append_cost(&python, "next")?);
+    assert!(plain > 0 && next > plain, "next_obs is compared and kept");
+    assert!((next - plain) * 1_000 <= ADDED * plain, "{plain} and {next} thousandths");
     Ok(())
 }

@@ -66,6 +66,7 @@ fn write(ring: &Ring, mode: AutoresetMode, lanes: u32, steps: usize) -> Result<(
             columns: &now,
             terminated: &flags(5, 4),
             truncated: &flags(7, 3),
+            next_obs: None,
             final_obs: (mode != AutoresetMode::NextStep).then_some(&last),
         })?;
     }

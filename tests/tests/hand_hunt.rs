@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
 use backcast_core::{
-    Batch, Element, LanePolicy, Ring, RingOptions, RowIndex, SampleError, SamplerOptions,
-    StepColumns, WriterOptions,
+    AutoresetMode, Batch, Element, LanePolicy, Ring, RingOptions, RowIndex, SampleError,
+    SamplerOptions, StepColumns, WriterOptions,
 };
 use backcast_tests::certified::{obs, reward, schema, words};
 use backcast_tests::victim::Stop;
@@ -39,7 +39,7 @@ fn goal() -> Result<u64, Box<dyn Error>> {
 
 /// Rows of endless episodes until told to stop; how many.
 fn write(ring: &Ring, stop: &AtomicBool) -> Result<u64, Box<dyn Error + Send + Sync>> {
-    let mut writer = ring.writer(WriterOptions::lanes(LANES))?;
+    let mut writer = ring.writer(WriterOptions::lanes(LANES).autoreset(AutoresetMode::NextStep))?;
     let never = [false; LANES as usize];
     let mut seq = 0;
     while !stop.load(Relaxed) {

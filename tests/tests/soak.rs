@@ -247,7 +247,10 @@ fn nothing_grows_beside_processes_that_are_killed_and_born_again() -> Result<(),
     assert_eq!(left.len(), 1, "the dead left something beside the ring: {left:?}");
     let stats = ring.stats();
     // Whoever needs a slot or lane next takes those of the dead.
-    let claims = ring.writer(backcast_core::WriterOptions::lanes(LANES))?;
+    let claims = ring.writer(
+        backcast_core::WriterOptions::lanes(LANES)
+            .autoreset(backcast_core::AutoresetMode::NextStep),
+    )?;
     drop(claims);
     assert!(stats.lane_stats.iter().all(|lane| !lane.held), "{:?}", stats.lane_stats);
     drop((ring, store));

@@ -13,7 +13,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use backcast_core::{Base, LanePolicy, Lease, LeaseError, Ring, RingOptions, WriterOptions};
+use backcast_core::{
+    AutoresetMode, Base, LanePolicy, Lease, LeaseError, Ring, RingOptions, WriterOptions,
+};
 use backcast_core::{SampleError, Sampler};
 use backcast_layout::protocol::{Words, still_whole};
 use backcast_layout::{Lane, RingStore};
@@ -161,7 +163,9 @@ fn windows_drawn_beside_a_writer_thread_are_never_torn() -> Result<(), Box<dyn E
     let stop = AtomicBool::new(false);
     let counts = thread::scope(|scope| {
         let writer = scope.spawn(|| {
-            let mut writer = ring.writer(WriterOptions::lanes(LANES)).expect("free lanes");
+            let mut writer = ring
+                .writer(WriterOptions::lanes(LANES).autoreset(AutoresetMode::NextStep))
+                .expect("free lanes");
             write(&ring, &mut writer, || !stop.load(Relaxed)).expect("rows that fit")
         });
         let counts = {

@@ -24,8 +24,13 @@ fn ours(group: &mut BenchmarkGroup<'_, WallTime>, record: Record, mebibytes: u64
     let mut writer = ring.writer(WriterOptions::lanes(1)).expect("a free lane");
     let rows = record.rows(1);
     let columns = rows.columns();
-    let step =
-        Step { columns: &columns, terminated: &[false], truncated: &[false], final_obs: None };
+    let step = Step {
+        columns: &columns,
+        terminated: &[false],
+        truncated: &[false],
+        next_obs: None,
+        final_obs: None,
+    };
     // Once around, so that no page is new to this process.
     for _ in 0..ring.slots() {
         writer.append(&step).expect("a step of the schema");

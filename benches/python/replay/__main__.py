@@ -37,6 +37,8 @@ def transitions_of_w1() -> Iterator[tuple[str, int, dict[str, Callable[[], objec
     }
     for metric, (units, method, source) in steps.items():
         stores = {buffer.name: getattr(buffer, method) for buffer in buffers}
+        if method == "append":
+            stores["backcast, with next_obs"] = buffers[0].append_with_next
         yield metric, units, {name: fed(store, source) for name, store in stores.items()}
     for metric, method in [("fresh arrays", "sample"), ("into the same arrays", "sample_again")]:
         have = [buffer for buffer in buffers if hasattr(buffer, method)]

@@ -45,7 +45,7 @@ class Backcast:
             "bench-w1-many", self.schema, capacity=CAPACITY, lanes=MANY, exist="replace"
         )
         self.writer = self.one.writer()
-        self.writers = self.many.writer(lanes=MANY)
+        self.writers = self.many.writer(lanes=MANY, autoreset_mode="next_step")
         quiet, ends = np.zeros(MANY, bool), np.ones(MANY, bool)
         for t in range(CAPACITY // MANY):
             s = steps[t % len(steps)]
@@ -66,6 +66,20 @@ class Backcast:
         append = self.writer.append
         for obs, action, reward, _, done in steps:
             append(obs=obs, action=action, reward=reward, terminated=done, truncated=False)
+        return None
+
+    def append_with_next(self, steps: list[Row]) -> object:
+        """Store transitions one by one, and say what each led to: 336 bytes, compared and kept."""
+        append = self.writer.append
+        for obs, action, reward, next_obs, done in steps:
+            append(
+                obs=obs,
+                action=action,
+                reward=reward,
+                next_obs=next_obs,
+                terminated=done,
+                truncated=False,
+            )
         return None
 
     def append_many(self, steps: Transition) -> object:

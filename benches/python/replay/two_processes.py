@@ -45,7 +45,7 @@ class SharedBackcast:
             self.writer: bc.Writer | None = None
         else:
             self.buf = bc.ReplayBuffer.attach(name)
-            self.writer = self.buf.writer(lanes=MANY)
+            self.writer = self.buf.writer(lanes=MANY, autoreset_mode="next_step")
             self.quiet = np.zeros(MANY, bool)
 
     def append_many(self, steps: Transition) -> object:

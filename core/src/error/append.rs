@@ -41,12 +41,14 @@ pub enum AppendError {
         /// Columns of the schema.
         expected: usize,
     },
-    /// The final observation has another number of columns than the schema has of role obs.
+    /// An observation has another number of columns than the schema has of role obs.
     #[error(
-        "`final_obs` has {got} columns, the schema has {expected} of role obs; give each of those \
+        "`{name}` has {got} columns, the schema has {expected} of role obs; give each of those \
          once, in order"
     )]
-    WrongFinalCount {
+    WrongObsCount {
+        /// `next_obs` or `final_obs`.
+        name: &'static str,
         /// Columns given.
         got: usize,
         /// Columns of role obs.
@@ -62,16 +64,14 @@ pub enum AppendError {
         /// The step's type.
         got: DType,
     },
-    /// A row reserved by a writer whose appends make other than one row.
+    /// A row reserved by a writer of several lanes.
     #[error(
-        "a row is reserved by a writer of 1 lane in next_step mode, this one has {lanes} in {mode} \
-         mode; make a writer like that, or append"
+        "a row is reserved by a writer of 1 lane, this one has {lanes}; make a writer of 1 lane, or \
+         append"
     )]
     NotReservable {
         /// Lanes of the writer.
         lanes: usize,
-        /// Its mode.
-        mode: AutoresetMode,
     },
     /// A column of the reserved row was never asked for.
     #[error("column `{name}` of the reserved row was not written; write every column, or append")]
@@ -128,11 +128,7 @@ pub enum AppendError {
         lanes: usize,
     },
     /// A lane ended and its final observation is missing.
-    #[error(
-        "lane {lane} ended, but `final_obs` is missing; autoreset_mode=\"{mode}\" needs the final \
-         observation of every lane that ended (infos[\"final_obs\"] of a same-step environment, \
-         the observation itself of a disabled one)"
-    )]
+    #[error("lane {lane} ended, but {}", missing_final(*mode))]
     MissingFinalObs {
         /// First lane that ended, as a position in the writer's lanes.
         lane: usize,
@@ -142,7 +138,7 @@ pub enum AppendError {
     /// A final observation in next-step mode.
     #[error(
         "`final_obs` was given, but in autoreset_mode=\"next_step\" the append after an end brings \
-         the final observation; make the writer with autoreset_mode=\"same_step\""
+         the final observation; leave it out, or make the writer with autoreset_mode=\"same_step\""
     )]
     UnexpectedFinalObs,
     /// 2^48 rows.
@@ -175,6 +171,20 @@ pub enum AppendError {
         /// How long it waited.
         waited_ms: u128,
     },
+}
+
+/// What is missing at an end, and both remedies.
+fn missing_final(mode: AutoresetMode) -> &'static str {
+    if mode == AutoresetMode::SameStep {
+        "`final_obs` is missing, which autoreset_mode=\"same_step\" needs at an end: give \
+         final_obs=infos[\"final_obs\"], since next_obs is the reset's observation there; or, if \
+         next_obs holds the final observation, as in SB3, make the writer with \
+         autoreset_mode=\"disabled\""
+    } else {
+        "`next_obs` and `final_obs` are missing, of which autoreset_mode=\"disabled\" needs one at an \
+         end: give next_obs=, what env.step returned, at every append; or, if the environment resets \
+         itself, make the writer with autoreset_mode=\"same_step\" or \"next_step\""
+    }
 }
 
 /// How many steps a call has, where it has not one.

@@ -20,6 +20,18 @@ pub enum WriterError {
     /// A writer of no lanes.
     #[error("a writer needs at least 1 lane, asked were 0; use one lane per sub-environment")]
     NoLanes,
+    /// Several lanes without an autoreset mode.
+    #[error(
+        "a writer of {lanes} lanes needs to know how its environments reset: say \
+         autoreset_mode=\"next_step\" (the step after an end resets, as Gymnasium's vector \
+         environments do by default), \"same_step\" (the step that ends resets) or \"disabled\" (the \
+         caller resets, or next_obs holds the final observation, as in SB3); in Python \
+         writer(env=env) takes both from a Gymnasium environment"
+    )]
+    ModeNotSaid {
+        /// Lanes asked for.
+        lanes: u32,
+    },
     /// A ring that nobody writes.
     #[error(
         "{name} is a snapshot, which nobody writes; load it under a name of its own, and write that"

@@ -15,6 +15,21 @@ pub enum RingError {
     /// Its schema.
     #[error(transparent)]
     Schema(#[from] SchemaError),
+    /// Lanes too short to hold a transition, which takes two rows.
+    #[error(
+        "a capacity of {asked} over {lanes} lane(s) leaves lanes of {rows} row(s), and a transition takes \
+         2, its own and its successor's; give at least {least}"
+    )]
+    TooSmall {
+        /// Capacity asked for, with its unit.
+        asked: String,
+        /// Lanes.
+        lanes: u32,
+        /// Rows of a lane.
+        rows: u64,
+        /// Least capacity, with its unit.
+        least: String,
+    },
 }
 
 /// Why a ring could not be resized.

@@ -1,12 +1,14 @@
 //! How a writer comes by its lanes: those that are free, each where its last writer left it.
 
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{process, thread};
 
 use backcast_layout::protocol::{ImpossibleCounters, LaneWriter};
 use backcast_layout::{ClaimedLane, Column};
 
+use super::doubt::Doubts;
+use super::kept::{Kept, obs_columns};
 use super::moves::Moves;
 use super::{OwnLane, Writer};
 use crate::episode::EpisodeClock;
@@ -38,7 +40,7 @@ impl Writer {
     }
 
     fn claim(ring: &Ring, options: WriterOptions) -> Result<Self, WriterError> {
-        let WriterOptions { lanes: asked, autoreset: mode } = options;
+        let asked = options.lanes;
         let count = ring.lanes();
         if asked == 0 {
             return Err(WriterError::NoLanes);
@@ -50,6 +52,7 @@ impl Writer {
         if asked > count {
             return Err(WriterError::TooManyLanes { asked, lanes: count });
         }
+        let mode = options.mode().ok_or(WriterError::ModeNotSaid { lanes: asked })?;
         // Before the claims, which find the lanes where resizes until then put them.
         let moves = Moves::after(ring.store().resizes());
         // Nobody's claim is counted for a writer that cannot be had.
@@ -90,6 +93,8 @@ impl Writer {
             });
         }
         let widest = ring.schema().columns().iter().map(Column::width).max().unwrap_or(0);
+        let columns = ring.schema().columns();
+        let reward = columns.iter().position(|column| column.name() == "reward");
         Ok(Self {
             ring: ring.clone(),
             mode,
@@ -102,7 +107,12 @@ impl Writer {
             rows_written: 0,
             counts: Arc::default(),
             stall: None,
+            doubts: Doubts::default(),
+            has_news: false,
             moves,
+            obs: obs_columns(ring.schema()),
+            reward: reward.and_then(|at| Some((at, columns.get(at)?.dtype()))),
+            pid: process::id(),
         })
     }
 }
@@ -114,7 +124,8 @@ impl OwnLane {
             0 => EpisodeClock::fresh(),
             head => EpisodeClock::after(Mark::read(memory.lane(), head - 1).episode),
         };
-        Ok(Self { memory, clock, patience: Patience::default() })
+        let (patience, kept) = (Patience::default(), Kept::default());
+        Ok(Self { memory, clock, patience, kept, plain: true })
     }
 }
 

@@ -2,7 +2,9 @@
 
 use backcast_layout::Role;
 
-use super::Writer;
+use super::kept::What;
+use super::plan::finals;
+use super::{Writer, row};
 use crate::error::AppendError;
 use crate::index::RowIndex;
 use crate::mark::{MARKS, Mark};
@@ -63,16 +65,32 @@ impl Writer {
     }
 
     /// How many rows of the one lane from step `from` on may be written together: they end no
-    /// episode, and the writer is not waiting for a final observation.
+    /// episode, each shows the `next_obs` of the one before, and the writer is not waiting for a final
+    /// observation.
     fn block(&self, steps: &Step<'_>, from: usize, count: usize) -> usize {
         let [lane] = &*self.lanes else { return 0 };
-        if lane.clock.awaits_final() {
+        let continues = match lane.kept.what() {
+            What::Nothing => true,
+            What::Next => lane.kept.is_row(&self.obs, steps.columns, from),
+            What::Final => false,
+        };
+        if lane.clock.awaits_final() || !continues {
             return 0;
         }
         let chunk = self.ring.store().spec().reserve_chunk as usize;
         let most = (count - from).min(BLOCK).min(chunk);
         let ends = steps.terminated.iter().zip(steps.truncated).skip(from).take(most);
-        ends.take_while(|(terminated, truncated)| !(**terminated || **truncated)).count()
+        let rows = ends.take_while(|(ended, cut)| !(**ended || **cut)).count();
+        let Some(next) = steps.next_obs else { return rows };
+        let follows = |at: &usize| {
+            self.obs.iter().zip(next).all(|(column, next)| {
+                steps.columns.get(column.at).is_some_and(|obs| {
+                    row(next, column.width, *at) == row(obs, column.width, *at + 1)
+                })
+            })
+        };
+        let followed = (from..from + rows.saturating_sub(1)).take_while(follows).count();
+        rows.min(followed + 1)
     }
 
     /// Writes and publishes rows of the one lane. `false`: a lease is in the way, and nothing is.
@@ -106,6 +124,13 @@ impl Writer {
             let width = column.width();
             lane.memory.write_rows(USER + at, count, &bytes[from * width..(from + rows) * width]);
         }
+        if let Some(next) = steps.next_obs {
+            lane.kept.keep(What::Next, &self.obs, next, from + rows - 1);
+            self.doubts.appends += count;
+        } else {
+            lane.kept.forget();
+        }
+        lane.settle();
         lane.memory.publish(count);
         self.rows_written += count;
         true
@@ -115,18 +140,17 @@ impl Writer {
     fn check_steps(&self, steps: &Step<'_>, count: usize) -> Result<(), AppendError> {
         self.check_sizes(steps, count)?;
         let ended = steps.terminated.iter().zip(steps.truncated).position(|(a, b)| *a || *b);
-        let observed = self.schema().columns().iter().any(|column| column.role() == Role::Obs);
         if let Some(at) = ended
             && self.mode != AutoresetMode::NextStep
-            && steps.final_obs.is_none()
-            && observed
+            && finals(steps, self.mode).is_none()
+            && !self.obs.is_empty()
         {
             let lane = at % self.lanes.len();
             return Err(AppendError::MissingFinalObs { lane, mode: self.mode });
         }
         for (i, lane) in self.lanes.iter().enumerate() {
             let rows = lane.memory.head();
-            if rows + 2 * count as u64 >= MAX_SEQ {
+            if rows + 3 * count as u64 >= MAX_SEQ {
                 return Err(AppendError::LaneWornOut { lane: i, rows });
             }
         }
@@ -142,6 +166,7 @@ struct Parts<'a> {
     widths: Vec<usize>,
     final_widths: Vec<usize>,
     columns: Vec<&'a [u8]>,
+    nexts: Vec<&'a [u8]>,
     finals: Vec<&'a [u8]>,
 }
 
@@ -156,6 +181,7 @@ impl<'a> Parts<'a> {
             widths: columns.iter().map(|column| column.width() * lanes).collect(),
             final_widths: obs.map(|column| column.width() * lanes).collect(),
             columns: Vec::new(),
+            nexts: Vec::new(),
             finals: Vec::new(),
         }
     }
@@ -164,6 +190,9 @@ impl<'a> Parts<'a> {
         let part = |(bytes, width): (&&'a [u8], &usize)| &bytes[at * width..(at + 1) * width];
         self.columns.clear();
         self.columns.extend(self.steps.columns.iter().zip(&self.widths).map(part));
+        self.nexts.clear();
+        let nexts = self.steps.next_obs.unwrap_or_default();
+        self.nexts.extend(nexts.iter().zip(&self.final_widths).map(part));
         self.finals.clear();
         let finals = self.steps.final_obs.unwrap_or_default();
         self.finals.extend(finals.iter().zip(&self.final_widths).map(part));
@@ -172,6 +201,7 @@ impl<'a> Parts<'a> {
             columns: &self.columns,
             terminated: &self.steps.terminated[lanes.clone()],
             truncated: &self.steps.truncated[lanes],
+            next_obs: self.steps.next_obs.is_some().then_some(&*self.nexts),
             final_obs: self.steps.final_obs.is_some().then_some(&*self.finals),
         }
     }
@@ -227,6 +257,7 @@ mod tests {
                 columns: &columns,
                 terminated: &self.terminated,
                 truncated: &self.truncated,
+                next_obs: None,
                 final_obs: finals.then_some(&last),
             })
         }
@@ -277,7 +308,9 @@ mod tests {
     fn appended_tells_the_rows_of_the_last_call_and_of_no_other() {
         for lanes in [1_u16, 3] {
             let ring = ring(lanes.into(), 200, LanePolicy::default());
-            let mut writer = ring.writer(WriterOptions::lanes(lanes.into())).unwrap();
+            let mut writer = ring
+                .writer(WriterOptions::lanes(lanes.into()).autoreset(AutoresetMode::NextStep))
+                .unwrap();
             let rows_of = |seqs: Range<u64>| {
                 let rows = seqs.flat_map(|seq| (0..lanes).map(move |n| (n, seq)));
                 rows.map(|(n, seq)| RowIndex::new(n.into(), seq)).collect::<Vec<_>>()
@@ -304,7 +337,8 @@ mod tests {
     #[test]
     fn a_lease_in_the_way_leaves_the_steps_before_it_and_says_how_many() {
         let ring = ring(1, 64, LanePolicy::Fail);
-        let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+        let mut writer =
+            ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
         Data::new(64, u64::MAX).with_steps(false, |steps| writer.extend(steps).unwrap().len());
         let lease = ring.lease(0, 10..12).unwrap();
         let error = Data::new(64, u64::MAX)

@@ -47,8 +47,7 @@ impl Writer {
         let lanes = mem::take(&mut self.lanes).into_iter().zip(&self.numbers);
         self.lanes = lanes
             .map(|(own, number)| {
-                let OwnLane { memory, clock, patience } = own;
-                let memory = memory.moved(|claimed| {
+                let memory = own.memory.moved(|claimed| {
                     let (lane, moved) = self.ring.store().move_lane(*number, claimed);
                     if let Err(error) = moved {
                         tracing::warn!(lane = number, %error, "cannot move to larger memory yet");
@@ -56,7 +55,7 @@ impl Writer {
                     }
                     lane
                 });
-                OwnLane { memory, clock, patience }
+                OwnLane { memory, ..own }
             })
             .collect();
         if failed {

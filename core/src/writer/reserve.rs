@@ -2,16 +2,20 @@
 
 use std::marker::PhantomData;
 
-use backcast_layout::protocol::{MAX_SEQ, ring};
+use backcast_layout::protocol::MAX_SEQ;
 use backcast_layout::{Column, DType, Role, Window};
 
-use super::{Planned, Writer};
+pub use self::commit::Ends;
+use super::Writer;
+use super::kept::What;
+use super::plan::Planned;
 use crate::element::Element;
 use crate::episode::Rows;
 use crate::error::AppendError;
-use crate::index::RowIndex;
 use crate::options::AutoresetMode;
 use crate::schema::USER;
+
+mod commit;
 
 /// The next row of a writer, announced and not published: its columns are written where they stand.
 ///
@@ -37,11 +41,13 @@ pub struct ColumnMut<'r, T> {
 
 impl Writer {
     /// Announces the next row and lends its columns, to be written in place and then committed: no
-    /// copy of the row is made anywhere else. For writers of one lane in next-step mode, whose appends
-    /// make one row each; after an end the row is the FINAL one, of which only observations count.
+    /// copy of the row is made anywhere else. For writers of one lane. In next-step mode the row after an
+    /// end is the FINAL one, of which only observations count; in the other modes
+    /// [`commit_with`](Reserved::commit_with) takes the observation that ends an episode.
     ///
     /// Waits while a lease is in the way, as [`append`](Self::append) does. If the policy then is to drop
-    /// the row, it can be written like any other, and the commit returns [`RowIndex::NONE`].
+    /// the row, it can be written like any other, and the commit returns
+    /// [`RowIndex::NONE`](crate::RowIndex::NONE).
     ///
     /// ```
     /// use backcast_core::{DType, Ring, RingOptions, Schema, WriterOptions};
@@ -68,23 +74,35 @@ impl Writer {
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<Reserved<'_>, AppendError> {
         self.follow_resize();
-        let ([lane], AutoresetMode::NextStep) = (&mut *self.lanes, self.mode) else {
-            let (lanes, mode) = (self.lanes.len(), self.mode);
-            return Err(AppendError::NotReservable { lanes, mode });
+        let room = self.reserved_room();
+        let lanes = self.lanes.len();
+        let [lane] = &mut *self.lanes else {
+            return Err(AppendError::NotReservable { lanes });
         };
         let head = lane.memory.head();
-        if head + 1 >= MAX_SEQ {
+        if head + room >= MAX_SEQ {
             return Err(AppendError::LaneWornOut { lane: 0, rows: head });
         }
-        // Whether it ends the episode is not known yet, and takes no other room.
+        // Whether it ends the episode is not known yet: there is room for that.
         let (rows, clock) = lane.clock.advance(self.mode, false, false);
+        let spare = if rows == Rows::Nothing { 0 } else { room - 1 };
         self.planned.clear();
-        self.planned.push(Planned::new(rows, clock));
+        self.planned.push(Planned { spare, ..Planned::new(rows, clock) });
         self.make_room(interrupted)?;
         let nowhere = self.planned.iter().all(|planned| planned.rows == Rows::Nothing);
         self.asked.clear();
         self.asked.resize(self.ring.schema().columns().len(), false);
         Ok(Reserved { writer: self, nowhere })
+    }
+
+    /// Rows that a reserved row may turn out to need: itself, the FINAL row of an episode that is cut
+    /// before it, and the one of an episode that it ends.
+    fn reserved_room(&self) -> u64 {
+        let waits =
+            |lane: &super::OwnLane| lane.kept.what() == What::Next && !lane.clock.is_ended();
+        let cut = self.lanes.first().is_some_and(waits);
+        let ends = self.mode != AutoresetMode::NextStep && !self.obs.is_empty();
+        1 + u64::from(cut) + u64::from(ends)
     }
 }
 
@@ -99,10 +117,11 @@ impl Writer {
     /// Goes on with a row that was suspended. `None`: another one was appended since.
     pub fn resume(&mut self, row: &Suspended) -> Option<Reserved<'_>> {
         let Suspended { head, nowhere } = *row;
-        let there = self
-            .lanes
-            .first()
-            .is_some_and(|lane| lane.memory.head() == head && (nowhere || lane.memory.is_free(1)));
+        let room = self.reserved_room();
+        let is_there = |lane: &super::OwnLane| {
+            lane.memory.head() == head && (nowhere || lane.memory.is_free(room))
+        };
+        let there = self.lanes.first().is_some_and(is_there);
         there.then_some(Reserved { writer: self, nowhere })
     }
 
@@ -220,53 +239,6 @@ impl Reserved<'_> {
 
     /// Gives the row up, as dropping it does: there is none, and the lane goes on.
     pub fn abort(self) {}
-
-    /// Publishes the row. A column that nobody asked for is an error, and then there is no row.
-    ///
-    /// The flags say whether the action of this row ended the episode; of a FINAL row they are
-    /// ignored. Returns the row's index, or [`RowIndex::NONE`] where a lease left no room.
-    pub fn commit(self, terminated: bool, truncated: bool) -> Result<RowIndex, AppendError> {
-        let Self { writer, nowhere } = self;
-        let is_final = writer.awaits_final().any(|awaits| awaits);
-        let schema = writer.ring.schema();
-        let missing = schema
-            .columns()
-            .iter()
-            .zip(&writer.asked)
-            .find(|(column, asked)| !**asked && (!is_final || column.role() == Role::Obs));
-        if let Some((column, _)) = missing {
-            return Err(AppendError::NotWritten { name: column.name().to_owned() });
-        }
-        let ([lane], [number]) = (&mut *writer.lanes, &*writer.numbers) else {
-            let (lanes, mode) = (writer.lanes.len(), writer.mode);
-            return Err(AppendError::NotReservable { lanes, mode });
-        };
-        let (rows, clock) = lane.clock.advance(writer.mode, terminated, truncated);
-        let marks = match rows {
-            Rows::Step(marks) | Rows::Final(marks) if !nowhere => marks,
-            // The row is dropped: what comes next does not continue what came before.
-            dropped => {
-                let ends = dropped == Rows::Nothing;
-                lane.clock = if ends { clock } else { lane.clock.without(clock) };
-                writer.counts.add_dropped(1);
-                lane.memory.lane().count_dropped(1);
-                return Ok(RowIndex::NONE);
-            }
-        };
-        lane.write_marks(0, marks);
-        if is_final {
-            let steps = schema.columns().iter().enumerate().filter(|(_, c)| c.role() == Role::Step);
-            for (at, column) in steps {
-                lane.memory.write(USER + at, 0, super::row(&writer.zeros, column.width(), 0));
-            }
-        }
-        lane.clock = clock;
-        let index = RowIndex::new(*number, lane.memory.head());
-        lane.memory.publish(1);
-        writer.rows_written += 1;
-        ring(&writer.ring.store().published());
-        Ok(index)
-    }
 }
 
 impl<T: Element> ColumnMut<'_, T> {
@@ -329,7 +301,9 @@ mod tests {
     use backcast_layout::LanePolicy;
 
     use super::*;
-    use crate::{FINAL, GAP, ReadError, Ring, RingOptions, Schema, StepColumns, WriterOptions};
+    use crate::{
+        FINAL, GAP, ReadError, Ring, RingOptions, RowIndex, Schema, StepColumns, WriterOptions,
+    };
 
     fn ring(policy: LanePolicy) -> Ring {
         let schema = Schema::builder()
@@ -371,8 +345,9 @@ mod tests {
     #[test]
     fn rows_written_in_place_are_those_that_appends_make() {
         let [appended, reserved] = [(); 2].map(|()| ring(LanePolicy::default()));
-        let [mut one, mut other] =
-            [&appended, &reserved].map(|ring| ring.writer(WriterOptions::lanes(1)).unwrap());
+        let [mut one, mut other] = [&appended, &reserved].map(|ring| {
+            ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap()
+        });
         // Twice around, with rows given up in between and all kinds of ends.
         for step in 0..150_u8 {
             let end = (step % 7 == 6, step % 11 == 10);
@@ -397,7 +372,8 @@ mod tests {
     #[test]
     fn nobody_sees_a_row_before_its_commit_and_its_slot_is_nobodys_meanwhile() {
         let ring = ring(LanePolicy::default());
-        let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+        let mut writer =
+            ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
         for step in 0..200 {
             append(&mut writer, step, (false, false));
         }
@@ -419,7 +395,8 @@ mod tests {
     #[test]
     fn of_a_final_row_only_observations_count() {
         let ring = ring(LanePolicy::default());
-        let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+        let mut writer =
+            ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
         append(&mut writer, 1, (true, false));
         let mut row = writer.reserve().unwrap();
         assert!(row.is_final());
@@ -438,7 +415,8 @@ mod tests {
     fn a_lease_in_the_way_is_honoured_as_by_an_append() {
         for policy in [LanePolicy::DropNew, LanePolicy::Fail, LanePolicy::Block(Duration::ZERO)] {
             let ring = ring(policy);
-            let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+            let mut writer =
+                ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
             for step in 0..200 {
                 append(&mut writer, step, (false, false));
             }
@@ -477,15 +455,12 @@ mod tests {
     fn what_is_wrong_says_so_and_leaves_no_row() {
         let ring = ring(LanePolicy::default());
         let two = Ring::heap(ring.schema(), RingOptions::with_capacity(40).lanes(2)).unwrap();
-        let mut both = two.writer(WriterOptions::lanes(2)).unwrap();
+        let mut both =
+            two.writer(WriterOptions::lanes(2).autoreset(AutoresetMode::NextStep)).unwrap();
         let refused = both.reserve().unwrap_err().to_string();
-        assert!(refused.contains("has 2 in next_step"), "{refused}");
-        let same = WriterOptions::lanes(1).autoreset(AutoresetMode::SameStep);
-        let mut writer = ring.writer(same).unwrap();
-        let refused = writer.reserve().unwrap_err().to_string();
-        assert!(refused.contains("has 1 in same_step") && refused.contains("append"), "{refused}");
-        drop(writer);
-        let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+        assert!(refused.contains("this one has 2"), "{refused}");
+        let mut writer =
+            ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
         let mut row = writer.reserve().unwrap();
         for (error, says) in [
             (row.column::<f32>("obz").unwrap_err(), "`obz`"),

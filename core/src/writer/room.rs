@@ -1,7 +1,6 @@
 //! Room for rows: announced, and no lease in the way, or what the lane policy says about one.
 
 use super::Writer;
-use crate::episode::Rows;
 use crate::error::AppendError;
 use crate::stall::{Met, Room, nap};
 
@@ -15,7 +14,7 @@ impl Writer {
         // rows.
         let mut fence_due = false;
         for (lane, planned) in self.lanes.iter_mut().zip(&mut self.planned) {
-            planned.unsettled = lane.memory.reserve(planned.rows.count());
+            planned.unsettled = lane.memory.reserve(planned.room());
             fence_due |= planned.unsettled;
         }
         let Some(lane) = self.lanes.first().filter(|_| fence_due) else { return Ok(()) };
@@ -32,7 +31,7 @@ impl Writer {
         lane.memory.announced();
         for (lane, planned) in self.lanes.iter_mut().zip(&mut self.planned) {
             // Nobody can freeze anything, so this settles every lane.
-            planned.unsettled = !lane.memory.settle(None, planned.rows.count());
+            planned.unsettled = !lane.memory.settle(None, planned.room());
         }
         Ok(())
     }
@@ -43,7 +42,7 @@ impl Writer {
         let lanes = self.lanes.iter_mut().zip(&mut self.planned).zip(&self.numbers);
         let mut settled = true;
         for ((lane, planned), number) in lanes.filter(|((_, planned), _)| planned.unsettled) {
-            let rows = planned.rows.count();
+            let rows = planned.room();
             planned.unsettled = !lane.patience.look(store, *number, &mut lane.memory, rows);
             settled &= !planned.unsettled;
         }
@@ -81,12 +80,7 @@ impl Writer {
                 match lane.patience.decide(store, number)? {
                     Room::There => {}
                     Room::Wait => waits = true,
-                    Room::Drop => {
-                        planned.dropped = planned.rows.count();
-                        planned.rows = Rows::Nothing;
-                        planned.clock = lane.clock.without(planned.clock);
-                        planned.unsettled = false;
-                    }
+                    Room::Drop => planned.drop_rows(lane.clock),
                 }
             }
             if !waits || self.look() {
@@ -113,6 +107,7 @@ impl Writer {
             if let Some(stall) = lane.patience.report(store, *number, met, planned.dropped > 0) {
                 tracing::warn!(?stall, "a lease made a writer wait or drop rows");
                 self.stall.get_or_insert(stall);
+                self.has_news = true;
             }
         }
     }
@@ -124,14 +119,20 @@ mod tests {
 
     use super::*;
     use crate::{
-        DType, GAP, Lease, Ring, RingOptions, RowIndex, Schema, Step, TERMINATED, WriterOptions,
+        AutoresetMode, DType, GAP, Lease, Ring, RingOptions, RowIndex, Schema, Step, TERMINATED,
+        WriterOptions,
     };
     use backcast_layout::LanePolicy;
 
     fn append(writer: &mut Writer, ends: bool) -> Result<RowIndex, AppendError> {
         let (columns, flags) = ([&[7_u8][..]], [ends]);
-        let step =
-            Step { columns: &columns, terminated: &flags, truncated: &[false], final_obs: None };
+        let step = Step {
+            columns: &columns,
+            terminated: &flags,
+            truncated: &[false],
+            next_obs: None,
+            final_obs: None,
+        };
         Ok(writer.append_until(&step, &mut || true)?[0])
     }
 
@@ -140,7 +141,8 @@ mod tests {
         let schema = Schema::builder().column("obs", DType::U8, &[]).build().unwrap();
         let options = RingOptions::with_capacity(32).lane_policy(policy);
         let ring = Ring::heap(&schema, options).unwrap();
-        let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+        let mut writer =
+            ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
         for _ in 0..8 {
             append(&mut writer, false).unwrap();
         }
@@ -174,8 +176,13 @@ mod tests {
         let (counts, written) = (writer.counts(), writer.rows_written());
         for _ in 0..3 {
             let (flags, columns) = ([false], [&[7_u8][..]]);
-            let step =
-                Step { columns: &columns, terminated: &flags, truncated: &flags, final_obs: None };
+            let step = Step {
+                columns: &columns,
+                terminated: &flags,
+                truncated: &flags,
+                next_obs: None,
+                final_obs: None,
+            };
             let mut seen = None;
             let waited = writer.append_until(&step, &mut || {
                 seen = counts.rows_written_before_the_wait();

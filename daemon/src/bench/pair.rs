@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use backcast_core::{Base, Ring, WriterOptions};
+use backcast_core::{AutoresetMode, Base, Ring, WriterOptions};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -180,7 +180,8 @@ pub(super) fn write(base: &Base, name: &str, console: &mut Console<'_>) -> Resul
     // Ctrl-C is for the process that looks at the input's other end.
     let _signals = Signals::listen()?;
     let ring = Ring::attach_in(base, name)?;
-    let mut writer = ring.writer(WriterOptions::lanes(ring.lanes()))?;
+    let mut writer =
+        ring.writer(WriterOptions::lanes(ring.lanes()).autoreset(AutoresetMode::NextStep))?;
     let mut rows = Rows::of(&ring);
     // Every page once: this process has not seen them yet.
     rows.append(&mut writer, ring.slots())?;

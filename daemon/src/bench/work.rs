@@ -3,8 +3,8 @@
 use std::hint::black_box;
 
 use backcast_core::{
-    Arena, Base, Column, DType, Ring, RingOptions, Sampler, SamplerOptions, Schema, StepColumns,
-    Writer, WriterOptions,
+    Arena, AutoresetMode, Base, Column, DType, Ring, RingOptions, Sampler, SamplerOptions, Schema,
+    StepColumns, Writer, WriterOptions,
 };
 
 use super::rate::{Compared, Pace};
@@ -87,7 +87,8 @@ impl Bench {
         let options = RingOptions::with_capacity(rows).lanes(lanes).base(base.clone());
         let ring = Ring::create(&name, &schema, options)?;
         // Full once: there is something to draw, and all memory was touched.
-        let mut writer = ring.writer(WriterOptions::lanes(lanes))?;
+        let mut writer =
+            ring.writer(WriterOptions::lanes(lanes).autoreset(AutoresetMode::NextStep))?;
         Rows::of(&ring).append(&mut writer, ring.slots())?;
         drop(writer);
         Ok(Self { ring })
@@ -105,7 +106,9 @@ impl Bench {
 
     /// Appends against copies of the same columns into private memory of the same size.
     pub(super) fn publish(&self, pace: &Pace<'_>) -> Result<Compared, CliError> {
-        let mut writer = self.ring.writer(WriterOptions::lanes(self.ring.lanes()))?;
+        let mut writer = self
+            .ring
+            .writer(WriterOptions::lanes(self.ring.lanes()).autoreset(AutoresetMode::NextStep))?;
         let mut rows = Rows::of(&self.ring);
         let mut copies = Copies::of(&self.ring);
         pace.compare(|| rows.append(&mut writer, APPENDS), || copies.append(APPENDS))

@@ -129,7 +129,7 @@ fn float(number: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use backcast_core::{RingOptions, Schema, StepColumns, WriterOptions};
+    use backcast_core::{AutoresetMode, RingOptions, Schema, StepColumns, WriterOptions};
 
     #[test]
     fn numbers_of_every_type_read_as_they_are() {
@@ -164,7 +164,8 @@ mod tests {
         let schema = Schema::builder().column("obs", DType::F32, &[2]).build().unwrap();
         let options = RingOptions::with_capacity(100_u64).base(base.clone());
         let ring = Ring::create("pong", &schema, options).unwrap();
-        let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+        let mut writer =
+            ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
         for t in 0..5_u8 {
             let obs = [f32::from(t), 0.5];
             let columns = StepColumns::of(&schema).with("obs", &obs).unwrap();

@@ -1,7 +1,9 @@
 //! Rings that the daemon brings to disk: adopted by every daemon, said in `stat`, and counted to the
 //! last row.
 
-use backcast_core::{Base, Exist, LanePolicy, Ring, StepColumns, Writer, WriterOptions};
+use backcast_core::{
+    AutoresetMode, Base, Exist, LanePolicy, Ring, StepColumns, Writer, WriterOptions,
+};
 use backcast_persist::{LoadOptions, Mode, Store};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -56,7 +58,8 @@ fn a_ring_goes_to_disk_under_one_daemon_after_the_other() {
     let options = shelf.options().persistent(true);
     let made = daemon.client().create_persisted("pong", &schema(), &options, Mode::Continuous);
     let (ring, _) = made.unwrap();
-    let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+    let mut writer =
+        ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
     let mut daemon = Some(daemon);
     for round in 1..=3_u64 {
         append(&mut writer, 50);
@@ -104,7 +107,8 @@ fn a_writer_waits_for_the_disk_and_for_no_dead_daemon() {
     let writing = std::thread::spawn({
         let ring = ring.clone();
         move || {
-            let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+            let mut writer =
+                ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
             begun.send(()).unwrap();
             append(&mut writer, rows);
             writer.rows_dropped()
@@ -126,11 +130,15 @@ fn settings_of_a_file_say_which_rings_and_a_signal_has_them_read_again() {
     let file = shelf.file("serve.toml", &off);
     let daemon = Running::spawn(&shelf, &["--config", &file]);
     let ring = Ring::create("pong", &schema(), shelf.options().persistent(true)).unwrap();
-    append(&mut ring.writer(WriterOptions::lanes(2)).unwrap(), 0);
+    append(
+        &mut ring.writer(WriterOptions::lanes(2).autoreset(AutoresetMode::NextStep)).unwrap(),
+        0,
+    );
     assert_eq!(persist(&shelf), Value::Null);
     shelf.file("serve.toml", &format!("{off}[persist.ring.pong]\nmode = \"continuous\"\n"));
     daemon.signal(Signal::HUP);
-    let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+    let mut writer =
+        ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
     append(&mut writer, 5);
     until("it is followed", || persist(&shelf)["persisted_rows"] == 5);
     assert_eq!(Store::at(&store).names().unwrap(), ["pong"]);
@@ -146,11 +154,15 @@ fn the_last_rows_of_a_ring_that_goes_are_on_disk() {
     let args = ["--interval", "50ms", "--persist-flush", "1h", "--persist-mode", "continuous"];
     let daemon = Running::spawn(&shelf, &args);
     let (ring, _) = daemon.client().create("pong", &schema(), &shelf.options()).unwrap();
-    let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+    let mut writer =
+        ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
     append(&mut writer, 40);
     let copy = Ring::create("copy", &schema(), shelf.options().base(Base::at(elsewhere.path())));
     let copy = copy.unwrap();
-    append(&mut copy.writer(WriterOptions::lanes(1)).unwrap(), 40);
+    append(
+        &mut copy.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap(),
+        40,
+    );
     // Its last holder leaves, and it is made anew at once.
     drop((writer, ring));
     let store = Store::at(shelf.store());
@@ -160,7 +172,10 @@ fn the_last_rows_of_a_ring_that_goes_are_on_disk() {
     let loaded = load(&shelf, &Base::at(elsewhere.path()));
     assert_eq!(loaded.lane_span(0), copy.lane_span(0));
     let (again, _) = daemon.client().create("pong", &schema(), &shelf.options()).unwrap();
-    append(&mut again.writer(WriterOptions::lanes(1)).unwrap(), 7);
+    append(
+        &mut again.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap(),
+        7,
+    );
     drop(again);
     until("the new ring's rows are on disk", || {
         store.snapshot("pong@live").is_ok_and(|snapshot| snapshot.rows < copy.rows_published())
@@ -188,7 +203,8 @@ fn a_store_that_cannot_be_written_is_said_and_the_ring_runs_on() {
     ]);
     made.expect(0);
     let ring = Ring::attach_in(&shelf.base(), "pong").unwrap();
-    let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+    let mut writer =
+        ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
     append(&mut writer, 20);
     until("it is said", || persist(&shelf)["error"].is_string());
     let said = persist(&shelf);

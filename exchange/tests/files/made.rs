@@ -64,6 +64,7 @@ pub(crate) fn write(ring: &Ring, steps: u32, length: u32) {
             columns: &slices,
             terminated: &terminated,
             truncated: &truncated,
+            next_obs: None,
             final_obs: Some(&finals),
         };
         writer.append(&step).unwrap();

@@ -383,7 +383,13 @@ impl Adder {
         let mut columns: [&[u8]; ENDS + 1] = [bytemuck::cast_slice(&self.positions); ENDS + 1];
         columns[1..].copy_from_slice(&batch.columns());
         let (terminated, truncated) = (&*self.ends, &*self.ends);
-        self.writer.extend(&Step { columns: &columns, terminated, truncated, final_obs: None })?;
+        self.writer.extend(&Step {
+            columns: &columns,
+            terminated,
+            truncated,
+            next_obs: None,
+            final_obs: None,
+        })?;
         self.position = first.wrapping_add(count as u64);
         Ok(())
     }

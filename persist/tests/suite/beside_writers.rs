@@ -7,7 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use backcast_core::{
-    Base, DType, Exist, LanePolicy, Ring, RingOptions, Schema, StepColumns, WriterOptions,
+    AutoresetMode, Base, DType, Exist, LanePolicy, Ring, RingOptions, Schema, StepColumns,
+    WriterOptions,
 };
 use backcast_persist::{LoadOptions, SaveOptions};
 
@@ -33,7 +34,9 @@ fn schema() -> Schema {
 fn a_process_that_writes() {
     let Some(dir) = std::env::var_os(WRITE_IN) else { return };
     let ring = Ring::attach_in(&Base::at(PathBuf::from(dir)), "busy").expect("the ring");
-    let mut writer = ring.writer(WriterOptions::lanes(2)).expect("two free lanes");
+    let mut writer = ring
+        .writer(WriterOptions::lanes(2).autoreset(AutoresetMode::NextStep))
+        .expect("two free lanes");
     println!("writing");
     std::io::stdout().flush().expect("a pipe");
     let schema = schema();

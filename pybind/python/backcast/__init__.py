@@ -43,6 +43,7 @@ from backcast._errors import (
     StorageError,
     WaitTimeoutError,
     WriterError,
+    WriterWarning,
 )
 from backcast._native import (
     Batches,
@@ -102,6 +103,7 @@ __all__ = [
     "WaitTimeoutError",
     "Writer",
     "WriterError",
+    "WriterWarning",
     "__version__",
     "connect",
     "gc",

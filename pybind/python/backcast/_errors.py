@@ -78,6 +78,10 @@ class LeaseWarning(RuntimeWarning):
     """A lease made a writer wait or drop rows; raised once per lease, on both sides."""
 
 
+class WriterWarning(RuntimeWarning):
+    """Rows may not mean what they should: a wrong autoreset mode, or episodes that were cut."""
+
+
 class PanelError(BackcastError, ValueError):
     """Market data that cannot be read, or windows that it cannot serve."""
 
@@ -123,5 +127,5 @@ for _error in [
     LappedError,
 ]:
     _error.__module__ = "backcast"
-LeaseWarning.__module__ = "backcast"
+LeaseWarning.__module__ = WriterWarning.__module__ = "backcast"
 del _error

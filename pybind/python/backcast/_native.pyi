@@ -248,7 +248,11 @@ class ReplayBuffer:
     @property
     def closed(self) -> bool: ...
     def writer(
-        self, lanes: int = 1, autoreset_mode: _AutoresetMode | AutoresetMode = "next_step"
+        self,
+        lanes: int | None = None,
+        autoreset_mode: _AutoresetMode | AutoresetMode | None = None,
+        *,
+        env: Any = None,
     ) -> Writer: ...
     def sampler(
         self,
@@ -447,6 +451,8 @@ class ReservedRow:
     def __new__(cls, *_given: Never, **_named: Never) -> Self: ...
     terminated: bool
     truncated: bool
+    next_obs: Any
+    final_obs: Any
     @property
     def is_final(self) -> bool: ...
     @property
@@ -482,6 +488,7 @@ class Writer:
         *,
         terminated: ArrayLike,
         truncated: ArrayLike,
+        next_obs: Any = None,
         final_obs: Any = None,
         **columns: Any,
     ) -> NDArray[np.int64]: ...
@@ -490,6 +497,7 @@ class Writer:
         *,
         terminated: ArrayLike,
         truncated: ArrayLike,
+        next_obs: Any = None,
         final_obs: Any = None,
         **columns: Any,
     ) -> NDArray[np.int64]: ...

@@ -130,6 +130,16 @@ impl ClaimedLane {
         self.add(Counter::DROPPED, rows);
     }
 
+    /// Notes that an episode was cut.
+    pub fn count_cut(&self) {
+        self.add(Counter::CUTS, 1);
+    }
+
+    /// Notes that an episode begins as it hardly does in the writer's mode.
+    pub fn count_suspect_reset(&self) {
+        self.add(Counter::SUSPECT_RESETS, 1);
+    }
+
     fn add(&self, counter: Counter, more: u64) {
         // One writer at a time, so a load and a store do.
         let word = self.lane.counter(counter);

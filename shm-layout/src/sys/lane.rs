@@ -42,6 +42,8 @@ impl Counter {
     pub(super) const CLAIMED_UNIX_NS: Self = Self::at(offset_of!(LaneHeader, claimed_unix_ns));
     pub(super) const DROPPED: Self = Self::at(offset_of!(LaneHeader, dropped));
     pub(super) const STALLS: Self = Self::at(offset_of!(LaneHeader, stalls));
+    pub(super) const CUTS: Self = Self::at(offset_of!(LaneHeader, cuts));
+    pub(super) const SUSPECT_RESETS: Self = Self::at(offset_of!(LaneHeader, suspect_resets));
 
     const fn at(offset: usize) -> Self {
         assert!(offset.is_multiple_of(8) && offset + 8 <= size_of::<LaneHeader>());
@@ -210,6 +212,18 @@ impl Lane {
         self.counter(Counter::STALLS).load(Ordering::Relaxed)
     }
 
+    /// Episodes cut because an append did not begin with the `next_obs` of the one before.
+    #[must_use]
+    pub fn cuts(&self) -> u64 {
+        self.counter(Counter::CUTS).load(Ordering::Relaxed)
+    }
+
+    /// Episodes that begin as they hardly do in the writer's autoreset mode.
+    #[must_use]
+    pub fn suspect_resets(&self) -> u64 {
+        self.counter(Counter::SUSPECT_RESETS).load(Ordering::Relaxed)
+    }
+
     /// Where `rows` rows of a column stand one after the other, from `slot` on. `None` for rows
     /// that do not exist, and on the heap for rows that run over the end of the lane.
     ///
@@ -343,6 +357,8 @@ impl Lane {
             Counter::CLAIMED_UNIX_NS,
             Counter::DROPPED,
             Counter::STALLS,
+            Counter::CUTS,
+            Counter::SUSPECT_RESETS,
         ] {
             self.counter(counter).store(0, Ordering::Relaxed);
         }
@@ -425,6 +441,8 @@ pub(crate) fn copy_signature(from: &Lane, to: &Lane) {
         Counter::CLAIMED_UNIX_NS,
         Counter::DROPPED,
         Counter::STALLS,
+        Counter::CUTS,
+        Counter::SUSPECT_RESETS,
     ] {
         to.counter(counter).store(from.counter(counter).load(Ordering::Relaxed), Ordering::Relaxed);
     }

@@ -5,7 +5,9 @@
 use std::env;
 use std::error::Error;
 
-use backcast_core::{Base, DType, Ring, RingOptions, SamplerOptions, Schema, Step, WriterOptions};
+use backcast_core::{
+    AutoresetMode, Base, DType, Ring, RingOptions, SamplerOptions, Schema, Step, WriterOptions,
+};
 
 /// Rows of a batch.
 const BATCH: usize = 256;
@@ -45,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// Writes every slot.
 fn fill(ring: &Ring, lanes: u32) -> Result<(), Box<dyn Error>> {
-    let mut writer = ring.writer(WriterOptions::lanes(lanes))?;
+    let mut writer = ring.writer(WriterOptions::lanes(lanes).autoreset(AutoresetMode::NextStep))?;
     let n = lanes as usize;
     let (obs, scalar) = (vec![1; n * 32], vec![1; n * 4]);
     let (never, ends) = (vec![false; n], vec![true; n]);
@@ -56,6 +58,7 @@ fn fill(ring: &Ring, lanes: u32) -> Result<(), Box<dyn Error>> {
             columns: &columns,
             terminated: &never,
             truncated,
+            next_obs: None,
             final_obs: None,
         })?;
     }

@@ -4,7 +4,7 @@
 use std::env;
 use std::error::Error;
 
-use backcast_core::{Base, Ring, WriterOptions};
+use backcast_core::{AutoresetMode, Base, Ring, WriterOptions};
 use backcast_tests::certified::write;
 
 /// Appends between two looks at whether the test is still there.
@@ -16,7 +16,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("usage: hunt_writer DIR NAME LANES".into());
     };
     let ring = Ring::attach_in(&Base::at(dir), name)?;
-    let mut writer = ring.writer(WriterOptions::lanes(lanes.parse()?))?;
+    let mut writer =
+        ring.writer(WriterOptions::lanes(lanes.parse()?).autoreset(AutoresetMode::NextStep))?;
     // An orphan is given another parent.
     let test = rustix::process::getppid();
     let mut step = 0;

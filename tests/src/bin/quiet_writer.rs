@@ -31,8 +31,13 @@ fn main() -> Result<(), Box<dyn Error>> {
             &row[at - width..at]
         })
         .collect();
-    let step =
-        Step { columns: &columns, terminated: &[false], truncated: &[false], final_obs: None };
+    let step = Step {
+        columns: &columns,
+        terminated: &[false],
+        truncated: &[false],
+        next_obs: None,
+        final_obs: None,
+    };
     let mut out = std::io::stdout();
     out.write_all(b"quiet\n")?;
     give_up_calls()?;

@@ -75,7 +75,9 @@ fn write(dir: &str, name: &str, life: u64, lanes: u32) -> Result<(), Box<dyn Err
             // Ends of the lanes are independent: about one step in eight.
             let end = if awaits_final[i] { 0 } else { mix(seq ^ life << 32 ^ step << 8) % 16 };
             (terminated[i], truncated[i]) = (end == 1 || end == 3, end == 2 || end == 3);
-            if mode != AutoresetMode::NextStep && (terminated[i] || truncated[i]) {
+            let ends = terminated[i] || truncated[i];
+            // What a step leads to is the next row, also where that is the FINAL one.
+            if mode == AutoresetMode::Disabled || (mode == AutoresetMode::SameStep && ends) {
                 last.set(i, lane, seq + 1, life);
             }
         }
@@ -85,11 +87,20 @@ fn write(dir: &str, name: &str, life: u64, lanes: u32) -> Result<(), Box<dyn Err
             .with("obs/check", &now.checks)?
             .with("action", &actions)?
             .with("reward", &rewards)?;
-        if mode != AutoresetMode::NextStep {
-            columns = columns
-                .with_final("obs/life", &last.lives)?
-                .with_final("obs/pixels", &last.pixels)?
-                .with_final("obs/check", &last.checks)?;
+        match mode {
+            AutoresetMode::NextStep => {}
+            AutoresetMode::SameStep => {
+                columns = columns
+                    .with_final("obs/life", &last.lives)?
+                    .with_final("obs/pixels", &last.pixels)?
+                    .with_final("obs/check", &last.checks)?;
+            }
+            AutoresetMode::Disabled => {
+                columns = columns
+                    .with_next("obs/life", &last.lives)?
+                    .with_next("obs/pixels", &last.pixels)?
+                    .with_next("obs/check", &last.checks)?;
+            }
         }
         writer.append(&columns.step(&terminated, &truncated)?)?;
     }
@@ -99,7 +110,7 @@ fn write(dir: &str, name: &str, life: u64, lanes: u32) -> Result<(), Box<dyn Err
 /// The same by reserved rows, lane after lane; about one in eight is given up half written.
 fn write_in_place(ring: &Ring, life: u64, lanes: u32) -> Result<(), Box<dyn Error>> {
     let test = rustix::process::getppid();
-    let claim = |_| ring.writer(WriterOptions::lanes(1));
+    let claim = |_| ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep));
     let mut writers = (0..lanes).map(claim).collect::<Result<Vec<_>, _>>()?;
     let mut frame = Frame::new(1);
     for step in 0_u64.. {

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use backcast_core::{
-    Base, DType, Kind, Ring, RingError, RingOptions, Schema, SchemaError, SegmentError,
-    StepColumns, WriterOptions,
+    AutoresetMode, Base, DType, Kind, Ring, RingError, RingOptions, Schema, SchemaError,
+    SegmentError, StepColumns, WriterOptions,
 };
 use rand::RngExt;
 use rand::seq::IndexedRandom;
@@ -44,7 +44,7 @@ pub fn schema() -> Result<Schema, SchemaError> {
 pub fn make_ring(base: &Base, name: &str, schema: &Schema) -> Result<Ring, Box<dyn Error>> {
     let options = RingOptions::with_capacity(2_000).lanes(2).reader_slots(4).persistent(true);
     let ring = Ring::create(name, schema, options.base(base.clone()))?;
-    let mut writer = ring.writer(WriterOptions::lanes(2))?;
+    let mut writer = ring.writer(WriterOptions::lanes(2).autoreset(AutoresetMode::NextStep))?;
     for t in 0..40_i16 {
         let x = f32::from(t);
         let ends = [t % 7 == 0, t % 11 == 0];

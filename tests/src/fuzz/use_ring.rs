@@ -1,8 +1,8 @@
 //! Everything a user can do with a ring, on rings whose bytes lie.
 
 use backcast_core::{
-    Batch, MAX_LANES, ReadError, Ring, RowIndex, SampleError, Sampler, SamplerOptions,
-    SegmentError, StepColumns, WaitError, WriterError, WriterOptions,
+    AutoresetMode, Batch, MAX_LANES, ReadError, Ring, RowIndex, SampleError, Sampler,
+    SamplerOptions, SegmentError, StepColumns, WaitError, WriterError, WriterOptions,
 };
 use rand::RngExt;
 use std::time::Duration;
@@ -145,7 +145,9 @@ fn check(batch: &Batch, sampler: &Sampler) {
 
 /// Adopts the lanes and appends, as a successor would.
 fn append(ring: &Ring, tally: &mut Tally) {
-    let mut writer = match ring.writer(WriterOptions::lanes(ring.lanes())) {
+    let mut writer = match ring
+        .writer(WriterOptions::lanes(ring.lanes()).autoreset(AutoresetMode::NextStep))
+    {
         Ok(writer) => writer,
         Err(WriterError::Damaged { .. }) => return count(tally, "writer", "Damaged"),
         Err(WriterError::LanesTaken { .. }) => return count(tally, "writer", "LanesTaken"),
@@ -171,6 +173,7 @@ fn append(ring: &Ring, tally: &mut Tally) {
             columns: &columns,
             terminated: &ends,
             truncated: &never,
+            next_obs: None,
             final_obs: None,
         };
         match writer.append(&step) {

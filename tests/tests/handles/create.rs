@@ -1,8 +1,8 @@
 //! Who may make or join a ring: `exist`, persistence, names, places and space.
 
 use backcast_core::{
-    Capacity, DType, Exist, Kind, Ring, RingOptions, SamplerOptions, Schema, SegmentError,
-    WriterOptions, collect, list, remove,
+    AutoresetMode, Capacity, DType, Exist, Kind, Ring, RingOptions, SamplerOptions, Schema,
+    SegmentError, WriterOptions, collect, list, remove,
 };
 
 use crate::{Holder, append, fill, make, options, place, schema, segment};
@@ -65,7 +65,8 @@ fn the_same_ring_is_joined_and_another_one_is_refused_with_both_values() {
 fn replacing_a_held_ring_leaves_its_holders_their_memory() {
     let (_dir, base) = place();
     let old = make(&base, "pong");
-    let mut old_writer = old.writer(WriterOptions::lanes(2)).unwrap();
+    let mut old_writer =
+        old.writer(WriterOptions::lanes(2).autoreset(AutoresetMode::NextStep)).unwrap();
     append(&mut old_writer, 5);
 
     let narrow = Schema::builder().column("obs", DType::U8, &[]).build().unwrap();
@@ -77,7 +78,11 @@ fn replacing_a_held_ring_leaves_its_holders_their_memory() {
         &narrow,
         "the name is the new one's"
     );
-    assert_eq!(new.writer(WriterOptions::lanes(2)).unwrap().lanes(), [0, 1], "lanes of its own");
+    assert_eq!(
+        new.writer(WriterOptions::lanes(2).autoreset(AutoresetMode::NextStep)).unwrap().lanes(),
+        [0, 1],
+        "lanes of its own"
+    );
 
     append(&mut old_writer, 5);
     assert_eq!(old.len(), 18, "its writer goes on");
@@ -145,7 +150,10 @@ fn the_same_name_in_two_places_is_two_rings() {
     let (here, there) = (make(&a, "pong"), make(&b, "pong"));
     fill(&here, 5);
     assert_eq!((here.len(), there.len()), (4, 0));
-    assert_eq!(here.writer(WriterOptions::lanes(2)).unwrap().lanes(), [0, 1]);
+    assert_eq!(
+        here.writer(WriterOptions::lanes(2).autoreset(AutoresetMode::NextStep)).unwrap().lanes(),
+        [0, 1]
+    );
     drop(here);
     assert!(!a.path().exists());
     assert!(matches!(

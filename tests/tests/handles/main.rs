@@ -119,7 +119,8 @@ fn a_killed_writers_lane_is_adopted_as_long_as_somebody_holds_the_ring() {
     assert_eq!(ring.stats().lane_stats[0].pid, Some(pid.into()));
     assert!(!ring.stats().lane_stats[0].held, "the kernel has let go of it");
     assert_eq!(ring.len(), 4);
-    let mut writer = ring.writer(WriterOptions::lanes(2)).unwrap();
+    let mut writer =
+        ring.writer(WriterOptions::lanes(2).autoreset(AutoresetMode::NextStep)).unwrap();
     append(&mut writer, 2);
     let rows = ring.rows(0, 4..7).unwrap();
     assert_eq!(rows.column::<u32>("flags").unwrap(), [0, 8, 0], "a gap");
@@ -133,7 +134,7 @@ fn taken_lanes_are_refused_with_their_holders_and_the_remedy() {
     let (dir, base) = place();
     let holder = Holder::spawn(&dir, false);
     let ring = Ring::attach_in(&base, "held").unwrap();
-    let asked = |lanes| ring.writer(WriterOptions::lanes(lanes));
+    let asked = |lanes| ring.writer(WriterOptions::lanes(lanes).autoreset(AutoresetMode::NextStep));
     let refused = asked(2).unwrap_err();
     assert!(matches!(&refused, WriterError::LanesTaken { asked: 2, free: 1, lanes: 2, held }
             if held.len() == 1 && held[0].pid == u64::from(holder.0.id())));

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use backcast_core::{
-    Base, Exist, Kind, MemfdKeeper, Ring, RingOptions, SamplerOptions, SegmentError, WriterOptions,
-    collect, list, remove,
+    AutoresetMode, Base, Exist, Kind, MemfdKeeper, Ring, RingOptions, SamplerOptions, SegmentError,
+    WriterOptions, collect, list, remove,
 };
 
 use crate::{append, fill, options, place, schema, segment};
@@ -53,7 +53,8 @@ fn lead(path: &Path, text: &str) {
 fn it_is_a_ring_like_any_other() {
     let (_dir, base) = place();
     let ring = make(&base, false);
-    let mut writer = ring.writer(WriterOptions::lanes(2)).unwrap();
+    let mut writer =
+        ring.writer(WriterOptions::lanes(2).autoreset(AutoresetMode::NextStep)).unwrap();
     append(&mut writer, 60);
     let other = Ring::attach_in(&base, "pong").unwrap();
     assert_eq!((other.len(), other.stats().memfd), (2 * 49, true));

@@ -57,6 +57,7 @@ impl OwnedStep {
             columns: &columns,
             terminated: &self.terminated,
             truncated: &self.truncated,
+            next_obs: None,
             final_obs: finals.as_deref(),
         })
     }
@@ -275,7 +276,11 @@ impl Play {
             }
             Mistake::FinalObsColumnMissing => {
                 step.finals.as_mut().unwrap().pop();
-                AppendError::WrongFinalCount { got: obs.len() - 1, expected: obs.len() }
+                AppendError::WrongObsCount {
+                    name: "final_obs",
+                    got: obs.len() - 1,
+                    expected: obs.len(),
+                }
             }
             Mistake::FinalObsTooShort(at) => resize(step.finals.as_mut().unwrap(), at, &obs, -1),
         };

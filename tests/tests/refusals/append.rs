@@ -65,7 +65,7 @@ pub(crate) const ROWS: &[Row] = &[
         "an end without its final observation",
         |s| ends(&mut s.same_step, &[true], &[false], None),
         "MissingFinalObs",
-        &["lane 0", "same_step", "infos[\"final_obs\"]"],
+        &["lane 0", "same_step", "infos[\"final_obs\"]", "disabled"],
     ),
     row(
         "a final observation in next-step mode",
@@ -76,7 +76,7 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "a final observation of two columns",
         |s| ends(&mut s.same_step, &[true], &[false], Some(&[&[0; 8], &[0; 8]])),
-        "WrongFinalCount",
+        "WrongObsCount",
         &["2", "1", "role obs"],
     ),
     row(
@@ -130,6 +130,6 @@ fn append(
     final_obs: Option<&[&[u8]]>,
 ) -> Option<Refusal> {
     let outcome: Result<_, AppendError> =
-        writer.append(&Step { columns, terminated, truncated, final_obs });
+        writer.append(&Step { columns, terminated, truncated, next_obs: None, final_obs });
     refusal(outcome.map(<[_]>::to_vec))
 }

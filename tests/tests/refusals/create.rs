@@ -162,5 +162,5 @@ fn made(stage: &Stage, change: fn(RingOptions) -> RingOptions) -> Option<Refusal
 }
 
 fn claimed(stage: &Stage, lanes: u32) -> Option<Refusal> {
-    refusal(stage.ring.writer(WriterOptions::lanes(lanes)))
+    refusal(stage.ring.writer(WriterOptions::lanes(lanes).autoreset(AutoresetMode::NextStep)))
 }

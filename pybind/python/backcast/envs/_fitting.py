@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import gymnasium as gym
 from gymnasium.vector import AutoresetMode, VectorEnv
-from gymnasium.wrappers import Autoreset
 
 from backcast import AppendError, ArgumentError, ArgumentTypeError, Schema, SchemaError, Writer
+from backcast._autoreset import lanes_and_mode
 from backcast.envs._portfolio import mode_of, word_of
 
 if TYPE_CHECKING:
@@ -24,31 +24,15 @@ REPLACEABLE = frozenset({"action", "reward"})
 
 def autoreset_mode(env: AnyEnv) -> AutoresetMode:
     """Find out who resets the environment."""
-    if isinstance(env, VectorEnv):
-        mode = env.metadata.get("autoreset_mode")
-        if mode is None:
-            raise ArgumentError(
-                f"{env} does not say how it resets: its metadata lack autoreset_mode; set "
-                "env.metadata to one with a gymnasium.vector.AutoresetMode"
-            )
-        return mode_of(mode)
-    layer: Any = env
-    if not isinstance(layer, gym.Env):
-        raise ArgumentTypeError(
-            f"env is {env!r}; give a gymnasium.Env or gymnasium.vector.VectorEnv"
-        )
-    while isinstance(layer, gym.Wrapper):
-        if isinstance(layer, Autoreset):
-            return AutoresetMode.NEXT_STEP
-        layer = layer.env
-    return AutoresetMode.DISABLED
+    _, word = lanes_and_mode(env)
+    return mode_of(word)
 
 
 def check_writer(env: AnyEnv, writer: Writer, mode: AutoresetMode) -> None:
     """Refuse a writer whose lanes, mode or columns are not the environment's."""
     lanes = env.num_envs if isinstance(env, VectorEnv) else 1
     word = word_of(mode)
-    remedy = f'make it with buf.writer(lanes={lanes}, autoreset_mode="{word}")'
+    remedy = f'make it with buf.writer(env=env): lanes={lanes}, autoreset_mode="{word}"'
     if not isinstance(writer, Writer):
         raise ArgumentTypeError(f"writer is {writer!r}, which is no backcast.Writer; {remedy}")
     if len(writer.lanes) != lanes:

@@ -1,0 +1,154 @@
+//! Appends that hint at a wrong autoreset mode or at observations that do not follow each other.
+
+use std::fmt;
+
+use backcast_layout::DType;
+
+use crate::options::AutoresetMode;
+
+/// Fewest steps with `next_obs` of which a share of cuts is told.
+const FEWEST: u64 = 20;
+/// One cut in so many appends is told of: 5 %.
+const ONE_IN: u64 = 20;
+
+/// Why the rows of a writer may not mean what its caller thinks. Told once per writer and kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    /// Episodes were cut because an append's `obs` differed from the `next_obs` of the one before.
+    Cuts {
+        /// Episodes cut so far.
+        cuts: u64,
+        /// Appended rows that had a `next_obs` so far.
+        appends: u64,
+    },
+    /// An episode begins as it hardly does in this mode.
+    Reset {
+        /// Position in the writer's lanes.
+        lane: usize,
+        /// The writer's mode.
+        mode: AutoresetMode,
+        /// What was seen.
+        sign: Sign,
+    },
+}
+
+/// What hints at a wrong autoreset mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sign {
+    /// The first observation of an episode is the last one of the episode before.
+    Repeated,
+    /// The append after an end, which brings the final observation in next-step mode, shows another
+    /// than the `next_obs` of the end.
+    Differs,
+    /// The append after an end has a reward or ends an episode, which a step that only resets does not.
+    Acted,
+}
+
+impl fmt::Display for Doubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Doubt::Cuts { cuts, appends } => write!(
+                f,
+                "{cuts} of {appends} appends began with another `obs` than the `next_obs` of the append \
+                 before; each cut an episode there, so that no transition leads across. Pass the \
+                 observation that env.step returned, unchanged, as the next `obs`, and call restart() \
+                 after a reset in mid-episode"
+            ),
+            Doubt::Reset { lane, mode, sign } => {
+                let (seen, likely) = match (sign, mode) {
+                    (Sign::Repeated, AutoresetMode::SameStep) => (
+                        "the first observation of an episode is the last one of the episode before",
+                        "If the step after an end resets, the mode is \"next_step\"",
+                    ),
+                    (Sign::Repeated, _) => (
+                        "the first observation of an episode is the last one of the episode before",
+                        "If the step after an end resets, the mode is \"next_step\"; if the step that \
+                         ends resets, so that `next_obs` was the reset's observation, it is \"same_step\"",
+                    ),
+                    (Sign::Differs, _) => (
+                        "the append after an end shows another observation than the `next_obs` of the \
+                         end; its action and reward were dropped",
+                        "If you reset the environment yourself, or leave out the step that resets, the \
+                         mode is \"disabled\"",
+                    ),
+                    (Sign::Acted, _) => (
+                        "the append after an end has a reward or an end, which a step that only resets \
+                         has not; its action and reward were dropped, and its observation is the final \
+                         one unless the end had a `next_obs`",
+                        "If the step that ends resets, the mode is \"same_step\"; if you reset the \
+                         environment yourself, it is \"disabled\"",
+                    ),
+                };
+                write!(
+                    f,
+                    "lane {lane} of a writer in autoreset_mode=\"{mode}\": {seen}. {likely}; \
+                     writer(env=env) takes it from the environment. stats() counts suspect_resets"
+                )
+            }
+        }
+    }
+}
+
+/// What a writer counts to tell of it once.
+#[derive(Debug, Default)]
+pub(super) struct Doubts {
+    /// Rows appended with `next_obs`.
+    pub(super) appends: u64,
+    cuts: u64,
+    cuts_told: bool,
+    reset_told: bool,
+    news: Vec<Doubt>,
+}
+
+impl Doubts {
+    /// Counts an episode cut on one of so many lanes, which may all be reset at once.
+    pub(super) fn cut(&mut self, lanes: usize) {
+        self.cuts += 1;
+        let (cuts, appends) = (self.cuts, self.appends);
+        let fewest = FEWEST * lanes as u64;
+        if !self.cuts_told && appends >= fewest && cuts * ONE_IN > appends {
+            self.cuts_told = true;
+            self.tell(Doubt::Cuts { cuts, appends });
+        }
+    }
+
+    /// Notes a suspect beginning of an episode.
+    pub(super) fn reset(&mut self, lane: usize, mode: AutoresetMode, sign: Sign) {
+        if !self.reset_told {
+            self.reset_told = true;
+            self.tell(Doubt::Reset { lane, mode, sign });
+        }
+    }
+
+    fn tell(&mut self, doubt: Doubt) {
+        tracing::warn!(%doubt, "rows may not mean what they should");
+        self.news.push(doubt);
+    }
+
+    #[inline]
+    pub(super) fn has_news(&self) -> bool {
+        !self.news.is_empty()
+    }
+
+    pub(super) fn take(&mut self) -> Option<Doubt> {
+        self.news.pop()
+    }
+}
+
+/// Whether a value of these bytes is other than zero.
+pub(super) fn is_nonzero(dtype: DType, row: &[u8]) -> bool {
+    let sign = match dtype {
+        DType::F16 | DType::F32 | DType::F64 => 0x80,
+        _ => 0,
+    };
+    row.chunks_exact(dtype.size()).any(|element| {
+        let (last, rest) = match element.split_last() {
+            Some(split) if cfg!(target_endian = "little") => split,
+            _ => match element.split_first() {
+                Some(split) => split,
+                None => return false,
+            },
+        };
+        last & !sign != 0 || rest.iter().any(|byte| *byte != 0)
+    })
+}

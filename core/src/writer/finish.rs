@@ -1,0 +1,106 @@
+//! Episodes that end without an end: the last observation of a lane becomes its FINAL row.
+
+use std::{process, thread};
+
+use backcast_layout::protocol::{MAX_SEQ, ring};
+
+use super::kept::What;
+use super::plan::Planned;
+use super::{Writer, check_flags};
+use crate::episode::Rows;
+use crate::error::AppendError;
+
+impl Writer {
+    /// Begins a new episode on the lanes marked: their next row does not continue the row before it.
+    /// For environments that were reset in mid-episode. A `next_obs` that waits becomes the FINAL row of
+    /// the old episode, so that its last transition is not lost.
+    ///
+    /// Waits for a lease in the way of that row as [`append`](Self::append) does.
+    pub fn restart(&mut self, lanes: &[bool]) -> Result<(), AppendError> {
+        self.restart_until(lanes, &mut || false)
+    }
+
+    /// The same; `interrupted` is asked as by [`append_until`](Self::append_until). Nothing has changed
+    /// after an error.
+    pub fn restart_until(
+        &mut self,
+        lanes: &[bool],
+        interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<(), AppendError> {
+        check_flags("lanes", lanes, 1, self.lanes.len())?;
+        self.finish_lanes(|i| lanes.get(i).copied().unwrap_or(false), interrupted)?;
+        for (lane, _) in self.lanes.iter_mut().zip(lanes).filter(|(_, marked)| **marked) {
+            lane.clock.restart();
+            lane.kept.forget();
+            lane.settle();
+        }
+        Ok(())
+    }
+
+    /// Ends the episodes whose newest row has a `next_obs`: it becomes their FINAL row. Dropping the
+    /// writer does the same but waits for no lease. Without `next_obs` it does nothing.
+    pub fn finish(&mut self) -> Result<(), AppendError> {
+        self.finish_until(&mut || false)
+    }
+
+    /// The same; `interrupted` is asked as by [`append_until`](Self::append_until).
+    pub fn finish_until(
+        &mut self,
+        interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<(), AppendError> {
+        self.finish_lanes(|_| true, interrupted)
+    }
+
+    fn finish_lanes(
+        &mut self,
+        chosen: impl Fn(usize) -> bool,
+        interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<(), AppendError> {
+        if !self.lanes.iter().enumerate().any(|(i, l)| chosen(i) && l.kept.what() == What::Next) {
+            return Ok(());
+        }
+        self.follow_resize();
+        self.planned.clear();
+        for (i, lane) in self.lanes.iter().enumerate() {
+            let mut planned = Planned::nothing(lane.clock);
+            if chosen(i) && lane.kept.what() == What::Next {
+                let (last, clock) = lane.clock.finish();
+                (planned.cut, planned.clock) = (Some(last), clock);
+                let rows = lane.memory.head();
+                if rows + planned.room() >= MAX_SEQ {
+                    return Err(AppendError::LaneWornOut { lane: i, rows });
+                }
+            }
+            self.planned.push(planned);
+        }
+        self.make_room(interrupted)?;
+        let (schema, obs) = (self.ring.schema(), &*self.obs);
+        for (lane, planned) in self.lanes.iter_mut().zip(&self.planned) {
+            debug_assert_eq!(planned.rows, Rows::Nothing);
+            if let Some(marks) = planned.cut {
+                lane.write_final(schema, 0, marks, &self.zeros, lane.kept.rows(obs));
+                lane.memory.publish(1);
+                self.rows_written += 1;
+            } else if planned.dropped > 0 {
+                self.counts.add_dropped(planned.dropped);
+                lane.memory.lane().count_dropped(planned.dropped);
+            } else {
+                continue;
+            }
+            lane.clock = planned.clock;
+            lane.kept.forget();
+            lane.settle();
+        }
+        ring(&self.ring.store().published());
+        Ok(())
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // A forked child must not write what its parent writes; a panic may have left a lane half planned.
+        if process::id() == self.pid && !thread::panicking() {
+            let _ = self.finish_until(&mut || true);
+        }
+    }
+}

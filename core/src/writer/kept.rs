@@ -1,0 +1,85 @@
+//! The observation that a writer keeps of a lane's newest row, to compare it with the next append's.
+
+use backcast_layout::Role;
+
+use crate::schema::Schema;
+
+/// A column of role obs: its place in the schema, and the bytes of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ObsColumn {
+    pub(super) at: usize,
+    pub(super) width: usize,
+}
+
+/// Returns the schema's columns of role obs, in order.
+pub(super) fn obs_columns(schema: &Schema) -> Box<[ObsColumn]> {
+    let columns = schema.columns().iter().enumerate();
+    let obs = columns.filter(|(_, column)| column.role() == Role::Obs);
+    obs.map(|(at, column)| ObsColumn { at, width: column.width() }).collect()
+}
+
+/// What a kept observation is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum What {
+    /// No observation is kept.
+    #[default]
+    Nothing,
+    /// The newest row's `next_obs`: the next row must hold the same observation.
+    Next,
+    /// The observation of the FINAL row, with which the next episode hardly begins.
+    Final,
+}
+
+/// An observation, as bytes of the columns of role obs one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    what: What,
+    bytes: Vec<u8>,
+}
+
+impl Kept {
+    #[inline]
+    pub(super) fn what(&self) -> What {
+        self.what
+    }
+
+    /// Forgets the observation; the memory stays for the next.
+    pub(super) fn forget(&mut self) {
+        self.what = What::Nothing;
+    }
+
+    /// Keeps row `i` of the columns of role obs.
+    #[inline]
+    pub(super) fn keep(&mut self, what: What, obs: &[ObsColumn], columns: &[&[u8]], i: usize) {
+        self.what = what;
+        if let ([column], [bytes]) = (obs, columns)
+            && self.bytes.len() == column.width
+        {
+            self.bytes.copy_from_slice(super::row(bytes, column.width, i));
+            return;
+        }
+        self.bytes.clear();
+        for (column, bytes) in obs.iter().zip(columns) {
+            self.bytes.extend_from_slice(super::row(bytes, column.width, i));
+        }
+    }
+
+    /// Whether row `i` of a step, whose columns are all of the schema's, holds the same observation.
+    #[inline]
+    pub(super) fn is_row(&self, obs: &[ObsColumn], columns: &[&[u8]], i: usize) -> bool {
+        self.rows(obs).zip(obs).all(|(kept, column)| {
+            columns.get(column.at).is_some_and(|bytes| super::row(bytes, column.width, i) == kept)
+        })
+    }
+
+    /// Returns the observation, column by column.
+    #[inline]
+    pub(super) fn rows<'a>(&'a self, obs: &'a [ObsColumn]) -> impl Iterator<Item = &'a [u8]> {
+        let mut rest = &*self.bytes;
+        obs.iter().map_while(move |column| {
+            let (row, after) = rest.split_at_checked(column.width)?;
+            rest = after;
+            Some(row)
+        })
+    }
+}

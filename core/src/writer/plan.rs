@@ -1,0 +1,188 @@
+//! What an append makes of each lane, decided before anything is written, and then written.
+
+use backcast_layout::protocol::MAX_SEQ;
+
+use super::doubt::{Sign, is_nonzero};
+use super::kept::What;
+use super::{OwnLane, Writer, row};
+use crate::episode::{EpisodeClock, RowMarks, Rows};
+use crate::error::AppendError;
+use crate::index::RowIndex;
+use crate::options::AutoresetMode;
+use crate::step::Step;
+
+/// What an append makes of a lane.
+#[derive(Debug)]
+pub(super) struct Planned {
+    /// The FINAL row that ends an episode before `rows`; it holds the kept observation.
+    pub(super) cut: Option<RowMarks>,
+    pub(super) rows: Rows,
+    pub(super) clock: EpisodeClock,
+    /// Further rows that may turn out to be needed.
+    pub(super) spare: u64,
+    /// Hints at a wrong mode.
+    pub(super) sign: Option<Sign>,
+    /// The lane's rows were announced just now, or are still frozen.
+    pub(super) unsettled: bool,
+    /// Rows that the step should have made and that there will not be: a lease leaves no room for them,
+    /// or it is the final row of an episode whose end was dropped.
+    pub(super) dropped: u64,
+}
+
+impl Planned {
+    pub(super) fn new(rows: Rows, clock: EpisodeClock) -> Self {
+        let dropped = u64::from(rows == Rows::Nothing);
+        Self { cut: None, rows, clock, spare: 0, sign: None, unsettled: false, dropped }
+    }
+
+    /// A lane that stays as it is.
+    pub(super) fn nothing(clock: EpisodeClock) -> Self {
+        Self { dropped: 0, ..Self::new(Rows::Nothing, clock) }
+    }
+
+    /// Rows that are needed, at most.
+    pub(super) fn room(&self) -> u64 {
+        u64::from(self.cut.is_some()) + self.rows.count() + self.spare
+    }
+
+    /// A lease leaves no room: there will be none of the rows of a lane whose clock is `before`.
+    pub(super) fn drop_rows(&mut self, before: EpisodeClock) {
+        self.dropped = self.room() - self.spare;
+        self.clock = before.without(self.clock);
+        (self.cut, self.rows, self.spare, self.sign) = (None, Rows::Nothing, 0, None);
+        self.unsettled = false;
+    }
+}
+
+impl Writer {
+    /// Decides what the step makes of each lane, without changing any.
+    pub(super) fn plan(&mut self, step: &Step<'_>) -> Result<(), AppendError> {
+        self.planned.clear();
+        for (i, lane) in self.lanes.iter().enumerate() {
+            let flag = |flags: &[bool]| flags.get(i).copied().unwrap_or(false);
+            let ends = (flag(step.terminated), flag(step.truncated));
+            let same =
+                lane.kept.what() != What::Nothing && lane.kept.is_row(&self.obs, step.columns, i);
+            let rewarded = || self.reward.is_some_and(|reward| is_rewarded(reward, step, i));
+            let planned = lane.planned(self.mode, ends, same, rewarded);
+            // A schema without observations has nothing to hand over when a lane ends.
+            if matches!(planned.rows, Rows::StepAndFinal(..)) && !self.obs.is_empty() {
+                finals(step, self.mode)
+                    .ok_or(AppendError::MissingFinalObs { lane: i, mode: self.mode })?;
+            }
+            let head = lane.memory.head();
+            if head + planned.room() >= MAX_SEQ {
+                return Err(AppendError::LaneWornOut { lane: i, rows: head });
+            }
+            self.planned.push(planned);
+        }
+        Ok(())
+    }
+
+    /// Appends what was planned and has room. Cannot fail.
+    pub(super) fn append_planned(&mut self, step: &Step<'_>) {
+        let (schema, obs) = (self.ring.schema(), &*self.obs);
+        let given = finals(step, self.mode).unwrap_or_default();
+        let of = self.lanes.len();
+        let lanes = self.lanes.iter_mut().zip(&self.planned).zip(&self.numbers);
+        for (i, ((lane, planned), number)) in lanes.enumerate() {
+            let mut ahead = 0;
+            if let Some(marks) = planned.cut {
+                lane.write_final(schema, 0, marks, &self.zeros, lane.kept.rows(obs));
+                ahead = 1;
+            }
+            match planned.rows {
+                Rows::Step(marks) => {
+                    lane.write_step(ahead, marks, step, i);
+                    match step.next_obs {
+                        Some(next) => lane.kept.keep(What::Next, obs, next, i),
+                        None => lane.kept.forget(),
+                    }
+                }
+                Rows::StepAndFinal(marks, last) => {
+                    lane.write_step(ahead, marks, step, i);
+                    let rows = given.iter().zip(obs).map(|(bytes, c)| row(bytes, c.width, i));
+                    lane.write_final(schema, ahead + 1, last, &self.zeros, rows);
+                    lane.kept.keep(What::Final, obs, given, i);
+                }
+                Rows::Final(marks) => {
+                    if lane.kept.what() == What::Next {
+                        lane.write_final(schema, ahead, marks, &self.zeros, lane.kept.rows(obs));
+                    } else {
+                        let rows = obs.iter().filter_map(|column| {
+                            Some(row(step.columns.get(column.at)?, column.width, i))
+                        });
+                        lane.write_final(schema, ahead, marks, &self.zeros, rows);
+                    }
+                    lane.kept.forget();
+                }
+                Rows::Nothing => lane.kept.forget(),
+            }
+            lane.clock = planned.clock;
+            lane.settle();
+            let (rows, own) = (planned.room(), lane.memory.lane());
+            self.doubts.appends +=
+                u64::from(step.next_obs.is_some() && matches!(planned.rows, Rows::Step(_)));
+            if planned.cut.is_some() {
+                own.count_cut();
+                self.doubts.cut(of);
+            }
+            if let Some(sign) = planned.sign {
+                own.count_suspect_reset();
+                self.doubts.reset(i, self.mode, sign);
+            }
+            self.has_news |= self.doubts.has_news();
+            if planned.rows == Rows::Nothing {
+                self.counts.add_dropped(planned.dropped);
+                own.count_dropped(planned.dropped);
+                self.indices.push(RowIndex::NONE);
+                continue;
+            }
+            self.indices.push(RowIndex::new(*number, lane.memory.head() + ahead));
+            lane.memory.publish(rows);
+            self.rows_written += rows;
+        }
+    }
+}
+
+impl OwnLane {
+    /// Decides what a step makes of the lane. `same`: its observation is the kept one.
+    fn planned(
+        &self,
+        mode: AutoresetMode,
+        (terminated, truncated): (bool, bool),
+        same: bool,
+        rewarded: impl FnOnce() -> bool,
+    ) -> Planned {
+        let kept = self.kept.what();
+        let mut clock = self.clock;
+        let mut cut = None;
+        let mut sign = None;
+        if clock.is_ended() {
+            // In next-step mode: this append brings the FINAL row.
+            if kept == What::Next && !same {
+                sign = Some(Sign::Differs);
+            } else if terminated || truncated || rewarded() {
+                sign = Some(Sign::Acted);
+            }
+        } else if kept == What::Next && !same {
+            let (last, after) = clock.cut();
+            (cut, clock) = (Some(last), after);
+        } else if kept == What::Final && same {
+            sign = Some(Sign::Repeated);
+        }
+        let (rows, clock) = clock.advance(mode, terminated, truncated);
+        Planned { cut, sign, ..Planned::new(rows, clock) }
+    }
+}
+
+/// Returns the observations that end episodes: in disabled mode `next_obs` stands in for `final_obs`.
+pub(super) fn finals<'a>(step: &Step<'a>, mode: AutoresetMode) -> Option<&'a [&'a [u8]]> {
+    step.final_obs.or(step.next_obs.filter(|_| mode == AutoresetMode::Disabled))
+}
+
+/// Whether row `i` of a step has a reward other than zero.
+fn is_rewarded((at, dtype): (usize, backcast_layout::DType), step: &Step<'_>, i: usize) -> bool {
+    let lanes = step.terminated.len().max(1);
+    step.columns.get(at).is_some_and(|bytes| is_nonzero(dtype, row(bytes, bytes.len() / lanes, i)))
+}

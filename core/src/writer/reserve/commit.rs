@@ -1,0 +1,208 @@
+//! Publishing a reserved row, with the FINAL rows that belong before and after it.
+
+use backcast_layout::Role;
+use backcast_layout::protocol::{Words, ring};
+
+use super::super::doubt::Sign;
+use super::super::kept::What;
+use super::super::{OwnLane, Writer, row};
+use super::Reserved;
+use crate::episode::{RowMarks, Rows};
+use crate::error::AppendError;
+use crate::index::RowIndex;
+use crate::options::AutoresetMode;
+use crate::schema::USER;
+
+/// How a reserved row ends, and what it led to; as the fields of [`Step`](crate::Step) for one lane.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ends<'a> {
+    /// The action ended the episode.
+    pub terminated: bool,
+    /// Something outside the episode ended it.
+    pub truncated: bool,
+    /// Observation that the action led to: the bytes of one row per column of role obs, in schema order.
+    pub next_obs: Option<&'a [&'a [u8]]>,
+    /// Final observation, in the same form.
+    pub final_obs: Option<&'a [&'a [u8]]>,
+}
+
+impl Reserved<'_> {
+    /// Publishes the row. A column that nobody asked for is an error, and then there is no row.
+    ///
+    /// The flags say whether the action of this row ended the episode; of a FINAL row they are
+    /// ignored. Returns the row's index, or [`RowIndex::NONE`] where a lease left no room.
+    pub fn commit(self, terminated: bool, truncated: bool) -> Result<RowIndex, AppendError> {
+        self.commit_with(&Ends { terminated, truncated, ..Ends::default() })
+    }
+
+    /// The same, with the observation that the row led to: as [`Writer::append`] takes it.
+    pub fn commit_with(self, ends: &Ends<'_>) -> Result<RowIndex, AppendError> {
+        let Self { writer, nowhere } = self;
+        let is_final = writer.awaits_final().any(|awaits| awaits);
+        let schema = writer.ring.schema();
+        let missing = schema
+            .columns()
+            .iter()
+            .zip(&writer.asked)
+            .find(|(column, asked)| !**asked && (!is_final || column.role() == Role::Obs));
+        if let Some((column, _)) = missing {
+            return Err(AppendError::NotWritten { name: column.name().to_owned() });
+        }
+        let next = checked(writer, "next_obs", ends.next_obs)?;
+        let mut last = checked(writer, "final_obs", ends.final_obs)?;
+        if last.is_some() && writer.mode == AutoresetMode::NextStep {
+            return Err(AppendError::UnexpectedFinalObs);
+        }
+        if writer.mode == AutoresetMode::Disabled {
+            last = last.or(next);
+        }
+        if nowhere {
+            return writer.commit_nowhere(ends);
+        }
+        let lanes = writer.lanes.len();
+        let [lane] = &*writer.lanes else { return Err(AppendError::NotReservable { lanes }) };
+        let kept = lane.kept.what();
+        let same = kept != What::Nothing
+            && lane
+                .kept
+                .rows(&writer.obs)
+                .zip(&writer.obs)
+                .all(|(kept, column)| written(lane, column.at, column.width) == kept);
+        let mut clock = lane.clock;
+        let cut = (kept == What::Next && !clock.is_ended() && !same).then(|| {
+            let (marks, after) = clock.cut();
+            clock = after;
+            marks
+        });
+        let (rows, after) = clock.advance(writer.mode, ends.terminated, ends.truncated);
+        if matches!(rows, Rows::StepAndFinal(..)) && last.is_none() && !writer.obs.is_empty() {
+            return Err(AppendError::MissingFinalObs { lane: 0, mode: writer.mode });
+        }
+        let sign = match kept {
+            What::Next if is_final && !same => Some(Sign::Differs),
+            What::Final if same => Some(Sign::Repeated),
+            // What is written of a FINAL row's step goes nowhere, so rewards are not looked at.
+            _ if is_final && (ends.terminated || ends.truncated) => Some(Sign::Acted),
+            _ => None,
+        };
+        writer.write_reserved(cut, rows, next, last.unwrap_or_default());
+        let (Some(lane), [number]) = (writer.lanes.first_mut(), &*writer.numbers) else {
+            return Err(AppendError::NotReservable { lanes });
+        };
+        lane.clock = after;
+        lane.settle();
+        writer.doubts.appends += u64::from(next.is_some() && matches!(rows, Rows::Step(_)));
+        if cut.is_some() {
+            lane.memory.lane().count_cut();
+            writer.doubts.cut(lanes);
+        }
+        if let Some(sign) = sign {
+            lane.memory.lane().count_suspect_reset();
+            writer.doubts.reset(0, writer.mode, sign);
+        }
+        writer.has_news |= writer.doubts.has_news();
+        let ahead = u64::from(cut.is_some());
+        let index = RowIndex::new(*number, lane.memory.head() + ahead);
+        lane.memory.publish(ahead + rows.count());
+        writer.rows_written += ahead + rows.count();
+        ring(&writer.ring.store().published());
+        Ok(index)
+    }
+}
+
+impl Writer {
+    /// Drops a reserved row that a lease leaves no room for: what comes next does not continue what came before.
+    fn commit_nowhere(&mut self, ends: &Ends<'_>) -> Result<RowIndex, AppendError> {
+        let lanes = self.lanes.len();
+        let [lane] = &mut *self.lanes else { return Err(AppendError::NotReservable { lanes }) };
+        let (rows, after) = lane.clock.advance(self.mode, ends.terminated, ends.truncated);
+        let orphan = rows == Rows::Nothing;
+        lane.clock = if orphan { after } else { lane.clock.without(after) };
+        lane.kept.forget();
+        lane.settle();
+        self.counts.add_dropped(1);
+        lane.memory.lane().count_dropped(1);
+        Ok(RowIndex::NONE)
+    }
+
+    /// Writes all of the reserved row's rows that the caller has not written. Readers see none of them yet.
+    fn write_reserved(
+        &mut self,
+        cut: Option<RowMarks>,
+        rows: Rows,
+        next: Option<&[&[u8]]>,
+        last: &[&[u8]],
+    ) {
+        let (schema, obs, zeros) = (self.ring.schema(), &*self.obs, &*self.zeros);
+        let Some(lane) = self.lanes.first_mut() else { return };
+        if let Some(marks) = cut {
+            // The row makes room for the FINAL row before it.
+            for (at, column) in schema.columns().iter().enumerate() {
+                lane.memory.write(USER + at, 1, &written(lane, at, column.width()));
+            }
+            lane.write_final(schema, 0, marks, zeros, lane.kept.rows(obs));
+        }
+        let ahead = u64::from(cut.is_some());
+        match rows {
+            Rows::Step(marks) => {
+                lane.write_marks(ahead, marks);
+                match next {
+                    Some(next) => lane.kept.keep(What::Next, obs, next, 0),
+                    None => lane.kept.forget(),
+                }
+            }
+            Rows::StepAndFinal(marks, end) => {
+                lane.write_marks(ahead, marks);
+                lane.write_final(schema, ahead + 1, end, zeros, last.iter().copied());
+                lane.kept.keep(What::Final, obs, last, 0);
+            }
+            Rows::Final(marks) if lane.kept.what() == What::Next => {
+                lane.write_final(schema, 0, marks, zeros, lane.kept.rows(obs));
+                lane.kept.forget();
+            }
+            Rows::Final(marks) => {
+                lane.write_marks(0, marks);
+                let columns = schema.columns().iter().enumerate();
+                for (at, column) in columns.filter(|(_, column)| column.role() == Role::Step) {
+                    lane.memory.write(USER + at, 0, row(zeros, column.width(), 0));
+                }
+            }
+            Rows::Nothing => {}
+        }
+    }
+}
+
+/// What was written into a column of the reserved row: ours, since nobody else may write the slot, and
+/// only compared or stored again.
+fn written(lane: &OwnLane, at: usize, width: usize) -> Vec<u8> {
+    let mut bytes = vec![0; width];
+    lane.memory.lane().copy_out(USER + at, lane.memory.slot(), 1, &mut bytes);
+    bytes
+}
+
+/// Checks that the columns of an observation have the sizes of one row.
+fn checked<'a>(
+    writer: &Writer,
+    name: &'static str,
+    given: Option<&'a [&'a [u8]]>,
+) -> Result<Option<&'a [&'a [u8]]>, AppendError> {
+    let Some(columns) = given else { return Ok(None) };
+    if columns.len() != writer.obs.len() {
+        let (got, expected) = (columns.len(), writer.obs.len());
+        return Err(AppendError::WrongObsCount { name, got, expected });
+    }
+    for (bytes, column) in columns.iter().zip(&writer.obs) {
+        if bytes.len() != column.width {
+            let known = writer.schema().columns().get(column.at);
+            return Err(AppendError::WrongSize {
+                name: known.map_or_else(String::new, |known| known.name().to_owned()),
+                expected: column.width,
+                got: bytes.len(),
+                steps: 1,
+                lanes: 1,
+                width: column.width,
+            });
+        }
+    }
+    Ok(Some(columns))
+}
