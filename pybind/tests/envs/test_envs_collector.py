@@ -298,7 +298,7 @@ def test_wrappers_stay_in_between(panel: bc.Panel, mode: AutoresetMode) -> None:
 
 def test_further_columns_are_given_with_the_step() -> None:
     env = SyncVectorEnv([Walk] * LANES)
-    with ring(env, log_prob="f4") as buf, buf.writer(LANES) as writer:
+    with ring(env, log_prob="f4") as buf, buf.writer(LANES, "next_step") as writer:
         collector = Collector(env, writer)
         collector.reset(seed=1)
         for step in range(5):
@@ -308,7 +308,7 @@ def test_further_columns_are_given_with_the_step() -> None:
 
 def test_a_wrong_column_is_refused_before_the_step() -> None:
     env = SyncVectorEnv([Walk] * LANES)
-    with ring(env, log_prob="f4") as buf, buf.writer(LANES) as writer:
+    with ring(env, log_prob="f4") as buf, buf.writer(LANES, "next_step") as writer:
         collector = Collector(env, writer)
         seen, _ = collector.reset(seed=1)
         given: list[dict[str, Any]] = [
@@ -327,7 +327,7 @@ def test_a_wrong_column_is_refused_before_the_step() -> None:
 
 def test_other_actions_and_rewards_may_be_stored_than_were_stepped_with() -> None:
     env = SyncVectorEnv([Walk] * LANES)
-    with ring(env) as buf, buf.writer(LANES) as writer:
+    with ring(env) as buf, buf.writer(LANES, "next_step") as writer:
         collector = Collector(env, writer)
         collector.reset(seed=1)
         collector.step([0] * LANES, action=[1] * LANES, reward=[0.5] * LANES)
@@ -380,7 +380,7 @@ def test_observations_of_an_unknown_space_are_judged_when_they_come() -> None:
 def walking() -> Iterator[tuple[Collector, bc.ReplayBuffer]]:
     """Three walks of 4, 1 and 4 steps in next-step mode, just reset."""
     env = SyncVectorEnv([Walk] * LANES)
-    with ring(env) as buf, buf.writer(LANES) as writer:
+    with ring(env) as buf, buf.writer(LANES, "next_step") as writer:
         collector = Collector(env, writer)
         collector.reset(seed=10)
         yield collector, buf
@@ -416,9 +416,8 @@ def test_a_masked_reset_in_mid_episode_cuts_off_the_chosen_alone(
     assert obs["clock"].tolist()[0] == -5
     collector.run(at_walk, 15)
     found = stored(buf)
-    # The second transition had no successor yet, so it is not among them.
-    assert_transitions(found[:1], plain_loop(Walk, at_walk, 10, 1))
-    assert_transitions(found[1:], plain_loop(Walk, at_walk, 70, 20))
+    assert_transitions(found[:2], plain_loop(Walk, at_walk, 10, 2))
+    assert_transitions(found[2:], plain_loop(Walk, at_walk, 70, 20))
     for lane in (1, 2):
         assert_transitions(stored(buf, lane), plain_loop(Walk, at_walk, 10 + lane, 20))
 
@@ -428,11 +427,11 @@ def test_after_a_masked_reset_of_all_there_is_nothing_to_finish(
 ) -> None:
     collector, buf = walking
     collector.run(at_walk, 3)
-    rows = collector.writer.rows_written
     collector.reset(options={"reset_mask": np.ones(LANES, bool)})
+    rows = collector.writer.rows_written
     collector.finish()
     assert collector.writer.rows_written == rows
-    assert len(buf) < collector.transitions
+    assert len(buf) == collector.transitions
 
 
 def test_finish_gives_the_newest_transitions_their_successor_once(
@@ -478,7 +477,7 @@ class Faulty(gym.vector.VectorWrapper):
 
 def test_after_a_failed_step_only_a_reset_goes_on() -> None:
     env = Faulty(SyncVectorEnv([Walk] * LANES))
-    with ring(env) as buf, buf.writer(LANES) as writer:
+    with ring(env) as buf, buf.writer(LANES, "next_step") as writer:
         collector = Collector(env, writer)
         collector.reset(seed=2)  # five, five and four steps
         collector.run(at_walk, 3)
@@ -490,15 +489,15 @@ def test_after_a_failed_step_only_a_reset_goes_on() -> None:
             collector.step([0] * LANES)
         collector.reset(seed=60)
         collector.run(at_walk, 15)
-        # Two transitions have a successor; the row of the failed step is missing.
+        # The row of the failed step is missing.
         found = stored(buf, 2)
-        assert_transitions(found[:2], plain_loop(Walk, at_walk, 4, 2))
-        assert_transitions(found[2:], plain_loop(Walk, at_walk, 62, 20))
+        assert_transitions(found[:3], plain_loop(Walk, at_walk, 4, 3))
+        assert_transitions(found[3:], plain_loop(Walk, at_walk, 62, 20))
 
 
 def test_a_refused_action_changes_nothing(panel: bc.Panel) -> None:
     env = PortfolioVectorEnv(panel, LANES)
-    with ring(env) as buf, buf.writer(LANES) as writer:
+    with ring(env) as buf, buf.writer(LANES, "next_step") as writer:
         collector = Collector(env, writer)
         collector.reset(seed=2)
         collector.step(np.zeros((LANES, 2)))
@@ -521,7 +520,7 @@ def test_a_refused_reset_changes_nothing(
     panel: bc.Panel, given: dict[str, Any], error: type[bc.BackcastError]
 ) -> None:
     env = PortfolioVectorEnv(panel, LANES)
-    with ring(env) as buf, buf.writer(LANES) as writer:
+    with ring(env) as buf, buf.writer(LANES, "next_step") as writer:
         collector = Collector(env, writer)
         collector.reset(seed=2)
         with pytest.raises(error, match="give"):
@@ -535,7 +534,7 @@ def test_what_does_not_fit_together_is_refused(panel: bc.Panel) -> None:
     env = PortfolioVectorEnv(panel, 2, autoreset_mode="same_step")
     with ring(env, 4) as buf:
         with (
-            buf.writer(2) as writer,
+            buf.writer(2, "next_step") as writer,
             pytest.raises(bc.ArgumentError, match=r'"next_step".*"same_step".*lanes=2'),
         ):
             Collector(env, writer)
@@ -544,7 +543,7 @@ def test_what_does_not_fit_together_is_refused(panel: bc.Panel) -> None:
             pytest.raises(bc.ArgumentError, match=r"lanes are 3.* 2;.*lanes=2"),
         ):
             Collector(env, writer)
-        with buf.writer(1) as writer:
+        with buf.writer(1, "next_step") as writer:
             with pytest.raises(bc.ArgumentError, match=r'resets as "disabled"'):
                 Collector(PortfolioEnv(panel), writer)
             with pytest.raises(bc.ArgumentError, match=r"env is 3; give"):
@@ -563,7 +562,7 @@ def test_two_processes_share_what_a_collector_appends(panel: bc.Panel, place: Pa
     schema = bc.Schema.from_spaces(env.single_observation_space, env.single_action_space)
     with (
         bc.ReplayBuffer.create("c", schema, capacity=1000, lanes=2, dir=place) as buf,
-        buf.writer(2) as writer,
+        buf.writer(2, "next_step") as writer,
     ):
         Collector(env, writer).run(lambda _: np.zeros((2, 2), np.float32), 10)
         with bc.ReplayBuffer.attach("c", dir=place) as other:

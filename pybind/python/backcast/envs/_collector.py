@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from backcast import ArgumentError, ArgumentTypeError, EnvError
+from backcast import ArgumentError, ArgumentTypeError, ClosedError, EnvError
 from backcast._calls import explained
 from backcast._counts import whole_of
 from backcast.envs._fitting import (
@@ -21,6 +22,7 @@ from backcast.envs._fitting import (
 )
 from backcast.envs._parts import named, objects, row_of, share
 from backcast.envs._portfolio import word_of
+from backcast.envs._watch import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -58,6 +60,11 @@ class Collector:
 
     Notes
     -----
+    Whoever calls ``env.reset`` beside the collector is noticed: the next :meth:`step` begins an
+    episode with the observation that it returned, and no transition leads across. To that end the
+    reset of this environment object, and of those inside it, is replaced by one that tells the
+    collector.
+
     A step costs what the environment's does and one append. Observations are not copied, but for
     those with which episodes begin and for an environment that writes to the same arrays again
     (``copy=False``); do not write to those returned. After an error in the middle of a step the row
@@ -71,7 +78,7 @@ class Collector:
     >>> envs = gym.make_vec("CartPole-v1", 4, vectorization_mode="sync")
     >>> schema = bc.Schema.from_spaces(envs.single_observation_space, envs.single_action_space)
     >>> buf = bc.ReplayBuffer.create(None, schema, capacity=10_000, lanes=4)
-    >>> with buf.writer(lanes=4, autoreset_mode="next_step") as writer:
+    >>> with buf.writer(env=envs) as writer:
     ...     collector = Collector(envs, writer)
     ...     obs, infos = collector.reset(seed=7)
     ...     obs, rewards, terminations, truncations, infos = collector.step([0, 1, 0, 1])
@@ -83,6 +90,7 @@ class Collector:
         check_writer(env, writer, self._mode)
         lanes = len(writer.lanes)
         self._env = env
+        self._watch = Watch(env)
         self._writer = writer
         self._vector = isinstance(env, VectorEnv)
         self._further = further_columns(writer)
@@ -91,12 +99,8 @@ class Collector:
         self._obs: Any = None
         self._index: NDArray[np.int64] | None = None
         self._transitions = 0
-        # Lanes whose next append is the FINAL row; lanes whose newest row waits for its successor.
+        # Lanes whose next append is the FINAL row.
         self._resetting = np.zeros(lanes, bool)
-        self._open = np.zeros(lanes, bool)
-        # Rows that are not ours, or that an error left behind: the next ones do not continue them.
-        self._torn = writer.rows_written > 0
-        self._columns: dict[str, Any] = {}
         # As the environment returned them: what to act on, and what the last step led to, if no
         # reset of all lanes came in between.
         self._returned: Any = None
@@ -106,8 +110,8 @@ class Collector:
 
     def __repr__(self) -> str:
         return (
-            f"<backcast.envs.Collector: {self._env} to {len(self._open)} lanes, autoreset_mode "
-            f"'{word_of(self._mode)}', {self._transitions} transitions>"
+            f"<backcast.envs.Collector: {self._env} to {len(self._resetting)} lanes, "
+            f"autoreset_mode '{word_of(self._mode)}', {self._transitions} transitions>"
         )
 
     @property
@@ -144,8 +148,7 @@ class Collector:
     ) -> tuple[Any, Any]:
         """Begin new episodes; those in the middle of one are cut off there.
 
-        The last transition before the cut is kept, unless ``options["reset_mask"]`` chooses some
-        sub-environments: of those it has no successor and is not drawn.
+        The last transition before the cut is kept.
 
         Parameters
         ----------
@@ -178,21 +181,36 @@ class Collector:
                     "of them first, without a mask"
                 )
         environment: Any = self._env
-        with _Guard(self):
+        with _Guard(self), self._watch:
             obs, infos = environment.reset(seed=seed, options=options)
-        if chosen is None:
-            self.finish()
-            if self._torn:
-                self._writer.restart()
-                self._torn = False
-        else:
-            cut = chosen & self._open
-            if cut.any():
-                self._writer.restart(cut)
-            self._open &= ~chosen
-            self._resetting &= ~chosen
-        self._keep(obs, begun=chosen is None or bool(chosen.all()))
+        self._begin(obs, chosen)
         return obs, infos
+
+    def _begin(self, obs: Any, chosen: NDArray[np.bool_] | None) -> None:  # noqa: ANN401
+        """Go on with what a reset of the chosen sub-environments, or of all, returned."""
+        # What the last transitions led to ends their episodes.
+        self._writer.restart(chosen)
+        if chosen is None:
+            self._resetting[:] = False
+        else:
+            self._resetting &= ~chosen
+        self._watch.forget()
+        self._keep(obs, begun=chosen is None or bool(chosen.all()))
+
+    def _notice_resets(self) -> None:
+        """Begin episodes where somebody else reset the environment since the last call."""
+        if self._watch.unseen:
+            self.finish()
+            self._watch.forget()
+            raise EnvError(
+                "an environment inside the collector's was reset, so what it shows now is not "
+                "known; call collector.reset()"
+            )
+        if self._watch.begun is None:
+            return
+        obs, options = self._watch.begun
+        chosen = options.get("reset_mask")
+        self._begin(obs, None if chosen is None else np.array(chosen, bool))
 
     @explained
     def step(
@@ -228,11 +246,12 @@ class Collector:
             If a column is missing or unknown, before the step; or if the ring cannot hold what the
             environment returned, after it.
         """
+        self._notice_resets()
         if self._obs is None:
             raise EnvError("the collector has no observation to act on; call reset first")
         if columns.keys() != self._further:
             refuse_columns(columns, self._further)
-        with _Guard(self):
+        with _Guard(self), self._watch:
             obs, rewards, terminations, truncations, infos = self._env.step(actions)
         with _Guard(self, harmless=()):
             ended = np.atleast_1d(np.logical_or(terminations, truncations))
@@ -242,21 +261,18 @@ class Collector:
             self._compare(obs, begun=begun)
             if self._has_reward:
                 columns = {"reward": rewards, **columns}
-            self._columns = {"action": actions, **columns}
             self._index = self._writer.append(
                 obs=self._obs,
                 terminated=terminations,
                 truncated=truncations,
-                final_obs=self._final_obs(obs, infos) if ended.any() else None,
-                **self._columns,
+                next_obs=named(obs),
+                final_obs=self._final_obs(infos) if ended.any() else None,
+                **{"action": actions, **columns},
             )
             # A lease may have been in the way of a row: then its index is -1.
             self._transitions += int(np.count_nonzero(~self._resetting & (self._index >= 0)))
             if self._mode is AutoresetMode.NEXT_STEP:
-                self._open = ~self._resetting
-                self._resetting = ended
-            else:
-                self._open = ~ended
+                self._resetting = ended & ~self._resetting
             if self._mode is AutoresetMode.DISABLED and ended.any():
                 obs, infos = self._reset_ended(obs, infos, ended)
                 begun = bool(ended.all())
@@ -294,40 +310,29 @@ class Collector:
         if steps < 0:
             raise ArgumentError(f"steps is {steps}; give {wanted}")
         before = self._transitions
-        if self._obs is None:
+        if self._obs is None and self._watch.begun is None:
             self.reset()
         for _ in range(steps):
+            self._notice_resets()
             self.step(policy(self._obs))
         return self._transitions - before
 
     def finish(self) -> None:
-        """Append the observation that the newest transitions led to, so that they can be drawn.
+        """End the episodes here, so that the newest transitions can be drawn.
 
-        A transition is drawn once its successor is in the ring. Call this when no further step is
-        to come; the next call has to be :meth:`reset`, which does it by itself. Doing it twice does
-        nothing.
-
-        Raises
-        ------
-        AppendError
-            If the observation does not fit the ring.
+        A transition is drawn once its successor is in the ring: the observation that it led to
+        becomes the last one of its episode. Closing the writer does the same. The next call has to
+        be :meth:`reset`. Doing it twice does nothing.
         """
-        if self._obs is not None and self._open.any():
-            with _Guard(self, harmless=()):
-                go_on = np.zeros(len(self._open), bool)
-                columns = self._columns
-                self._writer.append(obs=self._obs, terminated=go_on, truncated=go_on, **columns)
-                self._writer.restart()
+        with suppress(ClosedError):
+            self._writer.restart()
         self._obs = None
-        self._open[:] = False
         self._resetting[:] = False
 
-    def _final_obs(self, obs: Any, infos: Any) -> Any:  # noqa: ANN401
-        """Return the last observations of what has ended, as the writer takes them."""
-        if self._mode is AutoresetMode.NEXT_STEP:
+    def _final_obs(self, infos: Any) -> Any:  # noqa: ANN401
+        """Return the last observations of what has ended, if the next ones are not those."""
+        if self._mode is not AutoresetMode.SAME_STEP:
             return None
-        if self._mode is AutoresetMode.DISABLED:
-            return named(obs)
         if isinstance(infos, dict):
             return infos.get("final_obs")
         # gymnasium.wrappers.vector.DictInfoToList
@@ -344,10 +349,12 @@ class Collector:
         if not self._vector:
             # The reset may write to the very arrays that the step returned.
             final = copy.deepcopy(obs)
-            first, reset_info = environment.reset()
+            with self._watch:
+                first, reset_info = environment.reset()
             return first, {**infos, "final_obs": final, "reset_infos": reset_info}
         finals = [row_of(obs, at) if end else None for at, end in enumerate(ended)]
-        first, reset_infos = environment.reset(options={"reset_mask": ended.copy()})
+        with self._watch:
+            first, reset_infos = environment.reset(options={"reset_mask": ended.copy()})
         if isinstance(infos, dict):
             added = {"final_obs": objects(finals), "_final_obs": ended, "reset_infos": reset_infos}
             return first, infos | added
@@ -378,7 +385,7 @@ class Collector:
 
 
 class _Guard:
-    """Marks a collector as torn when a call fails, except for errors that change nothing."""
+    """Has a collector ask for a reset after a call that failed, unless it changed nothing."""
 
     def __init__(
         self,
@@ -394,4 +401,3 @@ class _Guard:
     def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
         if kind is not None and not issubclass(kind, self._harmless):
             self._collector._obs = None
-            self._collector._torn = True

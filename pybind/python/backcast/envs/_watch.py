@@ -1,0 +1,106 @@
+"""Notices when an environment is reset by somebody else than the collector that steps it."""
+
+from __future__ import annotations
+
+import weakref
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from backcast.envs._fitting import AnyEnv
+
+
+class Watch:
+    """Notes resets of an environment, or of one inside it, but for those within ``with watch:``.
+
+    Attributes
+    ----------
+    begun : tuple or None
+        What the last foreign reset of the environment itself returned, and its options.
+    unseen : bool
+        Whether an environment inside it was reset, whose observation is not the outer one's.
+    """
+
+    def __init__(self, env: AnyEnv) -> None:
+        self.begun: tuple[Any, dict[str, Any]] | None = None
+        self.unseen = False
+        self._own = 0
+        for layer in _layers(env):
+            _Reset.on(layer).watchers[self] = layer is env
+
+    def __enter__(self) -> bool:
+        """Begin a call whose resets are no news. Returns whether a reset would have been."""
+        self._own += 1
+        return self._own == 1
+
+    def __exit__(self, *_error: object) -> None:
+        self._own -= 1
+
+    def forget(self) -> None:
+        """Forget what was noted."""
+        self.begun = None
+        self.unseen = False
+
+
+class _Reset:
+    """Stands in for the ``reset`` of one environment, and tells those who watch it."""
+
+    def __init__(self, env: Any, reset: Callable[..., Any]) -> None:  # noqa: ANN401
+        self.env = env
+        self.reset = reset
+        # Whether the environment is the one that the watcher steps.
+        self.watchers: weakref.WeakKeyDictionary[Watch, bool] = weakref.WeakKeyDictionary()
+
+    @classmethod
+    def on(cls, env: Any) -> _Reset:  # noqa: ANN401
+        there = vars(env).get("reset")
+        if isinstance(there, cls):
+            return there
+        made = cls(env, env.reset)
+        with suppress(AttributeError):
+            env.reset = made
+        return made
+
+    def __call__(self, *given: Any, **named: Any) -> Any:  # noqa: ANN401
+        watchers = dict(self.watchers)
+        return self._call(list(watchers.items()), given, named)
+
+    def _call(
+        self, watchers: list[tuple[Watch, bool]], given: tuple[Any, ...], named: dict[str, Any]
+    ) -> Any:  # noqa: ANN401
+        if not watchers:
+            return self.reset(*given, **named)
+        (watch, outer), *others = watchers
+        # Environments take what they know out of it.
+        options = named.get("options")
+        options = dict(options) if isinstance(options, dict) else {}
+        with watch as news:
+            if news and not outer:
+                watch.unseen = True
+            returned = self._call(others, given, named)
+            if news and outer:
+                watch.begun = (returned[0], options)
+                watch.unseen = False
+            return returned
+
+    def __reduce__(self) -> Any:  # noqa: ANN401
+        # Copies and pickles of an environment are nobody's to watch.
+        return (getattr, (self.env, "reset"))
+
+
+def _layers(env: Any) -> Iterator[Any]:  # noqa: ANN401
+    """Yield the environment and those inside it that can be watched."""
+    seen: set[int] = set()
+    left = [env]
+    while left:
+        layer = left.pop()
+        if id(layer) in seen or not hasattr(layer, "__dict__"):
+            continue
+        seen.add(id(layer))
+        yield layer
+        # Wrappers have one environment inside, synchronous vector environments several.
+        for inside in (vars(layer).get("env"), vars(layer).get("envs")):
+            left.extend(inside if isinstance(inside, list | tuple) else [inside])
+        left = [inside for inside in left if hasattr(inside, "reset")]
