@@ -27,7 +27,7 @@ def collect(mode: Mode) -> None:
     name = f"poles-{os.getpid()}"
     with bc.ReplayBuffer.create(name, schema, capacity=100_000, lanes=ENVS) as buf:
         try:
-            with buf.writer(lanes=ENVS, autoreset_mode=mode) as writer:
+            with buf.writer(env=envs) as writer:
                 collector = Collector(envs, writer)
                 collector.reset(seed=7)
                 # Push to the side that the pole leans to: position, speed, angle, ...

@@ -40,15 +40,15 @@ def replay(prices: np.ndarray, rng: np.random.Generator) -> bc.ReplayBuffer:
     columns = {"obs": {**dict.fromkeys(PRICES, "f4"), "cash": "f4"}, "action": "f4"}
     buf = bc.ReplayBuffer.create(None, columns, capacity=1000)
     cash = 10_000.0
-    with buf.writer(autoreset_mode="same_step") as writer:
+    with buf.writer() as writer:
         for day, following in pairwise(prices):
             action = rng.choice([-1.0, 0.0, 1.0], p=[0.15, 0.7, 0.15])
             obs = {**dict(zip(PRICES, day, strict=True)), "cash": cash}
             cash -= action * day[3]
             end = writer.rows_written % 60 == 59
-            final = {**dict(zip(PRICES, following, strict=True)), "cash": cash}
-            writer.append(obs=obs, action=action, terminated=False, truncated=end,
-                          final_obs=final if end else None)  # fmt: skip
+            next_obs = {**dict(zip(PRICES, following, strict=True)), "cash": cash}
+            writer.append(obs=obs, action=action, next_obs=next_obs, terminated=False,
+                          truncated=end)  # fmt: skip
     return buf
 
 

@@ -14,12 +14,13 @@ EPISODES, STEPS = 20, 100
 def write(name: str) -> None:
     """Attach by name and append episodes, as an environment worker would."""
     rng = np.random.default_rng(0)
-    with bc.ReplayBuffer.attach(name) as buf, buf.writer(autoreset_mode="same_step") as writer:
+    with bc.ReplayBuffer.attach(name) as buf, buf.writer() as writer:
+        obs = rng.normal(size=8)
         for step in range(1, EPISODES * STEPS + 1):
-            obs, final = rng.normal(size=(2, 1, 8)).astype("f4")
-            end = step % STEPS == 0
-            writer.append(obs=obs, action=[step % 4], reward=obs[:, 0], terminated=[end],
-                          truncated=[False], final_obs=final if end else None)  # fmt: skip
+            next_obs, end = rng.normal(size=8), step % STEPS == 0
+            writer.append(obs=obs, action=step % 4, reward=obs[0], next_obs=next_obs,
+                          terminated=end, truncated=False)  # fmt: skip
+            obs = rng.normal(size=8) if end else next_obs
 
 
 if __name__ == "__main__":
