@@ -90,7 +90,10 @@ def test_layouts_of_the_given_array_do_not_matter(
     place: Path, make: Callable[[NDArray[Any]], object]
 ) -> None:
     obs = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
-    with ring({"obs": ("f4", (3, 4))}, place, lanes=2) as buf, buf.writer(lanes=2) as writer:
+    with (
+        ring({"obs": ("f4", (3, 4))}, place, lanes=2) as buf,
+        buf.writer(lanes=2, autoreset_mode="next_step") as writer,
+    ):
         for _ in range(2):
             writer.append(obs=make(obs), terminated=[False] * 2, truncated=[False] * 2)
         batch = buf.sample(40)
@@ -124,7 +127,10 @@ def nested_obs(value: int) -> dict[str, Any]:
 
 
 def test_nested_dicts_go_in_and_come_out_nested(place: Path) -> None:
-    with ring(NESTED, place, lanes=2) as buf, buf.writer(lanes=2) as writer:
+    with (
+        ring(NESTED, place, lanes=2) as buf,
+        buf.writer(lanes=2, autoreset_mode="next_step") as writer,
+    ):
         for value in range(3):
             ends = [False, False]
             writer.append(
@@ -260,7 +266,10 @@ def test_final_obs_is_not_looked_at_while_no_lane_ends(place: Path) -> None:
 
 
 def test_the_index_of_an_append_finds_its_transition(place: Path) -> None:
-    with ring({"obs": "f8"}, place, lanes=3) as buf, buf.writer(lanes=3) as writer:
+    with (
+        ring({"obs": "f8"}, place, lanes=3) as buf,
+        buf.writer(lanes=3, autoreset_mode="next_step") as writer,
+    ):
         ends = np.zeros(3, bool)
         index = writer.append(obs=[1, 2, 3], terminated=ends, truncated=ends)
         assert index.dtype == np.int64
@@ -301,7 +310,10 @@ def test_a_batch_outlives_its_ring(place: Path) -> None:
 
 
 def test_a_restart_begins_an_episode_that_does_not_continue_the_row_before(place: Path) -> None:
-    with ring({"obs": "f4"}, place, lanes=2) as buf, buf.writer(lanes=2) as writer:
+    with (
+        ring({"obs": "f4"}, place, lanes=2) as buf,
+        buf.writer(lanes=2, autoreset_mode="next_step") as writer,
+    ):
         ends = [False, False]
         for _ in range(2):
             writer.append(obs=[0, 0], terminated=ends, truncated=ends)
@@ -323,7 +335,7 @@ def test_rows_of_every_width_come_back_after_laps(place: Path, width: int, lanes
     go_on, each = np.zeros(lanes, bool), np.arange(lanes, dtype=np.float32)[:, None]
     obs = [np.arange(width, dtype=np.float32) + 1000 * t + each for t in range(300)]
     with bc.ReplayBuffer.create("a", schema, capacity=5 * lanes, lanes=lanes, dir=place) as buf:
-        with buf.writer(lanes=lanes) as writer:
+        with buf.writer(lanes=lanes, autoreset_mode="next_step") as writer:
             for t, step in enumerate(obs):
                 rewards = np.full(lanes, t, np.float32)
                 writer.append(obs=step, reward=rewards, terminated=go_on, truncated=go_on)

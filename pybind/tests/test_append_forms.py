@@ -64,7 +64,7 @@ def test_every_form_of_a_number_is_stored_as_a_list_of_it_is(dtype: str, form: s
 
 @pytest.mark.parametrize(
     ("dtype", "given"),
-    [("i4", 1 << 31), ("u1", 256), ("u1", -1), ("i4", 1.5), ("bool", 1), ("f4", "x"), ("f4", None)],
+    [("i4", 1 << 31), ("u1", 256), ("u1", -1), ("i4", 1.5), ("bool", 2), ("f4", "x"), ("f4", None)],
 )
 def test_a_number_that_does_not_fit_is_refused(dtype: str, given: object) -> None:
     with pytest.raises(bc.AppendError, match="column `x`"):
@@ -97,7 +97,7 @@ def test_whole_numbers_that_numpy_makes_floats_of_are_stored_exactly(
         ("u8", [5, 2**64], f"value {2**64} does not fit u8; give 0 to {2**64 - 1}"),
         ("i8", [2**200, 5], f"value {2**200} does not fit i8; give {-(2**63)} to {2**63 - 1}"),
         ("i4", [2**63 + 1, 5], f"value {2**63 + 1} does not fit i4"),
-        ("u8", [2**63 + 1, 5.0], "got float64 values"),
+        ("u8", [2**63 + 1, 5.5], "got float64 values"),
         ("u8", [2**64, True], "got object values"),
     ],
 )
@@ -111,19 +111,14 @@ def test_whole_numbers_beyond_the_column_are_named(
         assert writer.rows_written == 0
 
 
-def test_a_float_beyond_the_column_warns_as_numpy_does() -> None:
-    with pytest.warns(RuntimeWarning, match="overflow"):
-        row, _ = stored({"x": "f4"}, x=1e300)
-    assert np.isinf(row["x"]).all()
-
-
 @pytest.mark.parametrize("flag", [True, np.True_, np.array(True), np.array([True]), [True]])
 def test_an_end_is_seen_in_every_form_of_a_boolean(flag: ArrayLike) -> None:
     with bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=8) as buf, buf.writer() as writer:
         for terminated, truncated in ((False, flag), (False, False), (flag, False)):
-            writer.append(obs=1.0, terminated=terminated, truncated=truncated)
-        flags = buf.rows(0, 0, 3)["flags"]
-        assert flags.tolist() == [2, 4, 1]  # truncated, FINAL, terminated
+            writer.append(obs=1.0, next_obs=2.0, terminated=terminated, truncated=truncated)
+            writer.restart()
+        flags = buf.rows(0, 0, 6)["flags"]
+        assert flags.tolist() == [2, 4, 0, 4, 9, 4]  # truncated, FINAL, cut, and terminated
 
 
 def test_lines_with_other_keywords_in_another_order_take_turns() -> None:
@@ -162,7 +157,7 @@ def test_lanes_are_written_each_from_its_own_row() -> None:
     obs = np.arange(15, dtype=np.float32).reshape(5, 3)
     quiet = np.zeros(5, bool)
     with bc.ReplayBuffer.create(None, {"obs": ("f4", (3,))}, capacity=40, lanes=5) as buf:
-        writer = buf.writer(lanes=5)
+        writer = buf.writer(lanes=5, autoreset_mode="next_step")
         for t in range(3):
             index = writer.append(obs=obs + t, terminated=quiet, truncated=quiet)
             assert (index & ((1 << 48) - 1)).tolist() == [t] * 5
@@ -180,7 +175,7 @@ def test_a_large_append_is_copied_with_the_interpreter_released() -> None:
     frames = np.random.default_rng(0).integers(0, 256, (16, 84, 84), dtype=np.uint8)
     quiet = np.zeros(16, bool)
     with bc.ReplayBuffer.create(None, {"obs": ("u1", (84, 84))}, capacity=64, lanes=16) as buf:
-        writer = buf.writer(lanes=16)
+        writer = buf.writer(lanes=16, autoreset_mode="next_step")
         writer.append(obs=frames, terminated=quiet, truncated=quiet)
         for lane in range(16):
             assert (buf.rows(lane, 0, 1)["obs"][0] == frames[lane]).all()
@@ -201,7 +196,7 @@ def test_indices_that_were_changed_before_they_were_dropped_are_not_used_again()
     quiet = np.zeros(2, bool)
     obs = np.zeros(2, np.float32)
     with bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=64, lanes=2) as buf:
-        writer = buf.writer(lanes=2)
+        writer = buf.writer(lanes=2, autoreset_mode="next_step")
         changes: list[Callable[[Any], object]] = [
             lambda index: setattr(index, "shape", (2, 1)),
             lambda index: setattr(index, "dtype", np.int32),
@@ -223,7 +218,8 @@ def test_indices_that_were_changed_before_they_were_dropped_are_not_used_again()
 
 def test_the_method_keeps_its_signature_and_documentation() -> None:
     signature = inspect.signature(bc.Writer.append)
-    assert list(signature.parameters) == ["self", "terminated", "truncated", "final_obs", "columns"]
+    names = ["self", "terminated", "truncated", "next_obs", "final_obs", "columns"]
+    assert list(signature.parameters) == names
     assert "Append one row to every lane" in (bc.Writer.append.__doc__ or "")
     buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=8)
     with buf, buf.writer() as writer, pytest.raises(TypeError, match="append"):

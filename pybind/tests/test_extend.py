@@ -10,6 +10,9 @@ import backcast as bc
 import numpy as np
 import pytest
 
+# Random rows do not look like those of an environment.
+pytestmark = pytest.mark.filterwarnings("ignore::backcast.WriterWarning")
+
 COLUMNS = {"obs": {"x": ("f4", (3,)), "n": "i4"}, "reward": "f4"}
 Mode = Literal["next_step", "same_step", "disabled"]
 MODES: list[Mode] = ["next_step", "same_step", "disabled"]
@@ -108,7 +111,10 @@ def test_plain_arrays_take_the_short_way_and_others_the_long_one_to_the_same_row
     flat = {"obs/x": values["obs"]["x"], "obs/n": values["obs"]["n"], "reward": values["reward"]}
     ends = {"terminated": values["terminated"], "truncated": values["truncated"]}
     lists = {name: array.tolist() for name, array in (flat | ends).items()}
-    with short.writer(lanes=2) as one, long.writer(lanes=2) as other:
+    with (
+        short.writer(lanes=2, autoreset_mode="next_step") as one,
+        long.writer(lanes=2, autoreset_mode="next_step") as other,
+    ):
         np.testing.assert_array_equal(one.extend(**flat, **ends), other.extend(**lists))
     equal(short, long)
 
@@ -127,7 +133,7 @@ def test_one_lane_needs_no_axis_of_lanes(make: Callable[..., bc.ReplayBuffer]) -
 
 def test_no_steps_are_no_rows(make: Callable[..., bc.ReplayBuffer]) -> None:
     buf = make(2)
-    with buf.writer(lanes=2) as writer:
+    with buf.writer(lanes=2, autoreset_mode="next_step") as writer:
         assert writer.extend(**given(steps(0, 2), "next_step")).shape == (0, 2)
     assert buf.stats()["rows_published"] == 0
 

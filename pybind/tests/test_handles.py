@@ -128,7 +128,7 @@ def test_sampling_every_way_keeps_few_reader_slots(place: Path) -> None:
 
 def test_equal_seeds_draw_equally_and_counters_count(place: Path) -> None:
     with bc.ReplayBuffer.create("d", {"x": "f4"}, capacity=1000, lanes=2, dir=place) as buf:
-        with buf.writer(lanes=2) as writer:
+        with buf.writer(lanes=2, autoreset_mode="next_step") as writer:
             for _ in range(300):
                 writer.append(x=[0, 0], terminated=[False] * 2, truncated=[False] * 2)
         first, second, third = buf.sampler(seed=7), buf.sampler(seed=7), buf.sampler(seed=8)

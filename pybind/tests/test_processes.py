@@ -21,7 +21,8 @@ COLUMNS: dict[str, Any] = {"obs": ("f8", (64,)), "worker": "i4"}
 WRITER = """
 import sys, numpy as np, backcast as bc
 lanes, rows = map(int, sys.argv[2:4])
-with bc.ReplayBuffer.attach(sys.argv[1]) as buf, buf.writer(lanes=lanes) as w:
+buf = bc.ReplayBuffer.attach(sys.argv[1])
+with buf, buf.writer(lanes=lanes, autoreset_mode="next_step") as w:
     print(*w.lanes, flush=True)
     ends = np.zeros(lanes, bool)
     step = 0
@@ -37,7 +38,10 @@ with bc.ReplayBuffer.attach(sys.argv[1]) as buf, buf.writer(lanes=lanes) as w:
 
 def spawned_writer(name: str, place: str, steps: int, worker: int) -> None:
     """Attach by name in a spawned process and write."""
-    with bc.ReplayBuffer.attach(name, dir=place) as buf, buf.writer(lanes=2) as writer:
+    with (
+        bc.ReplayBuffer.attach(name, dir=place) as buf,
+        buf.writer(lanes=2, autoreset_mode="next_step") as writer,
+    ):
         for step in range(steps):
             writer.append(
                 obs=np.full((2, 64), worker * 1000 + step),
@@ -111,7 +115,7 @@ def test_a_killed_writers_lanes_are_adopted(
             child.send_signal(signal.SIGKILL)
             child.wait()
             heads = [buf.lane_span(lane)[1] for lane in lanes]
-            with buf.writer(lanes=2) as successor:
+            with buf.writer(lanes=2, autoreset_mode="next_step") as successor:
                 ends = [False, False]
                 successor.append(
                     obs=np.zeros((2, 64)), worker=[0, 0], terminated=ends, truncated=ends
@@ -199,7 +203,7 @@ def test_threads_may_share_every_handle(place: Path) -> None:
     errors: list[Exception] = []
     with (
         bc.ReplayBuffer.create("t", COLUMNS, capacity=500, lanes=2, dir=place) as buf,
-        buf.writer(lanes=2) as writer,
+        buf.writer(lanes=2, autoreset_mode="next_step") as writer,
         buf.sampler(seed=1, history=2) as sampler,
     ):
         ends = [False, False]

@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+# Random rows do not look like those of an environment.
+pytestmark = pytest.mark.filterwarnings("ignore::backcast.WriterWarning")
+
 TERMINATED, TRUNCATED, FINAL, GAP = 1, 2, 4, 8
 Mode = Literal["next_step", "same_step", "disabled"]
 MODES = ["next_step", "same_step", "disabled"]

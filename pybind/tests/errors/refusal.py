@@ -96,7 +96,7 @@ class World:
                 obs={"x": [step] * 3, "y": step}, action=0, terminated=False, truncated=False
             )
         self.same_step = held.enter_context(self.pong.writer(2, "same_step"))
-        self.next_step = held.enter_context(self.pong.writer())
+        self.next_step = held.enter_context(self.pong.writer(1, "next_step"))
         first.close()
         self.empty = held.enter_context(self.create("empty", {"x": "f4"}, capacity=10))
         self.create("kept", {"x": "f4"}, capacity=10, persistent=True).close()

@@ -231,7 +231,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
         wrapper = finrl.VecFinRLWrapper(panel, 50, history_length=1)
         wrapper.reset(seed=1)
         wrapper.step(np.zeros((4, 1, 2)))
-        collector = envs.Collector(vector, hold(steps.writer(2)))
+        collector = envs.Collector(vector, hold(steps.writer(2, "next_step")))
         collector.reset(seed=1)
         sampler = hold(buf.sampler(seed=1))
         yield {

@@ -289,7 +289,8 @@ def test_spaces_that_make_no_columns(place: Path, tmp_path: Path, row: Row) -> N
             lambda _, world: Collector(world.env, world.pong),  # type: ignore[arg-type]
             bc.ArgumentTypeError,
             "no backcast.Writer",
-            "buf.writer(lanes=2, autoreset_mode='disabled')",
+            "buf.writer(env=env)",
+            "lanes=2, autoreset_mode='disabled'",
         ),
         collect(
             "no environment",

@@ -260,11 +260,21 @@ def test_names_that_cannot_be_used(place: Path, tmp_path: Path, row: Row) -> Non
         call("too many", lambda w: w.pong.writer(5), bc.WriterError, "asked for 5", "4", "lanes=5"),
         call(
             "taken",
-            lambda w: w.pong.writer(2),
+            lambda w: w.pong.writer(2, "disabled"),
             bc.WriterError,
             "only 1 of 4 are free",
             str(os.getpid()),
             "stop a holder",
+        ),
+        call(
+            "no mode",
+            lambda w: w.pong.writer(2),
+            bc.WriterError,
+            "2 lanes",
+            "'next_step'",
+            "'same_step'",
+            "'disabled'",
+            "writer(env=env)",
         ),
         call(
             "mode",
@@ -285,7 +295,7 @@ def test_names_that_cannot_be_used(place: Path, tmp_path: Path, row: Row) -> Non
             lambda w: untyped(w.pong).writer(autoreset="same_step"),
             bc.ArgumentTypeError,
             "'autoreset'",
-            "autoreset_mode='next_step'",
+            "autoreset_mode=None",
         ),
         call(
             "calling the class", lambda w: ANY.Writer(w.pong), bc.ArgumentTypeError, "writer(lanes"

@@ -105,6 +105,7 @@ TYPED: dict[str, list[str]] = {
     ],
     "Writers": [
         "pong.writer(lanes=3)",
+        "pong.writer(lanes=2)",
         "pong.writer()",
         'pong.writer(autoreset_mode="same-step")',
         'pong.writer("same_step")',
@@ -117,7 +118,7 @@ TYPED: dict[str, list[str]] = {
         "w.append(**step, done=False)",
         "w.append(**step, reward=1.0, **go_on)",
         "w.append(**step, terminated=False)",
-        "w.append(**step, terminated=0, truncated=0)",
+        "w.append(**step, terminated=2, truncated=0)",
         'w.append(**step | {"obs": np.zeros((2, 2))}, **go_on)',
         'w.append(**step | {"action": 1.5}, **go_on)',
         'w.append(**step | {"action": 2**40}, **go_on)',
@@ -306,7 +307,7 @@ class Newcomer:
         go_on = {"terminated": False, "truncated": False}
         hold = held.enter_context
         pong = hold(bc.ReplayBuffer.create("pong", columns, capacity=80, lanes=2))
-        writer = hold(pong.writer())
+        writer = hold(pong.writer(1, "next_step"))
         for _ in range(40):
             writer.append(**step, **go_on)
         hold(pong.writer())

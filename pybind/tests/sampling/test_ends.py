@@ -14,6 +14,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+# Random rows do not look like those of an environment.
+pytestmark = pytest.mark.filterwarnings("ignore::backcast.WriterWarning")
+
 GOES, TERMINATES, TRUNCATES = (False, False), (True, False), (False, True)
 COLUMNS = {"obs": "f8", "reward": "f8"}
 

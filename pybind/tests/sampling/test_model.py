@@ -13,6 +13,9 @@ from episodes import COLUMNS, Item, Lane, Step, Windows, expected, is_whole, ite
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+# Random rows do not look like those of an environment.
+pytestmark = pytest.mark.filterwarnings("ignore::backcast.WriterWarning")
+
 # How a step ends, lane by lane; None lets the writer die between two rows.
 GOES, TERMINATES, TRUNCATES, BOTH = range(4)
 ENDS = st.sampled_from([GOES] * 6 + [TERMINATES, TERMINATES, TRUNCATES, BOTH])

@@ -44,7 +44,7 @@ def ring(
 ) -> bc.ReplayBuffer:
     """Make a ring of two lanes with some steps in each."""
     made = bc.ReplayBuffer.create(name, COLUMNS, capacity=capacity, lanes=2, dir=dir)
-    with made.writer(2) as writer:
+    with made.writer(2, "next_step") as writer:
         append(writer, steps, seed=1)
     return made
 

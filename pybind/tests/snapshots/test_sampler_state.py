@@ -84,7 +84,7 @@ def test_a_training_goes_on_after_everything_went(
         state = {"sampler": sampler.state(), "steps": 200}
         buf.snapshot("epoch", store=tmp_path, state=state)
         expected = [" ".join(map(str, sampler.sample(20).index)) for _ in range(3)]
-        with buf.writer(2) as writer:
+        with buf.writer(2, "next_step") as writer:
             append(writer, 50, seed=9)
     out, error = start(CHILD, str(tmp_path)).communicate(timeout=120)
     assert out.splitlines() == expected, error

@@ -24,7 +24,7 @@ def rows_of(buf: bc.ReplayBuffer) -> dict[str, np.ndarray[Any, Any]]:
 @pytest.fixture
 def saved(place: Path, tmp_path: Path) -> tuple[dict[str, np.ndarray[Any, Any]], list[str]]:
     """Save twice, so that there are several files; give the rows, and the files of the second."""
-    with ring(place, 60) as buf, buf.writer(2) as writer:
+    with ring(place, 60) as buf, buf.writer(2, "next_step") as writer:
         buf.snapshot("a", store=tmp_path)
         append(writer, 40, seed=3)
         buf.snapshot("b", store=tmp_path)

@@ -54,7 +54,7 @@ def test_a_writer_goes_on_with_a_new_episode_that_continues_nothing(
         last = buf.rows(0, 9, 1)["episode"][0]
     with bc.ReplayBuffer.load("walk", store=tmp_path, dir=place) as again:
         assert again.name == "walk"
-        with again.writer(2) as writer:
+        with again.writer(2, "next_step") as writer:
             append(writer, 3, seed=2)
         rows = again.rows(0, 10, 3)
         assert rows["episode"].tolist() == [last + 1] * 3
@@ -65,7 +65,7 @@ def test_a_writer_goes_on_with_a_new_episode_that_continues_nothing(
 
 
 def test_what_earlier_snapshots_have_is_not_written_again(place: Path, tmp_path: Path) -> None:
-    with ring(place, 100) as buf, buf.writer(2) as writer:
+    with ring(place, 100) as buf, buf.writer(2, "next_step") as writer:
         first = buf.snapshot("a", store=tmp_path)
         append(writer, 3, seed=2)
         second = buf.snapshot("b", store=tmp_path)
@@ -91,7 +91,7 @@ def test_what_earlier_snapshots_have_is_not_written_again(place: Path, tmp_path:
 
 
 def test_a_label_is_replaced_when_the_new_snapshot_is_whole(place: Path, tmp_path: Path) -> None:
-    with ring(place, 20) as buf, buf.writer(2) as writer:
+    with ring(place, 20) as buf, buf.writer(2, "next_step") as writer:
         buf.snapshot("latest", store=tmp_path)
         append(writer, 5, seed=2)
         with pytest.raises(bc.ExistsError, match=r"`walk@latest` is there already"):
@@ -105,7 +105,7 @@ def test_an_open_snapshot_is_read_only_and_stays_as_it_was(place: Path, tmp_path
         before = content(buf)
         buf.snapshot("a", store=tmp_path, state={"step": 7})
         with bc.ReplayBuffer.open_snapshot("walk@a", store=tmp_path, dir=place) as opened:
-            with buf.writer(2) as writer:
+            with buf.writer(2, "next_step") as writer:
                 append(writer, 300, seed=2)
             assert content(opened) == before
             assert repr(opened).startswith("<backcast.ReplayBuffer: snapshot 'walk@a', ")
@@ -326,7 +326,7 @@ def test_what_is_done_ends_with_all_there_is(place: Path, tmp_path: Path) -> Non
         "verify": lambda: bc.verify_snapshot("narrow", store=tmp_path, progress=tell),
     }
     with bc.ReplayBuffer.create("narrow", columns, capacity=99, lanes=3, dir=place) as buf:
-        with buf.writer(3) as writer:
+        with buf.writer(3, "next_step") as writer:
             for _ in range(7):
                 ends = [False] * 3
                 writer.append(obs=[1] * 3, flag=ends, terminated=ends, truncated=ends)
@@ -454,7 +454,7 @@ def test_a_damaged_manifest_warns_and_the_other_one_is_used(place: Path, tmp_pat
 def test_a_name_that_another_snapshot_still_has_in_memory_is_refused(
     place: Path, tmp_path: Path
 ) -> None:
-    with ring(place, 10) as buf, buf.writer(2) as writer:
+    with ring(place, 10) as buf, buf.writer(2, "next_step") as writer:
         buf.snapshot("latest", store=tmp_path)
         with bc.ReplayBuffer.open_snapshot("walk@latest", store=tmp_path, dir=place):
             append(writer, 5, seed=2)
