@@ -36,7 +36,7 @@ pub(super) fn without_unit_axis<'py>(days: &Bound<'py, PyAny>) -> PyResult<Bound
 
 /// Tokens of every sample, or some that serve all.
 pub(super) struct Tokens {
-    tokens: Vec<i64>,
+    list: Vec<i64>,
     per_sample: usize,
     for_all: bool,
 }
@@ -50,11 +50,11 @@ impl Tokens {
     /// `[B, T]` flat.
     pub(super) fn of_samples(self, batch: usize, room: Room) -> Result<Vec<i64>, Failure> {
         if !self.for_all {
-            return Ok(self.tokens);
+            return Ok(self.list);
         }
         let mut all = room.list(batch, self.per_sample)?;
         for _ in 0..batch {
-            all.extend_from_slice(&self.tokens);
+            all.extend_from_slice(&self.list);
         }
         Ok(all)
     }
@@ -67,9 +67,9 @@ pub(super) fn tokens_of(value: &Bound<'_, PyAny>, batch: usize) -> Result<Tokens
     let array = array.cast::<PyArrayDyn<i64>>().map_err(PyErr::from)?.readonly();
     let tokens = array.as_slice().map_err(|error| Failure::new(Kind::Panel, error))?;
     match *array.shape() {
-        [per_sample] => Ok(Tokens { tokens: tokens.to_vec(), per_sample, for_all: true }),
+        [per_sample] => Ok(Tokens { list: tokens.to_vec(), per_sample, for_all: true }),
         [samples, per_sample] if samples == batch => {
-            Ok(Tokens { tokens: tokens.to_vec(), per_sample, for_all: false })
+            Ok(Tokens { list: tokens.to_vec(), per_sample, for_all: false })
         }
         _ => Err(Failure::new(
             Kind::Panel,
