@@ -23,7 +23,7 @@ use crate::{
     bin_name = "backcast",
     version,
     after_help = "\
-Exit status: 0 done, 1 found problems, 2 wrong usage, 3 no such object.
+Exit status: 0 done, 1 found problems, 2 wrong usage, 3 no such object, or an export that misses rows.
 
 Objects live in DIR/backcast-UID, where DIR is --dir, else the variable BACKCAST_DIR, else
 /dev/shm (on macOS TMPDIR). Snapshots live in --store, else BACKCAST_STORE, else

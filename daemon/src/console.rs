@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, IsTerminal, Stderr, StderrLock, Stdout, StdoutLock, Write};
 
+pub(crate) use backcast_core::printable;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
@@ -228,12 +229,6 @@ impl<'a> Outlet<'a> {
 fn colours_wanted(variable: impl Fn(&str) -> Option<OsString>) -> bool {
     let set = |name| variable(name).filter(|value| !value.is_empty());
     set("NO_COLOR").is_none() && set("TERM").is_some_and(|terminal| terminal != "dumb")
-}
-
-/// Names and messages come from files that others may write: no control sequence reaches a
-/// terminal.
-pub(crate) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\n' { '\u{fffd}' } else { c }).collect()
 }
 
 #[cfg(test)]

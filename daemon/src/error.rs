@@ -27,6 +27,8 @@ pub(crate) enum Exit {
     FoundProblems,
     WrongUsage,
     NoSuchObject,
+    /// What was written has not all that it should have. The same status as of an object that is not there.
+    RowsMissing,
     /// By Ctrl-C: 128 and the signal's number, as shells report it.
     Interrupted = 130,
 }
@@ -34,7 +36,10 @@ pub(crate) enum Exit {
 impl Exit {
     /// The process's exit status.
     pub(crate) fn status(self) -> u8 {
-        self as u8
+        match self {
+            Self::RowsMissing => Self::NoSuchObject as u8,
+            exit => exit as u8,
+        }
     }
 }
 
@@ -377,7 +382,10 @@ fn of_import(error: &ImportError) -> Exit {
         ImportError::Read { source, .. } if source.kind() == ErrorKind::NotFound => {
             Exit::NoSuchObject
         }
-        ImportError::OnlyWritten { .. } | ImportError::Capacity { .. } => Exit::WrongUsage,
+        ImportError::OnlyWritten { .. }
+        | ImportError::Capacity { .. }
+        | ImportError::NotThere { .. }
+        | ImportError::ComesWhole { .. } => Exit::WrongUsage,
         ImportError::Interrupted { .. } => Exit::Interrupted,
         _ => Exit::FoundProblems,
     }

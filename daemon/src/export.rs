@@ -17,7 +17,9 @@ use crate::units;
 
 /// Write what a ring holds to a Parquet, CSV or Minari file.
 ///
-/// Writers and learners go on meanwhile. A table (parquet, csv) has every row as it is: lane, seq,
+/// Writers and learners go on meanwhile; the lane that is overwritten soonest is read first. Rows that
+/// are overwritten before they are read are missing from the file: no more than were published
+/// meanwhile. The exit status is then 3, and a message says how many. A table (parquet, csv) has every row as it is: lane, seq,
 /// episode, t, flags, then the ring's columns; a Minari dataset has episodes of obs, action and
 /// reward. The file appears whole or not at all. An export that is killed or stopped by Ctrl-C leaves
 /// PATH.partial; the same command goes on from there, and gives the file that it would have given at
@@ -87,7 +89,12 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
     let report = export(&ring, &args.path, format, options)?;
     drop(watch);
     print(args, format, &report, console);
-    Ok(Exit::Done)
+    Ok(exit(&report))
+}
+
+/// Rows that are missing from the file are not kept to a message.
+fn exit(report: &ExportReport) -> Exit {
+    if report.rows_lapped > 0 { Exit::RowsMissing } else { Exit::Done }
 }
 
 /// Reads the name of a format; `formats` are those that may be given.
@@ -145,8 +152,22 @@ fn print(args: &Args, format: Format, report: &ExportReport, console: &mut Conso
     }
     if report.rows_lapped > 0 {
         console.note(&format!(
-            "{} rows were overwritten before they were read, and are not in the file",
+            "{} rows were overwritten before they were read, and are not in the file; export a snapshot \
+             (`backcast save`), or give the ring more capacity",
             units::exact(report.rows_lapped)
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_that_are_missing_are_an_exit_status() {
+        let report =
+            |rows_lapped| ExportReport { rows: 10, rows_lapped, ..ExportReport::default() };
+        assert_eq!(exit(&report(0)).status(), 0);
+        assert_eq!(exit(&report(1)).status(), 3);
     }
 }

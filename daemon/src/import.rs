@@ -28,7 +28,7 @@ use crate::units;
 #[command(after_help = "\
 Examples:
   backcast import pong.parquet pong
-  backcast import expert.npz expert --capacity 1_000_000
+  backcast import expert.npz expert --capacity 1_000_000 --leave-out metadata
   backcast import ~/.minari/datasets/pong-v0 demos --exist replace")]
 pub(crate) struct Args {
     /// File to read, or folder of a Minari dataset.
@@ -44,6 +44,10 @@ pub(crate) struct Args {
     /// When the name is taken: error or replace. The old ring stays until the new one is whole.
     #[arg(long, value_name = "WHAT", default_value = "error", value_parser = ["error", "replace"])]
     exist: String,
+    /// An array of a .npz or a column of a dataset that is not imported, with what lies below it;
+    /// may be given more than once.
+    #[arg(long, value_name = "NAME")]
+    leave_out: Vec<String>,
     /// Do not ask the system for huge pages.
     #[arg(long)]
     no_huge_pages: bool,
@@ -67,6 +71,8 @@ struct Imported<'a> {
     transitions: u64,
     episodes: Option<u64>,
     episodes_cut: u64,
+    rows_before_gap: u64,
+    rows_without_successor: u64,
     allocated_bytes: u64,
 }
 
@@ -87,6 +93,7 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
         .exist(exist)
         .persistent(true)
         .huge_pages(!args.no_huge_pages)
+        .leave_out(args.leave_out.iter().cloned())
         .on_progress(|progress| watch.step(progress));
     if let Some(capacity) = args.capacity {
         options = options.capacity(capacity);
@@ -107,6 +114,8 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
         transitions: stats.transitions,
         episodes: report.episodes,
         episodes_cut: report.episodes_cut,
+        rows_before_gap: report.rows_before_gap,
+        rows_without_successor: report.rows_without_successor,
         allocated_bytes: stats.bytes_allocated,
     };
     if console.json() {
@@ -138,10 +147,18 @@ pub(crate) fn run(args: &Args, base: &Base, console: &mut Console<'_>) -> Result
             units::exact(report.episodes.unwrap_or_default()),
         ));
     }
+    if report.rows_before_gap > 0 {
+        console.note(&format!(
+            "{} rows of the file are not in the ring: rows after them were overwritten before they were \
+             exported, and a ring has no gap",
+            units::exact(report.rows_before_gap)
+        ));
+    }
     if report.rows_without_successor > 0 {
-        console.note(
-            "the last episode goes on after the data, without next_obs: its last step starts no transition",
-        );
+        console.note(&format!(
+            "{} episodes do not terminate, and the file has no next_obs: their last steps start no transition",
+            units::exact(report.rows_without_successor)
+        ));
     }
     Ok(Exit::Done)
 }

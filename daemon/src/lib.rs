@@ -2,7 +2,8 @@
 //!
 //! The cargo binary and the wheel's console script both call [`run`]; nothing here ends the
 //! process, so it can be embedded. Results go to `out`, everything else to `err`, and the return
-//! value is the exit status: 0 done, 1 found problems, 2 wrong usage, 3 no such object.
+//! value is the exit status: 0 done, 1 found problems, 2 wrong usage, 3 no such object, or an export
+//! that misses rows.
 //!
 //! ```
 //! use std::ffi::OsString;

@@ -17,7 +17,7 @@ use pyo3::prelude::*;
 /// Returns
 /// -------
 /// int
-///     0 done, 1 found problems, 2 wrong usage, 3 no such object.
+///     0 done, 1 found problems, 2 wrong usage, 3 no such object, or an export that misses rows.
 #[pyfunction]
 pub(crate) fn cli_main(py: Python<'_>, argv: Vec<OsString>) -> PyResult<u8> {
     let (mut raised, mut ends_by_signal) = (None, false);

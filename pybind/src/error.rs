@@ -1,10 +1,11 @@
 //! Rust's typed errors as Python's exception tree: one `From` per enum.
 
 use std::fmt::Display;
+use std::io;
 
 use backcast_core::{
     AppendError, HoldError, LeaseError, ReadError, ResizeError, RestoreError, RingError,
-    SampleError, SchemaError, SegmentError, WaitError, WriterError,
+    SampleError, SchemaError, SegmentError, WaitError, WriterError, printable,
 };
 use backcast_gym::EnvError;
 use backcast_market::{PanelError, WindowError};
@@ -96,8 +97,9 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// Makes an error of a message, which may quote files that others wrote.
     pub(crate) fn new(kind: Kind, message: impl Display) -> Self {
-        Self::Typed(kind, message.to_string())
+        Self::Typed(kind, printable(&message.to_string()))
     }
 
     /// Tries in another way what was refused; what Python raised stays.
@@ -168,6 +170,14 @@ pub(crate) fn let_go(work: impl FnOnce(Python<'_>)) {
             raised.restore(py);
         }
     });
+}
+
+/// The kind of an error of the file system.
+pub(crate) fn kind_of_io(error: &io::Error) -> Kind {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Kind::Space,
+        _ => Kind::Storage,
+    }
 }
 
 /// Argument errors are made where the argument is read.

@@ -2,16 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
-use backcast_core::Exist;
+use backcast_core::{Exist, printable};
 use backcast_exchange::{
     ExportError, ExportOptions, Format, ImportError, ImportOptions, export, import,
 };
 use pyo3::prelude::*;
-use pyo3::types::{PyAny, PyDict, PyTuple};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyAny, PyDict, PyTuple, PyType};
 
 use crate::buffer::ReplayBuffer;
 use crate::coerce::whole;
-use crate::error::{Failure, Kind, bad_argument};
+use crate::env_settings::names_of;
+use crate::error::{Failure, Kind, bad_argument, kind_of_io};
 use crate::given::{Given, file_of, method, refuse_strangers};
 use crate::place::{exist, name_of, place};
 use crate::progress::Watch;
@@ -34,12 +36,26 @@ fn format_of(given: Option<Given<String>>, path: &Path, formats: &str) -> Result
     text.parse().map_err(|_| bad_argument(format!("format is '{text}'; give {formats}")))
 }
 
+/// Warns of rows that are missing from a file, at the caller's line.
+fn warn(py: Python<'_>, rows: u64, path: &Path) -> PyResult<()> {
+    static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let class = CLASS.import(py, "backcast._errors", "LappedWarning")?;
+    let message = format!(
+        "{rows} rows are missing from {}: writers overwrote them before they were read; export a snapshot, or \
+         create the ring with a larger capacity",
+        path.display()
+    );
+    let message = std::ffi::CString::new(printable(&message))?;
+    PyErr::warn(py, class.as_any(), &message, 1)
+}
+
 #[pymethods]
 impl ReplayBuffer {
-    /// Write all rows that are readable now to a file of another program's.
+    /// Write all rows that are readable when it begins to a file of another program's.
     ///
-    /// Writers go on meanwhile; rows that they overwrite before they are read are left out and counted.
-    /// The file appears whole or not at all. Needs memory for some megabytes of rows. Releases the
+    /// Writers go on meanwhile. Rows that they overwrite before they are read are missing from the file: no
+    /// more than they published during the call, and :class:`LappedWarning` says how many.
+    /// The file appears whole or not at all. Needs memory for about a hundred megabytes of rows. Releases the
     /// interpreter; Ctrl-C stops it. One that was stopped or killed leaves a folder ``path.partial``; the
     /// same call for the same rows goes on from there, and gives the same bytes. If the rows are others by
     /// then, or the options, it begins anew.
@@ -63,7 +79,7 @@ impl ReplayBuffer {
     /// Returns
     /// -------
     /// dict
-    ///     ``rows`` written, ``rows_lapped``, ``rows_resumed`` (done by an earlier call that was cut),
+    ///     ``rows`` written, ``rows_lapped`` (missing: overwritten before they were read), ``rows_resumed`` (done by an earlier call that was cut),
     ///     ``began_anew`` (why what that one had done was dropped, or None), ``bytes`` of the file,
     ///     ``episodes`` (None for a table).
     ///
@@ -73,8 +89,10 @@ impl ReplayBuffer {
     ///     If something is there, or in the place of the folder.
     /// InUseError
     ///     If another export to the path is under way.
+    /// SpaceError
+    ///     If the disk is full.
     /// StorageError
-    ///     If it cannot be written.
+    ///     If it cannot be written for another reason.
     /// SchemaError
     ///     If a dataset needs columns that the ring lacks, or a lone integer of it has values that no
     ///     space of Minari has room for.
@@ -113,6 +131,9 @@ impl ReplayBuffer {
             export(&ring, &path, format, options)
         });
         let exported = watch.done(exported)?;
+        if exported.rows_lapped > 0 {
+            warn(py, exported.rows_lapped, &path)?;
+        }
         let report = PyDict::new(py);
         report.set_item("rows", exported.rows)?;
         report.set_item("rows_lapped", exported.rows_lapped)?;
@@ -150,6 +171,9 @@ impl ReplayBuffer {
     ///     Keep the ring when nobody holds it.
     /// dir : path, optional
     ///     Where it lives; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
+    /// leave_out : sequence of str, optional
+    ///     Arrays of a ``.npz`` or columns of a dataset that are not imported, each with what lies below it:
+    ///     ``["metadata", "infos/goal"]``. What no column can hold has to be left out by name.
     /// progress : callable, optional
     ///     Called now and then with the bytes done and the bytes in all. What it raises stops the call.
     ///
@@ -165,6 +189,9 @@ impl ReplayBuffer {
     ///     If the file is damaged or of something else; the message names the part. Rows of an exported
     ///     Parquet file are compared with the hashes that it has of its row groups. Files that a version
     ///     without hashes exported, or that another program wrote again, are not, nor are datasets.
+    /// ArgumentError
+    ///     If the file is whole and cannot be a ring: arrays of other lengths or of no numbers, a dataset
+    ///     stored as HDF5. The message says what to do.
     /// StorageError
     ///     If it cannot be read.
     /// SchemaError
@@ -176,10 +203,10 @@ impl ReplayBuffer {
     #[staticmethod]
     #[pyo3(signature = (
         path=Given::Missing, name=Given::Missing, format=None, *extra, capacity=None,
-        exist="error".into(), persistent=false.into(), dir=None, progress=None, **unknown
+        exist="error".into(), persistent=false.into(), dir=None, leave_out=None, progress=None, **unknown
     ))]
     #[pyo3(text_signature = "(path, name, format=None, *, capacity=None, exist='error', \
-                             persistent=False, dir=None, progress=None)")]
+                             persistent=False, dir=None, leave_out=None, progress=None)")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn from_file<'py>(
         py: Python<'py>,
@@ -191,6 +218,7 @@ impl ReplayBuffer {
         exist: Given<String>,
         persistent: Given<bool>,
         dir: Option<Given<PathBuf>>,
+        leave_out: Option<&Bound<'py, PyAny>>,
         progress: Option<&Bound<'py, PyAny>>,
         unknown: Option<&Bound<'py, PyDict>>,
     ) -> Result<Self, Failure> {
@@ -214,6 +242,9 @@ impl ReplayBuffer {
         if let Some(capacity) = capacity.transpose()? {
             options = options.capacity(capacity);
         }
+        if let Some(given) = leave_out {
+            options = options.leave_out(names_of(given, "leave_out", "[\"metadata\"]")?);
+        }
         let mut watch = Watch::new(progress)?;
         let imported = py
             .detach(|| import(&path, format, options.on_progress(|progress| watch.step(progress))));
@@ -226,7 +257,8 @@ impl ReplayBuffer {
     /// A dict: ``rows`` of the file, ``rows_resumed`` (stored by an earlier call that was cut),
     /// ``began_anew`` (why what that one had stored was dropped, or None), ``episodes`` (None for a
     /// table), ``rows_without_successor`` (last steps whose next observation the file does not have: no
-    /// transition starts there), ``episodes_cut`` (episodes of plain steps that no flag ends: the step
+    /// transition starts there), ``rows_before_gap`` (rows of a table that are not in the ring, since rows after
+    /// them were overwritten before they were exported), ``episodes_cut`` (episodes of plain steps that no flag ends: the step
     /// after their last one begins with another observation than ``next_obs`` says, so they end there,
     /// truncated).
     #[getter]
@@ -238,6 +270,7 @@ impl ReplayBuffer {
         report.set_item("began_anew", imported.began_anew.map(|why| why.to_string()))?;
         report.set_item("episodes", imported.episodes)?;
         report.set_item("rows_without_successor", imported.rows_without_successor)?;
+        report.set_item("rows_before_gap", imported.rows_before_gap)?;
         report.set_item("episodes_cut", imported.episodes_cut)?;
         Ok(Some(report))
     }
@@ -250,7 +283,9 @@ impl From<ExportError> for Failure {
             | ExportError::NotReplaced { .. }
             | ExportError::NotPartial { .. } => Kind::Exists,
             ExportError::Busy { .. } => Kind::InUse,
-            ExportError::Write { .. } | ExportError::Unfinished { .. } => Kind::Storage,
+            ExportError::Write { source, .. } | ExportError::Unfinished { source, .. } => {
+                kind_of_io(source)
+            }
             ExportError::OnlyRead { .. } | ExportError::NamesFolder { .. } => Kind::Argument,
             ExportError::NoColumn { .. } | ExportError::TooManyChoices { .. } => Kind::Schema,
             ExportError::Ring(_) => Kind::Sample,
@@ -266,7 +301,12 @@ impl From<ImportError> for Failure {
             ImportError::Restore(error) => return error.into(),
             ImportError::Read { .. } => Kind::Storage,
             ImportError::Schema { .. } => Kind::Schema,
-            ImportError::OnlyWritten { .. } | ImportError::Capacity { .. } => Kind::Argument,
+            ImportError::OnlyWritten { .. }
+            | ImportError::Capacity { .. }
+            | ImportError::Array { .. }
+            | ImportError::NotRead { .. }
+            | ImportError::NotThere { .. }
+            | ImportError::ComesWhole { .. } => Kind::Argument,
             ImportError::Busy { .. } => Kind::InUse,
             ImportError::Interrupted { .. } => Kind::Base,
             _ => Kind::Corrupt,

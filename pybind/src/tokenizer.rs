@@ -15,7 +15,7 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 
 use self::nested::{Nested, nest};
 use crate::coerce::{Target, array_of};
-use crate::error::{Failure, Kind, bad_argument};
+use crate::error::{Failure, Kind, bad_argument, kind_of_io};
 use crate::given::{Given, class, file_of, method, needed, read, refuse_strangers};
 
 /// Tickers as small integers that stay the same, and back.
@@ -363,6 +363,7 @@ impl From<TokenFileError> for Failure {
     fn from(error: TokenFileError) -> Self {
         let kind = match &error {
             TokenFileError::Damaged { .. } => Kind::Corrupt,
+            TokenFileError::Io { source, .. } => kind_of_io(source),
             _ => Kind::Storage,
         };
         Self::new(kind, error)

@@ -74,6 +74,10 @@ class ColumnError(BackcastError, KeyError):
     __str__ = Exception.__str__
 
 
+class LappedWarning(RuntimeWarning):
+    """Rows are missing from an export: writers overwrote them before they were read."""
+
+
 class LeaseWarning(RuntimeWarning):
     """A lease made a writer wait or drop rows; raised once per lease, on both sides."""
 
@@ -127,5 +131,5 @@ for _error in [
     LappedError,
 ]:
     _error.__module__ = "backcast"
-LeaseWarning.__module__ = WriterWarning.__module__ = "backcast"
+LappedWarning.__module__ = LeaseWarning.__module__ = WriterWarning.__module__ = "backcast"
 del _error

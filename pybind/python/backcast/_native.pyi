@@ -216,6 +216,7 @@ class ReplayBuffer:
         exist: Literal["error", "replace"] = "error",
         persistent: bool = False,
         dir: _Path | None = None,
+        leave_out: Sequence[str] | None = None,
         progress: _Progress | None = None,
     ) -> ReplayBuffer: ...
     def resize(

@@ -24,7 +24,8 @@ def main(argv: list[str] | None = None) -> int:
     Returns
     -------
     int
-        0 done, 1 found problems, 2 wrong usage, 3 no such object, 130 interrupted.
+        0 done, 1 found problems, 2 wrong usage, 3 no such object, or an export that misses
+        rows, 130 interrupted.
 
     Raises
     ------

@@ -2,7 +2,7 @@
 
 use backcast_market::{PanelError, TransitionError};
 
-use crate::error::{Failure, Kind};
+use crate::error::{Failure, Kind, kind_of_io};
 
 impl From<TransitionError> for Failure {
     fn from(error: TransitionError) -> Self {
@@ -26,7 +26,7 @@ impl From<TransitionError> for Failure {
             E::OtherShape { .. } => Kind::Schema,
             E::HeldByOthers { .. } => Kind::InUse,
             E::NoPlace { .. } => Kind::Writer,
-            E::File { .. } => Kind::Storage,
+            E::File { ref source, .. } => kind_of_io(source),
             _ => Kind::Sample,
         };
         Self::new(kind, error)

@@ -408,7 +408,7 @@ def test_an_import_that_was_killed_is_gone_on_with(name: str, tmp_path: Path) ->
 def report_of(**changes: Any) -> dict[str, Any]:  # noqa: ANN401
     """Give what an import of a table tells, but for the rows that it took up."""
     told = {"rows": 38, "began_anew": None, "episodes": None, "rows_without_successor": 0}
-    told["episodes_cut"] = 0
+    told |= {"episodes_cut": 0, "rows_before_gap": 0}
     return told | changes
 
 
