@@ -160,14 +160,17 @@ fn flow_and_book() -> Vec<FactSpec> {
     const LILLO: &str = "Lillo and Farmer 2004";
     const BOOK: &str = "Bouchaud, Mézard and Potters 2002";
     vec![
-        seed(
-            "R11",
-            "sign_decay",
-            "decay of the sign ACF, lags 10-500 orders",
-            Band::new(0.3, 0.9),
-            LILLO,
-            |r| decay_exponent(&sign_acf(r, 500), 10, 500),
-        ),
+        FactSpec {
+            min_ticks: WEEK,
+            ..seed(
+                "R11",
+                "sign_decay",
+                "decay of the sign ACF, lags 10-500 orders",
+                Band::new(0.3, 0.9),
+                LILLO,
+                |r| decay_exponent(&sign_acf(r, 500), 10, 500),
+            )
+        },
         seed(
             "R11",
             "sign_acf_10",
@@ -235,18 +238,18 @@ fn pooled() -> Vec<FactSpec> {
             "Bershova and Rakhlin 2013",
             |p| p.impact(impact::remaining),
         ),
-        sharpe("sharpe_momentum", "annual Sharpe of momentum", |p| Some(p.sharpe(Rule::Momentum))),
-        sharpe("sharpe_reversal", "annual Sharpe of reversal", |p| Some(p.sharpe(Rule::Reversal))),
-        sharpe("sharpe_macd", "annual Sharpe of MACD", |p| Some(p.sharpe(Rule::Macd))),
+        sharpe("sharpe_momentum", "annual Sharpe of momentum", |p| p.sharpe(Rule::Momentum)),
+        sharpe("sharpe_reversal", "annual Sharpe of reversal", |p| p.sharpe(Rule::Reversal)),
+        sharpe("sharpe_macd", "annual Sharpe of MACD", |p| p.sharpe(Rule::Macd)),
         sharpe("sharpe_below_fair", "annual Sharpe of buying below the hour's mean", |p| {
-            Some(p.sharpe(Rule::BelowFair))
+            p.sharpe(Rule::BelowFair)
         }),
         FactSpec {
             report_only: true,
             ..sharpe(
                 "sharpe_below_fundamental",
                 "annual Sharpe of knowing the hidden fundamental",
-                |p| Some(p.sharpe(Rule::BelowFundamental)),
+                |p| p.sharpe(Rule::BelowFundamental),
             )
         },
         over_all(

@@ -3,6 +3,9 @@
 use super::impact::SizeImpact;
 use super::rules::{Rule, annual_sharpe};
 
+/// Days below which a Sharpe ratio says nothing.
+const SHARPE_DAYS: usize = 100;
+
 /// Samples of all seeds.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
@@ -26,10 +29,12 @@ impl Pool {
         (!self.sizes.is_empty()).then(|| number(&self.sizes))
     }
 
-    /// Returns the annual Sharpe ratio of a rule over the days of all seeds.
-    pub(super) fn sharpe(&self, rule: Rule) -> f64 {
-        let at = Rule::ALL.iter().position(|each| *each == rule);
-        at.and_then(|at| self.profits.get(at)).map_or(f64::NAN, |profits| annual_sharpe(profits))
+    /// Returns the annual Sharpe ratio of a rule over the days of all seeds, if they are enough to
+    /// tell: its standard error is 1.6 at [`SHARPE_DAYS`].
+    pub(super) fn sharpe(&self, rule: Rule) -> Option<f64> {
+        let at = Rule::ALL.iter().position(|each| *each == rule)?;
+        let profits = self.profits.get(at)?;
+        (profits.len() >= SHARPE_DAYS).then(|| annual_sharpe(profits))
     }
 
     /// Returns the share that holds, if any was asked.

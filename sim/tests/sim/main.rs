@@ -15,4 +15,5 @@ mod conservation;
 mod determinism;
 mod features;
 mod presets;
+mod realism;
 mod slots;
