@@ -1,35 +1,12 @@
 //! What a Python object holds of the Rust side: closable, shared by threads, void after a fork.
 
 use std::mem;
-use std::sync::atomic::{AtomicU64, Ordering};
 
+pub(crate) use backcast_layout::forks;
 use parking_lot::{Mutex, MutexGuard};
-use pyo3::prelude::*;
-use pyo3::types::{PyCFunction, PyDict};
 
 use crate::error::{Failure, Kind};
 use crate::turns::{Signals, wait};
-
-/// Counts the forks between the process that imported the module and this one.
-///
-/// Compared on every use, which costs a load where asking the kernel for the pid costs a syscall.
-static FORKS: AtomicU64 = AtomicU64::new(0);
-
-/// Have the interpreter count forks, in the child, before any code of the child runs.
-pub(crate) fn count_forks(py: Python<'_>) -> PyResult<()> {
-    let count = PyCFunction::new_closure(py, None, None, |_, _| {
-        FORKS.fetch_add(1, Ordering::Relaxed);
-    })?;
-    let options = PyDict::new(py);
-    options.set_item("after_in_child", count)?;
-    py.import("os")?.call_method("register_at_fork", (), Some(&options))?;
-    Ok(())
-}
-
-/// How often this process, or one before it, was forked since the module was imported.
-pub(crate) fn forks() -> u64 {
-    FORKS.load(Ordering::Relaxed)
-}
 
 /// A value that its Python object may close, and that a forked child must neither use nor drop.
 #[derive(Debug)]

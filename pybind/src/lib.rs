@@ -58,7 +58,9 @@ mod view;
 mod writer;
 
 /// The Rust side of the package `backcast`.
-#[pyo3::pymodule]
+// Arrays are used again when nobody else refers to them, and handles are tried without waiting: both count
+// on the interpreter's lock, so an interpreter that can do without it is told to keep it.
+#[pyo3::pymodule(gil_used = true)]
 mod _native {
     use pyo3::prelude::*;
 
@@ -101,7 +103,6 @@ mod _native {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         super::fastcall::install::<super::writer::Append>(module.py())?;
         super::fastcall::install::<super::extend::Extend>(module.py())?;
-        super::held::tell_at_exit(module.py())?;
-        super::handle::count_forks(module.py())
+        super::held::tell_at_exit(module.py())
     }
 }

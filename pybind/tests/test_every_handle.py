@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import gc
 import multiprocessing
 import os
@@ -231,14 +232,22 @@ def test_a_handle_goes_with_its_last_reference(scene: Scene, name: str) -> None:
     assert held() == before
 
 
+# Ways to fork, of which Python knows the first alone.
+FORKS: dict[str, Callable[[], int]] = {
+    "by Python": os.fork,
+    "by the C library": ctypes.PyDLL(None).fork,
+}
+
+
+@pytest.mark.parametrize("fork", FORKS.values(), ids=FORKS)
 def test_a_forked_child_is_told_what_to_do_and_leaves_its_parents_handles_alone(
-    scene: Scene, place: Path
+    scene: Scene, place: Path, fork: Callable[[], int]
 ) -> None:
     read, write = os.pipe()
     with warnings.catch_warnings():
         # Forking beside other threads is what Python warns of, and what is tested here.
         warnings.simplefilter("ignore", DeprecationWarning)
-        pid = os.fork()
+        pid = fork()
     if pid == 0:
         try:
             told = [complaint for name in KINDS for complaint in complaints_of_a_child(scene, name)]

@@ -88,6 +88,7 @@ pub use superblock::{ENDIAN_TAG, LAYOUT_VERSION, LINE_BYTES, MAGIC, SUPERBLOCK_B
 pub use sys::bytes::Bytes;
 pub use sys::claimed::ClaimedLane;
 pub use sys::copy::Word;
+pub use sys::forks::forks;
 pub use sys::found::{Found, FoundRow, RowFinder};
 pub use sys::lane::{Ahead, Lane};
 pub use sys::looped::{LentLoop, Looped};

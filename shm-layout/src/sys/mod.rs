@@ -17,6 +17,7 @@ pub(crate) mod copy;
 #[cfg(test)]
 pub(crate) mod counted;
 pub(crate) mod file;
+pub(crate) mod forks;
 pub(crate) mod found;
 pub(crate) mod huge;
 pub(crate) mod lane;
