@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 use crate::name::Kind;
+use crate::sizes::{binary_size, object_at};
 
 /// State of an object that exists and that this build cannot join.
 pub const OTHER_VERSION: &str = "another version of Backcast made it";
@@ -17,7 +18,7 @@ pub enum SegmentError {
     /// Nothing of that name exists, or it is being removed.
     #[error(
         "no {kind} named `{name}` in {base}; {}`backcast ls` shows what there is, \
-         or set `dir` / BACKCAST_DIR to where it was created",
+         or name the directory where it was created (BACKCAST_DIR)",
         near.as_ref().map(|near| format!("did you mean `{near}`? ")).unwrap_or_default()
     )]
     NotFound {
@@ -156,8 +157,9 @@ pub enum SegmentError {
     },
     /// The memory could not be paid for at creation.
     #[error(
-        "not enough space for {path}: {asked} bytes asked, {available} available ({limit}); \
-         lower the capacity, free space (`backcast gc`), or choose another `dir`"
+        "not enough space for {}: {} asked for, {} available ({limit}); \
+         lower the capacity, free space (`backcast gc`), or choose another directory (BACKCAST_DIR)",
+        object_at(.path), binary_size(*.asked), binary_size(*.available)
     )]
     NoSpace {
         /// File that was to be made.
@@ -181,7 +183,9 @@ pub enum SegmentError {
         pid: u32,
     },
     /// A file belongs to someone else or is open to others.
-    #[error("{path} is not safe to use: {reason}; remove it or choose another `dir`")]
+    #[error(
+        "{path} is not safe to use: {reason}; remove it or choose another directory (BACKCAST_DIR)"
+    )]
     Permission {
         /// Offending path.
         path: PathBuf,
@@ -201,7 +205,7 @@ pub enum SegmentError {
     /// Written by another layout version.
     #[error(
         "{path} has layout version {found}, this build reads {supported}; \
-         use the same Backcast version in every process, or create the segment anew"
+         use the same Backcast version in every process, or create it anew"
     )]
     WrongVersion {
         /// Offending file.
@@ -224,7 +228,7 @@ pub enum SegmentError {
         remedy: &'static str,
     },
     /// A read outside a segment.
-    #[error("{count} words at byte {offset} do not fit the {len} bytes of the segment's data")]
+    #[error("{count} words at byte {offset} do not fit the {len} bytes of data")]
     OutOfBounds {
         /// First byte.
         offset: usize,

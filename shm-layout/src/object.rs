@@ -10,6 +10,7 @@ mod open;
 mod partial;
 mod place;
 mod removal;
+mod unlinked;
 
 use std::fs::DirBuilder;
 use std::io;

@@ -21,6 +21,14 @@ pub const BELL_BYTES: u64 = 128;
 pub const BELLS: u64 = 2;
 /// Bytes of a reader's slot: a line of its own.
 pub const READER_SLOT_BYTES: u64 = 128;
+/// Byte of `ring.rdr` that is not 0 once the ring has lost its name: the highest one of
+/// [`BellBytes::resizes`], so that writers find both out by one load.
+pub(crate) const UNLINKED_AT: u64 = {
+    let highest = if cfg!(target_endian = "little") { 3 } else { 0 };
+    READERS_HEADER_BYTES + offset_of!(BellBytes, resizes) as u64 + highest
+};
+/// That byte of the word.
+const UNLINKED: u32 = 0xff00_0000;
 /// First bytes of `ring.rdr`.
 pub const READERS_MAGIC: [u8; 8] = *b"\x89BKR\r\n\x1a\n";
 
@@ -57,7 +65,8 @@ pub(crate) struct BellBytes {
     pub seq: u32,
     /// 1: somebody may be asleep.
     pub listening: u32,
-    /// Of the first bell: how often the ring was resized. Writers of older lanes move to the new ones.
+    /// Of the first bell: how often the ring was resized, up to 2^24. Writers of older lanes move to the
+    /// new ones. The highest byte is not 0 once the ring has lost its name.
     pub resizes: u32,
     /// Zero.
     pub unused: [u8; 116],
@@ -207,10 +216,40 @@ impl Readers {
         SharedBell { ringing, ..self.bell(0) }
     }
 
-    /// How often the ring was resized, as its writers are told. It stands beside what they look at
-    /// after every row, and so is at hand.
+    /// What the ring's holders are told: a word that changes when the ring is resized and when it loses
+    /// its name. It stands beside what writers load after every row, and so is in the cache.
     #[inline]
-    pub(crate) fn resizes(&self) -> &AtomicU32 {
+    pub(crate) fn notices(&self) -> u32 {
+        // ORDERING: relaxed; whoever then moves a lane passes an acquire fence, which pairs with the
+        // release in `count_resizes`. The name is looked at again.
+        self.notice_word().load(Relaxed)
+    }
+
+    /// How often the ring was resized.
+    pub(crate) fn resizes(&self) -> u32 {
+        self.notices() & !UNLINKED
+    }
+
+    /// Raises the count of resizes to `resizes`.
+    pub(crate) fn count_resizes(&self, resizes: u32) {
+        let raised =
+            |word: u32| Some((word & UNLINKED) | (word & !UNLINKED).max(resizes & !UNLINKED));
+        // ORDERING: release: a writer that sees it sees what was copied to the new files.
+        let _ = self.notice_word().fetch_update(Ordering::Release, Relaxed, raised);
+    }
+
+    /// Whether somebody noted that the ring has lost its name.
+    pub(crate) fn is_marked_unlinked(&self) -> bool {
+        self.notices() & UNLINKED != 0
+    }
+
+    /// Notes it.
+    pub(crate) fn mark_unlinked(&self) {
+        self.notice_word().fetch_or(UNLINKED, Relaxed);
+    }
+
+    #[inline]
+    fn notice_word(&self) -> &AtomicU32 {
         static NEVER: AtomicU32 = AtomicU32::new(0);
         #[expect(clippy::cast_possible_truncation, reason = "constants below 1000")]
         let offset = READERS_HEADER_BYTES as usize + offset_of!(BellBytes, resizes);

@@ -1,8 +1,9 @@
 //! A ring's memory: every lane, the readers' file, and who holds what.
 
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use crate::column::Column;
@@ -20,6 +21,8 @@ use crate::resize;
 use crate::ring_files::{self, CTL, SNAPSHOT_FILE};
 use crate::shape::{self, Shapes};
 use crate::sys::claimed::ClaimedLane;
+use crate::sys::holders;
+use crate::sys::inherited::NotInherited;
 use crate::sys::lane::{self, Lane};
 use crate::sys::lock::{Claim, HeapLocks, Hold, LockFile};
 use crate::sys::map::Access;
@@ -215,7 +218,7 @@ impl RingStore {
         }
         let readers = ring_files::map_readers(&object, &geometry, ring_uuid, &spec)?;
         // Who resized it may have been killed before it told the writers.
-        readers.resizes().fetch_max(superblock.resizes, Relaxed);
+        readers.count_resizes(superblock.resizes);
         let shapes = Shapes::new(ring_uuid, spec.clone(), superblock.map_align.into());
         let lanes = (0..spec.lanes)
             .map(|lane| lanes::current(&object, &shapes, lane, Access::ReadOnly).map(Arc::new))
@@ -387,12 +390,29 @@ impl RingStore {
     }
 
     /// How often the ring was resized, as its writers are told.
-    #[inline]
     #[must_use]
     pub fn resizes(&self) -> u32 {
-        // ORDERING: relaxed; whoever then moves a lane passes an acquire fence, which pairs with the
-        // release store in `Resizing::tell`.
-        self.readers.resizes().load(Relaxed)
+        self.readers.resizes()
+    }
+
+    /// A word that changes when the ring is resized, and when somebody notes that it has lost its name.
+    /// One relaxed load.
+    #[inline]
+    #[must_use]
+    pub fn notices(&self) -> u32 {
+        self.readers.notices()
+    }
+
+    /// Whether the ring was removed or replaced, so that nobody can attach to it any more. Two system
+    /// calls; what is found is noted for all holders. `false` on the heap.
+    #[must_use]
+    pub fn is_unlinked(&self) -> bool {
+        let marked = self.readers.is_marked_unlinked();
+        let unlinked = self.object().is_some_and(|object| object.is_unlinked(marked));
+        if unlinked && !marked {
+            self.readers.mark_unlinked();
+        }
+        unlinked
     }
 
     /// Claims a lane for writing; `None` when another writer has it, or in a snapshot.
@@ -494,23 +514,40 @@ impl RingStore {
         }
     }
 
-    pub(crate) fn resizes_word(&self) -> &AtomicU32 {
-        self.readers.resizes()
+    pub(crate) fn count_resizes(&self, resizes: u32) {
+        self.readers.count_resizes(resizes);
     }
 
     /// Keeps writers from a lane that has none.
     pub(crate) fn hold_lane(&self, lane: u32) -> Result<Option<Claim>, SegmentError> {
-        self.claim(LANE_LOCKS + u64::from(lane))
+        self.claim(LANE_LOCKS + u64::from(lane), |lock| {
+            Claim::OwnFile(NotInherited::new(&lock), lock)
+        })
     }
 
-    fn claim(&self, byte: u64) -> Result<Option<Claim>, SegmentError> {
+    /// The processes of this user that hold lanes, by lane, as the system tells. Looks at all of them:
+    /// for messages. Empty on the heap, and where the system does not tell.
+    #[must_use]
+    pub fn lane_holders(&self) -> BTreeMap<u32, Vec<u32>> {
+        let Place::Named { locks, .. } = &self.place else { return BTreeMap::new() };
+        let bytes = LANE_LOCKS..LANE_LOCKS + u64::from(self.spec.lanes);
+        let held = holders::of(locks.as_fd(), &bytes).into_iter();
+        held.filter_map(|(byte, pids)| Some((u32::try_from(byte - LANE_LOCKS).ok()?, pids)))
+            .collect()
+    }
+
+    fn claim(
+        &self,
+        byte: u64,
+        of_file: impl FnOnce(LockFile) -> Claim,
+    ) -> Result<Option<Claim>, SegmentError> {
         match &self.place {
             Place::Named { object, .. } => {
                 let lock = object.lock_handle()?;
                 let taken = lock
                     .try_lock(byte, Hold::Exclusive)
                     .map_err(SegmentError::io("lock", object.path()))?;
-                Ok(taken.then_some(Claim::File(lock)))
+                Ok(taken.then(|| of_file(lock)))
             }
             Place::Heap { locks, .. } => Ok(locks.claim(byte)),
         }
@@ -536,7 +573,7 @@ impl Slots for ReaderSlots<'_> {
     }
 
     fn try_claim(&self, slot: u32) -> Result<Option<Claim>, SegmentError> {
-        self.0.claim(READER_LOCKS + u64::from(slot))
+        self.0.claim(READER_LOCKS + u64::from(slot), Claim::File)
     }
 
     fn clear_pins(&self, slot: u32) {

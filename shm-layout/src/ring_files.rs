@@ -27,7 +27,7 @@ pub(crate) const CTL: &str = "ring.ctl";
 pub(crate) const NEXT_CTL: &str = "ring.ctl.next";
 /// What the names of files end with that are to take the places of others.
 pub(crate) const NEXT_SUFFIX: &str = ".next";
-const RDR: &str = "ring.rdr";
+pub(crate) const RDR: &str = "ring.rdr";
 /// Marks a ring that nobody writes, and says what it is of.
 pub(crate) const SNAPSHOT_FILE: &str = "snapshot";
 /// What it says is no longer.

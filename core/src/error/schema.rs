@@ -43,6 +43,6 @@ pub enum SchemaError {
         other: String,
     },
     /// A ring's file without our built-in columns.
-    #[error("the built-in columns are missing: the segment is not a Backcast ring")]
+    #[error("the built-in columns are missing: this is not a ring of Backcast")]
     NotOurs,
 }

@@ -10,7 +10,7 @@ use super::listing::{ObjectInfo, describe, is_remnant, list, lock_of, missing};
 use super::place::{self, Place};
 use super::{
     ATTEMPTS, DEAD_PREFIX, HOLD_BYTE, KEEP_BYTE, directory, is_at, is_in_memfds, is_missing,
-    is_persistent, random_word,
+    is_persistent, random_word, unlinked,
 };
 use crate::base_lock;
 use crate::error::SegmentError;
@@ -191,6 +191,9 @@ pub(super) fn dig(path: &Path, only: Option<&OwnedFd>) -> Result<Option<PathBuf>
         // Another object got the name between the two calls: it gets it back.
         let _ = place.rename(&dead, &place, name);
         return Ok(None);
+    }
+    if let Ok(dir) = place.open_dir(&dead) {
+        unlinked::mark(&dir, &grave);
     }
     Ok(Some(grave))
 }

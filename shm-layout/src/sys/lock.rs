@@ -10,6 +10,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::inherited::NotInherited;
+
 /// How a byte is locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hold {
@@ -159,6 +161,11 @@ impl LockFile {
 pub(crate) enum Claim {
     /// Dropping the handle releases the byte.
     File(#[expect(dead_code, reason = "holds the lock")] LockFile),
+    /// The same, and forked children do not keep it.
+    OwnFile(
+        #[expect(dead_code, reason = "goes before the lock")] NotInherited,
+        #[expect(dead_code, reason = "holds the lock")] LockFile,
+    ),
     /// Of a ring in private memory.
     Heap(HeapLocks, u64),
 }

@@ -32,7 +32,7 @@ pub(crate) const ROWS: &[Row] = &[
         "more bytes than there are",
         |s| holding(s, Capacity::Bytes(20 << 40)),
         "Segment(NoSpace",
-        &["bytes asked", "available", "lower the capacity"],
+        &["asked for", "available", "lower the capacity"],
     ),
     row("no lanes", |s| made(s, |o| o.lanes(0)), "Segment(Limit", &["lanes is 0", "one lane"]),
     row("too many lanes", |s| made(s, |o| o.lanes(4097)), "Segment(Limit", &["4097", "4096"]),
