@@ -15,6 +15,7 @@ use self::thread::{Drawn, Make, Running, draw};
 use crate::batch::{Batch, Memory};
 use crate::error::SampleError;
 use crate::plan::BatchPlan;
+use crate::ring::Ring;
 use crate::sampler::{Counters, Sampler};
 use crate::sampler_state::SamplerState;
 
@@ -73,6 +74,7 @@ impl BatchesOptions {
 /// ```
 pub struct Batches<M: Memory = Batch> {
     plan: Arc<BatchPlan>,
+    ring: Ring,
     counters: Arc<Counters>,
     /// Where memory to fill comes from, if not from the caller.
     make: Option<Make<M>>,
@@ -130,6 +132,7 @@ impl<M: Memory> Batches<M> {
         }
         Ok(Self {
             plan: sampler.plan(batch)?,
+            ring: sampler.ring().clone(),
             counters: Arc::clone(sampler.counters()),
             make,
             memory: memory.len(),
@@ -228,6 +231,12 @@ impl<M: Memory> Batches<M> {
     #[must_use]
     pub fn state(&self) -> SamplerState {
         self.at
+    }
+
+    /// The ring drawn from.
+    #[must_use]
+    pub fn ring(&self) -> &Ring {
+        &self.ring
     }
 
     /// Rows drawn so far by the sampler, ahead of the caller too.

@@ -27,12 +27,21 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Returns rows of zeros.
-    fn zeroed(schema: &Schema, lane: u32, range: Range<u64>) -> Self {
+    /// Returns rows of zeros, or an error where there is no memory for so many.
+    fn zeroed(schema: &Schema, lane: u32, range: Range<u64>) -> Result<Self, ReadError> {
         let rows = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-        let widths = schema.all().iter().map(Column::width);
-        let columns = widths.map(|width| vec![0_u64; (rows * width).div_ceil(8)]).collect();
-        Self { schema: schema.clone(), lane, range, columns }
+        let mut columns = Vec::with_capacity(schema.all().len());
+        for column in schema.all() {
+            let words = rows.saturating_mul(column.width()).div_ceil(8);
+            let mut memory: Vec<u64> = Vec::new();
+            if memory.try_reserve_exact(words).is_err() {
+                let bytes = rows.saturating_mul(schema.row_bytes());
+                return Err(ReadError::TooLarge { rows, bytes });
+            }
+            memory.resize(words, 0);
+            columns.push(memory);
+        }
+        Ok(Self { schema: schema.clone(), lane, range, columns })
     }
 
     /// Returns the memory of every column, built-in ones first.
@@ -113,7 +122,7 @@ impl Ring {
     /// Copies rows of a lane, built-in columns included. One copy; never stops the writer.
     pub fn rows(&self, lane: u32, range: Range<u64>) -> Result<Rows, ReadError> {
         self.check_readable(lane, &range)?;
-        let mut rows = Rows::zeroed(self.schema(), lane, range.start..range.end.max(range.start));
+        let mut rows = Rows::zeroed(self.schema(), lane, range.start..range.end.max(range.start))?;
         self.rows_into(lane, range, &mut rows.buffers())?;
         Ok(rows)
     }
@@ -141,7 +150,7 @@ impl Ring {
             return Err(ReadError::NotReadable { lane, from, to, oldest, head });
         }
         let from = from.max(readable.start).min(to);
-        let mut rows = Rows::zeroed(self.schema(), lane, from..to);
+        let mut rows = Rows::zeroed(self.schema(), lane, from..to)?;
         copy_columns(&memory, self.schema(), from..to, &mut rows.buffers())?;
         if !still_whole(&*memory, from) {
             let now = self::readable(&memory);
@@ -381,7 +390,7 @@ mod tests {
     #[test]
     fn rows_that_are_dropped_leave_the_newer_ones_as_they_were() {
         let schema = Schema::builder().column("x", DType::U8, &[3]).build().unwrap();
-        let mut rows = Rows::zeroed(&schema, 0, 7..12);
+        let mut rows = Rows::zeroed(&schema, 0, 7..12).unwrap();
         for (buffer, number) in rows.buffers().into_iter().zip(0_u8..) {
             let values = (0..).map(|at: u8| 40 * number + at);
             buffer.iter_mut().zip(values).for_each(|(byte, value)| *byte = value);

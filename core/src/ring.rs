@@ -1,5 +1,6 @@
 //! A replay: created once, attached by name from any process.
 
+use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -18,6 +19,7 @@ use crate::sampler::Sampler;
 use crate::sampler_options::SamplerOptions;
 use crate::schema::Schema;
 use crate::stats::{LaneStats, PinStats, ReaderStats, RingStats};
+use crate::unlinked::NameWatch;
 use crate::writer::Writer;
 
 /// Rows announced at a time by a writer that appends row by row: a thousandth of a lane within these
@@ -38,6 +40,7 @@ struct Inner {
     schema: Schema,
     /// Of the leases held through this handle; made with the first and gone with the last.
     leases: Mutex<Weak<LeaseBook>>,
+    name_watch: NameWatch,
 }
 
 impl Ring {
@@ -94,12 +97,21 @@ impl Ring {
     pub(crate) fn of(store: RingStore) -> Result<Self, RingError> {
         let schema = Schema::from_columns(&store.spec().columns)?;
         Ok(Self {
-            inner: Arc::new(Inner { store: Arc::new(store), schema, leases: Mutex::default() }),
+            inner: Arc::new(Inner {
+                store: Arc::new(store),
+                schema,
+                leases: Mutex::default(),
+                name_watch: NameWatch::default(),
+            }),
         })
     }
 
     pub(crate) fn store(&self) -> &Arc<RingStore> {
         &self.inner.store
+    }
+
+    pub(crate) fn name_watch(&self) -> &NameWatch {
+        &self.inner.name_watch
     }
 
     /// The leases of this handle. `None`: every reader slot is taken, or the name is gone.
@@ -244,6 +256,7 @@ impl Ring {
 
     /// Takes the name away. Every handle, in any process, keeps its memory.
     pub fn unlink(&self) -> Result<(), RingError> {
+        self.expect_unlink();
         Ok(self.store().unlink()?)
     }
 
@@ -280,13 +293,33 @@ impl Ring {
             .collect()
     }
 
+    /// The process that holds each of some lanes, and the one that claimed it, as it says. They differ
+    /// where that one has ended and a child that it forked keeps its lanes.
+    pub(crate) fn holders(&self, lanes: &[u32]) -> Vec<(u64, u64)> {
+        let store = self.store();
+        let writer = |lane: &u32| store.lane(*lane).map_or(0, |lane| lane.pid());
+        let writers: Vec<u64> = lanes.iter().map(writer).collect();
+        let some_ended = writers
+            .chunk_by(u64::eq)
+            .any(|same| same.first().is_some_and(|pid| backcast_layout::has_ended(*pid)));
+        // Dear, and seldom.
+        let found = if some_ended { store.lane_holders() } else { BTreeMap::new() };
+        let holder = |(lane, writer): (&u32, u64)| {
+            let others =
+                found.get(lane).filter(|pids| !pids.iter().any(|pid| u64::from(*pid) == writer));
+            let holder = others.and_then(|pids| pids.first()).map_or(writer, |pid| u64::from(*pid));
+            (holder, writer)
+        };
+        lanes.iter().zip(writers).map(holder).collect()
+    }
+
     /// What the ring looks like now. O(lanes × readers).
     #[must_use]
     pub fn stats(&self) -> RingStats {
         use std::sync::atomic::Ordering::Relaxed;
         let store = self.store();
         let spec = store.spec();
-        let lane_stats: Vec<LaneStats> = (0..spec.lanes)
+        let mut lane_stats: Vec<LaneStats> = (0..spec.lanes)
             .filter_map(|number| Some((number, self.look(number)?)))
             .map(|(number, Look { memory: lane, rows })| {
                 let written = rows.end > 0;
@@ -311,6 +344,11 @@ impl Ring {
                 }
             })
             .collect();
+        let held: Vec<u32> = lane_stats.iter().filter(|l| l.held).map(|l| l.lane).collect();
+        let holders = self.holders(&held);
+        for (lane, (pid, _)) in lane_stats.iter_mut().filter(|l| l.held).zip(holders) {
+            lane.pid = lane.pid.map(|_| pid);
+        }
         let readers: Vec<ReaderStats> = (0..spec.reader_slots)
             .filter(|slot| store.reader_held(*slot))
             .filter_map(|slot| store.reader(slot).map(|record| (slot, record)))
@@ -343,6 +381,7 @@ impl Ring {
             bytes_huge: store.huge_bytes(),
             persistent: store.persistent(),
             memfd: spec.memfd,
+            unlinked: self.is_unlinked(),
             row_bytes,
             created_unix_ns: store.created_unix_ns(),
             columns: self.schema().columns().to_vec(),

@@ -4,12 +4,13 @@ mod assemble;
 mod job;
 mod look;
 mod pick;
+mod present;
 mod short;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use backcast_layout::{ClaimedReader, DType, Lanes, Role};
+use backcast_layout::{ClaimedReader, DType, Kind, Lanes, Role, SegmentError};
 
 use self::job::Wanted;
 use crate::batch::{Batch, Memory};
@@ -35,6 +36,8 @@ const BLIND: u32 = 32;
 const FREQUENT: u64 = 3;
 /// Short items are drawn by blocks while something happened in the windows of more than every so many-th.
 const OFTEN: usize = 16;
+/// The ring's name is looked at after so many batches: files that were deleted by hand leave no notice.
+const LOOKS: u32 = 1024;
 /// Largest batch: items are counted in 32 bits.
 const MAX_BATCH: usize = 1 << 24;
 
@@ -66,6 +69,9 @@ pub struct Sampler {
     plan: Option<(Arc<BatchPlan>, Arc<Pool>)>,
     slot: Option<ClaimedReader>,
     counters: Arc<Counters>,
+    /// Notices that were heeded, and batches until the ring's name is looked at without one.
+    notices: u32,
+    looks: u32,
 }
 
 /// What a sampler did so far; read while its thread draws ahead.
@@ -93,8 +99,11 @@ impl Sampler {
         let reward = n_step.map(|_| reward(ring.schema())).transpose()?;
         let steps = n_step.unwrap_or(0).into();
         let reach = Reach { back: u64::from(history) - 1, ahead: future.into(), steps };
-        let whole = boundary == Boundary::Reject;
-        let starts = if whole { Starts::new(reach.back, reach.ahead) } else { Starts::new(0, 0) };
+        let starts = match boundary {
+            Boundary::Reject => Starts::new(reach.back, reach.ahead),
+            Boundary::Clamp => Starts::of_known_history(reach.back),
+            Boundary::Mask => Starts::new(0, 0),
+        };
         Ok(Self {
             slot: ring.store().claim_reader()?,
             draws: Draws::seeded(options.seed),
@@ -112,7 +121,24 @@ impl Sampler {
             scratch: Default::default(),
             plan: None,
             counters: Arc::default(),
+            notices: 0,
+            looks: LOOKS,
         })
+    }
+
+    /// Fails if the ring has lost its name and its handle says so. One relaxed load, most of the time.
+    fn heed_notices(&mut self) -> Result<(), SampleError> {
+        self.looks = self.looks.saturating_sub(1);
+        if self.ring.store().notices() == self.notices && self.looks > 0 {
+            return Ok(());
+        }
+        let notices = self.ring.store().notices();
+        if self.ring.refuses_as_unlinked() {
+            let name = self.ring.name().unwrap_or_default().to_owned();
+            return Err(SegmentError::Unlinked { kind: Kind::Ring, name }.into());
+        }
+        (self.notices, self.looks) = (notices, LOOKS);
+        Ok(())
     }
 
     /// Draws `batch` transitions, with replacement, into memory of its own.
@@ -222,6 +248,7 @@ impl Sampler {
     ) -> Result<(), SampleError> {
         let plan = self.own_plan(plan)?;
         check_arenas(&plan, arenas)?;
+        self.heed_notices()?;
         let lapped_before = self.lapped();
         self.refresh();
         let attempts = self.fill(Wanted::Draws(self.batches), &plan, arenas)?;
@@ -244,6 +271,7 @@ impl Sampler {
             let (got, expected) = (index.len(), plan.batch());
             return Err(SampleError::WrongIndexCount { got, expected });
         }
+        self.heed_notices()?;
         let lapped_before = self.lapped();
         self.lanes = self.spans.refresh(&self.ring);
         self.fill(Wanted::Rows(index), &plan, arenas)?;
@@ -274,10 +302,13 @@ impl Sampler {
         all.refresh(&self.lanes, &self.spans);
         let longest = all.longest();
         // Where windows are not wanted whole, what this finds was published just now.
+        let (history, future) = (self.options.history.unwrap_or(1), self.options.future);
+        if longest > 0 && self.options.boundary == Boundary::Clamp {
+            return SampleError::NoHistory { history, longest };
+        }
         if longest == 0 || self.options.boundary != Boundary::Reject {
             return SampleError::Empty { rows: self.spans.published() };
         }
-        let (history, future) = (self.options.history.unwrap_or(1), self.options.future);
         let needed = u64::from(history) + u64::from(future);
         SampleError::NoWindow { history, future, needed, longest }
     }

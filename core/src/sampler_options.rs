@@ -7,8 +7,8 @@ use thiserror::Error;
 
 /// What becomes of windows that reach beyond the first or last transition of their episode.
 ///
-/// The ends of what the ring still holds count as ends too: the oldest row kept, the newest row
-/// published, and the last row before a gap.
+/// The newest row published and the last row before a gap count as ends too, and so does the oldest row
+/// kept, except where [`Clamp`](Boundary::Clamp) would repeat it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Boundary {
     /// Every transition is drawn; places beyond the ends are zero and their mask is false.
@@ -17,9 +17,10 @@ pub enum Boundary {
     /// Only transitions whose whole history and whole future lie within are drawn, uniformly over
     /// those; every mask is true.
     Reject,
-    /// Every transition is drawn; in observation columns, places before the first transition
-    /// repeat its observation and places after the last one repeat the observation that followed
-    /// it, as frame stacks do. Step columns are zero there, and the mask is false.
+    /// In observation columns, places before the first transition of an episode repeat its
+    /// observation and places after the last one repeat the observation that followed it, as frame
+    /// stacks do. Step columns are zero there, and the mask is false. Transitions of which some of the
+    /// history was overwritten are not drawn: the oldest row kept is not where its episode begins.
     Clamp,
 }
 

@@ -23,6 +23,8 @@ const CHUNK: u64 = 1024;
 pub(crate) struct Starts {
     back: u64,
     ahead: u64,
+    /// Transitions that are wanted before a row whose episode's beginning was overwritten.
+    kept: u64,
     lanes: Vec<LaneStarts>,
     /// Starts in this lane and all before it.
     ends: Vec<u64>,
@@ -35,6 +37,8 @@ struct Stretch {
     rows: Range<u64>,
     /// Starts of the lane before these, forgotten ones included.
     before: u64,
+    /// First row of their episode, which may be overwritten.
+    episode: u64,
 }
 
 #[derive(Debug, Default)]
@@ -52,7 +56,13 @@ struct LaneStarts {
 impl Starts {
     pub(crate) fn new(back: u64, ahead: u64) -> Self {
         let (lanes, ends) = (Vec::new(), Vec::new());
-        Self { back, ahead, lanes, ends, marks: Vec::new() }
+        Self { back, ahead, kept: 0, lanes, ends, marks: Vec::new() }
+    }
+
+    /// All transitions of which the last `back` before them are known: they are in the ring, or the
+    /// episode begins later than they would.
+    pub(crate) fn of_known_history(back: u64) -> Self {
+        Self { kept: back, ..Self::new(0, 0) }
     }
 
     /// Reads the rows published since the last time and forgets those that are gone. O(those),
@@ -66,6 +76,7 @@ impl Starts {
                 Reader { lane, marks: &mut self.marks, window: (self.back, self.ahead) };
             whole &= reader.scan(starts, range);
             starts.forget_before(range.start.saturating_add(self.back));
+            starts.forget_unknown(range.start, self.kept);
             starts.known = range.start;
             total += starts.count();
             self.ends.push(total);
@@ -120,13 +131,26 @@ impl LaneStarts {
         self.stretches.get(at).is_some_and(|stretch| stretch.rows.contains(&row))
     }
 
-    fn push(&mut self, row: u64) {
+    /// Enters a row, of the episode that began at row `episode`.
+    fn push(&mut self, row: u64, episode: u64) {
         match self.stretches.back_mut() {
-            Some(last) if last.rows.end == row => last.rows.end += 1,
+            Some(last) if last.rows.end == row && last.episode == episode => last.rows.end += 1,
             last => {
                 let before = last.map_or(0, |last| last.before + (last.rows.end - last.rows.start));
-                self.stretches.push_back(Stretch { rows: row..row + 1, before });
+                self.stretches.push_back(Stretch { rows: row..row + 1, before, episode });
             }
+        }
+    }
+
+    /// Forgets the first `kept` rows of an episode that began before row `oldest`.
+    fn forget_unknown(&mut self, oldest: u64, kept: u64) {
+        while let Some(front) = self.stretches.front().filter(|front| front.episode < oldest) {
+            let known = oldest.saturating_add(kept);
+            if front.rows.start >= known {
+                return;
+            }
+            let end = front.rows.end;
+            self.forget_before(known.min(end));
         }
     }
 
@@ -206,7 +230,7 @@ impl Reader<'_> {
             };
             starts.run = Some((first, episode));
             if row - first >= back + ahead {
-                starts.push(row - ahead);
+                starts.push(row - ahead, row.saturating_sub(pair[0].t.into()));
             }
         }
     }

@@ -35,6 +35,8 @@ pub struct RingStats {
     pub persistent: bool,
     /// It lies in sealed memfds, not in files.
     pub memfd: bool,
+    /// It was removed or replaced, so that no process can attach to it any more.
+    pub unlinked: bool,
     /// Bytes of a row, built-in columns included.
     pub row_bytes: u64,
     /// Wall clock at creation, nanoseconds since 1970.
@@ -75,7 +77,7 @@ pub struct LaneStats {
     pub generation: u64,
     /// Some writer has it now.
     pub held: bool,
-    /// Process of its last writer, as it says.
+    /// Process that holds it, or of its last writer, as that says.
     pub pid: Option<u64>,
     /// Rows that writers dropped because a lease was in the way.
     pub dropped: u64,

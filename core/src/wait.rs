@@ -36,13 +36,7 @@ impl Ring {
             return Err(WaitError::Never { want: min_size, capacity, most });
         }
         self.sleep_until(min_size, &|| self.len(), timeout, interrupted).map_err(|stopped| {
-            let Stopped { have, waited } = stopped;
-            let waited_ms = waited.map(|waited| waited.as_millis());
-            waited_ms.map_or(WaitError::Interrupted, |waited_ms| WaitError::TimedOut {
-                want: min_size,
-                have,
-                waited_ms,
-            })
+            stopped.or(|have, waited_ms| WaitError::TimedOut { want: min_size, have, waited_ms })
         })
     }
 
@@ -55,13 +49,7 @@ impl Ring {
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<u64, WaitError> {
         self.sleep_until(rows, &|| self.rows_published(), timeout, interrupted).map_err(|stopped| {
-            let Stopped { have, waited } = stopped;
-            let waited_ms = waited.map(|waited| waited.as_millis());
-            waited_ms.map_or(WaitError::Interrupted, |waited_ms| WaitError::TooFewRows {
-                want: rows,
-                have,
-                waited_ms,
-            })
+            stopped.or(|have, waited_ms| WaitError::TooFewRows { want: rows, have, waited_ms })
         })
     }
 
@@ -91,8 +79,11 @@ impl Ring {
         if left().is_zero() {
             // Who only looks leaves no word that it listens.
             let have = count();
-            let waited = Some(start.elapsed());
-            return if have >= want { Ok(have) } else { Err(Stopped { have, waited }) };
+            if self.refuses_as_unlinked() {
+                return Err(Stopped::Unlinked);
+            }
+            let waited = start.elapsed();
+            return if have >= want { Ok(have) } else { Err(Stopped::TimedOut { have, waited }) };
         }
         let bell = self.store().published();
         let mut in_vain = 0;
@@ -104,11 +95,15 @@ impl Ring {
             if have >= want {
                 return Ok(have);
             }
+            // Its writers may be gone to the ring that has the name now.
+            if self.refuses_as_unlinked() {
+                return Err(Stopped::Unlinked);
+            }
             if left().is_zero() {
-                return Err(Stopped { have, waited: Some(start.elapsed()) });
+                return Err(Stopped::TimedOut { have, waited: start.elapsed() });
             }
             if interrupted() {
-                return Err(Stopped { have, waited: None });
+                return Err(Stopped::Interrupted);
             }
             ticket.sleep(&bell, left().min(SLICE));
             in_vain += 1;
@@ -119,11 +114,22 @@ impl Ring {
     }
 }
 
-/// A wait that did not get what it wanted.
-pub(crate) struct Stopped {
-    have: u64,
-    /// `None`: by the caller.
-    waited: Option<Duration>,
+/// Why a wait ended without what it waited for.
+pub(crate) enum Stopped {
+    TimedOut { have: u64, waited: Duration },
+    Interrupted,
+    Unlinked,
+}
+
+impl Stopped {
+    /// The error of a wait, made of what there was and how many milliseconds it took if time was up.
+    fn or(self, timed_out: impl FnOnce(u64, u128) -> WaitError) -> WaitError {
+        match self {
+            Self::TimedOut { have, waited } => timed_out(have, waited.as_millis()),
+            Self::Interrupted => WaitError::Interrupted,
+            Self::Unlinked => WaitError::Unlinked,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -142,6 +142,14 @@ impl Marks<'_> {
         Some(Window { seq, back, ahead: after.min(reach.ahead), run })
     }
 
+    /// Whether all of a window's history is in the copied rows: the window has `back` transitions
+    /// before the drawn one, or begins where its episode does.
+    pub(crate) fn has_history(&self, window: Window, back: u64) -> bool {
+        let at = usize::try_from(window.first().saturating_sub(self.first)).ok();
+        let begins = || at.and_then(|at| self.rows.get(at)).is_some_and(|row| row.t == 0);
+        window.back == back || begins()
+    }
+
     /// Flags of a copied row.
     pub(crate) fn flags(&self, seq: u64) -> Option<u32> {
         let at = usize::try_from(seq.checked_sub(self.first)?).ok()?;

@@ -150,7 +150,7 @@ impl Writer {
         if appended {
             return Ok(());
         }
-        self.follow_resize();
+        self.heed_notices()?;
         self.plan(step)?;
         self.make_room(interrupted)?;
         self.append_planned(step);
@@ -251,10 +251,10 @@ impl Writer {
         self.indices.push(index);
     }
 
-    /// Whether [`take_stall`](Self::take_stall) has something to tell.
+    /// Whether [`take_stall`](Self::take_stall) or [`Ring::take_unlinked`] has something to tell.
     #[must_use]
     pub fn has_stalled(&self) -> bool {
-        self.stall.is_some()
+        self.stall.is_some() || self.ring.has_unlinked_news()
     }
 
     /// The lease that made an append wait or drop rows, once per lease: for a warning.

@@ -165,6 +165,16 @@ pub enum AppendError {
         /// First row leased.
         start: u64,
     },
+    /// The ring was removed or replaced, and its handle refuses to go on.
+    #[error(
+        "ring `{ring}` was removed or replaced: a process that attaches by name would not see these \
+         rows, and none was appended; attach again and make the writer anew, or attach with \
+         on_unlinked=\"warn\""
+    )]
+    Unlinked {
+        /// The name that the ring had.
+        ring: String,
+    },
     /// The caller's interrupt, while a lease was in the way.
     #[error("the append was interrupted while it waited {waited_ms} ms for a lease; append again")]
     Interrupted {

@@ -9,8 +9,30 @@ use thiserror::Error;
 pub struct HeldLane {
     /// The lane.
     pub lane: u32,
-    /// Its writer's process, as it says.
+    /// The process that holds it, as far as the system tells; else its writer's.
     pub pid: u64,
+    /// Its writer's process, as it says. Another one if that ended, and a child that it forked lives.
+    pub writer: u64,
+}
+
+impl HeldLane {
+    /// Names the processes that hold lanes, each once.
+    #[must_use]
+    pub fn names(held: &[HeldLane]) -> String {
+        let mut pids: Vec<(u64, u64)> = held.iter().map(|held| (held.pid, held.writer)).collect();
+        pids.sort_unstable();
+        pids.dedup();
+        let name = |(pid, writer): &(u64, u64)| {
+            if pid == writer {
+                pid.to_string()
+            } else {
+                format!("{pid} (forked from {writer}, which has ended)")
+            }
+        };
+        let named: Vec<String> = pids.iter().take(8).map(name).collect();
+        let more = if pids.len() > 8 { ", …" } else { "" };
+        format!("process {}{more}", named.join(", "))
+    }
 }
 
 /// Why a writer cannot be made.
@@ -81,10 +103,5 @@ pub enum WriterError {
 }
 
 fn holders(held: &[HeldLane]) -> String {
-    let mut pids: Vec<u64> = held.iter().map(|h| h.pid).collect();
-    pids.sort_unstable();
-    pids.dedup();
-    let named: Vec<String> = pids.iter().take(8).map(u64::to_string).collect();
-    let more = if pids.len() > 8 { ", …" } else { "" };
-    format!("{} are held by process {}{more}", held.len(), named.join(", "))
+    format!("{} are held by {}", held.len(), HeldLane::names(held))
 }

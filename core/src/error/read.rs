@@ -1,6 +1,6 @@
 //! What can go wrong while rows are read, in place or by a copy.
 
-use backcast_layout::{HoldError, SegmentError};
+use backcast_layout::{HoldError, SegmentError, binary_size};
 use thiserror::Error;
 
 /// Why rows could not be leased. Nothing is pinned.
@@ -98,6 +98,18 @@ pub enum LeaseError {
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReadError {
+    /// Rows that do not fit in memory.
+    #[error(
+        "{rows} rows take {}, more than can be allocated; copy fewer at a time, or lease them with \
+         `lease`",
+        binary_size(*.bytes as u64)
+    )]
+    TooLarge {
+        /// Rows asked for.
+        rows: usize,
+        /// Bytes of their columns, saturated.
+        bytes: usize,
+    },
     /// The ring has fewer lanes.
     #[error("there is no lane {lane}; the ring has lanes 0 to {}", lanes.saturating_sub(1))]
     NoSuchLane {

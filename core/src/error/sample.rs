@@ -1,6 +1,6 @@
 //! What can go wrong while a batch is drawn.
 
-use backcast_layout::SegmentError;
+use backcast_layout::{SegmentError, binary_size};
 use thiserror::Error;
 
 /// Why a batch could not be drawn.
@@ -25,8 +25,9 @@ pub enum SampleError {
     },
     /// A batch that does not fit in memory.
     #[error(
-        "a batch of {batch} with these windows takes {bytes} bytes, more than can be allocated; \
-         draw fewer at a time or ask for shorter windows"
+        "a batch of {batch} with these windows takes {}, more than can be allocated; draw fewer at a \
+         time or ask for shorter windows",
+        binary_size(*.bytes as u64)
     )]
     TooLarge {
         /// Batch size asked for.
@@ -82,6 +83,19 @@ pub enum SampleError {
         future: u32,
         /// Transitions of a whole window.
         needed: u64,
+        /// Most transitions in a row that the ring holds.
+        longest: u64,
+    },
+    /// Of every transition some of the history was overwritten.
+    #[error(
+        "no transition has its history of {history}: the beginnings of the ring's episodes were \
+         overwritten, at most {longest} transitions in a row are left, and boundary=\"clamp\" repeats \
+         the first observation of an episode, not one from its middle; ask for a shorter history, or \
+         for boundary=\"mask\""
+    )]
+    NoHistory {
+        /// History asked for.
+        history: u32,
         /// Most transitions in a row that the ring holds.
         longest: u64,
     },

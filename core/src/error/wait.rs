@@ -45,6 +45,12 @@ pub enum WaitError {
         /// How long it waited.
         waited_ms: u128,
     },
+    /// The ring was removed or replaced, and its handle refuses to go on.
+    #[error(
+        "the ring waited for was removed or replaced: writers that attach by name fill another one; \
+         attach again, or attach with on_unlinked=\"warn\" to wait all the same"
+    )]
+    Unlinked,
     /// The caller's interrupt.
     #[error("the wait was interrupted")]
     Interrupted,

@@ -11,6 +11,7 @@ use super::{OFTEN, Sampler};
 use crate::block::Block;
 use crate::error::SampleError;
 use crate::fill::Filler;
+use crate::mark::Mark;
 use crate::plan::BatchPlan;
 use crate::reader::MOVES;
 
@@ -53,6 +54,13 @@ impl Sampler {
         let (reach, size, batch) =
             (self.reach, Block::size(plan.copies().row_bytes()), plan.batch());
         let span = |number: usize| (number * size).min(batch)..((number + 1) * size).min(batch);
+        let marks = size.saturating_mul(reach.most_rows());
+        for memory in &mut self.scratch {
+            if memory.try_reserve(marks.saturating_sub(memory.len())).is_err() {
+                let bytes = marks.saturating_mul(size_of::<Mark>());
+                return Err(SampleError::TooLarge { batch, bytes }.into());
+            }
+        }
         // Put back at the end: after an error they are made anew.
         let scratch = mem::take(&mut self.scratch);
         let mut blocks =

@@ -10,6 +10,7 @@ use super::job::{Job, MAX_ATTEMPTS, Stopped, Wanted};
 use super::pick::{Drawn, Pick, Picks, number};
 use super::{BLIND, Sampler};
 use crate::block::{Block, Detail, Item};
+use crate::episode::FINAL;
 use crate::error::SampleError;
 use crate::index::RowIndex;
 use crate::mark::{FoundMark, Mark};
@@ -28,6 +29,17 @@ enum Look {
     /// A transition, but its window is not whole, which the boundary asks for.
     Cut,
     Lapped,
+}
+
+/// Why a transition's window may not be drawn.
+fn why_cut(boundary: Boundary) -> &'static str {
+    match boundary {
+        Boundary::Clamp => {
+            "the beginning of its history was overwritten, and boundary=\"clamp\" repeats the first \
+             observation of an episode, not one from its middle"
+        }
+        _ => "its window does not lie whole in its episode, as boundary=\"reject\" asks",
+    }
 }
 
 impl Sampler {
@@ -131,6 +143,9 @@ impl Sampler {
         let (lane, seq) = (RowIndex(index).lane(), RowIndex(index).seq());
         let bad =
             |reason| Stopped::Failed(SampleError::BadIndex { position, index, lane, seq, reason });
+        if RowIndex(index) == RowIndex::NONE {
+            return Err(bad("-1 stands for a row that was dropped because a lease was in the way"));
+        }
         let mut oldest = 0;
         for attempt in first..GATHER_ATTEMPTS {
             let span =
@@ -145,17 +160,8 @@ impl Sampler {
             }
             match self.look_at_row(job.lanes, Drawn { attempt, lane, seq }, block) {
                 Look::Found => return Ok(()),
-                Look::NoTransition => {
-                    return Err(bad(
-                        "no transition starts there (a FINAL row, or the last before \
-                                    a gap, or its successor is not published yet)",
-                    ));
-                }
-                Look::Cut => {
-                    return Err(bad(
-                        "its window does not lie whole in its episode, as boundary=\"reject\" asks",
-                    ));
-                }
+                Look::NoTransition => return Err(bad(self.why_none(job.lanes, lane, seq))),
+                Look::Cut => return Err(bad(why_cut(self.options.boundary))),
                 Look::Lapped => self.note_lap(job)?,
             }
         }
@@ -207,7 +213,7 @@ impl Sampler {
             return Look::Lapped;
         }
         let window = match marks.window(seq, self.reach, all_flags) {
-            Some(window) if self.suits(window) => window,
+            Some(window) if self.suits(window, marks) => window,
             refused => {
                 // What was read may be of newer rows.
                 let (outcome, from) = match refused {
@@ -233,7 +239,28 @@ impl Sampler {
     }
 
     /// Whether the boundary lets this window be drawn.
-    fn suits(&self, window: Window) -> bool {
-        self.options.boundary != Boundary::Reject || window.is_whole(self.reach)
+    fn suits(&self, window: Window, marks: Marks<'_>) -> bool {
+        match self.options.boundary {
+            Boundary::Mask => true,
+            Boundary::Reject => window.is_whole(self.reach),
+            // A row in mid-episode is not the first one because those before it were overwritten.
+            Boundary::Clamp => marks.has_history(window, self.reach.back),
+        }
+    }
+
+    /// Why a row that can be read is not a transition.
+    fn why_none(&self, lanes: &[Arc<Lane>], lane: u32, seq: u64) -> &'static str {
+        let mut mark = [Mark::default()];
+        if let Some(lane) = lanes.get(lane as usize) {
+            Mark::read_into(&**lane, seq % lane.slots(), &mut mark);
+        }
+        if mark.iter().any(|mark| mark.flags & FINAL != 0) {
+            return "it is a FINAL row, which holds the last observation of an episode";
+        }
+        if self.spans.get(lane as usize).is_some_and(|span| seq + 1 >= span.rows().end) {
+            return "it is the newest row of its lane, and becomes a transition when the row after it \
+                    is appended";
+        }
+        "its episode was broken off there (the row after it is a GAP), so it has no successor"
     }
 }

@@ -54,12 +54,13 @@ impl Writer {
         }
         let mode = options.mode().ok_or(WriterError::ModeNotSaid { lanes: asked })?;
         // Before the claims, which find the lanes where resizes until then put them.
-        let moves = Moves::after(ring.store().resizes());
+        let moves = Moves::of(ring);
         // Nobody's claim is counted for a writer that cannot be had.
         let taken = |lane: &u32| ring.store().lane_held(*lane);
-        let held: Vec<HeldLane> = (0..count).filter(taken).map(|lane| holder(ring, lane)).collect();
+        let held: Vec<u32> = (0..count).filter(taken).collect();
         let free = count - u32::try_from(held.len()).unwrap_or(count);
         if free < asked {
+            let held = holders(ring, &held);
             return Err(WriterError::LanesTaken { asked, free, lanes: count, held });
         }
         let mut lanes = Vec::with_capacity(asked as usize);
@@ -74,7 +75,7 @@ impl Writer {
             let free = !ring.store().lane_held(number);
             let claimed = if free { ring.store().claim_lane(number)? } else { None };
             let Some(claimed) = claimed else {
-                held.push(holder(ring, number));
+                held.push(number);
                 continue;
             };
             match OwnLane::adopt(claimed, ring.store().spec().reserve_chunk.into()) {
@@ -89,7 +90,10 @@ impl Writer {
             let free = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
             return Err(match damaged {
                 Some(damaged) if held.is_empty() => damaged,
-                _ => WriterError::LanesTaken { asked, free, lanes: count, held },
+                _ => {
+                    let held = holders(ring, &held);
+                    WriterError::LanesTaken { asked, free, lanes: count, held }
+                }
             });
         }
         let widest = ring.schema().columns().iter().map(Column::width).max().unwrap_or(0);
@@ -129,7 +133,12 @@ impl OwnLane {
     }
 }
 
-/// Who holds a lane, as it says.
-fn holder(ring: &Ring, lane: u32) -> HeldLane {
-    HeldLane { lane, pid: ring.store().lane(lane).map_or(0, |lane| lane.pid()) }
+/// The processes that hold some lanes, as the system tells where it does.
+fn holders(ring: &Ring, lanes: &[u32]) -> Vec<HeldLane> {
+    let pids = ring.holders(lanes);
+    lanes
+        .iter()
+        .zip(pids)
+        .map(|(lane, (pid, writer))| HeldLane { lane: *lane, pid, writer })
+        .collect()
 }

@@ -45,7 +45,10 @@ impl Writer {
         let mut done = 0;
         let mut outcome = Ok(());
         while done < count && outcome.is_ok() {
-            self.follow_resize();
+            if let Err(unlinked) = self.heed_notices() {
+                outcome = Err(unlinked);
+                break;
+            }
             let block = self.block(steps, done, count);
             if block > 1 && self.append_block(steps, done, block) {
                 done += block;

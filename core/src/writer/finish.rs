@@ -34,6 +34,7 @@ impl Writer {
             lane.kept.forget();
             lane.settle();
         }
+        self.look_at_name();
         Ok(())
     }
 
@@ -59,7 +60,8 @@ impl Writer {
         if !self.lanes.iter().enumerate().any(|(i, l)| chosen(i) && l.kept.what() == What::Next) {
             return Ok(());
         }
-        self.follow_resize();
+        // What waits becomes FINAL also in a ring that was replaced: the next append says so.
+        let _ = self.heed_notices();
         self.planned.clear();
         for (i, lane) in self.lanes.iter().enumerate() {
             let mut planned = Planned::nothing(lane.clock);

@@ -1,48 +1,92 @@
-//! A writer's part in a resize: moving its lanes to larger memory, between two appends.
+//! What a writer does about what a ring's holders are told: it moves its lanes to larger memory,
+//! between two appends, and finds out that the ring has lost its name.
 
 use std::mem;
 use std::time::{Duration, Instant};
 
 use super::{OwnLane, Writer};
+use crate::error::AppendError;
+use crate::ring::Ring;
 
 /// A move that failed, for want of descriptors or address space, is tried again after so long.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// The resizes that a writer has followed.
+/// The name of the ring is looked at each time that rows were announced this often: files that were
+/// deleted by hand leave no notice.
+const LOOKS: u32 = 256;
+
+/// The notices that a writer has heeded.
 #[derive(Debug)]
 pub(super) struct Moves {
+    /// [`RingStore::notices`](backcast_layout::RingStore::notices), as they were then.
+    notices: u32,
+    /// The lanes are where that resize put them.
     resizes: u32,
     not_before: Option<Instant>,
+    /// How often rows may still be announced before the name is looked at.
+    looks: u32,
 }
 
 impl Moves {
-    /// The lanes are where that resize put them, or will be asked to move.
-    pub(super) fn after(resizes: u32) -> Self {
-        Self { resizes, not_before: None }
+    /// Of a writer whose lanes are claimed next, and are then where resizes until now put them.
+    pub(super) fn of(ring: &Ring) -> Self {
+        let store = ring.store();
+        Self { notices: store.notices(), resizes: store.resizes(), not_before: None, looks: LOOKS }
     }
 }
 
 impl Writer {
-    /// Moves the lanes if the ring is being resized. To be called before rows are announced.
+    /// Moves the lanes if the ring is being resized, and fails if it has lost its name and its handle
+    /// says so. To be called before rows are announced.
     #[inline]
-    pub(super) fn follow_resize(&mut self) {
-        if !self.has_followed() {
-            self.move_lanes();
-        }
+    pub(super) fn heed_notices(&mut self) -> Result<(), AppendError> {
+        if self.has_followed() { Ok(()) } else { self.heed() }
     }
 
-    /// Whether no resize asks for a move of the lanes.
+    /// Whether all notices were heeded.
     #[inline]
     pub(super) fn has_followed(&self) -> bool {
-        self.ring.store().resizes() == self.moves.resizes
+        self.ring.store().notices() == self.moves.notices
     }
 
     #[cold]
-    fn move_lanes(&mut self) {
-        if self.moves.not_before.is_some_and(|then| Instant::now() < then) {
-            return;
+    fn heed(&mut self) -> Result<(), AppendError> {
+        let notices = self.ring.store().notices();
+        if self.ring.refuses_as_unlinked() {
+            let ring = self.ring.name().unwrap_or_default().to_owned();
+            return Err(AppendError::Unlinked { ring });
         }
+        if self.move_lanes() {
+            self.moves.notices = notices;
+        }
+        Ok(())
+    }
+
+    /// Counts that rows are announced, and looks at the name now and then.
+    pub(super) fn count_look(&mut self) {
+        self.moves.looks = self.moves.looks.saturating_sub(1);
+        if self.moves.looks == 0 {
+            self.moves.looks = LOOKS;
+            self.look_at_name();
+        }
+    }
+
+    /// Has the next append heed that the ring has lost its name, if it has. Two system calls.
+    pub(super) fn look_at_name(&mut self) {
+        if self.ring.is_unlinked() {
+            self.moves.notices = !self.ring.store().notices();
+        }
+    }
+
+    /// Whether the lanes are where the last resize put them.
+    fn move_lanes(&mut self) -> bool {
         let resizes = self.ring.store().resizes();
+        if resizes == self.moves.resizes {
+            return true;
+        }
+        if self.moves.not_before.is_some_and(|then| Instant::now() < then) {
+            return false;
+        }
         let mut failed = false;
         let lanes = mem::take(&mut self.lanes).into_iter().zip(&self.numbers);
         self.lanes = lanes
@@ -58,10 +102,10 @@ impl Writer {
                 OwnLane { memory, ..own }
             })
             .collect();
-        if failed {
-            self.moves.not_before = Some(Instant::now() + AGAIN);
-        } else {
-            self.moves = Moves::after(resizes);
+        self.moves.not_before = failed.then(|| Instant::now() + AGAIN);
+        if !failed {
+            self.moves.resizes = resizes;
         }
+        !failed
     }
 }

@@ -73,7 +73,7 @@ impl Writer {
         &mut self,
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<Reserved<'_>, AppendError> {
-        self.follow_resize();
+        self.heed_notices()?;
         let room = self.reserved_room();
         let lanes = self.lanes.len();
         let [lane] = &mut *self.lanes else {

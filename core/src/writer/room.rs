@@ -17,7 +17,11 @@ impl Writer {
             planned.unsettled = lane.memory.reserve(planned.room());
             fence_due |= planned.unsettled;
         }
-        let Some(lane) = self.lanes.first().filter(|_| fence_due) else { return Ok(()) };
+        if !fence_due {
+            return Ok(());
+        }
+        self.count_look();
+        let Some(lane) = self.lanes.first() else { return Ok(()) };
         if self.ring.store().spec().policy.grants_leases() {
             lane.memory.announced_to_pins();
             if !self.look() {

@@ -184,7 +184,7 @@ pub enum TransitionError {
     /// Lanes that others hold.
     #[error(
         "cannot {operation}: {} of its places for adders held by {}; have the buffer closed there first",
-        .held.len(), holders(.held)
+        .held.len(), HeldLane::names(.held)
     )]
     HeldByOthers {
         /// What was asked for.
@@ -195,7 +195,7 @@ pub enum TransitionError {
     /// Every lane is held.
     #[error(
         "no place for adders is free: all {places} held by {}; close the buffer there (a process that ends does), or \
-         make it with a larger n_adders", holders(.held)
+         make it with a larger n_adders", HeldLane::names(.held)
     )]
     NoPlace {
         /// Lanes of the ring.
@@ -266,12 +266,4 @@ fn macro_tickers(names: &[String]) -> String {
         [only] => format!("the macro ticker {only}"),
         names => format!("the macro tickers {}", names.join(", ")),
     }
-}
-
-fn holders(held: &[HeldLane]) -> String {
-    let mut pids: Vec<u64> = held.iter().map(|held| held.pid).collect();
-    pids.sort_unstable();
-    pids.dedup();
-    let named: Vec<String> = pids.iter().map(u64::to_string).collect();
-    format!("process {}", named.join(", "))
 }

@@ -8,7 +8,7 @@ use backcast_core::{
 
 use crate::case::Windows;
 use crate::drawn::{Drawn, gathered, typed};
-use crate::lane::{Lane, Transition};
+use crate::lane::{FINAL, Lane, Row, Transition};
 use crate::play::{Bytes, Play};
 
 /// A transition and its neighbours: `None` where the episode, or the memory, has none.
@@ -122,11 +122,15 @@ pub(crate) fn windows(play: &Play, ring: &Ring, windows: Windows, seed: u64) {
     let all = items(&play.lanes, windows);
     let transitions: Vec<i64> = all.iter().map(Item::index).collect();
     let (items, cut): (Vec<_>, Vec<_>) =
-        all.into_iter().partition(|item| windows.boundary != Boundary::Reject || item.is_whole());
+        all.into_iter().partition(|item| item.is_drawn(windows.boundary));
     let index: Vec<i64> = items.iter().map(Item::index).collect();
     for item in &cut {
         let refused = sampler.gather(&[item.index()]).unwrap_err().to_string();
-        assert!(refused.contains("does not lie whole in its episode"), "{refused}");
+        let why = match windows.boundary {
+            Boundary::Clamp => "the beginning of its history was overwritten",
+            _ => "does not lie whole in its episode",
+        };
+        assert!(refused.contains(why), "{refused}");
     }
     if !items.is_empty() {
         let drawn = gathered(&mut sampler, &index).unwrap();
@@ -149,7 +153,14 @@ pub(crate) fn windows(play: &Play, ring: &Ring, windows: Windows, seed: u64) {
                 assert!(items.is_empty() && !cut.is_empty(), "{} to be drawn", items.len());
                 let lanes = play.lanes.iter().flat_map(Lane::transitions);
                 assert_eq!(Some(longest), lanes.map(|episode| episode.len() as u64).max());
-                assert!(longest < needed);
+                assert!(longest < needed && windows.boundary == Boundary::Reject);
+                return;
+            }
+            Err(SampleError::NoHistory { history, longest }) => {
+                assert!(items.is_empty() && !cut.is_empty(), "{} to be drawn", items.len());
+                let lanes = play.lanes.iter().flat_map(Lane::transitions);
+                assert_eq!(Some(longest), lanes.map(|episode| episode.len() as u64).max());
+                assert_eq!((Some(history), windows.boundary), (windows.history, Boundary::Clamp));
                 return;
             }
             Err(SampleError::Empty { rows }) => {
@@ -180,8 +191,15 @@ impl Item<'_> {
         RowIndex::new(self.lane, self.drawn.seq).0
     }
 
-    fn is_whole(&self) -> bool {
-        self.past.iter().chain(&self.future).all(Option::is_some)
+    fn is_drawn(&self, boundary: Boundary) -> bool {
+        let whole = |places: &[Option<Transition<'_>>]| places.iter().all(Option::is_some);
+        let begins = self.past.iter().flatten().next().is_some_and(|first| first.t == 0);
+        match boundary {
+            Boundary::Mask => true,
+            Boundary::Reject => whole(&self.past) && whole(&self.future),
+            // What was overwritten is not repeated.
+            Boundary::Clamp => whole(&self.past) || begins,
+        }
     }
 
     /// Where the window begins: its first observation.
@@ -243,8 +261,13 @@ fn non_transitions(
         let rows = lane.rows();
         let oldest = rows.first().map_or(0, |row| row.seq);
         for row in rows {
+            let why = match row {
+                Row { flags, .. } if flags & FINAL != 0 => "it is a FINAL row",
+                Row { seq, .. } if seq + 1 == lane.head() => "it is the newest row of its lane",
+                _ => "its episode was broken off there",
+            };
             if transitions.binary_search(&RowIndex::new(number, row.seq).0).is_err() {
-                refuse(number, row.seq, None, "no transition starts there");
+                refuse(number, row.seq, None, why);
             }
         }
         for gone in [oldest.checked_sub(1), (oldest > 1).then_some(0)].into_iter().flatten() {
@@ -256,6 +279,37 @@ fn non_transitions(
     refuse(u32::try_from(play.lanes.len()).unwrap(), 0, None, "fewer lanes");
     let negative = sampler.gather(&[-1]).unwrap_err();
     assert!(matches!(negative, SampleError::BadIndex { index: -1, .. }), "{negative}");
+    masked(play, sampler, good);
+}
+
+/// Gathers transitions among indices of nothing: these are zeros, the others as they are alone.
+fn masked(play: &Play, sampler: &mut Sampler, good: &[i64]) {
+    let lanes = u32::try_from(play.lanes.len()).unwrap();
+    let newest = (0..).zip(&play.lanes).map(|(number, lane)| RowIndex::new(number, lane.head()).0);
+    let bad: Vec<i64> = newest.chain([-1, RowIndex::new(lanes, 0).0, i64::MAX]).collect();
+    let pairs = bad.iter().cycle().zip(good).flat_map(|(bad, good)| [*bad, *good, *good]);
+    let index: Vec<i64> = pairs.chain(bad.iter().copied()).collect();
+    let (batch, found) = sampler.gather_present(&index).unwrap();
+    let expected: Vec<bool> = index.iter().map(|index| good.contains(index)).collect();
+    assert_eq!((&found, batch.index()), (&expected, index.clone()));
+    let alone = (!good.is_empty()).then(|| sampler.gather(good).unwrap());
+    for view in batch.plan().views() {
+        let bytes_of = |batch: &backcast_core::Batch| {
+            let (plan, blocks) = batch.clone().into_blocks();
+            let bytes = plan.arenas()[view.arena].bytes() / plan.batch();
+            (bytes, blocks[view.arena].bytes().to_vec())
+        };
+        let (width, all) = bytes_of(&batch);
+        let kept = alone.as_ref().map_or(Vec::new(), |alone| bytes_of(alone).1);
+        for ((here, found), index) in all.chunks(width).zip(&found).zip(&index) {
+            if *found {
+                let at = good.iter().position(|good| good == index).unwrap();
+                assert_eq!(here, &kept[at * width..(at + 1) * width], "{}", view.key);
+            } else if view.key != "index" {
+                assert!(here.iter().all(|byte| *byte == 0), "{} of {index}", view.key);
+            }
+        }
+    }
 }
 
 /// Compares a batch with the model's windows: keys, shapes, types and every byte.

@@ -47,6 +47,7 @@ pub(crate) struct Row<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transition<'a> {
     pub(crate) seq: u64,
+    pub(crate) t: u32,
     /// Rows of the lane after the transition's own.
     pub(crate) age: i64,
     pub(crate) cells: &'a Cells,
@@ -159,6 +160,7 @@ impl Lane {
                 {
                     transitions.push(Transition {
                         seq,
+                        t: u32::try_from(i).unwrap(),
                         age: i64::try_from(written - seq - 1).unwrap(),
                         cells: &step.cells,
                         next,

@@ -1,0 +1,325 @@
+//! What the holders of a ring do once it has lost its name.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+use thiserror::Error;
+
+use crate::ring::Ring;
+
+/// What the writers, samplers and waits of a handle do once their ring was removed, or replaced by
+/// another one of its name.
+///
+/// Such a ring stays in memory for those who hold it, and appends and draws work as before. But a
+/// process that attaches by name finds another ring or none, so rows of the two never meet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum OnUnlinked {
+    /// Go on, and say so once: a `tracing` event, and [`Ring::take_unlinked`].
+    #[default]
+    Warn,
+    /// Fail, before anything is written or drawn.
+    Error,
+    /// Go on.
+    Ignore,
+}
+
+impl OnUnlinked {
+    const ALL: [OnUnlinked; 3] = [OnUnlinked::Warn, OnUnlinked::Error, OnUnlinked::Ignore];
+
+    /// `"warn"`, `"error"` or `"ignore"`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            OnUnlinked::Warn => "warn",
+            OnUnlinked::Error => "error",
+            OnUnlinked::Ignore => "ignore",
+        }
+    }
+}
+
+impl fmt::Display for OnUnlinked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A word that names no [`OnUnlinked`].
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("on_unlinked is `{0}`; use \"warn\", \"error\" or \"ignore\"")]
+pub struct BadOnUnlinked(pub String);
+
+impl FromStr for OnUnlinked {
+    type Err = BadOnUnlinked;
+
+    fn from_str(text: &str) -> Result<Self, BadOnUnlinked> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|choice| choice.as_str() == text).ok_or_else(|| BadOnUnlinked(text.to_owned()))
+    }
+}
+
+/// Nothing is known, or there is nothing to say.
+const QUIET: u8 = 0;
+/// The name is gone, and the caller has not been told.
+const NEWS: u8 = 1;
+/// The caller was told, or took the name away itself.
+const TOLD: u8 = 2;
+
+/// What one handle and its clones know of their ring's name, and do about it.
+#[derive(Debug, Default)]
+pub(crate) struct NameWatch {
+    /// An [`OnUnlinked`], as its place in `ALL`.
+    choice: AtomicU8,
+    state: AtomicU8,
+    /// This handle took the name away.
+    ours: AtomicU8,
+}
+
+impl NameWatch {
+    fn choice(&self) -> OnUnlinked {
+        OnUnlinked::ALL.get(usize::from(self.choice.load(Relaxed))).copied().unwrap_or_default()
+    }
+}
+
+impl Ring {
+    /// Says what the writers, samplers and waits of this handle and of its clones do once the ring
+    /// was removed or replaced.
+    #[must_use]
+    pub fn on_unlinked(self, choice: OnUnlinked) -> Self {
+        self.name_watch().choice.store(choice as u8, Relaxed);
+        self
+    }
+
+    /// What they do then.
+    #[must_use]
+    pub fn unlinked_choice(&self) -> OnUnlinked {
+        self.name_watch().choice()
+    }
+
+    /// Whether the ring was removed or replaced, so that no process can attach to it any more. `false`
+    /// on the heap. Two system calls.
+    #[must_use]
+    pub fn is_unlinked(&self) -> bool {
+        self.store().is_unlinked()
+    }
+
+    /// Whether to warn that the ring was removed or replaced: `true` once per handle, after a writer,
+    /// a sampler or a wait of it has found out.
+    #[must_use]
+    pub fn take_unlinked(&self) -> bool {
+        let state = &self.name_watch().state;
+        self.has_unlinked_news() && state.compare_exchange(NEWS, TOLD, Relaxed, Relaxed).is_ok()
+    }
+
+    /// Whether [`take_unlinked`](Self::take_unlinked) has something to tell. One relaxed load.
+    #[inline]
+    #[must_use]
+    pub fn has_unlinked_news(&self) -> bool {
+        self.name_watch().state.load(Relaxed) == NEWS
+    }
+
+    /// Notes that this handle is about to take the name away, unless that was done by somebody else.
+    pub(crate) fn expect_unlink(&self) {
+        if !self.is_unlinked() {
+            self.name_watch().ours.store(1, Relaxed);
+        }
+    }
+
+    /// Looks whether the ring has lost its name, and notes it for a warning. `true`: calls have to
+    /// fail.
+    #[cold]
+    pub(crate) fn refuses_as_unlinked(&self) -> bool {
+        let watch = self.name_watch();
+        let choice = watch.choice();
+        let heeded = choice != OnUnlinked::Ignore && watch.ours.load(Relaxed) == 0;
+        if !heeded || !self.is_unlinked() {
+            return false;
+        }
+        if choice == OnUnlinked::Error {
+            return true;
+        }
+        if watch.state.compare_exchange(QUIET, NEWS, Relaxed, Relaxed).is_ok() {
+            let ring = self.name().unwrap_or_default();
+            tracing::warn!(ring, "the ring was removed or replaced while this process holds it");
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{
+        AppendError, Base, DType, Exist, Kind, RingOptions, SampleError, SamplerOptions, Schema,
+        SegmentError, Step, WaitError, Writer, WriterOptions, remove,
+    };
+
+    fn create(base: &Base, exist: Exist) -> Ring {
+        let schema = Schema::builder().column("obs", DType::U8, &[]).build().unwrap();
+        let options = RingOptions::with_capacity(64).base(base.clone()).exist(exist);
+        Ring::create("pong", &schema, options).unwrap()
+    }
+
+    fn append(writer: &mut Writer) -> Result<(), AppendError> {
+        let (flags, columns) = ([false], [&[7_u8][..]]);
+        let step = Step {
+            columns: &columns,
+            terminated: &flags,
+            truncated: &flags,
+            next_obs: None,
+            final_obs: None,
+        };
+        writer.append(&step).map(drop)
+    }
+
+    /// Ways in which a ring loses its name while it is held.
+    fn ways() -> [(&'static str, fn(&Base)); 3] {
+        [
+            ("replaced", |base| drop(create(base, Exist::Replace))),
+            ("removed", |base| drop(remove(base, Kind::Ring, "pong", true).unwrap())),
+            ("unlinked by another handle", |base| {
+                Ring::attach_in(base, "pong").unwrap().unlink().unwrap();
+            }),
+        ]
+    }
+
+    #[test]
+    fn the_next_append_draw_and_wait_find_out_and_tell_once() {
+        for (way, lose) in ways() {
+            let dir = tempfile::tempdir().unwrap();
+            let base = Base::at(dir.path());
+            let kept = create(&base, Exist::Error);
+            let (write, draw, wait) = (attach(&base), attach(&base), attach(&base));
+            let mut writer = write.writer(WriterOptions::lanes(1)).unwrap();
+            let mut sampler = draw.sampler(SamplerOptions::seeded(1)).unwrap();
+            for _ in 0..5 {
+                append(&mut writer).unwrap();
+            }
+            sampler.sample(4).unwrap();
+            assert!(![&write, &draw, &wait].iter().any(|ring| ring.take_unlinked()), "{way}");
+            lose(&base);
+            append(&mut writer).unwrap();
+            sampler.sample(4).unwrap();
+            let _ = wait.wait_for(50, Some(Duration::from_millis(2)), &mut || false);
+            for ring in [&write, &draw, &wait] {
+                assert!(ring.is_unlinked() && ring.stats().unlinked, "{way}");
+                assert!(ring.take_unlinked(), "{way}");
+            }
+            append(&mut writer).unwrap();
+            sampler.sample(4).unwrap();
+            assert!(![&write, &draw, &wait].iter().any(|ring| ring.take_unlinked()), "{way}: once");
+            assert_eq!(kept.len(), 6, "{way}: holders keep its rows");
+        }
+    }
+
+    fn attach(base: &Base) -> Ring {
+        Ring::attach_in(base, "pong").unwrap()
+    }
+
+    #[test]
+    fn every_call_fails_where_errors_were_asked_for_and_changes_nothing() {
+        for (way, lose) in ways() {
+            let dir = tempfile::tempdir().unwrap();
+            let base = Base::at(dir.path());
+            let kept = create(&base, Exist::Error);
+            let ring = attach(&base).on_unlinked(OnUnlinked::Error);
+            let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+            let mut sampler = ring.sampler(SamplerOptions::seeded(1)).unwrap();
+            for _ in 0..5 {
+                append(&mut writer).unwrap();
+            }
+            let state = sampler.state();
+            lose(&base);
+            for _ in 0..2 {
+                let refused = append(&mut writer).unwrap_err();
+                assert!(matches!(refused, AppendError::Unlinked { .. }), "{way}: {refused}");
+                let refused = writer.reserve().unwrap_err();
+                assert!(matches!(refused, AppendError::Unlinked { .. }), "{way}: {refused}");
+                let (flags, columns) = ([false; 3], [&[7_u8; 3][..]]);
+                let steps = Step {
+                    columns: &columns,
+                    terminated: &flags,
+                    truncated: &flags,
+                    next_obs: None,
+                    final_obs: None,
+                };
+                let refused = writer.extend(&steps).unwrap_err();
+                assert!(matches!(refused, AppendError::Unlinked { .. }), "{way}: {refused}");
+                for refused in [sampler.sample(4).unwrap_err(), sampler.gather(&[1]).unwrap_err()] {
+                    let SampleError::Segment(SegmentError::Unlinked { .. }) = refused else {
+                        panic!("{way}: {refused}");
+                    };
+                }
+                let waited = ring.wait_for(50, None, &mut || false);
+                assert_eq!(waited, Err(WaitError::Unlinked), "{way}");
+            }
+            assert_eq!((kept.rows_published(), sampler.state()), (5, state), "{way}");
+            assert!(!ring.take_unlinked(), "{way}: errors need no warning");
+        }
+    }
+
+    #[test]
+    fn files_deleted_by_hand_are_found_without_a_mark() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = Base::at(dir.path());
+        let ring = create(&base, Exist::Error);
+        let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+        append(&mut writer).unwrap();
+        std::fs::remove_dir_all(ring.path().unwrap()).unwrap();
+        let mut rows = 0;
+        while !ring.take_unlinked() {
+            append(&mut writer).unwrap();
+            rows += 1;
+            assert!(rows < 100_000, "nothing was noticed");
+        }
+    }
+
+    #[test]
+    fn a_mark_that_is_a_lie_is_not_believed() {
+        use std::os::unix::fs::FileExt;
+        let dir = tempfile::tempdir().unwrap();
+        let base = Base::at(dir.path());
+        let ring = create(&base, Exist::Error).on_unlinked(OnUnlinked::Error);
+        let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+        append(&mut writer).unwrap();
+        let file = ring.path().unwrap().join("ring.rdr");
+        let file = std::fs::File::options().write(true).open(file).unwrap();
+        // The highest byte of `resizes` in the first bell, as in docs/layout.md.
+        file.write_all_at(&[1], 0x80 + 0x00b).unwrap();
+        append(&mut writer).unwrap();
+        assert!(!ring.is_unlinked() && !ring.stats().unlinked);
+        // What it says later is found all the same.
+        drop(remove(&base, Kind::Ring, "pong", true).unwrap());
+        let refused = (0..100_000).find_map(|_| append(&mut writer).err());
+        assert!(matches!(refused, Some(AppendError::Unlinked { .. })), "{refused:?}");
+    }
+
+    #[test]
+    fn who_takes_the_name_away_itself_or_ignores_it_is_told_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = Base::at(dir.path());
+        for choice in [OnUnlinked::Warn, OnUnlinked::Error, OnUnlinked::Ignore] {
+            let ring = create(&base, Exist::Error).on_unlinked(choice);
+            let other = attach(&base).on_unlinked(OnUnlinked::Ignore);
+            let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+            ring.unlink().unwrap();
+            for _ in 0..3 {
+                append(&mut writer).unwrap();
+            }
+            other.sampler(SamplerOptions::seeded(1)).unwrap().sample(2).unwrap();
+            assert!(ring.stats().unlinked && other.stats().unlinked);
+            assert!(!ring.take_unlinked() && !other.take_unlinked());
+        }
+    }
+
+    #[test]
+    fn the_words_are_those_of_the_choices() {
+        for choice in OnUnlinked::ALL {
+            assert_eq!(choice.as_str().parse(), Ok(choice));
+        }
+        let refused = "raise".parse::<OnUnlinked>().unwrap_err();
+        assert_eq!(refused, BadOnUnlinked("raise".to_owned()));
+    }
+}
