@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use backcast_core::{
-    Batch as CoreBatch, Batches as CoreBatches, BatchesOptions, SampleError,
+    Batch as CoreBatch, Batches as CoreBatches, BatchesOptions, Ring, SampleError,
     Sampler as CoreSampler, SamplerState,
 };
 use pyo3::prelude::*;
@@ -16,6 +16,7 @@ use crate::batch::{memory_of, to_python};
 use crate::error::{Failure, Kind, let_go};
 use crate::given::{method, not_called, refuse_strangers};
 use crate::handle::Handle;
+use crate::held::warn_unlinked;
 use crate::sampler::Draws;
 use crate::view::Lent;
 
@@ -72,6 +73,13 @@ impl Ahead {
         match self {
             Self::Fresh(batches) => batches.lapped(),
             Self::Cycle(batches, _) => batches.lapped(),
+        }
+    }
+
+    fn ring(&self) -> &Ring {
+        match self {
+            Self::Fresh(batches) => batches.ring(),
+            Self::Cycle(batches, _) => batches.ring(),
         }
     }
 
@@ -160,12 +168,20 @@ impl Batches {
 
     fn __next__<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyDict>>, Failure> {
         loop {
-            let looked = match py.detach(|| self.ahead.with(|ahead| Ok(ahead.poll()))) {
+            let look = |ahead: &mut Ahead| {
+                let looked = ahead.poll();
+                let ring = ahead.ring();
+                Ok((looked, ring.take_unlinked().then(|| ring.clone())))
+            };
+            let (looked, unlinked) = match py.detach(|| self.ahead.with(look)) {
                 // Closed by its end, which another thread may have come to.
                 // ORDERING: relaxed; set before the handle was closed, whose lock orders the two.
                 Err(_) if self.ended.load(Ordering::Relaxed) => return Ok(None),
                 looked => looked?,
             };
+            if let Some(ring) = unlinked {
+                warn_unlinked(py, &ring)?;
+            }
             match looked {
                 Poll::Pending => py.check_signals()?,
                 Poll::Ready(None) => {

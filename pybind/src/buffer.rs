@@ -297,7 +297,9 @@ impl ReplayBuffer {
         if let Some(reopened) = self.reopened(py)? {
             return Ok(reopened);
         }
-        Ok(by_name(py, "a buffer", "_attach_buffer", name, path)?.into_pyobject(py)?.into_any())
+        let (attach, (name, dir)) = by_name(py, "a buffer", "_attach_buffer", name, path)?;
+        let on_unlinked = self.ask(py, Ring::unlinked_choice)?;
+        Ok((attach, (name, dir, on_unlinked.as_str())).into_pyobject(py)?.into_any())
     }
 }
 

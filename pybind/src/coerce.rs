@@ -559,6 +559,23 @@ pub(crate) fn int64s(
     Ok(array.readonly().as_slice().map_err(|error| target.refuse(error))?.to_vec())
 }
 
+/// Integers of any dtype and shape, `most` of them, in C order.
+pub(crate) fn int64s_of_any_shape(
+    value: &Bound<'_, PyAny>,
+    what: &str,
+    kind: Kind,
+    most: usize,
+) -> Result<Vec<i64>, Failure> {
+    let target = Target { what, kind, dtype: DType::I64 };
+    let array = array_of(value, target)?;
+    let array = array.cast::<PyArrayDyn<i64>>().map_err(PyErr::from)?;
+    if array.len() > most {
+        let got = array.len();
+        return Err(target.refuse(format!("names {got} transitions; give from 1 to {most}")));
+    }
+    Ok(array.readonly().as_slice().map_err(|error| target.refuse(error))?.to_vec())
+}
+
 /// The `autoreset_mode` argument.
 pub(crate) fn autoreset_mode_of(given: Given<Word>, kind: Kind) -> Result<AutoresetMode, Failure> {
     const CHOICE: &str = "\"next_step\", \"same_step\" or \"disabled\"";

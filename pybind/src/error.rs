@@ -261,6 +261,7 @@ impl From<AppendError> for Failure {
         };
         let kind = match reason {
             AppendError::Leased { .. } => Kind::Lease,
+            AppendError::Unlinked { .. } => Kind::NotFound,
             _ => Kind::Append,
         };
         Self::new(kind, error)
@@ -303,6 +304,7 @@ impl From<WaitError> for Failure {
         let kind = match &error {
             WaitError::TimedOut { .. } | WaitError::TooFewRows { .. } => Kind::WaitTimeout,
             WaitError::Never { .. } => Kind::Argument,
+            WaitError::Unlinked => Kind::NotFound,
             _ => Kind::Base,
         };
         Self::new(kind, error)

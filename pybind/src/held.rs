@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use backcast_core::Lease;
+use backcast_core::{Lease, Ring};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCFunction, PyType};
@@ -105,7 +105,29 @@ fn warn_or_show(py: Python<'_>, message: &str) {
 /// A `LeaseWarning` at the caller's line.
 pub(crate) fn warn(py: Python<'_>, message: &str) -> PyResult<()> {
     static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    let class = CLASS.import(py, "backcast._errors", "LeaseWarning")?;
+    warn_as(CLASS.import(py, "backcast._errors", "LeaseWarning")?, message)
+}
+
+/// An `UnlinkedWarning` at the caller's line, if a ring was found to have lost its name and the caller
+/// was not told yet.
+pub(crate) fn warn_if_unlinked(py: Python<'_>, ring: &Ring) -> PyResult<()> {
+    if ring.take_unlinked() { warn_unlinked(py, ring) } else { Ok(()) }
+}
+
+/// An `UnlinkedWarning` at the caller's line.
+#[cold]
+pub(crate) fn warn_unlinked(py: Python<'_>, ring: &Ring) -> PyResult<()> {
+    static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let name = ring.name().unwrap_or_default();
+    let message = format!(
+        "ring '{name}' was removed or replaced while this process uses it: whoever attaches by name now \
+         does not see the rows of this one; attach again to go on with what has the name, or attach with \
+         on_unlinked=\"error\" to be stopped here"
+    );
+    warn_as(CLASS.import(py, "backcast._errors", "UnlinkedWarning")?, &message)
+}
+
+fn warn_as(class: &Bound<'_, PyType>, message: &str) -> PyResult<()> {
     let message = std::ffi::CString::new(message)?;
-    PyErr::warn(py, class.as_any(), &message, 1)
+    PyErr::warn(class.py(), class.as_any(), &message, 1)
 }

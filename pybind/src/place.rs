@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use backcast_core::{Base, Exist, Kind as ObjectKind, ObjectInfo, collect, list, remove};
+use backcast_core::{
+    Base, Exist, Kind as ObjectKind, ObjectInfo, OnUnlinked, collect, list, remove,
+};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
@@ -54,6 +56,13 @@ pub(crate) fn exist(given: impl Into<Given<String>>) -> Result<Exist, Failure> {
     const CHOICE: &str = "\"error\", \"attach\" or \"replace\"";
     let text = given.into().get("exist", CHOICE)?;
     text.parse().map_err(|_| bad_argument(format!("exist is '{text}'; give {CHOICE}")))
+}
+
+/// The `on_unlinked` argument.
+pub(crate) fn on_unlinked(given: impl Into<Given<String>>) -> Result<OnUnlinked, Failure> {
+    const CHOICE: &str = "\"warn\", \"error\" or \"ignore\"";
+    let text = given.into().get("on_unlinked", CHOICE)?;
+    text.parse().map_err(|_| bad_argument(format!("on_unlinked is '{text}'; give {CHOICE}")))
 }
 
 /// The `persistent` argument of what has a name, or has none.

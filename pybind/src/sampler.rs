@@ -242,10 +242,15 @@ impl Sampler {
     ///
     /// Parameters
     /// ----------
-    /// index : array_like of int64, shape (B,)
-    ///     As in :attr:`Batch.index` or as :meth:`Writer.append` returned them.
+    /// index : array_like of int64, any shape
+    ///     As in :attr:`Batch.index`, or as :meth:`Writer.append` and :meth:`Writer.extend` returned
+    ///     them; ``B`` is their number, in C order.
     /// out : Batch or dict of ndarray, optional
     ///     Memory to fill in place of new memory, as in :meth:`sample`.
+    /// missing : {"error", "mask"}, default "error"
+    ///     What becomes of an index whose transition is not there: it was overwritten, dropped or is
+    ///     not complete yet, as a lane's newest row, which has no successor. ``"mask"`` adds ``found``,
+    ///     bool ``[B]``, and everything else of the missing ones is zero, but their ``index``.
     ///
     /// Returns
     /// -------
@@ -255,22 +260,23 @@ impl Sampler {
     /// Raises
     /// ------
     /// LappedError
-    ///     If a row was overwritten since.
+    ///     If a row was overwritten since, unless ``missing="mask"``.
     /// SampleError
-    ///     If an index names no transition, or with ``boundary="reject"`` one whose window is not
-    ///     whole, or ``out`` does not fit.
-    #[pyo3(signature = (index=None, out=None, *extra, **unknown))]
-    #[pyo3(text_signature = "($self, index, out=None)")]
+    ///     If an index names no transition, or one whose window the boundary refuses, unless
+    ///     ``missing="mask"``; or ``out`` does not fit.
+    #[pyo3(signature = (index=None, out=None, *extra, missing="error".into(), **unknown))]
+    #[pyo3(text_signature = "($self, index, out=None, *, missing='error')")]
     fn gather<'py>(
         &self,
         py: Python<'py>,
         index: Option<&Bound<'py, PyAny>>,
         out: Option<&Bound<'py, PyAny>>,
         extra: &Bound<'py, PyTuple>,
+        missing: Given<String>,
         unknown: Option<&Bound<'py, PyDict>>,
     ) -> Result<Bound<'py, PyDict>, Failure> {
         refuse_strangers(extra, unknown, method::<Self>("gather"))?;
-        self.draws.gather(py, index, out)
+        self.draws.gather(py, index, out, missing)
     }
 
     /// Where the sampler is, to be saved and gone on from.

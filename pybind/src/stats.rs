@@ -11,6 +11,7 @@ pub(crate) fn as_dict<'py>(py: Python<'py>, stats: &RingStats) -> PyResult<Bound
     dict.set_item("name", &stats.name)?;
     dict.set_item("path", stats.path.as_ref().map(|path| path.as_os_str()))?;
     dict.set_item("persistent", stats.persistent)?;
+    dict.set_item("unlinked", stats.unlinked)?;
     dict.set_item("created_unix_ns", stats.created_unix_ns)?;
     dict.set_item("lanes", stats.lanes)?;
     dict.set_item("lane_capacity", stats.lane_capacity)?;

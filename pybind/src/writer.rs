@@ -21,7 +21,7 @@ use crate::fastcall::{Call, FastMethod};
 use crate::final_obs::{FinalColumn, final_columns, whole_columns};
 use crate::given::{method, not_called, refuse_strangers};
 use crate::handle::Handle;
-use crate::held::warn;
+use crate::held::{warn, warn_unlinked};
 use crate::row;
 use crate::schema::Schema;
 use crate::shortcut::Shortcut;
@@ -198,8 +198,15 @@ impl Writer {
     /// should, if there is news of such. If another thread uses the writer by now, its append does.
     #[cold]
     pub(crate) fn complain(&self, py: Python<'_>) -> Result<(), Failure> {
-        let take = |pen: &mut Pen| (pen.writer.take_stall(), pen.writer.take_doubt());
-        let (stall, doubt) = self.handle.try_with(take).unwrap_or_default();
+        let take = |pen: &mut Pen| {
+            let ring = pen.writer.ring();
+            let unlinked = ring.take_unlinked().then(|| ring.clone());
+            (pen.writer.take_stall(), pen.writer.take_doubt(), unlinked)
+        };
+        let (stall, doubt, unlinked) = self.handle.try_with(take).unwrap_or_default();
+        if let Some(ring) = unlinked {
+            warn_unlinked(py, &ring)?;
+        }
         if let Some(doubt) = doubt {
             static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
             let class = CLASS.import(py, "backcast._errors", "WriterWarning")?;

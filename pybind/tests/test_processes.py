@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import multiprocessing as mp
+import os
 import pickle
+import platform
+import select
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -128,6 +132,54 @@ def test_a_killed_writers_lanes_are_adopted(
             assert (rows["obs"] == rows["obs"][:, :1]).all(), "no torn row"
             assert (rows["next_obs"] == rows["next_obs"][:, :1]).all()
             assert buf.stats()["lane_stats"][0]["generation"] == 2 * (death + 1)
+
+
+PARENT = """
+import ctypes, os, signal, sys
+import backcast as bc
+writer = bc.ReplayBuffer.attach("p").writer(lanes=2)
+number = int(sys.argv[1])
+child = ctypes.CDLL(None).syscall(number, signal.SIGCHLD, 0, 0, 0, 0) if number else os.fork()
+if child == 0:
+    os.write(1, b"forked\\n")
+    os.read(0, 1)
+    os._exit(0)
+os.write(1, b"%d\\n" % child)
+os.read(0, 1)
+"""
+# The number of the system call clone, which forks without any handler of the C library's.
+CLONE = {"x86_64": 56, "aarch64": 220}.get(platform.machine())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux says who holds a lock")
+@pytest.mark.parametrize("call", [0, CLONE] if CLONE else [0], ids=str)
+def test_a_forked_child_keeps_no_lane_or_is_named(
+    place: Path, start: Callable[..., Child], call: int
+) -> None:
+    with bc.ReplayBuffer.create("p", COLUMNS, capacity=400, lanes=2, dir=place) as buf:
+        parent = start(PARENT, str(call))
+        assert parent.stdout is not None
+        # The child has to run before it lets go of anything.
+        child = int(min(parent.stdout.readline() for _ in range(2)))
+        try:
+            with pytest.raises(bc.WriterError, match=f"2 are held by process {parent.pid};"):
+                buf.writer()
+            parent.kill()
+            parent.wait()
+            if call:
+                forked = rf"held by process {child} \(forked from {parent.pid}, which has ended\)"
+                with pytest.raises(bc.WriterError, match=forked):
+                    buf.writer()
+                lanes = buf.stats()["lane_stats"]
+                assert [(lane["held"], lane["pid"]) for lane in lanes] == [(True, child)] * 2
+            else:
+                buf.writer(lanes=2, autoreset_mode="next_step").close()
+        finally:
+            # The ring goes with its last holder, which the child must not be.
+            ends = os.pidfd_open(child)
+            os.kill(child, signal.SIGKILL)
+            select.select([ends], [], [])
+            os.close(ends)
 
 
 def test_the_last_process_to_leave_takes_the_ring_along(

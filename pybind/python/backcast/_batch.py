@@ -62,6 +62,11 @@ class Batch(dict[str, Any]):
         """True where a future window holds a transition, ``[B, F]``; None without a window."""
         return self.get("future_mask")
 
+    @property
+    def found(self) -> NDArray[np.bool_] | None:
+        """True where ``gather(index, missing="mask")`` found the transition, ``[B]``; else None."""
+        return self.get("found")
+
     def __repr__(self) -> str:
         """Show shapes and dtypes, since the numbers themselves would fill screens."""
         return f"Batch({_outline(self)})"

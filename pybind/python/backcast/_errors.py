@@ -86,6 +86,10 @@ class WriterWarning(RuntimeWarning):
     """Rows may not mean what they should: a wrong autoreset mode, or episodes that were cut."""
 
 
+class UnlinkedWarning(RuntimeWarning):
+    """A ring was removed or replaced while this process uses it; raised once per handle."""
+
+
 class PanelError(BackcastError, ValueError):
     """Market data that cannot be read, or windows that it cannot serve."""
 
@@ -131,5 +135,7 @@ for _error in [
     LappedError,
 ]:
     _error.__module__ = "backcast"
-LappedWarning.__module__ = LeaseWarning.__module__ = WriterWarning.__module__ = "backcast"
+for _warning in [LappedWarning, LeaseWarning, UnlinkedWarning, WriterWarning]:
+    _warning.__module__ = "backcast"
+del _warning
 del _error

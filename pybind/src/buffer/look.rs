@@ -10,6 +10,7 @@ use super::ReplayBuffer;
 use crate::coerce::{count, whole};
 use crate::error::{Failure, Kind, bad_argument};
 use crate::given::{Given, method, refuse_strangers};
+use crate::held::warn_if_unlinked;
 use crate::schema::Schema;
 
 #[pymethods]
@@ -78,6 +79,13 @@ impl ReplayBuffer {
     ///     If neither or both are given, a number is negative, or the ring can never hold so many.
     /// ClosedError
     ///     If the buffer was closed.
+    /// NotFoundError
+    ///     If the ring was removed or replaced, and the buffer has ``on_unlinked="error"``.
+    ///
+    /// Warns
+    /// -----
+    /// UnlinkedWarning
+    ///     If the ring was removed or replaced; the wait goes on.
     ///
     /// Examples
     /// --------
@@ -108,7 +116,9 @@ impl ReplayBuffer {
         let ring = self.ring()?;
         let mut stopped = None;
         let mut interrupted = || {
-            let raised = Python::attach(|py| py.check_signals().err());
+            let raised = Python::attach(|py| {
+                py.check_signals().and_then(|()| warn_if_unlinked(py, &ring)).err()
+            });
             stopped = raised.map(Failure::from).or_else(|| self.ring().err());
             stopped.is_some()
         };
@@ -122,10 +132,11 @@ impl ReplayBuffer {
                 )));
             }
         };
-        match stopped {
-            Some(why) => Err(why),
-            None => Ok(waited?),
+        if let Some(why) = stopped {
+            return Err(why);
         }
+        warn_if_unlinked(py, &ring)?;
+        Ok(waited?)
     }
 
     /// Counters and sizes.
@@ -135,7 +146,8 @@ impl ReplayBuffer {
     /// dict
     ///     Of the ring, with ``lane_stats`` and ``readers`` as lists of dicts. Sizes are in rows,
     ///     or in bytes where the key says so; ``created_unix_ns`` is a wall clock. Taken without
-    ///     stopping anybody, O(lanes + readers).
+    ///     stopping anybody, O(lanes + readers). ``unlinked`` is True once the ring was removed or
+    ///     replaced: no process can attach to it any more.
     ///
     /// Raises
     /// ------

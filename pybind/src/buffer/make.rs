@@ -12,7 +12,7 @@ use crate::capacity;
 use crate::coerce::count_in;
 use crate::error::{Failure, Kind, bad_argument};
 use crate::given::{Given, method, refuse_strangers};
-use crate::place::{base, exist, name_of, persistence, place};
+use crate::place::{base, exist, name_of, on_unlinked, persistence, place};
 use crate::schema::schema_of;
 
 #[pymethods]
@@ -51,6 +51,10 @@ impl ReplayBuffer {
     /// huge_pages : bool, default True
     ///     Ask the system for huge pages, of which draws profit. ``stats()["bytes_huge"]`` says how
     ///     many bytes it granted.
+    /// on_unlinked : {"warn", "error", "ignore"}, default "warn"
+    ///     What this buffer's writers, samplers and waits do once the ring was removed or replaced
+    ///     while they use it: an :class:`UnlinkedWarning`, once; a :class:`NotFoundError`, each time;
+    ///     nothing. The ring stays usable for those who have it, but nobody else can join it.
     /// dir : path, optional
     ///     Where it lives; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
     ///
@@ -88,11 +92,13 @@ impl ReplayBuffer {
     #[pyo3(signature = (
         name=Some(Given::Missing), schema=None, *extra, capacity=None, lanes=1_i64.into(),
         exist="error".into(), persistent=false.into(), lane_policy="block".into(),
-        lease_timeout=None, reader_slots=64_i64.into(), huge_pages=true.into(), dir=None, **unknown
+        lease_timeout=None, reader_slots=64_i64.into(), huge_pages=true.into(),
+        on_unlinked="warn".into(), dir=None, **unknown
     ))]
     #[pyo3(text_signature = "(name, schema, *, capacity, lanes=1, exist='error', \
                              persistent=False, lane_policy='block', \
-                             lease_timeout=None, reader_slots=64, huge_pages=True, dir=None)")]
+                             lease_timeout=None, reader_slots=64, huge_pages=True, on_unlinked='warn', \
+                             dir=None)")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn create<'py>(
         py: Python<'py>,
@@ -107,6 +113,7 @@ impl ReplayBuffer {
         lease_timeout: Option<Given<f64>>,
         reader_slots: Given<i128>,
         huge_pages: Given<bool>,
+        on_unlinked: Given<String>,
         dir: Option<Given<PathBuf>>,
         unknown: Option<&Bound<'py, PyDict>>,
     ) -> Result<Self, Failure> {
@@ -115,6 +122,7 @@ impl ReplayBuffer {
         let name = name.map(|name| name.get("name", wanted)).transpose()?;
         let persistent = persistence(persistent, name.is_some(), "ring")?;
         let schema = schema_of(schema)?;
+        let on_unlinked = self::on_unlinked(on_unlinked)?;
         let options = RingOptions::with_capacity(capacity::from_python(capacity)?)
             .lanes(count_in(lanes, "lanes", 1..=MAX_LANES, Kind::Argument)?)
             .exist(self::exist(exist)?)
@@ -133,7 +141,7 @@ impl ReplayBuffer {
             None => Ring::heap(&schema, options),
         })?;
         capacity::warn_if_wasteful(py, &ring, &label(name.as_deref()))?;
-        Ok(Self::of(ring))
+        Ok(Self::of(ring.on_unlinked(on_unlinked)))
     }
 
     /// Join the ring of that name, or a snapshot of one.
@@ -144,6 +152,10 @@ impl ReplayBuffer {
     ///     What it was created as. ``"pong@epoch-10"`` is the snapshot ``epoch-10`` of ``pong``:
     ///     read-only, in shared memory beside the live ring, one copy for all processes that open it;
     ///     the first one reads it from disk. See :meth:`open_snapshot`.
+    /// on_unlinked : {"warn", "error", "ignore"}, default "warn"
+    ///     What this buffer's writers, samplers and waits do once the ring was removed or replaced
+    ///     while they use it: an :class:`UnlinkedWarning`, once; a :class:`NotFoundError`, each time;
+    ///     nothing. The ring stays usable for those who have it, but nobody else can join it.
     /// dir : path, optional
     ///     Where it lives; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
     /// store : path, optional
@@ -162,18 +174,22 @@ impl ReplayBuffer {
     /// CorruptError
     ///     If the bytes there are no ring of this version, or a snapshot is damaged.
     #[staticmethod]
-    #[pyo3(signature = (name=Given::Missing, *extra, dir=None, store=None, **unknown))]
-    #[pyo3(text_signature = "(name, *, dir=None, store=None)")]
+    #[pyo3(signature = (
+        name=Given::Missing, *extra, on_unlinked="warn".into(), dir=None, store=None, **unknown
+    ))]
+    #[pyo3(text_signature = "(name, *, on_unlinked='warn', dir=None, store=None)")]
     fn attach<'py>(
         py: Python<'py>,
         name: Given<String>,
         extra: &Bound<'py, PyTuple>,
+        on_unlinked: Given<String>,
         dir: Option<Given<PathBuf>>,
         store: Option<Given<PathBuf>>,
         unknown: Option<&Bound<'py, PyDict>>,
     ) -> Result<Self, Failure> {
         refuse_strangers(extra, unknown, method::<Self>("attach"))?;
         let (name, base) = (name_of(name)?, place(dir)?);
+        let on_unlinked = self::on_unlinked(on_unlinked)?;
         if name.contains('@') {
             return Self::attach_snapshot(py, &name, store, &base);
         }
@@ -183,7 +199,8 @@ impl ReplayBuffer {
                  '{name}@LABEL'"
             )));
         }
-        Ok(Self::of(py.detach(|| Ring::attach_in(&base, &name))?))
+        let ring = py.detach(|| Ring::attach_in(&base, &name))?;
+        Ok(Self::of(ring.on_unlinked(on_unlinked)))
     }
 }
 
@@ -214,11 +231,14 @@ pub(crate) fn policy(
 }
 /// What pickles of a buffer call.
 #[pyfunction]
-#[pyo3(signature = (name, dir=None))]
+#[pyo3(signature = (name, dir=None, on_unlinked="warn".to_owned()))]
 pub(crate) fn _attach_buffer(
     py: Python<'_>,
     name: &str,
     dir: Option<PathBuf>,
+    on_unlinked: String,
 ) -> Result<ReplayBuffer, Failure> {
-    Ok(ReplayBuffer::of(py.detach(|| Ring::attach_in(&base(dir), name))?))
+    let on_unlinked = self::on_unlinked(on_unlinked)?;
+    let ring = py.detach(|| Ring::attach_in(&base(dir), name))?;
+    Ok(ReplayBuffer::of(ring.on_unlinked(on_unlinked)))
 }

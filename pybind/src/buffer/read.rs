@@ -54,8 +54,9 @@ impl ReplayBuffer {
     /// boundary : {"mask", "reject", "clamp"}
     ///     What becomes of windows that reach beyond their episode, or beyond what the ring holds of
     ///     it: ``"mask"`` zeroes those places; ``"reject"`` draws only whole windows, uniformly
-    ///     over those; ``"clamp"`` repeats the first and the last observation there, as frame
-    ///     stacks do, and zeroes all other columns. Masks say in each case what is there.
+    ///     over those; ``"clamp"`` repeats the first and the last observation of the episode there, as
+    ///     frame stacks do, and zeroes all other columns; transitions whose history was overwritten
+    ///     are not drawn. Masks say in each case what is there.
     /// copy : bool
     ///     Give ``obs`` and ``next_obs`` windows memory of their own, to be written to.
     /// state : dict, optional
@@ -164,8 +165,9 @@ impl ReplayBuffer {
     /// boundary : {"mask", "reject", "clamp"}
     ///     What becomes of windows that reach beyond their episode, or beyond what the ring holds of
     ///     it: ``"mask"`` zeroes those places; ``"reject"`` draws only whole windows, uniformly
-    ///     over those; ``"clamp"`` repeats the first and the last observation there, as frame
-    ///     stacks do, and zeroes all other columns. Masks say in each case what is there.
+    ///     over those; ``"clamp"`` repeats the first and the last observation of the episode there, as
+    ///     frame stacks do, and zeroes all other columns; transitions whose history was overwritten
+    ///     are not drawn. Masks say in each case what is there.
     /// out : Batch or dict of ndarray, optional
     ///     Memory to fill in place of new memory, as in :meth:`Sampler.sample`.
     ///
@@ -209,10 +211,15 @@ impl ReplayBuffer {
     ///
     /// Parameters
     /// ----------
-    /// index : array_like of int64, shape (B,)
-    ///     As in :attr:`Batch.index` or as :meth:`Writer.append` returned them.
+    /// index : array_like of int64, any shape
+    ///     As in :attr:`Batch.index`, or as :meth:`Writer.append` and :meth:`Writer.extend` returned
+    ///     them; ``B`` is their number, in C order.
     /// out : Batch or dict of ndarray, optional
     ///     Memory to fill in place of new memory, as in :meth:`Sampler.sample`.
+    /// missing : {"error", "mask"}, default "error"
+    ///     What becomes of an index whose transition is not there: it was overwritten, dropped or is
+    ///     not complete yet, as a lane's newest row, which has no successor. ``"mask"`` adds ``found``,
+    ///     bool ``[B]``, and everything else of the missing ones is zero, but their ``index``.
     ///
     /// Returns
     /// -------
@@ -221,9 +228,9 @@ impl ReplayBuffer {
     /// Raises
     /// ------
     /// LappedError
-    ///     If a row was overwritten since.
+    ///     If a row was overwritten since, unless ``missing="mask"``.
     /// SampleError
-    ///     If an index names no transition, or ``out`` does not fit.
+    ///     If an index names no transition, unless ``missing="mask"``; or ``out`` does not fit.
     ///
     /// Examples
     /// --------
@@ -233,18 +240,21 @@ impl ReplayBuffer {
     /// ...     at = [int(writer.append(obs=t, **end)[0]) for t in range(5)]
     /// >>> buf.gather(at[1:3])["next_obs"]
     /// array([2., 3.], dtype=float32)
-    #[pyo3(signature = (index=None, out=None, *extra, **unknown))]
-    #[pyo3(text_signature = "($self, index, out=None)")]
+    /// >>> buf.gather(at, missing="mask").found  # the newest row has no successor yet
+    /// array([ True,  True,  True,  True, False])
+    #[pyo3(signature = (index=None, out=None, *extra, missing="error".into(), **unknown))]
+    #[pyo3(text_signature = "($self, index, out=None, *, missing='error')")]
     fn gather<'py>(
         &self,
         py: Python<'py>,
         index: Option<&Bound<'py, PyAny>>,
         out: Option<&Bound<'py, PyAny>>,
         extra: &Bound<'py, PyTuple>,
+        missing: Given<String>,
         unknown: Option<&Bound<'py, PyDict>>,
     ) -> Result<Bound<'py, PyDict>, Failure> {
         refuse_strangers(extra, unknown, method::<Self>("gather"))?;
-        self.draws(py, Windows::none())?.gather(py, index, out)
+        self.draws(py, Windows::none())?.gather(py, index, out, missing)
     }
 
     /// Copy consecutive rows of one lane, as they were written.

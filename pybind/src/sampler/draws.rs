@@ -3,15 +3,18 @@
 use std::sync::{Arc, Weak};
 
 use backcast_core::{BatchPlan, Ring, Sampler as CoreSampler, SamplerOptions};
+use numpy::PyArray1;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict};
 
 use crate::batch::to_python;
 use crate::batches::Ahead;
 use crate::coerce::{self, count_in};
-use crate::error::{Failure, Kind};
+use crate::error::{Failure, Kind, bad_argument};
 use crate::given::{Given, needed};
 use crate::handle::Handle;
+use crate::held::warn_unlinked;
 use crate::out::Out;
 
 /// Largest batch, as the core has it.
@@ -81,15 +84,35 @@ impl Draws {
     ) -> Result<Bound<'py, PyDict>, Failure> {
         let batch = batch_size_of(batch_size)?;
         let Some(out) = out else {
-            let drawn = py.detach(|| self.with(|sampler| Ok(sampler.sample(batch)?)))?;
+            let drawn = self.drawn(py, |sampler| Ok(sampler.sample(batch)?))?;
             return Ok(to_python(py, drawn)?);
         };
-        self.fill(
+        let (batch, ()) = self.fill(
             py,
             out,
             |sampler| Ok(sampler.plan(batch)?),
             |sampler, plan, arenas| Ok(sampler.sample_into(plan, arenas)?),
-        )
+        )?;
+        Ok(batch)
+    }
+
+    /// Draws with the interpreter released, and warns if the ring was found to have lost its name.
+    fn drawn<R: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut CoreSampler) -> Result<R, Failure> + Send,
+    ) -> Result<R, Failure> {
+        let (drawn, unlinked) = py.detach(|| {
+            self.with(|sampler| {
+                let drawn = work(sampler)?;
+                let ring = sampler.ring();
+                Ok((drawn, ring.take_unlinked().then(|| ring.clone())))
+            })
+        })?;
+        if let Some(ring) = unlinked {
+            warn_unlinked(py, &ring)?;
+        }
+        Ok(drawn)
     }
 
     pub(crate) fn gather<'py>(
@@ -97,28 +120,67 @@ impl Draws {
         py: Python<'py>,
         index: Option<&Bound<'py, PyAny>>,
         out: Option<&Bound<'py, PyAny>>,
+        missing: Given<String>,
     ) -> Result<Bound<'py, PyDict>, Failure> {
+        const CHOICE: &str = "\"error\" or \"mask\"";
+        let missing = missing.get("missing", CHOICE)?;
         let index = needed(index, "index", "what a batch has as its index, or append returned")?;
-        let index = coerce::int64s(index, "index", Kind::Sample)?;
-        let Some(out) = out else {
-            let drawn = py.detach(|| self.with(|sampler| Ok(sampler.gather(&index)?)))?;
-            return Ok(to_python(py, drawn)?);
-        };
-        self.fill(
-            py,
-            out,
-            |sampler| Ok(sampler.plan_of(&index)?),
-            |sampler, plan, arenas| Ok(sampler.gather_into(&index, plan, arenas)?),
-        )
+        let index = coerce::int64s_of_any_shape(index, "index", Kind::Sample, MAX_BATCH as usize)?;
+        match missing.as_str() {
+            "error" => self.gather_all(py, &index, out),
+            "mask" => self.gather_present(py, &index, out),
+            _ => Err(bad_argument(format!("missing is '{missing}'; give {CHOICE}"))),
+        }
     }
 
-    fn fill<'py>(
+    fn gather_all<'py>(
+        &self,
+        py: Python<'py>,
+        index: &[i64],
+        out: Option<&Bound<'py, PyAny>>,
+    ) -> Result<Bound<'py, PyDict>, Failure> {
+        let Some(out) = out else {
+            let drawn = self.drawn(py, |sampler| Ok(sampler.gather(index)?))?;
+            return Ok(to_python(py, drawn)?);
+        };
+        let (batch, ()) = self.fill(
+            py,
+            out,
+            |sampler| Ok(sampler.plan_of(index)?),
+            |sampler, plan, arenas| Ok(sampler.gather_into(index, plan, arenas)?),
+        )?;
+        Ok(batch)
+    }
+
+    /// What is there of some transitions, with `found` beside it.
+    fn gather_present<'py>(
+        &self,
+        py: Python<'py>,
+        index: &[i64],
+        out: Option<&Bound<'py, PyAny>>,
+    ) -> Result<Bound<'py, PyDict>, Failure> {
+        let (batch, found) = if let Some(out) = out {
+            self.fill(
+                py,
+                out,
+                |sampler| Ok(sampler.plan_of(index)?),
+                |sampler, plan, arenas| Ok(sampler.gather_present_into(index, plan, arenas)?),
+            )?
+        } else {
+            let (drawn, found) = self.drawn(py, |sampler| Ok(sampler.gather_present(index)?))?;
+            (to_python(py, drawn)?, found)
+        };
+        batch.set_item(intern!(py, "found"), PyArray1::from_vec(py, found))?;
+        Ok(batch)
+    }
+
+    fn fill<'py, R: Send>(
         &self,
         py: Python<'py>,
         out: &Bound<'py, PyAny>,
         plan: impl Fn(&mut CoreSampler) -> Result<Arc<BatchPlan>, Failure> + Sync,
-        read: impl FnOnce(&mut CoreSampler, &BatchPlan, &mut [&mut [u8]]) -> Result<(), Failure> + Send,
-    ) -> Result<Bound<'py, PyDict>, Failure> {
+        read: impl FnOnce(&mut CoreSampler, &BatchPlan, &mut [&mut [u8]]) -> Result<R, Failure> + Send,
+    ) -> Result<(Bound<'py, PyDict>, R), Failure> {
         // It is soon found: worth no switch to another thread, unless the sampler is in use.
         let at_once = self.place.try_with(|place| match place {
             Place::Here(sampler) => Some(plan(sampler)),
@@ -129,11 +191,11 @@ impl Draws {
             None => py.detach(|| self.with(&plan))?,
         };
         let mut out = Out::of(out, &plan)?;
-        {
+        let read = {
             let mut arenas = out.buffers();
-            py.detach(|| self.with(|sampler| read(sampler, &plan, &mut arenas)))?;
-        }
-        out.finish()
+            self.drawn(py, |sampler| read(sampler, &plan, &mut arenas))?
+        };
+        Ok((out.finish()?, read))
     }
 
     /// Memory for batches that are filled in turn, not filled yet.

@@ -24,4 +24,10 @@ def test_every_error_is_a_backcast_error_and_a_builtin(
 def test_the_tree_is_complete() -> None:
     public = {getattr(bc, name) for name in bc.__all__}
     errors = {thing for thing in public if isinstance(thing, type) and issubclass(thing, Exception)}
-    assert errors == {bc.BackcastError, bc.LeaseWarning, bc.WriterWarning, *BUILTINS}
+    assert errors == {
+        bc.BackcastError,
+        bc.LeaseWarning,
+        bc.UnlinkedWarning,
+        bc.WriterWarning,
+        *BUILTINS,
+    }

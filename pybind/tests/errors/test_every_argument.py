@@ -291,12 +291,18 @@ class Odd:
         return "ODD"
 
 
-@pytest.mark.parametrize(("name", "parameter"), PARAMETERS)
+TYPED = [
+    case
+    for case in PARAMETERS
+    if not {str(case.values[0]), " ".join(map(str, case.values))} & ANYTHING.keys()
+]
+"""Arguments that have a type of their own."""
+
+
+@pytest.mark.parametrize(("name", "parameter"), TYPED)
 def test_an_argument_of_another_type_is_named_with_what_to_give(
     made: dict[str, Any], name: str, parameter: str
 ) -> None:
-    if name in ANYTHING or f"{name} {parameter}" in ANYTHING:
-        pytest.skip(ANYTHING.get(name) or ANYTHING[f"{name} {parameter}"])
     arguments = good(name, made) | {parameter: Odd()}
     if name == "ReplayBuffer.wait" and parameter == "rows_published":
         del arguments["min_size"]

@@ -145,6 +145,7 @@ TYPED: dict[str, list[str]] = {
         "pong.sampler(seed=-1)",
         "pong.gather([10_000])",
         "pong.gather([39])",
+        'pong.gather([39], missing="skip")',
         "pong.gather([0.5])",
         "pong.gather([True, False])",
         "pong.rows(0, 30, 20)",
@@ -371,7 +372,7 @@ class Newcomer:
             said = said.replace(here, everywhere)
         # As a number of its own: it may stand within another.
         said = re.sub(rf"\b{os.getpid()}\b", "4711", said)
-        said = re.sub(r"\d+ available \(.*?\)", "16777216000 available (the file system)", said)
+        said = re.sub(r"[\d.]+ \w+ available \(.*?\)", "15.6 GiB available (the file system)", said)
         said = re.sub(r"\.building-\w+", ".building-0123456789abcdef", said)
         said = re.sub(r"pid \d+ \([^)]*\)", "pid 4711 (python)", said)
         return textwrap.fill(

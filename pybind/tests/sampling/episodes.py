@@ -140,9 +140,12 @@ def items(lanes: list[Lane], windows: Windows) -> list[Item]:
     return found
 
 
-def is_whole(item: Item, windows: Windows) -> bool:
-    """Whether nothing of the window is missing."""
-    return (item.back, item.ahead) == (windows.past - 1, windows.future)
+def is_drawn(item: Item, windows: Windows) -> bool:
+    """Whether the boundary lets it be drawn."""
+    if windows.boundary == "reject":
+        return (item.back, item.ahead) == (windows.past - 1, windows.future)
+    # What was overwritten is not repeated.
+    return windows.boundary == "mask" or item.back == min(item.at, windows.past - 1)
 
 
 def expected(item: Item, windows: Windows) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -269,10 +269,12 @@ def test_an_iterator_goes_on_with_the_ring_that_it_began_with(how: str, tmp_path
         bc.remove("pong", force=True, dir=tmp_path)
     else:
         make(20)
-    for _ in range(10):
-        assert_equal(next(batches), plain.sample(16))
+    with nullcontext() if how == "closed" else pytest.warns(bc.UnlinkedWarning) as told:
+        for _ in range(10):
+            assert_equal(next(batches), plain.sample(16))
     batches.close()
     assert_equal(sampler.sample(16), plain.sample(16))
+    assert told is None or len(told) == 1
 
 
 def test_batches_outlive_their_iterator_sampler_and_ring() -> None:

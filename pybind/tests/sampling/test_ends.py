@@ -137,6 +137,37 @@ def test_frame_stacks_repeat_the_first_and_the_last_observation_of_an_episode(co
     assert batch["future_mask"].sum(1).tolist() == [2, 0, 1]
 
 
+def test_frame_stacks_never_begin_in_the_middle_of_an_episode() -> None:
+    with actor(20) as a:
+        sampler = a.buf.sampler(seed=1, history=4, boundary="clamp")
+        a.episode(30)  # rows 10 to 29 are left, of one endless episode
+        drawn = sampler.sample(300)
+        assert sorted(set(drawn.index.tolist())) == list(range(13, 29))
+        same(drawn["obs"], drawn["obs"][:, -1:] + np.arange(-3, 1))
+        with pytest.raises(bc.SampleError, match="beginning of its history was overwritten"):
+            sampler.gather([12])
+        a.episode(2, TERMINATES)
+        a.episode(12)
+        # Rows 25 to 31 of the first one are left, and a second one from row 33 on.
+        drawn = sampler.sample(300)
+        assert sorted(set(drawn.index.tolist())) == [*range(28, 32), *range(33, 44)]
+        frames = drawn.index[:, None] + 1 + np.arange(-3, 1)
+        same(drawn["obs"], np.maximum(frames, np.where(drawn.index >= 33, 34, 0)[:, None]))
+
+
+def test_a_ring_without_a_known_history_says_so() -> None:
+    with actor(6) as a:
+        a.episode(12)
+        sampler = a.buf.sampler(seed=1, history=5, boundary="clamp")
+        assert set(sampler.sample(50).index.tolist()) == {10}
+        a.episode(2, TERMINATES)
+        a.episode(1)
+        with pytest.raises(
+            bc.SampleError, match=r"no transition has its history of 5: .*overwritten"
+        ):
+            sampler.sample(1)
+
+
 def test_a_return_ends_with_its_episode_and_bootstraps_only_where_that_was_truncated() -> None:
     with actor(100) as a:
         a.episode(4, TERMINATES)  # rows 0 to 3, observations 1 to 4, final 5
@@ -144,7 +175,7 @@ def test_a_return_ends_with_its_episode_and_bootstraps_only_where_that_was_trunc
         sampler = a.buf.sampler(seed=1, n_step=3, gamma=0.5)
         batch = sampler.gather([0, 1, 2, 3, 5, 6, 7, 8])
         for final in (4, 9):
-            with pytest.raises(bc.SampleError, match="a FINAL row"):
+            with pytest.raises(bc.SampleError, match="it is a FINAL row"):
                 sampler.gather([final])
     r = np.arange(11) / 10
     same(
@@ -187,7 +218,7 @@ def test_a_return_stops_where_a_writer_died(how: str) -> None:
             a.episode(3)
         sampler = a.buf.sampler(seed=1, history=2, future=2, n_step=3, gamma=0.5)
         batch = sampler.gather([0, 1, 3])
-        with pytest.raises(bc.SampleError, match="the last before a gap"):
+        with pytest.raises(bc.SampleError, match="the row after it is a GAP"):
             sampler.gather([2])
     same(batch["n_discount"], [0.25, 0.5, 0.25])
     same(batch["n_next_obs"], [3, 3, 3])  # the new writer's count begins anew

@@ -1,0 +1,190 @@
+"""A ring that was removed or replaced while processes use it: they are told."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import backcast as bc
+import numpy as np
+import pytest
+from conftest import Child
+
+COLUMNS = {"x": "f4"}
+END = {"terminated": False, "truncated": False}
+
+
+def create(place: Path, **settings: Any) -> bc.ReplayBuffer:  # noqa: ANN401 - keywords of any kind
+    return bc.ReplayBuffer.create("pong", COLUMNS, capacity=100, dir=place, **settings)
+
+
+def replace(place: Path) -> None:
+    create(place, exist="replace").close()
+
+
+def remove(place: Path) -> None:
+    bc.remove("pong", force=True, dir=place)
+
+
+def unlink(place: Path) -> None:
+    with bc.ReplayBuffer.attach("pong", dir=place) as buf:
+        buf.unlink()
+
+
+WAYS = pytest.mark.parametrize("lose", [replace, remove, unlink])
+
+
+def steps(writer: bc.Writer, count: int) -> None:
+    for step in range(count):
+        writer.append(x=step, **END)
+
+
+@WAYS
+def test_each_handle_warns_once(place: Path, lose: Callable[[Path], None]) -> None:
+    with create(place), bc.ReplayBuffer.attach("pong", dir=place) as buf:
+        handles = [bc.ReplayBuffer.attach("pong", dir=place) for _ in range(4)]
+        reader, filled, ahead, waiting = handles
+        writer, sampler = buf.writer(), reader.sampler(seed=1)
+        steps(writer, 20)
+        batch = filled.sample(4)
+        batches = ahead.sampler(seed=1).batches(4, prefetch=0)
+        next(batches)
+        assert not buf.stats()["unlinked"]
+        lose(place)
+        acts: list[Callable[[], Any]] = [
+            lambda: writer.append(x=1, **END),
+            lambda: sampler.gather([3]),
+            lambda: filled.sample(4, out=batch),
+            lambda: next(batches),
+            lambda: waiting.wait(5, timeout=0),
+        ]
+        for act in acts:
+            with pytest.warns(bc.UnlinkedWarning, match=r"ring 'pong' was removed .*attach again"):
+                act()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for act in acts:
+                act()
+        assert all(handle.stats()["unlinked"] for handle in [buf, *handles])
+        assert len(buf) == 21, "holders keep its rows"
+        batches.close()
+        writer.close()
+        sampler.close()
+        for handle in handles:
+            handle.close()
+
+
+@WAYS
+def test_an_append_in_one_call_and_one_in_place_warn_too(
+    place: Path, lose: Callable[[Path], None]
+) -> None:
+    with create(place, lanes=2):
+        first, second = (bc.ReplayBuffer.attach("pong", dir=place) for _ in range(2))
+        extending, reserving = first.writer(), second.writer(autoreset_mode="next_step")
+        lose(place)
+        with pytest.warns(bc.UnlinkedWarning):
+            extending.extend(
+                x=np.zeros((3, 1)),
+                terminated=np.zeros((3, 1), "?"),
+                truncated=np.zeros((3, 1), "?"),
+            )
+        with pytest.warns(bc.UnlinkedWarning), reserving.reserve() as row:
+            row["x"] = 1.0
+        for handle in (extending, reserving, first, second):
+            handle.close()
+
+
+@WAYS
+def test_errors_come_each_time_where_they_were_asked_for(
+    place: Path, lose: Callable[[Path], None]
+) -> None:
+    with create(place), bc.ReplayBuffer.attach("pong", dir=place, on_unlinked="error") as buf:
+        writer, sampler = buf.writer(), buf.sampler(seed=1)
+        steps(writer, 20)
+        state = sampler.state()
+        lose(place)
+        for _ in range(2):
+            with pytest.raises(bc.NotFoundError, match=r"`pong` was removed.* none was appended"):
+                writer.append(x=1, **END)
+            with pytest.raises(bc.NotFoundError, match="`pong` was removed or replaced"):
+                sampler.sample(4)
+            with pytest.raises(bc.NotFoundError, match="`pong` was removed or replaced"):
+                buf.gather([3])
+            with pytest.raises(bc.NotFoundError, match="waited for was removed or replaced"):
+                buf.wait(50)
+        assert (buf.stats()["rows_published"], sampler.state()) == (20, state)
+        for handle in (writer, sampler):
+            handle.close()
+
+
+def test_nothing_is_said_where_that_was_asked_for_or_by_ones_own_hand(place: Path) -> None:
+    with (
+        create(place) as own,
+        bc.ReplayBuffer.attach("pong", dir=place, on_unlinked="ignore") as buf,
+    ):
+        writer = own.writer()
+        steps(writer, 20)
+        own.unlink()
+        steps(writer, 20)
+        assert len(buf.sample(4)["x"]) == 4
+        assert buf.stats()["unlinked"]
+        writer.close()
+
+
+def test_a_private_ring_and_a_live_one_are_not_unlinked(place: Path) -> None:
+    with bc.ReplayBuffer.create(None, COLUMNS, capacity=10) as private, create(place) as buf:
+        assert not private.stats()["unlinked"]
+        assert not buf.stats()["unlinked"]
+
+
+def test_the_choice_is_pickled_and_copied(place: Path) -> None:
+    with (
+        create(place, on_unlinked="error") as buf,
+        pickle.loads(pickle.dumps(buf)) as again,
+        buf.__copy__() as copied,
+    ):
+        writer = again.writer()
+        steps(writer, 3)
+        replace(place)
+        with pytest.raises(bc.NotFoundError):
+            writer.append(x=1, **END)
+        with pytest.raises(bc.NotFoundError):
+            copied.sample(1)
+        writer.close()
+
+
+def test_the_choice_is_one_of_three_words(place: Path) -> None:
+    with pytest.raises(
+        bc.ArgumentError, match=r"on_unlinked is 'raise'; give \"warn\", \"error\" or"
+    ):
+        create(place, on_unlinked="raise")
+
+
+ACTOR = """
+import sys, warnings
+import backcast as bc
+warnings.simplefilter("error", bc.UnlinkedWarning)
+with bc.ReplayBuffer.attach("pong").writer() as writer:
+    print("ready", flush=True)
+    sys.stdin.readline()
+    try:
+        for step in range(1000):
+            writer.append(x=step, terminated=False, truncated=False)
+    except bc.UnlinkedWarning as warning:
+        print("told at", step, flush=True)
+"""
+
+
+def test_an_actor_learns_that_its_learner_was_restarted(
+    place: Path, start: Callable[..., Child]
+) -> None:
+    with create(place):
+        actor = start(ACTOR)
+        assert actor.stdout is not None
+        assert actor.stdout.readline() == "ready\n"
+        with create(place, exist="replace"):
+            out, error = actor.communicate("go\n", timeout=120)
+    assert out == "told at 0\n", error
