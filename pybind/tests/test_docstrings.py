@@ -104,10 +104,9 @@ def test_everything_public_has_a_summary_and_known_sections(name: str) -> None:
     assert known == sorted(known, key=order.index), "numpydoc's order"
 
 
-@pytest.mark.parametrize("name", CALLABLES)
+# A batch is a dict, whose constructor takes what dict takes.
+@pytest.mark.parametrize("name", [name for name in CALLABLES if name != "Batch"])
 def test_parameters_are_those_of_the_signature_in_its_order(name: str) -> None:
-    if name == "Batch":
-        pytest.skip("a dict, whose constructor takes what dict takes")
     signature = inspect.signature(CALLABLES[name])
     asked = [
         {"VAR_POSITIONAL": "*", "VAR_KEYWORD": "**"}.get(parameter.kind.name, "") + parameter.name

@@ -49,14 +49,29 @@ def test_a_schema_reads_back_as_it_was_written() -> None:
     assert schema != "flag"
 
 
-@pytest.mark.parametrize("capacity", ["64MiB", "1_000", "2.5 MB", 77])
-def test_capacity_is_rows_or_bytes(place: Path, capacity: int | str) -> None:
+@pytest.mark.parametrize(("capacity", "rows"), [(77, 77), ("77", 77), ("1_000", 1_000)])
+def test_capacity_is_rows(place: Path, capacity: int | str, rows: int) -> None:
     with bc.ReplayBuffer.create("c", {"x": "f8"}, capacity=capacity, dir=place) as buf:
+        assert (buf.capacity, buf.stats()["bytes_asked"]) == (rows, rows * buf.schema.row_bytes)
+
+
+@pytest.mark.parametrize(
+    ("capacity", "size"),
+    [("64MiB", 64 << 20), ("2.5 MB", 2_500_000), ("1_000 KiB", 1_000 << 10), ("1e6 B", None)],
+)
+def test_capacity_is_bytes(place: Path, capacity: str, size: int | None) -> None:
+    def create() -> bc.ReplayBuffer:
+        return bc.ReplayBuffer.create("c", {"x": "f8"}, capacity=capacity, dir=place)
+
+    if size is None:
+        with pytest.raises(bc.ArgumentError, match="1e6 B"):
+            create()
+        return
+    with create() as buf:
         stats = buf.stats()
-        if capacity == "64MiB":
-            assert 60 << 20 < stats["bytes_allocated"] <= 64 << 20
-        if capacity == 77:
-            assert buf.capacity == 77
+        assert stats["bytes_asked"] == size
+        assert 0.9 * size < stats["bytes_allocated"] <= size
+        assert 0.5 < buf.capacity * buf.schema.row_bytes / size <= 1
 
 
 def test_much_more_memory_than_asked_for_is_a_warning(place: Path) -> None:

@@ -49,8 +49,8 @@ def test_an_earlier_batch_is_filled_again(buffer: ff.VecReplayBuffer) -> None:
             indices=np.arange(30),
             out=out,
         )
-        if again is out:
-            assert places == [part.ctypes.data for part in out if isinstance(part, np.ndarray)]
+        assert again is out, layout
+        assert places == [part.ctypes.data for part in out if isinstance(part, np.ndarray)]
         same(again, twin)
 
 
