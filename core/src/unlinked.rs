@@ -174,8 +174,10 @@ mod tests {
         writer.append(&step).map(drop)
     }
 
+    type Way = (&'static str, fn(&Base));
+
     /// Ways in which a ring loses its name while it is held.
-    fn ways() -> [(&'static str, fn(&Base)); 3] {
+    fn ways() -> [Way; 3] {
         [
             ("replaced", |base| drop(create(base, Exist::Replace))),
             ("removed", |base| drop(remove(base, Kind::Ring, "pong", true).unwrap())),
