@@ -251,10 +251,10 @@ impl Writer {
         self.indices.push(index);
     }
 
-    /// Whether [`take_stall`](Self::take_stall) or [`Ring::take_unlinked`] has something to tell.
+    /// Whether [`take_stall`](Self::take_stall) has something to tell.
     #[must_use]
     pub fn has_stalled(&self) -> bool {
-        self.stall.is_some() || self.ring.has_unlinked_news()
+        self.stall.is_some()
     }
 
     /// The lease that made an append wait or drop rows, once per lease: for a warning.
@@ -264,11 +264,12 @@ impl Writer {
         stall
     }
 
-    /// Whether [`take_stall`](Self::take_stall) or [`take_doubt`](Self::take_doubt) has something to tell.
+    /// Whether [`take_stall`](Self::take_stall), [`take_doubt`](Self::take_doubt) or
+    /// [`Ring::take_unlinked`] has something to tell.
     #[must_use]
     #[inline]
     pub fn has_news(&self) -> bool {
-        self.has_news
+        self.has_news || self.ring.has_unlinked_news()
     }
 
     /// Returns why rows may not mean what the caller thinks, once per writer and kind: for a warning.
