@@ -26,6 +26,7 @@ def test_the_tree_is_complete() -> None:
     errors = {thing for thing in public if isinstance(thing, type) and issubclass(thing, Exception)}
     assert errors == {
         bc.BackcastError,
+        bc.LappedWarning,
         bc.LeaseWarning,
         bc.UnlinkedWarning,
         bc.WriterWarning,
