@@ -48,7 +48,7 @@ export PYO3_PYTHON := $(abspath $(PY))
 export CARGO_HOME ?= $(HOME)/.cargo
 export VIRTUAL_ENV := $(abspath $(VENV))
 
-.PHONY: help demo test check quick fuzz fuzz-lib storm soak cost bench bench-rust docs errors-page docs-links lint wheel sdist wheel-check clean
+.PHONY: help demo test check quick fuzz fuzz-lib storm soak cost audit test-adapters bench bench-rust docs errors-page docs-links lint wheel sdist wheel-check clean
 .PHONY: lock notices notices-check tools native lint-rust lint-elsewhere lint-python test-rust test-python
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
@@ -100,9 +100,24 @@ storm: tools ## Kill writers, readers, daemons STORM_KILLS times each, and look 
 	BACKCAST_STORM_KILLS=$(STORM_KILLS) BACKCAST_STORM_RINGS=$$(( $(STORM_KILLS) / 20 )) BACKCAST_HUNT_WINDOWS=$(HUNT_WINDOWS) \
 	  cargo test --release -p backcast-tests --locked --test storm --test lease_storm --test daemon_storm --test resize_storm --test torn_hunt --test hand_hunt -- --nocapture
 
-# One instruction at a time, on Linux: exact, whatever else the machine does.
-cost: tools ## Count the instructions of a sampled row: the same for any number of rows and lanes
-	cargo test --release -p backcast-tests --locked --test cost -- --ignored --nocapture
+# One instruction at a time, on Linux: exact, whatever else the machine does. Appends are counted from
+# Python, so its extension is built as optimised as the rest.
+cost: $(STAMP)/demo ## Count the instructions of a sampled row and of an appended one
+	PIP_QUIET=1 $(VENV)/bin/maturin develop --locked --profile release
+	BACKCAST_PYTHON="$(CURDIR)/$(PY)" cargo test --release -p backcast-tests --locked --test cost -- --ignored --nocapture
+
+# Advisories, licences and sources of the crates that are shipped, as deny.toml asks. Advisories are
+# read from the network where there is one; else from the copy of the last time.
+audit: tools ## Look for known faults, licences and sources of dependencies
+	@cargo deny --version >/dev/null 2>&1 || { \
+	  echo "cargo-deny not found: cargo install --locked cargo-deny" >&2; exit 1; }
+	cargo deny --locked check || cargo deny --locked --offline check
+
+# Torch and Stable-Baselines3 want a virtual environment of their own, and six gigabytes of disk on Linux.
+test-adapters: native ## Our environments under the checks and agents of other libraries
+	@[ -x .venv-adapters/bin/python ] || $(PYTHON) -m venv .venv-adapters
+	.venv-adapters/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/adapters.txt
+	PYTHONPATH=pybind/python .venv-adapters/bin/python -m pytest -c /dev/null tests/adapters
 
 # Fails if the memory, open files or mappings of processes that live grow beside others that are killed.
 soak: tools ## Kill and restart writers, learners, leaseholders for SOAK_SECONDS: nothing may grow
