@@ -13,7 +13,7 @@ use crate::demo::{self, DemoLauncher};
 use crate::error::{CliError, Exit};
 use crate::{
     bench, completions, create, doctor, export, gc, import, load, ls, man, panel, resize, rm, save,
-    serve, signals, stat, top, verify,
+    serve, signals, sim, stat, top, verify,
 };
 
 /// Create, list, inspect, save and remove experience rings in shared memory, and look after them.
@@ -55,6 +55,7 @@ enum Command {
     Resize(resize::Args),
     Gc(gc::Args),
     Panel(panel::Args),
+    Sim(sim::Args),
     Doctor(doctor::Args),
     Serve(serve::Args),
     Bench(bench::Args),
@@ -211,6 +212,7 @@ fn answer(cli: Cli, console: &mut Console<'_>, host: Host<'_>) -> Result<u8, Cli
     match &cli.command {
         Command::Completions(args) => return Ok(completions::run(args, console)?.status()),
         Command::Man(args) => return Ok(man::run(args, console)?.status()),
+        Command::Sim(args) => return Ok(sim::run(args, console)?.status()),
         _ => {}
     }
     let base = cli.dir.map_or_else(Base::standard, Base::at);
@@ -240,7 +242,7 @@ fn answer(cli: Cli, console: &mut Console<'_>, host: Host<'_>) -> Result<u8, Cli
         Command::Serve(args) => serve::run(args, &base, console),
         Command::Doctor(args) => Ok(doctor::run(args, &base, console)),
         Command::Bench(args) => return bench::run(args, &base, console, &itself),
-        Command::Demo(_) | Command::Completions(_) | Command::Man(_) => {
+        Command::Demo(_) | Command::Completions(_) | Command::Man(_) | Command::Sim(_) => {
             unreachable!("answered above")
         }
     }?;

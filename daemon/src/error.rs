@@ -11,6 +11,7 @@ use backcast_core::{
 use backcast_exchange::{ExportError, ImportError};
 use backcast_market::{LoadError as PanelLoadError, PanelError};
 use backcast_persist::{LoadError, SaveError, StoreError};
+use backcast_sim::ConfigError;
 use thiserror::Error;
 
 use crate::bench::PairError;
@@ -176,6 +177,8 @@ pub(crate) enum CliError {
     #[error(transparent)]
     Sample(#[from] SampleError),
     #[error(transparent)]
+    Market(#[from] ConfigError),
+    #[error(transparent)]
     Serve(#[from] ServeError),
     #[error(transparent)]
     Client(ClientError),
@@ -224,6 +227,7 @@ impl CliError {
             | Self::NoJson { .. }
             | Self::NoPlaceForPages { .. }
             | Self::UnknownFormat { .. }
+            | Self::Market(_)
             | Self::DemoJson => Exit::WrongUsage,
             Self::Ring(error) => of_ring(error),
             Self::Segment(error) => of_segment(error),

@@ -29,6 +29,28 @@ impl Watch {
         Ok(Self { bar, signals })
     }
 
+    /// Starts a watch over work that is counted in whole steps.
+    pub(crate) fn start_counting(verb: &'static str) -> io::Result<Self> {
+        let watch = Self::start(verb)?;
+        let form = "{msg} {wide_bar} {pos}/{len} {eta} left";
+        if let Ok(style) = ProgressStyle::with_template(form) {
+            watch.bar.set_style(style.progress_chars("=> "));
+        }
+        Ok(watch)
+    }
+
+    /// Shows that `done` of `total` steps are done; called after each, from any thread.
+    pub(crate) fn count(&self, done: usize, total: usize) -> ControlFlow<()> {
+        self.bar.set_length(total as u64);
+        self.bar.set_position(done as u64);
+        self.bar.tick();
+        if self.signals.status().is_some() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    }
+
     /// To be called now and then by the work.
     pub(crate) fn step(&self, progress: &Progress) -> ControlFlow<()> {
         if self.bar.length().is_none() && progress.total_bytes > 0 {

@@ -44,6 +44,7 @@ mod rm;
 mod save;
 mod serve;
 mod signals;
+mod sim;
 mod snapshots;
 mod stat;
 mod top;

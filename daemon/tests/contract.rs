@@ -131,7 +131,10 @@ fn help_shows_statuses_and_examples_of_every_command() {
     }
     let listed = commands(&shelf);
     assert!(listed.len() > 8, "{listed:?}");
-    let below = commands_of(&shelf, &["panel"]).into_iter().map(|below| format!("panel {below}"));
+    let below = ["panel", "sim"].into_iter().flat_map(|above| {
+        let below = commands_of(&shelf, &[above]);
+        below.into_iter().map(move |below| format!("{above} {below}"))
+    });
     for command in listed.iter().cloned().chain(below) {
         let args: Vec<&str> = command.split(' ').chain(["--help"]).collect();
         let help = shelf.run(&args).expect(0);

@@ -16,7 +16,7 @@ use shelf::{Holder, Shelf, commands, schema};
 /// Commands that have nothing to say in JSON, and refuse it.
 const WITHOUT: [&str; 2] = ["demo", "completions"];
 /// The commands below this one have results of their own.
-const ABOVE: [&str; 1] = ["panel"];
+const ABOVE: [&str; 2] = ["panel", "sim"];
 
 /// A role; see [`Holder`].
 #[test]
@@ -105,6 +105,7 @@ fn idle_objects_are_as_promised() {
     holds("doctor", &shelf.json(&["doctor"]));
     holds("bench", &shelf.json(&["bench", "--seconds", "0.02", "--row-bytes", "64"]));
     let into = shelf.path().to_str().unwrap();
+    holds("sim-facts", &shelf.json(&["sim", "facts", "--short", "--seeds", "1"]));
     holds("man", &shelf.json(&["man", "--into", into]));
     holds("resize", &shelf.json(&["resize", "pong", "--capacity", "9_000"]));
     holds("rm", &shelf.json(&["rm", "pong"]));

@@ -66,6 +66,17 @@ book.](realism/facts.svg)
   start.
 - **Exactness.** Cash and shares are added up after each simulation. 2,000 ticks must give the
   same state hash in a fresh market, after a reset from another seed, and on another thread.
+
+## Run it
+
+```text
+backcast sim facts                      the whole battery: minutes
+backcast sim facts --short              four seeds of one day: seconds
+backcast --json sim facts > facts.json  values of each seed, and the curves of the plots
+```
+
+The short form leaves out impact, long runs and the facts that a day cannot tell, and asks for
+half the seeds inside the band.
 """
 
 
