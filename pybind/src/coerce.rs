@@ -189,14 +189,10 @@ pub(crate) fn array_of<'py>(
         }
         (b'i' | b'u' | b'f', b'b') if target.kind == Kind::Append && is_zero_or_one(&array)? => {}
         (_, wanted) => {
-            let hint = if wanted == b'b' {
-                "pass booleans, or 0 and 1"
-            } else if target.kind == Kind::Append
-                && matches!((have.kind(), wanted), (b'f', b'i' | b'u'))
-            {
-                "pass whole numbers"
-            } else {
-                "convert them yourself if that is meant"
+            let hint = match (have.kind(), wanted) {
+                (_, b'b') => "pass booleans, or 0 and 1",
+                (b'f', b'i' | b'u') if target.kind == Kind::Append => "pass whole numbers",
+                _ => "convert them yourself if that is meant",
             };
             return Err(target.refuse(format!(
                 "got {have} values, which cannot become {code} without loss; {hint}"

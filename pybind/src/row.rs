@@ -562,8 +562,9 @@ impl ReservedRow {
         })
     }
 
-    /// The last observation of an episode that ends with this row, as :meth:`Writer.append` takes it; to
-    /// be set. None until then.
+    /// The last observation of an episode that ends with this row; to be set.
+    ///
+    /// As :meth:`Writer.append` takes it. None until then.
     #[getter]
     fn final_obs(&self, py: Python<'_>) -> Result<Option<Py<PyAny>>, Failure> {
         self.with_open(|open| Ok(open.final_obs.as_ref().map(|last| last.given.clone_ref(py))))

@@ -100,14 +100,14 @@ impl Writer {
             signal.is_some()
         };
         // Closed in any case, and then said that the last transitions had no room.
-        let finished = py.detach(|| {
+        let finished = py.detach(|| -> Result<_, Failure> {
             let pen = self.handle.take()?;
             Ok(pen.map(|mut pen| pen.writer.finish_until(&mut interrupted)))
         });
         if let Some(raised) = signal {
             return Err(raised.into());
         }
-        finished.and_then(|finished: Option<_>| Ok(finished.transpose()?.unwrap_or_default()))
+        Ok(finished?.unwrap_or(Ok(()))?)
     }
 
     pub(crate) fn new(py: Python<'_>, ring: &str, writer: CoreWriter) -> PyResult<Self> {
@@ -490,7 +490,10 @@ impl Writer {
     ) -> Result<(), Failure> {
         refuse_strangers(extra, unknown, method::<Self>("restart"))?;
         let chosen = match lanes {
-            Some(given) => self.flags("lanes", Some(given))?,
+            Some(given) => {
+                refuse_numbers_of_lanes(given)?;
+                self.flags("lanes", Some(given))?
+            }
             None => vec![true; self.lanes.len()],
         };
         let mut signal = None;
@@ -668,4 +671,19 @@ fn complaint(stall: &Stall) -> String {
          (reader slot {slot}), and then {what}; hold leases for a shorter time, copy rows with \
          rows(), or create the ring with a larger capacity"
     )
+}
+
+/// Refuses numbers in place of a mask: `[0, 1]` may mean two lanes, or one of two.
+fn refuse_numbers_of_lanes(given: &Bound<'_, PyAny>) -> Result<(), Failure> {
+    let py = given.py();
+    let asarray = py.import("numpy")?.getattr("asarray")?;
+    // What makes no array is refused with the mask's own words.
+    let Ok(array) = asarray.call1((given,)) else { return Ok(()) };
+    let dtype = array.getattr("dtype")?;
+    if dtype.getattr("kind")?.extract::<String>()? == "b" {
+        return Ok(());
+    }
+    let text =
+        format!("`lanes` holds {dtype} values; give booleans, one for each lane of the writer");
+    Err(Failure::new(Kind::Append, text))
 }

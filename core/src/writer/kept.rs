@@ -51,7 +51,8 @@ impl Kept {
     /// Keeps row `i` of the columns of role obs.
     #[inline]
     pub(super) fn keep(&mut self, what: What, obs: &[ObsColumn], columns: &[&[u8]], i: usize) {
-        self.what = what;
+        // Without observations there is nothing to compare: all would be equal.
+        self.what = if obs.is_empty() { What::Nothing } else { what };
         if let ([column], [bytes]) = (obs, columns)
             && self.bytes.len() == column.width
         {

@@ -10,7 +10,7 @@ from backcast._errors import ArgumentError, ArgumentTypeError
 if TYPE_CHECKING:
     from gymnasium.vector import AutoresetMode
 
-Word: TypeAlias = Literal["next_step", "same_step", "disabled"]
+    Word: TypeAlias = Literal["next_step", "same_step", "disabled"]
 
 WORDS: tuple[Word, Word, Word] = ("next_step", "same_step", "disabled")
 

@@ -177,7 +177,7 @@ impl Pit<'_> {
     fn worst_price(&self, price: i32, quantity: i32) -> i32 {
         let Some(ask) = self.book.best_ask() else {
             // An auction may trade up to the top of the window; an empty book trades nothing.
-            let highest = if self.auction.is_some() { self.book.window().1 } else { 1 };
+            let highest = if self.auction.is_some() { self.book.window().1 } else { 0 };
             return price.min(highest);
         };
         if price <= ask.saturating_add(NEAR) {

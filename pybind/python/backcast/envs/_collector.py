@@ -323,6 +323,11 @@ class Collector:
         A transition is drawn once its successor is in the ring: the observation that it led to
         becomes the last one of its episode. Closing the writer does the same. The next call has to
         be :meth:`reset`. Doing it twice does nothing.
+
+        Raises
+        ------
+        LeaseError
+            If a lease is in the way of the last observation, and the ring's lane policy is to fail.
         """
         with suppress(ClosedError):
             self._writer.restart()
