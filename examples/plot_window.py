@@ -49,6 +49,8 @@ def replay(prices: np.ndarray, rng: np.random.Generator) -> bc.ReplayBuffer:
             next_obs = {**dict(zip(PRICES, following, strict=True)), "cash": cash}
             writer.append(obs=obs, action=action, next_obs=next_obs, terminated=False,
                           truncated=end)  # fmt: skip
+            if end:
+                cash = 10_000.0
     return buf
 
 

@@ -121,8 +121,15 @@ def episode_in(mode: Mode) -> tuple[list[Cell], list[Row]]:
                 if obs == 3 and mode != "next_step":
                     continue  # o3 came with o2, as final_obs
                 final = 3 if ends and mode != "next_step" else None
+                # The step that only resets has no reward.
+                reward = int(obs != 3)
                 writer.append(
-                    obs=obs, action=1, reward=1, terminated=ends, truncated=False, final_obs=final
+                    obs=obs,
+                    action=1,
+                    reward=reward,
+                    terminated=ends,
+                    truncated=False,
+                    final_obs=final,
                 )
                 appended.append(("empty", f"o{obs}" + ("+o3" if final else "")))
         return appended, rows_of(buf, 0)

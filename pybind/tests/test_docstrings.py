@@ -88,7 +88,7 @@ def returned() -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize("name", THINGS)
+@pytest.mark.parametrize("name", sorted(THINGS))
 def test_everything_public_has_a_summary_and_known_sections(name: str) -> None:
     doc = inspect.getdoc(THINGS[name])
     assert doc
@@ -105,7 +105,7 @@ def test_everything_public_has_a_summary_and_known_sections(name: str) -> None:
 
 
 # A batch is a dict, whose constructor takes what dict takes.
-@pytest.mark.parametrize("name", [name for name in CALLABLES if name != "Batch"])
+@pytest.mark.parametrize("name", [name for name in sorted(CALLABLES) if name != "Batch"])
 def test_parameters_are_those_of_the_signature_in_its_order(name: str) -> None:
     signature = inspect.signature(CALLABLES[name])
     asked = [
@@ -120,7 +120,7 @@ def test_parameters_are_those_of_the_signature_in_its_order(name: str) -> None:
         assert parameter.description, f"{parameter.name} has no description"
 
 
-@pytest.mark.parametrize("name", CALLABLES)
+@pytest.mark.parametrize("name", sorted(CALLABLES))
 def test_callables_say_what_they_return(name: str) -> None:
     thing = CALLABLES[name]
     if inspect.isclass(thing):
@@ -130,12 +130,15 @@ def test_callables_say_what_they_return(name: str) -> None:
     assert bool(documented) == (annotation != "None"), annotation
 
 
-@pytest.mark.parametrize("name", CALLABLES)
+@pytest.mark.parametrize("name", sorted(CALLABLES))
 def test_callables_say_what_they_raise(name: str) -> None:
     thing = CALLABLES[name]
     [documented] = sections(thing).get("raises", [[]])
-    if inspect.isclass(thing) or name.split(".")[-1] in CANNOT_FAIL:
-        assert not (documented and name.split(".")[-1] in CANNOT_FAIL)
+    last = name.split(".")[-1]
+    # Closing a writer stores the last observation, for which there may be no room.
+    cannot_fail = last in CANNOT_FAIL and name != "Writer.close"
+    if inspect.isclass(thing) or cannot_fail:
+        assert not (documented and cannot_fail)
     else:
         assert documented
     for item in documented:
@@ -145,7 +148,9 @@ def test_callables_say_what_they_raise(name: str) -> None:
             assert issubclass(known, Exception)
 
 
-@pytest.mark.parametrize("name", [name for name in THINGS if ">>>" in (THINGS[name].__doc__ or "")])
+@pytest.mark.parametrize(
+    "name", [name for name in sorted(THINGS) if ">>>" in (THINGS[name].__doc__ or "")]
+)
 def test_examples_run(name: str) -> None:
     parser, runner = doctest.DocTestParser(), doctest.DocTestRunner()
     text = inspect.getdoc(THINGS[name]) or ""

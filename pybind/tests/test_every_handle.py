@@ -75,7 +75,7 @@ KINDS: dict[str, Kind] = {
     ),
     "Writer": Kind(
         lambda buf, panel: buf.writer(),
-        r"the writer of ring 'walk', lane 0, autoreset_mode 'next_step', \d+ rows written",
+        r"the writer of ring 'walk', lane 0, autoreset_mode 'disabled', \d+ rows written",
         {
             "append": lambda w: w.append(**STEP),
             "restart": lambda w: w.restart(),

@@ -36,7 +36,9 @@ def test_an_example_ends_well_and_leaves_no_shared_memory(program: Path, tmp_pat
 def rust_learner() -> str:
     """Build the Rust example, or find what `cargo test` built: same profile, same packages."""
     assert shutil.which("cargo"), "the Rust example needs cargo"
-    packages = ["--workspace", "--exclude", "backcast-pybind", "--examples"]
+    # The packages that the Rust tests are built of, so that nothing is compiled for this alone.
+    others = ["backcast-layout", "backcast-benches"]
+    packages = ["--workspace", *(f"--exclude={name}" for name in others), "--examples"]
     built = subprocess.run(
         ["cargo", "build", "--locked", "--profile", "test", *packages, "--message-format", "json"],
         cwd=ROOT,
@@ -73,8 +75,9 @@ def test_the_rust_learner_samples_what_a_python_actor_is_writing(
     ):
         while learner.poll() is None:
             end = writer.rows_written % 100 == 99
-            obs = np.zeros(3, "f4")
-            writer.append(obs=obs, reward=0.25, terminated=end, truncated=False)
+            obs, last = np.zeros(3, "f4"), np.ones(3, "f4")
+            writer.append(obs=obs, reward=0.25, next_obs=last if end else obs, terminated=end,
+                          truncated=False)  # fmt: skip
         assert learner.stdout is not None
         said = learner.stdout.read()
     assert learner.returncode == 0, said

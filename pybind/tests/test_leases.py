@@ -186,7 +186,7 @@ def test_the_final_observation_of_an_end_that_was_dropped_goes_with_it(place: Pa
         bc.ReplayBuffer.create(
             "ends", {"obs": "f4"}, capacity=100, dir=place, lane_policy="drop_new"
         ) as ring,
-        ring.writer() as writer,
+        ring.writer(1, autoreset_mode="next_step") as writer,
     ):
         go_on = {"obs": 0, "terminated": False, "truncated": False}
         for _ in range(10):

@@ -137,7 +137,7 @@ def test_a_killed_writers_lanes_are_adopted(
 PARENT = """
 import ctypes, os, signal, sys
 import backcast as bc
-writer = bc.ReplayBuffer.attach("p").writer(lanes=2)
+writer = bc.ReplayBuffer.attach("p").writer(lanes=2, autoreset_mode="disabled")
 number = int(sys.argv[1])
 child = ctypes.CDLL(None).syscall(number, signal.SIGCHLD, 0, 0, 0, 0) if number else os.fork()
 if child == 0:

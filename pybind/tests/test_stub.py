@@ -14,6 +14,7 @@ PACKAGES = Path(__file__).resolve().parents[1] / "python"
 
 NOT_AN_API = {
     r"backcast\.__main__": "runs the command line when it is imported",
+    r"backcast\._autoreset\.Word": "an alias for the type checker alone",
     r"backcast\.demo(\..*)?": "a program; its aliases exist for the type checker alone",
     r"backcast\.\w+\._.*": "private modules, whose aliases exist for the type checker alone",
 }

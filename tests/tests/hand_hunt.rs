@@ -32,9 +32,8 @@ struct Counts {
 }
 
 /// Items to be accepted, in each of the hunts.
-fn goal() -> Result<u64, Box<dyn Error>> {
-    let all = backcast_budget::budget_or("BACKCAST_HUNT_WINDOWS", 300_000);
-    Ok(u64::div_ceil(all, HUNTS.len() as u64))
+fn goal() -> u64 {
+    backcast_budget::budget_or("BACKCAST_HUNT_WINDOWS", 300_000).div_ceil(HUNTS.len() as u64)
 }
 
 /// Rows of endless episodes until told to stop; how many.
@@ -88,7 +87,7 @@ fn hunt(capacity: u64, history: u32) -> Result<Counts, Box<dyn Error>> {
     let ring = Ring::heap(&schema()?, options.lane_policy(LanePolicy::Overwrite))?;
     let options = SamplerOptions::seeded(capacity).copy(true);
     let options = if history > 1 { options.history(history) } else { options };
-    let (stop, goal) = (AtomicBool::new(false), goal()?);
+    let (stop, goal) = (AtomicBool::new(false), goal());
     let mut counts = Counts::default();
     thread::scope(|scope| {
         let writer = scope.spawn(|| write(&ring, &stop));

@@ -38,9 +38,8 @@ const REWARD: usize = 3;
 const MORE: usize = 3;
 
 /// Windows to be accepted, in each of the two hunts.
-fn goal() -> Result<u64, Box<dyn Error>> {
-    let all = backcast_budget::budget_or("BACKCAST_HUNT_WINDOWS", 300_000);
-    Ok(u64::div_ceil(all, 2))
+fn goal() -> u64 {
+    backcast_budget::budget_or("BACKCAST_HUNT_WINDOWS", 300_000).div_ceil(2)
 }
 
 /// The account of a hunt.
@@ -139,12 +138,8 @@ fn leased_row(lease: &Lease, row: usize) -> (u64, [u64; 2], f32) {
 }
 
 /// Lets learners loose on a ring, each with a handle of its own if there is one to be had.
-fn hunt(
-    handle: impl Fn() -> Ring + Sync,
-    leases: bool,
-    stop: &AtomicBool,
-) -> Result<Counts, Box<dyn Error>> {
-    let (counts, goal) = (Counts::default(), goal()?);
+fn hunt(handle: impl Fn() -> Ring + Sync, leases: bool, stop: &AtomicBool) -> Counts {
+    let (counts, goal) = (Counts::default(), goal());
     let learners = thread::available_parallelism().map_or(1, NonZero::get).div_ceil(2) as u64;
     thread::scope(|scope| {
         for seed in 1..=learners {
@@ -152,7 +147,7 @@ fn hunt(
             scope.spawn(move || learn(&handle(), seed, goal, leases, counts, stop));
         }
     });
-    Ok(counts)
+    counts
 }
 
 /// On the heap a lane has its capacity and 16 slots: the writer is never far from any row.
@@ -174,7 +169,7 @@ fn windows_drawn_beside_a_writer_thread_are_never_torn() -> Result<(), Box<dyn E
         };
         writer.join().expect("the writer does not panic");
         counts
-    })?;
+    });
     println!("hunt beside a thread: {} laps, {counts:?}", laps(&ring));
     Ok(())
 }
@@ -191,7 +186,7 @@ fn windows_and_leases_beside_writer_processes_are_never_torn() -> Result<(), Box
     let ring = Ring::create("hunt", &schema()?, options.base(base.clone()))?;
     let mut writers: Vec<Writer> = (0..WRITERS).map(|_| Writer::start(&dir)).collect();
     let attach = || Ring::attach_in(&base, "hunt").expect("the ring is there");
-    let counts = hunt(attach, true, &AtomicBool::new(false))?;
+    let counts = hunt(attach, true, &AtomicBool::new(false));
     println!("hunt beside processes: {} laps, {counts:?}", laps(&ring));
     control(&RingStore::attach(&base, "hunt")?, &mut writers)
 }

@@ -65,21 +65,19 @@ impl Columns {
         };
         let leaves = first.map(|file| file.leaves(SHAPE)).transpose()?.unwrap_or_default();
         let notes = words.get(NOTES).map(Notes::read).transpose().map_err(bad)?.flatten();
-        let mut wanted = match notes {
-            Some(notes) => noted(notes)
-                .map_err(|source| ImportError::Schema { path: about.to_owned(), source })?,
-            None => {
-                for key in [OBSERVATION_SPACE, ACTION_SPACE] {
-                    if !words.get(key).is_some_and(Value::is_string) {
-                        let what = format!(
-                            "it does not say its {key}, which only its environment has; write the dataset anew \
-                             with Minari 0.5, which stores it"
-                        );
-                        return Err(ImportError::NotRead { path: about.to_owned(), what });
-                    }
+        let mut wanted = if let Some(notes) = notes {
+            noted(notes).map_err(|source| ImportError::Schema { path: about.to_owned(), source })?
+        } else {
+            for key in [OBSERVATION_SPACE, ACTION_SPACE] {
+                if !words.get(key).is_some_and(Value::is_string) {
+                    let what = format!(
+                        "it does not say its {key}, which only its environment has; write the dataset \
+                         anew with Minari 0.5, which stores it"
+                    );
+                    return Err(ImportError::NotRead { path: about.to_owned(), what });
                 }
-                of_spaces(words).map_err(bad)?
             }
+            of_spaces(words).map_err(bad)?
         };
         let unknown = |leaf: &&FileLeaf| {
             let known = [TERMINATIONS, TRUNCATIONS, EPISODE_ID];

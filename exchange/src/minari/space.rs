@@ -159,9 +159,9 @@ fn array_of(kind: &str, space: &Value) -> Result<(DType, Vec<u32>), String> {
     };
     let axes = |key: &str| {
         let axis = |axis: &Value| axis.as_u64().and_then(|axis| u32::try_from(axis).ok());
-        let axes = space.get(key).and_then(Value::as_array);
-        let axes: Option<Vec<u32>> = axes.and_then(|axes| axes.iter().map(axis).collect());
-        axes.ok_or_else(|| format!("is a {kind} whose {key} is {:?}", space.get(key)))
+        let listed = space.get(key).and_then(Value::as_array);
+        let shape: Option<Vec<u32>> = listed.and_then(|listed| listed.iter().map(axis).collect());
+        shape.ok_or_else(|| format!("is a {kind} whose {key} is {:?}", space.get(key)))
     };
     match kind {
         "Box" => Ok((dtype()?, axes("shape")?)),

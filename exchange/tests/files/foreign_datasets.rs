@@ -220,7 +220,8 @@ fn infos_become_columns_and_the_last_one_is_kept() {
     assert_eq!(rows.column::<f32>("infos/speed").unwrap(), [0.5, 1.5, 2.5, 3.5]);
     assert!(rows.column::<i32>("infos/grid").unwrap().iter().copied().eq(0..24));
     let (ring, _) = folder.import_as("less", &["infos/grid", "reward"]);
-    let names: Vec<&str> = ring.schema().columns().iter().map(|column| column.name()).collect();
+    let names: Vec<&str> =
+        ring.schema().columns().iter().map(backcast_core::Column::name).collect();
     assert_eq!(names, ["obs", "action", "infos/speed"]);
 }
 

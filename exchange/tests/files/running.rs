@@ -164,7 +164,9 @@ fn lanes_read_by_turns_come_back_as_the_lanes_that_they_were() {
     let to = dir.path().join("running.parquet");
     let writing = ring.clone();
     let step = move |_: &_| {
-        writers.iter_mut().for_each(|writer| publish(&writing, writer, 40));
+        for writer in &mut writers {
+            publish(&writing, writer, 40);
+        }
         ControlFlow::Continue(())
     };
     let options = ExportOptions::default().group_rows(2_000).read_ahead(4 << 20).on_progress(step);

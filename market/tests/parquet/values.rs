@@ -79,7 +79,8 @@ fn a_row_without_a_number_is_absent_where_that_is_asked_for() {
     let panel = load_with(numbers, &mask).unwrap();
     assert_eq!(
         (panel.tickers(), panel.dates()),
-        (&["A".to_owned()][..], &["2024-01-02".to_owned()][..])
+        (&["A".to_owned()][..], &["2024-01-02", "2024-01-03"].map(str::to_owned)[..]),
+        "a day on which all rows are masked stays in the calendar"
     );
 
     // An absent row may repeat another one; it is not there.

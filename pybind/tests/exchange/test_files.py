@@ -291,7 +291,7 @@ def wide_ring(folder: Path) -> bc.ReplayBuffer:
                 reward=step,
                 terminated=False,
                 truncated=step % 4000 == 3999,
-                final_obs=obs,
+                final_obs=obs + 1,
             )
     return wide
 

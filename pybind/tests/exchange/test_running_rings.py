@@ -87,7 +87,7 @@ import backcast as bc
 import numpy as np
 
 buf = bc.ReplayBuffer.attach("running", dir=sys.argv[1])
-with buf.writer(lanes=4) as writer:
+with buf.writer(lanes=4, autoreset_mode="disabled") as writer:
     ends = np.zeros(4, bool)
     step = {"obs": np.zeros((4, 512), "f4"), "action": ends, "reward": ends}
     step |= {"terminated": ends, "truncated": ends}

@@ -18,9 +18,11 @@ import sys, numpy as np, backcast as bc
 with bc.ReplayBuffer.attach("busy") as buf, buf.writer() as w:
     step = 0
     while True:
-        end = step % 100 == 99
-        w.append(obs=np.full(16, step), step=step, terminated=end, truncated=False)
-        step += 1
+        # A FINAL row takes a number too, so that a row has its own in every column.
+        end = step % 100 == 98
+        obs, last = np.full(16, step), {"final_obs": np.full(16, step + 1)} if end else {}
+        w.append(obs=obs, step=step, terminated=end, truncated=False, **last)
+        step += 2 if end else 1
         if step == 5_000:
             print("writing", flush=True)
 """

@@ -295,8 +295,8 @@ fn masked(play: &Play, sampler: &mut Sampler, good: &[i64]) {
     let alone = (!good.is_empty()).then(|| sampler.gather(good).unwrap());
     for view in batch.plan().views() {
         let bytes_of = |batch: &backcast_core::Batch| {
-            let (plan, blocks) = batch.clone().into_blocks();
-            let bytes = plan.arenas()[view.arena].bytes() / plan.batch();
+            let (laid_out, blocks) = batch.clone().into_blocks();
+            let bytes = laid_out.arenas()[view.arena].bytes() / laid_out.batch();
             (bytes, blocks[view.arena].bytes().to_vec())
         };
         let (width, all) = bytes_of(&batch);
