@@ -107,9 +107,12 @@ fn base(ring: &Ring) -> Base {
     Base::at(ring.path().and_then(|path| path.parent()).and_then(|path| path.parent()).unwrap())
 }
 
+/// Rings that are resized under fire.
+const RINGS: u64 = 12;
+
 #[test]
 fn a_ring_that_is_resized_under_fire_loses_no_row() -> Result<(), Box<dyn Error>> {
-    let rings = backcast_budget::budget_or("BACKCAST_STORM_RINGS", 12);
+    let rings = backcast_budget::budget_or("BACKCAST_STORM_RINGS", RINGS);
     let mut counts = Counts::default();
     let mut dice = StdRng::seed_from_u64(3);
     for _ in 0..rings {
@@ -120,7 +123,8 @@ fn a_ring_that_is_resized_under_fire_loses_no_row() -> Result<(), Box<dyn Error>
     assert!(counts.writers_killed > 0 && counts.windows > 0 && counts.rows_audited > 0);
     assert!(counts.resizers_killed_early > 0, "no resizer died before it told: {counts:?}");
     assert!(counts.resizers_killed_late > 0, "no resizer died after it told: {counts:?}");
-    assert!(counts.killed_between > 0, "no writer died between lanes: {counts:?}");
+    // A kill in the instant between two lanes needs the whole budget.
+    assert!(counts.killed_between > 0 || rings < RINGS, "no writer died between lanes: {counts:?}");
     Ok(())
 }
 

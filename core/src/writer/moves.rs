@@ -11,10 +11,6 @@ use crate::ring::Ring;
 /// A move that failed, for want of descriptors or address space, is tried again after so long.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// The name of the ring is looked at each time that rows were announced this often: files that were
-/// deleted by hand leave no notice.
-const LOOKS: u32 = 256;
-
 /// The notices that a writer has heeded.
 #[derive(Debug)]
 pub(super) struct Moves {
@@ -23,15 +19,13 @@ pub(super) struct Moves {
     /// The lanes are where that resize put them.
     resizes: u32,
     not_before: Option<Instant>,
-    /// How often rows may still be announced before the name is looked at.
-    looks: u32,
 }
 
 impl Moves {
     /// Of a writer whose lanes are claimed next, and are then where resizes until now put them.
     pub(super) fn of(ring: &Ring) -> Self {
         let store = ring.store();
-        Self { notices: store.notices(), resizes: store.resizes(), not_before: None, looks: LOOKS }
+        Self { notices: store.notices(), resizes: store.resizes(), not_before: None }
     }
 }
 
@@ -62,16 +56,9 @@ impl Writer {
         Ok(())
     }
 
-    /// Counts that rows are announced, and looks at the name now and then.
-    pub(super) fn count_look(&mut self) {
-        self.moves.looks = self.moves.looks.saturating_sub(1);
-        if self.moves.looks == 0 {
-            self.moves.looks = LOOKS;
-            self.look_at_name();
-        }
-    }
-
-    /// Has the next append heed that the ring has lost its name, if it has. Two system calls.
+    /// Has the next append heed that the ring has lost its name, if it has. Two system calls, so
+    /// appends do not look: files that were deleted by hand, which leaves no notice, are found out
+    /// when the writer restarts.
     pub(super) fn look_at_name(&mut self) {
         if self.ring.is_unlinked() {
             self.moves.notices = !self.ring.store().notices();

@@ -20,7 +20,6 @@ impl Writer {
         if !fence_due {
             return Ok(());
         }
-        self.count_look();
         let Some(lane) = self.lanes.first() else { return Ok(()) };
         if self.ring.store().spec().policy.grants_leases() {
             lane.memory.announced_to_pins();

@@ -90,7 +90,7 @@ pub(crate) const ROWS: &[Row] = &[
         "an index of the newest row",
         |s| gather(s, &[index(0, 119)]),
         "BadIndex",
-        &["index[0]", "row 119", "successor", "gather"],
+        &["index[0]", "row 119", "newest row of its lane", "gather"],
     ),
     row("an index not yet published", |s| gather(s, &[index(0, 120)]), "BadIndex", &["row 120"]),
     row(
@@ -99,7 +99,7 @@ pub(crate) const ROWS: &[Row] = &[
         "BadIndex",
         &["lane 9", "fewer lanes"],
     ),
-    row("a negative index", |s| gather(s, &[-1]), "BadIndex", &["-1", "fewer lanes"]),
+    row("a negative index", |s| gather(s, &[-1]), "BadIndex", &["-1", "row that was dropped"]),
     row("rows of no lane", |s| refusal(s.ring.rows(9, 0..1)), "NoSuchLane", &["lane 9", "0 to 3"]),
     row(
         "rows that were overwritten",
