@@ -88,7 +88,7 @@ fn refusal(outcome: Result<Ring, RingError>) -> (u64, u64) {
     match outcome {
         Err(RingError::Segment(ref error @ SegmentError::NoSpace { asked, available, .. })) => {
             let text = error.to_string();
-            assert!(text.contains("iB asked for, ") && text.contains(" available"), "{text}");
+            assert!(text.contains("B asked for, ") && text.contains("B available"), "{text}");
             (asked, available)
         }
         other => panic!("not a refusal for want of space: {other:?}"),
