@@ -1,4 +1,4 @@
-//! What the holders of a ring do once it has lost its name.
+//! Tells the holders of a ring that it has lost its name.
 
 use std::fmt;
 use std::str::FromStr;
@@ -90,7 +90,7 @@ impl Ring {
         self
     }
 
-    /// What they do then.
+    /// Returns what they do then.
     #[must_use]
     pub fn unlinked_choice(&self) -> OnUnlinked {
         self.name_watch().choice()
@@ -292,7 +292,7 @@ mod tests {
         file.write_all_at(&[1], 0x80 + 0x00b).unwrap();
         append(&mut writer).unwrap();
         assert!(!ring.is_unlinked() && !ring.stats().unlinked);
-        // What it says later is found all the same, when the writer restarts.
+        // A removal after the lie is still found, when the writer restarts.
         drop(remove(&base, Kind::Ring, "pong", true).unwrap());
         writer.restart(&[true]).unwrap();
         let refused = append(&mut writer).err();

@@ -183,7 +183,7 @@ pub enum AppendError {
     },
 }
 
-/// What is missing at an end, and both remedies.
+/// Names what is missing at an end, and both remedies.
 fn missing_final(mode: AutoresetMode) -> &'static str {
     if mode == AutoresetMode::SameStep {
         "`final_obs` is missing, which autoreset_mode=\"same_step\" needs at an end: give \

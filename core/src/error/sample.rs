@@ -86,7 +86,7 @@ pub enum SampleError {
         /// Most transitions in a row that the ring holds.
         longest: u64,
     },
-    /// Of every transition some of the history was overwritten.
+    /// Every transition has lost some of its history to newer rows.
     #[error(
         "no transition has its history of {history}: the beginnings of the ring's episodes were \
          overwritten, at most {longest} transitions in a row are left, and boundary=\"clamp\" repeats \

@@ -28,7 +28,7 @@ impl Sampler {
         Ok((drawn, found))
     }
 
-    /// The same, into memory of the caller's.
+    /// Gathers as `gather_present` does, into the caller's memory.
     pub fn gather_present_into(
         &mut self,
         index: &[i64],

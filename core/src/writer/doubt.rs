@@ -27,7 +27,7 @@ pub enum Doubt {
         lane: usize,
         /// The writer's mode.
         mode: AutoresetMode,
-        /// What was seen.
+        /// Hint that the writer saw.
         sign: Sign,
     },
 }
