@@ -119,7 +119,10 @@ impl TransitionRing {
         if capacity < u64::from(lanes.max(1)) {
             return Err(TransitionError::BadCapacity { capacity, lanes });
         }
-        let made = RingOptions::with_capacity(Capacity::Rows(capacity))
+        // A ring's transition needs the row after it, ours does not: a lane of one row is refused
+        // there and right here.
+        let rows = capacity.max(2 * u64::from(lanes));
+        let made = RingOptions::with_capacity(Capacity::Rows(rows))
             .lanes(lanes)
             .exist(exist)
             .persistent(persistent)
