@@ -1,8 +1,8 @@
-//! Environments and their contract: a vectorised portfolio over a market panel.
+//! Environments and their contract: portfolios over a market panel.
 //!
 //! A [`PortfolioVectorEnv`] steps `N` independent portfolios of `T` tickers through the days of one
 //! [`Panel`](backcast_market::Panel). On day `d` an agent sees the open of `d` and the indicators of
-//! `d - indicator_lag`, answers with one number in `[-1, 1]` per ticker, and its orders are filled at
+//! `d - indicator_lag`, and acts with one number in `[-1, 1]` for each ticker. Its orders are filled at
 //! the close of `d`. Nothing else of day `d` is shown before the fill.
 //!
 //! ```
@@ -25,36 +25,17 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![forbid(unsafe_code)]
-#![expect(clippy::inline_always, reason = "what is compiled for wide vectors has to be inlined")]
+#![expect(
+    clippy::inline_always,
+    reason = "loops must be inlined into the variants for wide vectors"
+)]
 
-mod account;
-mod batch;
-mod departures;
-mod error;
-mod lines;
-mod metrics;
-mod observation;
-mod options;
-mod orders;
+mod contract;
 mod portfolio;
-mod prices;
-mod quotes;
-mod reach;
-mod record;
-mod rules;
-mod starts;
-mod stream;
-mod table;
-mod twister;
-mod world;
 
 pub use backcast_core::AutoresetMode;
-pub use error::EnvError;
-pub use metrics::EpisodeMetrics;
-pub use observation::Observation;
-pub use options::{PortfolioOptions, ResetSeed};
-pub use portfolio::PortfolioVectorEnv;
-pub use record::{EpisodeHistory, Fill};
-pub use rules::{
-    Bidding, Delisting, Generator, ParseRuleError, StopLossDay, StopLossPrice, Valuation,
+pub use contract::{EpisodeError, EpisodeMetrics, Generator, ParseChoiceError, ResetSeed};
+pub use portfolio::{
+    Bidding, Delisting, EpisodeHistory, Observation, PortfolioError, PortfolioFill,
+    PortfolioOptions, PortfolioVectorEnv, StopLossDay, StopLossPrice, Valuation,
 };

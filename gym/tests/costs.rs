@@ -5,8 +5,8 @@ mod market;
 use std::collections::{BTreeMap, BTreeSet};
 
 use backcast_gym::{
-    AutoresetMode, Bidding, EnvError, PortfolioOptions, PortfolioVectorEnv, ResetSeed, StopLossDay,
-    StopLossPrice,
+    AutoresetMode, Bidding, PortfolioError, PortfolioOptions, PortfolioVectorEnv, ResetSeed,
+    StopLossDay, StopLossPrice,
 };
 use market::{Market, actions};
 use proptest::prelude::*;
@@ -168,7 +168,7 @@ fn shares_that_nobody_trades_are_refused_and_those_that_may_be_drawn_are_not() {
         };
         PortfolioVectorEnv::new(panel.clone(), 2, options)
     };
-    let lost = EnvError::SharesNotTraded { ticker: "T02".to_owned() };
+    let lost = PortfolioError::SharesNotTraded { ticker: "T02".to_owned() };
     assert_eq!(held(Some(&["T00", "T01"]), 0, false, false).unwrap_err(), lost);
     assert_eq!(held(None, 2, false, false).unwrap_err(), lost);
     held(None, 2, true, false).unwrap();
@@ -206,7 +206,10 @@ fn more_cash_than_float32_can_grow_from_is_refused_in_few_digits() {
     };
     made(1e30).unwrap();
     for amount in [1.1e30, f64::INFINITY, f64::NAN, 0.0] {
-        assert!(matches!(made(amount), Err(EnvError::BadOption { option: "initial_amount", .. })));
+        assert!(matches!(
+            made(amount),
+            Err(PortfolioError::BadOption { option: "initial_amount", .. })
+        ));
     }
     let refused = made(1e300).unwrap_err().to_string();
     assert_eq!(
@@ -343,13 +346,13 @@ fn tickers_that_never_meet_start_anywhere_and_are_traded_where_they_are_listed()
     let tickers = Some(vec!["T01".to_owned()]);
     let late = PortfolioOptions { tickers, ..Default::default() };
     let refused = PortfolioVectorEnv::new(market.panel(), 1, late.clone());
-    assert!(matches!(refused, Err(EnvError::NoStartDay { .. })));
+    assert!(matches!(refused, Err(PortfolioError::NoStartDay { .. })));
     let later = PortfolioOptions { play_on: true, ..late };
     let mut env = PortfolioVectorEnv::new(market.panel(), 1, later).unwrap();
     for refused in
         [env.reset(ResetSeed::Keep, None, None), env.reset_shifted(ResetSeed::Keep, None, 0)]
     {
-        assert!(matches!(refused, Err(EnvError::NoStartDay { .. })));
+        assert!(matches!(refused, Err(PortfolioError::NoStartDay { .. })));
     }
 }
 
@@ -378,7 +381,10 @@ fn a_shift_holds_for_tickers_that_are_drawn_or_is_refused_for_all_of_them() {
     for shift in [79, 5_000, usize::MAX] {
         for seed in 0..20 {
             let refused = env.reset_shifted(ResetSeed::One(seed), None, shift);
-            assert_eq!(refused, Err(EnvError::ShiftTooLarge { env: 0, shift, first: 1, last: 79 }));
+            assert_eq!(
+                refused,
+                Err(PortfolioError::ShiftTooLarge { env: 0, shift, first: 1, last: 79 })
+            );
         }
     }
     assert_eq!((env.obs(), env.tokens()), (other.obs(), other.tokens()));
@@ -397,7 +403,10 @@ fn a_shift_holds_for_tickers_that_are_drawn_or_is_refused_for_all_of_them() {
     let market = market.without(2, 10..100);
     let mut env = PortfolioVectorEnv::new(market.panel(), 1, drawn).unwrap();
     let refused = env.reset_shifted(ResetSeed::Keep, None, 30);
-    assert_eq!(refused, Err(EnvError::ShiftTooLarge { env: 0, shift: 30, first: 1, last: 79 }));
+    assert_eq!(
+        refused,
+        Err(PortfolioError::ShiftTooLarge { env: 0, shift: 30, first: 1, last: 79 })
+    );
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 mod market;
 
-use backcast_gym::{AutoresetMode, EnvError, PortfolioOptions, PortfolioVectorEnv, ResetSeed};
+use backcast_gym::{
+    AutoresetMode, EpisodeError, PortfolioError, PortfolioOptions, PortfolioVectorEnv, ResetSeed,
+};
 use market::Market;
 
 const MODES: [AutoresetMode; 3] =
@@ -68,7 +70,7 @@ fn the_last_day_truncates_and_so_does_the_step_limit() {
             env.step(&[0.0]).unwrap();
             assert_eq!((env.truncated()[0], env.terminated()[0]), (step == steps, false));
         }
-        assert_eq!(env.step(&[0.0]), Err(EnvError::Finished { env: 0 }));
+        assert_eq!(env.step(&[0.0]), Err(EpisodeError::Finished { env: 0 }.into()));
     }
 }
 
@@ -129,7 +131,7 @@ fn same_step_shows_the_next_episode_and_keeps_the_final_observation() {
 fn disabled_refuses_a_step_until_the_mask_resets_the_finished_one() {
     let mut env = first_of_two_ends(AutoresetMode::Disabled);
     let before = env.obs().clone();
-    assert_eq!(env.step(&[0.0, 1.0]), Err(EnvError::Finished { env: 0 }));
+    assert_eq!(env.step(&[0.0, 1.0]), Err(EpisodeError::Finished { env: 0 }.into()));
     assert_eq!(env.obs(), &before, "nothing has changed");
     env.reset(ResetSeed::Keep, Some(&[true, false]), None).unwrap();
     assert_eq!((env.obs().day[1], env.obs().shares[1]), (3, before.shares[1]));
@@ -244,10 +246,10 @@ fn every_bad_reset_or_step_is_refused_and_changes_nothing() {
     let market = Market::random(2, 3, 20).without(1, [7]).without(0, [7]);
     let tickers = Some(["T00", "T01"].map(str::to_owned).to_vec());
     let mut env = env(&market, 2, PortfolioOptions { tickers, ..PortfolioOptions::default() });
-    assert_eq!(env.step(&[0.0; 4]), Err(EnvError::NotReset { env: 0 }));
+    assert_eq!(env.step(&[0.0; 4]), Err(EpisodeError::NotReset { env: 0 }.into()));
     let some = env.reset(ResetSeed::One(1), Some(&[true, false]), None);
-    assert_eq!(some, Err(EnvError::LeftOut { env: 1 }));
-    assert_eq!(env.step(&[0.0; 4]), Err(EnvError::NotReset { env: 0 }));
+    assert_eq!(some, Err(EpisodeError::LeftOut { env: 1 }.into()));
+    assert_eq!(env.step(&[0.0; 4]), Err(EpisodeError::NotReset { env: 0 }.into()));
     env.reset(ResetSeed::One(1), None, Some(&[3, 4])).unwrap();
     env.step(&[0.3, 0.4, 0.5, 0.6]).unwrap();
     let before = env.clone();
@@ -344,6 +346,9 @@ fn every_bad_setting_is_refused_with_its_value_and_rule() {
         let settings =
             PortfolioOptions { tickers: Some(names(&["T00"])), ..PortfolioOptions::default() };
         let error = PortfolioVectorEnv::new(panel.clone(), num_envs, settings).unwrap_err();
-        assert_eq!(error, EnvError::BadNumEnvs { num_envs, limit, tickers: 1, indicators: 2 });
+        assert_eq!(
+            error,
+            PortfolioError::BadNumEnvs { num_envs, limit, tickers: 1, indicators: 2 }
+        );
     }
 }

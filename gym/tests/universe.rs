@@ -6,7 +6,7 @@ mod market;
 use std::collections::BTreeMap;
 
 use backcast_gym::{
-    AutoresetMode, Delisting, EnvError, PortfolioOptions, PortfolioVectorEnv, ResetSeed,
+    AutoresetMode, Delisting, PortfolioError, PortfolioOptions, PortfolioVectorEnv, ResetSeed,
 };
 use market::{Market, actions};
 
@@ -131,7 +131,7 @@ fn a_start_day_needs_one_listed_ticker_and_a_price_for_the_shares_given() {
         env.reset(ResetSeed::One(1), None, Some(&[day])).unwrap();
     }
     let refused = env.reset(ResetSeed::One(1), None, Some(&[25]));
-    assert_eq!(refused, Err(EnvError::StartNotListed { env: 0, day: 25, tickers: 2 }));
+    assert_eq!(refused, Err(PortfolioError::StartNotListed { env: 0, day: 25, tickers: 2 }));
     let initial_shares = BTreeMap::from([("T01".to_owned(), 10)]);
     let given = PortfolioOptions { initial_shares, ..first_two() };
     let mut env = PortfolioVectorEnv::new(market.panel(), 200, given).unwrap();
@@ -139,7 +139,10 @@ fn a_start_day_needs_one_listed_ticker_and_a_price_for_the_shares_given() {
     assert!(env.obs().day.iter().all(|&day| day >= 31));
     let refused = env.reset(ResetSeed::One(1), None, Some(&[10; 200]));
     let ticker = "T01".to_owned();
-    assert_eq!(refused, Err(EnvError::SharesNotListed { env: 0, day: 10, ticker, listed: 30 }));
+    assert_eq!(
+        refused,
+        Err(PortfolioError::SharesNotListed { env: 0, day: 10, ticker, listed: 30 })
+    );
 }
 
 #[test]

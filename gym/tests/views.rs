@@ -2,7 +2,7 @@
 
 mod market;
 
-use backcast_gym::{EnvError, Observation, PortfolioOptions, PortfolioVectorEnv, ResetSeed};
+use backcast_gym::{EpisodeError, Observation, PortfolioOptions, PortfolioVectorEnv, ResetSeed};
 use market::{Market, actions};
 
 fn env(num_envs: usize) -> PortfolioVectorEnv {
@@ -52,7 +52,7 @@ fn a_flat_observation_of_another_length_is_refused_and_nothing_written() {
     let expected = 2 * env.obs().flat_width();
     for found in [0, expected - 1, expected + 1] {
         let mut out = vec![7.0; found];
-        let refused = Err(EnvError::BadLength { what: "out", expected, found });
+        let refused = Err(EpisodeError::BadLength { what: "out", expected, found }.into());
         assert_eq!(env.obs().flatten_into(&mut out), refused);
         assert!(out.iter().all(|&value| value.to_bits() == 7.0_f32.to_bits()));
     }
@@ -92,7 +92,8 @@ fn a_masked_reset_leaves_the_others_bit_for_bit() {
 
 #[test]
 fn blocks_cover_all_environments_in_order_and_show_what_a_whole_step_shows() {
-    let (mut whole, mut in_blocks) = (env(1_500).lean(), env(1_500).lean());
+    let (mut whole, mut in_blocks) =
+        (env(1_500).without_indicators_in_obs(), env(1_500).without_indicators_in_obs());
     for env in [&mut whole, &mut in_blocks] {
         env.reset(ResetSeed::One(4), None, None).unwrap();
     }
@@ -110,7 +111,7 @@ fn blocks_cover_all_environments_in_order_and_show_what_a_whole_step_shows() {
             env.indicators_of(of, &mut mine, &mut [])?;
             flat.extend(part);
             indicators.extend(mine);
-            Ok::<(), EnvError>(())
+            Ok::<(), backcast_gym::PortfolioError>(())
         });
         seen.unwrap();
         assert!(ends.len() > 2 && ends.last() == Some(&1_500), "{ends:?}");

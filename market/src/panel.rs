@@ -350,9 +350,9 @@ impl<'a> PanelRows<'a> {
         PanelRow(&self.words[start..start + self.geometry.columns])
     }
 
-    /// Ask the processor for the row of a ticker that will be read soon; beyond the panel there is none.
+    /// Prefetches the row of a ticker; does nothing beyond the panel.
     #[inline]
-    pub fn ask(self, ticker: usize, day: usize) {
+    pub fn prefetch(self, ticker: usize, day: usize) {
         let start = self.geometry.row(ticker, day);
         soon(self.words.get(start..start + self.geometry.columns).unwrap_or_default());
     }

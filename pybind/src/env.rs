@@ -1,7 +1,9 @@
 //! `backcast._native.PortfolioBatch`: the Rust environment behind the classes of `backcast.envs`.
 
 use backcast_core::DType;
-use backcast_gym::{EnvError, Fill, PortfolioVectorEnv as CoreEnv, ResetSeed};
+use backcast_gym::{
+    EpisodeError, PortfolioError, PortfolioFill, PortfolioVectorEnv as CoreEnv, ResetSeed,
+};
 use numpy::prelude::*;
 use numpy::{PyArray1, PyUntypedArray};
 use pyo3::IntoPyObjectExt;
@@ -115,7 +117,7 @@ impl PortfolioBatch {
             None => CoreEnv::new(panel, num_envs.unwrap_or(1), options),
         })?;
         // Arrays are filled from where the indicators are.
-        let env = env.lean();
+        let env = env.without_indicators_in_obs();
         let form = Form::new(num_envs, &env, FormOptions { flat, reuse, unit_axis });
         Ok(Self::around(env, num_envs, form))
     }
@@ -330,7 +332,7 @@ impl PortfolioBatch {
     fn go_on_from(&self, other: &Self) -> Result<(), Failure> {
         let streams = |env: &mut CoreEnv| {
             other.env.with(|other| {
-                env.go_on_from(other);
+                env.continue_streams_of(other);
                 Ok(())
             })
         };
@@ -374,7 +376,10 @@ impl PortfolioBatch {
     ///     Before the first reset.
     fn metrics_so_far<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>, Failure> {
         let so_far = self.env.with(|env| {
-            let of = |at| env.metrics_so_far(at).ok_or(EnvError::NotReset { env: at });
+            let of = |at| {
+                env.metrics_so_far(at)
+                    .ok_or(PortfolioError::from(EpisodeError::NotReset { env: at }))
+            };
             let all: Result<Vec<_>, _> = (0..env.num_envs()).map(of).collect();
             all.map_err(|error| self.in_words(error))
         })?;
@@ -462,7 +467,7 @@ impl PortfolioBatch {
     /// among them, without a fee.
     fn fills(&self) -> Result<Vec<FillRow>, Failure> {
         self.env.with(|env| {
-            let row = |fill: &Fill| {
+            let row = |fill: &PortfolioFill| {
                 let ticker = env.tickers(fill.env).nth(fill.ticker).unwrap_or_default().to_owned();
                 (fill.env, ticker, fill.price, fill.fee, fill.quantity, fill.is_stop_loss)
             };
@@ -561,11 +566,11 @@ impl PortfolioBatch {
     ) -> Result<Outcome, Failure> {
         /// Tells refused actions from observations that could not be filled.
         enum Stop {
-            Refused(EnvError),
+            Refused(PortfolioError),
             Unfilled(Failure),
         }
-        impl From<EnvError> for Stop {
-            fn from(error: EnvError) -> Self {
+        impl From<PortfolioError> for Stop {
+            fn from(error: PortfolioError) -> Self {
                 Self::Refused(error)
             }
         }
@@ -615,7 +620,11 @@ impl PortfolioBatch {
     }
 
     /// An error in the words of who has as many portfolios as there are.
-    fn in_words(&self, error: EnvError) -> Failure {
-        if self.num_envs.is_some() { error.into() } else { Failure::new(Kind::Env, error.of_one()) }
+    fn in_words(&self, error: PortfolioError) -> Failure {
+        if self.num_envs.is_some() {
+            error.into()
+        } else {
+            Failure::new(Kind::Env, error.for_single())
+        }
     }
 }

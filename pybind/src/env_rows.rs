@@ -1,6 +1,6 @@
 //! Rows of a panel in double precision, for windows that are compared with money.
 
-use backcast_gym::EnvError;
+use backcast_gym::PortfolioError;
 use backcast_market::Panel;
 
 use crate::error::{Failure, Kind};
@@ -35,7 +35,7 @@ pub(crate) fn rows_of(
     for (at, name) in tickers.iter().enumerate() {
         let token = panel.token(name).filter(|&token| token > 0).ok_or_else(|| {
             let known = panel.tickers();
-            Failure::from(EnvError::UnknownTicker {
+            Failure::from(PortfolioError::UnknownTicker {
                 ticker: name.clone(),
                 count: known.len(),
                 first: known[0].clone(),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use backcast_core::DType;
-use backcast_gym::{ParseRuleError, PortfolioOptions};
+use backcast_gym::{ParseChoiceError, PortfolioOptions};
 use numpy::prelude::*;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyList, PyString};
@@ -99,7 +99,7 @@ impl<'py> Settings<'_, 'py> {
         Ok(given.map_or(Ok(0), |asked| count(asked, name, 0, Kind::Env))? as usize)
     }
 
-    fn word<T: Default + FromStr<Err = ParseRuleError>>(&self, name: &str) -> Result<T, Failure> {
+    fn word<T: Default + FromStr<Err = ParseChoiceError>>(&self, name: &str) -> Result<T, Failure> {
         let Some(word) = self.get::<String>(name, "one of its words, a string")? else {
             return Ok(T::default());
         };

@@ -1,6 +1,6 @@
 //! A recorded episode as a dict of NumPy arrays.
 
-use backcast_gym::{EnvError, EpisodeHistory, PortfolioVectorEnv as CoreEnv};
+use backcast_gym::{EpisodeError, EpisodeHistory, PortfolioError, PortfolioVectorEnv as CoreEnv};
 use backcast_market::PriceColumn;
 use numpy::PyArray1;
 use numpy::prelude::*;
@@ -23,7 +23,7 @@ impl Episode {
         env: &CoreEnv,
         at: usize,
         before: bool,
-        in_words: impl FnOnce(EnvError) -> Failure,
+        in_words: impl FnOnce(PortfolioError) -> Failure,
     ) -> Result<Self, Failure> {
         if at >= env.num_envs() {
             let message = format!("i is {at}; give a portfolio from 0 to {}", env.num_envs() - 1);
@@ -38,7 +38,7 @@ impl Episode {
             return Err(if before {
                 Failure::new(Kind::Env, message)
             } else {
-                in_words(EnvError::NotReset { env })
+                in_words(EpisodeError::NotReset { env }.into())
             });
         }
         let panel = env.panel();

@@ -7,7 +7,7 @@ use backcast_core::{
     AppendError, HoldError, LeaseError, ReadError, ResizeError, RestoreError, RingError,
     SampleError, SchemaError, SegmentError, WaitError, WriterError, printable,
 };
-use backcast_gym::EnvError;
+use backcast_gym::PortfolioError;
 use backcast_market::{PanelError, WindowError};
 use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyTypeError, PyValueError, PyWarning};
 use pyo3::prelude::*;
@@ -326,8 +326,8 @@ impl From<WindowError> for Failure {
     }
 }
 
-impl From<EnvError> for Failure {
-    fn from(error: EnvError) -> Self {
+impl From<PortfolioError> for Failure {
+    fn from(error: PortfolioError) -> Self {
         Self::new(Kind::Env, error)
     }
 }

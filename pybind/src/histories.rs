@@ -253,7 +253,7 @@ fn slide(
         }
         let each = out.chunks_exact_mut(rows * columns).zip(mask.chunks_exact_mut(rows));
         for (at, (out, mask)) in each.enumerate() {
-            env.ask_history(at + AHEAD);
+            env.prefetch_history(at + AHEAD);
             env.history_into(at, day(env, at).saturating_sub(younger), out, mask)?;
         }
     }

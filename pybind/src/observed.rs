@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use backcast_core::{DType, copy_numbers};
-use backcast_gym::{EnvError, Observation, PortfolioVectorEnv as CoreEnv};
+use backcast_gym::{EpisodeError, Observation, PortfolioError, PortfolioVectorEnv as CoreEnv};
 use numpy::PyUntypedArray;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -338,7 +338,8 @@ fn cast_mut<V: bytemuck::AnyBitPattern + bytemuck::NoUninit>(
 fn copy_field(slot: &mut [u8], field: &[u8]) -> Result<(), Failure> {
     if slot.len() != field.len() {
         let (expected, found) = (field.len(), slot.len());
-        return Err(EnvError::BadLength { what: "out", expected, found }.into());
+        let error = EpisodeError::BadLength { what: "out", expected, found };
+        return Err(PortfolioError::from(error).into());
     }
     copy_numbers(field, slot);
     Ok(())

@@ -289,10 +289,10 @@ impl Candles {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rng::{Role, Stream};
+    use crate::rng::{RandomStream, StreamRole};
 
     fn random_walk(count: usize) -> Vec<Candle> {
-        let mut stream = Stream::new(9, Role::Other, 0);
+        let mut stream = RandomStream::new(9, StreamRole::Other, 0);
         let mut price = 1_000;
         let mut before = price;
         (0..count)

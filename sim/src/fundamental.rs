@@ -3,7 +3,7 @@
 use crate::{
     config::{FundamentalConfig, MarketConfig, NewsConfig},
     ledger::DAY_TICKS,
-    rng::{Role, Stream},
+    rng::{RandomStream, StreamRole},
 };
 
 /// Ticks between two updates of the volatility factors.
@@ -58,17 +58,21 @@ impl News {
 /// Draws the arrivals of news.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Newsroom {
-    stream: Stream,
+    stream: RandomStream,
     next: u64,
     mean_wait: f64,
 }
 
 impl Newsroom {
     pub(crate) const fn new() -> Self {
-        Self { stream: Stream::new(0, Role::News, 0), next: u64::MAX, mean_wait: f64::INFINITY }
+        Self {
+            stream: RandomStream::new(0, StreamRole::News, 0),
+            next: u64::MAX,
+            mean_wait: f64::INFINITY,
+        }
     }
 
-    pub(crate) fn reset(&mut self, stream: Stream, per_day: f64, now: u64) {
+    pub(crate) fn reset(&mut self, stream: RandomStream, per_day: f64, now: u64) {
         self.stream = stream;
         self.mean_wait = if per_day > 0.0 { DAY_TICKS as f64 / per_day } else { f64::INFINITY };
         self.schedule(now);
@@ -117,7 +121,7 @@ impl Newsroom {
 /// Slowly changing error of a revealed fundamental.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Analyst {
-    stream: Stream,
+    stream: RandomStream,
     error: f64,
 }
 
@@ -125,12 +129,12 @@ pub(crate) struct Analyst {
 const ANALYST_TICKS: f64 = 300.0;
 
 impl Analyst {
-    pub(crate) fn reset(&mut self, mut stream: Stream, config: &MarketConfig) {
+    pub(crate) fn reset(&mut self, mut stream: RandomStream, config: &MarketConfig) {
         self.error = config.features.reveal_fundamental.unwrap_or(0.0) * stream.normal();
         self.stream = stream;
     }
 
-    pub(crate) const fn reseed(&mut self, stream: Stream) {
+    pub(crate) const fn reseed(&mut self, stream: RandomStream) {
         self.stream = stream;
     }
 
@@ -156,7 +160,7 @@ impl Analyst {
 /// Logarithm of the value of one symbol.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fundamental {
-    stream: Stream,
+    stream: RandomStream,
     start: f64,
     log: f64,
     value: f64,
@@ -170,7 +174,7 @@ pub(crate) struct Fundamental {
 impl Fundamental {
     pub(crate) const fn new() -> Self {
         Self {
-            stream: Stream::new(0, Role::Fundamental, 0),
+            stream: RandomStream::new(0, StreamRole::Fundamental, 0),
             start: 0.0,
             log: 0.0,
             value: 1.0,
@@ -182,7 +186,7 @@ impl Fundamental {
         }
     }
 
-    pub(crate) fn reset(&mut self, config: &FundamentalConfig, price: i32, stream: Stream) {
+    pub(crate) fn reset(&mut self, config: &FundamentalConfig, price: i32, stream: RandomStream) {
         *self = Self::new();
         self.stream = stream;
         self.start = f64::from(price).ln();
@@ -194,7 +198,7 @@ impl Fundamental {
     }
 
     /// Replaces the stream and keeps the state.
-    pub(crate) const fn reseed(&mut self, stream: Stream) {
+    pub(crate) const fn reseed(&mut self, stream: RandomStream) {
         self.stream = stream;
     }
 

@@ -6,11 +6,11 @@
 //! from a stream that depends on the seed and the drawing agent alone.
 //!
 //! ```
-//! use backcast_sim::{Market, Preset, Request, Side};
+//! use backcast_sim::{Market, Preset, SlotRequest, Side};
 //!
 //! let mut market = Market::new(&Preset::Normal.config(), 7)?;
 //! market.run(300);
-//! market.send(0, 0, Request::market(Side::Buy, 10))?;
+//! market.send(0, 0, SlotRequest::market(Side::Buy, 10))?;
 //! market.tick();
 //! assert_eq!(market.position(0, 0)?, 10);
 //! assert!(market.best_bid(0) < market.best_ask(0));
@@ -45,7 +45,7 @@ mod wheel;
 
 pub use agents::{Agent, Archetype, CloneAgent, Floor};
 pub use book::{
-    Book, BookEvents, BookReject, Fill, NewOrder, Order, OrderKind, Outcome, Removal, Side,
+    Book, BookEvents, BookFill, BookOutcome, BookReject, NewOrder, Order, OrderKind, Removal, Side,
     auction::{AuctionRule, CallAuction, Cleared},
 };
 pub use candles::{Candle, Candles};
@@ -64,10 +64,10 @@ pub use ledger::{
     OPEN_ORDERS, OrderReject,
 };
 pub use market::{
-    DepthLevel, IN_FLIGHT, Market, OrderId, Placed, RECORDS, Report, Request, Slot, SlotFill,
-    SlotTotals, Venue,
+    DepthLevel, IN_FLIGHT, Market, OrderId, Placed, RECORDS, Slot, SlotFill, SlotReport,
+    SlotRequest, SlotTotals, Venue,
 };
-pub use rng::{Role, Stream};
+pub use rng::{RandomStream, StreamRole};
 pub use tape::{HORIZONS, MarketOrder, Tape};
 
 /// Runs the example of the page in `docs/`.

@@ -9,7 +9,7 @@ const GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
 /// Owner of a stream: the first part of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
-pub enum Role {
+pub enum StreamRole {
     /// Fundamental value of one symbol.
     Fundamental = 1,
     /// News of one symbol.
@@ -40,21 +40,21 @@ pub(crate) const fn mix(mut word: u64) -> u64 {
 /// Returns the key of stream (`seed`, `role`, `index`).
 #[must_use]
 #[inline]
-pub(crate) const fn key(seed: u64, role: Role, index: u64) -> u64 {
+pub(crate) const fn key(seed: u64, role: StreamRole, index: u64) -> u64 {
     let role = mix(seed.wrapping_add(GAMMA)) ^ mix((role as u64).wrapping_mul(GAMMA));
     mix(mix(role) ^ mix(index.wrapping_mul(0xD1B5_4A32_D192_ED03).wrapping_add(1)))
 }
 
 /// Position in one stream; 8 bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stream {
+pub struct RandomStream {
     state: u64,
 }
 
-impl Stream {
+impl RandomStream {
     /// Returns the start of stream (`seed`, `role`, `index`).
     #[must_use]
-    pub const fn new(seed: u64, role: Role, index: u64) -> Self {
+    pub const fn new(seed: u64, role: StreamRole, index: u64) -> Self {
         Self { state: key(seed, role, index) }
     }
 
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn draws_have_the_moments_of_their_distributions() {
-        let mut stream = Stream::new(3, Role::Other, 0);
+        let mut stream = RandomStream::new(3, StreamRole::Other, 0);
         let (mean, variance) = moments(|| stream.normal());
         assert!(mean.abs() < 0.01 && (variance - 1.0).abs() < 0.02, "{mean} {variance}");
         let (mean, variance) = moments(|| stream.unit());
@@ -224,8 +224,8 @@ mod tests {
     #[test]
     fn streams_of_neighbouring_keys_differ() {
         let mut starts: Vec<u64> = (0..20_u64)
-            .flat_map(|seed| (0..20).map(move |index| key(seed, Role::Agent, index)))
-            .chain((0..20).map(|index| key(0, Role::News, index)))
+            .flat_map(|seed| (0..20).map(move |index| key(seed, StreamRole::Agent, index)))
+            .chain((0..20).map(|index| key(0, StreamRole::News, index)))
             .collect();
         let count = starts.len();
         starts.sort_unstable();

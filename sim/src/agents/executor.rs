@@ -6,8 +6,8 @@
 use crate::{
     book::{OrderKind, Side},
     config::ExecutorConfig,
-    market::Desk,
-    rng::Stream,
+    market::AgentDesk,
+    rng::RandomStream,
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -24,8 +24,8 @@ impl Executor {
     pub(super) fn act(
         &mut self,
         config: &ExecutorConfig,
-        stream: &mut Stream,
-        desk: &mut Desk<'_>,
+        stream: &mut RandomStream,
+        desk: &mut AgentDesk<'_>,
     ) -> f64 {
         let position = desk.position();
         let limits = desk.limits();

@@ -3,8 +3,8 @@
 use crate::{
     book::{OrderKind, Side},
     config::MakerConfig,
-    market::Desk,
-    rng::Stream,
+    market::AgentDesk,
+    rng::RandomStream,
 };
 
 /// Levels on each side.
@@ -13,8 +13,8 @@ const LEVELS: usize = 3;
 pub(super) fn act(
     config: &MakerConfig,
     start: i32,
-    stream: &mut Stream,
-    desk: &mut Desk<'_>,
+    stream: &mut RandomStream,
+    desk: &mut AgentDesk<'_>,
 ) -> f64 {
     desk.cancel_all();
     let tape = desk.tape();

@@ -11,14 +11,14 @@ pub use user::{Agent, CloneAgent, Floor};
 
 use crate::{
     config::Population,
-    market::Desk,
-    rng::{Role, Stream, mix},
+    market::AgentDesk,
+    rng::{RandomStream, StreamRole, mix},
     tape::Tape,
     wheel::Wheel,
 };
 use executor::Executor;
 use signal::Signal;
-use value::Value;
+use value::ValueTrader;
 
 /// Kind of a background agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,14 +41,14 @@ pub enum Archetype {
 enum Mind {
     Maker,
     Noise,
-    Value(Value),
+    Value(ValueTrader),
     Signal(Signal),
     Executor(Executor),
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Background {
-    stream: Stream,
+    stream: RandomStream,
     /// Hash of its identity: decides its turn within a tick.
     identity: u64,
     archetype: Archetype,
@@ -90,7 +90,7 @@ impl Agents {
 
     pub(crate) fn add(&mut self, archetype: Archetype, ordinal: u16, symbol: u16, account: u16) {
         let mut agent = Background {
-            stream: Stream::default(),
+            stream: RandomStream::default(),
             identity: 0,
             archetype,
             symbol,
@@ -111,14 +111,15 @@ impl Agents {
         wheel.clear();
         let Self { population, list } = self;
         for (at, agent) in list.iter_mut().enumerate() {
-            agent.stream = Stream::new(seed, Role::Agent, agent.index());
+            agent.stream = RandomStream::new(seed, StreamRole::Agent, agent.index());
             let stream = &mut agent.stream;
             let (mind, wait) = match agent.archetype {
                 Archetype::Maker => (Mind::Maker, population.maker.wait),
                 Archetype::Noise => (Mind::Noise, population.noise.wait),
-                Archetype::Value => {
-                    (Mind::Value(Value::draw(&population.value, stream)), population.value.wait)
-                }
+                Archetype::Value => (
+                    Mind::Value(ValueTrader::draw(&population.value, stream)),
+                    population.value.wait,
+                ),
                 Archetype::Signal => {
                     (Mind::Signal(Signal::draw(&population.signal, stream)), population.signal.wait)
                 }
@@ -134,7 +135,7 @@ impl Agents {
     /// Replaces every stream and keeps the rest.
     pub(crate) fn reseed(&mut self, seed: u64) {
         for agent in &mut self.list {
-            agent.stream = Stream::new(seed, Role::Agent, agent.index());
+            agent.stream = RandomStream::new(seed, StreamRole::Agent, agent.index());
         }
     }
 
@@ -156,7 +157,7 @@ impl Agents {
 
     /// Lets one agent act; returns the ticks until its next action.
     #[inline]
-    pub(crate) fn act(&mut self, agent: u16, desk: &mut Desk<'_>) -> u64 {
+    pub(crate) fn act(&mut self, agent: u16, desk: &mut AgentDesk<'_>) -> u64 {
         let Self { population, list } = self;
         let agent = &mut list[usize::from(agent)];
         let stream = &mut agent.stream;

@@ -3,14 +3,18 @@
 use crate::{
     book::{OrderKind, Side},
     config::NoiseConfig,
-    market::Desk,
-    rng::Stream,
+    market::AgentDesk,
+    rng::RandomStream,
 };
 
 /// Farthest limit order from the opposite touch, in price ticks.
 const FARTHEST: f64 = 400.0;
 
-pub(super) fn act(config: &NoiseConfig, stream: &mut Stream, desk: &mut Desk<'_>) -> f64 {
+pub(super) fn act(
+    config: &NoiseConfig,
+    stream: &mut RandomStream,
+    desk: &mut AgentDesk<'_>,
+) -> f64 {
     desk.cancel_older_than(config.life);
     let action = stream.unit();
     if action < config.cancel {

@@ -3,8 +3,8 @@
 use crate::{
     book::{OrderKind, Side},
     config::SignalConfig,
-    market::Desk,
-    rng::Stream,
+    market::AgentDesk,
+    rng::RandomStream,
     tape::{HORIZONS, Indicator},
 };
 
@@ -16,7 +16,7 @@ pub(super) struct Signal {
 }
 
 impl Signal {
-    pub(super) fn draw(config: &SignalConfig, stream: &mut Stream) -> Self {
+    pub(super) fn draw(config: &SignalConfig, stream: &mut RandomStream) -> Self {
         let (low, high) = (config.horizon_low.ln(), config.horizon_high.ln());
         let wanted = stream.range(low, high).exp();
         // The nearest shared horizon, on a logarithmic scale.
@@ -31,8 +31,8 @@ impl Signal {
     pub(super) fn act(
         self,
         config: &SignalConfig,
-        stream: &mut Stream,
-        desk: &mut Desk<'_>,
+        stream: &mut RandomStream,
+        desk: &mut AgentDesk<'_>,
     ) -> f64 {
         let strength = desk.tape().indicator(self.indicator, usize::from(self.horizon));
         let signed = if self.follows { strength } else { -strength };

@@ -4,7 +4,7 @@ use crate::{
     book::{OrderKind, Side},
     ledger::{Ledger, OrderReject},
     market::{OrderId, Pit, Placed, Slot, Venue},
-    rng::Stream,
+    rng::RandomStream,
     tape::Tape,
 };
 
@@ -49,7 +49,7 @@ impl Clone for Box<dyn Agent> {
 pub struct Floor<'a> {
     pub(crate) now: u64,
     pub(crate) account: u16,
-    pub(crate) stream: &'a mut Stream,
+    pub(crate) stream: &'a mut RandomStream,
     pub(crate) venues: &'a mut [Venue],
     pub(crate) ledger: &'a mut Ledger,
     pub(crate) slots: &'a mut [Slot],
@@ -63,7 +63,7 @@ impl Floor<'_> {
     }
 
     /// Returns the agent's own random stream.
-    pub const fn random(&mut self) -> &mut Stream {
+    pub const fn random(&mut self) -> &mut RandomStream {
         self.stream
     }
 

@@ -7,26 +7,26 @@
 use crate::{
     book::{OrderKind, Side},
     config::ValueConfig,
-    market::Desk,
-    rng::Stream,
+    market::AgentDesk,
+    rng::RandomStream,
 };
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Value {
+pub(super) struct ValueTrader {
     /// Personal error of the logarithm of the valuation.
     error: f64,
 }
 
-impl Value {
-    pub(super) fn draw(config: &ValueConfig, stream: &mut Stream) -> Self {
+impl ValueTrader {
+    pub(super) fn draw(config: &ValueConfig, stream: &mut RandomStream) -> Self {
         Self { error: config.error_sd * stream.normal() }
     }
 
     pub(super) fn act(
         &mut self,
         config: &ValueConfig,
-        stream: &mut Stream,
-        desk: &mut Desk<'_>,
+        stream: &mut RandomStream,
+        desk: &mut AgentDesk<'_>,
     ) -> f64 {
         if stream.chance(config.wait / config.error_ticks) {
             self.error = config.error_sd * stream.normal();

@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn both_sides_of_every_random_auction_trade_the_same_and_no_price_trades_more() {
-        let mut stream = crate::rng::Stream::new(5, crate::rng::Role::Other, 0);
+        let mut stream = crate::rng::RandomStream::new(5, crate::rng::StreamRole::Other, 0);
         for _ in 0..2_000 {
             let orders: Vec<(Side, i32, i32)> = (0..=stream.below(20))
                 .map(|_| {

@@ -112,7 +112,7 @@ const EMPTY: Order = Order {
 
 /// One trade between a resting order and an incoming one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fill {
+pub struct BookFill {
     /// Price in ticks: that of the resting order.
     pub price: i32,
     /// Shares.
@@ -145,14 +145,14 @@ pub enum Removal {
 /// Receives what happens in a book, in order.
 pub trait BookEvents {
     /// Takes one trade.
-    fn traded(&mut self, fill: Fill);
+    fn traded(&mut self, fill: BookFill);
     /// Takes an order that left without a trade, with the shares it still had.
     fn removed(&mut self, order: &Order, why: Removal);
 }
 
 /// What became of a new order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct BookOutcome {
     /// Shares traded on arrival.
     pub filled: i32,
     /// Shares that rest now.
@@ -177,19 +177,19 @@ pub enum BookReject {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Level {
+struct PriceLevel {
     head: u16,
     tail: u16,
     quantity: i32,
 }
 
-const NO_ORDERS: Level = Level { head: NIL, tail: NIL, quantity: 0 };
+const NO_ORDERS: PriceLevel = PriceLevel { head: NIL, tail: NIL, quantity: 0 };
 
 /// The book. Size: 8 bytes a level and 24 bytes an order.
 #[derive(Debug)]
 pub struct Book {
     base: i32,
-    levels: Vec<Level>,
+    levels: Vec<PriceLevel>,
     bids: Bitmap,
     asks: Bitmap,
     orders: Vec<Order>,
@@ -364,7 +364,7 @@ impl Book {
         &mut self,
         new: NewOrder,
         events: &mut impl BookEvents,
-    ) -> Result<Outcome, BookReject> {
+    ) -> Result<BookOutcome, BookReject> {
         if new.quantity <= 0 {
             return Err(BookReject::NoQuantity);
         }
@@ -383,7 +383,7 @@ impl Book {
         let id = self.next_id;
         self.next_id = self.next_id.wrapping_add(1).max(1);
         let left = self.take(&new, limit, events);
-        let mut outcome = Outcome { filled: new.quantity - left, resting: 0, slot: NIL, id };
+        let mut outcome = BookOutcome { filled: new.quantity - left, resting: 0, slot: NIL, id };
         if left > 0 && new.kind != OrderKind::Marketable {
             outcome.slot = self.rest(&new, id, left, limit as usize);
             outcome.resting = left;
@@ -456,7 +456,7 @@ impl Book {
             left -= quantity;
             order.quantity -= quantity;
             self.levels[level].quantity -= quantity;
-            let fill = Fill {
+            let fill = BookFill {
                 price: order.price,
                 quantity,
                 maker: order.owner,

@@ -76,13 +76,13 @@ pub fn leverage(returns: &[f64], max_lag: usize) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::random::Random;
+    use super::super::random::SeriesRandom;
     use super::*;
 
     #[test]
     fn autocorrelation_of_an_autoregression_is_a_geometric_series() {
         for phi in [-0.5_f64, 0.0, 0.3, 0.9] {
-            let acf = autocorrelation(&Random::new(2).ar1(phi, 200_000), 5);
+            let acf = autocorrelation(&SeriesRandom::new(2).ar1(phi, 200_000), 5);
             for (lag, value) in (0..).zip(&acf) {
                 assert!((value - phi.powi(lag)).abs() < 0.02, "phi {phi} lag {lag}: {value}");
             }
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn absolute_returns_of_garch_are_correlated_and_its_returns_are_not() {
-        let returns = Random::new(3).garch(0.1, 0.88, 200_000);
+        let returns = SeriesRandom::new(3).garch(0.1, 0.88, 200_000);
         let sizes: Vec<f64> = returns.iter().map(|r| r.abs()).collect();
         assert!(autocorrelation(&returns, 1)[1].abs() < 0.02);
         let acf = autocorrelation(&sizes, 20);
@@ -110,14 +110,14 @@ mod tests {
     #[test]
     fn fractional_noise_decays_as_its_theory_says() {
         // lag^(2d - 1) with d = 0.3.
-        let series = Random::new(4).fractional(0.3, 40_000);
+        let series = SeriesRandom::new(4).fractional(0.3, 40_000);
         let fitted = decay_exponent(&autocorrelation(&series, 100), 5, 100);
         assert!((fitted - 0.4).abs() < 0.12, "{fitted}");
     }
 
     #[test]
     fn noise_has_no_decay_to_fit() {
-        let series = Random::new(5).normals(20_000);
+        let series = SeriesRandom::new(5).normals(20_000);
         let fitted = decay_exponent(&autocorrelation(&series, 100), 5, 100);
         assert!(fitted.is_nan() || fitted > 1.0, "{fitted}");
         assert!(decay_exponent(&[1.0, 0.5], 5, 100).is_nan());
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn leverage_is_negative_where_falls_raise_volatility() {
-        let mut random = Random::new(6);
+        let mut random = SeriesRandom::new(6);
         let (mut variance, mut returns) = (1.0_f64, Vec::new());
         for _ in 0..50_000 {
             let shock = random.normal() * variance.sqrt();

@@ -10,14 +10,14 @@ use serde::Serialize;
 use super::catalogue::catalogue;
 use super::curves::Curves;
 use super::impact::{self, DECAY_FROM, METAORDER_TICKS, PARTICIPATIONS, Pair, SizeImpact};
-use super::pool::Pool;
+use super::pool::PooledSamples;
 use super::recording::{Recording, TICKS_PER_DAY};
 use super::rules::{self, Rule};
 use super::sample::mean;
 use super::spec::{FactSpec, Measure};
 use super::subject::Subject;
 use super::verdict::{FactResult, Verdict};
-use crate::rng::{Role, Stream};
+use crate::rng::{RandomStream, StreamRole};
 
 /// Ticks that are repeated to see whether a market repeats itself.
 const EXACT_TICKS: usize = 2_000;
@@ -132,7 +132,7 @@ struct SeedDigest {
     same_hash: bool,
 }
 
-enum Done {
+enum FinishedJob {
     Seed(Box<SeedDigest>),
     Endurance(bool),
 }
@@ -159,10 +159,10 @@ pub fn run<S: Subject>(
                 return;
             }
             let done = if let Some(number) = task.checked_sub(options.seeds) {
-                Done::Endurance(endure(build(options.first_seed + number as u64), options))
+                FinishedJob::Endurance(endure(build(options.first_seed + number as u64), options))
             } else {
                 let seed = options.first_seed + task as u64;
-                Done::Seed(Box::new(examine(&build, seed, &facts, options)))
+                FinishedJob::Seed(Box::new(examine(&build, seed, &facts, options)))
             };
             results.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((task, done));
             if progress(finished.fetch_add(1, Ordering::Relaxed) + 1, total).is_break() {
@@ -184,8 +184,8 @@ pub fn run<S: Subject>(
     let (mut digests, mut endured) = (Vec::new(), Vec::new());
     for (_, done) in results {
         match done {
-            Done::Seed(digest) => digests.push(*digest),
-            Done::Endurance(held) => endured.push(held),
+            FinishedJob::Seed(digest) => digests.push(*digest),
+            FinishedJob::Endurance(held) => endured.push(held),
         }
     }
     Some(collect(preset, &facts, &digests, &endured, options))
@@ -205,7 +205,7 @@ fn examine<S: Subject>(
         Measure::PerSeed(measure) => Some(measure(&recording)),
         Measure::Pooled(_) => None,
     });
-    let mut draws = Stream::new(seed, Role::Other, 0);
+    let mut draws = RandomStream::new(seed, StreamRole::Other, 0);
     let spans = recording.returns(METAORDER_TICKS);
     SeedDigest {
         values: values.collect(),
@@ -327,9 +327,9 @@ fn collect(
 }
 
 /// Throws the samples of all seeds together.
-fn pool(digests: &[SeedDigest], endured: &[bool]) -> Pool {
+fn pool(digests: &[SeedDigest], endured: &[bool]) -> PooledSamples {
     let profits = |at: usize| digests.iter().flat_map(|d| d.profits[at].iter().copied()).collect();
-    Pool {
+    PooledSamples {
         sizes: impact_of(digests),
         profits: (0..Rule::ALL.len()).map(profits).collect(),
         random_profits: digests.iter().flat_map(|d| d.random_profits.iter().copied()).collect(),

@@ -5,7 +5,7 @@
 
 use super::autocorrelation::{autocorrelation, decay_exponent, leverage};
 use super::impact;
-use super::pool::Pool;
+use super::pool::PooledSamples;
 use super::recording::{Recording, TICKS_PER_DAY};
 use super::rules::{Rule, z_score};
 use super::sample::{correlation, excess_kurtosis, mean, quantile};
@@ -261,13 +261,13 @@ fn pooled() -> Vec<FactSpec> {
             |p| Some(z_score(&p.random_profits)),
         ),
         over_all("R17", "endurance", "long runs that stay alive, share", one, OWN, |p| {
-            Pool::share(&p.endured)
+            PooledSamples::share(&p.endured)
         }),
         over_all("R18", "conserved", "runs that conserve cash and shares, share", one, OWN, |p| {
-            Pool::share(&p.conserved)
+            PooledSamples::share(&p.conserved)
         }),
         over_all("R18", "same_hash", "runs that repeat exactly, share", one, OWN, |p| {
-            Pool::share(&p.same_hash)
+            PooledSamples::share(&p.same_hash)
         }),
     ]
 }
@@ -290,7 +290,7 @@ fn over_all(
     statistic: &'static str,
     band: Band,
     source: &'static str,
-    measure: fn(&Pool) -> Option<f64>,
+    measure: fn(&PooledSamples) -> Option<f64>,
 ) -> FactSpec {
     FactSpec {
         id,

@@ -142,12 +142,12 @@ fn density(returns: &[f64]) -> Vec<LinePoint> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::random::Random;
+    use super::super::random::SeriesRandom;
     use super::*;
 
     #[test]
     fn the_density_of_normal_returns_is_the_bell() {
-        let points = density(&Random::new(16).normals(200_000));
+        let points = density(&SeriesRandom::new(16).normals(200_000));
         let total: f64 = points.iter().map(|point| point.y * 0.25).sum();
         assert!((total - 1.0).abs() < 1e-9, "{total}");
         for point in points {

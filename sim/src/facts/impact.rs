@@ -142,12 +142,12 @@ pub fn remaining(sizes: &[SizeImpact]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::random::Random;
+    use super::super::random::SeriesRandom;
     use super::*;
 
     /// Pairs of a market whose impact is planted, in noise of one volatility.
     fn planted(exponent: f64, prefactor: f64, left: f64, pairs: usize) -> Vec<SizeImpact> {
-        let mut random = Random::new(12);
+        let mut random = SeriesRandom::new(12);
         PARTICIPATIONS
             .map(|participation| {
                 let mut noisy = |level: f64| level + random.normal() / 2.0_f64.sqrt();

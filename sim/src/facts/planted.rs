@@ -4,7 +4,7 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::ops::ControlFlow;
 
-use super::random::Random;
+use super::random::SeriesRandom;
 use super::{BatteryOptions, FactsReport, Subject, TickView, run};
 
 /// What is wrong with a market.
@@ -35,7 +35,7 @@ const PARENTS: usize = 10;
 #[derive(Clone, Debug)]
 struct Planted {
     plant: Plant,
-    random: Random,
+    random: SeriesRandom,
     log_price: f64,
     gap: f64,
     drift: f64,
@@ -48,7 +48,7 @@ struct Planted {
 
 impl Planted {
     fn new(plant: Plant, seed: u64) -> Self {
-        let mut random = Random::new(seed);
+        let mut random = SeriesRandom::new(seed);
         let parents = [(); PARENTS].map(|()| (random.sign(), random.pareto(1.5)));
         let mut market = Self {
             plant,

@@ -8,7 +8,7 @@ const SHARPE_DAYS: usize = 100;
 
 /// Samples of all seeds.
 #[derive(Debug, Default)]
-pub(super) struct Pool {
+pub(super) struct PooledSamples {
     /// Impact by size; empty if it was not measured.
     pub(super) sizes: Vec<SizeImpact>,
     /// Daily profits of each rule, in the order of [`Rule::ALL`].
@@ -23,7 +23,7 @@ pub(super) struct Pool {
     pub(super) same_hash: Vec<bool>,
 }
 
-impl Pool {
+impl PooledSamples {
     /// Returns a number of the measured impact, if it was measured.
     pub(super) fn impact(&self, number: impl Fn(&[SizeImpact]) -> f64) -> Option<f64> {
         (!self.sizes.is_empty()).then(|| number(&self.sizes))

@@ -2,9 +2,9 @@
 
 /// `SplitMix64` (Steele, Lea, Flood 2014): small, and independent of the market's own streams.
 #[derive(Clone, Debug)]
-pub(super) struct Random(u64);
+pub(super) struct SeriesRandom(u64);
 
-impl Random {
+impl SeriesRandom {
     pub(super) fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d)
     }

@@ -175,7 +175,7 @@ fn sign(value: f64) -> i32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::random::Random;
+    use super::super::random::SeriesRandom;
     use super::*;
 
     /// Mid prices in ticks, one a minute held for 60 ticks, with a spread of two ticks.
@@ -191,7 +191,11 @@ mod tests {
         recording
     }
 
-    fn walk(random: &mut Random, days: usize, mut change: impl FnMut(f64) -> f64) -> Recording {
+    fn walk(
+        random: &mut SeriesRandom,
+        days: usize,
+        mut change: impl FnMut(f64) -> f64,
+    ) -> Recording {
         let mut price = 10_000.0;
         let minutes: Vec<f64> = (0..days * TICKS_PER_DAY / BAR_TICKS)
             .map(|_| {
@@ -217,7 +221,7 @@ mod tests {
 
     #[test]
     fn no_rule_earns_on_a_random_walk_and_random_orders_lose_their_costs() {
-        let mut random = Random::new(13);
+        let mut random = SeriesRandom::new(13);
         let recording = walk(&mut random, 100, |_| 0.0);
         for rule in [Rule::Momentum, Rule::Reversal, Rule::Macd, Rule::BelowFair] {
             let sharpe = annual_sharpe(&daily_profits(&recording, rule, 0.0001));
@@ -229,14 +233,14 @@ mod tests {
 
     #[test]
     fn a_lunch_that_is_served_is_found() {
-        let mut random = Random::new(14);
+        let mut random = SeriesRandom::new(14);
         let pulled = walk(&mut random, 100, |price| (10_000.0 - price) * 0.1);
         for rule in [Rule::Reversal, Rule::BelowFair, Rule::BelowFundamental] {
             let sharpe = annual_sharpe(&daily_profits(&pulled, rule, 0.0));
             assert!(sharpe > 3.0, "{rule:?}: {sharpe}");
         }
         let mut drift = 0.0;
-        let mut shocks = Random::new(15);
+        let mut shocks = SeriesRandom::new(15);
         let trending = walk(&mut random, 100, |_| {
             drift = 0.95 * drift + shocks.normal();
             drift

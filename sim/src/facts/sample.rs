@@ -91,7 +91,7 @@ fn central_moment(sample: &[f64], mean: f64, power: i32) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::random::Random;
+    use super::super::random::SeriesRandom;
     use super::*;
 
     #[test]
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn kurtosis_tells_normal_from_laplace() {
-        let mut random = Random::new(1);
+        let mut random = SeriesRandom::new(1);
         let normal: Vec<f64> = (0..200_000).map(|_| random.normal()).collect();
         assert!(excess_kurtosis(&normal).abs() < 0.06, "{}", excess_kurtosis(&normal));
         let laplace: Vec<f64> =

@@ -114,7 +114,7 @@ fn fluctuation(profile: &[f64], size: usize) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::random::Random;
+    use super::super::random::SeriesRandom;
     use super::*;
 
     #[test]
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn variance_ratios_are_those_of_theory() {
-        let mut random = Random::new(7);
+        let mut random = SeriesRandom::new(7);
         let walk = variance_ratio(&random.normals(100_000), 10);
         assert!((walk - 1.0).abs() < 0.05, "{walk}");
         // VR(q) of AR(1) = 1 + 2 sum_(k<q) (1 - k/q) phi^k.
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn fluctuation_exponents_are_those_of_theory() {
-        let mut random = Random::new(8);
+        let mut random = SeriesRandom::new(8);
         let noise = dfa_exponent(&random.normals(50_000));
         assert!((noise - 0.5).abs() < 0.04, "{noise}");
         for d in [0.15, 0.3] {
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn sums_of_fat_tailed_returns_are_closer_to_normal() {
-        let mut random = Random::new(9);
+        let mut random = SeriesRandom::new(9);
         let prices: Vec<f64> = (0..200_000)
             .scan(0.0, |price, _| {
                 *price += random.sign() * random.exponential();

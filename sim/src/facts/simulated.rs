@@ -8,7 +8,7 @@ use super::subject::{Subject, TickView};
 use crate::book::Side;
 use crate::config::{AccountConfig, ConfigError, MarketConfig, Preset, SlotConfig};
 use crate::ledger::Limits;
-use crate::market::{Market, Request};
+use crate::market::{Market, SlotRequest};
 
 /// Ticks before the first one that counts: an hour, in which positions and volatility spread out.
 pub const WARM_UP_TICKS: u64 = 3_600;
@@ -76,7 +76,7 @@ impl Subject for Simulated {
     fn step(&mut self, order: i32) {
         let side = if order > 0 { Side::Buy } else { Side::Sell };
         if order != 0 {
-            let request = Request::market(side, order.saturating_abs());
+            let request = SlotRequest::market(side, order.saturating_abs());
             let sent = self.market.send(0, 0, request);
             debug_assert!(sent.is_ok(), "{sent:?}");
         }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::pool::Pool;
+use super::pool::PooledSamples;
 use super::recording::Recording;
 
 /// Closed interval of values that pass; infinite ends are open.
@@ -46,7 +46,7 @@ pub(super) enum Measure {
     /// One value a seed, of its recording.
     PerSeed(fn(&Recording) -> f64),
     /// One value over all seeds; none if the options left it out.
-    Pooled(fn(&Pool) -> Option<f64>),
+    Pooled(fn(&PooledSamples) -> Option<f64>),
 }
 
 /// One fact of the battery.

@@ -23,12 +23,12 @@ pub fn hill(sample: &[f64], share: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::random::Random;
+    use super::super::random::SeriesRandom;
     use super::*;
 
     #[test]
     fn pareto_tails_give_their_exponent() {
-        let mut random = Random::new(10);
+        let mut random = SeriesRandom::new(10);
         for alpha in [1.5, 3.0, 5.0] {
             let sample: Vec<f64> =
                 (0..100_000).map(|_| random.sign() * random.pareto(alpha)).collect();
@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn normal_tails_are_thinner_than_the_band() {
-        let estimate = hill(&Random::new(11).normals(100_000), 0.05);
+        let estimate = hill(&SeriesRandom::new(11).normals(100_000), 0.05);
         assert!(estimate > 5.0, "{estimate}");
     }
 

@@ -10,7 +10,7 @@
 //! mean price unless the fundamental is revealed; 53 is a rate that does not saturate.
 
 use super::{
-    Feature, FeatureGroup, FeatureSet, LAGS, ObserveError, Writer, check, depth_imbalance,
+    Feature, FeatureGroup, FeatureSet, FeatureWriter, LAGS, ObserveError, check, depth_imbalance,
 };
 use crate::{fundamental::News, market::Market};
 
@@ -111,7 +111,7 @@ impl FeatureSet for FullFeatures {
 
     fn observe(&self, market: &Market, symbol: u16, out: &mut [f32]) -> Result<(), ObserveError> {
         check(market, symbol, out, FEATURES.len())?;
-        let mut writer = Writer::new(&FEATURES, out);
+        let mut writer = FeatureWriter::new(&FEATURES, out);
         prices(market, symbol, &mut writer);
         technicals(market, symbol, &mut writer);
         news(market, symbol, &mut writer);
@@ -120,7 +120,7 @@ impl FeatureSet for FullFeatures {
     }
 }
 
-fn prices(market: &Market, symbol: u16, writer: &mut Writer<'_>) {
+fn prices(market: &Market, symbol: u16, writer: &mut FeatureWriter<'_>) {
     let candles = market.candles(symbol);
     writer.put(market.mid(symbol) * market.config().tick_size);
     let ratio = |lag: u64| {
@@ -135,7 +135,7 @@ fn prices(market: &Market, symbol: u16, writer: &mut Writer<'_>) {
     }
 }
 
-fn technicals(market: &Market, symbol: u16, writer: &mut Writer<'_>) {
+fn technicals(market: &Market, symbol: u16, writer: &mut FeatureWriter<'_>) {
     let candles = market.candles(symbol);
     let money = |ticks: Option<f64>| ticks.map(|ticks| ticks * market.config().tick_size);
     writer.put(money(candles.sma8()));
@@ -160,7 +160,7 @@ fn technicals(market: &Market, symbol: u16, writer: &mut Writer<'_>) {
     writer.put(money(candles.atr8()));
 }
 
-fn news(market: &Market, symbol: u16, writer: &mut Writer<'_>) {
+fn news(market: &Market, symbol: u16, writer: &mut FeatureWriter<'_>) {
     let now = market.now();
     let newest: Option<&News> = market.news(symbol).last();
     writer.put(f64::from(u8::from(newest.is_some())));
@@ -169,7 +169,7 @@ fn news(market: &Market, symbol: u16, writer: &mut Writer<'_>) {
     writer.put(newest.map(|news| news.left(now) as f64));
 }
 
-fn microstructure(market: &Market, symbol: u16, writer: &mut Writer<'_>) {
+fn microstructure(market: &Market, symbol: u16, writer: &mut FeatureWriter<'_>) {
     let (candles, tape) = (market.candles(symbol), market.tape(symbol));
     let mid = market.mid(symbol);
     let touch = market.best_bid(symbol).zip(market.best_ask(symbol));

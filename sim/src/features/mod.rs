@@ -126,13 +126,13 @@ fn check(market: &Market, symbol: u16, out: &[f32], expected: usize) -> Result<(
 }
 
 /// Writes features one after the other, clipped to their bounds.
-struct Writer<'a> {
+struct FeatureWriter<'a> {
     features: &'static [Feature],
     out: &'a mut [f32],
     at: usize,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> FeatureWriter<'a> {
     const fn new(features: &'static [Feature], out: &'a mut [f32]) -> Self {
         Self { features, out, at: 0 }
     }

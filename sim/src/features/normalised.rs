@@ -4,7 +4,7 @@
 //! ratios, so that a policy carries over between episodes, symbols and price levels.
 
 use super::{
-    Feature, FeatureGroup, FeatureSet, LAGS, ObserveError, Writer, check, depth_imbalance,
+    Feature, FeatureGroup, FeatureSet, FeatureWriter, LAGS, ObserveError, check, depth_imbalance,
 };
 use crate::{book::Side, fundamental::News, market::Market};
 
@@ -82,7 +82,7 @@ impl FeatureSet for NormalisedFeatures {
 
     fn observe(&self, market: &Market, symbol: u16, out: &mut [f32]) -> Result<(), ObserveError> {
         check(market, symbol, out, FEATURES.len())?;
-        let mut writer = Writer::new(&FEATURES, out);
+        let mut writer = FeatureWriter::new(&FEATURES, out);
         returns(market, symbol, &mut writer);
         technicals(market, symbol, &mut writer);
         news(market, symbol, &mut writer);
@@ -92,7 +92,7 @@ impl FeatureSet for NormalisedFeatures {
     }
 }
 
-fn returns(market: &Market, symbol: u16, writer: &mut Writer<'_>) {
+fn returns(market: &Market, symbol: u16, writer: &mut FeatureWriter<'_>) {
     let candles = market.candles(symbol);
     let sd = candles.volatility32().map(|sd| sd.max(0.25 / market.mid(symbol)));
     for lag in LAGS {
@@ -103,7 +103,7 @@ fn returns(market: &Market, symbol: u16, writer: &mut Writer<'_>) {
     }
 }
 
-fn technicals(market: &Market, symbol: u16, writer: &mut Writer<'_>) {
+fn technicals(market: &Market, symbol: u16, writer: &mut FeatureWriter<'_>) {
     let candles = market.candles(symbol);
     let mid = market.mid(symbol);
     // Half a tick at least: a market that stands still has no range.
@@ -129,7 +129,7 @@ fn technicals(market: &Market, symbol: u16, writer: &mut Writer<'_>) {
     writer.put(candles.macd_line().zip(range).map(|(line, range)| line.abs() / range));
 }
 
-fn news(market: &Market, symbol: u16, writer: &mut Writer<'_>) {
+fn news(market: &Market, symbol: u16, writer: &mut FeatureWriter<'_>) {
     let now = market.now();
     let newest: Option<&News> = market.news(symbol).last();
     writer.put(f64::from(u8::from(newest.is_some())));
@@ -138,7 +138,7 @@ fn news(market: &Market, symbol: u16, writer: &mut Writer<'_>) {
     writer.put(newest.map(|news| (news.left(now) as f64).ln_1p()));
 }
 
-fn book(market: &Market, symbol: u16, writer: &mut Writer<'_>) {
+fn book(market: &Market, symbol: u16, writer: &mut FeatureWriter<'_>) {
     let (tape, book) = (market.tape(symbol), market.book(symbol));
     let touch = book.best_bid().zip(book.best_ask());
     writer.put(touch.map(|(bid, ask)| f64::from(ask - bid).ln()));
@@ -158,7 +158,7 @@ fn book(market: &Market, symbol: u16, writer: &mut Writer<'_>) {
     writer.put(tape.trade_rate().ln_1p());
 }
 
-fn values(market: &Market, symbol: u16, writer: &mut Writer<'_>) {
+fn values(market: &Market, symbol: u16, writer: &mut FeatureWriter<'_>) {
     let candles = market.candles(symbol);
     let floor = 1e-7;
     writer.put(candles.volatility32().map(|sd| (1e4 * sd.max(floor)).ln()));

@@ -1,6 +1,6 @@
 //! The state of one slot: what makes the task Markov for the agent behind it.
 
-use super::{Feature, FeatureGroup, FeatureSet, ObserveError, Writer, check};
+use super::{Feature, FeatureGroup, FeatureSet, FeatureWriter, ObserveError, check};
 use crate::{ledger::CASH_PER_TICK, market::Market};
 
 /// The private block of one slot in one symbol.
@@ -55,7 +55,7 @@ impl FeatureSet for PrivateFeatures {
         let fraction = |shares: i32, limit: i32| f64::from(shares) / f64::from(limit.max(1));
         let initial = market.initial_equity(self.slot).map_err(unknown)?.max(1) as f64;
 
-        let mut writer = Writer::new(&FEATURES, out);
+        let mut writer = FeatureWriter::new(&FEATURES, out);
         writer.put(fraction(position, limit));
         writer.put(market.cash(self.slot).map_err(unknown)? as f64 / initial);
         writer.put(equity / initial - 1.0);

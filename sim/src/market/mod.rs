@@ -7,11 +7,11 @@ mod venue;
 
 use std::sync::Arc;
 
-pub(crate) use pit::{Desk, Pit};
+pub(crate) use pit::{AgentDesk, Pit};
 pub use pit::{OrderId, Placed};
 pub use readout::DepthLevel;
 use slot::Pending;
-pub use slot::{IN_FLIGHT, RECORDS, Report, Request, Slot, SlotFill, SlotTotals};
+pub use slot::{IN_FLIGHT, RECORDS, Slot, SlotFill, SlotReport, SlotRequest, SlotTotals};
 pub use venue::Venue;
 
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
     config::{AccountConfig, ConfigError, MarketConfig},
     fundamental::Newsroom,
     ledger::{BORROW_INTERVAL, Ledger, OrderReject},
-    rng::{Role, Stream},
+    rng::{RandomStream, StreamRole},
 };
 
 /// A user agent with its account.
@@ -27,7 +27,7 @@ use crate::{
 struct User {
     agent: Box<dyn Agent>,
     account: AccountConfig,
-    stream: Stream,
+    stream: RandomStream,
     wake: u64,
 }
 
@@ -106,7 +106,7 @@ impl Market {
         let count = agents.len();
         let users = agents.into_iter().map(|(account, agent)| {
             ledger.open_global(account.limits);
-            User { agent, account, stream: Stream::default(), wake: 0 }
+            User { agent, account, stream: RandomStream::default(), wake: 0 }
         });
         let users = users.collect();
         let venues = (0..config.symbols)
@@ -133,7 +133,7 @@ impl Market {
         }
         for (index, user) in self.users.iter_mut().enumerate() {
             user.agent.reset();
-            user.stream = Stream::new(seed, Role::User, index as u64);
+            user.stream = RandomStream::new(seed, StreamRole::User, index as u64);
             user.wake = 1;
             let account = (self.slots.len() + index) as u16;
             let AccountConfig { cash, shares, .. } = user.account;
@@ -146,7 +146,7 @@ impl Market {
                 self.ledger.endow_shares(account, symbol as u16, config.population.shares);
             }
         }
-        let stream = Stream::new(seed, Role::MarketNews, 0);
+        let stream = RandomStream::new(seed, StreamRole::MarketNews, 0);
         self.newsroom.reset(stream, config.news.market_per_day, 0);
     }
 
@@ -155,12 +155,12 @@ impl Market {
     pub fn reseed(&mut self, seed: u64) {
         self.seed = seed;
         for (index, user) in self.users.iter_mut().enumerate() {
-            user.stream = Stream::new(seed, Role::User, index as u64);
+            user.stream = RandomStream::new(seed, StreamRole::User, index as u64);
         }
         for (symbol, venue) in self.venues.iter_mut().enumerate() {
             venue.reseed(&self.config, symbol as u16, seed, self.now);
         }
-        let stream = Stream::new(seed, Role::MarketNews, 0);
+        let stream = RandomStream::new(seed, StreamRole::MarketNews, 0);
         self.newsroom.reset(stream, self.config.news.market_per_day, self.now);
     }
 
@@ -210,7 +210,12 @@ impl Market {
     /// # Errors
     /// [`OrderReject`] for what is wrong at once: an unknown slot or symbol, a quantity out of
     /// range, a full queue. Limits that depend on the state are checked on arrival.
-    pub fn send(&mut self, slot: usize, symbol: u16, request: Request) -> Result<u64, OrderReject> {
+    pub fn send(
+        &mut self,
+        slot: usize,
+        symbol: u16,
+        request: SlotRequest,
+    ) -> Result<u64, OrderReject> {
         let count = self.slots.len() as u64;
         let Some(entry) = self.slots.get_mut(slot) else {
             return Err(OrderReject::Unknown { what: "slot", index: slot as u64, count });
@@ -219,7 +224,7 @@ impl Market {
             let (index, count) = (u64::from(symbol), u64::from(self.config.symbols));
             return Err(OrderReject::Unknown { what: "symbol", index, count });
         }
-        if let Request::Submit { price, quantity, .. } = request {
+        if let SlotRequest::Submit { price, quantity, .. } = request {
             let limit = entry.config.account.limits.order;
             if quantity <= 0 {
                 return Err(OrderReject::NoQuantity { quantity });
@@ -260,20 +265,20 @@ impl Market {
                 let mut pit = venue.pit(symbol, self.now, &mut self.ledger, &mut self.slots);
                 let nothing = Ok(Placed { filled: 0, resting: None });
                 let result = match request {
-                    Request::Submit { side, kind, price, quantity } => {
+                    SlotRequest::Submit { side, kind, price, quantity } => {
                         pit.submit(owner, side, kind, price, quantity)
                     }
-                    Request::Cancel(order) if order.symbol == symbol => {
+                    SlotRequest::Cancel(order) if order.symbol == symbol => {
                         pit.cancel_id(owner, order);
                         nothing
                     }
-                    Request::Cancel(_) => nothing,
-                    Request::CancelAll => {
+                    SlotRequest::Cancel(_) => nothing,
+                    SlotRequest::CancelAll => {
                         pit.cancel_all(owner);
                         nothing
                     }
                 };
-                self.slots[account].report(Report { number, symbol, result });
+                self.slots[account].report(SlotReport { number, symbol, result });
             }
         }
     }

@@ -3,8 +3,8 @@
 use super::slot::{Slot, SlotFill};
 use crate::{
     book::{
-        Book, BookEvents, BookReject, Fill, NewOrder, Order, OrderKind, Outcome, Removal, Side,
-        auction::CallAuction,
+        Book, BookEvents, BookFill, BookOutcome, BookReject, NewOrder, Order, OrderKind, Removal,
+        Side, auction::CallAuction,
     },
     ledger::{Ledger, Limits, OrderReject, Reduced, Resting, Trade},
     tape::{MarketOrder, Tape},
@@ -57,8 +57,8 @@ pub(super) struct Settlement<'a> {
 
 impl BookEvents for Settlement<'_> {
     #[inline]
-    fn traded(&mut self, fill: Fill) {
-        let Fill { price, quantity, maker, taker, taker_side, .. } = fill;
+    fn traded(&mut self, fill: BookFill) {
+        let BookFill { price, quantity, maker, taker, taker_side, .. } = fill;
         let trade = Trade { price, quantity, maker, taker, taker_side };
         for (account, side, as_maker) in
             [(maker, taker_side.opposite(), true), (taker, taker_side, false)]
@@ -147,7 +147,7 @@ impl Pit<'_> {
         let outcome =
             book.submit(new, &mut settlement).map_err(|reject| explain(reject, book, price))?;
         let notional = settlement.notional;
-        let Outcome { filled, resting, slot, id } = outcome;
+        let BookOutcome { filled, resting, slot, id } = outcome;
         if filled > 0 {
             let order = MarketOrder { side, quantity: filled, notional, account };
             self.tape.market_order(order);
@@ -255,14 +255,14 @@ fn explain(reject: BookReject, book: &Book, price: i32) -> OrderReject {
 }
 
 /// What a background agent sees and does during its turn.
-pub(crate) struct Desk<'a> {
+pub(crate) struct AgentDesk<'a> {
     pub(super) pit: Pit<'a>,
     pub(super) account: u16,
     pub(super) value: f64,
     pub(super) tilt: f64,
 }
 
-impl Desk<'_> {
+impl AgentDesk<'_> {
     #[inline]
     pub(crate) fn tape(&self) -> &Tape {
         self.pit.tape

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Market, Report, Slot, SlotFill, SlotTotals, Venue};
+use super::{Market, Slot, SlotFill, SlotReport, SlotTotals, Venue};
 use crate::{
     book::{Book, Side},
     candles::Candles,
@@ -174,7 +174,7 @@ impl Market {
     ///
     /// # Errors
     /// As [`Market::fills`].
-    pub fn reports(&self, slot: usize) -> Result<&[Report], OrderReject> {
+    pub fn reports(&self, slot: usize) -> Result<&[SlotReport], OrderReject> {
         Ok(&self.slot(slot)?.reports)
     }
 

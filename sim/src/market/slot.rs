@@ -16,7 +16,7 @@ pub const RECORDS: usize = 256;
 
 /// What a slot asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Request {
+pub enum SlotRequest {
     /// A new order.
     Submit {
         /// Side.
@@ -34,7 +34,7 @@ pub enum Request {
     CancelAll,
 }
 
-impl Request {
+impl SlotRequest {
     /// Returns a market order: marketable at any price.
     #[must_use]
     pub const fn market(side: Side, quantity: i32) -> Self {
@@ -58,12 +58,12 @@ pub(super) struct Pending {
     pub(super) due: u64,
     pub(super) number: u64,
     pub(super) symbol: u16,
-    pub(super) request: Request,
+    pub(super) request: SlotRequest,
 }
 
 /// What became of a request on arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct SlotReport {
     /// Number that [`Market::send`](crate::Market::send) returned.
     pub number: u64,
     /// Symbol.
@@ -121,7 +121,7 @@ pub struct Slot {
     pub(super) config: SlotConfig,
     pub(super) pending: VecDeque<Pending>,
     pub(super) fills: Vec<SlotFill>,
-    pub(super) reports: Vec<Report>,
+    pub(super) reports: Vec<SlotReport>,
     pub(super) bases: Vec<Basis>,
     pub(super) totals: SlotTotals,
     pub(super) last_fill: Option<SlotFill>,
@@ -201,7 +201,7 @@ impl Slot {
         }
     }
 
-    pub(super) fn report(&mut self, report: Report) {
+    pub(super) fn report(&mut self, report: SlotReport) {
         self.totals.refused += u64::from(report.result.is_err());
         if self.reports.len() < IN_FLIGHT {
             self.reports.push(report);

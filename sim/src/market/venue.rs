@@ -1,7 +1,7 @@
 //! One symbol: its book, public record, hidden value and background agents.
 
 use super::{
-    pit::{Desk, Pit},
+    pit::{AgentDesk, Pit},
     slot::Slot,
 };
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
     config::{AgentFactory, MarketConfig, Matching},
     fundamental::{Analyst, Fundamental, Newsroom},
     ledger::{Ledger, Reduced},
-    rng::{Role, Stream, key, mix},
+    rng::{RandomStream, StreamRole, key, mix},
     tape::{MarketOrder, Tape},
     wheel::Wheel,
 };
@@ -100,25 +100,25 @@ impl Venue {
             auction.clear_orders();
         }
         self.tape.reset(config.initial_price, &config.arousal);
-        let stream = Stream::new(seed, Role::Fundamental, index);
+        let stream = RandomStream::new(seed, StreamRole::Fundamental, index);
         self.fundamental.reset(&config.fundamental, config.initial_price, stream);
-        let stream = Stream::new(seed, Role::News, index);
+        let stream = RandomStream::new(seed, StreamRole::News, index);
         self.newsroom.reset(stream, config.news.symbol_per_day, now);
         self.candles = Candles::new(config.initial_price);
-        self.analyst.reset(Stream::new(seed, Role::Analyst, index), config);
+        self.analyst.reset(RandomStream::new(seed, StreamRole::Analyst, index), config);
         self.agents.reset(seed, now, &mut self.wheel);
-        self.turn_key = key(seed, Role::Turn, index);
+        self.turn_key = key(seed, StreamRole::Turn, index);
     }
 
     /// Derives every stream from another seed and keeps the state.
     pub(super) fn reseed(&mut self, config: &MarketConfig, symbol: u16, seed: u64, now: u64) {
         let index = u64::from(symbol);
-        self.fundamental.reseed(Stream::new(seed, Role::Fundamental, index));
-        let stream = Stream::new(seed, Role::News, index);
+        self.fundamental.reseed(RandomStream::new(seed, StreamRole::Fundamental, index));
+        let stream = RandomStream::new(seed, StreamRole::News, index);
         self.newsroom.reset(stream, config.news.symbol_per_day, now);
-        self.analyst.reseed(Stream::new(seed, Role::Analyst, index));
+        self.analyst.reseed(RandomStream::new(seed, StreamRole::Analyst, index));
         self.agents.reseed(seed);
-        self.turn_key = key(seed, Role::Turn, index);
+        self.turn_key = key(seed, StreamRole::Turn, index);
     }
 
     /// Returns the book.
@@ -195,7 +195,7 @@ impl Venue {
                 ledger,
                 slots,
             };
-            let mut desk = Desk { pit, account, value, tilt };
+            let mut desk = AgentDesk { pit, account, value, tilt };
             let wait = self.agents.act(agent, &mut desk);
             self.wheel.schedule(agent, now + wait);
         }

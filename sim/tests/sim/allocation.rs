@@ -9,7 +9,7 @@ use std::{
 
 use backcast_sim::{
     AuctionRule, FeatureSet, FullFeatures, Market, MarketConfig, Matching, NormalisedFeatures,
-    Preset, PrivateFeatures, Request, Side,
+    Preset, PrivateFeatures, Side, SlotRequest,
 };
 
 thread_local! {
@@ -64,10 +64,10 @@ fn exercise(config: &MarketConfig) -> u64 {
             let side = if step % 3 == 0 { Side::Buy } else { Side::Sell };
             let price = market.mid(0) as i32 - side.sign() * 5;
             // Some are refused: refusals do not allocate either.
-            let _sent = market.send(0, 0, Request::market(side, 1 + step % 7)).is_ok();
-            let _sent = market.send(0, 0, Request::limit(side, price, 5)).is_ok();
+            let _sent = market.send(0, 0, SlotRequest::market(side, 1 + step % 7)).is_ok();
+            let _sent = market.send(0, 0, SlotRequest::limit(side, price, 5)).is_ok();
             if step % 10 == 0 {
-                market.send(0, 0, Request::CancelAll).unwrap();
+                market.send(0, 0, SlotRequest::CancelAll).unwrap();
             }
             market.tick();
             FullFeatures.observe(&market, 0, &mut full).unwrap();

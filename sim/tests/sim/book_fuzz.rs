@@ -2,7 +2,8 @@
 
 use backcast_budget::budget_or;
 use backcast_sim::{
-    Book, BookEvents, BookReject, Fill, NewOrder, Order, OrderKind, Removal, Role, Side, Stream,
+    Book, BookEvents, BookFill, BookReject, NewOrder, Order, OrderKind, RandomStream, Removal,
+    Side, StreamRole,
 };
 
 const LEVELS: i32 = 128;
@@ -20,8 +21,8 @@ enum Event {
 struct Log(Vec<Event>);
 
 impl BookEvents for Log {
-    fn traded(&mut self, fill: Fill) {
-        let Fill { price, quantity, maker, taker, maker_id, maker_left: left, .. } = fill;
+    fn traded(&mut self, fill: BookFill) {
+        let BookFill { price, quantity, maker, taker, maker_id, maker_left: left, .. } = fill;
         self.0.push(Event::Traded { price, quantity, maker, taker, maker_id, left });
     }
 
@@ -144,7 +145,7 @@ fn queue(book: &Book, side: Side) -> Vec<(u32, i32, i32)> {
 
 /// Runs `count` random operations on both books and compares every event.
 fn compare(seed: u64, count: u64) {
-    let mut draw = Stream::new(seed, Role::Other, 1);
+    let mut draw = RandomStream::new(seed, StreamRole::Other, 1);
     let mut centre = 1_000;
     let mut book = Book::new(LEVELS as usize, ROOM, centre);
     let mut naive =

@@ -1,6 +1,6 @@
 //! Wrong configurations are refused before anything runs, each with its own message.
 
-use backcast_sim::{ConfigError, Market, MarketConfig, OrderReject, Preset, Request, Side};
+use backcast_sim::{ConfigError, Market, MarketConfig, OrderReject, Preset, Side, SlotRequest};
 
 /// Name, change to a good configuration, words that the message must hold.
 type Case = (&'static str, fn(&mut MarketConfig), &'static [&'static str]);
@@ -81,15 +81,15 @@ fn an_unknown_preset_is_refused_and_the_known_ones_are_named() {
 fn an_order_above_the_limit_is_refused_when_it_is_sent() {
     let mut market = Market::new(&Preset::Normal.config(), 1).unwrap();
     let hash = market.state_hash();
-    let too_large = Request::market(Side::Buy, 1_001);
+    let too_large = SlotRequest::market(Side::Buy, 1_001);
     let expected = OrderReject::TooLarge { quantity: 1_001, limit: 1_000 };
     assert_eq!(market.send(0, 0, too_large), Err(expected));
     for (request, slot, symbol) in [
-        (Request::market(Side::Buy, 0), 0, 0),
-        (Request::market(Side::Sell, -3), 0, 0),
-        (Request::limit(Side::Buy, 0, 1), 0, 0),
-        (Request::market(Side::Buy, 1), 1, 0),
-        (Request::market(Side::Buy, 1), 0, 1),
+        (SlotRequest::market(Side::Buy, 0), 0, 0),
+        (SlotRequest::market(Side::Sell, -3), 0, 0),
+        (SlotRequest::limit(Side::Buy, 0, 1), 0, 0),
+        (SlotRequest::market(Side::Buy, 1), 1, 0),
+        (SlotRequest::market(Side::Buy, 1), 0, 1),
     ] {
         assert!(market.send(slot, symbol, request).is_err(), "{request:?} {slot} {symbol}");
     }

@@ -1,6 +1,6 @@
 //! Cash, shares and open orders add up to the unit.
 
-use backcast_sim::{Market, Preset, Request, Role, Side, Stream};
+use backcast_sim::{Market, Preset, RandomStream, Side, SlotRequest, StreamRole};
 
 #[test]
 fn every_preset_conserves_cash_and_shares_to_the_unit() {
@@ -9,13 +9,13 @@ fn every_preset_conserves_cash_and_shares_to_the_unit() {
         config.fees.maker_ppm = -7;
         config.fees.taker_ppm = 33;
         let mut market = Market::new(&config, 11).unwrap();
-        let mut draw = Stream::new(1, Role::Other, 0);
+        let mut draw = RandomStream::new(1, StreamRole::Other, 0);
         for step in 0..3_000 {
             let side = if draw.chance(0.5) { Side::Buy } else { Side::Sell };
             let request = match draw.below(3) {
-                0 => Request::market(side, 1 + draw.below(200) as i32),
-                1 => Request::limit(side, market.last_price(0) - 2 * side.sign(), 30),
-                _ => Request::CancelAll,
+                0 => SlotRequest::market(side, 1 + draw.below(200) as i32),
+                1 => SlotRequest::limit(side, market.last_price(0) - 2 * side.sign(), 30),
+                _ => SlotRequest::CancelAll,
             };
             market.send(0, 0, request).unwrap();
             market.tick();
@@ -38,7 +38,7 @@ fn several_symbols_share_one_ledger() {
     assert_eq!(before, market.initial_equity(0).unwrap());
     market.run(300);
     for symbol in 0..4 {
-        market.send(0, symbol, Request::market(Side::Buy, 1 + i32::from(symbol))).unwrap();
+        market.send(0, symbol, SlotRequest::market(Side::Buy, 1 + i32::from(symbol))).unwrap();
     }
     market.run(200);
     for symbol in 0..4 {
@@ -56,7 +56,7 @@ fn short_positions_pay_for_borrowed_shares_and_longs_do_not() {
         config.fees.borrow_ppm_per_day = 1_000_000;
         let mut market = Market::new(&config, 4).unwrap();
         market.run(59);
-        market.send(0, 0, Request::market(side, 50)).unwrap();
+        market.send(0, 0, SlotRequest::market(side, 50)).unwrap();
         market.run(2);
         assert_eq!(market.position(0, 0).unwrap(), 50 * side.sign());
         let (cash, taken) = (market.cash(0).unwrap(), market.ledger().borrowing_taken());

@@ -3,7 +3,8 @@
 use std::{sync::Arc, thread};
 
 use backcast_sim::{
-    AccountConfig, Agent, Floor, Market, MarketConfig, OrderKind, Preset, Request, Side, SlotConfig,
+    AccountConfig, Agent, Floor, Market, MarketConfig, OrderKind, Preset, Side, SlotConfig,
+    SlotRequest,
 };
 
 fn traded(config: &MarketConfig, seed: u64, ticks: u64) -> u64 {
@@ -20,7 +21,7 @@ fn fresh_reset_and_cloned_markets_of_one_seed_are_equal() {
         assert_ne!(expected, traded(&config, 8, 2_000), "{preset}: seeds do nothing");
 
         let mut used = Market::new(&config, 99).unwrap();
-        used.send(0, 0, Request::market(Side::Buy, 100)).unwrap();
+        used.send(0, 0, SlotRequest::market(Side::Buy, 100)).unwrap();
         used.run(777);
         let mut other = used.clone();
         used.reset(7);

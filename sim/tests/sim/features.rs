@@ -2,7 +2,7 @@
 
 use backcast_sim::{
     FeatureSet, FullFeatures, Market, NormalisedFeatures, ObserveError, Preset, PrivateFeatures,
-    Request, Side,
+    Side, SlotRequest,
 };
 
 const PRIVATE: PrivateFeatures = PrivateFeatures { slot: 0, time_left: 0.25 };
@@ -59,7 +59,7 @@ fn observations_are_finite_within_bounds_and_equal_for_equal_seeds() {
         let mut right = Market::new(&config, 4).unwrap();
         for tick in 0..1_500 {
             for market in [&mut left, &mut right] {
-                market.send(0, 0, Request::market(Side::Buy, 1 + tick % 3)).unwrap();
+                market.send(0, 0, SlotRequest::market(Side::Buy, 1 + tick % 3)).unwrap();
                 market.tick();
             }
             for (name, set, count) in sets() {
@@ -84,13 +84,13 @@ fn no_feature_is_dead() {
     for tick in 0..30_000_u64 {
         market.tick();
         if tick % 350 == 0 {
-            market.send(0, 0, Request::CancelAll).unwrap();
+            market.send(0, 0, SlotRequest::CancelAll).unwrap();
         }
         if tick % 7 == 0 {
             let side = if tick / 700 % 2 == 0 { Side::Buy } else { Side::Sell };
-            market.send(0, 0, Request::market(side, 3)).unwrap();
+            market.send(0, 0, SlotRequest::market(side, 3)).unwrap();
             let far = market.last_price(0) - 50 * side.sign();
-            market.send(0, 0, Request::limit(side, far, 1)).unwrap();
+            market.send(0, 0, SlotRequest::limit(side, far, 1)).unwrap();
         }
         let mut out = [0.0; 55];
         for (at, (_, set, count)) in sets().into_iter().enumerate() {
@@ -146,9 +146,9 @@ fn a_wrong_slice_symbol_or_slot_is_refused_and_nothing_is_written() {
 fn the_private_block_shows_position_cash_open_orders_and_the_last_fill() {
     let mut market = Market::new(&Preset::Normal.config(), 8).unwrap();
     market.run(300);
-    market.send(0, 0, Request::market(Side::Buy, 100)).unwrap();
+    market.send(0, 0, SlotRequest::market(Side::Buy, 100)).unwrap();
     let far = market.best_bid(0).unwrap() - 300;
-    market.send(0, 0, Request::limit(Side::Buy, far, 50)).unwrap();
+    market.send(0, 0, SlotRequest::limit(Side::Buy, far, 50)).unwrap();
     market.tick();
     let mut out = [0.0_f32; 11];
     PRIVATE.observe(&market, 0, &mut out).unwrap();

@@ -1,6 +1,6 @@
 //! What the presets promise beside each other.
 
-use backcast_sim::{Market, MarketConfig, Preset, Request, Side};
+use backcast_sim::{Market, MarketConfig, Preset, Side, SlotRequest};
 
 /// Standard deviation of one-minute log returns over half a day, in basis points.
 fn minute_volatility(preset: Preset) -> f64 {
@@ -36,7 +36,7 @@ fn follow_shown_value(config: &MarketConfig, seed: u64) -> i64 {
         let target = if gap.abs() < 0.001 { position } else { 100 * gap.signum() as i32 };
         let side = if target > position { Side::Buy } else { Side::Sell };
         if target != position {
-            market.send(0, 0, Request::market(side, (target - position).abs())).unwrap();
+            market.send(0, 0, SlotRequest::market(side, (target - position).abs())).unwrap();
         }
         market.run(10);
     }

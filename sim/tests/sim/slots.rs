@@ -1,7 +1,7 @@
 //! Orders from outside: latency, fills, limits, profit.
 
 use backcast_sim::{
-    CASH_PER_TICK, Market, MarketConfig, OrderKind, OrderReject, Preset, Request, Side,
+    CASH_PER_TICK, Market, MarketConfig, OrderKind, OrderReject, Preset, Side, SlotRequest,
 };
 
 fn market(config: &MarketConfig) -> Market {
@@ -16,7 +16,7 @@ fn an_order_arrives_after_its_latency_and_not_before() {
         let mut config = Preset::Normal.config();
         config.slots[0].latency_ticks = latency;
         let mut market = market(&config);
-        let number = market.send(0, 0, Request::market(Side::Buy, 3)).unwrap();
+        let number = market.send(0, 0, SlotRequest::market(Side::Buy, 3)).unwrap();
         for _ in 0..latency {
             market.tick();
             assert_eq!(market.position(0, 0), Ok(0));
@@ -35,7 +35,7 @@ fn an_order_arrives_after_its_latency_and_not_before() {
 fn a_buy_without_latency_is_the_first_of_its_tick_and_pays_the_shown_ask() {
     let mut market = market(&Preset::Normal.config());
     let ask = market.best_ask(0).unwrap();
-    market.send(0, 0, Request::market(Side::Buy, 1)).unwrap();
+    market.send(0, 0, SlotRequest::market(Side::Buy, 1)).unwrap();
     market.tick();
     let fill = market.fills(0).unwrap()[0];
     assert_eq!((fill.price, fill.quantity, fill.maker), (ask, 1, false));
@@ -53,7 +53,7 @@ fn equity_is_cash_plus_the_position_at_mid_and_splits_into_profit_and_fees() {
     let start = market.initial_equity(0).unwrap();
     for step in 0..400 {
         let side = if step / 20 % 2 == 0 { Side::Buy } else { Side::Sell };
-        market.send(0, 0, Request::market(side, 7 + step % 5)).unwrap();
+        market.send(0, 0, SlotRequest::market(side, 7 + step % 5)).unwrap();
         market.tick();
         let position = i64::from(market.position(0, 0).unwrap());
         let value = position * (market.mid(0) * 2.0) as i64 * (CASH_PER_TICK / 2);
@@ -78,18 +78,18 @@ fn limits_are_checked_on_arrival_with_open_orders_counted() {
     let far_bid = market.best_bid(0).unwrap() - 300;
     let far_ask = market.best_ask(0).unwrap() + 300;
     let cases = [
-        (Request::limit(Side::Buy, far_bid, 15), None),
+        (SlotRequest::limit(Side::Buy, far_bid, 15), None),
         (
-            Request::limit(Side::Buy, far_bid, 6),
+            SlotRequest::limit(Side::Buy, far_bid, 6),
             Some(OrderReject::LongLimit { position: 21, limit: 20 }),
         ),
-        (Request::limit(Side::Sell, far_ask, 10), None),
+        (SlotRequest::limit(Side::Sell, far_ask, 10), None),
         (
-            Request::limit(Side::Sell, far_ask, 1),
+            SlotRequest::limit(Side::Sell, far_ask, 1),
             Some(OrderReject::ShortLimit { short: 11, limit: 10 }),
         ),
         (
-            Request::Submit {
+            SlotRequest::Submit {
                 side: Side::Buy,
                 kind: OrderKind::PostOnly,
                 price: far_ask - 100,
@@ -97,8 +97,8 @@ fn limits_are_checked_on_arrival_with_open_orders_counted() {
             },
             Some(OrderReject::WouldTrade { price: far_ask - 100 }),
         ),
-        (Request::CancelAll, None),
-        (Request::limit(Side::Buy, far_bid, 20), None),
+        (SlotRequest::CancelAll, None),
+        (SlotRequest::limit(Side::Buy, far_bid, 20), None),
     ];
     for (request, expected) in cases {
         market.send(0, 0, request).unwrap();
@@ -117,7 +117,7 @@ fn a_slot_cannot_spend_more_than_its_cash() {
     config.slots[0].account.cash = 9_500_000;
     let mut market = market(&config);
     for (quantity, accepted) in [(10, false), (9, true), (1, false)] {
-        market.send(0, 0, Request::market(Side::Buy, quantity)).unwrap();
+        market.send(0, 0, SlotRequest::market(Side::Buy, quantity)).unwrap();
         market.tick();
         assert_eq!(market.reports(0).unwrap()[0].result.is_ok(), accepted, "{quantity} shares");
     }
@@ -131,7 +131,7 @@ fn one_order_can_be_cancelled_by_its_name_and_only_by_its_owner() {
     let mut market = market(&config);
     let price = market.best_bid(0).unwrap() - 200;
     for quantity in [4, 6] {
-        market.send(0, 0, Request::limit(Side::Buy, price, quantity)).unwrap();
+        market.send(0, 0, SlotRequest::limit(Side::Buy, price, quantity)).unwrap();
     }
     market.tick();
     let orders: Vec<_> = market
@@ -140,11 +140,11 @@ fn one_order_can_be_cancelled_by_its_name_and_only_by_its_owner() {
         .iter()
         .map(|report| report.result.unwrap().resting.unwrap())
         .collect();
-    market.send(1, 0, Request::Cancel(orders[0])).unwrap();
+    market.send(1, 0, SlotRequest::Cancel(orders[0])).unwrap();
     market.tick();
     assert_eq!(market.ledger().open_shares(0, 0), (10, 0), "a stranger's cancel does nothing");
-    market.send(0, 0, Request::Cancel(orders[0])).unwrap();
-    market.send(0, 0, Request::Cancel(orders[0])).unwrap();
+    market.send(0, 0, SlotRequest::Cancel(orders[0])).unwrap();
+    market.send(0, 0, SlotRequest::Cancel(orders[0])).unwrap();
     market.tick();
     assert_eq!(market.ledger().open_shares(0, 0), (6, 0));
     market.check().unwrap();
@@ -158,8 +158,8 @@ fn an_own_order_in_the_way_is_cancelled_instead_of_traded_with() {
         market.tick();
     }
     let price = market.best_ask(0).unwrap() - 1;
-    market.send(0, 0, Request::limit(Side::Sell, price, 5)).unwrap();
-    market.send(0, 0, Request::market(Side::Buy, 500)).unwrap();
+    market.send(0, 0, SlotRequest::limit(Side::Sell, price, 5)).unwrap();
+    market.send(0, 0, SlotRequest::market(Side::Buy, 500)).unwrap();
     market.tick();
     let fills = market.fills(0).unwrap();
     assert!(fills.iter().all(|fill| !fill.maker && fill.side == Side::Buy), "{fills:?}");
@@ -173,10 +173,10 @@ fn a_full_queue_refuses_the_next_request() {
     config.slots[0].latency_ticks = 1_000;
     let mut market = market(&config);
     for _ in 0..backcast_sim::IN_FLIGHT {
-        market.send(0, 0, Request::CancelAll).unwrap();
+        market.send(0, 0, SlotRequest::CancelAll).unwrap();
     }
     let full = OrderReject::QueueFull { limit: backcast_sim::IN_FLIGHT as u32 };
-    assert_eq!(market.send(0, 0, Request::CancelAll), Err(full));
+    assert_eq!(market.send(0, 0, SlotRequest::CancelAll), Err(full));
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn a_market_order_in_an_empty_book_trades_nothing_and_needs_no_cash() {
     config.slots[0].account.cash = 0;
     let mut market = Market::new(&config, 1).unwrap();
     assert_eq!(market.best_ask(0), None);
-    market.send(0, 0, Request::market(Side::Buy, 100)).unwrap();
+    market.send(0, 0, SlotRequest::market(Side::Buy, 100)).unwrap();
     market.tick();
     let report = market.reports(0).unwrap()[0];
     assert_eq!(report.result.map(|placed| (placed.filled, placed.resting)), Ok((0, None)));

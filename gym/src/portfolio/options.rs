@@ -1,24 +1,27 @@
-//! The settings of a portfolio environment and how its episodes are seeded.
+//! Settings of a portfolio environment.
 
 use std::collections::BTreeMap;
 
 use backcast_core::AutoresetMode;
 
-use crate::{
-    error::EnvError,
-    rules::{Bidding, Delisting, Generator, StopLossDay, StopLossPrice, Valuation},
+use super::{
+    choices::{Bidding, Delisting, StopLossDay, StopLossPrice, Valuation},
+    error::PortfolioError,
 };
+use crate::contract::Generator;
 
-/// Most cash to begin with, a hundred-millionth of what float32 holds.
+/// Highest initial cash: a hundred-millionth of the largest float32.
 const MOST_CASH: f64 = 1e30;
 
 /// Settings of a [`PortfolioVectorEnv`](crate::PortfolioVectorEnv), checked when it is made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PortfolioOptions {
-    /// Cash at the start of an episode; above 0, at most 1e30: observations have it as float32 too, and it may grow.
+    /// Cash at the start of an episode, in `(0, 1e30]`. Flat observations hold it as float32, and it
+    /// may grow.
     pub initial_amount: f64,
-    /// An episode is terminated when the portfolio, valued at the close, falls to this or below; less than
-    /// `initial_amount` and the highest that `initial_shares` are ever worth, unless they [`play_on`](Self::play_on).
+    /// Value at the close at or below which an episode is terminated. It must be below
+    /// `initial_amount` plus the highest value of `initial_shares`, unless episodes
+    /// [`play_on`](Self::play_on).
     pub failure_threshold: f64,
     /// Shares traded by an action of 1; at least 1.
     pub hmax: u32,
@@ -26,65 +29,67 @@ pub struct PortfolioOptions {
     pub buy_cost_pct: f64,
     /// Fee of a sale, as a fraction of its value; in `[0, 1)`.
     pub sell_cost_pct: f64,
-    /// Other fees of single tickers: those of a purchase and of a sale.
+    /// Exceptions for single tickers: fee of a purchase and of a sale.
     pub ticker_costs: BTreeMap<String, (f64, f64)>,
     /// Fee of every executed order, in cash, besides the fraction; at least 0.
     pub fixed_fee: f64,
-    /// By how much purchases cost more and sales bring less than the fill price, in hundredths of a
-    /// percent; in `[0, 10000)`.
+    /// Slippage in basis points, in `[0, 10000)`: purchases cost more and sales bring less than the
+    /// fill price by this fraction.
     pub slippage_bps: f64,
-    /// At which price of its day an order is filled.
+    /// Price of the day at which an order is filled.
     pub bidding: Bidding,
-    /// A holding is sold when its price falls below this fraction of the average price paid; 0: never.
+    /// Fraction of the average buy price below which a holding is sold; 0 never sells.
     pub stop_loss_tolerance: f64,
-    /// Which price that is.
+    /// Price that is compared with it.
     pub stop_loss_calculation: StopLossPrice,
-    /// On which day it is looked at.
+    /// Day on which it is compared.
     pub stop_loss_day: StopLossDay,
-    /// Tickers to trade, in the order of the action and the observation; `None`: all of the panel
-    /// that are not macro tickers, sorted.
+    /// Tickers to trade, in the order of the action and the observation; `None` for all that are not
+    /// macro tickers, sorted.
     pub tickers: Option<Vec<String>>,
-    /// How many of them each portfolio trades; 0: all. The first ones, unless they are drawn.
+    /// Number of them that each portfolio trades, 0 for all: the first ones, unless they are drawn.
     pub num_tickers: usize,
-    /// Draw which ones, for every portfolio and every episode anew; they keep their order.
+    /// Draws the tickers anew for every portfolio and episode; they keep their order.
     pub shuffle_tickers: bool,
-    /// Which tickers can be traded on which days, `[T, D]` over all tickers and days of the panel, as
-    /// [`Panel::mask`](backcast_market::Panel::mask); `None`: wherever they have a row.
+    /// Tickers that may be traded on a day, `[T, D]` over the whole panel, as
+    /// [`Panel::mask`](backcast_market::Panel::mask); `None` allows every day with a row.
     pub tradable: Option<Vec<bool>>,
-    /// What becomes of a holding whose ticker has its last row before the panel ends.
+    /// Fate of a holding whose ticker has its last row before the panel ends.
     pub delisting: Delisting,
-    /// Shares at the start of an episode, by ticker; their average price is the open of that day. A portfolio has those
-    /// of the tickers that it trades in the episode.
+    /// Shares at the start of an episode, by ticker. Their average price is the open of that day. A
+    /// portfolio has those of the tickers that it trades in the episode.
     pub initial_shares: BTreeMap<String, u32>,
-    /// Indicators to show, in this order; `None`: all, in the panel's order.
+    /// Indicators to show, in this order; `None` for all, in the panel's order.
     pub indicators: Option<Vec<String>>,
     /// Macro tickers of the panel whose opens and indicators are shown, in this order.
     pub macro_tickers: Vec<String>,
-    /// Days to live on, half open; `None`: all of the panel. At least two.
+    /// Range of days of the panel to use, half open, at least two; `None` for all.
     pub days: Option<(usize, usize)>,
-    /// The indicators shown on day `d` are those of day `d - indicator_lag`. With 0 they are of the day
-    /// itself: indicators are usually computed from the close, at which the order is about to be
-    /// filled, so 0 is look-ahead and exists to compare with environments that do it.
+    /// Age of the indicators in days: day `d` shows those of day `d - indicator_lag`.
+    ///
+    /// 0 is look-ahead, since indicators are usually computed from the close, at which the next order
+    /// is filled. It exists for comparisons with environments that do so.
     pub indicator_lag: usize,
-    /// At which price the observation's `total_asset` values holdings; `None`: the open, or the close
-    /// where `indicator_lag` is 0 and the close is shown anyway.
+    /// Price at which the observation's `total_asset` values holdings; `None` for the open, or for
+    /// the close if `indicator_lag` is 0.
     pub valuation: Option<Valuation>,
-    /// Days before the current one whose every column [`history_into`] writes; 0: none.
+    /// Number of days before the current one that [`history_into`] writes, with all columns.
     ///
     /// [`history_into`]: crate::PortfolioVectorEnv::history_into
     pub history: usize,
-    /// Episodes start, where the data allow it, after this many days (or `history`, if that is more) on which every ticker has a row.
+    /// Number of days with rows of all tickers before the start of an episode, if the data allow it;
+    /// at least `history`.
     pub history_length: usize,
-    /// What happens to a sub-environment after its episode has ended.
+    /// Behaviour of a sub-environment after its episode has ended.
     pub autoreset_mode: AutoresetMode,
-    /// With `Disabled`: an episode that has ended may be stepped on, as long as there are days.
-    /// Whether there is a day to start on is then asked at a reset that draws one, not before.
+    /// With `Disabled`, allows steps after the end of an episode, as long as there are days. Whether
+    /// there is a day to start on is then checked at a reset that draws one, not before.
     pub play_on: bool,
-    /// Steps after which an episode is truncated; `None`: at the end of the data.
+    /// Number of steps after which an episode is truncated; `None` truncates at the end of the data.
     pub max_episode_steps: Option<u32>,
-    /// Where random numbers come from.
+    /// Source of random numbers.
     pub generator: Generator,
-    /// Keep what happened in every episode: [`history`](crate::PortfolioVectorEnv::history) and
+    /// Records every episode for [`history`](crate::PortfolioVectorEnv::history) and
     /// [`fills`](crate::PortfolioVectorEnv::fills).
     pub record: bool,
 }
@@ -127,8 +132,9 @@ impl Default for PortfolioOptions {
 }
 
 impl PortfolioOptions {
-    pub(crate) fn check(&self) -> Result<(), EnvError> {
-        let refuse = |option, value, rule| Err(EnvError::BadOption { option, value, rule });
+    /// Refuses numbers outside their ranges.
+    pub(crate) fn check(&self) -> Result<(), PortfolioError> {
+        let refuse = |option, value, rule| Err(PortfolioError::BadOption { option, value, rule });
         let Self { initial_amount, failure_threshold, hmax, buy_cost_pct, sell_cost_pct, .. } =
             *self;
         if !(initial_amount > 0.0 && initial_amount <= MOST_CASH) {
@@ -137,7 +143,7 @@ impl PortfolioOptions {
         if !failure_threshold.is_finite() {
             return refuse("failure_threshold", failure_threshold, "a finite amount; 0 is none");
         }
-        // Shares may be worth the rest, and who plays on after an end has not lost the episode.
+        // Initial shares may be worth the rest, and episodes that play on may start below it.
         if failure_threshold >= initial_amount && self.initial_shares.is_empty() && !self.play_on {
             let rule = "below `initial_amount`, or every episode ends at once";
             return refuse("failure_threshold", failure_threshold, rule);
@@ -179,24 +185,4 @@ impl PortfolioOptions {
             None => self.indicator_lag == 0,
         }
     }
-}
-
-/// Where the random streams of the sub-environments go on at a reset.
-///
-/// Each sub-environment has a stream of its own that depends on its seed alone: neither on the number of
-/// environments nor on what happens in the others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ResetSeed<'a> {
-    /// Where they are. Streams that were never seeded began at random.
-    #[default]
-    Keep,
-    /// Sub-environment `i` begins the stream of seed `s + i` (wrapping), as Gymnasium has it.
-    One(u64),
-    /// Sub-environment `i` begins stream `i` of seed `s`: the stream of `s` itself for the first, and
-    /// ones that belong to no other seed for the others.
-    Spread(u64),
-    /// One entry per sub-environment: begin this stream, or keep the one it has.
-    Each(&'a [Option<u64>]),
-    /// As `Each`, but who has no entry begins its stream of a seed, as with `Spread`.
-    EachOrSpread(&'a [Option<u64>], u64),
 }

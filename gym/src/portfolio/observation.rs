@@ -1,19 +1,20 @@
-//! What an agent sees, as one buffer per field for all sub-environments, or flat in one.
+//! Observations: one buffer per field for all sub-environments, or one flat row for each.
 
 use std::ops::Range;
 
-use crate::error::EnvError;
+use super::error::PortfolioError;
+use crate::contract::{check_length, zeros};
 
-/// What the observation of one environment has of everything.
+/// Sizes of the observation of one sub-environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shape {
+pub(crate) struct ObservationShape {
     pub(crate) tickers: usize,
     pub(crate) indicators: usize,
     pub(crate) macros: usize,
 }
 
-impl Shape {
-    /// Numbers in it.
+impl ObservationShape {
+    /// Returns the number of its elements.
     pub(crate) fn width(self) -> usize {
         let per_ticker = self.tickers.saturating_mul(self.indicators.saturating_add(3));
         let per_macro = self.macros.saturating_mul(self.indicators.saturating_add(1));
@@ -23,8 +24,8 @@ impl Shape {
 
 /// Observations of `N` environments with `T` tickers, `M` macro tickers and `K` indicators, C order.
 ///
-/// Safe by construction, unless settings ask for something else: of day `d` it holds the open and nothing
-/// else.
+/// By default it holds the open of day `d` and nothing else of that day; settings can allow
+/// look-ahead.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observation {
     /// Day of the panel, `[N]`.
@@ -35,10 +36,10 @@ pub struct Observation {
     pub shares: Vec<i32>,
     /// Average price paid per share held, fee included, `[N, T]`; 0 without shares.
     pub avg_buy_price: Vec<f64>,
-    /// Cash plus holdings valued at the open of `day` (a ticker without a row: at its last close), `[N]`; at
-    /// the close where the settings say so.
+    /// Cash plus holdings valued at the open of `day`, or at the close if the settings say so, `[N]`.
+    /// A ticker without a row is valued at its last close.
     pub total_asset: Vec<f64>,
-    /// Open of `day`, `[N, T]`; 0 where the ticker has no row and cannot be traded that day.
+    /// Open of `day`, `[N, T]`; 0 for a ticker without a row, which cannot be traded that day.
     pub open: Vec<f64>,
     /// Indicators of `day - indicator_lag`, `[N, T, K]`; 0 without a row.
     pub indicators: Vec<f64>,
@@ -49,8 +50,8 @@ pub struct Observation {
 }
 
 impl Observation {
-    /// Zeros for `n` environments; `None` where memory does not suffice.
-    pub(crate) fn zeros(n: usize, shape: Shape) -> Option<Self> {
+    /// Returns zeros for `n` environments, or `None` where memory does not suffice.
+    pub(crate) fn zeros(n: usize, shape: ObservationShape) -> Option<Self> {
         let (per_ticker, per_macro) = (n.checked_mul(shape.tickers)?, n.checked_mul(shape.macros)?);
         Some(Self {
             day: zeros(n)?,
@@ -65,13 +66,14 @@ impl Observation {
         })
     }
 
-    /// Environments, `N`.
+    /// Returns the number of environments, `N`.
     #[must_use]
     pub fn num_envs(&self) -> usize {
         self.day.len()
     }
 
-    /// Numbers in the flat observation of one environment, `T * (3 + K) + M * (1 + K) + 3`.
+    /// Returns the size of the flat observation of one environment,
+    /// `T * (3 + K) + M * (1 + K) + 3`.
     #[must_use]
     pub fn flat_width(&self) -> usize {
         let numbers = 3 * self.num_envs()
@@ -84,36 +86,40 @@ impl Observation {
         numbers.checked_div(self.num_envs()).unwrap_or_default()
     }
 
-    /// Write all fields, as f32, to `out` `[N, flat_width]`: one row per environment, the fields in the
-    /// order of their names, each in C order. That is what `gymnasium.spaces.flatten` makes of a dict.
+    /// Writes all fields as f32 to `out` `[N, flat_width]`: one row per environment, the fields in the
+    /// order of their names, each in C order, as `gymnasium.spaces.flatten` orders a dict.
     ///
-    /// One pass, no allocation. Nothing is written when `out` has another length.
-    pub fn flatten_into(&self, out: &mut [f32]) -> Result<(), EnvError> {
+    /// One pass, no allocation. Nothing is written if `out` has another length.
+    pub fn flatten_into(&self, out: &mut [f32]) -> Result<(), PortfolioError> {
         let envs = self.num_envs();
         let shown =
             |env| [&self.indicators, &self.macro_indicators].map(|of| of_env(of, env, envs));
         self.flatten_with(0..envs, out, shown, 0, |_, _| {})
     }
 
-    /// The same of a batch of one, with the days before it: `days` `[H, X, C]` and `mask` `[H, X]`, 1 or 0, as
+    /// Writes the flat observation of a single environment with the days before it: `days`
+    /// `[H, X, C]` and `mask` `[H, X]`, 1 or 0, as
     /// [`history_into`](crate::PortfolioVectorEnv::history_into) writes them.
     ///
-    /// They stand where fields called `history` and `history_mask` would, tickers first.
+    /// They are placed like fields named `history` and `history_mask`, tickers first.
     pub fn flatten_with_history(
         &self,
         days: &[f32],
         mask: &[u8],
         history_shape: [usize; 3],
         out: &mut [f32],
-    ) -> Result<(), EnvError> {
+    ) -> Result<(), PortfolioError> {
         let envs = self.num_envs();
         let shown =
             |env| [&self.indicators, &self.macro_indicators].map(|of| of_env(of, env, envs));
         let gap = days.len() + mask.len();
-        self.flatten_with(0..envs, out, shown, gap, |_, out| turn(days, mask, history_shape, out))
+        self.flatten_with(0..envs, out, shown, gap, |_, out| {
+            tickers_first(days, mask, history_shape, out);
+        })
     }
 
-    /// The same of some environments, with indicators from elsewhere and `gap` numbers of history.
+    /// Writes the flat observations of environments `of`, with the indicators that `shown` returns
+    /// and `gap` numbers of history.
     pub(crate) fn flatten_with<'a>(
         &self,
         of: Range<usize>,
@@ -121,12 +127,10 @@ impl Observation {
         shown: impl Fn(usize) -> [&'a [f64]; 2],
         gap: usize,
         mut history: impl FnMut(usize, &mut [f32]),
-    ) -> Result<(), EnvError> {
+    ) -> Result<(), PortfolioError> {
         let (envs, width) = (self.num_envs(), self.flat_width() + gap);
         let expected = of.len() * width;
-        if out.len() != expected {
-            return Err(EnvError::BadLength { what: "out", expected, found: out.len() });
-        }
+        check_length("out", expected, Some(out.len()))?;
         for (env, row) in of.zip(out.chunks_exact_mut(width.max(1))) {
             let rest = singles(row, of_env(&self.avg_buy_price, env, envs));
             let rest = singles(rest, &[self.cash[env]]);
@@ -147,7 +151,7 @@ impl Observation {
         Ok(())
     }
 
-    /// The observation of one environment as that of a batch of one; `None` beyond the last.
+    /// Returns the observation of one environment, or `None` beyond the last.
     #[must_use]
     pub fn row(&self, env: usize) -> Option<Self> {
         let envs = self.num_envs();
@@ -164,7 +168,7 @@ impl Observation {
         })
     }
 
-    /// Copy one environment's observation from another batch of the same shape.
+    /// Copies the observation of one environment from another of the same shape.
     pub(crate) fn copy_env(&mut self, from: &Self, env: usize) {
         let envs = self.day.len();
         copy_row(&mut self.day, &from.day, env, envs);
@@ -179,8 +183,8 @@ impl Observation {
     }
 }
 
-/// Write `days` `[H, X, C]` and `mask` `[H, X]` one after the other, tickers first: `[X, H, C]`, `[X, H]`.
-pub(crate) fn turn(days: &[f32], mask: &[u8], shape: [usize; 3], out: &mut [f32]) {
+/// Writes `days` `[H, X, C]` and `mask` `[H, X]` with swapped axes, `[X, H, C]` then `[X, H]`.
+pub(crate) fn tickers_first(days: &[f32], mask: &[u8], shape: [usize; 3], out: &mut [f32]) {
     let [history, rows, columns] = shape;
     let (numbers, flags) = out.split_at_mut(days.len());
     for row in 0..rows {
@@ -198,13 +202,13 @@ fn copy_row<V: Copy>(to: &mut [V], from: &[V], env: usize, envs: usize) {
     to[env * width..(env + 1) * width].copy_from_slice(of_env(from, env, envs));
 }
 
-/// One environment's part of a field.
+/// Returns the part of a field that belongs to one environment.
 pub(crate) fn of_env<V>(field: &[V], env: usize, envs: usize) -> &[V] {
     let width = field.len() / envs;
     &field[env * width..(env + 1) * width]
 }
 
-/// Round `values` into the front of `out` and return the rest of it.
+/// Rounds `values` into the front of `out` and returns the rest of it.
 fn singles<'a>(out: &'a mut [f32], values: &[f64]) -> &'a mut [f32] {
     let (front, rest) = out.split_at_mut(values.len());
     for (single, &value) in front.iter_mut().zip(values) {
@@ -216,12 +220,4 @@ fn singles<'a>(out: &'a mut [f32], values: &[f64]) -> &'a mut [f32] {
 #[expect(clippy::cast_possible_truncation, reason = "rounding to f32 is what a flat one is for")]
 fn to_single(value: f64) -> f32 {
     value as f32
-}
-
-/// A zeroed buffer, or `None` where memory does not suffice.
-pub(crate) fn zeros<V: Clone + Default>(len: usize) -> Option<Vec<V>> {
-    let mut buffer = Vec::new();
-    buffer.try_reserve_exact(len).ok()?;
-    buffer.resize(len, V::default());
-    Some(buffer)
 }

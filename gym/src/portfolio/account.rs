@@ -1,73 +1,77 @@
-//! The money rules of one portfolio on one day.
+//! Money rules of one portfolio on one day.
 //!
-//! Orders are `trunc(action * hmax)` shares. Sells come first, the largest first, then buys, the largest
-//! first; equal orders go in ticker order. A sale is cut to what is held, a purchase to what the cash at that
-//! moment pays for, fee included. The average buy price includes the fee. These are the rules of
-//! `fast_finrl`'s environments; we differ where equal orders keep their order however many there are, where
-//! cash cannot fall below zero by a rounding error, and where a ticker without a row is not traded.
+//! Orders are `trunc(action * hmax)` shares. Sells come first, then buys, both the largest first;
+//! equal orders keep ticker order. A sale is cut to the shares held, a purchase to what the cash at
+//! that moment pays, fee included. The average buy price includes the fee.
+//!
+//! These are the rules of `fast_finrl`'s environments, with three differences: any number of equal
+//! orders keep their order, cash cannot fall below zero by a rounding error, and a ticker without a
+//! row is not traded.
 
 use backcast_market::{PanelRow, PanelRows, PriceColumn};
 
-use crate::{
-    metrics::Sums,
-    quotes::SURELY_PAID,
-    record::Fill,
-    rules::{Bidding, StopLossPrice},
-    stream::Stream,
-    world::{Rules, Sides},
+use super::{
+    choices::{Bidding, StopLossPrice},
+    record::PortfolioFill,
+    rules::{Sides, TradingRules},
 };
+use crate::contract::{EnvStream, EpisodeSums};
 
-/// The market of one day, as far as fills look at it.
+/// Part of the cash below which a purchase is certain to be paid in full, without a division.
+pub(crate) const SURELY_PAID: f64 = 1.0 - 1e-9;
+
+/// Prices and rules of one day, as fills need them.
 #[derive(Clone, Copy)]
-pub(crate) struct Market<'a> {
+pub(crate) struct MarketDay<'a> {
     pub(crate) rows: PanelRows<'a>,
     pub(crate) day: usize,
-    /// Positions in the panel, `[T]`.
+    /// Positions of the tickers in the panel, `[T]`.
     pub(crate) tickers: &'a [usize],
-    /// The last close known of each, `[T]`.
+    /// Last known close of each ticker, `[T]`.
     pub(crate) closes: &'a [f64],
-    /// Is it known that all of these are prices, and that no order makes a holding too large to be counted?
+    /// Whether all closes are known to be positive and no order can make a holding exceed
+    /// `i32::MAX`.
     pub(crate) sound: bool,
-    pub(crate) rules: &'a Rules,
+    pub(crate) rules: &'a TradingRules,
 }
 
-impl Market<'_> {
+impl MarketDay<'_> {
     fn row(&self, ticker: usize) -> PanelRow<'_> {
         self.rows.row(self.tickers[ticker], self.day)
     }
 }
 
-/// What a step did besides what the observation shows.
+/// Totals of one step that the observation does not show.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct StepTotals {
     /// Shares bought and sold.
     pub(crate) shares_traded: i64,
     /// Cash raised by stop losses.
     pub(crate) loss_cut_amount: f64,
 }
 
-/// One portfolio, borrowed from the batch, on one day.
-pub(crate) struct Account<'a> {
+/// One portfolio on one day, borrowed from [`Portfolios`](super::portfolios::Portfolios).
+pub(crate) struct PortfolioAccount<'a> {
     pub(crate) env: usize,
     pub(crate) cash: &'a mut f64,
     pub(crate) shares: &'a mut [i32],
     pub(crate) avg_buy_price: &'a mut [f64],
-    pub(crate) sums: &'a mut Sums,
-    pub(crate) tally: &'a mut Tally,
-    pub(crate) stream: &'a mut Stream,
-    pub(crate) fills: Option<&'a mut Vec<Fill>>,
-    pub(crate) today: Market<'a>,
+    pub(crate) sums: &'a mut EpisodeSums,
+    pub(crate) totals: &'a mut StepTotals,
+    pub(crate) stream: &'a mut EnvStream,
+    pub(crate) fills: Option<&'a mut Vec<PortfolioFill>>,
+    pub(crate) today: MarketDay<'a>,
 }
 
 #[derive(Clone, Copy)]
-enum Side {
+enum OrderSide {
     Buy,
     Sell,
 }
 
-impl Account<'_> {
-    /// The fees of all orders, as fractions, where orders come to nothing else than the close and these, and
-    /// nobody wants to know of single fills.
+impl PortfolioAccount<'_> {
+    /// Returns the fees of all orders as fractions, if every order trades at the close, pays no
+    /// other cost, and is not recorded.
     pub(crate) fn only_costs(&self) -> Option<Sides> {
         let rules = self.today.rules;
         let Sides { buy, sell } = rules.slippage;
@@ -78,9 +82,9 @@ impl Account<'_> {
         rules.same_costs.filter(|_| plain && self.fills.is_none())
     }
 
-    /// The price before slippage.
+    /// Returns the price before slippage.
     #[inline]
-    fn price(&mut self, ticker: usize, side: Side) -> f64 {
+    fn price(&mut self, ticker: usize, side: OrderSide) -> f64 {
         if self.today.rules.bidding == Bidding::Default {
             return self.today.closes[ticker];
         }
@@ -88,14 +92,14 @@ impl Account<'_> {
     }
 
     #[cold]
-    fn draw_price(&mut self, ticker: usize, side: Side) -> f64 {
+    fn draw_price(&mut self, ticker: usize, side: OrderSide) -> f64 {
         let row = self.today.row(ticker);
         let [open, high, low, close] =
             [PriceColumn::Open, PriceColumn::High, PriceColumn::Low, PriceColumn::Close]
                 .map(|column| row.value(column as usize));
         let (from, to) = match (self.today.rules.bidding, side) {
-            (Bidding::AdvUniform, Side::Buy) => (open.max(close), high),
-            (Bidding::AdvUniform, Side::Sell) => (low, open.min(close)),
+            (Bidding::AdvUniform, OrderSide::Buy) => (open.max(close), high),
+            (Bidding::AdvUniform, OrderSide::Sell) => (low, open.min(close)),
             _ => (low, high),
         };
         self.stream.real(from, to)
@@ -106,12 +110,12 @@ impl Account<'_> {
         let rules = self.today.rules;
         let held = self.shares[ticker];
         let sold = i32::try_from(quantity).map_or(held, |quantity| quantity.min(held));
-        let asked = self.price(ticker, Side::Sell);
+        let asked = self.price(ticker, OrderSide::Sell);
         let price = asked * rules.slippage.sell;
         let pct = rules.costs[self.today.tickers[ticker]].sell;
         let value = price * f64::from(sold);
         let income = value * (1.0 - pct) - rules.fixed_fee;
-        // A fee above what the sale brings may be more than there is.
+        // The fixed fee may exceed the income, and the cash.
         let possible = price > 0.0 && *self.cash + income >= 0.0;
         if !possible {
             return;
@@ -123,13 +127,21 @@ impl Account<'_> {
         }
         if is_stop_loss {
             self.sums.stop_losses += 1;
-            self.tally.loss_cut_amount += income;
+            self.totals.loss_cut_amount += income;
         }
         let fee = value * pct + rules.fixed_fee;
         self.sums.costs += fee + (asked - price) * f64::from(sold);
         let (quantity, is_settlement) = (-sold, false);
         self.note(
-            Fill { env: self.env, ticker, price, fee, quantity, is_stop_loss, is_settlement },
+            PortfolioFill {
+                env: self.env,
+                ticker,
+                price,
+                fee,
+                quantity,
+                is_stop_loss,
+                is_settlement,
+            },
             value,
         );
     }
@@ -138,13 +150,13 @@ impl Account<'_> {
     pub(crate) fn buy(&mut self, ticker: usize, quantity: i32) {
         let rules = self.today.rules;
         let held = self.shares[ticker];
-        let asked = self.price(ticker, Side::Buy);
+        let asked = self.price(ticker, OrderSide::Buy);
         let price = asked * rules.slippage.buy;
         let pct = rules.costs[self.today.tickers[ticker]].buy;
         let (factor, fixed) = (1.0 + pct, rules.fixed_fee);
         let cost = |bought: i32| price * f64::from(bought) * factor + fixed;
         let mut bought = quantity.min(i32::MAX - held);
-        // Dividing takes long, and is only needed near the end of the cash.
+        // The division is slow, and only needed near the end of the cash.
         if cost(bought) > *self.cash * SURELY_PAID {
             #[expect(clippy::cast_possible_truncation, reason = "saturates; NaN becomes 0")]
             let affordable = ((*self.cash - fixed) / (price * factor)) as i32;
@@ -168,25 +180,33 @@ impl Account<'_> {
         self.sums.costs += fee + (price - asked) * f64::from(bought);
         let (quantity, is_stop_loss, is_settlement) = (bought, false, false);
         self.note(
-            Fill { env: self.env, ticker, price, fee, quantity, is_stop_loss, is_settlement },
+            PortfolioFill {
+                env: self.env,
+                ticker,
+                price,
+                fee,
+                quantity,
+                is_stop_loss,
+                is_settlement,
+            },
             value,
         );
     }
 
     #[inline]
-    fn note(&mut self, fill: Fill, value: f64) {
+    fn note(&mut self, fill: PortfolioFill, value: f64) {
         self.sums.orders += 1;
         self.sums.traded += value;
-        self.tally.shares_traded += i64::from(fill.quantity.unsigned_abs());
+        self.totals.shares_traded += i64::from(fill.quantity.unsigned_abs());
         if let Some(fills) = &mut self.fills {
             fills.push(fill);
         }
     }
 
-    /// Turn the holdings of tickers that have their last row today into cash, at the close. That is no order: it costs
-    /// nothing and is not counted as a trade.
+    /// Turns holdings of tickers that have their last row today into cash at the close. This is not
+    /// an order: it costs nothing and is not counted as a trade.
     pub(crate) fn settle_departures(&mut self) {
-        let Market { rules, day, tickers, closes, .. } = self.today;
+        let MarketDay { rules, day, tickers, closes, .. } = self.today;
         for (ticker, &position) in tickers.iter().enumerate() {
             let held = self.shares[ticker];
             if held == 0 || !rules.departures.is_last(position, day) {
@@ -199,15 +219,24 @@ impl Account<'_> {
                 let (fee, quantity) = (0.0, -held);
                 let (is_stop_loss, is_settlement) = (false, true);
                 let env = self.env;
-                fills.push(Fill { env, ticker, price, fee, quantity, is_stop_loss, is_settlement });
+                fills.push(PortfolioFill {
+                    env,
+                    ticker,
+                    price,
+                    fee,
+                    quantity,
+                    is_stop_loss,
+                    is_settlement,
+                });
             }
         }
     }
 
-    /// Sell the whole of every holding that has fallen too far. One without a row waits for its next.
+    /// Sells every holding whose price has fallen below its limit. A holding without a row today
+    /// waits for the next row.
     ///
-    /// `before`: shares held before today's orders, where the price that is looked at may be older than these. Holdings
-    /// that have grown since are left out; empty: none is.
+    /// `before`: shares held before today's orders, if the checked price may be older than the
+    /// orders. Holdings that have grown since are left out; empty leaves out none.
     pub(crate) fn stop_losses(&mut self, open: &[f64], before: &[i32]) {
         let rules = self.today.rules;
         for (ticker, &open) in open.iter().enumerate() {
@@ -235,11 +264,14 @@ mod tests {
     use backcast_market::{PanelData, PanelOptions};
 
     use super::*;
-    use crate::{options::PortfolioOptions, orders::Orders, rules::Generator};
+    use crate::{
+        contract::Generator,
+        portfolio::{options::PortfolioOptions, orders::Orders},
+    };
 
-    fn rules(hmax: f64, tickers: usize) -> Rules {
+    fn rules(hmax: f64, tickers: usize) -> TradingRules {
         let options = PortfolioOptions { sell_cost_pct: 0.01, ..PortfolioOptions::default() };
-        Rules { hmax, ..Rules::uniform(&options, tickers) }
+        TradingRules { hmax, ..TradingRules::uniform(&options, tickers) }
     }
 
     fn trade(
@@ -254,43 +286,43 @@ mod tests {
         (cash, shares, avg_buy_price)
     }
 
-    /// With fills to note, orders are filled one by one; `sound`: others need not be looked at first. Also what
-    /// the sums and the tally came to.
+    /// With `fills`, orders are filled one by one. `sound` skips the check of the prices. Returns
+    /// cash, shares, average prices, and the sums and totals as text.
     fn trade_and_note(
         actions: &[f64],
         prices: &[f64],
         cash: f64,
         shares: &[i32],
         hmax: f64,
-        (fills, sound): (Option<&mut Vec<Fill>>, bool),
+        (fills, sound): (Option<&mut Vec<PortfolioFill>>, bool),
     ) -> (f64, Vec<i32>, Vec<f64>, String) {
         let (mut cash, mut shares) = (cash, shares.to_vec());
         let mut avg_buy_price: Vec<f64> =
             shares.iter().map(|&held| f64::from(held.min(1)) * 5.0).collect();
         let mut orders = Orders::default();
         orders.collect(actions, hmax, prices, &shares);
-        // Nothing of the panel is read where orders are filled at the close.
+        // Orders at the close do not read the panel.
         let csv = "date,tic,open,high,low,close,volume\n2024-01-01,A,1,1,1,1,1\n";
         let panel =
             PanelData::from_reader(csv.as_bytes(), &PanelOptions::default()).unwrap().into_heap();
         let tickers: Vec<usize> = (0..prices.len()).collect();
         let rules = rules(hmax, prices.len());
         let (rows, closes) = (panel.rows(), prices);
-        let today = Market { rows, day: 0, tickers: &tickers, closes, sound, rules: &rules };
-        let (mut sums, mut tally) = (Sums::default(), Tally::default());
-        let mut account = Account {
+        let today = MarketDay { rows, day: 0, tickers: &tickers, closes, sound, rules: &rules };
+        let (mut sums, mut totals) = (EpisodeSums::default(), StepTotals::default());
+        let mut account = PortfolioAccount {
             env: 0,
             cash: &mut cash,
             shares: &mut shares,
             avg_buy_price: &mut avg_buy_price,
             sums: &mut sums,
-            tally: &mut tally,
-            stream: &mut Stream::new(Generator::default(), 0),
+            totals: &mut totals,
+            stream: &mut EnvStream::new(Generator::default(), 0),
             fills,
             today,
         };
         orders.fill(&mut account);
-        (cash, shares, avg_buy_price, format!("{sums:?} {tally:?}"))
+        (cash, shares, avg_buy_price, format!("{sums:?} {totals:?}"))
     }
 
     #[test]
@@ -348,7 +380,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(backcast_budget::cases(2_000)))]
 
-        /// Noting fills is what tells the two ways apart; prices that are none take the second one too.
+        /// Recording fills selects the one-by-one way; prices of 0 or NaN select it too.
         #[test]
         fn filling_at_once_is_filling_one_by_one_to_the_last_bit(
             lines in prop::collection::vec(
@@ -365,7 +397,7 @@ mod tests {
                 *price = odd.1;
             }
             let shares: Vec<i32> = lines.iter().map(|line| line.2).collect();
-            let trade = |how: (Option<&mut Vec<Fill>>, bool)| {
+            let trade = |how: (Option<&mut Vec<PortfolioFill>>, bool)| {
                 let (cash, shares, averages, sums) =
                     trade_and_note(&actions, &prices, cash, &shares, hmax, how);
                 let averages: Vec<u64> = averages.iter().map(|average| average.to_bits()).collect();

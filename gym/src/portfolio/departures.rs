@@ -1,19 +1,19 @@
-//! Which tickers leave the market before it ends, and on which day.
+//! Tickers that leave the market before the panel ends, and their last days.
 
 use backcast_market::Panel;
 
 /// The last days of the tickers of a panel.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Departures {
-    /// By ticker; `usize::MAX` for one that has a row on the panel's last day.
+    /// Last day of each ticker; `usize::MAX` for one that has a row on the panel's last day.
     last_days: Vec<usize>,
-    /// Is this some ticker's last day? By day, so that a step on any other day costs one look.
+    /// Whether a day is the last one of some ticker, so that most steps need one look-up only.
     on_day: Vec<bool>,
 }
 
 impl Departures {
     /// Finds the last rows of all tickers.
-    pub(crate) fn of(panel: &Panel) -> Self {
+    pub(crate) fn new(panel: &Panel) -> Self {
         let (tickers, days) = (panel.tickers().len(), panel.days());
         let leaves = |ticker| panel.last_day(ticker).filter(|&day| day + 1 < days);
         let last_days: Vec<usize> =
@@ -25,18 +25,18 @@ impl Departures {
         Self { last_days, on_day }
     }
 
-    /// Is `day` the last one of some ticker? False where no departure is known.
+    /// Returns whether `day` is the last one of some ticker; false without departures.
     #[inline]
     pub(crate) fn any_on(&self, day: usize) -> bool {
         self.on_day.get(day) == Some(&true)
     }
 
-    /// Is `day` the last one of this ticker?
+    /// Returns whether `day` is the last one of this ticker.
     pub(crate) fn is_last(&self, ticker: usize, day: usize) -> bool {
         self.last_days.get(ticker) == Some(&day)
     }
 
-    /// Has this ticker left before `day`?
+    /// Returns whether this ticker has left before `day`.
     pub(crate) fn gone_by(&self, ticker: usize, day: usize) -> bool {
         self.last_days.get(ticker).is_some_and(|&last| last < day)
     }

@@ -1,60 +1,61 @@
-//! The days of a batch's tickers, laid out as steps read them: day by day.
+//! Day-major copies of a panel for environments whose portfolios share their tickers.
 //!
-//! A panel is ticker-major, so that one ticker's days are one block; a step needs one day of all tickers, which
-//! lie far apart there. A batch that shares its tickers copies them once, so that a day is one block.
+//! A panel is ticker-major: the days of one ticker are one block. A step needs one day of all
+//! tickers, which are far apart there. Many portfolios with the same tickers copy them once, so that a
+//! day is one block.
 
 use std::{ops::Range, sync::Arc};
 
-use backcast_core::{Numbers, copy_numbers, soon};
+use backcast_core::{Numbers, copy_numbers, soon as prefetch_l2};
 use backcast_market::{Panel, PriceColumn};
 
-use crate::{
+use super::{
     lines::LINE,
-    prices::{Prices, in_the_morning},
+    prices::{Prices, value_at_open},
 };
 
-/// Bytes that a table may take; larger worlds are read from the panel.
+/// Largest size of a table; larger markets are read from the panel.
 const MOST_BYTES: usize = 256 << 20;
 
-/// What a step reads of a day.
+/// Prices and indicators by day, as a step reads them.
 #[derive(Clone, Debug)]
 pub(crate) struct DayTable {
     first: usize,
-    /// Tickers, in lines.
+    /// Tickers, padded to lines.
     width: usize,
     /// `[days, 2, width]`: opens and closes, as in [`Prices`].
     prices: Arc<Numbers<f64>>,
-    notes: Arc<[Note]>,
-    /// `[days with gaps, width]`: mornings, as in [`Prices`].
-    mornings: Arc<Numbers<f64>>,
-    /// Indicators of the tickers, macro tickers, and their indicators.
+    notes: Arc<[DayNote]>,
+    /// `[days with gaps, width]`: values at the open, as in [`Prices`].
+    at_open: Arc<Numbers<f64>>,
+    /// Numbers of: indicators of the tickers, opens of the macro tickers, their indicators.
     parts: [usize; 3],
-    /// `[days]` of those.
+    /// `[days, sum of parts]`.
     shown: Arc<Numbers<f64>>,
 }
 
-/// What is known of a day's prices.
+/// Properties of the prices of one day.
 #[derive(Clone, Copy, Debug)]
-struct Note {
-    /// Are all closes prices?
+struct DayNote {
+    /// Whether all closes are positive.
     sound: bool,
-    /// Which of the days with gaps this is, where a ticker that had a price before has none: on other days opens
-    /// are what shares are worth in the morning, and half as much again need not be read.
+    /// Number of the day among days with gaps, on which a ticker that had a price before has none.
+    /// On other days the values at the open equal the opens, and no third row is read.
     gap: Option<u32>,
 }
 
-/// What else is shown of a day.
-pub(crate) struct Shown<'a> {
-    /// `[T, K]`.
+/// Numbers of a day, besides prices, that observations show.
+pub(crate) struct ShownDay<'a> {
+    /// Indicators of the tickers, `[T, K]`.
     pub(crate) indicators: &'a [f64],
-    /// `[M]`.
+    /// Opens of the macro tickers, `[M]`.
     pub(crate) macro_open: &'a [f64],
-    /// `[M, K]`.
+    /// Indicators of the macro tickers, `[M, K]`.
     pub(crate) macro_indicators: &'a [f64],
 }
 
 impl DayTable {
-    /// `None` where it would be too large.
+    /// Copies the table out of the panel; `None` if it would be too large.
     pub(crate) fn new(
         panel: &Panel,
         tickers: &[usize],
@@ -66,7 +67,7 @@ impl DayTable {
         let parts = [tickers.len() * columns.len(), macros.len(), macros.len() * columns.len()];
         let mut prices = with_room(width.checked_mul(2 * days.len())?)?;
         let mut notes = with_room(days.len())?;
-        let mut mornings = Vec::new();
+        let mut at_open = Vec::new();
         let mut shown = with_room(parts.iter().sum::<usize>().checked_mul(days.len())?)?;
         let (first, rows) = (days.start, panel.rows());
         let mut closes = vec![0.0; width];
@@ -83,17 +84,16 @@ impl DayTable {
             }
             prices.extend_from_slice(&closes);
             let opens = &prices[open..open + width];
-            let today =
-                opens.iter().zip(&closes).map(|(&open, &close)| in_the_morning(open, close));
+            let today = opens.iter().zip(&closes).map(|(&open, &close)| value_at_open(open, close));
             let gap = if today.clone().eq(opens.iter().copied()) {
                 None
             } else {
-                let number = u32::try_from(mornings.len() / width).ok()?;
-                mornings.extend(today);
+                let number = u32::try_from(at_open.len() / width).ok()?;
+                at_open.extend(today);
                 Some(number)
             };
             let sound = closes[..tickers.len()].iter().all(|&close| close > 0.0);
-            notes.push(Note { sound, gap });
+            notes.push(DayNote { sound, gap });
             let indicators = |of: &[usize], shown: &mut Vec<f64>| {
                 for &ticker in of {
                     let row = rows.row(ticker, day);
@@ -105,63 +105,69 @@ impl DayTable {
             indicators(macros, &mut shown);
         }
         let kept = |numbers: &[f64]| Arc::new(Numbers::copy_of(numbers));
-        let (prices, mornings, shown) = (kept(&prices), kept(&mornings), kept(&shown));
-        Some(Self { first, width, prices, notes: notes.into(), mornings, parts, shown })
+        let (prices, at_open, shown) = (kept(&prices), kept(&at_open), kept(&shown));
+        Some(Self { first, width, prices, notes: notes.into(), at_open, parts, shown })
     }
 
+    /// Returns the prices of a day.
+    ///
     /// # Panics
     ///
-    /// If the day lies outside the table, like any slice.
+    /// If the day is outside the table, as with any slice.
     #[inline]
     pub(crate) fn prices(&self, day: usize) -> Prices<'_> {
         let (day, width) = (day - self.first, self.width);
         let (open, closes) = self.prices[day * 2 * width..][..2 * width].split_at(width);
-        let Note { sound, gap } = self.notes[day];
-        let mornings = gap.map_or(open, |gap| &self.mornings[gap as usize * width..][..width]);
-        Prices { open, closes, mornings, sound }
+        let DayNote { sound, gap } = self.notes[day];
+        let at_open = gap.map_or(open, |gap| &self.at_open[gap as usize * width..][..width]);
+        Prices { open, closes, at_open, sound }
     }
 
-    /// Ask for the memory of what a step from `day` to the next will read: the prices of both, and what is shown
-    /// of the day before the next by `lag`.
+    /// Prefetches what a step from `day` to the next reads: the prices of both days, and the
+    /// indicators `lag` days before the next.
     #[inline]
-    pub(crate) fn ask(&self, day: usize, lag: usize) {
+    pub(crate) fn prefetch(&self, day: usize, lag: usize) {
         let at = day.saturating_sub(self.first);
         let stride = self.parts.iter().sum::<usize>();
-        soon(self.prices.get(at * 2 * self.width..(at + 2) * 2 * self.width).unwrap_or_default());
+        prefetch_l2(
+            self.prices.get(at * 2 * self.width..(at + 2) * 2 * self.width).unwrap_or_default(),
+        );
         let shown = (at + 1).saturating_sub(lag);
-        soon(self.shown.get(shown * stride..(shown + 1) * stride).unwrap_or_default());
+        prefetch_l2(self.shown.get(shown * stride..(shown + 1) * stride).unwrap_or_default());
         let macro_open = (at + 1) * stride + self.parts[0];
-        soon(self.shown.get(macro_open..macro_open + self.parts[1]).unwrap_or_default());
+        prefetch_l2(self.shown.get(macro_open..macro_open + self.parts[1]).unwrap_or_default());
     }
 
+    /// Returns the other numbers of a day.
+    ///
     /// # Panics
     ///
-    /// If the day lies outside the table, like any slice.
+    /// If the day is outside the table, as with any slice.
     #[inline]
-    pub(crate) fn shown(&self, day: usize) -> Shown<'_> {
+    pub(crate) fn shown(&self, day: usize) -> ShownDay<'_> {
         let [indicators, macros, macro_indicators] = self.parts;
         let stride = indicators + macros + macro_indicators;
         let day = &self.shown[(day - self.first) * stride..][..stride];
         let (indicators, rest) = day.split_at(indicators);
         let (macro_open, macro_indicators) = rest.split_at(macros);
-        Shown { indicators, macro_open, macro_indicators }
+        ShownDay { indicators, macro_open, macro_indicators }
     }
 }
 
-/// Every column in single precision, `[D, X, C]`, and which rows there are, `[D, X]`: what histories are cut
-/// from. `X`: the tickers traded, then the macro tickers shown.
+/// All columns in single precision, `[D, X, C]`, and a mask of rows, `[D, X]`: the source of
+/// histories. `X`: the tickers traded, then the macro tickers shown.
 #[derive(Clone, Debug)]
 pub(crate) struct HistoryTable {
     rows: usize,
     columns: usize,
     singles: Arc<Numbers<f32>>,
     listed: Arc<Numbers<u8>>,
-    /// Days on which all rows are there, `[D]`: most, and then which rows there are need not be read.
+    /// Days without a missing row, `[D]`; their mask is not read.
     whole: Arc<[bool]>,
 }
 
 impl HistoryTable {
-    /// `None` where it would be too large.
+    /// Copies the table out of the panel; `None` if it would be too large.
     pub(crate) fn new(panel: &Panel, tickers: &[usize]) -> Option<Self> {
         let (rows, columns) = (tickers.len(), panel.columns().len());
         let cells = rows.checked_mul(panel.days())?;
@@ -181,13 +187,13 @@ impl HistoryTable {
         Some(Self { rows, columns, singles: Arc::new(singles), listed: Arc::new(listed), whole })
     }
 
-    /// Ask for the numbers of a day that is copied soon.
-    pub(crate) fn ask(&self, day: usize) {
+    /// Prefetches the numbers of a day.
+    pub(crate) fn prefetch(&self, day: usize) {
         let numbers = self.rows * self.columns;
-        soon(self.singles.get(day * numbers..(day + 1) * numbers).unwrap_or_default());
+        prefetch_l2(self.singles.get(day * numbers..(day + 1) * numbers).unwrap_or_default());
     }
 
-    /// Copy consecutive days out, `[H, X, C]` and `[H, X]`; all of them must lie in the panel.
+    /// Copies consecutive days of the panel, `[H, X, C]` and `[H, X]`.
     pub(crate) fn copy(&self, days: Range<usize>, out: &mut [f32], mask: &mut [u8]) {
         let cells = days.start * self.rows..days.end * self.rows;
         copy_numbers(&self.singles[cells.start * self.columns..cells.end * self.columns], out);
@@ -199,7 +205,7 @@ impl HistoryTable {
     }
 }
 
-/// The same from the panel, row by row.
+/// Copies consecutive days from the panel, row by row, as [`HistoryTable::copy`] does.
 pub(crate) fn copy_rows(
     panel: &Panel,
     tickers: &(impl Iterator<Item = usize> + Clone),

@@ -1,13 +1,13 @@
 //! The Mersenne Twister, for runs that are compared with environments built on C++'s library.
 //!
-//! Matsumoto and Nishimura, *Mersenne Twister* (1998), with the initialisation of 2002, which C++ fixes as
-//! `std::mt19937`. What the C++ library of GNU makes of its words is fixed here too: integers below a bound by
-//! Lemire's method on 32 bits, and reals in `[0, 1)` of two words each, the first the lower one.
+//! Matsumoto and Nishimura, *Mersenne Twister* (1998), with the initialisation of 2002, which C++
+//! standardises as `std::mt19937`. Distributions follow GNU's C++ library: integers below a bound
+//! by Lemire's method on 32 bits, reals in `[0, 1)` from two words, the low one first.
 
 const WORDS: usize = 624;
 const MIDDLE: usize = 397;
 
-/// The generator's state.
+/// State of the generator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Twister {
     state: [u32; WORDS],
@@ -48,7 +48,7 @@ impl Twister {
         self.next = 0;
     }
 
-    /// Uniform in `0..bound`; 0 for a bound of 0.
+    /// Draws uniformly from `0..bound`; 0 for a bound of 0.
     pub(crate) fn below(&mut self, bound: u32) -> u32 {
         let threshold = bound.wrapping_neg().checked_rem(bound).unwrap_or(0);
         loop {
@@ -61,7 +61,7 @@ impl Twister {
         }
     }
 
-    /// Uniform in `[0, 1)`.
+    /// Draws uniformly from `[0, 1)`.
     pub(crate) fn unit(&mut self) -> f64 {
         const TWO_32: f64 = 4_294_967_296.0;
         let low = f64::from(self.word());

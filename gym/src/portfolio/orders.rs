@@ -1,56 +1,56 @@
-//! The orders of one portfolio on one day, and the sequence in which they are filled.
+//! Orders of one portfolio on one day, and the sequence in which they are filled.
 
 use backcast_core::{RANKED_AT_ONCE, Wide, ranks, whole_part, wide};
 
-use crate::{
-    account::Account,
+use super::{
+    account::PortfolioAccount,
     lines::{LINE, in_sequence},
     quotes::Quotes,
 };
 
-/// Largest `hmax` for which orders are put in sequence by counting: a counter for each quantity.
+/// Largest `hmax` for which a counting sort orders them, with one counter for each quantity.
 const MOST_COUNTED: i32 = 256;
-/// Largest one for which the number of a counter is a byte.
+/// Largest `hmax` for which the number of a counter fits a byte.
 const MOST_IN_BYTES: i32 = 127;
-/// Most tickers for which those counters are bytes.
+/// Largest number of tickers for which the counters are bytes.
 const MOST_TICKERS: usize = 255;
-/// Most tickers whose orders are compared each with each, which is sooner done than counting.
+/// Largest number of tickers whose orders are ranked by comparing all pairs, which is faster there.
 const MOST_RANKED: usize = 64;
-/// As many as bytes can name, so that a place needs no check.
+/// Number of counters: all values of a byte, so that indexing needs no bounds check.
 const COUNTERS: usize = 256;
-/// A word with a one in each byte: the product with it has in each byte the sum of the bytes up to there.
+/// A one in each byte: multiplying by it computes the prefix sums of the bytes of a word.
 const ONES: u64 = 0x0101_0101_0101_0101;
 
-/// Orders of one day, kept between days for their memory.
+/// Orders of one day; the buffers are reused.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Orders {
     tickers: usize,
-    /// Shares to buy, negative to sell, by ticker, in lines.
+    /// Shares to buy, negative to sell, by ticker, padded to lines.
     quantities: Vec<i32>,
-    /// Tickers in the sequence of execution: `sells` of them, then those that are bought up to
-    /// `executed`, then the others, then places that mean nothing.
+    /// Tickers in the sequence of execution: `sells` sales, then purchases up to `executed`, then
+    /// tickers without an order, then unused elements.
     sequence: Vec<u32>,
     sells: usize,
     executed: usize,
-    /// By ticker: which of the counters is its quantity's.
+    /// Counter of each ticker's quantity.
     places: Vec<u8>,
     many_places: Vec<u32>,
-    /// By ticker: what comes sooner is less.
+    /// Sort key of each ticker; lower is executed first.
     keys: Vec<i16>,
     ranks: Vec<i16>,
-    /// Where the next order of a quantity goes.
+    /// Position of the next order of each quantity.
     words: Vec<u32>,
-    sorted: Vec<Order>,
+    sorted: Vec<OrderKey>,
     quotes: Quotes,
 }
 
-/// Shares and ticker in one sortable word: sells first, then large quantities, then tickers in order.
+/// Sort key of an order: sells first, then large quantities, then tickers in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Order(u64);
+struct OrderKey(u64);
 
-impl Order {
+impl OrderKey {
     fn new(quantity: i32, ticker: u32) -> Self {
-        // Buys follow sells, and no order follows both.
+        // Buys come after sells, and empty orders last.
         let side = if quantity == 0 { 2 } else { u64::from(quantity > 0) };
         // Quantities lie in -i32::MAX..=i32::MAX.
         let small = u64::from(i32::MAX.unsigned_abs() - quantity.unsigned_abs());
@@ -71,8 +71,8 @@ impl Orders {
         }
     }
 
-    /// Turn actions into orders. A ticker whose `open` is 0 has no row today and is not traded. All but actions
-    /// may be in lines.
+    /// Turns actions into orders. A ticker whose `open` is 0 has no row today and is not traded. All
+    /// slices but `actions` may be padded to lines.
     pub(crate) fn collect<A: Copy + Into<f64>>(
         &mut self,
         actions: &[A],
@@ -82,11 +82,11 @@ impl Orders {
     ) {
         self.tickers = actions.len();
         self.quantities.resize(open.len(), 0);
-        wide(Want, (actions, open, shares), (&mut self.quantities, &mut []), hmax);
+        wide(CollectQuantities, (actions, open, shares), (&mut self.quantities, &mut []), hmax);
         self.arrange(hmax);
     }
 
-    /// Leave out what `tradable` says of a position.
+    /// Removes the orders of tickers that are not `tradable`.
     pub(crate) fn retain(&mut self, hmax: f64, tradable: impl Fn(usize) -> bool) {
         for (ticker, quantity) in self.quantities[..self.tickers].iter_mut().enumerate() {
             if !tradable(ticker) {
@@ -96,8 +96,8 @@ impl Orders {
         self.arrange(hmax);
     }
 
-    /// Find the sequence of execution. Random quantities would make a sort that branches guess wrong most of
-    /// the time.
+    /// Finds the sequence of execution, without a comparison sort where possible: random quantities
+    /// would mispredict most of its branches.
     fn arrange(&mut self, hmax: f64) {
         #[expect(clippy::cast_possible_truncation, reason = "hmax <= i32::MAX")]
         let hmax = hmax as i32;
@@ -115,19 +115,19 @@ impl Orders {
     fn sort(&mut self) {
         let orders = self.quantities[..self.tickers].iter().zip(0..);
         self.sorted.clear();
-        self.sorted.extend(orders.map(|(&quantity, ticker)| Order::new(quantity, ticker)));
+        self.sorted.extend(orders.map(|(&quantity, ticker)| OrderKey::new(quantity, ticker)));
         self.sorted.sort_unstable();
         self.sequence.clear();
         self.sequence.extend(self.sorted.iter().map(|order| order.ticker()));
         self.count_sides();
     }
 
-    /// How many orders come before an order is where it goes. No two keys are equal.
+    /// Counts the smaller keys of each order, which is its position: no two keys are equal.
     fn rank(&mut self, hmax: i32) {
         let room = self.quantities.len().next_multiple_of(RANKED_AT_ONCE);
         self.keys.resize(room, 0);
         self.ranks.resize(room, 0);
-        wide(Key, (&self.quantities, &[], &[]), (&mut self.keys, &mut []), hmax);
+        wide(RankKeys, (&self.quantities, &[], &[]), (&mut self.keys, &mut []), hmax);
         ranks(&self.keys, self.tickers, &mut self.ranks);
         self.count_sides();
         self.sequence.resize(MOST_TICKERS + 1, 0);
@@ -141,15 +141,15 @@ impl Orders {
     }
 
     fn count_sides(&mut self) {
-        self.sells = how_many(&self.quantities, |quantity| quantity < 0);
-        self.executed = how_many(&self.quantities, |quantity| quantity != 0);
+        self.sells = count_if(&self.quantities, |quantity| quantity < 0);
+        self.executed = count_if(&self.quantities, |quantity| quantity != 0);
     }
 
-    /// A counting sort. Counters `0..hmax` are of sells, the largest first; `hmax..2 * hmax` of buys, the
-    /// largest first; then comes that of no order.
+    /// Sorts by counting. Counters `0..hmax` belong to sells, the largest first, `hmax..2 * hmax` to
+    /// buys, the largest first, and the last one to empty orders.
     fn count(&mut self, hmax: i32) {
         self.places.resize(self.quantities.len(), 0);
-        wide(Place, (&self.quantities, &[], &[]), (&mut self.places, &mut []), hmax);
+        wide(CounterOf, (&self.quantities, &[], &[]), (&mut self.places, &mut []), hmax);
         self.sequence.resize(MOST_TICKERS + 1, 0);
         let Some(sequence) = self.sequence.first_chunk_mut::<{ MOST_TICKERS + 1 }>() else {
             return;
@@ -165,7 +165,7 @@ impl Orders {
         let (words, _) = counters[..(2 * most + 1).next_multiple_of(8)].as_chunks_mut::<8>();
         for word in words {
             let of = u64::from_le_bytes(*word);
-            // No sum is larger than the number of tickers, so that no byte runs over.
+            // Sums are at most the number of tickers, so that no byte overflows.
             let up_to = of.wrapping_mul(ONES).wrapping_add(before.wrapping_mul(ONES));
             *word = up_to.wrapping_sub(of).to_le_bytes();
             before = up_to >> 56;
@@ -181,14 +181,15 @@ impl Orders {
         });
     }
 
-    /// The same with counters that are words.
+    /// Sorts by counting, with counters that are words.
     fn count_many(&mut self, hmax: i32) {
         let most = hmax.unsigned_abs() as usize;
         self.words.clear();
         self.words.resize(2 * most + 1, 0);
         self.many_places.clear();
-        self.many_places
-            .extend(self.quantities[..self.tickers].iter().map(|&quantity| place(quantity, hmax)));
+        self.many_places.extend(
+            self.quantities[..self.tickers].iter().map(|&quantity| counter(quantity, hmax)),
+        );
         for &place in &self.many_places {
             self.words[place as usize] += 1;
         }
@@ -206,11 +207,11 @@ impl Orders {
         }
     }
 
-    /// Fill all orders: at once if nothing but the cash can stand in their way, else one by one.
-    pub(crate) fn fill(&mut self, account: &mut Account<'_>) {
+    /// Fills all orders: in bulk if only the cash can limit them, else one by one.
+    pub(crate) fn fill(&mut self, account: &mut PortfolioAccount<'_>) {
         let (sells, buys) = self.sequence[..self.executed].split_at(self.sells);
         if let Some(costs) = account.only_costs()
-            && self.quotes.ask(&self.quantities, account)
+            && self.quotes.collect(&self.quantities, account)
         {
             return self.quotes.settle(sells, buys, costs, account);
         }
@@ -225,58 +226,58 @@ impl Orders {
     }
 }
 
-/// The counter of a quantity in `-hmax..=hmax`.
+/// Returns the counter of a quantity in `-hmax..=hmax`.
 #[inline(always)]
-fn place(quantity: i32, hmax: i32) -> u32 {
+fn counter(quantity: i32, hmax: i32) -> u32 {
     let place = if quantity < 0 { hmax + quantity } else { 2 * hmax - quantity };
     #[expect(clippy::cast_sign_loss, reason = "at least 0")]
     let unsigned = place as u32;
     unsigned
 }
 
-/// Finds the counters of quantities, at most 255 of them.
-struct Place;
+/// Finds the counters of quantities, of which there are at most 255.
+struct CounterOf;
 
-impl Wide<i32, (), (), u8, (), i32, ()> for Place {
+impl Wide<i32, (), (), u8, (), i32, ()> for CounterOf {
     #[inline(always)]
     fn run(quantities: &[i32], _: &[()], _: &[()], places: &mut [u8], _: &mut [()], hmax: i32) {
         for (found, &quantity) in places.iter_mut().zip(quantities) {
             #[expect(clippy::cast_possible_truncation, reason = "at most twice MOST_IN_BYTES")]
-            let place = place(quantity, hmax) as u8;
-            *found = place;
+            let counter = counter(quantity, hmax) as u8;
+            *found = counter;
         }
     }
 }
 
-/// Finds the keys of orders: the counter, then the ticker.
-struct Key;
+/// Computes the sort keys of orders: the counter, then the ticker.
+struct RankKeys;
 
-impl Wide<i32, (), (), i16, (), i32, ()> for Key {
+impl Wide<i32, (), (), i16, (), i32, ()> for RankKeys {
     #[inline(always)]
     fn run(quantities: &[i32], _: &[()], _: &[()], keys: &mut [i16], _: &mut [()], hmax: i32) {
         for ((key, &quantity), ticker) in keys.iter_mut().zip(quantities).zip(0..) {
-            let place = place(quantity, hmax).cast_signed();
+            let counter = counter(quantity, hmax).cast_signed();
             #[expect(
                 clippy::cast_possible_truncation,
                 reason = "a byte, and a byte without its half"
             )]
-            let found = ((place - 128) * 256 + ticker) as i16;
+            let found = ((counter - 128) * 256 + ticker) as i16;
             *key = found;
         }
     }
 }
 
-/// How many quantities are such? In numbers that fit vectors.
+/// Counts the quantities that satisfy a condition, in 32 bits so that the loop is vectorised.
 #[inline(always)]
-fn how_many(quantities: &[i32], such: impl Fn(i32) -> bool) -> usize {
-    let many: u32 = quantities.iter().map(|&quantity| u32::from(such(quantity))).sum();
-    many as usize
+fn count_if(quantities: &[i32], condition: impl Fn(i32) -> bool) -> usize {
+    let count: u32 = quantities.iter().map(|&quantity| u32::from(condition(quantity))).sum();
+    count as usize
 }
 
-/// Makes orders of actions.
-struct Want;
+/// Turns actions into quantities.
+struct CollectQuantities;
 
-impl<A: Copy + Into<f64>> Wide<A, f64, i32, i32, (), f64, ()> for Want {
+impl<A: Copy + Into<f64>> Wide<A, f64, i32, i32, (), f64, ()> for CollectQuantities {
     #[inline(always)]
     fn run(
         actions: &[A],
@@ -288,18 +289,18 @@ impl<A: Copy + Into<f64>> Wide<A, f64, i32, i32, (), f64, ()> for Want {
     ) {
         let (lines, rest) = actions.split_at(actions.len() / LINE * LINE);
         let (in_lines, behind) = quantities.split_at_mut(lines.len());
-        want_each(lines, open, shares, in_lines, hmax);
+        quantities_of(lines, open, shares, in_lines, hmax);
         if let &[first, ..] = rest {
-            // Behind the last ticker any action will do: nothing is traded there.
+            // Padding may hold any action: its open is 0, so it is not traded.
             let mut line = [first; LINE];
             line[..rest.len()].copy_from_slice(rest);
-            want_each(&line, &open[lines.len()..], &shares[lines.len()..], behind, hmax);
+            quantities_of(&line, &open[lines.len()..], &shares[lines.len()..], behind, hmax);
         }
     }
 }
 
 #[inline(always)]
-fn want_each<A: Copy + Into<f64>>(
+fn quantities_of<A: Copy + Into<f64>>(
     actions: &[A],
     open: &[f64],
     shares: &[i32],
@@ -310,7 +311,7 @@ fn want_each<A: Copy + Into<f64>>(
     for (quantity, ((&action, &open), &held)) in quantities.iter_mut().zip(inputs) {
         // Conversion truncates toward zero.
         let wanted = whole_part(action.into() * hmax);
-        // In numbers: which of these holds is as random as the actions are.
+        // Without branches, which random actions would mispredict.
         let possible = i32::from(open > 0.0) & (i32::from(wanted > 0) | i32::from(held > 0));
         *quantity = wanted * possible;
     }
@@ -320,8 +321,8 @@ fn want_each<A: Copy + Into<f64>>(
 mod tests {
     use super::*;
 
-    /// The sequence of execution in words: sales, the largest first, then purchases likewise; of equal ones the
-    /// earlier ticker.
+    /// Returns the sequence of execution by a plain sort: sales, then purchases, both the largest
+    /// first, equal ones in ticker order.
     fn expected(quantities: &[i32]) -> Vec<u32> {
         let mut orders: Vec<(bool, i32, u32)> = (0..)
             .zip(quantities)

@@ -1,9 +1,9 @@
-//! What is kept of an episode for those who look at it afterwards.
+//! Record of an episode, day by day.
 
-/// One executed order, or a holding that was settled.
+/// An executed order, or a holding that was settled.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Fill {
-    /// The sub-environment.
+pub struct PortfolioFill {
+    /// Sub-environment.
     pub env: usize,
     /// Position among its tickers.
     pub ticker: usize,
@@ -13,9 +13,9 @@ pub struct Fill {
     pub fee: f64,
     /// Shares: positive bought, negative sold.
     pub quantity: i32,
-    /// Sold by a stop loss?
+    /// True if a stop loss sold it.
     pub is_stop_loss: bool,
-    /// Turned into cash because its ticker leaves the market? No order, then.
+    /// True if it became cash because its ticker leaves the market; it is not an order then.
     pub is_settlement: bool,
 }
 
@@ -26,18 +26,20 @@ pub struct EpisodeHistory {
     pub tickers: Vec<usize>,
     /// Days of the panel, `[S + 1]`.
     pub day: Vec<i32>,
-    /// Cash when the day began, after a stop loss if those come then, `[S + 1]`.
+    /// Cash at the start of the day, after stop losses of [`StopLossDay::Next`], `[S + 1]`.
+    ///
+    /// [`StopLossDay::Next`]: crate::StopLossDay::Next
     pub cash: Vec<f64>,
-    /// Shares held then, `[S + 1, T]`.
+    /// Shares held at that moment, `[S + 1, T]`.
     pub shares: Vec<i32>,
     /// Value at the close of the day, before its orders, `[S + 1]`.
     pub value: Vec<f64>,
-    /// Every executed order and settlement: the step, counted from 0, and what it was.
-    pub fills: Vec<(u32, Fill)>,
+    /// Executed orders and settlements, each with its step, counted from 0.
+    pub fills: Vec<(u32, PortfolioFill)>,
 }
 
 impl EpisodeHistory {
-    /// Steps, `S`.
+    /// Returns the number of steps, `S`.
     #[must_use]
     pub fn steps(&self) -> usize {
         self.day.len().saturating_sub(1)
@@ -61,16 +63,16 @@ impl EpisodeHistory {
         self.value.push(value);
     }
 
-    pub(crate) fn note(&mut self, fills: &[Fill]) {
-        // The day that the step arrived at is there already.
+    pub(crate) fn enter_fills(&mut self, fills: &[PortfolioFill]) {
+        // `arrive` has entered the day after the step already.
         let step = u32::try_from(self.steps().saturating_sub(1)).unwrap_or(u32::MAX);
         self.fills.extend(fills.iter().map(|&fill| (step, fill)));
     }
 }
 
-/// The running episode of one sub-environment, and the one before.
+/// Running episode of one sub-environment, and the one before.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Record {
+pub(crate) struct EpisodeRecord {
     pub(crate) running: EpisodeHistory,
     pub(crate) before: EpisodeHistory,
 }

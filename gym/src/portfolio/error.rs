@@ -1,33 +1,35 @@
-//! What can go wrong with a portfolio environment. Nothing has changed when an error is returned.
+//! Errors of the portfolio environment. Nothing has changed when one is returned.
 
 use std::fmt;
 
 use backcast_market::WindowError;
 use thiserror::Error;
 
-/// Making, resetting or stepping an environment failed.
+use crate::contract::EpisodeError;
+
+/// Building, resetting or stepping a portfolio environment failed.
 #[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
-pub enum EnvError {
+pub enum PortfolioError {
     /// A setting outside its range.
     #[error("`{option}` is {}, but must be {rule}", Amount(*value))]
     BadOption {
-        /// The setting.
+        /// Name of the setting.
         option: &'static str,
-        /// Its value.
+        /// Value.
         value: f64,
-        /// What it must be.
+        /// Values it may have.
         rule: &'static str,
     },
-    /// No sub-environment, or more than anybody has memory for.
+    /// No sub-environment, or more than fit in memory.
     #[error(
         "`num_envs` is {num_envs}, but must be 1 to {limit}: with {tickers} tickers and {indicators} \
-         indicators more would show over a gibibyte at every step"
+         indicators, the observations of more would exceed a gibibyte"
     )]
     BadNumEnvs {
-        /// Sub-environments asked for.
+        /// Number asked for.
         num_envs: usize,
-        /// The most there can be.
+        /// Highest number.
         limit: usize,
         /// Tickers of each.
         tickers: usize,
@@ -40,33 +42,33 @@ pub enum EnvError {
          name at least one that is not a macro ticker"
     )]
     NoTickers,
-    /// A ticker that the panel does not have.
+    /// A ticker that is not in the panel.
     #[error(
         "ticker {ticker:?} is not in the panel, which holds {count} tickers from {first:?} to {last:?}; \
          name some of those"
     )]
     UnknownTicker {
-        /// The name.
+        /// Name.
         ticker: String,
         /// Tickers of the panel.
         count: usize,
-        /// The panel's first one.
+        /// First ticker of the panel.
         first: String,
-        /// The panel's last one.
+        /// Last ticker of the panel.
         last: String,
     },
-    /// A macro ticker among those to trade.
+    /// A macro ticker among the tickers to trade.
     #[error("ticker {ticker:?} is a macro ticker of this panel and is never traded; leave it out")]
     MacroTicker {
-        /// The name.
+        /// Name.
         ticker: String,
     },
-    /// Shares that no portfolio would ever hold.
+    /// Initial shares of a ticker that no portfolio trades.
     #[error(
         "initial_shares has shares of {ticker:?}, which no portfolio trades; trade it, or leave it out"
     )]
     SharesNotTraded {
-        /// The name.
+        /// Name.
         ticker: String,
     },
     /// A ticker named twice.
@@ -74,14 +76,14 @@ pub enum EnvError {
     DuplicateTicker {
         /// `tickers` or `macro_tickers`.
         list: &'static str,
-        /// The name.
+        /// Name.
         ticker: String,
-        /// Where it stands first, from 0.
+        /// First position, from 0.
         first: usize,
-        /// Where it stands again.
+        /// Second position.
         second: usize,
     },
-    /// More tickers asked for than there are.
+    /// More tickers asked for than can be traded.
     #[error(
         "`num_tickers` is {asked}, but there are {available} to choose from, macro tickers left out; ask for at \
          most {available}, or 0 for all"
@@ -89,34 +91,34 @@ pub enum EnvError {
     TooManyTickers {
         /// Tickers asked for.
         asked: usize,
-        /// Tickers there are.
+        /// Tickers that can be traded.
         available: usize,
     },
     /// Portfolios of different sizes.
     #[error(
         "environment {env} has {found} tickers, but those before it have {expected}; give every \
-         environment as many"
+         environment the same number"
     )]
     UnequalTickers {
-        /// The sub-environment.
+        /// Sub-environment.
         env: usize,
         /// Its tickers.
         found: usize,
         /// Tickers of those before.
         expected: usize,
     },
-    /// A ticker to be shown as macro that is traded.
+    /// A tradable ticker among the macro tickers to show.
     #[error(
         "ticker {ticker:?} is no macro ticker of this panel; name it as one where the panel is loaded"
     )]
     NotMacro {
-        /// The name.
+        /// Name.
         ticker: String,
     },
-    /// An indicator that the panel does not have.
+    /// An indicator that is not in the panel.
     #[error("indicator {indicator:?} is not in the panel; name some of {}", known.join(", "))]
     UnknownIndicator {
-        /// The name.
+        /// Name.
         indicator: String,
         /// The panel's indicators.
         known: Vec<String>,
@@ -124,7 +126,7 @@ pub enum EnvError {
     /// An indicator named twice.
     #[error("indicator {indicator:?} is named twice; keep one")]
     DuplicateIndicator {
-        /// The name.
+        /// Name.
         indicator: String,
     },
     /// A range of days that holds no step.
@@ -140,13 +142,13 @@ pub enum EnvError {
         /// Days of the panel.
         panel_days: usize,
     },
-    /// Memory that is not there.
+    /// Too little memory for histories.
     #[error("there is no memory for {numbers} numbers of history; show fewer days")]
     NoMemory {
         /// Numbers asked for.
         numbers: usize,
     },
-    /// No history such as this.
+    /// A history of a length that the panel does not serve.
     #[error(transparent)]
     Window(#[from] WindowError),
     /// No day on which an episode could start.
@@ -157,15 +159,15 @@ pub enum EnvError {
          `indicator_lag`"
     )]
     NoStartDay {
-        /// First day that a ticker could have.
+        /// First possible start day of any ticker.
         low: usize,
         /// Last day to start on: four fifths of the range, less one.
         high: usize,
         /// `indicator_lag`.
         indicator_lag: usize,
-        /// The ticker that is listed first.
+        /// Ticker that is listed first.
         earliest: String,
-        /// The day it is listed on.
+        /// Day on which it is listed first.
         listed: usize,
     },
     /// A start day outside the range of days.
@@ -174,9 +176,9 @@ pub enum EnvError {
         lagged(*day, *indicator_lag)
     )]
     BadStartDay {
-        /// The sub-environment.
+        /// Sub-environment.
         env: usize,
-        /// The day asked for.
+        /// Day.
         day: usize,
         /// First day allowed.
         first: usize,
@@ -191,35 +193,35 @@ pub enum EnvError {
          where one of them has"
     )]
     StartNotListed {
-        /// The sub-environment.
+        /// Sub-environment.
         env: usize,
-        /// The day asked for.
+        /// Day.
         day: usize,
         /// Tickers of the environment.
         tickers: usize,
     },
-    /// A start day on which shares that an episode begins with have no price yet.
+    /// A start day on which the initial shares have no price yet.
     #[error(
         "`start_day` of environment {env} is {day}, but initial_shares has shares of {ticker:?}, which has rows \
          from day {listed}; start there or later, or leave it out of initial_shares"
     )]
     SharesNotListed {
-        /// The sub-environment.
+        /// Sub-environment.
         env: usize,
-        /// The day asked for.
+        /// Day.
         day: usize,
-        /// The ticker.
+        /// Ticker.
         ticker: String,
-        /// Its first day.
+        /// First day of the ticker.
         listed: usize,
     },
-    /// A start shifted beyond the days on which episodes may start.
+    /// A start shifted beyond the last possible start day.
     #[error(
         "`shifted_start` is {shift}, but episodes of environment {env} start on days {first} to {last} \
          where all its tickers are listed, and none of those is left; shift by less"
     )]
     ShiftTooLarge {
-        /// The sub-environment.
+        /// Sub-environment.
         env: usize,
         /// Days asked for.
         shift: usize,
@@ -228,74 +230,37 @@ pub enum EnvError {
         /// Last day to start on.
         last: usize,
     },
-    /// A slice of the wrong length.
-    #[error("`{what}` holds {found} elements, but must hold {expected}")]
-    BadLength {
-        /// The argument.
-        what: &'static str,
-        /// Elements it must hold.
-        expected: usize,
-        /// Elements it holds.
-        found: usize,
-    },
-    /// A reset of nothing.
-    #[error("the reset mask selects none of the {num_envs} environments; select at least one")]
-    EmptyMask {
-        /// Sub-environments.
-        num_envs: usize,
-    },
-    /// A first reset of only some: the others would have nothing to show.
-    #[error(
-        "the reset mask leaves out environment {env}, which was never reset; reset all of them first"
-    )]
-    LeftOut {
-        /// The first of those left out.
-        env: usize,
-    },
     /// An action that is no number in `[-1, 1]`.
     #[error("the action of environment {env} for {ticker:?} is {value}, but must lie in [-1, 1]")]
     BadAction {
-        /// The sub-environment.
+        /// Sub-environment.
         env: usize,
-        /// The ticker.
+        /// Ticker.
         ticker: String,
-        /// The action.
+        /// Action.
         value: f64,
-    },
-    /// A step, or a question about an episode, before the first reset.
-    #[error("environment {env} was never reset; call reset first")]
-    NotReset {
-        /// The sub-environment.
-        env: usize,
     },
     /// A step beyond the last day, without autoreset.
     #[error(
         "environment {env} is on day {day}, the last one there is; reset it before the next step"
     )]
     OutOfDays {
-        /// The sub-environment.
+        /// Sub-environment.
         env: usize,
-        /// The day.
+        /// Day.
         day: i32,
     },
-    /// A step after the end of an episode without autoreset.
-    #[error(
-        "the episode of environment {env} has ended; with autoreset_mode=\"disabled\" reset it (a mask \
-         selects it) before the next step"
-    )]
-    Finished {
-        /// The sub-environment.
-        env: usize,
-    },
+    /// A reset or step that the state of the sub-environments does not allow.
+    #[error(transparent)]
+    Episode(#[from] EpisodeError),
 }
 
-impl EnvError {
-    /// What it says to who has one environment: no word of numbers, masks and modes, which that one does not have.
+impl PortfolioError {
+    /// Returns the message for a single environment, without numbers, masks and modes.
     #[must_use]
-    pub fn of_one(&self) -> String {
+    pub fn for_single(&self) -> String {
         match self {
-            Self::Finished { .. } => "the episode has ended; call reset()".to_owned(),
-            Self::NotReset { .. } => "the environment was never reset; call reset first".to_owned(),
+            Self::Episode(error) => error.for_single(),
             Self::OutOfDays { day, .. } => {
                 format!("the episode is on day {day}, the last one there is; call reset()")
             }
@@ -322,7 +287,7 @@ impl EnvError {
     }
 }
 
-/// Says why the first days are no start where indicators are lagged.
+/// Returns the reason why the first days are no start with lagged indicators.
 fn lagged(day: usize, lag: usize) -> String {
     if day < lag {
         format!(
@@ -334,7 +299,7 @@ fn lagged(day: usize, lag: usize) -> String {
     }
 }
 
-/// A number in words; without its hundreds of digits where it has them.
+/// A number for messages; large ones are written with an exponent.
 struct Amount(f64);
 
 impl fmt::Display for Amount {

@@ -1,28 +1,28 @@
-//! What an episode came to, from sums that are kept while it runs.
+//! Metrics of an episode, computed from running sums.
 
-/// Trading days of a year, for annualised figures.
-const DAYS_A_YEAR: f64 = 252.0;
-
-/// What an episode came to. Values are at the close.
+/// Metrics of one episode. The portfolio environment values at the close of a day, the trading
+/// environment at the mid-price after a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct EpisodeMetrics {
-    /// Final value over first value, less one.
+    /// Final value over first value, minus one.
     pub total_return: f64,
-    /// Mean of the daily returns over their standard deviation (of a sample), times the root of 252; 0 where
+    /// Mean of the returns of all steps over their sample standard deviation, annualised; 0 where
     /// they do not vary. Sharpe, *The Sharpe Ratio* (1994), with a riskless return of zero.
+    ///
+    /// A year has 252 steps of one day, or 252 times 23,400 ticks.
     pub sharpe: f64,
-    /// The same over the root of the mean squared loss, gains counting as 0; 0 without a loss. Sortino and
-    /// van der Meer, *Downside risk* (1991), with a target of zero.
+    /// Mean of the returns over the root of the mean squared loss, gains counting as 0, annualised;
+    /// 0 without a loss. Sortino and van der Meer, *Downside risk* (1991), with a target of zero.
     pub sortino: f64,
     /// Largest fall from an earlier peak, as a fraction of that peak; at least 0.
     pub max_drawdown: f64,
-    /// Value of everything bought and sold, over the first value.
+    /// Value of all purchases and sales over the first value.
     pub turnover: f64,
-    /// Fees and slippage paid, in cash.
+    /// Fees and slippage (portfolio) or fees (trading) paid, in cash.
     pub costs: f64,
-    /// Orders executed, stop losses included.
+    /// Orders executed, stop losses included (portfolio), or fills (trading).
     pub trades: u32,
-    /// Stop losses executed.
+    /// Stop losses executed; 0 in the trading environment.
     pub stop_losses: u32,
     /// Value at the end.
     pub final_value: f64,
@@ -30,9 +30,10 @@ pub struct EpisodeMetrics {
     pub length: u32,
 }
 
-/// The sums of one running episode.
+/// Running sums of one episode.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Sums {
+pub(crate) struct EpisodeSums {
+    steps_a_year: f64,
     first: f64,
     last: f64,
     peak: f64,
@@ -47,12 +48,13 @@ pub(crate) struct Sums {
     pub(crate) stop_losses: u32,
 }
 
-impl Sums {
-    pub(crate) fn begin(value: f64) -> Self {
-        Self { first: value, last: value, peak: value, ..Self::default() }
+impl EpisodeSums {
+    /// Starts an episode at `value`; `steps_a_year` annualises its ratios.
+    pub(crate) fn begin(value: f64, steps_a_year: f64) -> Self {
+        Self { steps_a_year, first: value, last: value, peak: value, ..Self::default() }
     }
 
-    /// One more day, ending at `value`.
+    /// Enters one step that ends at `value`.
     pub(crate) fn arrive(&mut self, value: f64) {
         let gain = if self.last > 0.0 { value / self.last - 1.0 } else { 0.0 };
         self.returns += gain;
@@ -66,22 +68,23 @@ impl Sums {
         }
     }
 
+    /// Returns the metrics of the episode so far.
     pub(crate) fn metrics(&self) -> EpisodeMetrics {
-        let days = f64::from(self.length.max(1));
-        let mean = self.returns / days;
-        // Of what cannot vary, rounding may leave something that is not there.
-        let spread = (self.squares - days * mean * mean).max(0.0);
+        let steps = f64::from(self.length.max(1));
+        let mean = self.returns / steps;
+        // Rounding leaves a small variance where the returns are constant.
+        let spread = (self.squares - steps * mean * mean).max(0.0);
         let deviation = if self.length > 1 && spread > 1e-12 * self.squares {
-            (spread / (days - 1.0)).sqrt()
+            (spread / (steps - 1.0)).sqrt()
         } else {
             0.0
         };
-        let ratio = |of: f64| if of > 0.0 { mean / of * DAYS_A_YEAR.sqrt() } else { 0.0 };
+        let ratio = |of: f64| if of > 0.0 { mean / of * self.steps_a_year.sqrt() } else { 0.0 };
         let of_first = |value: f64| if self.first > 0.0 { value / self.first } else { 0.0 };
         EpisodeMetrics {
             total_return: of_first(self.last) - 1.0,
             sharpe: ratio(deviation),
-            sortino: ratio((self.squared_losses / days).sqrt()),
+            sortino: ratio((self.squared_losses / steps).sqrt()),
             max_drawdown: self.drawdown,
             turnover: of_first(self.traded),
             costs: self.costs,
@@ -97,7 +100,7 @@ impl Sums {
 mod tests {
     use proptest::prelude::*;
 
-    use super::Sums;
+    use super::EpisodeSums;
 
     fn near(found: f64, expected: f64) -> bool {
         (found - expected).abs() <= 1e-6 * expected.abs().max(1.0)
@@ -107,7 +110,7 @@ mod tests {
         /// The model keeps every value and computes the textbook formulas.
         #[test]
         fn metrics_agree_with_their_definitions(values in prop::collection::vec(1_000.0..100_000.0_f64, 3..60)) {
-            let mut sums = Sums::begin(values[0]);
+            let mut sums = EpisodeSums::begin(values[0], 252.0);
             values[1..].iter().for_each(|&value| sums.arrive(value));
             let metrics = sums.metrics();
 
@@ -132,7 +135,7 @@ mod tests {
 
     #[test]
     fn an_episode_without_a_change_or_without_a_step_has_no_ratios() {
-        let mut sums = Sums::begin(30_000.0);
+        let mut sums = EpisodeSums::begin(30_000.0, 252.0);
         assert_eq!(sums.metrics().sharpe.to_bits(), 0);
         for _ in 0..50 {
             sums.arrive(30_000.0);

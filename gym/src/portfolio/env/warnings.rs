@@ -1,35 +1,33 @@
-//! Prices at which the settings make an order or a holding impossible: found when an environment is made.
+//! Warnings about prices at which the settings make orders or holdings impossible.
 
-use crate::{
-    portfolio::PortfolioVectorEnv,
-    world::{CLOSE, World},
-};
+use super::PortfolioVectorEnv;
+use crate::portfolio::setup::{CLOSE, PortfolioSetup};
 
-/// Tickers named in a warning; of the others it says how many there are.
+/// Tickers named in a warning; the others are counted.
 const NAMED: usize = 3;
 
-/// What a ticker's lowest close makes impossible.
-struct Lowest {
+/// Lowest close of a ticker.
+struct LowestClose {
     ticker: usize,
     close: f64,
 }
 
-impl World {
-    /// The lowest close of every ticker that may be traded, within the days of the environment.
-    fn lowest_closes(&self) -> Vec<Lowest> {
+impl PortfolioSetup {
+    /// Returns the lowest close of every tradable ticker within the days of the environment.
+    fn lowest_closes(&self) -> Vec<LowestClose> {
         let (rows, (start, end)) = (self.panel.rows(), self.days);
         let of = |&ticker: &usize| {
             let closes = (start..end).map(|day| rows.row(ticker, day).value(CLOSE));
             let close = closes.filter(|&close| close > 0.0).reduce(f64::min)?;
-            Some(Lowest { ticker, close })
+            Some(LowestClose { ticker, close })
         };
         self.tradable_pool().iter().filter_map(of).collect()
     }
 
-    /// Tickers of which not even one share can be bought with all that an episode begins with.
-    fn out_of_reach(&self, lowest: &[Lowest]) -> Option<String> {
+    /// Warns of tickers of which an episode cannot buy one share with its initial value.
+    fn out_of_reach(&self, lowest: &[LowestClose]) -> Option<String> {
         let most = self.most_at_start();
-        let dear = lowest.iter().filter(|Lowest { ticker, close }| {
+        let dear = lowest.iter().filter(|LowestClose { ticker, close }| {
             let fee = self.rules.costs[*ticker].buy;
             close * self.rules.slippage.buy * (1.0 + fee) + self.rules.fixed_fee > most
         });
@@ -45,11 +43,11 @@ impl World {
         })
     }
 
-    /// Tickers of which the most shares that can be counted are worth less than an episode begins with.
-    fn too_small(&self, lowest: &[Lowest]) -> Option<String> {
+    /// Warns of tickers of which `i32::MAX` shares are worth less than the initial value.
+    fn too_small(&self, lowest: &[LowestClose]) -> Option<String> {
         let most = self.most_at_start();
         let limit = f64::from(i32::MAX);
-        let small = lowest.iter().filter(|Lowest { close, .. }| close * limit < most);
+        let small = lowest.iter().filter(|LowestClose { close, .. }| close * limit < most);
         let (names, count) = self.named(small);
         (count > 0).then(|| {
             format!(
@@ -60,9 +58,9 @@ impl World {
         })
     }
 
-    fn named<'a>(&self, found: impl Iterator<Item = &'a Lowest>) -> (String, usize) {
-        let found: Vec<&Lowest> = found.collect();
-        let name = |Lowest { ticker, close }: &&Lowest| {
+    fn named<'a>(&self, found: impl Iterator<Item = &'a LowestClose>) -> (String, usize) {
+        let found: Vec<&LowestClose> = found.collect();
+        let name = |LowestClose { ticker, close }: &&LowestClose| {
             format!("{:?} at {close}", self.panel.tickers()[*ticker])
         };
         let mut names: Vec<String> = found.iter().take(NAMED).map(name).collect();
@@ -74,12 +72,12 @@ impl World {
 }
 
 impl PortfolioVectorEnv {
-    /// What the prices of the tickers make impossible with these settings, in words, for a warning when an environment
-    /// is made. One pass over the closes of all tickers.
+    /// Returns warnings about orders and holdings that these settings make impossible at the prices of
+    /// the panel. One pass over the closes of all tickers.
     #[must_use]
     pub fn price_warnings(&self) -> Vec<String> {
-        let lowest = self.world.lowest_closes();
-        let both = [self.world.out_of_reach(&lowest), self.world.too_small(&lowest)];
+        let lowest = self.setup.lowest_closes();
+        let both = [self.setup.out_of_reach(&lowest), self.setup.too_small(&lowest)];
         both.into_iter().flatten().collect()
     }
 }

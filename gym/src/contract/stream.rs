@@ -1,34 +1,45 @@
-//! Random numbers of one sub-environment: the same in every version, whatever the others draw.
+//! Random numbers of one sub-environment, fixed across versions and independent of all others.
 //!
-//! The default is counter-based: Steele, Lea and Flood, *Fast splittable pseudorandom number generators*
-//! (OOPSLA 2014), figure 17 (`SplitMix64`): draw `k` of a seed is a hash of `mix(seed) + k * GAMMA`. The seed
-//! is hashed first, so that neighbouring seeds start far apart. Integers below a bound: Lemire, *Fast random
-//! integer generation in an interval* (2019), exactly uniform. The other generator is [`Twister`].
+//! The default is counter-based: Steele, Lea and Flood, *Fast splittable pseudorandom number
+//! generators* (OOPSLA 2014), figure 17 (`SplitMix64`). Draw `k` of a seed is a hash of
+//! `mix(seed) + k * GAMMA`. The seed is hashed first, so that neighbouring seeds start far apart.
+//! Integers below a bound are exactly uniform: Lemire, *Fast random integer generation in an
+//! interval* (2019). The other generator is [`Twister`].
 
-use crate::{rules::Generator, twister::Twister};
+use super::{choice::choice, twister::Twister};
 
-const GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
-/// An odd number far from `GAMMA`: steps from the stream of one environment to that of the next.
-const ENV_GAMMA: u64 = 0xD1B5_4A32_D192_ED03;
+pub(super) const GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// A position in the stream of one seed.
+choice!(
+    /// Source of random numbers.
+    Generator, "generator", {
+        /// Counter-based, 64 bits of seed.
+        #[default]
+        SplitMix64 = "splitmix64",
+        /// `std::mt19937` of C++, 32 bits of seed, with the distributions of GNU's C++ library.
+        /// Slower; for runs that are compared with other environments.
+        Mt19937 = "mt19937",
+    }
+);
+
+/// Position in the stream of one seed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Stream {
+pub(crate) enum EnvStream {
     Split(SplitMix),
     Twister(Box<Twister>),
 }
 
-impl Stream {
+impl EnvStream {
     pub(crate) fn new(generator: Generator, seed: u64) -> Self {
         match generator {
             Generator::SplitMix64 => Self::Split(SplitMix::new(seed)),
-            // The low half, as the environments that we compare with cut their seeds.
+            // Environments of other projects take the low half of a seed too.
             #[expect(clippy::cast_possible_truncation, reason = "32 bits of seed")]
             Generator::Mt19937 => Self::Twister(Box::new(Twister::new(seed as u32))),
         }
     }
 
-    /// Uniform in `0..bound`; 0 for a bound of 0.
+    /// Draws uniformly from `0..bound`; 0 for a bound of 0.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         match self {
             Self::Split(split) => split.below(bound),
@@ -38,23 +49,13 @@ impl Stream {
         }
     }
 
-    /// Uniform in `[low, high)`; `low` where that is empty.
+    /// Draws uniformly from `[low, high)`; `low` where that is empty.
     pub(crate) fn real(&mut self, low: f64, high: f64) -> f64 {
         let unit = match self {
             Self::Split(split) => split.unit(),
             Self::Twister(twister) => twister.unit(),
         };
         unit * (high - low) + low
-    }
-}
-
-/// The seed of environment `env` among those that share one seed: `seed` itself for the first, and for the
-/// others a hash that no arithmetic on seeds leads to, so that neighbouring seeds share no stream.
-pub(crate) fn spread(seed: u64, env: u64) -> u64 {
-    if env == 0 {
-        seed
-    } else {
-        mix(mix(seed.wrapping_add(GAMMA)) ^ mix(env.wrapping_mul(ENV_GAMMA)))
     }
 }
 
@@ -74,7 +75,7 @@ impl SplitMix {
     }
 
     fn below(&mut self, bound: u64) -> u64 {
-        // Products whose low half is below this would favour small numbers.
+        // Rejects products whose low half is below the threshold: they would favour small numbers.
         let threshold = bound.wrapping_neg().checked_rem(bound).unwrap_or(0);
         loop {
             let product = u128::from(self.next()) * u128::from(bound);
@@ -86,7 +87,7 @@ impl SplitMix {
         }
     }
 
-    /// 53 random bits in `[0, 1)`.
+    /// Draws from `[0, 1)`, 53 random bits.
     fn unit(&mut self) -> f64 {
         const STEPS: f64 = 9_007_199_254_740_992.0; // 2 to the 53rd
         #[expect(clippy::cast_precision_loss, reason = "53 bits are exact")]
@@ -95,7 +96,7 @@ impl SplitMix {
     }
 }
 
-fn mix(mut z: u64) -> u64 {
+pub(super) fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     z ^ (z >> 31)
@@ -103,8 +104,6 @@ fn mix(mut z: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
-
     use super::*;
 
     #[test]
@@ -122,8 +121,8 @@ mod tests {
         for generator in [Generator::SplitMix64, Generator::Mt19937] {
             let mut counts = [0_u32; 7];
             for seed in 0..70_000 {
-                let draw = Stream::new(generator, seed).below(7);
-                assert_eq!(Stream::new(generator, seed).below(7), draw);
+                let draw = EnvStream::new(generator, seed).below(7);
+                assert_eq!(EnvStream::new(generator, seed).below(7), draw);
                 counts[usize::try_from(draw).unwrap()] += 1;
             }
             // 10,000 each; five standard deviations are 463.
@@ -137,23 +136,12 @@ mod tests {
     #[test]
     fn real_numbers_fill_their_interval() {
         for generator in [Generator::SplitMix64, Generator::Mt19937] {
-            let mut stream = Stream::new(generator, 3);
+            let mut stream = EnvStream::new(generator, 3);
             let draws: Vec<f64> = (0..10_000).map(|_| stream.real(2.0, 5.0)).collect();
             assert!(draws.iter().all(|draw| (2.0..5.0).contains(draw)));
             let mean = draws.iter().sum::<f64>() / 10_000.0;
             assert!((mean - 3.5).abs() < 0.05, "{mean}");
             assert!((stream.real(4.0, 4.0) - 4.0).abs() < f64::EPSILON);
-        }
-    }
-
-    #[test]
-    fn no_two_environments_of_neighbouring_seeds_share_a_stream() {
-        let mut seen = HashSet::new();
-        for seed in 0..500 {
-            for env in 0..64 {
-                assert!(seen.insert(spread(seed, env)), "seed {seed}, environment {env}");
-            }
-            assert_eq!(spread(seed, 0), seed);
         }
     }
 }

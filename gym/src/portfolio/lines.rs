@@ -1,22 +1,21 @@
-//! Numbers of tickers in lines of sixteen: what lies behind the last ticker is zero, means nothing and is traded by
-//! nobody.
+//! Padding of numbers by ticker to lines of 16; the padding is zero and never traded.
 //!
-//! So a loop over a portfolio consists of whole vectors. Of 30 tickers without those zeros nearly half would be
-//! left to the loop that follows, which takes one at a time.
+//! A loop over a portfolio then consists of whole vectors. Of 30 tickers without padding, 14 would be
+//! left to the scalar loop after it.
 
-/// Numbers in a line: as many as a loop takes at once, with vectors of 32 bytes.
+/// Numbers in a line: what an unrolled loop over vectors of 32 bytes takes in one pass.
 pub(crate) const LINE: usize = 16;
 
-/// Runs a block for every position, in sequence, written out for eight of them, then four, two and one: for
-/// sums, where a loop would count longer than it adds.
+/// Runs a block for every position, in sequence, unrolled by eight, then four, two and one.
 ///
-/// `at of len, [slices]`: slices are arrays within the block.
+/// For sums whose loop overhead would exceed the additions. `at of len, [slices]`: the slices are
+/// arrays within the block.
 macro_rules! in_sequence {
     ($at:ident of $len:expr, [$($slice:ident),+] $block:block) => {{
         let len: usize = $len;
         $(let $slice = &$slice[..len];)+
-        for run in 0..len / 8 {
-            $(let $slice = &$slice.as_chunks::<8>().0[run];)+
+        for chunk in 0..len / 8 {
+            $(let $slice = &$slice.as_chunks::<8>().0[chunk];)+
             for $at in 0..8 $block
         }
         $(let $slice = $slice.as_chunks::<8>().1;)+

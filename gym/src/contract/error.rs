@@ -1,0 +1,72 @@
+//! Misuse of an environment's reset and step. Nothing has changed when an error is returned.
+
+use thiserror::Error;
+
+/// A reset or step that the state of the sub-environments does not allow.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EpisodeError {
+    /// A slice of the wrong length.
+    #[error("`{what}` holds {found} elements, but must hold {expected}")]
+    BadLength {
+        /// Name of the argument.
+        what: &'static str,
+        /// Elements it must hold.
+        expected: usize,
+        /// Elements it holds.
+        found: usize,
+    },
+    /// A reset of nothing.
+    #[error("the reset mask selects none of the {num_envs} environments; select at least one")]
+    EmptyMask {
+        /// Number of sub-environments.
+        num_envs: usize,
+    },
+    /// A first reset of some sub-environments only: the others would have nothing to show.
+    #[error(
+        "the reset mask leaves out environment {env}, which was never reset; reset all of them first"
+    )]
+    LeftOut {
+        /// First sub-environment left out.
+        env: usize,
+    },
+    /// A step, or a question about an episode, before the first reset.
+    #[error("environment {env} was never reset; call reset first")]
+    NotReset {
+        /// Sub-environment.
+        env: usize,
+    },
+    /// A step after the end of an episode without autoreset.
+    #[error(
+        "the episode of environment {env} has ended; with autoreset_mode=\"disabled\" reset it (a mask \
+         selects it) before the next step"
+    )]
+    Finished {
+        /// Sub-environment.
+        env: usize,
+    },
+}
+
+impl EpisodeError {
+    /// Returns the message for a single environment, without numbers, masks and modes.
+    #[must_use]
+    pub fn for_single(&self) -> String {
+        match self {
+            Self::Finished { .. } => "the episode has ended; call reset()".to_owned(),
+            Self::NotReset { .. } => "the environment was never reset; call reset first".to_owned(),
+            other => other.to_string(),
+        }
+    }
+}
+
+/// Refuses a slice that is given with another length than `expected`.
+pub(crate) fn check_length(
+    what: &'static str,
+    expected: usize,
+    found: Option<usize>,
+) -> Result<(), EpisodeError> {
+    match found {
+        Some(found) if found != expected => Err(EpisodeError::BadLength { what, expected, found }),
+        _ => Ok(()),
+    }
+}

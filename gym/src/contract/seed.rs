@@ -1,0 +1,85 @@
+//! Seeds of a reset: one for all sub-environments or one for each.
+
+use super::{
+    error::{EpisodeError, check_length},
+    stream::{GAMMA, mix},
+};
+
+/// An odd number far from `GAMMA`: separates the streams of neighbouring sub-environments.
+const ENV_GAMMA: u64 = 0xD1B5_4A32_D192_ED03;
+
+/// Random streams of the sub-environments at a reset.
+///
+/// The stream of a sub-environment depends on its seed alone: neither on the number of
+/// sub-environments nor on what happens in the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ResetSeed<'a> {
+    /// Every stream goes on. Streams that were never seeded began at random.
+    #[default]
+    Keep,
+    /// Sub-environment `i` starts the stream of seed `s + i` (wrapping), as in Gymnasium.
+    One(u64),
+    /// Sub-environment `i` starts stream `i` of seed `s`: the stream of `s` itself for the first,
+    /// and streams that belong to no other seed for the others.
+    Spread(u64),
+    /// One entry for each sub-environment: starts that stream, or keeps the present one.
+    Each(&'a [Option<u64>]),
+    /// As `Each`, but a sub-environment without an entry starts its stream of a seed, as in
+    /// `Spread`.
+    EachOrSpread(&'a [Option<u64>], u64),
+}
+
+impl ResetSeed<'_> {
+    /// Refuses a list of another length than `num_envs`.
+    pub(crate) fn check(&self, num_envs: usize) -> Result<(), EpisodeError> {
+        match self {
+            Self::Each(seeds) | Self::EachOrSpread(seeds, _) => {
+                check_length("seed", num_envs, Some(seeds.len()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the seed of sub-environment `env`; `None` keeps its stream.
+    pub(crate) fn of_env(&self, env: usize) -> Option<u64> {
+        match *self {
+            Self::Keep => None,
+            Self::One(seed) => Some(seed.wrapping_add(env as u64)),
+            Self::Spread(seed) => Some(spread(seed, env as u64)),
+            Self::Each(seeds) => seeds[env],
+            Self::EachOrSpread(seeds, seed) => {
+                seeds[env].or_else(|| Some(spread(seed, env as u64)))
+            }
+        }
+    }
+}
+
+/// Returns the seed of sub-environment `env` among those that share one seed.
+///
+/// It is `seed` itself for the first, and for the others a hash that no arithmetic on seeds leads
+/// to, so that neighbouring seeds share no stream.
+pub(crate) fn spread(seed: u64, env: u64) -> u64 {
+    if env == 0 {
+        seed
+    } else {
+        mix(mix(seed.wrapping_add(GAMMA)) ^ mix(env.wrapping_mul(ENV_GAMMA)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::spread;
+
+    #[test]
+    fn no_two_environments_of_neighbouring_seeds_share_a_stream() {
+        let mut seen = HashSet::new();
+        for seed in 0..500 {
+            for env in 0..64 {
+                assert!(seen.insert(spread(seed, env)), "seed {seed}, environment {env}");
+            }
+            assert_eq!(spread(seed, 0), seed);
+        }
+    }
+}

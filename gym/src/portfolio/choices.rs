@@ -1,0 +1,78 @@
+//! Rules of a portfolio's market that are settings, each with the words that users write for it.
+
+use crate::contract::choice;
+
+choice!(
+    /// Price of the day at which an order is filled.
+    Bidding, "bidding", {
+        /// The close. `fast_finrl` calls it "deterministic" too.
+        #[default]
+        Default = "default" or "deterministic",
+        /// Drawn uniformly from low to high.
+        Uniform = "uniform",
+        /// Drawn to the trader's disadvantage: a sale between the low and the lesser of open and
+        /// close, a purchase between the greater of the two and the high.
+        AdvUniform = "adv_uniform",
+    }
+);
+
+choice!(
+    /// Price of a holding that triggers its stop loss.
+    StopLossPrice, "stop_loss_calculation", {
+        /// The close.
+        #[default]
+        Close = "close",
+        /// The low.
+        Low = "low",
+    }
+);
+
+choice!(
+    /// Fate of a holding whose ticker has its last row before the panel ends.
+    Delisting, "delisting", {
+        /// It becomes cash at the close of that day, after the day's orders, without a fee.
+        #[default]
+        Settle = "settle",
+        /// It is kept, cannot be sold, and is worth that close from then on.
+        Hold = "hold",
+    }
+);
+
+choice!(
+    /// Day on which stop losses are checked for the holdings after the orders of day `d`.
+    StopLossDay, "stop_loss_day", {
+        /// Day `d`, right after the orders: no look-ahead. With [`StopLossPrice::Low`], a holding
+        /// bought or added to on `d` is left out, since the low may be older than the purchase.
+        #[default]
+        Same = "same",
+        /// Day `d + 1`, before anything of it is observed. This is look-ahead: cash and shares then
+        /// depend on the close of `d + 1`.
+        Next = "next",
+    }
+);
+
+choice!(
+    /// Price of the day at which `total_asset` values holdings.
+    Valuation, "valuation", {
+        /// The open, which the agent knows.
+        #[default]
+        Open = "open",
+        /// The close, which is look-ahead.
+        Close = "close",
+    }
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_choice_reads_its_own_word_and_refuses_others_with_a_list_of_words() {
+        for &bidding in Bidding::ALL {
+            assert_eq!(bidding.to_string().parse(), Ok(bidding));
+        }
+        assert_eq!("deterministic".parse(), Ok(Bidding::Default));
+        let refused = "lowest".parse::<StopLossPrice>().unwrap_err().to_string();
+        assert_eq!(refused, "stop_loss_calculation is \"lowest\"; write \"close\" or \"low\"");
+    }
+}

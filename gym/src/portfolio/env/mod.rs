@@ -1,0 +1,185 @@
+//! The portfolio environment: a vector of portfolios; a single environment is a vector of one.
+
+mod episodes;
+mod readout;
+mod warnings;
+
+use backcast_core::AutoresetMode;
+use backcast_market::Panel;
+
+use super::{
+    error::PortfolioError, observation::Observation, options::PortfolioOptions,
+    portfolios::Portfolios, selection::positions, setup::PortfolioSetup,
+};
+use crate::contract::{EnvStream, Episodes, spread, zeros};
+
+/// Smallest number of portfolios that share a table of their days. Fewer would not pay for the copy,
+/// and every process with a single portfolio would have one.
+const SHARED_TABLE_FROM: usize = 8;
+
+/// Largest number of elements in all observations of one step: a gibibyte.
+const MOST_NUMBERS: usize = (1 << 30) / size_of::<f64>();
+
+/// `N` portfolios of `T` tickers on one panel, stepped together in the calling thread.
+///
+/// A single environment is a vector of one: there is no second implementation, and
+/// [`PortfolioError::for_single`] words errors for it.
+///
+/// # One step on day `d`
+///
+/// 1. Orders of `trunc(action * hmax)` shares are filled on `d`, at the close unless
+///    [`Bidding`](crate::Bidding) says otherwise: sells, then buys, both the largest first, ties in
+///    ticker order. A buy is cut to the cash. A ticker without a row on `d` is not traded.
+/// 2. Stop losses sell holdings that have fallen too far, on `d` or on the next day
+///    ([`StopLossDay`](crate::StopLossDay)). A holding whose ticker has its last row on `d` is settled
+///    at that close, without a fee ([`Delisting`](crate::Delisting)).
+/// 3. The day advances. The reward is `ln` of the value at the close of `d + 1` over the value at the
+///    close of `d` before trading. A holding without a row is valued at its last close.
+/// 4. Terminated: that value is at or below `failure_threshold`. Truncated: `d + 1` is the last day, or
+///    `max_episode_steps` are done. Both can be true.
+/// 5. The observation of `d + 1` has its open, the indicators of `d + 1 - indicator_lag`, and the
+///    portfolio valued at the open. Nothing in it is known only after the open of `d + 1`.
+///
+/// # After the end of an episode
+///
+/// [`AutoresetMode`] decides. With `SameStep`, the last observation of the ended episode is in
+/// [`final_obs`](Self::final_obs).
+///
+/// # Start days
+///
+/// A start day is drawn uniformly, up to four fifths of the range minus one, from the days on which
+/// every ticker is listed and was `indicator_lag` days before. Macro tickers count too. Days whose
+/// `history_length` days before are complete are preferred. If the tickers have no such day in common,
+/// one listed ticker suffices: the others have an open of 0 and are not traded. Drawn tickers without
+/// any such day start on any day. A shift ([`reset_shifted`](Self::reset_shifted)) applies to all of
+/// these. Draws of sub-environment `i` depend on its own seed alone.
+///
+/// A step allocates nothing; its cost is one pass over `N * T` tickers and their indicators.
+#[derive(Clone, Debug)]
+pub struct PortfolioVectorEnv {
+    setup: PortfolioSetup,
+    portfolios: Portfolios,
+    episodes: Episodes,
+    streams: Vec<EnvStream>,
+    /// Positions of the tickers in the panel, `[N, T]`.
+    tickers: Vec<usize>,
+    /// Whether a portfolio draws its tickers at the start of every episode, `[N]`.
+    draws: Vec<bool>,
+    final_obs: Observation,
+    tokens: Vec<i32>,
+}
+
+impl PortfolioVectorEnv {
+    /// Builds `num_envs` portfolios on `panel`; reset them before the first step.
+    ///
+    /// The observations of one step may take a gibibyte, with `T * (3 + K) + 3` numbers each for `K`
+    /// indicators: 403,000 portfolios with 30 tickers and 8 indicators.
+    pub fn new(
+        panel: Panel,
+        num_envs: usize,
+        options: PortfolioOptions,
+    ) -> Result<Self, PortfolioError> {
+        let setup = PortfolioSetup::new(panel, options, &[])?;
+        let draws = setup.draws_tickers();
+        Self::with_world(setup, num_envs, |_| (None, draws))
+    }
+
+    /// Builds one portfolio for each list of tickers, in the order of its actions. All lists have the
+    /// same length or are empty. Empty lists take the tickers of `options`.
+    pub fn with_tickers(
+        panel: Panel,
+        each: &[Vec<String>],
+        options: PortfolioOptions,
+    ) -> Result<Self, PortfolioError> {
+        let each: Vec<Vec<usize>> =
+            each.iter().map(|names| positions(&panel, names)).collect::<Result<_, _>>()?;
+        let lengths = each.iter().map(Vec::len).enumerate();
+        let mut lengths = lengths.filter(|&(_, len)| len > 0);
+        if let Some((_, expected)) = lengths.next()
+            && let Some((env, found)) = lengths.find(|&(_, found)| found != expected)
+        {
+            return Err(PortfolioError::UnequalTickers { env, found, expected });
+        }
+        let setup = PortfolioSetup::new(panel, options, &each)?;
+        let draws = setup.draws_tickers();
+        Self::with_world(setup, each.len(), |env| match &each[env][..] {
+            [] => (None, draws),
+            tickers => (Some(tickers), false),
+        })
+    }
+
+    fn with_world<'a>(
+        setup: PortfolioSetup,
+        num_envs: usize,
+        of: impl Fn(usize) -> (Option<&'a [usize]>, bool),
+    ) -> Result<Self, PortfolioError> {
+        let shape = setup.shape();
+        // Only `SameStep` needs buffers for final observations.
+        let finals =
+            usize::from(setup.options.autoreset_mode == AutoresetMode::SameStep) * num_envs;
+        let limit = MOST_NUMBERS / shape.width();
+        let buffers = (1..=limit)
+            .contains(&num_envs)
+            .then(|| {
+                let portfolios = Portfolios::new(num_envs, shape, setup.options.record)?;
+                let per_ticker = num_envs.checked_mul(shape.tickers)?;
+                let (tickers, tokens) = (zeros(per_ticker)?, zeros(per_ticker)?);
+                let episodes = Episodes::new(num_envs)?;
+                Some((portfolios, Observation::zeros(finals, shape)?, tickers, tokens, episodes))
+            })
+            .flatten();
+        let Some((portfolios, final_obs, tickers, tokens, episodes)) = buffers else {
+            let (tickers, indicators) = (shape.tickers, shape.indicators);
+            return Err(PortfolioError::BadNumEnvs { num_envs, limit, tickers, indicators });
+        };
+        let generator = setup.options.generator;
+        let seed: u64 = rand::random();
+        let streams =
+            (0..num_envs as u64).map(|env| EnvStream::new(generator, spread(seed, env))).collect();
+        let draws = (0..num_envs).map(|env| of(env).1).collect();
+        let mut made =
+            Self { setup, portfolios, episodes, streams, tickers, draws, final_obs, tokens };
+        for env in 0..num_envs {
+            let chosen = of(env).0.unwrap_or(made.setup.first_tickers());
+            made.tickers[env * shape.tickers..(env + 1) * shape.tickers].copy_from_slice(chosen);
+            made.update_tokens(env);
+        }
+        if num_envs >= SHARED_TABLE_FROM && !made.tickers_vary() {
+            made.setup.build_tables(&made.tickers[..shape.tickers]);
+        }
+        Ok(made)
+    }
+
+    /// Continues the random streams of another environment: each sub-environment that of the same
+    /// number there. Further ones get streams that the first one decides.
+    pub fn continue_streams_of(&mut self, other: &Self) {
+        let Some(mut first) = other.streams.first().cloned() else { return };
+        let (generator, seed) = (self.setup.options.generator, first.below(u32::MAX.into()));
+        for (env, stream) in self.streams.iter_mut().enumerate() {
+            let same = other.streams.get(env).cloned();
+            *stream = same.unwrap_or_else(|| EnvStream::new(generator, spread(seed, env as u64)));
+        }
+    }
+
+    fn update_tokens(&mut self, env: usize) {
+        let mine = env * self.n_tickers()..(env + 1) * self.n_tickers();
+        for (token, &ticker) in self.tokens[mine.clone()].iter_mut().zip(&self.tickers[mine]) {
+            // A panel has at most i32::MAX tickers.
+            *token = i32::try_from(ticker + 1).unwrap_or(i32::MAX);
+        }
+    }
+
+    /// Leaves the indicators out of [`obs`](Self::obs) and [`final_obs`](Self::final_obs) if a shared
+    /// table has them: saves a copy for callers that read them from [`shown`](Self::shown).
+    #[must_use]
+    pub fn without_indicators_in_obs(mut self) -> Self {
+        self.portfolios.omits_indicators =
+            self.setup.shown_indicators(self.setup.last_day()).is_some();
+        self
+    }
+
+    fn tickers_at(&self, env: usize) -> &[usize] {
+        let count = self.n_tickers();
+        &self.tickers[env * count..(env + 1) * count]
+    }
+}

@@ -1,0 +1,33 @@
+//! The portfolio environment: portfolios that trade the tickers of a panel day by day.
+//!
+//! Modules from the bottom up: settings and records (`choices`, `options`, `record`, `error`), the
+//! panel as steps read it (`prices`, `table`, `start_days`, `departures`, `selection`, `rules`,
+//! `setup`), the money rules (`account`, `quotes`, `orders`), the state of all portfolios
+//! (`own_prices`, `observation`, `portfolios`), the environment (`env`).
+
+mod account;
+mod choices;
+mod departures;
+mod env;
+mod error;
+mod lines;
+mod observation;
+mod options;
+mod orders;
+mod own_prices;
+mod portfolios;
+mod prices;
+mod quotes;
+mod record;
+mod rules;
+mod selection;
+mod setup;
+mod start_days;
+mod table;
+
+pub use choices::{Bidding, Delisting, StopLossDay, StopLossPrice, Valuation};
+pub use env::PortfolioVectorEnv;
+pub use error::PortfolioError;
+pub use observation::Observation;
+pub use options::PortfolioOptions;
+pub use record::{EpisodeHistory, PortfolioFill};
