@@ -205,7 +205,7 @@ impl Market {
 
     /// Sends a request; it arrives after the slot's latency, first thing in its tick.
     ///
-    /// Returns the request's number, which its [`Report`] carries.
+    /// Returns the request's number, which its [`SlotReport`] carries.
     ///
     /// # Errors
     /// [`OrderReject`] for what is wrong at once: an unknown slot or symbol, a quantity out of
