@@ -48,7 +48,7 @@ export PYO3_PYTHON := $(abspath $(PY))
 export CARGO_HOME ?= $(HOME)/.cargo
 export VIRTUAL_ENV := $(abspath $(VENV))
 
-.PHONY: help demo test check quick fuzz fuzz-lib storm soak cost audit test-adapters bench bench-rust docs errors-page docs-links lint wheel sdist wheel-check clean
+.PHONY: help demo test check quick fuzz fuzz-lib storm soak cost audit test-adapters bench bench-peers bench-rust docs errors-page docs-links lint wheel sdist wheel-check clean
 .PHONY: lock notices notices-check tools native lint-rust lint-elsewhere lint-python test-rust test-python
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
@@ -131,6 +131,11 @@ bench: $(STAMP)/bench ## Against memcpy, NumPy and peers: half an hour on a quie
 	$(ICEORYX2)
 	cd benches/python && $(BENCH) criterion.py && $(BENCH) -m replay && $(BENCH) -m replay --thread \
 	  && $(BENCH) -m replay.two_processes && $(BENCH) -m transitions && $(BENCH) -m portfolios && $(BENCH) panels.py && $(BENCH) import_time.py && $(BENCH) report.py
+
+# PEERS="--python torchrl=PATH --python reverb=PATH" names interpreters that have them: docs/benchmarks.md.
+bench-peers: $(STAMP)/bench ## Against NumPy, cpprb, and the peers whose interpreters PEERS names: ten minutes
+	PIP_QUIET=1 $(VENV)/bin/maturin develop --locked --profile wheel
+	cd benches/python && $(BENCH) -m peers $(PEERS) && $(BENCH) report.py
 
 bench-rust: tools ## The Rust part alone, nothing kept: a filter in ARGS
 	cargo bench -p backcast-benches --locked $(if $(ARGS),-- $(ARGS))

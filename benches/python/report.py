@@ -1,8 +1,10 @@
-"""Write results into docs/benchmarks.md, each file's between two marks that name it.
+"""Write results into docs/benchmarks.md and README.md, each file's between two marks that name it.
 
 python benches/python/report.py [--check]
 
-With --check nothing is written: it fails if the page tells other figures than the results.
+`results: NAME` marks all figures of a file; `faster: NAME` marks a table of how many times as fast
+as each peer Backcast is. With --check nothing is written: it fails if a page tells other figures
+than the results.
 """
 
 from __future__ import annotations
@@ -16,11 +18,16 @@ from typing import Any
 
 import results
 
-PAGE = results.ROOT / "docs" / "benchmarks.md"
-BLOCK = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end of results -->\n)", re.DOTALL)
+PAGES = [results.ROOT / "docs" / "benchmarks.md", results.ROOT / "README.md"]
+BLOCK = re.compile(r"(<!-- (results|faster): (\w+) -->\n).*?(<!-- end of results -->\n)", re.DOTALL)
+OURS = "backcast"
+PACKAGES = {"cpprb": "cpprb", "TorchRL": "torchrl", "Reverb": "dm-reverb"}
+"""Distributions whose versions head the columns of peers."""
+
+Entry = dict[str, Any]
 
 
-def figure(entry: dict[str, Any], key: str) -> str:
+def figure(entry: Entry, key: str) -> str:
     """Format a figure with three digits that count."""
     value = entry[key]
     for limit, letter in ((1e6, " M"), (1e3, " k")):
@@ -29,19 +36,15 @@ def figure(entry: dict[str, Any], key: str) -> str:
     return f"{value:.3g}"
 
 
-def tables(entries: list[dict[str, Any]]) -> Iterator[str]:
+def tables(entries: list[Entry]) -> Iterator[str]:
     """Write a table per workload and thread."""
-    first = entries[0]
-    versions = ", ".join(f"{name} {of}" for name, of in first["versions"].items() if of)
-    yield (
-        f"Commit {first['commit']}, {first['cpu']}, {first['cores']} cores, Linux "
-        f"{first['kernel']}, {versions}. Load when measured: {loads(entries)}.\n"
-    )
+    yield f"{where(entries)}. Load when measured: {loads(entries)}.\n"
+    yield from versions(entries)
     for (workload, thread), of in itertools.groupby(
         entries, lambda entry: (entry["workload"], entry["thread"])
     ):
-        where = ", in a side thread" if thread == "side" else ""
-        yield f"\n### {workload}{where}\n\n"
+        side = ", in a side thread" if thread == "side" else ""
+        yield f"\n### {workload}{side}\n\n"
         yield "| metric | contender | median | from | to | of the best |\n"
         yield "| --- | --- | --- | --- | --- | --- |\n"
         for entry in of:
@@ -52,30 +55,86 @@ def tables(entries: list[dict[str, Any]]) -> Iterator[str]:
             yield f"| {' | '.join(cells)} | {entry['ratio']:.2f} |\n"
 
 
-def loads(entries: list[dict[str, Any]]) -> str:
+def where(entries: list[Entry]) -> str:
+    """Say where and of what the entries were measured."""
+    first = entries[0]
+    line = f"Commit {first['commit']}, {first['cpu']}, {first['cores']} cores, "
+    line += f"Linux {first['kernel']}"
+    if "contender_versions" not in first:
+        line += "".join(f", {name} {of}" for name, of in first["versions"].items() if of)
+    return line
+
+
+def versions(entries: list[Entry]) -> Iterator[str]:
+    """Write a table of the versions and threads of contenders with an interpreter each."""
+    if "contender_versions" not in entries[0]:
+        return
+    yield "\n| contender | versions | threads of its process |\n| --- | --- | --- |\n"
+    for contender, entry in plain(entries).items():
+        names = ", ".join(f"{name} {of}" for name, of in entry["contender_versions"].items())
+        yield f"| {contender} | {names} | {entry['threads']} |\n"
+
+
+def plain(entries: list[Entry]) -> dict[str, Entry]:
+    """Find an entry of each contender, its variants left out."""
+    return {entry["contender"]: entry for entry in entries if "," not in entry["contender"]}
+
+
+def loads(entries: list[Entry]) -> str:
     """Name the least and the largest load average."""
     of = [entry["load"] for entry in entries]
     return f"{min(of)} to {max(of)}"
 
 
+def faster(entries: list[Entry]) -> Iterator[str]:
+    """Write how many times as fast Backcast is as each peer, a row for each metric."""
+    peers = [name for name in plain(entries) if name != OURS]
+    heads = [head(name, entries) for name in peers]
+    yield f"\n| times as fast as | {' | '.join(heads)} |\n"
+    yield f"| --- |{' --- |' * len(peers)}\n"
+    for metric, of in itertools.groupby(entries, lambda entry: entry["metric"]):
+        medians = {entry["contender"]: entry["median"] for entry in of}
+        cells = [times(medians[OURS], medians.get(name)) for name in peers]
+        yield f"| {metric} | {' | '.join(cells)} |\n"
+    torn = {entry["contender"]: entry["torn"] for entry in entries if "torn" in entry}
+    if some := ", ".join(f"the {name} {rows:,}" for name, rows in torn.items() if rows):
+        yield f"\nRows drawn half overwritten beside the writer: {some}; the others none.\n"
+
+
+def head(peer: str, entries: list[Entry]) -> str:
+    """Name a peer and its version."""
+    version = plain(entries)[peer]["contender_versions"].get(PACKAGES.get(peer, ""))
+    return f"{peer} {version}" if version else peer
+
+
+def times(ours: float, theirs: float | None) -> str:
+    """Format a ratio with two digits that count; a dash where a peer has no such call."""
+    if theirs is None:
+        return "—"
+    ratio = ours / theirs
+    return f"{float(f'{ratio:.2g}'):,.0f}x" if ratio >= 9.95 else f"{ratio:.2g}x"
+
+
 def block(marks: re.Match[str]) -> str:
     """Write what belongs between two marks."""
-    begin, name, end = marks.groups()
+    begin, kind, name, end = marks.groups()
     lines = results.LATEST.with_name(f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
-    return begin + "".join(tables([json.loads(line) for line in lines])) + end
+    write = faster if kind == "faster" else tables
+    return begin + "".join(write([json.loads(line) for line in lines])) + end
 
 
 def main() -> None:
     """Compare or write."""
-    page = PAGE.read_text(encoding="utf-8")
-    new, blocks = BLOCK.subn(block, page)
-    if not blocks:
-        sys.exit(f"{PAGE} has no marks like <!-- results: latest -->, where results would go")
-    if "--check" not in sys.argv:
-        PAGE.write_text(new, encoding="utf-8")
-    elif new != page:
-        where = results.LATEST.parent
-        sys.exit(f"{PAGE} differs from {where}; run python benches/python/report.py")
+    for path in PAGES:
+        page = path.read_text(encoding="utf-8")
+        new, blocks = BLOCK.subn(block, page)
+        if not blocks:
+            sys.exit(f"{path} has no marks like <!-- results: latest -->, where results would go")
+        if "--check" not in sys.argv:
+            path.write_text(new, encoding="utf-8")
+        elif new != page:
+            kept = results.LATEST.parent
+            sys.exit(f"{path} differs from {kept}; run python benches/python/report.py")
 
 
 if __name__ == "__main__":

@@ -14,9 +14,9 @@ from typing import Any
 
 import results
 
-from . import contenders, frames
+from . import contenders, frames, workloads
 from .rounds import read_options, take_turns
-from .workloads import BATCH, CAPACITY, MANY, observations, transitions
+from .workloads import BATCH, CAPACITY, FRAMES, MANY, Frame, observations, transitions
 
 
 def transitions_of_w1() -> Iterator[tuple[str, int, dict[str, Callable[[], object]]]]:
@@ -70,7 +70,7 @@ def frames_of_w2() -> Iterator[tuple[str, int, dict[str, Callable[[], object]]]]
         classes.append(frames.Cpprb)
     buffers = [make() for make in classes]
     for buffer in buffers:
-        for frame in frames.frames(frames.ROWS):
+        for frame in workloads.frames(FRAMES):
             buffer.append(frame)
         buffer.filled()
         buffer.check()
@@ -78,13 +78,13 @@ def frames_of_w2() -> Iterator[tuple[str, int, dict[str, Callable[[], object]]]]
         have = [buffer for buffer in buffers if hasattr(buffer, method)]
         calls = {buffer.name: getattr(buffer, method) for buffer in have}
         yield f"sample {BATCH}, {metric}", BATCH, calls
-    some = list(frames.frames(BATCH))
+    some = list(workloads.frames(BATCH))
     yield "append 1 frame", BATCH, {b.name: partial(appended, b, some) for b in buffers}
     for buffer in buffers:
         buffer.close()
 
 
-def appended(buffer: Any, some: list[frames.Frame]) -> None:  # noqa: ANN401 - a contender
+def appended(buffer: Any, some: list[Frame]) -> None:  # noqa: ANN401 - a contender
     """Store frames one by one."""
     append = buffer.append
     for frame in some:

@@ -8,38 +8,16 @@ and ends.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any
 
 import backcast as bc
 import numpy as np
 import numpy.typing as npt
 
-from .workloads import BATCH, EPISODE
+from .workloads import BATCH, EPISODE, FRAMES, SHAPE, STACK, Frame, numbers
 
-SHAPE: Final = (84, 84)
-STACK: Final = 4
-ROWS: Final = 100_000
-MOVES: Final = 997
-"""Frames that differ in more than their number; a prime, so that no episode is like another."""
-
-Frame = npt.NDArray[np.uint8]
 Batch = Mapping[str, Any]
-
-
-def frames(count: int, seed: int = 0) -> Iterator[Frame]:
-    """Make frames, each with its number in its first four bytes."""
-    moves = np.random.default_rng(seed).integers(0, 256, (MOVES, *SHAPE), np.uint8)
-    for number in range(count):
-        frame = moves[number % MOVES]
-        frame.reshape(-1)[:4] = np.frombuffer(np.uint32(number).tobytes(), np.uint8)
-        yield frame
-
-
-def numbers(stack: Frame) -> npt.NDArray[np.uint32]:
-    """Read the numbers of frames ``[..., 84, 84]``."""
-    first = np.ascontiguousarray(stack.reshape(*stack.shape[:-2], -1)[..., :4])
-    return first.view(np.uint32)[..., 0]
 
 
 class Backcast:
@@ -50,7 +28,7 @@ class Backcast:
     def __init__(self) -> None:
         """Make it."""
         schema = {"obs": ("u1", SHAPE), "action": "i4", "reward": "f4"}
-        self.buf = bc.ReplayBuffer.create("bench-w2", schema, capacity=ROWS, exist="replace")
+        self.buf = bc.ReplayBuffer.create("bench-w2", schema, capacity=FRAMES, exist="replace")
         self.writer = self.buf.writer(autoreset_mode="same_step")
         self.steps = 0
 
@@ -104,10 +82,10 @@ class NumPy:
     def __init__(self) -> None:
         """Make it; pages that are new when they are first written are part of the filling."""
         self.columns: dict[str, npt.NDArray[Any]] = {
-            "obs": np.empty((ROWS, *SHAPE), np.uint8),
-            "action": np.empty(ROWS, np.int32),
-            "reward": np.empty(ROWS, np.float32),
-            "done": np.empty(ROWS, bool),
+            "obs": np.empty((FRAMES, *SHAPE), np.uint8),
+            "action": np.empty(FRAMES, np.int32),
+            "reward": np.empty(FRAMES, np.float32),
+            "done": np.empty(FRAMES, bool),
         }
         self.steps = 0
         self.draws = np.random.default_rng(0)
@@ -115,7 +93,7 @@ class NumPy:
 
     def append(self, frame: Frame) -> object:
         """Store a step."""
-        at = self.steps % ROWS
+        at = self.steps % FRAMES
         self.columns["obs"][at] = frame
         self.columns["action"][at] = at % 4
         self.columns["reward"][at] = 1.0
@@ -133,7 +111,7 @@ class NumPy:
 
     def first(self) -> npt.NDArray[np.int64]:
         """Draw first rows of windows that lie whole in an episode."""
-        episode = self.draws.integers(0, ROWS // EPISODE, BATCH) * EPISODE
+        episode = self.draws.integers(0, FRAMES // EPISODE, BATCH) * EPISODE
         return episode + self.draws.integers(0, EPISODE - STACK, BATCH)
 
     def sample(self) -> Batch:
@@ -176,7 +154,7 @@ class Cpprb:
             "reward": {},
             "done": {"dtype": bool},
         }
-        self.buffer = cpprb.ReplayBuffer(ROWS, columns, next_of="obs", stack_compress="obs")
+        self.buffer = cpprb.ReplayBuffer(FRAMES, columns, next_of="obs", stack_compress="obs")
         self.stack = np.zeros((*SHAPE, STACK + 1), np.uint8)
         self.steps = 0
 

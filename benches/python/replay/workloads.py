@@ -1,9 +1,11 @@
 """What is stored and drawn: the same rows for every contender.
 
 w1: a million transitions of a continuous-control task: 84 floats of observation, 6 of action, a
-reward. w3: windows of 20 + 5 steps out of a million observations of 32 floats.
+reward. w2: stacks of four frames out of a hundred thousand. w3: windows of 20 + 5 steps out of a
+million observations of 32 floats.
 """
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -17,9 +19,17 @@ EPISODE: Final = 1_000
 BATCH: Final = 256
 MANY: Final = 64
 """Rows of a large append."""
+SHAPE: Final = (84, 84)
+"""Pixels of a frame."""
+STACK: Final = 4
+FRAMES: Final = 100_000
+MOVES: Final = 997
+"""Frames that differ in more than their number; a prime, so that no episode is like another."""
 STEP_OBS: Final = 32
 HISTORY: Final = 20
 FUTURE: Final = 5
+
+Frame = npt.NDArray[np.uint8]
 
 
 class Transition(NamedTuple):
@@ -48,3 +58,18 @@ def observations(first: int, count: int) -> npt.NDArray[np.float32]:
     obs = np.random.default_rng(first).standard_normal((count, STEP_OBS), np.float32)
     obs[:, 0] = np.arange(first, first + count)
     return obs
+
+
+def frames(count: int, seed: int = 0) -> Iterator[Frame]:
+    """Make frames, each with its number in its first four bytes."""
+    moves = np.random.default_rng(seed).integers(0, 256, (MOVES, *SHAPE), np.uint8)
+    for number in range(count):
+        frame = moves[number % MOVES]
+        frame.reshape(-1)[:4] = np.frombuffer(np.uint32(number).tobytes(), np.uint8)
+        yield frame
+
+
+def numbers(stack: Frame) -> npt.NDArray[np.uint32]:
+    """Read the numbers of frames ``[..., 84, 84]``."""
+    first = np.ascontiguousarray(stack.reshape(*stack.shape[:-2], -1)[..., :4])
+    return first.view(np.uint32)[..., 0]

@@ -32,7 +32,7 @@ def test_every_result_says_what_it_was_measured_with(file: Path) -> None:
     results = [json.loads(line) for line in file.read_text().splitlines()]
     assert results
     for result in results:
-        assert result.keys() - {"torn", "p99"} == KEYS
+        assert result.keys() - {"torn", "p99", "contender_versions", "threads"} == KEYS
         assert result["runs"] >= 7
         assert result["min"] <= result["median"] <= result.get("p99", result["max"])
         assert result.get("p99", 0) <= result["max"]

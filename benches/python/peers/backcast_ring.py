@@ -1,0 +1,233 @@
+"""Backcast: named rings in shared memory."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any, Final
+
+import backcast as bc
+import numpy as np
+from replay.workloads import (
+    ACTION,
+    BATCH,
+    CAPACITY,
+    EPISODE,
+    FUTURE,
+    HISTORY,
+    MANY,
+    OBS,
+    SHAPE,
+    STACK,
+    STEP_OBS,
+    Transition,
+)
+
+from .data import FRAMES, SHARED, Array, Row, episodes_of_frames, episodes_of_observations
+
+PACKAGES: Final = ("backcast", "numpy")
+SCHEMA: Final = {"obs": ("f4", (OBS,)), "action": ("f4", (ACTION,)), "reward": "f4"}
+
+
+def unused_name(of: str) -> str:
+    """Name a ring that no other run uses."""
+    return f"bench-peers-{of}-{os.getpid()}-{time.time_ns()}"
+
+
+class Transitions:
+    """A ring of `MANY` lanes for a vector environment, and one of a single lane for one."""
+
+    def __init__(self, steps: list[Transition]) -> None:
+        """Fill both rings, so that every page is there when they are timed."""
+        self.many = bc.ReplayBuffer.create(
+            unused_name("many"), SCHEMA, capacity=CAPACITY, lanes=MANY
+        )
+        self.one = bc.ReplayBuffer.create(unused_name("one"), SCHEMA, capacity=CAPACITY // 4)
+        self.writers = self.many.writer(lanes=MANY, autoreset_mode="next_step")
+        self.writer = self.one.writer()
+        self.quiet, ends = np.zeros(MANY, bool), np.ones(MANY, bool)
+        for t in range(CAPACITY // MANY):
+            step = steps[t % len(steps)]
+            end = ends if t % EPISODE == EPISODE - 1 else self.quiet
+            self.writers.append(
+                obs=step.obs,
+                action=step.action,
+                reward=step.reward,
+                terminated=self.quiet,
+                truncated=end,
+            )
+        flat = Transition(*(np.stack(column)[:, 0] for column in zip(*steps, strict=True)))
+        ends_of_one = np.arange(len(steps)) == len(steps) - 1
+        for _ in range(self.one.capacity // len(steps) + 1):
+            self.writer.extend(
+                obs=flat.obs,
+                action=flat.action,
+                reward=flat.reward,
+                terminated=ends_of_one,
+                truncated=np.zeros(len(steps), bool),
+            )
+        self.sampler = self.many.sampler(seed=0)
+
+    def append(self, rows: list[Row]) -> None:
+        """Store transitions one by one, each with its next_obs."""
+        append = self.writer.append
+        for obs, action, reward, next_obs, done in rows:
+            append(
+                obs=obs,
+                action=action,
+                reward=reward,
+                next_obs=next_obs,
+                terminated=done,
+                truncated=False,
+            )
+
+    def append_without_next(self, rows: list[Row]) -> None:
+        """Store transitions one by one; the next row's obs is their next_obs."""
+        append = self.writer.append
+        for obs, action, reward, _, done in rows:
+            append(obs=obs, action=action, reward=reward, terminated=done, truncated=False)
+
+    def append_many(self, step: Transition) -> None:
+        """Store a step of every environment, as `collect` does."""
+        self.writers.append(
+            obs=step.obs,
+            action=step.action,
+            reward=step.reward,
+            terminated=self.quiet,
+            truncated=step.done,
+        )
+
+    def append_many_with_next(self, step: Transition) -> None:
+        """Store a step of every environment with its next_obs."""
+        self.writers.append(
+            obs=step.obs,
+            action=step.action,
+            reward=step.reward,
+            next_obs=step.next_obs,
+            terminated=self.quiet,
+            truncated=step.done,
+        )
+
+    def sample(self) -> Any:  # noqa: ANN401 - batches differ between contenders
+        """Draw a batch into arrays that are the caller's to keep."""
+        return self.sampler.sample(BATCH)
+
+    def pairs(self, batch: Any) -> tuple[Array, Array]:  # noqa: ANN401
+        """Take obs and next_obs out of a batch."""
+        return batch["obs"], batch["next_obs"]
+
+    def close(self) -> None:
+        """Remove the rings."""
+        for writer, buf in ((self.writers, self.many), (self.writer, self.one)):
+            writer.close()
+            buf.unlink()
+            buf.close()
+
+
+class Frames:
+    """A ring of single frames, drawn as histories of `STACK`."""
+
+    def __init__(self) -> None:
+        """Fill it, frame by frame."""
+        schema = {"obs": ("u1", SHAPE), "action": "i4", "reward": "f4"}
+        self.buf = bc.ReplayBuffer.create(unused_name("frames"), schema, capacity=FRAMES)
+        with self.buf.writer(autoreset_mode="same_step") as writer:
+            for episode in episodes_of_frames(FRAMES):
+                for t, frame in enumerate(episode):
+                    end = t == EPISODE - 1
+                    writer.append(
+                        obs=frame,
+                        action=t % 4,
+                        reward=1.0,
+                        terminated=False,
+                        truncated=end,
+                        final_obs=frame if end else None,
+                    )
+        self.sampler = self.buf.sampler(seed=0, history=STACK, boundary="reject")
+
+    def sample(self) -> Any:  # noqa: ANN401 - batches differ between contenders
+        """Draw a batch into arrays that are the caller's to keep."""
+        return self.sampler.sample(BATCH)
+
+    def pairs(self, batch: Any) -> tuple[Array, Array]:  # noqa: ANN401
+        """Take stacks and next stacks out of a batch."""
+        return batch["obs"], batch["next_obs"]
+
+    def close(self) -> None:
+        """Remove the ring."""
+        self.buf.unlink()
+        self.buf.close()
+
+
+class Windows:
+    """A ring of observations, drawn as windows of 20 + 5."""
+
+    def __init__(self) -> None:
+        """Fill it, an episode at a time."""
+        schema = {"obs": ("f4", (STEP_OBS,))}
+        self.buf = bc.ReplayBuffer.create(unused_name("windows"), schema, capacity=CAPACITY)
+        ends, quiet = np.arange(EPISODE) == EPISODE - 1, np.zeros(EPISODE, bool)
+        with self.buf.writer() as writer:
+            for episode in episodes_of_observations(CAPACITY):
+                writer.extend(obs=episode, terminated=ends, truncated=quiet)
+        self.sampler = self.buf.sampler(seed=0, history=HISTORY, future=FUTURE, boundary="reject")
+
+    def sample(self) -> Any:  # noqa: ANN401 - batches differ between contenders
+        """Draw a batch into arrays that are the caller's to keep."""
+        return self.sampler.sample(BATCH)
+
+    def windows(self, batch: Any) -> Array:  # noqa: ANN401
+        """Join the two parts of each window."""
+        return np.concatenate([batch["obs"], batch["future"]["obs"]], axis=1)
+
+    def close(self) -> None:
+        """Remove the ring."""
+        self.buf.unlink()
+        self.buf.close()
+
+
+class SharedWriter:
+    """The writer of a ring, in another process."""
+
+    def __init__(self, name: str) -> None:
+        """Attach by name."""
+        self.buf = bc.ReplayBuffer.attach(name)
+        self.writer = self.buf.writer(lanes=MANY, autoreset_mode="next_step")
+        self.quiet = np.zeros(MANY, bool)
+
+    def append_many(self, step: Transition) -> None:
+        """Store a step of every environment."""
+        self.writer.append(
+            obs=step.obs,
+            action=step.action,
+            reward=step.reward,
+            terminated=self.quiet,
+            truncated=step.done,
+        )
+
+    def close(self) -> None:
+        """Let go of the ring."""
+        self.writer.close()
+        self.buf.close()
+
+
+class Shared:
+    """A ring that another process writes; `handle` is its name."""
+
+    writer = SharedWriter
+
+    def __init__(self) -> None:
+        """Make it."""
+        self.handle = unused_name("shared")
+        self.buf = bc.ReplayBuffer.create(self.handle, SCHEMA, capacity=SHARED, lanes=MANY)
+        self.sampler = self.buf.sampler(seed=0)
+
+    def sample(self) -> tuple[Array, Array]:
+        """Draw a batch."""
+        batch = self.sampler.sample(BATCH)
+        return batch["obs"], batch["next_obs"]
+
+    def close(self) -> None:
+        """Remove the ring."""
+        self.buf.unlink()
+        self.buf.close()
