@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import backcast as bc
 import numpy as np
@@ -26,6 +26,7 @@ from replay.workloads import (
 from .data import FRAMES, SHARED, Array, Row, episodes_of_frames, episodes_of_observations
 
 PACKAGES: Final = ("backcast", "numpy")
+AutoresetMode = Literal["disabled", "same_step"]
 SCHEMA: Final = {"obs": ("f4", (OBS,)), "action": ("f4", (ACTION,)), "reward": "f4"}
 
 
@@ -35,42 +36,34 @@ def unused_name(of: str) -> str:
 
 
 class Transitions:
-    """A ring of `MANY` lanes for a vector environment, and one of a single lane for one."""
+    """A ring of `MANY` lanes for a vector environment, and rings of a single lane for one."""
 
     def __init__(self, steps: list[Transition]) -> None:
-        """Fill both rings, so that every page is there when they are timed."""
+        """Fill all rings, so that every page is there when they are timed."""
         self.many = bc.ReplayBuffer.create(
             unused_name("many"), SCHEMA, capacity=CAPACITY, lanes=MANY
         )
-        self.one = bc.ReplayBuffer.create(unused_name("one"), SCHEMA, capacity=CAPACITY // 4)
-        self.writers = self.many.writer(lanes=MANY, autoreset_mode="next_step")
-        self.writer = self.one.writer()
+        self.writers = self.many.writer(lanes=MANY, autoreset_mode="same_step")
         self.quiet, ends = np.zeros(MANY, bool), np.ones(MANY, bool)
         for t in range(CAPACITY // MANY):
             step = steps[t % len(steps)]
-            end = ends if t % EPISODE == EPISODE - 1 else self.quiet
+            end = t % EPISODE == EPISODE - 1
             self.writers.append(
                 obs=step.obs,
                 action=step.action,
                 reward=step.reward,
                 terminated=self.quiet,
-                truncated=end,
-            )
-        flat = Transition(*(np.stack(column)[:, 0] for column in zip(*steps, strict=True)))
-        ends_of_one = np.arange(len(steps)) == len(steps) - 1
-        for _ in range(self.one.capacity // len(steps) + 1):
-            self.writer.extend(
-                obs=flat.obs,
-                action=flat.action,
-                reward=flat.reward,
-                terminated=ends_of_one,
-                truncated=np.zeros(len(steps), bool),
+                truncated=ends if end else self.quiet,
+                final_obs=step.next_obs if end else None,
             )
         self.sampler = self.many.sampler(seed=0)
+        flat = Transition(*(np.stack(column)[:, 0] for column in zip(*steps, strict=True)))
+        self.with_next = OneLane("disabled", flat)
+        self.without_next = OneLane("same_step", flat)
 
     def append(self, rows: list[Row]) -> None:
         """Store transitions one by one, each with its next_obs."""
-        append = self.writer.append
+        append = self.with_next.writer.append
         for obs, action, reward, next_obs, done in rows:
             append(
                 obs=obs,
@@ -82,10 +75,17 @@ class Transitions:
             )
 
     def append_without_next(self, rows: list[Row]) -> None:
-        """Store transitions one by one; the next row's obs is their next_obs."""
-        append = self.writer.append
-        for obs, action, reward, _, done in rows:
-            append(obs=obs, action=action, reward=reward, terminated=done, truncated=False)
+        """Store transitions one by one; only the last of an episode says what it led to."""
+        append = self.without_next.writer.append
+        for obs, action, reward, next_obs, done in rows:
+            append(
+                obs=obs,
+                action=action,
+                reward=reward,
+                terminated=done,
+                truncated=False,
+                final_obs=next_obs if done else None,
+            )
 
     def append_many(self, step: Transition) -> None:
         """Store a step of every environment, as `collect` does."""
@@ -118,10 +118,35 @@ class Transitions:
 
     def close(self) -> None:
         """Remove the rings."""
-        for writer, buf in ((self.writers, self.many), (self.writer, self.one)):
-            writer.close()
-            buf.unlink()
-            buf.close()
+        self.writers.close()
+        self.many.unlink()
+        self.many.close()
+        self.with_next.close()
+        self.without_next.close()
+
+
+class OneLane:
+    """A ring of one lane, and its writer."""
+
+    def __init__(self, mode: AutoresetMode, steps: Transition) -> None:
+        """Fill it with these steps, over and over."""
+        self.buf = bc.ReplayBuffer.create(unused_name("one"), SCHEMA, capacity=CAPACITY // 4)
+        self.writer = self.buf.writer(autoreset_mode=mode)
+        quiet = np.zeros(len(steps.reward), bool)
+        for _ in range(self.buf.capacity // len(quiet) + 1):
+            self.writer.extend(
+                obs=steps.obs,
+                action=steps.action,
+                reward=steps.reward,
+                terminated=quiet,
+                truncated=quiet,
+            )
+
+    def close(self) -> None:
+        """Remove the ring."""
+        self.writer.close()
+        self.buf.unlink()
+        self.buf.close()
 
 
 class Frames:
@@ -169,7 +194,8 @@ class Windows:
         ends, quiet = np.arange(EPISODE) == EPISODE - 1, np.zeros(EPISODE, bool)
         with self.buf.writer() as writer:
             for episode in episodes_of_observations(CAPACITY):
-                writer.extend(obs=episode, terminated=ends, truncated=quiet)
+                after = np.concatenate([episode[1:], episode[-1:]])
+                writer.extend(obs=episode, next_obs=after, terminated=ends, truncated=quiet)
         self.sampler = self.buf.sampler(seed=0, history=HISTORY, future=FUTURE, boundary="reject")
 
     def sample(self) -> Any:  # noqa: ANN401 - batches differ between contenders
@@ -192,7 +218,7 @@ class SharedWriter:
     def __init__(self, name: str) -> None:
         """Attach by name."""
         self.buf = bc.ReplayBuffer.attach(name)
-        self.writer = self.buf.writer(lanes=MANY, autoreset_mode="next_step")
+        self.writer = self.buf.writer(lanes=MANY, autoreset_mode="same_step")
         self.quiet = np.zeros(MANY, bool)
 
     def append_many(self, step: Transition) -> None:

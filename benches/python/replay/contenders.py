@@ -45,13 +45,18 @@ class Backcast:
             "bench-w1-many", self.schema, capacity=CAPACITY, lanes=MANY, exist="replace"
         )
         self.writer = self.one.writer()
-        self.writers = self.many.writer(lanes=MANY, autoreset_mode="next_step")
+        self.writers = self.many.writer(lanes=MANY, autoreset_mode="same_step")
         quiet, ends = np.zeros(MANY, bool), np.ones(MANY, bool)
         for t in range(CAPACITY // MANY):
             s = steps[t % len(steps)]
-            end = ends if t % EPISODE == EPISODE - 1 else quiet
+            end = t % EPISODE == EPISODE - 1
             self.writers.append(
-                obs=s.obs, action=s.action, reward=s.reward, terminated=quiet, truncated=end
+                obs=s.obs,
+                action=s.action,
+                reward=s.reward,
+                terminated=quiet,
+                truncated=ends if end else quiet,
+                final_obs=s.next_obs if end else None,
             )
         first: list[Row] = [
             (s.obs[0], s.action[0], s.reward[0], s.next_obs[0], s.done[0]) for s in steps
