@@ -97,7 +97,7 @@ def faster(entries: list[Entry]) -> Iterator[str]:
         cells = [times(medians[OURS], medians.get(name)) for name in peers]
         yield f"| {metric} | {' | '.join(cells)} |\n"
     torn = {entry["contender"]: entry["torn"] for entry in entries if "torn" in entry}
-    if some := ", ".join(f"the {name} {rows:,}" for name, rows in torn.items() if rows):
+    if some := ", ".join(f"{name} {rows:,}" for name, rows in torn.items() if rows):
         yield f"\nRows drawn half overwritten beside the writer: {some}; the others none.\n"
 
 

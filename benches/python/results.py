@@ -88,9 +88,13 @@ def lines(
     ]
 
 
-def append(entries: Iterable[dict[str, Any]], path: Path = LATEST) -> None:
-    """Add entries to the file of this run."""
+def append(
+    entries: Iterable[dict[str, Any]], path: Path = LATEST, command: str | None = None
+) -> None:
+    """Add entries to the file of this run. `command`: what to say for it, if not its arguments."""
     where = machine()
+    if command is not None:
+        where["command"] = command
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
         for entry in entries:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -213,6 +214,12 @@ def interpreters(given: list[str], parser: argparse.ArgumentParser) -> dict[str,
     return {name: pythons[name] for name in MODULES if name in pythons}
 
 
+def command() -> str:
+    """Repeat the command line without the places of interpreters."""
+    given = (re.sub("=.*/.*", "=PATH", argument) for argument in sys.argv[1:])
+    return " ".join(["python -m peers", *given])
+
+
 def main() -> None:
     """Read the options and measure."""
     parser = argparse.ArgumentParser(prog="python -m peers", description=__doc__.splitlines()[0])
@@ -239,7 +246,7 @@ def main() -> None:
         print(f"nothing is kept: {', '.join(left_out)} left out; --python says where they are")
     elif not options.quick:
         PATH.unlink(missing_ok=True)
-        results.append(entries, PATH)
+        results.append(entries, PATH, command())
     if torn["backcast"]:
         sys.exit("rows came torn out of a ring")
 
