@@ -21,7 +21,7 @@ use pyo3::prelude::*;
 #[pyfunction]
 pub(crate) fn cli_main(py: Python<'_>, argv: Vec<OsString>) -> PyResult<u8> {
     let (mut raised, mut ends_by_signal) = (None, false);
-    // `current_exe` is the interpreter, which in turn need not be what was started.
+    // The executable may be a wrapper, so Python says how it was started.
     let python: Option<OsString> = py.import("sys")?.getattr("executable")?.extract()?;
     let python = python.filter(|python| !python.is_empty());
     let itself = python.map(|python| vec![python, "-m".into(), "backcast".into()]);
@@ -39,7 +39,7 @@ pub(crate) fn cli_main(py: Python<'_>, argv: Vec<OsString>) -> PyResult<u8> {
         run_with(arguments, &mut out, &mut err, host)
     });
     match py.check_signals() {
-        // Python noted the signal too, for which the command ended as it should.
+        // Python noted the signal too, but the command has handled it.
         Err(error) if ends_by_signal && error.is_instance_of::<PyKeyboardInterrupt>(py) => {}
         other => other?,
     }
@@ -51,7 +51,7 @@ pub(crate) fn cli_main(py: Python<'_>, argv: Vec<OsString>) -> PyResult<u8> {
 
 fn demo(py: Python<'_>, call: &DemoCall<'_>) -> PyResult<u8> {
     if let Some(dir) = call.dir {
-        // Through Python's own table: the demo's child processes inherit that one.
+        // Set through Python's `os.environ`, which the demo's child processes inherit.
         py.import("os")?.getattr("environ")?.set_item("BACKCAST_DIR", dir.as_os_str())?;
     }
     let status = py.import("backcast.demo")?.call_method1("main", (call.args,))?;

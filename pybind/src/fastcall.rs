@@ -1,7 +1,7 @@
-//! Methods in the interpreter's fastest calling convention: values in a row, and the names of the
-//! keywords in a tuple that is the same object whenever the same line of Python calls.
+//! Methods in the interpreter's fastest calling convention: values in an array, and keyword names
+//! in a tuple that is the same object for every call from one line of Python code.
 //!
-//! `PyO3` builds a dict for a method that takes any keyword, which costs more than an append.
+//! `PyO3` builds a dict for a method that takes any keyword, which takes longer than an append.
 #![expect(unsafe_code, reason = "the convention hands over raw pointers, which are wrapped here")]
 
 use std::ffi::CString;
@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use pyo3::{Borrowed, PyClass, ffi};
 
-/// The arguments of one call, alive as long as it.
+/// Arguments of one call, borrowed for its duration.
 #[derive(Clone, Copy)]
 pub(crate) struct Call<'a, 'py> {
     py: Python<'py>,
@@ -28,7 +28,7 @@ impl<'a, 'py> Call<'a, 'py> {
         self.py
     }
 
-    /// The names of the keywords and their values, if every argument has a name.
+    /// Returns the keywords and their values, if no argument is positional.
     #[inline]
     pub(crate) fn keywords(
         self,
@@ -37,7 +37,7 @@ impl<'a, 'py> Call<'a, 'py> {
         (names.len() == self.values.len()).then_some((names, self.values))
     }
 
-    /// The arguments as a method of Python takes them: `*args` and `**kwargs`.
+    /// Returns the arguments as `*args` and `**kwargs`.
     pub(crate) fn unpack(self) -> PyResult<(Bound<'py, PyTuple>, Bound<'py, PyDict>)> {
         let keywords = self.names.map_or(0, |names| names.len());
         let (positional, values) = self.values.split_at(self.values.len().saturating_sub(keywords));
@@ -51,7 +51,7 @@ impl<'a, 'py> Call<'a, 'py> {
     }
 }
 
-/// A method of a class that takes its arguments so.
+/// Method in this calling convention.
 pub(crate) trait FastMethod {
     type Class: PyClass<Frozen = pyo3::pyclass::boolean_struct::True> + Sync;
     const NAME: &'static str;
@@ -59,8 +59,7 @@ pub(crate) trait FastMethod {
     fn call<'py>(class: &Self::Class, call: Call<'_, 'py>) -> PyResult<Bound<'py, PyAny>>;
 }
 
-/// Replaces a method that `PyO3` made by one that is called faster; documentation and signature
-/// stay.
+/// Replaces a method that `PyO3` made by a faster one, with the same documentation and signature.
 pub(crate) fn install<M: FastMethod>(py: Python<'_>) -> PyResult<()> {
     let class = M::Class::type_object(py);
     let before = class.getattr(M::NAME)?;
@@ -73,7 +72,7 @@ pub(crate) fn install<M: FastMethod>(py: Python<'_>) -> PyResult<()> {
         ml_flags: ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
         ml_doc: doc.into_raw().cast_const(),
     };
-    // For as long as the process: the class refers to it.
+    // Leaked, because the class refers to it until the process ends.
     let definition = Box::leak(Box::new(definition));
     // SAFETY: `class` is a type object, and the definition lives for ever and names a function of
     // the convention that its flags say. The call returns a new reference or an error.
@@ -86,7 +85,7 @@ pub(crate) fn install<M: FastMethod>(py: Python<'_>) -> PyResult<()> {
     class.setattr(M::NAME, method)
 }
 
-/// What the interpreter calls.
+/// Entry point that the interpreter calls.
 unsafe extern "C" fn trampoline<M: FastMethod>(
     object: *mut ffi::PyObject,
     values: *const *mut ffi::PyObject,

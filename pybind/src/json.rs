@@ -1,25 +1,26 @@
-//! Plain Python values as JSON and back, exactly: what JSON cannot hold to the bit is refused.
+//! Lossless conversion of plain Python values to JSON and back. Values that JSON cannot hold
+//! exactly are refused.
 //!
-//! Readers of JSON in other languages, and `serde_json`, take an integer of more than 64 bits for a float.
-//! So it is written as `{"$int": "0x..."}`, and a dict that could be taken for that as `{"$dict": ...}`.
+//! Other JSON readers, and `serde_json`, read an integer of more than 64 bits as a float. So it is
+//! written as `{"$int": "0x..."}`, and a dict that looks like that as `{"$dict": ...}`.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use serde_json::{Map, Number, Value};
 
-use crate::error::{Failure, Kind};
-use crate::given::{of_another_type, shown};
+use crate::argument::{shown, wrong_type};
+use crate::error::{ErrorClass, Failure};
 
-/// Dicts and lists within each other: more is a circle, or nothing that anybody reads.
+/// Largest nesting depth. Deeper values are usually circular.
 const DEEPEST: usize = 64;
 const WANTED: &str = "None, a bool, an int, a float, a str, or lists and dicts of such";
 
-/// The only key of what stands for an integer of more than 64 bits, in hexadecimal digits ...
+/// Only key of an object that stands for an integer of more than 64 bits, in hexadecimal digits.
 const INT: &str = "$int";
-/// ... and for a dict that has just one of these two keys.
+/// Only key of an object that stands for a dict with just one of these two keys.
 const DICT: &str = "$dict";
 
-/// The value that `what` names in errors.
+/// Converts a value to JSON; errors call it `what`.
 pub(crate) fn from_python(given: &Bound<'_, PyAny>, what: &str) -> Result<Value, Failure> {
     value(given, what, 0)
 }
@@ -27,7 +28,7 @@ pub(crate) fn from_python(given: &Bound<'_, PyAny>, what: &str) -> Result<Value,
 fn value(given: &Bound<'_, PyAny>, at: &str, depth: usize) -> Result<Value, Failure> {
     if depth > DEEPEST {
         return Err(Failure::new(
-            Kind::Argument,
+            ErrorClass::Argument,
             format!("{at} lies more than {DEEPEST} levels deep; give flatter data"),
         ));
     }
@@ -44,7 +45,7 @@ fn value(given: &Bound<'_, PyAny>, at: &str, depth: usize) -> Result<Value, Fail
         let number: f64 = given.extract()?;
         return Number::from_f64(number).map(Value::Number).ok_or_else(|| {
             let message = format!("{at} is {number}, which JSON lacks; give None or a str for it");
-            Failure::new(Kind::Argument, message)
+            Failure::new(ErrorClass::Argument, message)
         });
     }
     if let Ok(text) = given.cast::<PyString>() {
@@ -59,7 +60,7 @@ fn value(given: &Bound<'_, PyAny>, at: &str, depth: usize) -> Result<Value, Fail
             let Ok(key) = key.extract::<String>() else {
                 let key = shown(&key)?;
                 return Err(Failure::new(
-                    Kind::ArgumentType,
+                    ErrorClass::ArgumentType,
                     format!("{at} has the key {key}; give keys that are str"),
                 ));
             };
@@ -76,7 +77,7 @@ fn value(given: &Bound<'_, PyAny>, at: &str, depth: usize) -> Result<Value, Fail
         }
         return Ok(Value::Array(items));
     }
-    // A number of NumPy's, of one element.
+    // NumPy scalar.
     let numpy = given.py().import("numpy")?;
     if given.is_instance(&numpy.getattr("generic")?)? {
         let item = given.call_method0("item")?;
@@ -94,7 +95,7 @@ fn whole(given: &Bound<'_, PyAny>) -> Result<Value, Failure> {
     if let Ok(number) = given.extract::<u64>() {
         return Ok(number.into());
     }
-    // In hexadecimal, which Python writes and reads at any length.
+    // Python converts hexadecimal numbers of any length in linear time.
     let digits = given.py().import("builtins")?.call_method1("hex", (given,))?;
     Ok(only(INT, Value::String(digits.extract()?)))
 }
@@ -104,10 +105,10 @@ fn only(key: &str, value: Value) -> Value {
 }
 
 fn other(given: &Bound<'_, PyAny>, at: &str) -> Failure {
-    of_another_type(given, at, WANTED)
+    wrong_type(given, at, WANTED)
 }
 
-/// The value as Python's `json.loads` would give it.
+/// Converts JSON to the value that Python's `json.loads` would return.
 pub(crate) fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
     Ok(match value {
         Value::Null => py.None().into_bound(py),
@@ -140,9 +141,9 @@ pub(crate) fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'
     })
 }
 
-/// The integer of more than 64 bits that an object stands for, if it does.
+/// Returns the integer of more than 64 bits that an object stands for, if it does.
 fn large<'py>(py: Python<'py>, items: &Map<String, Value>) -> Option<Bound<'py, PyAny>> {
     let digits = items.get(INT).filter(|_| items.len() == 1).and_then(Value::as_str)?;
-    // What is none is somebody else's dict, of a file that was not written here.
+    // Other values belong to files that another program wrote.
     py.get_type::<PyInt>().call1((digits, 16)).ok()
 }

@@ -1,71 +1,53 @@
-//! The native module of the Python package `backcast`: a table of what it exports.
+//! Native module of the Python package `backcast`: a table of its exports.
 //!
-//! Every method converts its arguments, releases the interpreter, calls the Rust crates, and
-//! converts the answer back; a branch on meaning belongs there, not here.
+//! Every method converts its arguments, releases the interpreter, calls the Rust crates and
+//! converts the answer back. Decisions about meaning belong to those crates.
+//!
+//! A module uses modules of earlier lines only:
+//!
+//! 1. `error`, `fastcall`, `warning`
+//! 2. `argument`, `handle`
+//! 3. `array`, `json`, `location`, `progress`
+//! 4. `schema`, `lease`, `sampler`, `panel`, `tokenizer`, `objects`
+//! 5. `writer`, `snapshots`, `portfolio`, `transitions`
+//! 6. `buffer`
+//! 7. `client`, `cli`
 #![expect(
     clippy::doc_markdown,
     clippy::doc_link_with_quotes,
     reason = "docs of exported items are numpydoc, for Python's help()"
 )]
 
-mod batch;
-mod batches;
+mod argument;
+mod array;
 mod buffer;
-mod capacity;
 mod cli;
 mod client;
-mod coerce;
-mod columns;
-mod env;
-mod env_rows;
-mod env_settings;
-mod episode;
 mod error;
-mod exchange;
-mod extend;
 mod fastcall;
-mod final_obs;
-mod given;
 mod handle;
-mod held;
-mod histories;
 mod json;
 mod lease;
-mod market_batch;
-mod metrics;
-mod observed;
-mod out;
-mod outcome;
+mod location;
+mod objects;
 mod panel;
-mod place;
-mod plain;
+mod portfolio;
 mod progress;
-mod reset;
-mod room;
-mod row;
-mod rows;
 mod sampler;
 mod schema;
-mod shortcut;
 mod snapshots;
-mod spares;
-mod states;
-mod stats;
 mod tokenizer;
 mod transitions;
-mod turns;
-mod view;
+mod warning;
 mod writer;
 
-/// The Rust side of the package `backcast`.
-// Arrays are used again when nobody else refers to them, and handles are tried without waiting: both count
-// on the interpreter's lock, so an interpreter that can do without it is told to keep it.
+/// Rust side of the package `backcast`.
+// Array pools rely on reference counts, and handles on the interpreter's lock. A free-threaded
+// interpreter is therefore told to enable its lock.
 #[pyo3::pymodule(gil_used = true)]
 mod _native {
     use pyo3::prelude::*;
 
-    #[pymodule_export]
-    use super::batches::Batches;
     #[pymodule_export]
     use super::buffer::{_attach_buffer, _open_snapshot, ReplayBuffer};
     #[pymodule_export]
@@ -73,17 +55,17 @@ mod _native {
     #[pymodule_export]
     use super::client::{Client, connect};
     #[pymodule_export]
-    use super::env::PortfolioBatch;
-    #[pymodule_export]
     use super::lease::{Lease, LeaseHold};
+    #[pymodule_export]
+    use super::objects::{collect_objects, list_objects, remove_object};
     #[pymodule_export]
     use super::panel::{_attach_panel, Panel, WindowMemory};
     #[pymodule_export]
-    use super::place::{collect_objects, list_objects, remove_object};
-    #[pymodule_export]
-    use super::row::{ReservedRow, RowMemory};
+    use super::portfolio::PortfolioBatch;
     #[pymodule_export]
     use super::sampler::Sampler;
+    #[pymodule_export]
+    use super::sampler::batches::Batches;
     #[pymodule_export]
     use super::schema::Schema;
     #[pymodule_export]
@@ -94,6 +76,8 @@ mod _native {
     use super::transitions::TransitionRing;
     #[pymodule_export]
     use super::writer::Writer;
+    #[pymodule_export]
+    use super::writer::reserved_row::{ReservedRow, RowMemory};
 
     #[pymodule_export]
     #[expect(non_upper_case_globals, reason = "Python's name for it")]
@@ -101,8 +85,8 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        super::fastcall::install::<super::writer::Append>(module.py())?;
-        super::fastcall::install::<super::extend::Extend>(module.py())?;
-        super::held::tell_at_exit(module.py())
+        super::fastcall::install::<super::writer::append::Append>(module.py())?;
+        super::fastcall::install::<super::writer::extend::Extend>(module.py())?;
+        super::lease::tracked::warn_at_exit(module.py())
     }
 }

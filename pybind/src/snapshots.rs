@@ -1,4 +1,4 @@
-//! Snapshots of a store: listed, verified, removed; and what can go wrong with them.
+//! Functions of the package that list, verify and remove snapshots, and their errors.
 
 use std::ffi::CString;
 use std::ops::ControlFlow;
@@ -9,29 +9,30 @@ use backcast_files::Progress;
 use backcast_persist::{
     BadSamplerState, Damage, LoadError, SaveError, Snapshot, Store, StoreError,
 };
+use backcast_pybind_macros::exact_arguments;
 use pyo3::exceptions::PyUserWarning;
 use pyo3::prelude::*;
-use pyo3::types::{PyAny, PyDict, PyList, PyTuple};
+use pyo3::types::{PyAny, PyDict, PyList};
 
-use crate::error::{Failure, Kind};
-use crate::given::{Given, function, refuse_strangers};
+use crate::argument::Argument;
+use crate::error::{ErrorClass, Failure};
 use crate::json;
-use crate::place::name_of;
-use crate::progress::Watch;
+use crate::location::name_of;
+use crate::progress::ProgressReporter;
 use crate::schema::entry;
 
-/// Longest wait for a process that saves under the name of what is to be removed.
+/// Longest wait for a process that saves under the name that is to be removed.
 const REMOVE_WAIT: Duration = Duration::from_secs(60);
 
-/// The store that a `store` argument means.
-pub(crate) fn store(given: Option<Given<PathBuf>>) -> Result<Store, Failure> {
+/// Reads the `store` argument.
+pub(crate) fn store_of(given: Option<Argument<PathBuf>>) -> Result<Store, Failure> {
     match given {
         None => Ok(Store::standard()?),
         Some(given) => Ok(Store::at(given.get("store", "a path, or None for the standard place")?)),
     }
 }
 
-/// Warn of a manifest that is damaged, where the other one was used.
+/// Warns of a damaged manifest, if the other one was used.
 pub(crate) fn warn_of_damage(py: Python<'_>, damage: Option<&Damage>) -> Result<(), Failure> {
     let Some(damage) = damage else { return Ok(()) };
     let text = format!(
@@ -49,15 +50,16 @@ pub(crate) fn warn_of_damage(py: Python<'_>, damage: Option<&Damage>) -> Result<
 /// name : str, optional
 ///     Of the ring that was saved; all names when left out.
 /// store : path, optional
-///     Where snapshots are kept; ``BACKCAST_STORE``, else ``~/.local/share/backcast``, when left out.
+///     Where snapshots are kept; ``BACKCAST_STORE``, else ``~/.local/share/backcast``, when left
+///     out.
 ///
 /// Returns
 /// -------
 /// list of dict
 ///     By name, oldest first, each with ``snapshot`` (``name@label``), ``name``, ``label``,
 ///     ``saved_unix_ns``, ``rows``, ``bytes`` (of the files, also where snapshots share them),
-///     ``files``, ``lanes`` (first row and one past the last of each), ``lane_capacity``, ``columns``,
-///     ``ring_uuid`` and ``state``. Empty if nothing was saved.
+///     ``files``, ``lanes`` (first row and one past the last of each), ``lane_capacity``,
+///     ``columns``, ``ring_uuid`` and ``state``. Empty if nothing was saved.
 ///
 /// Raises
 /// ------
@@ -70,19 +72,17 @@ pub(crate) fn warn_of_damage(py: Python<'_>, damage: Option<&Damage>) -> Result<
 /// -----
 /// UserWarning
 ///     If one of the two manifests of a name is damaged, and the other one is used.
+#[exact_arguments]
 #[pyfunction]
-#[pyo3(signature = (name=None, *extra, store=None, **unknown))]
+#[pyo3(signature = (name=None, *, store=None))]
 #[pyo3(text_signature = "(name=None, *, store=None)")]
 pub(crate) fn snapshots<'py>(
     py: Python<'py>,
-    name: Option<Given<String>>,
-    extra: &Bound<'py, PyTuple>,
-    store: Option<Given<PathBuf>>,
-    unknown: Option<&Bound<'py, PyDict>>,
+    name: Option<Argument<String>>,
+    store: Option<Argument<PathBuf>>,
 ) -> Result<Bound<'py, PyList>, Failure> {
-    refuse_strangers(extra, unknown, function("snapshots"))?;
     let name = name.map(name_of).transpose()?;
-    let store = self::store(store)?;
+    let store = store_of(store)?;
     let listings = py.detach(|| {
         let names = name.map_or_else(|| store.names(), |name| Ok(vec![name]))?;
         names.iter().map(|name| store.snapshots(name)).collect::<Result<Vec<_>, _>>()
@@ -130,17 +130,18 @@ fn as_dict<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, PyD
 /// snapshot : str
 ///     ``"pong@epoch-10"``, or ``"pong"`` for all of that name.
 /// store : path, optional
-///     Where snapshots are kept; ``BACKCAST_STORE``, else ``~/.local/share/backcast``, when left out.
+///     Where snapshots are kept; ``BACKCAST_STORE``, else ``~/.local/share/backcast``, when left
+///     out.
 /// progress : callable, optional
-///     Called every few megabytes with the bytes done and the bytes in all. What it raises stops the
-///     call.
+///     Called every few megabytes with the bytes done and the bytes in all. An exception that it
+///     raises stops the call.
 ///
 /// Returns
 /// -------
 /// dict
-///     ``whole`` (whether every byte is as it was written), ``snapshots`` that were read, ``files``,
-///     ``bytes``, and ``damages``: a list of str, each with the file and the column and rows that it
-///     hit.
+///     ``whole`` (whether every byte is as it was written), ``snapshots`` that were read,
+///     ``files``, ``bytes``, and ``damages``: a list of str, each with the file and the column and
+///     rows that it hit.
 ///
 /// Raises
 /// ------
@@ -148,23 +149,21 @@ fn as_dict<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, PyD
 ///     If there is no such snapshot.
 /// CorruptError
 ///     If no manifest can be used.
+#[exact_arguments]
 #[pyfunction]
-#[pyo3(signature = (snapshot=Given::Missing, *extra, store=None, progress=None, **unknown))]
+#[pyo3(signature = (snapshot=Argument::Missing, *, store=None, progress=None))]
 #[pyo3(text_signature = "(snapshot, *, store=None, progress=None)")]
 pub(crate) fn verify_snapshot<'py>(
     py: Python<'py>,
-    snapshot: Given<String>,
-    extra: &Bound<'py, PyTuple>,
-    store: Option<Given<PathBuf>>,
+    snapshot: Argument<String>,
+    store: Option<Argument<PathBuf>>,
     progress: Option<&Bound<'py, PyAny>>,
-    unknown: Option<&Bound<'py, PyDict>>,
 ) -> Result<Bound<'py, PyDict>, Failure> {
-    refuse_strangers(extra, unknown, function("verify_snapshot"))?;
     let snapshot = snapshot.get("snapshot", "\"NAME@LABEL\", or \"NAME\" for all of that name")?;
-    let store = self::store(store)?;
-    let mut watch = Watch::new(progress)?;
-    let found = py.detach(|| store.verify(&snapshot, |progress| watch.step(progress)));
-    let found = watch.done(found)?;
+    let store = store_of(store)?;
+    let mut reporter = ProgressReporter::new(progress)?;
+    let found = py.detach(|| store.verify(&snapshot, |progress| reporter.report(progress)));
+    let found = reporter.finish(found)?;
     let report = PyDict::new(py);
     report.set_item("whole", found.is_whole())?;
     report.set_item("snapshots", &found.snapshots)?;
@@ -177,14 +176,15 @@ pub(crate) fn verify_snapshot<'py>(
 
 /// Remove a snapshot, and those of its files that no other snapshot needs.
 ///
-/// Rings that were loaded from it, and copies that somebody has open, stay.
+/// Rings that were loaded from it, and copies that are open, stay.
 ///
 /// Parameters
 /// ----------
 /// snapshot : str
 ///     ``"pong@epoch-10"``, or ``"pong"`` for all of that name.
 /// store : path, optional
-///     Where snapshots are kept; ``BACKCAST_STORE``, else ``~/.local/share/backcast``, when left out.
+///     Where snapshots are kept; ``BACKCAST_STORE``, else ``~/.local/share/backcast``, when left
+///     out.
 ///
 /// Returns
 /// -------
@@ -199,25 +199,23 @@ pub(crate) fn verify_snapshot<'py>(
 ///     If another process is still saving under that name after a minute.
 /// StorageError
 ///     If the store cannot be written.
+#[exact_arguments]
 #[pyfunction]
-#[pyo3(signature = (snapshot=Given::Missing, *extra, store=None, **unknown))]
+#[pyo3(signature = (snapshot=Argument::Missing, *, store=None))]
 #[pyo3(text_signature = "(snapshot, *, store=None)")]
 pub(crate) fn remove_snapshot<'py>(
     py: Python<'py>,
-    snapshot: Given<String>,
-    extra: &Bound<'py, PyTuple>,
-    store: Option<Given<PathBuf>>,
-    unknown: Option<&Bound<'py, PyDict>>,
+    snapshot: Argument<String>,
+    store: Option<Argument<PathBuf>>,
 ) -> Result<Bound<'py, PyDict>, Failure> {
-    refuse_strangers(extra, unknown, function("remove_snapshot"))?;
     let snapshot = snapshot.get("snapshot", "\"NAME@LABEL\", or \"NAME\" for all of that name")?;
-    let store = self::store(store)?;
-    let mut watch = Watch::new(None)?;
+    let store = store_of(store)?;
+    let mut reporter = ProgressReporter::new(None)?;
     let removed = py.detach(|| {
-        let waiting = || -> ControlFlow<()> { watch.step(&Progress::default()) };
+        let waiting = || -> ControlFlow<()> { reporter.report(&Progress::default()) };
         store.remove_within(&snapshot, REMOVE_WAIT, waiting)
     });
-    let removed = watch.done(removed)?;
+    let removed = reporter.finish(removed)?;
     let report = PyDict::new(py);
     report.set_item("removed", &removed.removed)?;
     report.set_item("bytes_freed", removed.bytes_freed)?;
@@ -227,50 +225,50 @@ pub(crate) fn remove_snapshot<'py>(
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         use StoreError as E;
-        let kind = match &error {
-            E::BadName { .. } | E::NoPlace => Kind::Argument,
-            E::NotFound { .. } => Kind::NotFound,
-            E::Busy { .. } => Kind::InUse,
-            E::NoSpace { .. } => Kind::Space,
-            E::NoManifest { .. } | E::OtherVersion { .. } => Kind::Corrupt,
-            _ => Kind::Storage,
+        let class = match &error {
+            E::BadName { .. } | E::NoPlace => ErrorClass::Argument,
+            E::NotFound { .. } => ErrorClass::NotFound,
+            E::Busy { .. } => ErrorClass::InUse,
+            E::NoSpace { .. } => ErrorClass::Space,
+            E::NoManifest { .. } | E::OtherVersion { .. } => ErrorClass::Corrupt,
+            _ => ErrorClass::Storage,
         };
-        Self::new(kind, error)
+        Self::new(class, error)
     }
 }
 
 impl From<SaveError> for Failure {
     fn from(error: SaveError) -> Self {
-        let kind = match error {
+        let class = match error {
             SaveError::Store(error) => return error.into(),
-            SaveError::LabelTaken { .. } => Kind::Exists,
+            SaveError::LabelTaken { .. } => ErrorClass::Exists,
             SaveError::NoName
             | SaveError::LabelReserved { .. }
             | SaveError::StateTooLarge { .. }
-            | SaveError::StateTooDeep { .. } => Kind::Argument,
-            SaveError::Unreadable { .. } | SaveError::OtherRing { .. } => Kind::Corrupt,
-            _ => Kind::Base,
+            | SaveError::StateTooDeep { .. } => ErrorClass::Argument,
+            SaveError::Unreadable { .. } | SaveError::OtherRing { .. } => ErrorClass::Corrupt,
+            _ => ErrorClass::Base,
         };
-        Self::new(kind, error)
+        Self::new(class, error)
     }
 }
 
 impl From<LoadError> for Failure {
     fn from(error: LoadError) -> Self {
-        let kind = match error {
+        let class = match error {
             LoadError::Store(error) => return error.into(),
             LoadError::Ring(error) => return error.into(),
             LoadError::Restore(error) => return error.into(),
-            LoadError::Schema(_) | LoadError::Damaged { .. } => Kind::Corrupt,
-            LoadError::OtherSnapshot { .. } => Kind::Exists,
-            _ => Kind::Base,
+            LoadError::Schema(_) | LoadError::Damaged { .. } => ErrorClass::Corrupt,
+            LoadError::OtherSnapshot { .. } => ErrorClass::Exists,
+            _ => ErrorClass::Base,
         };
-        Self::new(kind, error)
+        Self::new(class, error)
     }
 }
 
 impl From<BadSamplerState> for Failure {
     fn from(error: BadSamplerState) -> Self {
-        Self::new(Kind::Sample, error)
+        Self::new(ErrorClass::Sample, error)
     }
 }

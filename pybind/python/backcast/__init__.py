@@ -121,7 +121,7 @@ __all__ = [
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        """Import a part of the package when it is first asked for."""
+        """Import a subpackage at its first use."""
         if name not in {"envs", "finrl", "plot"}:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module

@@ -1,4 +1,4 @@
-"""Who resets an environment, and how many sub-environments it has: what a writer must know."""
+"""Autoreset mode and number of sub-environments of an environment, for writers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CHOICES = (
 def lanes_and_mode(env: Any) -> tuple[int, Word]:  # noqa: ANN401
     """Return the lanes and the autoreset mode that a writer for `env` needs.
 
-    Gymnasium is not imported: an environment of its classes is there only if it was.
+    Gymnasium is not imported: if it was not, `env` is none of its environments.
     """
     if "gymnasium" not in sys.modules:
         raise _refusal(env)
@@ -51,7 +51,7 @@ def lanes_and_mode(env: Any) -> tuple[int, Word]:  # noqa: ANN401
 
 
 def word_of(mode: str | AutoresetMode) -> Word:
-    """Name a mode as writers do: Gymnasium's enum, its values, or our words."""
+    """Return the name of a mode that is Gymnasium's enum, a value of it, or a name."""
     name = mode if isinstance(mode, str) else mode.name
     for word in WORDS:
         if name.lower().replace("_", "") == word.replace("_", ""):

@@ -1,4 +1,4 @@
-"""What a sampler returns: a dictionary of arrays with the built-in ones as attributes."""
+"""Batches of samplers: dicts of arrays, with built-in arrays as attributes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Batch(dict[str, Any]):
         return type(self), (dict(self),)
 
     def __missing__(self, key: object) -> NoReturn:
-        """Name what there is; also a ``KeyError``."""
+        """Raise an error that lists the columns."""
         raise ColumnError(f"the batch has no column `{key}`; it has {', '.join(self)}")
 
     if not TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Batch(dict[str, Any]):
 
     @property
     def index(self) -> NDArray[np.int64]:
-        """Where each transition lives, ``lane << 48 | seq``, shape ``[B]``; never used twice."""
+        """Index of each transition, ``lane << 48 | seq``, shape ``[B]``; never reused."""
         array: NDArray[np.int64] = self["index"]
         return array
 

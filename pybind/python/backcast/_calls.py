@@ -1,4 +1,4 @@
-"""What a call takes, said when it is called with something else, as the native calls do."""
+"""Errors of calls with unexpected arguments, in the words of the native calls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_
 
 
 def explained(method: Method) -> Method:
-    """Refuse arguments that a call does not have with the ones that were probably meant.
+    """Refuse unexpected arguments, and suggest the ones that were probably meant.
 
     A call that fits costs one more frame; the arguments are looked at only after a ``TypeError``.
     """
@@ -45,7 +45,7 @@ def explained(method: Method) -> Method:
 
 
 def called_on_objects(owner: type, name: str, instead: str) -> None:
-    """Have a native method say what to write where it is called on its class.
+    """Make a native method explain how to call it when it is called on its class.
 
     Python itself refuses that before the method is entered, in words about descriptors.
     """
@@ -66,7 +66,7 @@ def called_on_objects(owner: type, name: str, instead: str) -> None:
 
 
 def levels_up() -> int:
-    """Say at which ``stacklevel`` a warning speaks of the line that called the package."""
+    """Return the ``stacklevel`` of the line that called the package."""
     level, frame = 1, inspect.currentframe()
     while frame is not None and frame.f_globals.get("__name__", "").startswith("backcast."):
         level, frame = level + 1, frame.f_back
@@ -75,7 +75,7 @@ def levels_up() -> int:
 
 
 def _misfit(name: str, signature: inspect.Signature, given: int, named: list[str]) -> str:
-    """Say why so many arguments by position, and these by name, are not what the call takes."""
+    """Explain why a call does not accept these arguments."""
     known = dict(signature.parameters)
     if known.pop("self", None) or known.pop("cls", None):
         given -= 1

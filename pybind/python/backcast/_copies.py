@@ -1,4 +1,4 @@
-"""Copies of environments: with their state, or anew from the arguments of their constructor."""
+"""Copies of environments, with their state or from their constructor's arguments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def deep_copy(env: Env, memo: dict[int, Any]) -> Env:
 
 
 def rebuilding(env: Env, given: dict[str, Any]) -> Callable[[], Env]:
-    """Keep a constructor with its arguments: `given` are its ``locals()``, before it has others."""
+    """Return a constructor with its arguments: `given` are its first ``locals()``."""
     strangers = ("self", "__class__")
     return partial(
         type(env), **{name: value for name, value in given.items() if name not in strangers}

@@ -1,4 +1,4 @@
-"""Whole numbers as calls are given them, read as the native calls read theirs: a bool is none."""
+"""Integer arguments, read as the native calls read theirs: a bool is refused."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from backcast._errors import ArgumentTypeError, BackcastError
 
 _MOST = 2**32 - 1
-"""What the native calls count to."""
+"""Largest count of the native calls."""
 
 
 def whole_of(value: Any, what: str, wanted: str) -> int:  # noqa: ANN401
@@ -22,7 +22,7 @@ def whole_of(value: Any, what: str, wanted: str) -> int:  # noqa: ANN401
 
 
 def count_of(value: Any, what: str, least: int, error: type[BackcastError]) -> int:  # noqa: ANN401
-    """Read how many of something, or how many days."""
+    """Read a count."""
     wanted = f"a whole number from {least} up"
     number = whole_of(value, what, wanted)
     if number > _MOST:

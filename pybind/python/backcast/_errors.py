@@ -1,38 +1,38 @@
-"""The exception tree: each class is a BackcastError and the builtin that its mistake calls for."""
+"""Exceptions: each class is a BackcastError and the builtin that fits the mistake."""
 
 from __future__ import annotations
 
 
 class BackcastError(Exception):
-    """Base of every error that Backcast raises on purpose."""
+    """Base of every error of Backcast."""
 
 
 class ArgumentError(BackcastError, ValueError):
-    """A name, capacity, number or choice that cannot be."""
+    """An invalid name, capacity, number or choice."""
 
 
 class ArgumentTypeError(ArgumentError, TypeError):
-    """An argument that a call does not have, one that is missing, or one of another type."""
+    """An unexpected or missing argument, or one of another type."""
 
 
 class SchemaError(BackcastError, ValueError):
-    """A schema that cannot be: a bad dtype, shape or name, a reserved or doubled column."""
+    """An invalid schema: a bad dtype, shape or name, a reserved or duplicate column."""
 
 
 class NotFoundError(BackcastError, FileNotFoundError):
-    """No ring or panel of that name lives under the directory, or no such snapshot in the store."""
+    """There is no ring or panel of that name, or no such snapshot in the store."""
 
 
 class ExistsError(BackcastError, FileExistsError):
-    """The name is taken: by an object that somebody holds or that is persistent, or a snapshot."""
+    """The name is taken by an object that is in use or persistent, or by a snapshot."""
 
 
 class InUseError(BackcastError, OSError):
-    """Somebody holds the object that should be removed or replaced, or is saving under its name."""
+    """A process holds the object to be removed or replaced, or saves under its name."""
 
 
 class SpaceError(BackcastError, OSError):
-    """The file system has not the room; nothing was created or saved."""
+    """The file system is full; nothing was created or saved."""
 
 
 class StorageError(BackcastError, OSError):
@@ -44,7 +44,7 @@ class CorruptError(BackcastError, ValueError):
 
 
 class WriterError(BackcastError, RuntimeError):
-    """A writer that cannot be had: wrong settings, or fewer free lanes than asked for."""
+    """A writer cannot be made: wrong settings, or too few free lanes."""
 
 
 class AppendError(BackcastError, ValueError):
@@ -52,7 +52,7 @@ class AppendError(BackcastError, ValueError):
 
 
 class SampleError(BackcastError, ValueError):
-    """A draw or gather that cannot be served as asked."""
+    """A draw or gather is not possible."""
 
 
 class LappedError(SampleError):
@@ -64,7 +64,7 @@ class WaitTimeoutError(BackcastError, TimeoutError):
 
 
 class LeaseError(BackcastError, ValueError):
-    """Rows that cannot be leased, or a lease that an append may not wait for."""
+    """Rows cannot be leased, or a lease is in the way of an append that must not wait."""
 
 
 class ColumnError(BackcastError, KeyError):
@@ -83,7 +83,7 @@ class LeaseWarning(RuntimeWarning):
 
 
 class WriterWarning(RuntimeWarning):
-    """Rows may not mean what they should: a wrong autoreset mode, or episodes that were cut."""
+    """Rows contradict the autoreset mode, or episodes were cut."""
 
 
 class UnlinkedWarning(RuntimeWarning):
@@ -91,27 +91,27 @@ class UnlinkedWarning(RuntimeWarning):
 
 
 class PanelError(BackcastError, ValueError):
-    """Market data that cannot be read, or windows that it cannot serve."""
+    """Market data cannot be read, or does not have the windows."""
 
 
 class EnvError(BackcastError, ValueError):
-    """Settings, actions or a call order that an environment refuses."""
+    """An environment refuses its settings, an action or the order of calls."""
 
 
 class ClosedError(BackcastError, ValueError):
-    """The handle was closed; the object it stood for may live on."""
+    """The handle was closed; the object may live on."""
 
 
 class DaemonError(BackcastError, OSError):
-    """The daemon could not be asked, or did not do it."""
+    """The daemon could not be reached, or refused."""
 
 
 class DaemonNotRunningError(DaemonError, ConnectionError):
-    """No daemon looks after the directory."""
+    """No daemon runs for the directory."""
 
 
 class DaemonTimeoutError(DaemonError, TimeoutError):
-    """The daemon was silent for longer than it may be."""
+    """The daemon did not answer in time."""
 
 
 class OverBudgetError(DaemonError):
@@ -123,7 +123,7 @@ class OverQuotaError(DaemonError):
 
 
 class MissingExtraError(BackcastError, ImportError):
-    """A part that needs an optional library which is not installed."""
+    """An optional library is not installed."""
 
 
 # The public home of these names, in tracebacks and pickles, is the package.

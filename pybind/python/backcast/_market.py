@@ -1,4 +1,4 @@
-"""The panel that an environment is given: itself, its name, or a file to load it from."""
+"""Panels of environments: given as such, by name, or as a file to load."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def open_panel(panel: PanelLike, options: Mapping[str, Any] | None = None) -> Pa
 
 
 def is_file(panel: PanelLike) -> bool:
-    """Tell whether this is a file to load, by its ending or because it is a path."""
+    """Return whether this is a file to load, by its ending or because it is a path."""
     if isinstance(panel, str):
         return Path(panel).suffix.lower() in _FILES or os.sep in panel
     return isinstance(panel, os.PathLike)
@@ -65,7 +65,7 @@ def warn_of_prices(batch: PortfolioBatch) -> None:
 
 
 def _here(panel: Panel) -> Panel:
-    """Return the panel, or the same one opened anew in a forked process."""
+    """Return the panel, or attach to it again in a forked process."""
     try:
         _ = panel.n_days
     except BackcastError as error:

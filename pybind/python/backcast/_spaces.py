@@ -1,4 +1,4 @@
-"""The columns that Gymnasium spaces call for; Gymnasium is imported when a space is looked at."""
+"""Columns for Gymnasium spaces. Gymnasium is imported at first use."""
 
 from __future__ import annotations
 

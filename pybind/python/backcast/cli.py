@@ -1,4 +1,4 @@
-"""The console script `backcast`: native, but for the demo, which it runs in this interpreter."""
+"""Console script `backcast`: native, except for the demo, which runs in this interpreter."""
 
 from __future__ import annotations
 

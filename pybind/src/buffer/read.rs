@@ -1,22 +1,22 @@
-//! Reading transitions and rows: samplers, draws of the buffer's own, copies and leases.
+//! Reads of transitions and rows: samplers, draws, copies and leases.
 
 use std::sync::{Arc, PoisonError};
 
 use backcast_persist::sampler_state;
+use backcast_pybind_macros::exact_arguments;
 use pyo3::prelude::*;
-use pyo3::types::{PyAny, PyDict, PyTuple};
+use pyo3::types::{PyAny, PyDict};
 
 use super::{KEPT_DRAWS, ReplayBuffer};
-use crate::coerce::{count, whole};
-use crate::error::{Failure, Kind};
-use crate::given::{Given, method, refuse_strangers};
+use crate::argument::{Argument, count, whole};
+use crate::error::{ErrorClass, Failure};
 use crate::json;
 use crate::lease::Lease;
-use crate::sampler::{Asked, Draws, Sampler, Windows};
+use crate::sampler::{Sampler, SharedSampler, WindowArguments, WindowOptions};
 
 impl ReplayBuffer {
-    /// The buffer's own sampler for these windows, made at first use.
-    fn draws(&self, py: Python<'_>, windows: Windows) -> Result<Arc<Draws>, Failure> {
+    /// Returns the buffer's own sampler for these windows, which is made at first use.
+    fn draws(&self, py: Python<'_>, windows: WindowOptions) -> Result<Arc<SharedSampler>, Failure> {
         let ring = self.ring()?;
         py.detach(|| {
             let mut kept = self.draws.lock().unwrap_or_else(PoisonError::into_inner);
@@ -24,7 +24,7 @@ impl ReplayBuffer {
                 return Ok(Arc::clone(draws));
             }
             let label = format!("the sampler of {}", self.ring.label());
-            let draws = Arc::new(Draws::new(&ring, label, windows.options(None))?);
+            let draws = Arc::new(SharedSampler::new(&ring, label, windows.options(None))?);
             if kept.len() == KEPT_DRAWS {
                 kept.remove(0);
             }
@@ -34,9 +34,10 @@ impl ReplayBuffer {
     }
 }
 
+#[exact_arguments]
 #[pymethods]
 impl ReplayBuffer {
-    /// Make a sampler of its own, for a seed or for many draws with the same windows.
+    /// Make a sampler, for a seed or for many draws with the same windows.
     ///
     /// Parameters
     /// ----------
@@ -52,16 +53,16 @@ impl ReplayBuffer {
     /// gamma : float, optional
     ///     Discount per transition of that return, 0 to 1: the learner's own, hence no default.
     /// boundary : {"mask", "reject", "clamp"}
-    ///     What becomes of windows that reach beyond their episode, or beyond what the ring holds of
-    ///     it: ``"mask"`` zeroes those places; ``"reject"`` draws only whole windows, uniformly
-    ///     over those; ``"clamp"`` repeats the first and the last observation of the episode there, as
-    ///     frame stacks do, and zeroes all other columns; transitions whose history was overwritten
-    ///     are not drawn. Masks say in each case what is there.
+    ///     Rule for windows that reach beyond their episode, or beyond the rows that the ring holds
+    ///     of it: ``"mask"`` zeroes those places; ``"reject"`` draws only whole windows, uniformly
+    ///     over those; ``"clamp"`` repeats the first and the last observation of the episode there,
+    ///     as frame stacks do, and zeroes all other columns; transitions whose history was
+    ///     overwritten are not drawn. Masks say in each case what is there.
     /// copy : bool
     ///     Give ``obs`` and ``next_obs`` windows memory of their own, to be written to.
     /// state : dict, optional
-    ///     What :meth:`Sampler.state` of another sampler returned: this one goes on with the very draws
-    ///     that would have come next, with the same windows. Stands for all other arguments.
+    ///     State that :meth:`Sampler.state` of another sampler returned. This sampler continues
+    ///     with the same draws and windows. Replaces all other arguments.
     ///
     /// Returns
     /// -------
@@ -70,23 +71,23 @@ impl ReplayBuffer {
     /// Raises
     /// ------
     /// SampleError
-    ///     If a window is longer than a lane, ``gamma`` is missing or out of range, or ``n_step`` is
-    ///     asked of a ring without a column ``reward`` of one ``f4`` or ``f8`` a row.
+    ///     If a window is longer than a lane, ``gamma`` is missing or out of range, or ``n_step``
+    ///     is asked of a ring without a column ``reward`` of one ``f4`` or ``f8`` a row.
     ///
     /// Notes
     /// -----
-    /// An n-step return uses ``k`` transitions from the drawn one ``t`` on; ``k = n_step`` unless the
-    /// episode, or what is published of it, has fewer. ``n_reward`` is ``r[t] + gamma r[t+1] + ... +
-    /// gamma**(k-1) r[t+k-1]``; ``n_discount`` is ``gamma**k``, and 0 if the last transition used
-    /// terminated; ``n_next_obs`` is the observation after it. So the target is
-    /// ``n_reward + n_discount * V(n_next_obs)`` (Sutton, Machine Learning 3, 1988; Hessel et al.,
-    /// "Rainbow", AAAI 2018, "Multi-step learning"). A truncated episode bootstraps from its final
+    /// An n-step return uses ``k`` transitions from the drawn one ``t`` on; ``k = n_step`` unless
+    /// the episode, or what is published of it, has fewer. ``n_reward`` is ``r[t] + gamma r[t+1] +
+    /// ... + gamma**(k-1) r[t+k-1]``; ``n_discount`` is ``gamma**k``, and 0 if the last transition
+    /// used terminated; ``n_next_obs`` is the observation after it. So the target is ``n_reward +
+    /// n_discount * V(n_next_obs)`` (Sutton, Machine Learning 3, 1988; Hessel et al., "Rainbow",
+    /// AAAI 2018, "Multi-step learning"). A truncated episode bootstraps from its final
     /// observation. The newest transitions of a lane are drawn as often as all others, with the
     /// shorter return that can be summed of them. Which transitions are drawn, and all other
     /// columns, do not depend on ``n_step``.
     #[pyo3(signature = (
-        *extra, seed=None, history=None, future=Given::Missing, n_step=None, gamma=None,
-        boundary=Given::Missing, copy=Given::Missing, state=None, **unknown
+        *, seed=None, history=None, future=Argument::Missing, n_step=None, gamma=None,
+        boundary=Argument::Missing, copy=Argument::Missing, state=None
     ))]
     #[pyo3(text_signature = "($self, *, seed=None, history=None, future=0, n_step=None, \
                              gamma=None, boundary='mask', copy=False, state=None)")]
@@ -94,53 +95,52 @@ impl ReplayBuffer {
     fn sampler<'py>(
         &self,
         py: Python<'py>,
-        extra: &Bound<'py, PyTuple>,
-        seed: Option<Given<i128>>,
-        history: Option<Given<i128>>,
-        future: Given<i128>,
-        n_step: Option<Given<i128>>,
-        gamma: Option<Given<f64>>,
-        boundary: Given<String>,
-        copy: Given<bool>,
+        seed: Option<Argument<i128>>,
+        history: Option<Argument<i128>>,
+        future: Argument<i128>,
+        n_step: Option<Argument<i128>>,
+        gamma: Option<Argument<f64>>,
+        boundary: Argument<String>,
+        copy: Argument<bool>,
         state: Option<&Bound<'py, PyAny>>,
-        unknown: Option<&Bound<'py, PyDict>>,
     ) -> Result<Sampler, Failure> {
-        refuse_strangers(extra, unknown, method::<Self>("sampler"))?;
         let label = format!("the sampler of {}", self.ring.label());
         if let Some(state) = state {
             let others = [
                 ("seed", seed.is_some()),
                 ("history", history.is_some()),
-                ("future", future.is_there()),
+                ("future", future.is_given()),
                 ("n_step", n_step.is_some()),
                 ("gamma", gamma.is_some()),
-                ("boundary", boundary.is_there()),
-                ("copy", copy.is_there()),
+                ("boundary", boundary.is_given()),
+                ("copy", copy.is_given()),
             ];
             if let Some((other, _)) = others.iter().find(|(_, given)| *given) {
                 return Err(Failure::new(
-                    Kind::Sample,
+                    ErrorClass::Sample,
                     format!("state is given, and {other} too; leave {other} out, the state has it"),
                 ));
             }
             let state = json::from_python(state, "state")?;
             let state = sampler_state(&state)?;
-            let draws = self.ask(py, |ring| Draws::new(ring, label, state.into()))??;
-            return Ok(Sampler::new(draws, Windows::of(&state)));
+            let draws = self.ask(py, |ring| SharedSampler::new(ring, label, state.into()))??;
+            return Ok(Sampler::new(draws, WindowOptions::of(&state)));
         }
         let seed = seed
             .map(|seed| {
                 let range = format!("a whole number from 0 to {}, or None", u64::MAX);
                 let seed = seed.get("seed", &range)?;
                 u64::try_from(seed).map_err(|_| {
-                    Failure::new(Kind::Sample, format!("seed is {seed}; give {range}"))
+                    Failure::new(ErrorClass::Sample, format!("seed is {seed}; give {range}"))
                 })
             })
             .transpose()?;
         let (future, boundary) = (future.or(0_i64), boundary.or("mask"));
         let copy = copy.or(false);
-        let windows = Windows::new(Asked { history, future, n_step, gamma, boundary, copy })?;
-        let draws = self.ask(py, |ring| Draws::new(ring, label, windows.options(seed)))??;
+        let windows =
+            WindowOptions::new(WindowArguments { history, future, n_step, gamma, boundary, copy })?;
+        let draws =
+            self.ask(py, |ring| SharedSampler::new(ring, label, windows.options(seed)))??;
         Ok(Sampler::new(draws, windows))
     }
 
@@ -163,11 +163,11 @@ impl ReplayBuffer {
     /// gamma : float, optional
     ///     Discount per transition of that return, 0 to 1: the learner's own, hence no default.
     /// boundary : {"mask", "reject", "clamp"}
-    ///     What becomes of windows that reach beyond their episode, or beyond what the ring holds of
-    ///     it: ``"mask"`` zeroes those places; ``"reject"`` draws only whole windows, uniformly
-    ///     over those; ``"clamp"`` repeats the first and the last observation of the episode there, as
-    ///     frame stacks do, and zeroes all other columns; transitions whose history was overwritten
-    ///     are not drawn. Masks say in each case what is there.
+    ///     Rule for windows that reach beyond their episode, or beyond the rows that the ring holds
+    ///     of it: ``"mask"`` zeroes those places; ``"reject"`` draws only whole windows, uniformly
+    ///     over those; ``"clamp"`` repeats the first and the last observation of the episode there,
+    ///     as frame stacks do, and zeroes all other columns; transitions whose history was
+    ///     overwritten are not drawn. Masks say in each case what is there.
     /// out : Batch or dict of ndarray, optional
     ///     Memory to fill in place of new memory, as in :meth:`Sampler.sample`.
     ///
@@ -179,11 +179,11 @@ impl ReplayBuffer {
     /// ------
     /// SampleError
     ///     If the ring holds no transition yet, or with ``boundary="reject"`` no whole window, or a
-    ///     window is longer than a lane, or ``gamma`` is missing or out of range, or ``out`` does not
-    ///     fit.
+    ///     window is longer than a lane, or ``gamma`` is missing or out of range, or ``out`` does
+    ///     not fit.
     #[pyo3(signature = (
-        batch_size=Given::Missing, history=None, future=0_i64.into(), copy=false.into(),
-        *extra, n_step=None, gamma=None, boundary="mask".into(), out=None, **unknown
+        batch_size=Argument::Missing, history=None, future=0_i64.into(), copy=false.into(), *,
+        n_step=None, gamma=None, boundary="mask".into(), out=None
     ))]
     #[pyo3(text_signature = "($self, batch_size, history=None, future=0, copy=False, *, \
                              n_step=None, gamma=None, boundary='mask', out=None)")]
@@ -191,19 +191,17 @@ impl ReplayBuffer {
     fn sample<'py>(
         &self,
         py: Python<'py>,
-        batch_size: Given<i128>,
-        history: Option<Given<i128>>,
-        future: Given<i128>,
-        copy: Given<bool>,
-        extra: &Bound<'py, PyTuple>,
-        n_step: Option<Given<i128>>,
-        gamma: Option<Given<f64>>,
-        boundary: Given<String>,
+        batch_size: Argument<i128>,
+        history: Option<Argument<i128>>,
+        future: Argument<i128>,
+        copy: Argument<bool>,
+        n_step: Option<Argument<i128>>,
+        gamma: Option<Argument<f64>>,
+        boundary: Argument<String>,
         out: Option<&Bound<'py, PyAny>>,
-        unknown: Option<&Bound<'py, PyDict>>,
     ) -> Result<Bound<'py, PyDict>, Failure> {
-        refuse_strangers(extra, unknown, method::<Self>("sample"))?;
-        let windows = Windows::new(Asked { history, future, n_step, gamma, boundary, copy })?;
+        let windows =
+            WindowOptions::new(WindowArguments { history, future, n_step, gamma, boundary, copy })?;
         self.draws(py, windows)?.sample(py, batch_size, out)
     }
 
@@ -212,14 +210,14 @@ impl ReplayBuffer {
     /// Parameters
     /// ----------
     /// index : array_like of int64, any shape
-    ///     As in :attr:`Batch.index`, or as :meth:`Writer.append` and :meth:`Writer.extend` returned
-    ///     them; ``B`` is their number, in C order.
+    ///     As in :attr:`Batch.index`, or as :meth:`Writer.append` and :meth:`Writer.extend`
+    ///     returned them; ``B`` is their number, in C order.
     /// out : Batch or dict of ndarray, optional
     ///     Memory to fill in place of new memory, as in :meth:`Sampler.sample`.
     /// missing : {"error", "mask"}, default "error"
-    ///     What becomes of an index whose transition is not there: it was overwritten, dropped or is
-    ///     not complete yet, as a lane's newest row, which has no successor. ``"mask"`` adds ``found``,
-    ///     bool ``[B]``, and everything else of the missing ones is zero, but their ``index``.
+    ///     Policy for transitions that are not there: overwritten, dropped, or not complete yet, as
+    ///     the newest row of a lane, which has no successor. ``"mask"`` adds ``found``, bool
+    ///     ``[B]``, and everything else of the missing ones is zero, but their ``index``.
     ///
     /// Returns
     /// -------
@@ -242,19 +240,16 @@ impl ReplayBuffer {
     /// array([2., 3.], dtype=float32)
     /// >>> buf.gather(at, missing="mask").found  # the newest row has no successor yet
     /// array([ True,  True,  True,  True, False])
-    #[pyo3(signature = (index=None, out=None, *extra, missing="error".into(), **unknown))]
+    #[pyo3(signature = (index=None, out=None, *, missing="error".into()))]
     #[pyo3(text_signature = "($self, index, out=None, *, missing='error')")]
     fn gather<'py>(
         &self,
         py: Python<'py>,
         index: Option<&Bound<'py, PyAny>>,
         out: Option<&Bound<'py, PyAny>>,
-        extra: &Bound<'py, PyTuple>,
-        missing: Given<String>,
-        unknown: Option<&Bound<'py, PyDict>>,
+        missing: Argument<String>,
     ) -> Result<Bound<'py, PyDict>, Failure> {
-        refuse_strangers(extra, unknown, method::<Self>("gather"))?;
-        self.draws(py, Windows::none())?.gather(py, index, out, missing)
+        self.draws(py, WindowOptions::none())?.gather(py, index, out, missing)
     }
 
     /// Copy consecutive rows of one lane, as they were written.
@@ -291,32 +286,30 @@ impl ReplayBuffer {
     /// >>> rows = buf.rows(0, 0, 3)
     /// >>> rows["reward"], rows["flags"]
     /// (array([0., 1., 0.], dtype=float32), array([0, 1, 4], dtype=uint32))
-    #[pyo3(signature = (
-        lane=Given::Missing, start=Given::Missing, length=Given::Missing, *extra, **unknown
-    ))]
+    #[pyo3(signature = (lane=Argument::Missing, start=Argument::Missing, length=Argument::Missing))]
     #[pyo3(text_signature = "($self, lane, start, length)")]
     fn rows<'py>(
         &self,
         py: Python<'py>,
-        lane: Given<i128>,
-        start: Given<i128>,
-        length: Given<i128>,
-        extra: &Bound<'py, PyTuple>,
-        unknown: Option<&Bound<'py, PyDict>>,
+        lane: Argument<i128>,
+        start: Argument<i128>,
+        length: Argument<i128>,
     ) -> Result<Bound<'py, PyDict>, Failure> {
-        refuse_strangers(extra, unknown, method::<Self>("rows"))?;
-        let lane = count(lane, "lane", 0, Kind::Sample)?;
+        let lane = count(lane, "lane", 0, ErrorClass::Sample)?;
         let start = start.get("start", "a sequence number, from 0 up")?;
         let start = u64::try_from(start).map_err(|_| {
-            Failure::new(Kind::Sample, format!("start is {start}; sequence numbers begin at 0"))
+            Failure::new(
+                ErrorClass::Sample,
+                format!("start is {start}; sequence numbers begin at 0"),
+            )
         })?;
-        let length = count(length, "length", 0, Kind::Sample)?;
+        let length = count(length, "length", 0, ErrorClass::Sample)?;
         let range = start..start.saturating_add(u64::from(length));
         let rows = self.ask(py, |ring| ring.rows(lane, range))??;
-        Ok(crate::rows::as_dict(py, &rows)?)
+        Ok(crate::buffer::rows::as_dict(py, &rows)?)
     }
 
-    /// Read rows of a lane where they are, without a copy.
+    /// Lease rows of a lane: read them in place, without a copy.
     ///
     /// While the lease or any array from it lives, no writer overwrites the rows. A writer that
     /// arrives at them does what the ring's ``lane_policy`` says, so let go of them soon.
@@ -344,23 +337,18 @@ impl ReplayBuffer {
     ///     If the writer overwrote the rows meanwhile.
     /// ClosedError
     ///     If the buffer was closed.
-    #[pyo3(signature = (
-        lane=Given::Missing, start=Given::Missing, length=Given::Missing, *extra, **unknown
-    ))]
+    #[pyo3(signature = (lane=Argument::Missing, start=Argument::Missing, length=Argument::Missing))]
     #[pyo3(text_signature = "($self, lane, start, length)")]
-    fn lease<'py>(
+    fn lease(
         &self,
-        py: Python<'py>,
-        lane: Given<i128>,
-        start: Given<i128>,
-        length: Given<i128>,
-        extra: &Bound<'py, PyTuple>,
-        unknown: Option<&Bound<'py, PyDict>>,
+        py: Python<'_>,
+        lane: Argument<i128>,
+        start: Argument<i128>,
+        length: Argument<i128>,
     ) -> Result<Lease, Failure> {
-        refuse_strangers(extra, unknown, method::<Self>("lease"))?;
-        let lane = count(lane, "lane", 0, Kind::Lease)?;
-        let start = whole(start, "start", "a sequence number, from 0 up", Kind::Lease)?;
-        let length = whole(length, "length", "rows from 1 up", Kind::Lease)?;
+        let lane = count(lane, "lane", 0, ErrorClass::Lease)?;
+        let start = whole(start, "start", "a sequence number, from 0 up", ErrorClass::Lease)?;
+        let length = whole(length, "length", "rows from 1 up", ErrorClass::Lease)?;
         let lease =
             self.ask(py, |ring| ring.lease(lane, start..start.saturating_add(length)))??;
         Ok(Lease::new(self.ring.label(), lease))

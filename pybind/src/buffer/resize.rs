@@ -1,44 +1,46 @@
-//! `ReplayBuffer.resize`.
+//! `ReplayBuffer.resize`: a larger capacity while the ring is written and read.
 
 use std::time::Duration;
 
 use backcast_core::ResizeProgress;
 use backcast_files::Progress;
+use backcast_pybind_macros::exact_arguments;
 use pyo3::prelude::*;
-use pyo3::types::{PyAny, PyDict, PyTuple};
+use pyo3::types::{PyAny, PyDict};
 
-use super::{ReplayBuffer, seconds_of};
-use crate::capacity;
+use super::ReplayBuffer;
+use crate::argument::{Argument, seconds_of};
+use crate::buffer::capacity;
 use crate::error::Failure;
-use crate::given::{Given, method, refuse_strangers};
-use crate::progress::Watch;
+use crate::progress::ProgressReporter;
 
+#[exact_arguments]
 #[pymethods]
 impl ReplayBuffer {
     /// Make the ring larger while it is written and read.
     ///
-    /// No row is lost, and indices stay what they are. Writers, samplers and buffers of every process
-    /// go over to the larger memory by themselves: a writer with its next append. Leases stay
-    /// valid. Old and new memory exist at the same time, and the old as long as somebody has
-    /// leased rows of it, or has not looked at the ring since. Releases the interpreter; O(bytes).
+    /// No row is lost, and indices stay what they are. Writers, samplers and buffers of every
+    /// process go over to the larger memory by themselves: a writer with its next append. Leases
+    /// stay valid. Old and new memory exist at the same time. The old memory stays until no lease
+    /// refers to it and every holder has used the ring again. Releases the interpreter; O(bytes).
     ///
     /// Parameters
     /// ----------
     /// capacity : int or str
-    ///     Rows over all lanes, or bytes as text (``"16GiB"``): more than there is. Asked for as much
-    ///     as there is, the call finishes a resize that was broken off, if one was.
+    ///     Rows over all lanes, or bytes as text (``"16GiB"``): more than there is. Asked for as
+    ///     much as there is, the call finishes a resize that was broken off, if one was.
     /// timeout : float, default 10.0
     ///     Seconds to wait for writers to move their lanes; they move later by themselves.
     /// progress : callable, optional
-    ///     Called now and then with the bytes done and the bytes in all. What it raises stops the call,
-    ///     and so does Ctrl-C: before lanes began to move the ring is as it was, later the rest moves
-    ///     by itself.
+    ///     Called now and then with the bytes done and the bytes in all. What it raises stops the
+    ///     call, and so does Ctrl-C: before lanes began to move the ring is as it was, later the
+    ///     rest moves by itself.
     ///
     /// Returns
     /// -------
     /// dict
-    ///     ``capacity``, ``lane_capacity``, ``rows_copied``, and ``lanes_waiting``: lanes that move when
-    ///     their writers append next, or end.
+    ///     ``capacity``, ``lane_capacity``, ``rows_copied``, and ``lanes_waiting``: lanes that move
+    ///     when their writers append next, or end.
     ///
     /// Raises
     /// ------
@@ -47,7 +49,8 @@ impl ReplayBuffer {
     /// SpaceError
     ///     If there is no room for the larger memory beside the old.
     /// InUseError
-    ///     If somebody else resizes the ring, or an earlier resize to another size is not finished.
+    ///     If another process resizes the ring, or an earlier resize to another size is not
+    ///     finished.
     /// ClosedError
     ///     If the buffer was closed.
     ///
@@ -61,32 +64,29 @@ impl ReplayBuffer {
     /// >>> buf.rows(0, 0, 1)["x"]
     /// array([1.5], dtype=float32)
     /// >>> buf.close()
-    #[pyo3(signature = (capacity=None, *extra, timeout=10.0.into(), progress=None, **unknown))]
+    #[pyo3(signature = (capacity=None, *, timeout=10.0.into(), progress=None))]
     #[pyo3(text_signature = "($self, capacity, *, timeout=10.0, progress=None)")]
     fn resize<'py>(
         &self,
         py: Python<'py>,
         capacity: Option<&Bound<'py, PyAny>>,
-        extra: &Bound<'py, PyTuple>,
-        timeout: Given<f64>,
+        timeout: Argument<f64>,
         progress: Option<&Bound<'py, PyAny>>,
-        unknown: Option<&Bound<'py, PyDict>>,
     ) -> Result<Bound<'py, PyDict>, Failure> {
-        refuse_strangers(extra, unknown, method::<Self>("resize"))?;
         let capacity = capacity::from_python(capacity)?;
         let timeout: Duration = seconds_of("timeout", timeout)?;
-        let mut watch = Watch::new(progress)?;
+        let mut reporter = ProgressReporter::new(progress)?;
         let ring = self.ring()?;
         let lane_bytes = ring.stats().bytes_allocated / u64::from(ring.lanes().max(1));
         let mut shown = |progress: ResizeProgress| {
-            watch.step(&Progress {
+            reporter.report(&Progress {
                 bytes: lane_bytes * u64::from(progress.lanes_copied),
                 total_bytes: lane_bytes * u64::from(progress.lanes),
                 ..Progress::default()
             })
         };
         let resized = py.detach(|| ring.resize(capacity, Some(timeout), &mut shown));
-        let resized = watch.done(resized)?;
+        let resized = reporter.finish(resized)?;
         let dict = PyDict::new(py);
         dict.set_item("capacity", resized.capacity)?;
         dict.set_item("lane_capacity", resized.lane_capacity)?;

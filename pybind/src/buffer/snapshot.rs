@@ -1,24 +1,24 @@
-//! Snapshots of a ring: saved beside its writers, loaded as a ring again, or opened as they are.
+//! Snapshots of a ring: saving beside its writers, loading as a ring, opening read-only.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use backcast_core::{Base, Exist, Ring};
 use backcast_persist::{LoadError, LoadOptions, SaveOptions, Snapshot, Store, StoreError};
+use backcast_pybind_macros::exact_arguments;
 use pyo3::prelude::*;
-use pyo3::types::{PyAny, PyDict, PyTuple};
+use pyo3::types::{PyAny, PyDict};
 use serde_json::Value;
 
 use super::ReplayBuffer;
-use super::look::seconds_of;
+use crate::argument::{Argument, seconds_of};
 use crate::error::{Failure, bad_argument};
-use crate::given::{Given, method, refuse_strangers};
 use crate::json;
-use crate::place::{base, dir_of, exist, place};
-use crate::progress::Watch;
-use crate::snapshots::{store, warn_of_damage};
+use crate::location::{base_at, base_of, dir_of, exist_of};
+use crate::progress::ProgressReporter;
+use crate::snapshots::{store_of, warn_of_damage};
 
-/// What a buffer was loaded from.
+/// Snapshot that a buffer was loaded from.
 #[derive(Debug)]
 pub(super) struct Saved {
     store: PathBuf,
@@ -34,23 +34,23 @@ impl ReplayBuffer {
         Self { saved, ..Self::of(ring) }
     }
 
-    /// Joins `"pong@epoch-10"`, which another process may have in memory although it is no longer
-    /// in the store.
+    /// Attaches to `"pong@epoch-10"`, which another process may have open although the store no
+    /// longer has it.
     pub(super) fn attach_snapshot(
         py: Python<'_>,
         name: &str,
-        place: Option<Given<PathBuf>>,
+        place: Option<Argument<PathBuf>>,
         base: &Base,
     ) -> Result<Self, Failure> {
         let there = || Ring::attach_in(base, name).ok().filter(Ring::is_snapshot);
-        let store = match store(place) {
+        let store = match store_of(place) {
             Ok(store) => store,
             Err(error) => return there().map(Self::of).ok_or(error),
         };
-        let mut watch = Watch::new(None)?;
+        let mut reporter = ProgressReporter::new(None)?;
         let opened = py.detach(|| {
             let options =
-                LoadOptions::default().base(base.clone()).on_progress(|done| watch.step(done));
+                LoadOptions::default().base(base.clone()).on_progress(|done| reporter.report(done));
             store.attach_snapshot_with_state(name, options)
         });
         match opened {
@@ -58,13 +58,13 @@ impl ReplayBuffer {
                 there().map(Self::of).ok_or_else(|| error.into())
             }
             opened => {
-                let (ring, snapshot) = watch.done(opened)?;
+                let (ring, snapshot) = reporter.finish(opened)?;
                 Ok(Self::of_saved(ring, &store, snapshot))
             }
         }
     }
 
-    /// What pickles a snapshot: it is opened again from the store, if nobody has it in memory.
+    /// Returns the pickle of an open snapshot: a call that opens it again.
     pub(super) fn reopened<'py>(
         &self,
         py: Python<'py>,
@@ -78,10 +78,11 @@ impl ReplayBuffer {
     }
 }
 
-/// Which snapshot a name or a path means: `pong@epoch-10`, or `/mnt/store/pong@epoch-10`.
+/// Returns the store and the snapshot that a name or a path means: `pong@epoch-10`, or
+/// `/mnt/store/pong@epoch-10`.
 fn spec_of(
-    given: Given<PathBuf>,
-    place: Option<Given<PathBuf>>,
+    given: Argument<PathBuf>,
+    place: Option<Argument<PathBuf>>,
 ) -> Result<(Store, String), Failure> {
     const WANTED: &str = "\"NAME@LABEL\", \"NAME\" for the newest, or a path that ends so";
     let given = given.get("snapshot", WANTED)?;
@@ -90,7 +91,7 @@ fn spec_of(
         .ok_or_else(|| bad_argument(format!("snapshot is '{}'; give {WANTED}", given.display())))?;
     let folder = given.parent().filter(|folder| *folder != Path::new(""));
     match (folder, &place) {
-        (None, _) => Ok((store(place)?, spec.to_owned())),
+        (None, _) => Ok((store_of(place)?, spec.to_owned())),
         (Some(folder), None) => Ok((Store::at(folder), spec.to_owned())),
         (Some(_), Some(_)) => Err(bad_argument(format!(
             "snapshot is '{}', a path, and store is given too; leave one of them out",
@@ -99,15 +100,16 @@ fn spec_of(
     }
 }
 
+#[exact_arguments]
 #[pymethods]
 impl ReplayBuffer {
     /// Save what the ring holds to disk, as ``name@label``.
     ///
     /// Writers and learners go on meanwhile: the snapshot has the rows that were published when the
-    /// call began, with their episodes and sequence numbers. Rows that an earlier snapshot of the ring
-    /// has are shared with it and not written again. When this returns, the snapshot survives a
-    /// reboot; after an error, or a kill at any moment, everything saved before is as it was. Needs
-    /// memory for some megabytes of rows. Releases the interpreter; Ctrl-C stops it.
+    /// call began, with their episodes and sequence numbers. Rows that an earlier snapshot of the
+    /// ring has are shared with it and not written again. When this returns, the snapshot survives
+    /// a reboot; after an error, or a kill at any moment, everything saved before is as it was.
+    /// Needs memory for some megabytes of rows. Releases the interpreter; Ctrl-C stops it.
     ///
     /// Parameters
     /// ----------
@@ -116,18 +118,19 @@ impl ReplayBuffer {
     /// name : str, optional
     ///     To save under, if not the ring's own; a private ring has none.
     /// store : path, optional
-    ///     Where snapshots are kept; ``BACKCAST_STORE``, else ``~/.local/share/backcast``, when left
-    ///     out.
+    ///     Where snapshots are kept; ``BACKCAST_STORE``, else ``~/.local/share/backcast``, when
+    ///     left out.
     /// state : dict, optional
-    ///     Anything that JSON holds, to be given back with the snapshot: ``Sampler.state()``, a step
-    ///     count, names of files with weights. NumPy's scalars are taken as Python's; arrays are not.
+    ///     Anything that JSON holds, to be given back with the snapshot: ``Sampler.state()``, a
+    ///     step count, names of files with weights. NumPy's scalars are taken as Python's; arrays
+    ///     are not.
     /// replace : bool, default False
     ///     Put it in the place of a snapshot of that label, once it is whole.
     /// timeout : float, default 60.0
     ///     Seconds to wait for another process that saves under the same name.
     /// progress : callable, optional
-    ///     Called every few megabytes with the bytes done and the bytes in all. What it raises stops
-    ///     the call.
+    ///     Called every few megabytes with the bytes done and the bytes in all. An exception that
+    ///     it raises stops the call.
     ///
     /// Returns
     /// -------
@@ -166,8 +169,8 @@ impl ReplayBuffer {
     /// ...     buf.snapshot("s1", name="x", store=store)["rows"]
     /// 1
     #[pyo3(signature = (
-        label=Given::Missing, *extra, name=None, store=None, state=None, replace=false.into(),
-        timeout=60.0_f64.into(), progress=None, **unknown
+        label=Argument::Missing, *, name=None, store=None, state=None, replace=false.into(),
+        timeout=60.0_f64.into(), progress=None
     ))]
     #[pyo3(text_signature = "($self, label, *, name=None, store=None, state=None, replace=False, \
                              timeout=60.0, progress=None)")]
@@ -175,17 +178,14 @@ impl ReplayBuffer {
     fn snapshot<'py>(
         &self,
         py: Python<'py>,
-        label: Given<String>,
-        extra: &Bound<'py, PyTuple>,
-        name: Option<Given<String>>,
-        store: Option<Given<PathBuf>>,
+        label: Argument<String>,
+        name: Option<Argument<String>>,
+        store: Option<Argument<PathBuf>>,
         state: Option<&Bound<'py, PyAny>>,
-        replace: Given<bool>,
-        timeout: Given<f64>,
+        replace: Argument<bool>,
+        timeout: Argument<f64>,
         progress: Option<&Bound<'py, PyAny>>,
-        unknown: Option<&Bound<'py, PyDict>>,
     ) -> Result<Bound<'py, PyDict>, Failure> {
-        refuse_strangers(extra, unknown, method::<Self>("snapshot"))?;
         let label = label.get("label", "a label, such as \"epoch-10\"")?;
         let mut options = SaveOptions::default()
             .replace(replace.get("replace", "True or False")?)
@@ -196,13 +196,13 @@ impl ReplayBuffer {
         if let Some(state) = state {
             options = options.state(json::from_python(state, "state")?);
         }
-        let store = self::store(store)?;
-        let mut watch = Watch::new(progress)?;
+        let store = store_of(store)?;
+        let mut reporter = ProgressReporter::new(progress)?;
         let ring = self.ring()?;
         let saved = py.detach(|| {
-            store.save(&ring, &label, options.on_progress(|progress| watch.step(progress)))
+            store.save(&ring, &label, options.on_progress(|progress| reporter.report(progress)))
         });
-        let saved = watch.done(saved)?;
+        let saved = reporter.finish(saved)?;
         warn_of_damage(py, saved.damage.as_ref())?;
         let report = PyDict::new(py);
         report.set_item("snapshot", format!("{}@{}", saved.name, saved.label))?;
@@ -215,35 +215,35 @@ impl ReplayBuffer {
         Ok(report)
     }
 
-    /// Make a ring of a snapshot.
+    /// Load a snapshot as a ring.
     ///
-    /// Rows, sequence numbers, episodes and flags are as they were, so that a seed draws what it drew
-    /// then; a writer goes on after the newest row, with a new episode. Every value is checked first: a
-    /// snapshot in which one is damaged makes no ring (:func:`verify_snapshot` looks at every byte of
-    /// the files, those that hold no values too). What was saved as ``state`` is the buffer's
-    /// :attr:`saved_state`. Releases the interpreter; Ctrl-C stops it.
+    /// Rows, sequence numbers, episodes and flags are as they were, so that a seed draws what it
+    /// drew then; a writer goes on after the newest row, with a new episode. Every value is checked
+    /// first: a snapshot in which one is damaged makes no ring (:func:`verify_snapshot` looks at
+    /// every byte of the files, those that hold no values too). What was saved as ``state`` is the
+    /// buffer's :attr:`saved_state`. Releases the interpreter; Ctrl-C stops it.
     ///
     /// Parameters
     /// ----------
     /// snapshot : str or path
-    ///     ``"pong@epoch-10"``, or ``"pong"`` for the newest of that name; or a path that ends so, whose
-    ///     folder is the store.
+    ///     ``"pong@epoch-10"``, or ``"pong"`` for the newest of that name; or a path that ends so,
+    ///     whose folder is the store.
     /// name : str, optional
     ///     Of the ring, if not the one that was saved.
     /// store : path, optional
-    ///     Where snapshots are kept; ``BACKCAST_STORE``, else ``~/.local/share/backcast``, when left
-    ///     out.
+    ///     Where snapshots are kept; ``BACKCAST_STORE``, else ``~/.local/share/backcast``, when
+    ///     left out.
     /// exist : {"error", "replace"}, default "error"
-    ///     What to do when the name is taken. The old ring stays until the new one is whole.
+    ///     Policy when the name is taken. The old ring stays until the new one is complete.
     /// persistent : bool, default False
-    ///     Keep the ring when nobody holds it.
+    ///     Keep the ring when no process holds it.
     /// huge_pages : bool, default True
-    ///     Ask the system for huge pages.
+    ///     Request huge pages from the system.
     /// dir : path, optional
     ///     Where the ring lives; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
     /// progress : callable, optional
-    ///     Called every few megabytes with the bytes done and the bytes in all. What it raises stops
-    ///     the call.
+    ///     Called every few megabytes with the bytes done and the bytes in all. An exception that
+    ///     it raises stops the call.
     ///
     /// Returns
     /// -------
@@ -259,31 +259,28 @@ impl ReplayBuffer {
     /// ExistsError
     ///     If the ring's name is taken.
     /// SpaceError
-    ///     If there is not the memory.
+    ///     If there is not enough memory.
     #[staticmethod]
     #[pyo3(signature = (
-        snapshot=Given::Missing, name=None, *extra, store=None, exist="error".into(),
-        persistent=false.into(), huge_pages=true.into(), dir=None, progress=None, **unknown
+        snapshot=Argument::Missing, name=None, *, store=None, exist="error".into(),
+        persistent=false.into(), huge_pages=true.into(), dir=None, progress=None
     ))]
     #[pyo3(text_signature = "(snapshot, name=None, *, store=None, exist='error', \
                              persistent=False, huge_pages=True, dir=None, progress=None)")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn load<'py>(
         py: Python<'py>,
-        snapshot: Given<PathBuf>,
-        name: Option<Given<String>>,
-        extra: &Bound<'py, PyTuple>,
-        store: Option<Given<PathBuf>>,
-        exist: Given<String>,
-        persistent: Given<bool>,
-        huge_pages: Given<bool>,
-        dir: Option<Given<PathBuf>>,
+        snapshot: Argument<PathBuf>,
+        name: Option<Argument<String>>,
+        store: Option<Argument<PathBuf>>,
+        exist: Argument<String>,
+        persistent: Argument<bool>,
+        huge_pages: Argument<bool>,
+        dir: Option<Argument<PathBuf>>,
         progress: Option<&Bound<'py, PyAny>>,
-        unknown: Option<&Bound<'py, PyDict>>,
     ) -> Result<Self, Failure> {
-        refuse_strangers(extra, unknown, method::<Self>("load"))?;
         let (store, spec) = spec_of(snapshot, store)?;
-        let exist = self::exist(exist)?;
+        let exist = exist_of(exist)?;
         if exist == Exist::Attach {
             return Err(bad_argument(
                 "exist is 'attach', and a ring that is there was not loaded; give \"error\" or \
@@ -294,38 +291,38 @@ impl ReplayBuffer {
             .exist(exist)
             .persistent(persistent.get("persistent", "True or False")?)
             .huge_pages(huge_pages.get("huge_pages", "True or False")?)
-            .base(place(dir)?);
+            .base(base_of(dir)?);
         if let Some(name) = name {
             options = options.name(&name.get("name", "a name for the ring, or None")?);
         }
-        let mut watch = Watch::new(progress)?;
+        let mut reporter = ProgressReporter::new(progress)?;
         let loaded = py.detach(|| {
-            store.load_with_state(&spec, options.on_progress(|progress| watch.step(progress)))
+            store.load_with_state(&spec, options.on_progress(|progress| reporter.report(progress)))
         });
-        let (ring, snapshot) = watch.done(loaded)?;
+        let (ring, snapshot) = reporter.finish(loaded)?;
         Ok(Self::of_saved(ring, &store, snapshot))
     }
 
     /// Open a snapshot read-only, in shared memory.
     ///
     /// All processes that open it share one copy, which lies beside the live ring under the name
-    /// ``name@label`` and goes with its last holder; the first one reads it from disk. It is drawn from
-    /// and looked at as any ring, can be leased as a whole, and is written by nobody. What was saved as
-    /// ``state`` is the buffer's :attr:`saved_state`. A context manager.
+    /// ``name@label`` and goes with its last holder; the first one reads it from disk. It can be
+    /// sampled and inspected like any ring and leased as a whole, but not written. What was saved
+    /// as ``state`` is the buffer's :attr:`saved_state`. A context manager.
     ///
     /// Parameters
     /// ----------
     /// snapshot : str or path
-    ///     ``"pong@epoch-10"``, or ``"pong"`` for the newest of that name; or a path that ends so, whose
-    ///     folder is the store.
+    ///     ``"pong@epoch-10"``, or ``"pong"`` for the newest of that name; or a path that ends so,
+    ///     whose folder is the store.
     /// store : path, optional
-    ///     Where snapshots are kept; ``BACKCAST_STORE``, else ``~/.local/share/backcast``, when left
-    ///     out.
+    ///     Where snapshots are kept; ``BACKCAST_STORE``, else ``~/.local/share/backcast``, when
+    ///     left out.
     /// dir : path, optional
     ///     Where the copy lives; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
     /// progress : callable, optional
-    ///     Called every few megabytes with the bytes done and the bytes in all. What it raises stops
-    ///     the call.
+    ///     Called every few megabytes with the bytes done and the bytes in all. An exception that
+    ///     it raises stops the call.
     ///
     /// Returns
     /// -------
@@ -341,33 +338,28 @@ impl ReplayBuffer {
     /// ExistsError
     ///     If some process has another snapshot open that had this name before it was replaced.
     /// SpaceError
-    ///     If there is not the memory.
+    ///     If there is not enough memory.
     #[staticmethod]
-    #[pyo3(signature = (
-        snapshot=Given::Missing, *extra, store=None, dir=None, progress=None, **unknown
-    ))]
+    #[pyo3(signature = (snapshot=Argument::Missing, *, store=None, dir=None, progress=None))]
     #[pyo3(text_signature = "(snapshot, *, store=None, dir=None, progress=None)")]
     fn open_snapshot<'py>(
         py: Python<'py>,
-        snapshot: Given<PathBuf>,
-        extra: &Bound<'py, PyTuple>,
-        store: Option<Given<PathBuf>>,
-        dir: Option<Given<PathBuf>>,
+        snapshot: Argument<PathBuf>,
+        store: Option<Argument<PathBuf>>,
+        dir: Option<Argument<PathBuf>>,
         progress: Option<&Bound<'py, PyAny>>,
-        unknown: Option<&Bound<'py, PyDict>>,
     ) -> Result<Self, Failure> {
-        refuse_strangers(extra, unknown, method::<Self>("open_snapshot"))?;
         let (store, spec) = spec_of(snapshot, store)?;
-        open(py, &store, &spec, place(dir)?, Watch::new(progress)?)
+        open(py, &store, &spec, base_of(dir)?, ProgressReporter::new(progress)?)
     }
 
-    /// Whether nobody can write it: it holds what a ring held once.
+    /// Whether the buffer is a read-only snapshot.
     #[getter]
     fn is_snapshot(&self) -> Result<bool, Failure> {
         self.ring.with(|ring| Ok(ring.is_snapshot()))
     }
 
-    /// What was saved as ``state`` with the snapshot that this handle was loaded from, else None.
+    /// The ``state`` saved with the snapshot that this handle was loaded from, else None.
     ///
     /// A new object each time, as JSON gives it back: tuples are lists.
     #[getter]
@@ -382,17 +374,17 @@ fn open(
     store: &Store,
     spec: &str,
     base: Base,
-    mut watch: Watch,
+    mut reporter: ProgressReporter,
 ) -> Result<ReplayBuffer, Failure> {
     let opened = py.detach(|| {
-        let options = LoadOptions::default().base(base).on_progress(|done| watch.step(done));
+        let options = LoadOptions::default().base(base).on_progress(|done| reporter.report(done));
         store.attach_snapshot_with_state(spec, options)
     });
-    let (ring, snapshot) = watch.done(opened)?;
+    let (ring, snapshot) = reporter.finish(opened)?;
     Ok(ReplayBuffer::of_saved(ring, store, snapshot))
 }
 
-/// What pickles of a snapshot call.
+/// Opens the snapshot of a pickled buffer.
 #[pyfunction]
 #[pyo3(signature = (spec, store, dir=None))]
 pub(crate) fn _open_snapshot(
@@ -401,5 +393,5 @@ pub(crate) fn _open_snapshot(
     store: PathBuf,
     dir: Option<PathBuf>,
 ) -> Result<ReplayBuffer, Failure> {
-    open(py, &Store::at(store), spec, base(dir), Watch::new(None)?)
+    open(py, &Store::at(store), spec, base_at(dir), ProgressReporter::new(None)?)
 }

@@ -1,22 +1,23 @@
-//! Rings within the daemon's budget: made, joined and made larger.
+//! Rings within the daemon's budget: creation, attachment and resizing.
 
 use backcast_core::{MAX_LANES, MAX_READER_SLOTS, RingOptions};
 use backcast_persist::Mode;
+use backcast_pybind_macros::exact_arguments;
 use pyo3::prelude::*;
-use pyo3::types::{PyAny, PyDict, PyTuple};
+use pyo3::types::PyAny;
 
 use super::Client;
-use crate::buffer::{ReplayBuffer, policy, seconds_of};
-use crate::capacity;
-use crate::coerce::count_in;
-use crate::error::{Failure, Kind, bad_argument};
-use crate::given::{Given, method, refuse_strangers};
-use crate::place::{exist, name_of};
+use crate::argument::{Argument, count_in, seconds_of};
+use crate::buffer::capacity;
+use crate::buffer::{ReplayBuffer, policy};
+use crate::error::{ErrorClass, Failure, bad_argument};
+use crate::location::{exist_of, name_of};
 use crate::schema::schema_of;
 
+#[exact_arguments]
 #[pymethods]
 impl Client {
-    /// Make a ring within the daemon's budget.
+    /// Create a ring within the daemon's budget.
     ///
     /// Parameters
     /// ----------
@@ -25,28 +26,29 @@ impl Client {
     /// schema : Schema or dict
     ///     The columns, as for :meth:`ReplayBuffer.create`.
     /// capacity : int or str
-    ///     Transitions, or bytes as text. A daemon that shrinks may give less: see ``capacity`` of the
-    ///     buffer.
+    ///     Transitions, or bytes as text. A daemon that shrinks may give less: see ``capacity`` of
+    ///     the buffer.
     /// lanes : int, default 1
     ///     Single-writer lanes; these and the following are as for :meth:`ReplayBuffer.create`.
     /// exist : {"error", "attach", "replace"}, default "error"
     ///     When the name is taken.
     /// persistent : bool, default False
-    ///     Keep the ring when nobody holds it.
+    ///     Keep the ring when no process holds it.
     /// lane_policy : {"block", "drop_new", "fail", "overwrite"}, default "block"
-    ///     What a writer does about a lease in its way.
+    ///     Policy of a writer for a lease in its way.
     /// lease_timeout : float, optional
     ///     Seconds that it waits for one, with ``"block"``.
     /// reader_slots : int, default 64
     ///     Room for readers.
     /// huge_pages : bool, default True
-    ///     Ask the system for huge pages.
+    ///     Request huge pages from the system.
     /// memfd : bool, default False
-    ///     Put the ring into sealed memory, which no process can cut short, instead of files (Linux). The
-    ///     daemon keeps it; if that is killed, the ring goes with the last process that has it.
+    ///     Put the ring into sealed memory, which no process can cut short, instead of files
+    ///     (Linux). The daemon keeps it; if that is killed, the ring goes with the last process
+    ///     that has it.
     /// persist : {"off", "periodic", "continuous", "block"}, optional
-    ///     Have the daemon bring the ring to disk by itself; its settings say whether, when left out. It
-    ///     stays with the ring, so that a daemon that is started later goes on with it.
+    ///     Have the daemon bring the ring to disk by itself; its settings say whether, when left
+    ///     out. It stays with the ring, so that a daemon that is started later goes on with it.
     ///
     /// Returns
     /// -------
@@ -62,10 +64,10 @@ impl Client {
     /// ExistsError
     ///     If the name is taken.
     #[pyo3(signature = (
-        name=Given::Missing, schema=None, *extra, capacity=None, lanes=1_i64.into(),
+        name=Argument::Missing, schema=None, *, capacity=None, lanes=1_i64.into(),
         exist="error".into(), persistent=false.into(), lane_policy="block".into(),
         lease_timeout=None, reader_slots=64_i64.into(), huge_pages=true.into(), memfd=false.into(),
-        persist=None, **unknown
+        persist=None
     ))]
     #[pyo3(text_signature = "($self, name, schema, *, capacity, lanes=1, exist='error', \
                              persistent=False, lane_policy='block', lease_timeout=None, \
@@ -74,28 +76,26 @@ impl Client {
     fn create<'py>(
         &self,
         py: Python<'py>,
-        name: Given<String>,
+        name: Argument<String>,
         schema: Option<&Bound<'py, PyAny>>,
-        extra: &Bound<'py, PyTuple>,
         capacity: Option<&Bound<'py, PyAny>>,
-        lanes: Given<i128>,
-        exist: Given<String>,
-        persistent: Given<bool>,
-        lane_policy: Given<String>,
-        lease_timeout: Option<Given<f64>>,
-        reader_slots: Given<i128>,
-        huge_pages: Given<bool>,
-        memfd: Given<bool>,
-        persist: Option<Given<String>>,
-        unknown: Option<&Bound<'py, PyDict>>,
+        lanes: Argument<i128>,
+        exist: Argument<String>,
+        persistent: Argument<bool>,
+        lane_policy: Argument<String>,
+        lease_timeout: Option<Argument<f64>>,
+        reader_slots: Argument<i128>,
+        huge_pages: Argument<bool>,
+        memfd: Argument<bool>,
+        persist: Option<Argument<String>>,
     ) -> Result<ReplayBuffer, Failure> {
-        refuse_strangers(extra, unknown, method::<Self>("create"))?;
         let name = name_of(name)?;
         let schema = schema_of(schema)?;
-        let slots = count_in(reader_slots, "reader_slots", 1..=MAX_READER_SLOTS, Kind::Argument)?;
+        let slots =
+            count_in(reader_slots, "reader_slots", 1..=MAX_READER_SLOTS, ErrorClass::Argument)?;
         let options = RingOptions::with_capacity(capacity::from_python(capacity)?)
-            .lanes(count_in(lanes, "lanes", 1..=MAX_LANES, Kind::Argument)?)
-            .exist(self::exist(exist)?)
+            .lanes(count_in(lanes, "lanes", 1..=MAX_LANES, ErrorClass::Argument)?)
+            .exist(exist_of(exist)?)
             .persistent(persistent.get("persistent", "True or False")?)
             .lane_policy(policy(lane_policy, lease_timeout)?)
             .reader_slots(slots)
@@ -109,14 +109,14 @@ impl Client {
         Ok(ReplayBuffer::of(ring))
     }
 
-    /// Join a ring through a descriptor that the daemon hands over.
+    /// Attach to a ring through a descriptor from the daemon.
     ///
     /// This process need not see the ring's directory, as in a container that has the socket alone.
     ///
     /// Parameters
     /// ----------
     /// name : str
-    ///     What it was created as.
+    ///     Name of the ring.
     ///
     /// Returns
     /// -------
@@ -126,41 +126,35 @@ impl Client {
     /// Raises
     /// ------
     /// NotFoundError
-    ///     If there is none.
-    #[pyo3(signature = (name=Given::Missing, *extra, **unknown), text_signature = "($self, name)")]
-    fn attach<'py>(
-        &self,
-        py: Python<'py>,
-        name: Given<String>,
-        extra: &Bound<'py, PyTuple>,
-        unknown: Option<&Bound<'py, PyDict>>,
-    ) -> Result<ReplayBuffer, Failure> {
-        refuse_strangers(extra, unknown, method::<Self>("attach"))?;
+    ///     If there is no such object.
+    #[pyo3(signature = (name=Argument::Missing), text_signature = "($self, name)")]
+    fn attach(&self, py: Python<'_>, name: Argument<String>) -> Result<ReplayBuffer, Failure> {
         let name = name_of(name)?;
         Ok(ReplayBuffer::of(self.ask(py, |asking| asking.attach(&name))?))
     }
 
     /// Make a ring larger within the daemon's budget, while it is written and read.
     ///
-    /// As :meth:`ReplayBuffer.resize`, which does not ask. The larger memory has to fit beside the old. A
-    /// ring that was evicted is brought back for it.
+    /// As :meth:`ReplayBuffer.resize`, which does not ask. The larger memory has to fit beside the
+    /// old. A ring that was evicted is brought back for it.
     ///
     /// Parameters
     /// ----------
     /// name : str
-    ///     What it was created as.
+    ///     Name of the ring.
     /// capacity : int or str
     ///     Transitions over all lanes, or bytes as text (``"16GiB"``): more than there is. A daemon
     ///     that shrinks may give less.
     /// timeout : float, default 10.0
-    ///     Seconds that the daemon waits for writers to move their lanes, at most an hour; they move later
-    ///     by themselves.
+    ///     Seconds that the daemon waits for writers to move their lanes, at most an hour; they
+    ///     move later by themselves.
     ///
     /// Returns
     /// -------
     /// dict
-    ///     ``name``, ``capacity_rows``, ``lane_capacity_rows``, ``allocated_bytes``, ``copied_rows``,
-    ///     ``waiting_lanes`` (lanes that move when their writers append next, or end), and ``shrunk``.
+    ///     ``name``, ``capacity_rows``, ``lane_capacity_rows``, ``allocated_bytes``,
+    ///     ``copied_rows``, ``waiting_lanes`` (lanes that move when their writers append next, or
+    ///     end), and ``shrunk``.
     ///
     /// Raises
     /// ------
@@ -173,28 +167,26 @@ impl Client {
     /// ArgumentError
     ///     If the capacity is less than there is.
     /// InUseError
-    ///     If somebody else resizes the ring, or an earlier resize to another size is not finished.
-    #[pyo3(signature = (name=Given::Missing, capacity=None, *extra, timeout=10.0.into(), **unknown))]
+    ///     If another process resizes the ring, or an earlier resize to another size is not
+    ///     finished.
+    #[pyo3(signature = (name=Argument::Missing, capacity=None, *, timeout=10.0.into()))]
     #[pyo3(text_signature = "($self, name, capacity, *, timeout=10.0)")]
     fn resize<'py>(
         &self,
         py: Python<'py>,
-        name: Given<String>,
+        name: Argument<String>,
         capacity: Option<&Bound<'py, PyAny>>,
-        extra: &Bound<'py, PyTuple>,
-        timeout: Given<f64>,
-        unknown: Option<&Bound<'py, PyDict>>,
+        timeout: Argument<f64>,
     ) -> Result<Bound<'py, PyAny>, Failure> {
-        refuse_strangers(extra, unknown, method::<Self>("resize"))?;
         let name = name_of(name)?;
         let capacity = capacity::from_python(capacity)?;
         let timeout = seconds_of("timeout", timeout)?;
-        self.told(py, |asking| asking.resize(&name, capacity, timeout))
+        self.answer(py, |asking| asking.resize(&name, capacity, timeout))
     }
 }
 
-/// The `persist` argument.
-fn mode(given: Given<String>) -> Result<Mode, Failure> {
+/// Reads the `persist` argument.
+fn mode(given: Argument<String>) -> Result<Mode, Failure> {
     const CHOICE: &str = "\"off\", \"periodic\", \"continuous\" or \"block\"";
     let text = given.get("persist", CHOICE)?;
     text.parse().map_err(|_| bad_argument(format!("persist is '{text}'; give {CHOICE}")))

@@ -1,16 +1,18 @@
-//! The daemon's store: rings saved to it, loaded from it, and what is in it.
+//! Snapshots in the daemon's store: saving, loading and listing.
 
 use backcast_core::Exist;
-use backcast_daemon::Client as Asking;
+use backcast_daemon::Client as CoreClient;
+use backcast_pybind_macros::exact_arguments;
 use pyo3::prelude::*;
-use pyo3::types::{PyAny, PyDict, PyTuple};
+use pyo3::types::PyAny;
 
 use super::Client;
+use crate::argument::Argument;
 use crate::buffer::ReplayBuffer;
 use crate::error::{Failure, bad_argument};
-use crate::given::{Given, method, refuse_strangers};
-use crate::place::{exist, name_of};
+use crate::location::{exist_of, name_of};
 
+#[exact_arguments]
 #[pymethods]
 impl Client {
     /// Save a ring to the daemon's store, beside its writers.
@@ -18,7 +20,7 @@ impl Client {
     /// Parameters
     /// ----------
     /// name : str
-    ///     What it was created as.
+    ///     Name of the ring.
     /// label : str, optional
     ///     Label of the snapshot; the first of s1, s2, ... that is free, when left out.
     /// replace : bool, default False
@@ -38,25 +40,22 @@ impl Client {
     ///     If the label has a snapshot.
     /// SpaceError
     ///     If the disk is full. What was saved before is not touched.
-    #[pyo3(signature = (name=Given::Missing, label=None, replace=false.into(), *extra, **unknown))]
+    #[pyo3(signature = (name=Argument::Missing, label=None, replace=false.into()))]
     #[pyo3(text_signature = "($self, name, label=None, replace=False)")]
     fn save<'py>(
         &self,
         py: Python<'py>,
-        name: Given<String>,
-        label: Option<Given<String>>,
-        replace: Given<bool>,
-        extra: &Bound<'py, PyTuple>,
-        unknown: Option<&Bound<'py, PyDict>>,
+        name: Argument<String>,
+        label: Option<Argument<String>>,
+        replace: Argument<bool>,
     ) -> Result<Bound<'py, PyAny>, Failure> {
-        refuse_strangers(extra, unknown, method::<Self>("save"))?;
         let name = name_of(name)?;
         let label = label.map(|label| label.get("label", "a str, or None")).transpose()?;
         let replace = replace.get("replace", "True or False")?;
-        self.told(py, |asking| asking.save(&name, label.as_deref(), replace))
+        self.answer(py, |asking| asking.save(&name, label.as_deref(), replace))
     }
 
-    /// Make a ring of a snapshot in the daemon's store, within its budget.
+    /// Load a snapshot from the daemon's store as a ring, within its budget.
     ///
     /// Parameters
     /// ----------
@@ -67,7 +66,7 @@ impl Client {
     /// exist : {"error", "replace"}, default "error"
     ///     When the name is taken. The old ring stays until the new one is whole.
     /// persistent : bool, default False
-    ///     Keep the ring when nobody holds it.
+    ///     Keep the ring when no process holds it.
     ///
     /// Returns
     /// -------
@@ -83,37 +82,33 @@ impl Client {
     /// OverBudgetError
     ///     If it does not fit.
     #[pyo3(signature = (
-        snapshot=Given::Missing, name=None, exist="error".into(), persistent=false.into(), *extra,
-        **unknown
+        snapshot=Argument::Missing, name=None, exist="error".into(), persistent=false.into()
     ))]
     #[pyo3(text_signature = "($self, snapshot, name=None, exist='error', persistent=False)")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
-    fn load<'py>(
+    fn load(
         &self,
-        py: Python<'py>,
-        snapshot: Given<String>,
-        name: Option<Given<String>>,
-        exist: Given<String>,
-        persistent: Given<bool>,
-        extra: &Bound<'py, PyTuple>,
-        unknown: Option<&Bound<'py, PyDict>>,
+        py: Python<'_>,
+        snapshot: Argument<String>,
+        name: Option<Argument<String>>,
+        exist: Argument<String>,
+        persistent: Argument<bool>,
     ) -> Result<ReplayBuffer, Failure> {
-        refuse_strangers(extra, unknown, method::<Self>("load"))?;
         let snapshot = snapshot.get("snapshot", "a snapshot, such as \"pong@epoch-10\"")?;
         let name = name.map(|name| name.get("name", "a name, a str, or None")).transpose()?;
-        let exist = match self::exist(exist)? {
+        let exist = match exist_of(exist)? {
             Exist::Attach => {
                 return Err(bad_argument("exist is 'attach'; give \"error\" or \"replace\""));
             }
             exist => exist,
         };
         let persistent = persistent.get("persistent", "True or False")?;
-        let load = |asking: &Asking| asking.load(&snapshot, name.as_deref(), exist, persistent);
+        let load = |asking: &CoreClient| asking.load(&snapshot, name.as_deref(), exist, persistent);
         let (ring, _) = self.ask(py, load)?;
         Ok(ReplayBuffer::of(ring))
     }
 
-    /// List what is in the daemon's store.
+    /// List the snapshots in the daemon's store.
     ///
     /// Parameters
     /// ----------
@@ -123,23 +118,20 @@ impl Client {
     /// Returns
     /// -------
     /// list of dict
-    ///     ``name`` (``"pong@s1"``), ``saved_unix_ns``, ``lane_count``, ``rows`` and ``size_bytes`` of
-    ///     each snapshot, oldest first.
+    ///     ``name`` (``"pong@s1"``), ``saved_unix_ns``, ``lane_count``, ``rows`` and ``size_bytes``
+    ///     of each snapshot, oldest first.
     ///
     /// Raises
     /// ------
     /// DaemonNotRunningError
     ///     If it has ended since.
-    #[pyo3(signature = (name=None, *extra, **unknown), text_signature = "($self, name=None)")]
+    #[pyo3(signature = (name=None), text_signature = "($self, name=None)")]
     fn snapshots<'py>(
         &self,
         py: Python<'py>,
-        name: Option<Given<String>>,
-        extra: &Bound<'py, PyTuple>,
-        unknown: Option<&Bound<'py, PyDict>>,
+        name: Option<Argument<String>>,
     ) -> Result<Bound<'py, PyAny>, Failure> {
-        refuse_strangers(extra, unknown, method::<Self>("snapshots"))?;
         let name = name.map(|name| name.get("name", "a name, a str, or None")).transpose()?;
-        self.told(py, |asking| asking.snapshots(name.as_deref()))
+        self.answer(py, |asking| asking.snapshots(name.as_deref()))
     }
 }

@@ -1,8 +1,123 @@
-//! What a panel holds, in numbers, as dicts.
+//! Contents of a panel: names, values and a summary.
 
 use backcast_market::{Coverage, PanelSummary};
+use backcast_pybind_macros::exact_arguments;
+use numpy::prelude::*;
+use numpy::{PyArray1, PyArray2, PyArray3};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+
+use crate::error::Failure;
+use crate::panel::Panel;
+
+#[exact_arguments]
+#[pymethods]
+impl Panel {
+    /// Summary of the panel. One pass over the highs and lows.
+    ///
+    /// Returns
+    /// -------
+    /// dict
+    ///     ``name``, ``path`` (None for a private panel); ``days``, ``first_date``, ``last_date``
+    ///     (YYYY-MM-DD); ``tickers``, ``macro_tickers``, ``columns``, ``indicators`` (lists of
+    ///     names); ``rows`` (pairs of ticker and day that have a row), ``masked_rows`` (that have
+    ///     none: a row is whole or absent), ``inconsistent_rows`` (of tradable tickers, whose open
+    ///     or close lies outside low and high); ``data_bytes`` (memory of the numbers, held as
+    ///     float64 and, for windows, as float32); ``min_price`` and ``max_price`` (lowest low and
+    ///     highest high of the tradable tickers, currency units per share); ``fingerprint`` (equal
+    ///     panels have equal ones); and ``coverage``, a list with a dict for each ticker:
+    ///     ``ticker``, ``is_macro``, ``rows``, ``first_day``, ``last_day`` (positions in
+    ///     :attr:`dates`), ``first_date``, ``last_date``, ``missing_days`` (between first and
+    ///     last), ``min_price``, ``max_price``.
+    ///
+    /// Raises
+    /// ------
+    /// ClosedError
+    ///     If the panel was closed.
+    #[pyo3(signature = (), text_signature = "($self)")]
+    fn describe<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>, Failure> {
+        let panel = self.get()?;
+        let summary = py.detach(|| panel.describe());
+        Ok(described(py, summary, self.name.as_deref(), self.path())?)
+    }
+
+    /// A copy of every number, float64 ``[T, D, C]``; zeros where there is no row.
+    #[getter]
+    fn values<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyArray3<f64>>, Failure> {
+        let panel = self.get()?;
+        let shape = [panel.tickers().len(), panel.days(), panel.columns().len()];
+        let values = py.detach(|| panel.values());
+        Ok(PyArray1::from_vec(py, values).reshape(shape)?)
+    }
+
+    /// True where a ticker has a row on a day, bool ``[T, D]``; a copy.
+    #[getter]
+    fn mask<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyArray2<bool>>, Failure> {
+        let panel = self.get()?;
+        let shape = [panel.tickers().len(), panel.days()];
+        let mask = py.detach(|| panel.mask());
+        Ok(PyArray1::from_vec(py, mask).reshape(shape)?)
+    }
+
+    /// Every ticker, sorted, macro ones included.
+    #[getter]
+    fn tickers(&self) -> Result<Vec<String>, Failure> {
+        Ok(self.get()?.tickers().to_vec())
+    }
+
+    /// The tickers that are shown but never traded.
+    #[getter]
+    fn r#macro(&self) -> Result<Vec<String>, Failure> {
+        let panel = self.get()?;
+        let tickers = panel.tickers().iter().enumerate();
+        Ok(tickers.filter(|(at, _)| panel.is_macro(*at)).map(|(_, name)| name.clone()).collect())
+    }
+
+    /// The days as ``YYYY-MM-DD``, ascending.
+    #[getter]
+    fn dates(&self) -> Result<Vec<String>, Failure> {
+        Ok(self.get()?.dates().to_vec())
+    }
+
+    /// Open, high, low, close, volume, then the indicators.
+    #[getter]
+    fn columns(&self) -> Result<Vec<String>, Failure> {
+        Ok(self.get()?.columns().to_vec())
+    }
+
+    /// The indicators, in the order of the file.
+    #[getter]
+    fn indicators(&self) -> Result<Vec<String>, Failure> {
+        Ok(self.get()?.indicators().to_vec())
+    }
+
+    /// Days in the panel, ``D``.
+    #[getter]
+    fn n_days(&self) -> Result<usize, Failure> {
+        Ok(self.get()?.days())
+    }
+
+    /// Most days that a window may have before its own day, or behind it.
+    ///
+    /// Beyond the panel it is masked; so far beyond that memory would fill with zeros, it is a
+    /// slip.
+    #[getter]
+    fn longest_window(&self) -> Result<usize, Failure> {
+        Ok(self.get()?.longest_window())
+    }
+
+    /// The panel's name; None when it is private to this process.
+    #[getter]
+    fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// The panel's directory; None when it is private to this process.
+    #[getter]
+    fn path(&self) -> Option<String> {
+        self.path.as_ref().map(|path| path.to_string_lossy().into_owned())
+    }
+}
 
 pub(super) fn described<'py>(
     py: Python<'py>,

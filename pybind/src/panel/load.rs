@@ -1,4 +1,4 @@
-//! How a file is read, and where the panel that comes of it goes.
+//! Loading of panels from files: options, sharing and warnings.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -12,11 +12,11 @@ use pyo3::types::PyAny;
 
 use super::Panel;
 use super::names::names_of;
+use crate::argument::{Argument, read};
 use crate::error::{Failure, bad_argument};
-use crate::given::{Given, read};
-use crate::place::{exist, name_of, persistence, place};
+use crate::location::{base_of, exist_of, name_of, persistent_of};
 
-/// Where a loaded panel goes.
+/// Name and place of a loaded panel.
 pub(super) struct Share {
     name: Option<String>,
     base: Base,
@@ -26,20 +26,20 @@ pub(super) struct Share {
 
 impl Share {
     pub(super) fn of(
-        name: Option<Given<String>>,
-        exist: Given<String>,
-        persistent: Given<bool>,
-        dir: Option<Given<PathBuf>>,
+        name: Option<Argument<String>>,
+        exist: Argument<String>,
+        persistent: Argument<bool>,
+        dir: Option<Argument<PathBuf>>,
     ) -> Result<Self, Failure> {
         Ok(Self {
-            persistent: persistence(persistent, name.is_some(), "panel")?,
+            persistent: persistent_of(persistent, name.is_some(), "panel")?,
             name: name.map(name_of).transpose()?,
-            exist: self::exist(exist)?,
-            base: place(dir)?,
+            exist: exist_of(exist)?,
+            base: base_of(dir)?,
         })
     }
 
-    /// Load and share with the interpreter released.
+    /// Loads and shares a panel with the interpreter released.
     pub(super) fn make(
         self,
         py: Python<'_>,
@@ -50,7 +50,7 @@ impl Share {
             let inconsistent = data.inconsistent_rows();
             Ok::<_, PanelError>((data, inconsistent))
         })?;
-        // Before anything is shared: a warning may be an error.
+        // Warned before sharing, because a warning may be an error.
         warn_of_rows(py, inconsistent)?;
         let panel = py.detach(move || match self.name {
             Some(name) => data.share(&name, &self.base, self.exist, self.persistent),
@@ -60,24 +60,25 @@ impl Share {
     }
 }
 
-/// Warns of rows that are kept though their prices contradict one another.
+/// Warns of rows that are kept although their prices contradict one another.
 fn warn_of_rows(py: Python<'_>, count: usize) -> PyResult<()> {
     if count == 0 {
         return Ok(());
     }
     let message = format!(
-        "{count} row(s) have an open or a close outside their low and high (describe()[\"inconsistent_rows\"]); they \
-         are kept as they are: correct them, or declare tickers that are not traded macro"
+        "{count} row(s) have an open or a close outside their low and high \
+         (describe()[\"inconsistent_rows\"]); they are kept as they are: correct them, \
+         or declare tickers that are not traded macro"
     );
-    // The line that called the package, which may have called itself in between.
+    // Level of the first frame outside the package.
     let calls = py.import("backcast._calls")?;
     let level: i32 = calls.call_method0("levels_up")?.extract()?;
     let text = CString::new(message).unwrap_or_default();
     PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, level.max(1))
 }
 
-/// The `separator` argument.
-pub(super) fn separator_of(given: Given<String>) -> Result<char, Failure> {
+/// Reads the `separator` argument.
+pub(super) fn separator_of(given: Argument<String>) -> Result<char, Failure> {
     const WANTED: &str = "one ASCII character, such as \";\", but a quote or the end of a line";
     let text = given.get("separator", WANTED)?;
     let mut chars = text.chars();
@@ -90,7 +91,7 @@ pub(super) fn separator_of(given: Given<String>) -> Result<char, Failure> {
 pub(super) fn options(
     macro_tickers: Option<&Bound<'_, PyAny>>,
     columns: Option<&Bound<'_, PyAny>>,
-    nan: Given<String>,
+    nan: Argument<String>,
 ) -> Result<PanelOptions, Failure> {
     let tickers = macro_tickers.map(|given| names_of(given, "macro")).transpose()?;
     let policy: NanPolicy =
@@ -104,7 +105,7 @@ pub(super) fn options(
         .nan(policy))
 }
 
-/// The `columns` argument: None for a column that is left out.
+/// Reads the `columns` argument. A column that is left out has `None`.
 fn renames(given: &Bound<'_, PyAny>) -> Result<BTreeMap<String, Option<String>>, Failure> {
     let wanted = "a dict of the file's names to the panel's, such as {\"Date\": \"date\"}";
     read(given, "columns", wanted)

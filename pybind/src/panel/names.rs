@@ -1,15 +1,15 @@
-//! Tickers by name: read, and found in a panel.
+//! Tickers by name: reading, and errors of unknown ones.
 
 use backcast_market::Panel as CorePanel;
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
 
-use crate::error::{Failure, Kind};
-use crate::given::{closest, read};
+use crate::argument::{closest, read};
+use crate::error::{ErrorClass, Failure};
 
 pub(super) const NAMES: &str = "a sequence of names, such as [\"AAPL\", \"MSFT\"]";
 
-/// Names in a sequence; a lone name is a slip.
+/// Reads a sequence of names. A lone string is refused.
 pub(super) fn names_of(given: &Bound<'_, PyAny>, what: &str) -> Result<Vec<String>, Failure> {
     read(given, what, NAMES)
 }
@@ -18,5 +18,8 @@ pub(super) fn unknown_ticker(panel: &CorePanel, name: &str) -> Failure {
     let hint = closest(name, panel.tickers().iter().map(String::as_str))
         .map_or_else(|| "tickers lists them".to_owned(), |near| format!("did you mean {near:?}?"));
     let count = panel.tickers().len();
-    Failure::new(Kind::Panel, format!("the panel has no ticker {name:?} among its {count}; {hint}"))
+    Failure::new(
+        ErrorClass::Panel,
+        format!("the panel has no ticker {name:?} among its {count}; {hint}"),
+    )
 }

@@ -1,4 +1,4 @@
-//! Windows of a panel: which tickers they are of, and their arrays.
+//! Windows of a panel: reading of their tickers, and their arrays.
 
 use backcast_core::DType;
 use backcast_market::WindowPlan;
@@ -8,15 +8,15 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyEllipsis, PySlice};
 
-use crate::coerce::{Target, Tuple, array_of};
-use crate::error::{Failure, Kind};
-use crate::room::Room;
-use crate::spares::Spares;
+use crate::array::allocation::Allocator;
+use crate::array::convert::{Target, Tuple, array_of};
+use crate::array::pool::ArrayPool;
+use crate::error::{ErrorClass, Failure};
 
-/// The memory of windows that were handed out, for the windows after: large arrays cost more to map than to fill.
+/// Memory of returned windows, for later ones. Large arrays take longer to map than to fill.
 #[pyclass(module = "backcast._native", name = "WindowMemory", frozen)]
 #[derive(Default)]
-pub(crate) struct WindowMemory(pub(super) Spares);
+pub(crate) struct WindowMemory(pub(super) ArrayPool);
 
 #[pymethods]
 impl WindowMemory {
@@ -26,7 +26,7 @@ impl WindowMemory {
     }
 }
 
-/// Days `(B,)` of days `(B, 1)`, as environments show them; anything else as it is.
+/// Reshapes days `(B, 1)`, as environments show them, to `(B,)`. Returns anything else as it is.
 pub(super) fn without_unit_axis<'py>(days: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     match days.cast::<PyUntypedArray>() {
         Ok(array) if matches!(array.shape(), [_, 1]) => array.call_method1("reshape", (-1,)),
@@ -34,7 +34,7 @@ pub(super) fn without_unit_axis<'py>(days: &Bound<'py, PyAny>) -> PyResult<Bound
     }
 }
 
-/// Tokens of every sample, or some that serve all.
+/// Tokens per sample, or one list for all samples.
 pub(super) struct Tokens {
     list: Vec<i64>,
     per_sample: usize,
@@ -47,12 +47,16 @@ impl Tokens {
         self.per_sample
     }
 
-    /// `[B, T]` flat.
-    pub(super) fn of_samples(self, batch: usize, room: Room) -> Result<Vec<i64>, Failure> {
+    /// Returns `[B, T]` in C order.
+    pub(super) fn of_samples(
+        self,
+        batch: usize,
+        allocator: Allocator,
+    ) -> Result<Vec<i64>, Failure> {
         if !self.for_all {
             return Ok(self.list);
         }
-        let mut all = room.list(batch, self.per_sample)?;
+        let mut all = allocator.list(batch, self.per_sample)?;
         for _ in 0..batch {
             all.extend_from_slice(&self.list);
         }
@@ -62,17 +66,17 @@ impl Tokens {
 
 /// Reads `(B, T)`, or `(T,)` for all samples.
 pub(super) fn tokens_of(value: &Bound<'_, PyAny>, batch: usize) -> Result<Tokens, Failure> {
-    let target = Target { what: "tokens", kind: Kind::Panel, dtype: DType::I64 };
+    let target = Target { what: "tokens", class: ErrorClass::Panel, dtype: DType::I64 };
     let array = array_of(value, target)?;
     let array = array.cast::<PyArrayDyn<i64>>().map_err(PyErr::from)?.readonly();
-    let tokens = array.as_slice().map_err(|error| Failure::new(Kind::Panel, error))?;
+    let tokens = array.as_slice().map_err(|error| Failure::new(ErrorClass::Panel, error))?;
     match *array.shape() {
         [per_sample] => Ok(Tokens { list: tokens.to_vec(), per_sample, for_all: true }),
         [samples, per_sample] if samples == batch => {
             Ok(Tokens { list: tokens.to_vec(), per_sample, for_all: false })
         }
         _ => Err(Failure::new(
-            Kind::Panel,
+            ErrorClass::Panel,
             format!(
                 "tokens: got shape {}; give ({batch}, T) for {batch} days, or (T,)",
                 Tuple(array.shape())
@@ -81,7 +85,7 @@ pub(super) fn tokens_of(value: &Bound<'_, PyAny>, batch: usize) -> Result<Tokens
     }
 }
 
-/// The parts of an arena `[B, T, H + 1 + F, C]` and its mask under their names.
+/// Returns views of an arena `[B, T, H + 1 + F, C]` and its mask by name.
 pub(super) fn views<'py>(
     arena: &Bound<'py, PyUntypedArray>,
     mask: &Bound<'py, PyArray3<bool>>,

@@ -1,4 +1,4 @@
-//! A core sampler as Python's threads share it: drawn from in turns, lent to an iterator, filled into arrays of the caller's.
+//! Core sampler that the threads of a process share: draws, loans to an iterator, `out=`.
 
 use std::sync::{Arc, Weak};
 
@@ -8,32 +8,32 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict};
 
-use crate::batch::to_python;
-use crate::batches::Ahead;
-use crate::coerce::{self, count_in};
-use crate::error::{Failure, Kind, bad_argument};
-use crate::given::{Given, needed};
+use crate::argument::{Argument, count_in, required};
+use crate::array::convert;
+use crate::error::{ErrorClass, Failure, bad_argument};
 use crate::handle::Handle;
-use crate::held::warn_unlinked;
-use crate::out::Out;
+use crate::sampler::batch::to_python;
+use crate::sampler::batches::Prefetcher;
+use crate::sampler::out::Out;
+use crate::warning::warn_unlinked;
 
-/// Largest batch, as the core has it.
+/// Largest batch that the core accepts.
 const MAX_BATCH: u32 = 1 << 24;
 
-/// Where a sampler is.
+/// Place of a core sampler.
 pub(super) enum Place {
     Here(Box<CoreSampler>),
-    /// With the iterator that draws ahead with it.
-    Ahead(Weak<Handle<Ahead>>),
+    /// Lent to the iterator that draws ahead.
+    Prefetcher(Weak<Handle<Prefetcher>>),
 }
 
-/// A core sampler behind a handle: what a `Sampler` and the buffer's own draws are made of.
-pub(crate) struct Draws {
+/// Core sampler behind a handle, for `Sampler` and for the buffer's own draws.
+pub(crate) struct SharedSampler {
     pub(super) place: Handle<Place>,
     pub(super) seed: u64,
 }
 
-impl Draws {
+impl SharedSampler {
     pub(crate) fn new(
         ring: &Ring,
         label: String,
@@ -55,20 +55,20 @@ impl Draws {
         self.place.label()
     }
 
-    /// Work with the sampler, alone; to be called detached.
+    /// Runs `work` on the sampler, exclusively. Call it detached.
     fn with<R>(
         &self,
         work: impl FnOnce(&mut CoreSampler) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
         self.place.with(|place| match place {
             Place::Here(sampler) => work(sampler),
-            Place::Ahead(_) => Err(self.lent()),
+            Place::Prefetcher(_) => Err(self.lent()),
         })
     }
 
     fn lent(&self) -> Failure {
         Failure::new(
-            Kind::Sample,
+            ErrorClass::Sample,
             format!(
                 "{} draws ahead for an iterator; close that first, or make another sampler",
                 self.label()
@@ -79,7 +79,7 @@ impl Draws {
     pub(crate) fn sample<'py>(
         &self,
         py: Python<'py>,
-        batch_size: Given<i128>,
+        batch_size: Argument<i128>,
         out: Option<&Bound<'py, PyAny>>,
     ) -> Result<Bound<'py, PyDict>, Failure> {
         let batch = batch_size_of(batch_size)?;
@@ -120,12 +120,13 @@ impl Draws {
         py: Python<'py>,
         index: Option<&Bound<'py, PyAny>>,
         out: Option<&Bound<'py, PyAny>>,
-        missing: Given<String>,
+        missing: Argument<String>,
     ) -> Result<Bound<'py, PyDict>, Failure> {
         const CHOICE: &str = "\"error\" or \"mask\"";
         let missing = missing.get("missing", CHOICE)?;
-        let index = needed(index, "index", "what a batch has as its index, or append returned")?;
-        let index = coerce::int64s_of_any_shape(index, "index", Kind::Sample, MAX_BATCH as usize)?;
+        let index = required(index, "index", "what a batch has as its index, or append returned")?;
+        let index =
+            convert::int64s_of_any_shape(index, "index", ErrorClass::Sample, MAX_BATCH as usize)?;
         match missing.as_str() {
             "error" => self.gather_all(py, &index, out),
             "mask" => self.gather_present(py, &index, out),
@@ -152,7 +153,7 @@ impl Draws {
         Ok(batch)
     }
 
-    /// What is there of some transitions, with `found` beside it.
+    /// Gathers the transitions that are there, with `found` beside them.
     fn gather_present<'py>(
         &self,
         py: Python<'py>,
@@ -174,17 +175,20 @@ impl Draws {
         Ok(batch)
     }
 
-    fn fill<'py, R: Send>(
+    fn fill<'py, R: Send, F>(
         &self,
         py: Python<'py>,
         out: &Bound<'py, PyAny>,
         plan: impl Fn(&mut CoreSampler) -> Result<Arc<BatchPlan>, Failure> + Sync,
-        read: impl FnOnce(&mut CoreSampler, &BatchPlan, &mut [&mut [u8]]) -> Result<R, Failure> + Send,
-    ) -> Result<(Bound<'py, PyDict>, R), Failure> {
-        // It is soon found: worth no switch to another thread, unless the sampler is in use.
+        read: F,
+    ) -> Result<(Bound<'py, PyDict>, R), Failure>
+    where
+        F: FnOnce(&mut CoreSampler, &BatchPlan, &mut [&mut [u8]]) -> Result<R, Failure> + Send,
+    {
+        // A plan is found quickly, so the interpreter is kept unless the sampler is in use.
         let at_once = self.place.try_with(|place| match place {
             Place::Here(sampler) => Some(plan(sampler)),
-            Place::Ahead(_) => None,
+            Place::Prefetcher(_) => None,
         });
         let plan = match at_once.flatten() {
             Some(plan) => plan?,
@@ -198,7 +202,7 @@ impl Draws {
         Ok((out.finish()?, read))
     }
 
-    /// Memory for batches that are filled in turn, not filled yet.
+    /// Allocates batches that are to be filled in turn.
     pub(crate) fn blanks<'py>(
         &self,
         py: Python<'py>,
@@ -213,44 +217,45 @@ impl Draws {
         Ok(blanks.into_iter().map(|blank| to_python(py, blank)).collect::<PyResult<_>>()?)
     }
 
-    /// Give the sampler to an iterator, which is made of it.
+    /// Lends the sampler to an iterator that `make` makes of it.
     pub(crate) fn lend(
         &self,
-        make: impl FnOnce(CoreSampler) -> Result<Ahead, Failure>,
-    ) -> Result<Arc<Handle<Ahead>>, Failure> {
+        make: impl FnOnce(CoreSampler) -> Result<Prefetcher, Failure>,
+    ) -> Result<Arc<Handle<Prefetcher>>, Failure> {
         self.place.with(|place| {
-            if let Place::Ahead(_) = place {
+            if let Place::Prefetcher(_) = place {
                 return Err(self.lent());
             }
-            let Place::Here(sampler) = std::mem::replace(place, Place::Ahead(Weak::new())) else {
+            let Place::Here(sampler) = std::mem::replace(place, Place::Prefetcher(Weak::new()))
+            else {
                 return Err(self.lent());
             };
             let label = format!("the iterator of {}", self.label());
             let ahead =
                 Arc::new(Handle::new(label, "call `batches` again for another", make(*sampler)?));
-            *place = Place::Ahead(Arc::downgrade(&ahead));
+            *place = Place::Prefetcher(Arc::downgrade(&ahead));
             Ok(ahead)
         })
     }
 
-    /// Take the sampler back from its iterator; dropped if this was closed meanwhile.
+    /// Takes the sampler back from its iterator. Drops it if this was closed meanwhile.
     pub(crate) fn take_back(&self, sampler: CoreSampler) {
-        let _ = self.place.with_surely(|place| {
+        let _ = self.place.with_uninterrupted(|place| {
             *place = Place::Here(Box::new(sampler));
             Ok(())
         });
     }
 
-    /// What the sampler says of itself, wherever it is.
+    /// Asks the sampler, or the iterator that has it.
     pub(super) fn asked<R>(
         &self,
         here: impl FnOnce(&CoreSampler) -> R,
-        ahead: impl FnOnce(&Ahead) -> R,
+        ahead: impl FnOnce(&Prefetcher) -> R,
     ) -> Result<R, Failure> {
         let place = self.place.with(|place| {
             Ok(match place {
                 Place::Here(sampler) => Ok(here(sampler)),
-                Place::Ahead(iterator) => Err(iterator.upgrade()),
+                Place::Prefetcher(iterator) => Err(iterator.upgrade()),
             })
         })?;
         match place {
@@ -260,12 +265,14 @@ impl Draws {
         }
     }
 
-    /// Lets go of the ring; an iterator that draws ahead ends with it.
+    /// Releases the ring, and ends the iterator that draws ahead.
     pub(crate) fn close(&self, py: Python<'_>) -> Result<(), Failure> {
         let ahead = py.detach(|| {
             Ok::<_, Failure>(match self.place.take()? {
-                // A sampler that is closed has no iterator: this is one step.
-                Some(Place::Ahead(iterator)) => iterator.upgrade().and_then(|it| it.take_surely()),
+                // Both are closed in one step, because a closed sampler has no iterator.
+                Some(Place::Prefetcher(iterator)) => {
+                    iterator.upgrade().and_then(|it| it.take_uninterrupted())
+                }
                 Some(Place::Here(_)) | None => None,
             })
         })?;
@@ -276,6 +283,6 @@ impl Draws {
     }
 }
 
-pub(super) fn batch_size_of(batch_size: Given<i128>) -> Result<usize, Failure> {
-    Ok(count_in(batch_size, "batch_size", 1..=MAX_BATCH, Kind::Sample)? as usize)
+pub(super) fn batch_size_of(batch_size: Argument<i128>) -> Result<usize, Failure> {
+    Ok(count_in(batch_size, "batch_size", 1..=MAX_BATCH, ErrorClass::Sample)? as usize)
 }

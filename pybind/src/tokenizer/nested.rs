@@ -1,24 +1,24 @@
-//! Names and tokens in lists of lists: taken apart, and put together again.
+//! Nested lists of names and tokens: flattening and nesting.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PySequence, PyString};
 
 use super::NAMES;
+use crate::argument::{text_of, wrong_type};
 use crate::error::{Failure, bad_argument};
-use crate::given::{of_another_type, text_of};
 
-/// Names in lists of lists, all of one length per axis.
+/// Names of a nested list, all lists of an axis having the same length.
 #[derive(Default)]
 pub(super) struct Nested {
     pub(super) names: Vec<String>,
     pub(super) shape: Vec<usize>,
-    /// How many axes there are, once the first name was met.
+    /// Number of axes, known once the first name was found.
     axes: Option<usize>,
 }
 
 impl Nested {
     pub(super) fn read(&mut self, value: &Bound<'_, PyAny>, axis: usize) -> Result<(), Failure> {
-        let refuse = |wanted: &str| Err(of_another_type(value, "tics", wanted));
+        let refuse = |wanted: &str| Err(wrong_type(value, "tics", wanted));
         if let Ok(name) = value.cast::<PyString>() {
             if axis == 0 {
                 return refuse("a list of names, or call encode");

@@ -1,4 +1,4 @@
-//! What is read of a ring's transitions: batches, their indices, single ones, and the market's rows.
+//! Reads of a ring's transitions: batches, indices, single transitions and rows of the market.
 
 use backcast_market::{
     Panel, TransitionBatch, TransitionError, TransitionRing as CoreRing, Windows,
@@ -7,13 +7,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict};
 
 use super::TransitionRing;
-use super::looked_up::{rows_of, stored};
 use super::settings::layout_of;
-use crate::coerce::{count, int64s};
-use crate::env_rows::check_window;
-use crate::error::{Failure, Kind};
-use crate::given::{Given, of_another_type};
-use crate::market_batch::{Found, MarketMemory, fresh, memory_of};
+use super::single::{rows_of, stored};
+use crate::argument::{Argument, count, wrong_type};
+use crate::array::convert::int64s;
+use crate::error::{ErrorClass, Failure};
+use crate::panel::rows::check_window;
+use crate::transitions::batch::{FoundBatch, MarketMemory, fresh, memory_of};
 
 #[pymethods]
 impl TransitionRing {
@@ -23,30 +23,31 @@ impl TransitionRing {
     fn sample<'py>(
         &self,
         py: Python<'py>,
-        batch_size: Given<i128>,
-        history_length: Given<i128>,
-        future_length: Given<i128>,
-        layout: Given<String>,
-        copy: Given<bool>,
+        batch_size: Argument<i128>,
+        history_length: Argument<i128>,
+        future_length: Argument<i128>,
+        layout: Argument<String>,
+        copy: Argument<bool>,
         indices: Option<&Bound<'py, PyAny>>,
         out: Option<&Bound<'py, PyAny>>,
     ) -> Result<Bound<'py, PyAny>, Failure> {
-        let batch_size = count(batch_size, "batch_size", 1, Kind::Sample)? as usize;
+        let batch_size = count(batch_size, "batch_size", 1, ErrorClass::Sample)? as usize;
         let layout = layout_of(layout)?;
         let windows = Windows {
-            history: count(history_length, "history_length", 0, Kind::Sample)? as usize,
-            future: count(future_length, "future_length", 0, Kind::Sample)? as usize,
+            history: count(history_length, "history_length", 0, ErrorClass::Sample)? as usize,
+            future: count(future_length, "future_length", 0, ErrorClass::Sample)? as usize,
             lead: self.lead,
             layout,
             apart: copy.get("copy", "True or False")?,
         };
-        let indices = indices.map(|given| int64s(given, "indices", Kind::Sample)).transpose()?;
+        let indices =
+            indices.map(|given| int64s(given, "indices", ErrorClass::Sample)).transpose()?;
         let memory = match out {
             None => None,
             Some(out) => {
                 Some(memory_of(out)?.map(|memory| (out.clone(), memory)).ok_or_else(|| {
                     let wanted = "what sample returned before";
-                    of_another_type(out, "out", wanted)
+                    wrong_type(out, "out", wanted)
                 })?)
             }
         };
@@ -70,7 +71,7 @@ impl TransitionRing {
                         return Err(refused.into());
                     }
                 };
-                Ok((Found { batch, plan, shape: ring.shape().clone() }, drawn))
+                Ok((FoundBatch { batch, plan, shape: ring.shape().clone() }, drawn))
             })
         })?;
         let shown = self.shown(py, memory, found);
@@ -81,13 +82,21 @@ impl TransitionRing {
     }
 
     /// Indices as `sample` would draw them.
-    fn sample_indices(&self, py: Python<'_>, batch_size: Given<i128>) -> Result<Vec<i64>, Failure> {
-        let batch_size = count(batch_size, "batch_size", 1, Kind::Sample)? as usize;
+    fn sample_indices(
+        &self,
+        py: Python<'_>,
+        batch_size: Argument<i128>,
+    ) -> Result<Vec<i64>, Failure> {
+        let batch_size = count(batch_size, "batch_size", 1, ErrorClass::Sample)? as usize;
         py.detach(|| self.ring.with(|ring| Ok(ring.draw_indices(batch_size)?)))
     }
 
     /// One transition, as keywords of `VecStoredTransition`.
-    fn get<'py>(&self, py: Python<'py>, index: Given<i128>) -> Result<Bound<'py, PyDict>, Failure> {
+    fn get<'py>(
+        &self,
+        py: Python<'py>,
+        index: Argument<i128>,
+    ) -> Result<Bound<'py, PyDict>, Failure> {
         let index = index.get("index", "a whole number, as sample_indices returns")?;
         let get = |ring: &mut CoreRing| {
             let Ok(known) = i64::try_from(index) else {
@@ -110,25 +119,25 @@ impl TransitionRing {
         count: usize,
     ) -> Result<Bound<'py, PyAny>, Failure> {
         let panel = self.panel.get()?;
-        check_window(&panel, count, Kind::Sample)?;
+        check_window(&panel, count, ErrorClass::Sample)?;
         let days = first..first.saturating_add_unsigned(count as u64);
         rows_of(py, &panel, &self.names, &tickers, days)
     }
 }
 
-/// A batch that `sample` returned, and what it lies in.
+/// Batch that `sample` returned, and its memory.
 type Earlier<'py> = (Bound<'py, PyAny>, Bound<'py, MarketMemory>);
 
 impl TransitionRing {
-    /// Show transitions in the memory of an earlier batch, where it fits, or in a new one.
+    /// Returns the transitions in the memory of an earlier batch if it fits, or in a new one.
     fn shown<'py>(
         &self,
         py: Python<'py>,
         mut memory: Option<Earlier<'py>>,
-        found: Found,
+        found: FoundBatch,
     ) -> Result<Bound<'py, PyAny>, Failure> {
         let names = &self.names;
-        // Of the two kinds of memory that a series of draws may need, the one that fits.
+        // A series of draws may need two kinds of memory; this chooses the one that fits.
         let mut other = None;
         if let Some((out, held)) = &memory
             && !held.get().fits(py, names, &found)
@@ -155,22 +164,22 @@ impl TransitionRing {
         Ok(sample)
     }
 
-    /// A batch that is refused was not drawn.
+    /// Returns a refused draw to the ring, so that the next one repeats it.
     fn give_back(&self, py: Python<'_>, drawn: u64, refused: &Failure) {
         let given = self.ring.try_with(|ring| ring.give_back(drawn)).is_some();
-        // Who was interrupted while waiting for the ring is not made to wait for it again.
+        // After an interrupted wait for the ring, do not wait again.
         if !given && !matches!(refused, Failure::Python(_)) {
             let give_back = |ring: &mut CoreRing| {
                 ring.give_back(drawn);
                 Ok(())
             };
-            // What else is wrong, such as a ring that was closed meanwhile, is said already.
+            // Errors, such as of a closed ring, were reported already.
             py.detach(|| self.ring.with(give_back)).ok();
         }
     }
 }
 
-/// Refuse windows of many times the market before anything is drawn.
+/// Refuses windows of many times the market before anything is drawn.
 fn whole_window(panel: &Panel, windows: Windows) -> Result<(), Failure> {
     let days = windows.history.saturating_add(windows.future).saturating_add(1);
     let (known, limit) = (panel.days(), panel.longest_window());
@@ -181,5 +190,5 @@ fn whole_window(panel: &Panel, windows: Windows) -> Result<(), Failure> {
         "the window is {days} days, of a panel that has {known}; give at most {limit}: what lies \
          beyond the panel is masked"
     );
-    Err(Failure::new(Kind::Sample, message))
+    Err(Failure::new(ErrorClass::Sample, message))
 }

@@ -1,34 +1,34 @@
-//! Which exceptions the errors of transitions become.
+//! Exception classes of the errors of transitions.
 
 use backcast_market::{PanelError, TransitionError};
 
-use crate::error::{Failure, Kind, kind_of_io};
+use crate::error::{ErrorClass, Failure, class_of_io};
 
 impl From<TransitionError> for Failure {
     fn from(error: TransitionError) -> Self {
         use TransitionError as E;
-        let kind = match error {
+        let class = match error {
             E::Ring(error) => return error.into(),
             E::Writer(error) => return error.into(),
             E::Append(error) => return error.into(),
             E::Read(error) => return error.into(),
             E::Panel(error) => return PanelError::into(error),
-            E::BadShape { .. } | E::BadCapacity { .. } => Kind::Argument,
+            E::BadShape { .. } | E::BadCapacity { .. } => ErrorClass::Argument,
             E::WrongLength { .. }
             | E::BadDay { .. }
             | E::BadToken { .. }
             | E::TwiceTheTicker { .. }
-            | E::NotFinite { .. } => Kind::Append,
-            E::Lapped { .. } => Kind::Lapped,
-            E::Damaged { .. } | E::NotTransitions { .. } | E::BadFile { .. } => Kind::Corrupt,
-            E::Different { .. } => Kind::Exists,
-            E::OtherPanel { .. } | E::OtherMacroTickers { .. } => Kind::Panel,
-            E::OtherShape { .. } => Kind::Schema,
-            E::HeldByOthers { .. } => Kind::InUse,
-            E::NoPlace { .. } => Kind::Writer,
-            E::File { ref source, .. } => kind_of_io(source),
-            _ => Kind::Sample,
+            | E::NotFinite { .. } => ErrorClass::Append,
+            E::Lapped { .. } => ErrorClass::Lapped,
+            E::Damaged { .. } | E::NotTransitions { .. } | E::BadFile { .. } => ErrorClass::Corrupt,
+            E::Different { .. } => ErrorClass::Exists,
+            E::OtherPanel { .. } | E::OtherMacroTickers { .. } => ErrorClass::Panel,
+            E::OtherShape { .. } => ErrorClass::Schema,
+            E::HeldByOthers { .. } => ErrorClass::InUse,
+            E::NoPlace { .. } => ErrorClass::Writer,
+            E::File { ref source, .. } => class_of_io(source),
+            _ => ErrorClass::Sample,
         };
-        Self::new(kind, error)
+        Self::new(class, error)
     }
 }

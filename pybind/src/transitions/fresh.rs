@@ -1,4 +1,4 @@
-//! A private ring that holds nothing takes the sizes of its first batch, or of the file that is loaded.
+//! Empty private rings, which take the sizes of their first batch or of a loaded file.
 
 use std::path::Path;
 
@@ -10,16 +10,17 @@ use backcast_market::{
 use super::TransitionRing;
 use crate::error::Failure;
 
-/// How a private ring that holds nothing is made anew, for transitions of other sizes.
+/// Settings from which an empty private ring is made again with other sizes.
 pub(super) struct Fresh {
     pub(super) options: TransitionOptions,
-    /// The caller said them.
+    /// Whether the caller gave the sizes.
     pub(super) action: bool,
     pub(super) objectives: bool,
 }
 
 impl Fresh {
-    /// Sizes for so many tickers and objectives, but where the caller said otherwise, or where they are none.
+    /// Returns the sizes for these tickers and objectives, except where the caller gave others or
+    /// they are 0.
     pub(super) fn shape(
         &self,
         now: &TransitionShape,
@@ -37,8 +38,9 @@ impl Fresh {
 }
 
 impl TransitionRing {
-    /// Add to a ring of these sizes, which takes the place of a private one that holds nothing once it has taken
-    /// the batch. `false` where this one has others: another thread was first.
+    /// Adds to a ring of these sizes. An empty private ring of other sizes is replaced once the new
+    /// one has taken the batch. Returns `false` if the ring has other sizes, because another thread
+    /// was first.
     pub(super) fn add_to(
         &self,
         ring: &mut CoreRing,
@@ -63,8 +65,8 @@ impl TransitionRing {
         Ok(added)
     }
 
-    /// Load into a ring of the file's sizes, which takes the place of a private one that holds nothing once it has
-    /// loaded it.
+    /// Loads a file. An empty private ring of other sizes is replaced once the new one has loaded
+    /// it.
     pub(super) fn load_from(&self, ring: &mut CoreRing, path: &Path) -> Result<(), Failure> {
         match (ring.load(path), &self.fresh) {
             (Err(TransitionError::OtherShape { .. }), Some(fresh)) if ring.is_empty()? => {
@@ -81,7 +83,7 @@ impl TransitionRing {
         Ok(())
     }
 
-    /// Note that the ring holds transitions, and of which sizes.
+    /// Notes that the ring holds transitions, and their sizes.
     fn holds(&self, ring: &CoreRing) {
         let mut state = self.state();
         state.empty = false;

@@ -1,14 +1,13 @@
-//! The settings of a ring of transitions, read from what Python gave.
+//! Settings of a ring of transitions, read from Python.
 
 use backcast_market::{Layout, PriceColumn, Selection};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
 
-use crate::coerce::count_in;
-use crate::error::{Failure, Kind};
-use crate::given::{Given, axes_of, closest, of_another_type};
-use crate::market_batch::{Names, ticker_names};
+use crate::argument::{Argument, axes_of, closest, count_in, wrong_type};
+use crate::error::{ErrorClass, Failure};
+use crate::transitions::batch::{Names, ticker_names};
 
 pub(super) fn position(panel: &backcast_market::Panel, name: &str) -> Result<u32, Failure> {
     let token = panel.token(name).and_then(|token| token.checked_sub(1));
@@ -18,7 +17,7 @@ pub(super) fn position(panel: &backcast_market::Panel, name: &str) -> Result<u32
             || "tickers lists them".to_owned(),
             |near| format!("did you mean '{near}'?"),
         );
-        Failure::new(Kind::Panel, format!("the panel has no ticker '{name}'; {hint}"))
+        Failure::new(ErrorClass::Panel, format!("the panel has no ticker '{name}'; {hint}"))
     })
 }
 
@@ -39,7 +38,7 @@ pub(super) fn names(
             let at = panel.indicators().iter().position(|known| known == name);
             let at = at.ok_or_else(|| {
                 let message = format!("the panel has no indicator '{name}'; indicators lists them");
-                Failure::new(Kind::Panel, message)
+                Failure::new(ErrorClass::Panel, message)
             })?;
             columns.push(PriceColumn::ALL.len() + at);
         }
@@ -52,11 +51,11 @@ pub(super) fn names(
 pub(super) fn action_shape_of(given: &Bound<'_, PyAny>) -> Result<Vec<usize>, Failure> {
     const WANTED: &str = "a tuple of whole numbers from 1 up, such as (10, 2)";
     let axes = axes_of(given)?.filter(|axes| !axes.contains(&0));
-    axes.ok_or_else(|| of_another_type(given, "action_shape", WANTED))
+    axes.ok_or_else(|| wrong_type(given, "action_shape", WANTED))
 }
 
-/// -1: a random one.
-pub(super) fn seed_of(py: Python<'_>, given: Given<i128>) -> Result<u64, Failure> {
+/// Reads a seed. -1 asks for a random one.
+pub(super) fn seed_of(py: Python<'_>, given: Argument<i128>) -> Result<u64, Failure> {
     const WANTED: &str = "a whole number from 0 up, or -1 for a random one";
     let seed = given.get("seed", WANTED)?;
     if seed == -1 {
@@ -64,21 +63,21 @@ pub(super) fn seed_of(py: Python<'_>, given: Given<i128>) -> Result<u64, Failure
         return Ok(random.extract()?);
     }
     u64::try_from(seed)
-        .map_err(|_| Failure::new(Kind::Argument, format!("seed is {seed}; give {WANTED}")))
+        .map_err(|_| Failure::new(ErrorClass::Argument, format!("seed is {seed}; give {WANTED}")))
 }
 
-pub(super) fn threads_of(given: Given<i128>) -> Result<usize, Failure> {
-    Ok(count_in(given, "threads", 1..=256, Kind::Argument)? as usize)
+pub(super) fn threads_of(given: Argument<i128>) -> Result<usize, Failure> {
+    Ok(count_in(given, "threads", 1..=256, ErrorClass::Argument)? as usize)
 }
 
-pub(super) fn layout_of(given: Given<String>) -> Result<Layout, Failure> {
+pub(super) fn layout_of(given: Argument<String>) -> Result<Layout, Failure> {
     const CHOICE: &str = "\"ticker\" or \"batched\"";
     match given.get("layout", CHOICE)?.as_str() {
         "ticker" => Ok(Layout::Ticker),
         "batched" => Ok(Layout::Batched),
         other => {
             let message = format!("layout is '{other}'; give {CHOICE}");
-            Err(Failure::new(Kind::Argument, message))
+            Err(Failure::new(ErrorClass::Argument, message))
         }
     }
 }

@@ -1,4 +1,4 @@
-"""The demo from the command line to the exit status."""
+"""Entry point of the demo."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An actor process: steps its environments with a wandering policy and appends what happened.
+"""Actor process: steps environments with a random policy and appends the transitions.
 
 It is given names and numbers only, attaches to the panel and the ring by name, and owns as many
 lanes as it has environments. Its death, however sudden, takes nothing down with it.
@@ -28,7 +28,7 @@ _INERTIA = 0.9
 
 @dataclass(frozen=True)
 class ActorSettings:
-    """Everything an actor is told; nothing of it is a handle."""
+    """Settings of an actor: names and numbers, no handles."""
 
     ring: str
     panel: str
@@ -67,7 +67,7 @@ def final_observation(
 
 
 class Policy:
-    """Random actions in [-1, 1] that wander: an autoregression of order one."""
+    """Random actions in [-1, 1] from an autoregression of order one."""
 
     def __init__(self, shape: tuple[int, int], seed: int) -> None:
         self._draw = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""What a killed actor leaves behind in its lanes, and what its successor makes of it.
+"""Checks of the lanes of a killed actor, before and after its successor continues them.
 
 Nothing is asked of the dead: everything is read from the ring. Allowed to be lost are the row that
 the dead actor was appending, in the lanes where it was not published yet, and, per lane, its last
@@ -29,7 +29,7 @@ _TAIL = 512
 
 @dataclass
 class Aftermath:
-    """The account of one death; complete when every lane has been continued."""
+    """Report of one death, complete when every lane has been continued."""
 
     lanes: tuple[int, ...]
     autoreset_mode: str
@@ -43,7 +43,7 @@ class Aftermath:
 
     @property
     def waiting(self) -> bool:
-        """Whether some lane has no row of the successor yet."""
+        """Return whether some lane has no row of the successor yet."""
         return len(self.adopted) < len(self.lanes)
 
     def examine(self, ring: bc.ReplayBuffer) -> None:
@@ -63,7 +63,7 @@ class Aftermath:
                 self.problems.append(f"lane {lane}: {newest - made} appends behind its neighbours")
 
     def _judge_tail(self, lane: int, rows: dict[str, Any]) -> int:
-        """Look at a lane's newest rows; return how many FINAL rows the lane has ever had."""
+        """Check a lane's newest rows; return the FINAL rows that it has ever had."""
         final = (rows["flags"] & FINAL) != 0
         self.episodes[lane] = int(rows["episode"][-1])
         self.torn_rows += count_torn(rows, final)
@@ -74,7 +74,7 @@ class Aftermath:
         return int(rows["episode"][-1]) + int(final[-1])
 
     def watch(self, ring: bc.ReplayBuffer) -> None:
-        """Look whether the successor has continued lanes, and how."""
+        """Check whether and how the successor has continued the lanes."""
         stats = lane_table(ring.stats())
         for lane in set(self.lanes) - self.adopted:
             head = self.heads[lane]
@@ -108,7 +108,7 @@ def count_torn(rows: dict[str, Any], final: NDArray[np.bool_]) -> int:
 
 
 def continues(rows: dict[str, Any]) -> NDArray[np.bool_]:
-    """Whether each row but the last is followed by the next step of its episode."""
+    """Return whether each row but the last is followed by the next step of its episode."""
     seq, episode, t = (np.asarray(rows[name]).astype(np.int64) for name in ("seq", "episode", "t"))
     gap = (rows["flags"][1:] & GAP) != 0
     steady = (np.diff(seq) == 1) & (np.diff(episode) == 0) & (np.diff(t) == 1)

@@ -1,4 +1,4 @@
-"""The demo's picture: rates and fill over time, equity on unseen days, one window as candles."""
+"""Chart of the demo: rates and fill over time, equity on test days, one window as candles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A child's side of the demo: its link to the parent, and the way it ends.
+"""Child processes of the demo: the link to the parent, and how they end.
 
 No handle of ring or panel crosses this link, only words: the parent says "stop", the child says how
 far it is. A parent that dies, even by SIGKILL, closes the pipe, and the child ends by itself.
@@ -31,18 +31,18 @@ class Link:
 
     @property
     def stopped(self) -> bool:
-        """Whether the parent asked for the end, or is gone."""
+        """Return whether the parent asked to stop, or is gone."""
         return self._stop.is_set()
 
     def send(self, kind: str, **facts: Any) -> None:  # noqa: ANN401 - JSON-like values
-        """Tell the parent something; a parent that is gone means stop."""
+        """Send a message to the parent; if it is gone, stop."""
         try:
             self._pipe.send({"kind": kind, **facts})
         except OSError:
             self._stop.set()
 
     def finish(self) -> None:
-        """Say that this child needs no watching any more."""
+        """End the watchdog of this child."""
         self._over.set()
 
     def _listen(self) -> None:

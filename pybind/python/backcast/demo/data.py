@@ -1,4 +1,4 @@
-"""The demo's market: real daily prices that ship inside two PyPI packages, written as one CSV.
+"""Market data of the demo: daily prices from the files of two PyPI packages, as one CSV.
 
 ``python -m backcast.demo.data OUT.csv`` writes it on its own. Only data files of the packages are
 read; neither is imported, so their own dependencies are not needed. Shares (AAPL, FB, GOOG, IBM,

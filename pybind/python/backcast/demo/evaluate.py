@@ -1,4 +1,4 @@
-"""What the training was worth: loss and equity on days that no actor and no gradient has seen."""
+"""Evaluation on days that no actor and no gradient has seen: loss and equity."""
 
 from __future__ import annotations
 

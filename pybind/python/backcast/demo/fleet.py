@@ -1,4 +1,4 @@
-"""The parent's side of the demo: starts children, listens to them, and ends every one of them."""
+"""Parent process of the demo: starts children, reads their messages and ends them."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class InterruptedRunError(Exception):
 
 
 class Interrupts:
-    """Turns SIGINT, SIGTERM and SIGHUP into a flag, so that cleaning up is never cut short."""
+    """Turns SIGINT, SIGTERM and SIGHUP into a flag, so that cleanup is not interrupted."""
 
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Interrupts:
-        """Take the signals over."""
+        """Install the signal handlers."""
         for number in _ENDING:
             # `nohup` ignores SIGHUP, so that a closing terminal does not end the run.
             if signal.getsignal(number) != signal.SIG_IGN:
@@ -57,7 +57,7 @@ class Interrupts:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give the signals back."""
+        """Restore the signal handlers."""
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
@@ -80,7 +80,7 @@ class Child:
     expected_to_end: bool = False
 
     def messages(self) -> list[Message]:
-        """Take what the child has said by now."""
+        """Receive the pending messages of the child."""
         said: list[Message] = []
         with suppress(EOFError, OSError):
             while self.pipe.poll():
@@ -95,11 +95,11 @@ class Fleet:
     children: list[Child] = field(default_factory=list)
 
     def __enter__(self) -> Fleet:
-        """Nothing runs yet."""
+        """Create an empty fleet."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End whoever still runs."""
+        """End all children that still run."""
         self.stop()
 
     def start(self, name: str, work: Callable[[Any, Link], None], settings: object) -> Child:
@@ -123,7 +123,7 @@ class Fleet:
         return child
 
     def listen(self, timeout_seconds: float) -> list[tuple[Child, Message]]:
-        """Wait at most so long for news; raise if a child failed."""
+        """Wait for messages, up to a timeout; raise if a child failed."""
         watched: list[Any] = [child.pipe for child in self.children]
         watched += [child.process.sentinel for child in self.children]
         multiprocessing.connection.wait(watched, timeout_seconds)
@@ -150,7 +150,7 @@ class Fleet:
         self._forget(child)
 
     def stop(self) -> list[tuple[Child, Message]]:
-        """Ask all children to finish, wait, insist; return their last words."""
+        """Ask all children to finish, wait, then kill them; return their last messages."""
         for child in self.children:
             child.expected_to_end = True
             with suppress(OSError):

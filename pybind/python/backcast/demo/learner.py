@@ -1,4 +1,4 @@
-"""The learner process: samples rows, looks their windows up in the panel, checks and trains."""
+"""Learner process: samples rows, looks up their windows in the panel, checks and trains."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FEWEST_ROWS = 8
 
 @dataclass(frozen=True)
 class LearnerSettings:
-    """Everything the learner is told; nothing of it is a handle."""
+    """Settings of the learner: names and numbers, no handles."""
 
     ring: str
     panel: str
@@ -41,7 +41,7 @@ class LearnerSettings:
 
 @dataclass
 class Tally:
-    """What the learner has counted and measured."""
+    """Counters and measurements of the learner."""
 
     batches: int = 0
     batches_per_s: float = 0.0

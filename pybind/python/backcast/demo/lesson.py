@@ -1,4 +1,4 @@
-"""What the learner learns: the next five days of a share, given the twenty days before.
+"""Learning task: the next five days of a share, given the twenty days before.
 
 Everything known at the open of day d is used and nothing later: the closes, ranges and volumes of
 d-20 .. d-1, each relative to the open of d or to their own mean. Two targets: the log return from

@@ -1,4 +1,4 @@
-"""Turns the ring's own statistics and the learner's words into frames; actors are never asked."""
+"""Monitor: turns statistics of the ring and messages of the learner into frames."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AutoresetMode: TypeAlias = Literal["next_step", "same_step", "disabled"]
 
 @dataclass
 class Slot:
-    """A place for an actor: the lanes it owns, and who owns them now."""
+    """Lanes of an actor, and the process that owns them now."""
 
     name: str
     autoreset_mode: AutoresetMode
@@ -27,7 +27,7 @@ class Slot:
 
 
 class Monitor:
-    """Watches one run."""
+    """Monitor of one run."""
 
     def __init__(self, ring: bc.ReplayBuffer, slots: list[Slot], total_s: float) -> None:
         self.ring = ring
@@ -44,7 +44,7 @@ class Monitor:
         return time.monotonic() - self._started
 
     def start(self) -> None:
-        """Begin to count time; rows written earlier are no part of the rates."""
+        """Start the clock; rows written earlier do not count."""
         self._started = time.monotonic()
         self._frame()
 

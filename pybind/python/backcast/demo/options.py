@@ -1,4 +1,4 @@
-"""The demo's command line: what can be asked for, and what is refused with a reason."""
+"""Command line of the demo."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Exit status: 0 done, 1 something failed or was found wrong, 2 wrong usage, 130 i
 
 @dataclass(frozen=True)
 class Options:
-    """One run of the demo."""
+    """Options of one run of the demo."""
 
     seconds: float = 30.0
     actors: int = 4
@@ -42,7 +42,7 @@ class Options:
 
     @property
     def lanes(self) -> int:
-        """One lane for each environment."""
+        """Return the number of lanes, one for each environment."""
         return self.actors * self.envs
 
 

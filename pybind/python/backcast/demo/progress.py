@@ -1,4 +1,4 @@
-"""What a person watching sees: a live table on a terminal, a plain line every few seconds else."""
+"""Progress display: a live table on a terminal, else a line every few seconds."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ActorFrame:
 
 @dataclass(frozen=True)
 class Frame:
-    """Everything that is shown at one moment, and kept for the chart."""
+    """State of the run at one moment, for the display and the chart."""
 
     elapsed_s: float
     total_s: float
@@ -62,7 +62,7 @@ def count(number: float) -> str:
 
 
 class Progress:
-    """Shows frames; a context manager, since a terminal has to be put right afterwards."""
+    """Display of frames; a context manager that restores the terminal."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._console = Console(file=stream or sys.stderr)

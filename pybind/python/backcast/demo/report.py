@@ -1,4 +1,4 @@
-"""The end of a run: what it measured, as JSON for machines and as a table for people."""
+"""Report of a run, as JSON and as a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a finished run amounts to: the numbers of demo.json, and whether all is well."""
+"""Result of a run: the numbers of demo.json, and whether all checks passed."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def counted(options: Options, session: Session) -> dict[str, Any]:
 
 
 def problems(counts: dict[str, Any], session: Session) -> list[str]:
-    """List what must not happen and did."""
+    """List the checks that failed."""
     found = [problem for death in session.deaths for problem in death.problems]
     if counts["torn_rows"]:
         found.append(f"{counts['torn_rows']} torn rows: columns that do not match their checksum")

@@ -1,4 +1,4 @@
-"""What one row of the demo's ring holds, and the checksum that shows whether a row is whole.
+"""Rows of the demo's ring, with a checksum that detects torn rows.
 
 A row is 8 bytes of checksum beside everything else, written as one word. Its upper half covers the
 observation columns, its lower half the step columns, so that the observation of a *next* row (whose

@@ -1,4 +1,4 @@
-"""One run of the demo: makes ring and panel, starts the processes, watches, ends them."""
+"""One run of the demo: creates ring and panel, starts, monitors and ends the processes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _WATCH_SECONDS = 0.005
 
 @dataclass
 class Session:
-    """What one run has made and seen; ring and panel live as long as the context it ran in."""
+    """Objects and results of one run; ring and panel live as long as its context."""
 
     panel: bc.Panel
     ring: bc.ReplayBuffer
@@ -160,7 +160,7 @@ class Run:
         return self._options.seconds / 2
 
     def _unsettled(self) -> bool:
-        """Whether a successor still has to write, and may still do so."""
+        """Return whether a successor still has to write, and may still do so."""
         late = self._monitor.elapsed_s > self._options.seconds + _START_SECONDS
         return not late and any(death.waiting for death in self._session.deaths)
 

@@ -1,4 +1,4 @@
-"""Which tickers are traded, and where the training days end and the held-out days begin."""
+"""Split of the data: tickers that are traded, training days and held-out days."""
 
 from __future__ import annotations
 

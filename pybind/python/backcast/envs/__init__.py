@@ -1,4 +1,4 @@
-"""Environments of Gymnasium, and what steps them into a ring.
+"""Gymnasium environments, and a collector that steps environments into a ring.
 
 Importing this package registers ``backcast/Portfolio-v0``:
 

@@ -1,4 +1,4 @@
-"""Steps any Gymnasium environment into a ring, whatever resets it."""
+"""Collector: steps any Gymnasium environment into a ring, in every autoreset mode."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _COMPARISONS = 2
 
 
 class Collector:
-    """Steps an environment and appends what happened, so that every row means what it should.
+    """Steps an environment and appends its transitions in the right autoreset mode.
 
     Takes any vector environment (native, ``SyncVectorEnv``, ``AsyncVectorEnv``) or a single one,
     wrapped or not, and its autoreset mode into account: the step that only resets never becomes a
@@ -131,12 +131,12 @@ class Collector:
 
     @property
     def index(self) -> NDArray[np.int64] | None:
-        """Where the rows of the last step are, int64 ``[lanes]``; None before the first."""
+        """Indices of the rows of the last step, int64 ``[lanes]``; None before the first."""
         return self._index
 
     @property
     def transitions(self) -> int:
-        """Steps appended so far, over all lanes, without those that only reset."""
+        """Steps appended so far over all lanes, not counting resets."""
         return self._transitions
 
     @explained
@@ -146,7 +146,7 @@ class Collector:
         seed: int | Sequence[int | None] | None = None,
         options: dict[str, Any] | None = None,
     ) -> tuple[Any, Any]:
-        """Begin new episodes; those in the middle of one are cut off there.
+        """Begin new episodes; running ones are cut.
 
         The last transition before the cut is kept.
 
@@ -187,7 +187,7 @@ class Collector:
         return obs, infos
 
     def _begin(self, obs: Any, chosen: NDArray[np.bool_] | None) -> None:  # noqa: ANN401
-        """Go on with what a reset of the chosen sub-environments, or of all, returned."""
+        """Continue with the observations of a reset of some sub-environments or of all."""
         # What the last transitions led to ends their episodes.
         self._writer.restart(chosen)
         if chosen is None:
@@ -198,7 +198,7 @@ class Collector:
         self._keep(obs, begun=chosen is None or bool(chosen.all()))
 
     def _notice_resets(self) -> None:
-        """Begin episodes where somebody else reset the environment since the last call."""
+        """Begin episodes where other code reset the environment since the last call."""
         if self._watch.unseen:
             self.finish()
             self._watch.forget()
@@ -281,7 +281,7 @@ class Collector:
 
     @explained
     def run(self, policy: Callable[[Any], Any], steps: int) -> int:
-        """Step `steps` times with the actions of `policy`; reset first where that is due.
+        """Step `steps` times with the actions of `policy`; reset first where necessary.
 
         Parameters
         ----------
@@ -335,7 +335,7 @@ class Collector:
         self._resetting[:] = False
 
     def _final_obs(self, infos: Any) -> Any:  # noqa: ANN401
-        """Return the last observations of what has ended, if the next ones are not those."""
+        """Return final observations of ended environments that differ from the next ones."""
         if self._mode is not AutoresetMode.SAME_STEP:
             return None
         if isinstance(infos, dict):
@@ -368,14 +368,14 @@ class Collector:
         return first, infos
 
     def _compare(self, obs: Any, *, begun: bool) -> None:  # noqa: ANN401
-        """Find out whether the environment writes to what it returned before."""
+        """Find out whether the environment reuses the arrays that it returned."""
         if self._compared < _COMPARISONS:
             self._reuses |= share(self._returned, obs) or share(self._stepped, obs)
             self._compared += not begun and self._stepped is not None
             self._stepped = obs
 
     def _keep(self, obs: Any, *, begun: bool) -> None:  # noqa: ANN401
-        """Hold the observation until the next step, in memory that stays as it is.
+        """Keep the observation until the next step, in memory that does not change.
 
         One with which every lane begins is copied in any case: that is once an episode, and the
         arrays of a reset are compared with none of another one.
@@ -390,7 +390,7 @@ class Collector:
 
 
 class _Guard:
-    """Has a collector ask for a reset after a call that failed, unless it changed nothing."""
+    """Requires a reset after a failed call, unless the call changed nothing."""
 
     def __init__(
         self,

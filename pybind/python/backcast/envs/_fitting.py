@@ -1,4 +1,4 @@
-"""Whether a writer can take what an environment does: lanes, autoreset mode and columns."""
+"""Checks that a writer fits an environment: lanes, autoreset mode and columns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REPLACEABLE = frozenset({"action", "reward"})
 
 
 def autoreset_mode(env: AnyEnv) -> AutoresetMode:
-    """Find out who resets the environment."""
+    """Return the autoreset mode of the environment."""
     _, word = lanes_and_mode(env)
     return mode_of(word)
 
@@ -82,13 +82,13 @@ def check_columns(env: AnyEnv, ring: dict[str, tuple[int, ...]]) -> None:
 
 
 def further_columns(writer: Writer) -> frozenset[str]:
-    """Name what a step has to bring beyond what the environment does."""
+    """Name the columns that a step has to add to those of the environment."""
     first = {name.split("/")[0] for name in writer.schema.columns}
     return frozenset(first - BROUGHT - REPLACEABLE)
 
 
 def refuse_columns(given: Iterable[str], wanted: frozenset[str]) -> None:
-    """Refuse columns that a step may not bring, and say which one is missing."""
+    """Refuse columns that a step must not add, and name missing ones."""
     first = {name.split("/")[0] for name in given}
     for name in sorted(first & BROUGHT):
         raise ArgumentError(

@@ -1,4 +1,4 @@
-"""Observations of any form taken apart: their arrays, and those of one environment out of many."""
+"""Parts of observations: their arrays, and those of one environment out of many."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def arrays(obs: Any) -> Iterator[NDArray[Any]]:  # noqa: ANN401
 
 
 def share(one: Any, other: Any) -> bool:  # noqa: ANN401
-    """Tell whether writing to one of two observations may change the other."""
+    """Return whether writing to one of two observations may change the other."""
     if isinstance(one, dict | list) and one is other:
         return True
     pairs = zip(arrays(one), arrays(other), strict=False)

@@ -1,4 +1,4 @@
-"""What the single and the vector portfolio environment have in common: settings and spaces."""
+"""Settings and spaces shared by the single and the vector portfolio environment."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MOST = int(np.iinfo(np.int32).max)
 
 
 class Settings(TypedDict):
-    """The rules of the market, under the names that both environments and Rust give them."""
+    """Market settings, by the names of both environments and of Rust."""
 
     initial_amount: float
     failure_threshold: float
@@ -73,7 +73,7 @@ def portfolios(
     reuse: bool,
     render_mode: str | None,
 ) -> PortfolioBatch:
-    """Make the Rust side of an environment."""
+    """Make the Rust object of an environment."""
     if obs not in ("dict", "flat"):
         raise EnvError(f'obs is {obs!r}; write "dict" or "flat"')
     check_render_mode(render_mode)
@@ -85,7 +85,7 @@ def portfolios(
 
 
 def check_render_mode(mode: str | None) -> str | None:
-    """Refuse what nothing is drawn for."""
+    """Refuse render modes that do not exist."""
     if mode not in (None, "rgb_array"):
         raise EnvError(f'render_mode is {mode!r}; write "rgb_array", or leave it None')
     return mode

@@ -1,4 +1,4 @@
-"""The ids under which Gymnasium knows the environments, and a creator for frameworks."""
+"""Gymnasium ids of the environments, and a creator for frameworks."""
 
 from __future__ import annotations
 

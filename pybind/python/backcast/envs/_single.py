@@ -1,4 +1,4 @@
-"""The portfolio environment as Gymnasium's ``Env``: one row of the vector environment."""
+"""Portfolio environment as Gymnasium's ``Env``: one row of the vector environment."""
 
 from __future__ import annotations
 
@@ -270,7 +270,7 @@ class PortfolioEnv(gym.Env[Any, Any]):
 
     @explained
     def history(self, before: bool = False) -> dict[str, Any]:
-        """Give an episode day by day, where they are recorded.
+        """Return a recorded episode, day by day.
 
         Parameters
         ----------
@@ -295,7 +295,7 @@ class PortfolioEnv(gym.Env[Any, Any]):
 
     @explained
     def metrics_so_far(self) -> dict[str, float]:
-        """Say what the running episode has come to so far, also where a wrapper cuts it.
+        """Return the metrics of the running episode so far, even if a wrapper cuts it.
 
         Returns
         -------
@@ -311,7 +311,7 @@ class PortfolioEnv(gym.Env[Any, Any]):
         return self._batch.metrics_so_far()
 
     def render(self) -> NDArray[np.uint8] | None:
-        """Draw the running episode, or the one before when it only began.
+        """Draw the running episode, or the one before if it has only begun.
 
         Returns
         -------
@@ -343,7 +343,7 @@ class PortfolioEnv(gym.Env[Any, Any]):
         return self._batch.indicators
 
     def close(self) -> None:
-        """Let go of the panel. Closing again does nothing."""
+        """Release the panel. Closing again does nothing."""
         self._batch.close()
 
     def __reduce__(self) -> tuple[Callable[[], PortfolioEnv], tuple[()], dict[str, Any]]:
@@ -351,5 +351,5 @@ class PortfolioEnv(gym.Env[Any, Any]):
         return self._rebuild, (), {"spec": self.spec}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> PortfolioEnv:
-        """Copy with the state: the copy goes on as this one would."""
+        """Copy with the state: the copy continues as this one would."""
         return deep_copy(self, memo)

@@ -1,4 +1,4 @@
-"""The portfolio environment as Gymnasium's ``VectorEnv``, around the Rust batch."""
+"""Portfolio environment as Gymnasium's ``VectorEnv``, around a Rust object."""
 
 from __future__ import annotations
 
@@ -344,7 +344,7 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
 
     @explained
     def history(self, i: int, before: bool = False) -> dict[str, Any]:
-        """Give an episode of a portfolio day by day, where they are recorded.
+        """Return a recorded episode of a portfolio, day by day.
 
         Parameters
         ----------
@@ -371,7 +371,7 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
 
     @explained
     def metrics_so_far(self) -> dict[str, NDArray[Any]]:
-        """Say what the running episodes have come to so far, also where a wrapper cuts them.
+        """Return the metrics of the running episodes so far, even if a wrapper cuts them.
 
         Returns
         -------
@@ -387,7 +387,7 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
         return self._batch.metrics_so_far()
 
     def render(self) -> tuple[NDArray[np.uint8], ...] | None:
-        """Draw the running episode of every portfolio, or the one before when it only began.
+        """Draw the running episode of every portfolio, or the one before if it has only begun.
 
         Returns
         -------
@@ -421,7 +421,7 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
         return self._batch.indicators
 
     def close_extras(self, **kwargs: Any) -> None:  # noqa: ANN401
-        """Let go of the panel, as a part of ``close``.
+        """Release the panel, as a part of ``close``.
 
         Parameters
         ----------
@@ -437,5 +437,5 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
         return self._rebuild, (), {"spec": self.spec}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> PortfolioVectorEnv:
-        """Copy with the state: the copy goes on as this one would."""
+        """Copy with the state: the copy continues as this one would."""
         return deep_copy(self, memo)

@@ -1,4 +1,4 @@
-"""Notices when an environment is reset by somebody else than the collector that steps it."""
+"""Detection of resets by other code than the collector that steps an environment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Watch:
-    """Notes resets of an environment, or of one inside it, but for those within ``with watch:``.
+    """Records resets of an environment, or of one inside it, except within ``with watch:``.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class Watch:
             _Reset.on(layer).watchers[self] = layer is env
 
     def __enter__(self) -> bool:
-        """Begin a call whose resets are no news. Returns whether a reset would have been."""
+        """Begin a call whose resets are not recorded. Returns whether they would have been."""
         self._own += 1
         return self._own == 1
 
@@ -40,13 +40,13 @@ class Watch:
         self._own -= 1
 
     def forget(self) -> None:
-        """Forget what was noted."""
+        """Clear the record."""
         self.begun = None
         self.unseen = False
 
 
 class _Reset:
-    """Stands in for the ``reset`` of one environment, and tells those who watch it."""
+    """Replacement of an environment's ``reset`` that notifies the watches."""
 
     def __init__(self, env: Any, reset: Callable[..., Any]) -> None:  # noqa: ANN401
         self.env = env

@@ -1,4 +1,4 @@
-"""What both environments answer about their market, their settings and the windows around days."""
+"""Market, settings and windows, shared by both environments."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _ELSEWHERE = {
         "get_market_window_numpy([ticker], day, h, future)[ticker] has its days as arrays"
     ),
 }
-"""Names of FastFinRL's classes that these do not have."""
+"""Names of FastFinRL's classes that these classes lack."""
 
 Shown = TypeVar("Shown")
 """A state, in whatever form it is returned."""
@@ -56,7 +56,7 @@ class FinRLEnv(Generic[Shown]):
     _rebuild: Callable[[], FinRLEnv[Shown]]
     """The constructor with its arguments."""
     _stepped: bool | None
-    """Was the last state that of a step? None before the first reset."""
+    """Whether the last state was that of a step; None before the first reset."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class FinRLEnv(Generic[Shown]):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Say what has what FastFinRL's classes have under another name."""
+            """Name the attribute that replaces one of FastFinRL's classes."""
             hint = f"; {_ELSEWHERE[name]}" if name in _ELSEWHERE else ""
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
@@ -109,12 +109,12 @@ class FinRLEnv(Generic[Shown]):
         return self._rebuild, ()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FinRLEnv[Shown]:
-        """Copy with the state: the copy goes on as this one would."""
+        """Copy with the state: the copy continues as this one would."""
         return deep_copy(self, memo)
 
     @property
     def panel(self) -> Panel:
-        """The market; other processes can have the same one by its name."""
+        """Panel of the market; other processes can attach to it by name."""
         return self._panel
 
     @property
@@ -169,7 +169,7 @@ class FinRLEnv(Generic[Shown]):
         return self._lag
 
     def get_return_format(self) -> Literal["vec", "json"]:
-        """Say in which form states are returned.
+        """Return the form of states.
 
         Returns
         -------
@@ -275,7 +275,7 @@ class FinRLEnv(Generic[Shown]):
 
     @explained
     def get_raw_value(self, ticker: str, day: int, column: str) -> float:
-        """Look one number up.
+        """Look up one number.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""What a buffer's transitions are read by: batches that are drawn, and one at a time."""
+"""Reads of a buffer's transitions: batches, and one at a time."""
 
 from __future__ import annotations
 

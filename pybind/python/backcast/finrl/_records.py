@@ -1,4 +1,4 @@
-"""States in other forms than a dict of arrays, made into one."""
+"""Conversion of states in other forms to a dict of arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replay of trading transitions, stored in a ring and looked up in the market."""
+"""Replay buffer of trading transitions, stored in a ring and looked up in the market."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ class VecReplayBuffer(DrawnTransitions):
     n_adders : int, default 1
         Processes that add at once, each to an equal share of the capacity.
     exist : {"error", "attach", "replace"}
-        What to do when the name is taken.
+        Policy when the name is taken.
     persistent : bool
-        Keep the buffer when nobody holds it.
+        Keep the buffer when no process holds it.
     dir : path, optional
         Where it lives; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
 
@@ -120,7 +120,7 @@ class VecReplayBuffer(DrawnTransitions):
         self._attach = arguments
 
     def __reduce__(self) -> tuple[Callable[..., VecReplayBuffer], tuple[Any, ...]]:
-        """Pickle by name: what is unpickled, in any process, has joined the buffer."""
+        """Pickle by name: unpickling attaches to the buffer, in any process."""
         panel = self._ring.panel
         for what, name in (("a buffer", self._attach["name"]), ("the buffer's panel", panel.name)):
             if name is None:
@@ -146,7 +146,7 @@ class VecReplayBuffer(DrawnTransitions):
         end: int | None = None,
         dir: str | os.PathLike[str] | None = None,
     ) -> Self:
-        """Join the buffer of that name, made by any process.
+        """Attach to the buffer of that name.
 
         Parameters
         ----------
@@ -259,7 +259,7 @@ class VecReplayBuffer(DrawnTransitions):
 
 
 def _joined(buffer: type[VecReplayBuffer], arguments: dict[str, Any]) -> VecReplayBuffer:
-    """Join a buffer that was pickled."""
+    """Attach to a pickled buffer."""
     return buffer.attach(**arguments)
 
 

@@ -1,4 +1,4 @@
-"""The arguments that both environments have, checked and in the form that the Rust side takes."""
+"""Arguments of both environments, checked and converted for Rust."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Tickers: TypeAlias = Sequence[str]
 State: TypeAlias = dict[str, Any]
 
 WINDOW_PARTS = ("indicator_names", "h", "future")
-"""What a window has besides tickers."""
+"""Keys of a window besides tickers."""
 
 
 def market_of(source: PanelLike, macro: Sequence[str], options: Mapping[str, Any] | None) -> Panel:
-    """Open what an environment was given; a file learns here which of its tickers are macro."""
+    """Open the market of an environment; macro tickers of a file are set here."""
     if options is not None and not isinstance(options, Mapping):
         raise ArgumentTypeError(
             f'panel_options is {options!r}; give a dict of keywords, {{"nan": "mask"}}'
@@ -39,7 +39,7 @@ def market_of(source: PanelLike, macro: Sequence[str], options: Mapping[str, Any
 
 
 def check_source(source: Any, what: str) -> None:  # noqa: ANN401
-    """Refuse what names no market."""
+    """Refuse values that name no market."""
     if not isinstance(source, Panel | str | os.PathLike):
         raise ArgumentTypeError(
             f"{what} is {source!r}; give the path of a CSV or Parquet file, a backcast.Panel, or "

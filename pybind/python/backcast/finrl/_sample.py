@@ -1,4 +1,4 @@
-"""What a buffer's ``sample`` returns."""
+"""Batches of a buffer's ``sample``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 class Sample(tuple[Any, ...]):
     """The seven parts of a batch: ``(s, action, reward, s_next, done, mask, mask_next)``.
 
-    Unpack it, and give it to ``sample`` again as ``out`` to have it filled anew.
+    Unpack it, or pass it to ``sample`` as ``out`` to fill it again.
     """
 
     # What the batch lies in. Not copied and not pickled: those are plain tuples of arrays.

@@ -1,4 +1,4 @@
-"""What can be seen of many portfolios: how many there are, what they trade, states and episodes."""
+"""States, tickers and episodes of many portfolios."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class SeenPortfolios(FinRLEnv[Any]):
     _seed: int | None
     """Where random numbers begin, unless a reset says it; None after the first one."""
     _wrapped = False
-    """Does a wrapper step them?"""
+    """Whether a wrapper steps them."""
     _tickers: Shared | None
     """Names of what is traded; None until they are asked for."""
 
@@ -78,7 +78,7 @@ class SeenPortfolios(FinRLEnv[Any]):
 
     @explained
     def history(self, i: int, before: bool = False) -> dict[str, Any]:
-        """Give an episode of a portfolio day by day, where they are recorded.
+        """Return a recorded episode of a portfolio, day by day.
 
         Parameters
         ----------
@@ -102,7 +102,7 @@ class SeenPortfolios(FinRLEnv[Any]):
 
     @explained
     def metrics_so_far(self) -> dict[str, NDArray[Any]]:
-        """Say what the running episodes have come to so far.
+        """Return the metrics of the running episodes so far.
 
         Returns
         -------
@@ -118,7 +118,7 @@ class SeenPortfolios(FinRLEnv[Any]):
         return self._batch.metrics_so_far()
 
     def _adopt(self, batch: PortfolioBatch) -> None:
-        """Make a new batch of portfolios ours."""
+        """Replace the batch of portfolios."""
         self._batch: PortfolioBatch = batch
         self._vary = batch.tickers_vary
         self._known = ["<CASH>", *self._panel.tickers]
@@ -160,7 +160,7 @@ class SeenPortfolios(FinRLEnv[Any]):
         return seen
 
     def _advance(self, actions: ArrayLike) -> Step:
-        """Step all portfolios, and keep what that showed until a state is asked for."""
+        """Step all portfolios, and keep the observations until a state is asked for."""
         seen = self._batch.step(actions)
         if seen[4] or self._any_ended:
             self._note_ends(seen[4])
@@ -196,7 +196,7 @@ class SeenPortfolios(FinRLEnv[Any]):
         return ended
 
     def _show(self, seen: Step) -> Any:  # noqa: ANN401 - a dict or a list of dicts
-        """Put a state together of what was seen."""
+        """Build a state of the last observations."""
         obs, reward, terminated, truncated, infos = seen
         if self._wrapped:
             # The wrapper stores what was seen, which is nobody else's to change.

@@ -305,7 +305,7 @@ class FastFinRL(FinRLEnv[State]):
 
     @explained
     def history(self, before: bool = False) -> dict[str, Any]:
-        """Give an episode day by day.
+        """Return a recorded episode, day by day.
 
         Parameters
         ----------
@@ -327,7 +327,7 @@ class FastFinRL(FinRLEnv[State]):
 
     @explained
     def metrics_so_far(self) -> dict[str, float]:
-        """Say what the running episode has come to so far.
+        """Return the metrics of the running episode so far.
 
         Returns
         -------
@@ -343,7 +343,7 @@ class FastFinRL(FinRLEnv[State]):
         return self._batch.metrics_so_far()
 
     def _adopt(self, batch: PortfolioBatch) -> None:
-        """Make a new portfolio ours."""
+        """Replace the portfolio."""
         self._batch: PortfolioBatch = batch
         self._tickers = batch.tickers_of[0]
         self._stepped = None

@@ -1,4 +1,4 @@
-"""The buffer of a single environment: that of many, whose states come alone."""
+"""Buffer of a single environment, whose states have no leading axis."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class ReplayBuffer(VecReplayBuffer):
     """Transitions of one environment, with the market around them.
 
-    As :class:`VecReplayBuffer`, but that states, actions, rewards and flags have no leading axis.
+    Like :class:`VecReplayBuffer`, but states, actions, rewards and flags have no leading axis.
 
     Parameters
     ----------
@@ -43,9 +43,9 @@ class ReplayBuffer(VecReplayBuffer):
     n_adders : int, default 1
         Processes that add at once, each to an equal share of the capacity.
     exist : {"error", "attach", "replace"}
-        What to do when the name is taken.
+        Policy when the name is taken.
     persistent : bool
-        Keep the buffer when nobody holds it.
+        Keep the buffer when no process holds it.
     dir : path, optional
         Where it lives; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
 

@@ -1,4 +1,4 @@
-"""States in the two forms that programs know: one dict of arrays, or a list of dicts."""
+"""States in two forms: one dict of arrays, or a list of dicts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OF_ALL = ("n_envs", "n_tickers", "n_indicators", "n_macro", "metrics")
 
 
 class Shared(list[Any]):
-    """A list that one state after another has: copies for each would take a tenth of a step.
+    """List that consecutive states share; copies would take a tenth of a step.
 
     Copies of it, pickled ones too, are lists like any other.
     """
@@ -36,7 +36,7 @@ class Shared(list[Any]):
 
 
 def shared_lists(lists: list[list[str]]) -> Shared:
-    """Make lists of names nobody's to change."""
+    """Make read-only lists of names."""
     return Shared(Shared(names) for names in lists)
 
 

@@ -1,4 +1,4 @@
-"""What a buffer is besides its transitions: how full it is, its files, its name and its end."""
+"""Size, files, name and closing of a buffer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class StoredTransitions:
-    """The ring of :class:`VecReplayBuffer`, which makes it or joins it."""
+    """Ring of :class:`VecReplayBuffer`, which creates it or attaches to it."""
 
     _ring: TransitionRing
     _batch_size: int
@@ -23,7 +23,7 @@ class StoredTransitions:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Say what has what FastFinRL's buffers have under another name."""
+            """Name the attribute that replaces one of FastFinRL's buffers."""
             hint = "; add(...) adds transitions of whole states" if name == "add_transition" else ""
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
@@ -86,7 +86,7 @@ class StoredTransitions:
 
     @explained
     def load(self, path: str | os.PathLike[str]) -> None:
-        """Take what was saved in the place of what is stored; a smaller buffer keeps the newest.
+        """Replace the transitions by those of a file; a smaller buffer keeps the newest.
 
         How the market is shown around it, the lag of indicators and the end of futures, stays this
         buffer's.
@@ -110,12 +110,12 @@ class StoredTransitions:
 
     @explained
     def close(self) -> None:
-        """Let go of the buffer; a shared one stays for its other holders."""
+        """Release the buffer; a shared one stays for its other holders."""
         self._ring.close()
 
     @explained
     def unlink(self) -> None:
-        """Remove a shared buffer's name; who has it open keeps it.
+        """Remove a shared buffer's name; processes that have it open keep it.
 
         Raises
         ------
@@ -151,11 +151,11 @@ class StoredTransitions:
 
     @property
     def name(self) -> str | None:
-        """What other processes attach to."""
+        """Name that other processes attach to."""
         return self._ring.name
 
     def __copy__(self) -> Self:
-        """Join a buffer with a name once more; one without is the only one of its kind."""
+        """Attach to a named buffer again; one without a name cannot be copied."""
         for what, name in (("a buffer", self.name), ("the buffer's panel", self.panel.name)):
             if name is None:
                 raise ArgumentTypeError(
@@ -168,7 +168,7 @@ class StoredTransitions:
         return joined
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Join it, as a shallow copy does."""
+        """Attach to it again, as a shallow copy does."""
         return self.__copy__()
 
     def __len__(self) -> int:

@@ -364,7 +364,7 @@ class VecFastFinRL(SeenPortfolios):
 
     @explained
     def set_auto_reset(self, enabled: bool) -> None:
-        """Begin anew by itself when an episode is done, or not.
+        """Set whether done episodes begin again by themselves.
 
         Parameters
         ----------
@@ -389,7 +389,7 @@ class VecFastFinRL(SeenPortfolios):
         self._mode = mode
 
     def auto_reset(self) -> bool:
-        """Say whether episodes that are done begin anew by themselves.
+        """Return whether done episodes begin again by themselves.
 
         Returns
         -------
@@ -398,13 +398,13 @@ class VecFastFinRL(SeenPortfolios):
         return self._mode != "disabled"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> VecFastFinRL:
-        """Copy with the state: the copy goes on as this one would, and is nobody's."""
+        """Copy with the state: the copy continues as this one would, without a wrapper."""
         twin = deep_copy(self, memo)
         twin._wrapped = False
         return twin
 
     def _wrap(self, mode: Mode, play_on: bool) -> None:
-        """Become the portfolios that a wrapper steps: their mode and sizes are the wrapper's."""
+        """Hand the portfolios to a wrapper, which sets mode and sizes."""
         self._settings["play_on"] = play_on
         self._mode, self._wrapped = mode, True
         self._adopt(PortfolioBatch(self._panel, self.num_envs(), self._modal()))

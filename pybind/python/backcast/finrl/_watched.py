@@ -1,4 +1,4 @@
-"""What can be asked of a wrapper's episodes besides observations: days, sums and pictures."""
+"""Episodes of a wrapper: days, metrics and pictures."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 class WatchedPortfolios(VectorEnv[Any, Any, Any]):
-    """The episodes of :class:`VecFinRLWrapper`, as ``PortfolioVectorEnv`` tells of its own."""
+    """Episodes of :class:`VecFinRLWrapper`, in the form of ``PortfolioVectorEnv``."""
 
     env: VecFastFinRL
 
     @explained
     def history(self, i: int, before: bool = False) -> dict[str, Any]:
-        """Give an episode of a portfolio day by day, where they are recorded.
+        """Return a recorded episode of a portfolio, day by day.
 
         Parameters
         ----------
@@ -46,7 +46,7 @@ class WatchedPortfolios(VectorEnv[Any, Any, Any]):
 
     @explained
     def metrics_so_far(self) -> dict[str, NDArray[Any]]:
-        """Say what the running episodes have come to so far, also where a wrapper cuts them.
+        """Return the metrics of the running episodes so far, even if a wrapper cuts them.
 
         Returns
         -------
@@ -61,7 +61,7 @@ class WatchedPortfolios(VectorEnv[Any, Any, Any]):
         return self.env.metrics_so_far()
 
     def render(self) -> tuple[NDArray[np.uint8], ...] | None:
-        """Draw the running episode of every portfolio, or the one before when it only began.
+        """Draw the running episode of every portfolio, or the one before if it has only begun.
 
         Returns
         -------

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class VecFinRLWrapper(WatchedPortfolios):
-    """Many portfolios as a Gymnasium ``VectorEnv`` that remembers what happens in it.
+    """Many portfolios as a Gymnasium ``VectorEnv`` with a replay buffer.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ class VecFinRLWrapper(WatchedPortfolios):
     """
 
     env: VecFastFinRL
-    """The portfolios that are stepped."""
+    """Portfolios that the wrapper steps."""
 
     metadata: dict[str, Any] = {  # noqa: RUF012
         "render_modes": ["rgb_array"],
@@ -218,7 +218,7 @@ class VecFinRLWrapper(WatchedPortfolios):
         self.action_space = batch_space(self.single_action_space, self.num_envs)
 
     def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled or copied: there is one buffer."""
+        """Refuse pickling and copying, because there is one buffer."""
         raise ArgumentTypeError(
             "a VecFinRLWrapper has a buffer that is private to its process; it is not pickled or "
             "copied; pickle its .env, and share transitions through a VecReplayBuffer with a name"
@@ -387,7 +387,7 @@ class VecFinRLWrapper(WatchedPortfolios):
         return obs, action, reward[:, 0], after, done, mask, mask_next
 
     def close_extras(self, **kwargs: Any) -> None:  # noqa: ANN401
-        """Let go of market and buffer, as a part of ``close``.
+        """Release market and buffer, as a part of ``close``.
 
         Parameters
         ----------
@@ -424,7 +424,7 @@ class VecFinRLWrapper(WatchedPortfolios):
 
 
 def _refuse_strangers(settings: Mapping[str, Any]) -> None:
-    """Refuse settings that the environments do not have, with the ones that were probably meant."""
+    """Refuse unexpected settings, and suggest the ones that were probably meant."""
     theirs = inspect.signature(VecFastFinRL.__init__).parameters
     mine = inspect.signature(VecFinRLWrapper.__init__).parameters
     settled = ("self", "settings", "csv_path", "return_format")

@@ -1,4 +1,4 @@
-"""Pictures of sampled windows, for looking at what a learner is given.
+"""Pictures of sampled windows.
 
 >>> import backcast as bc
 >>> from backcast import plot

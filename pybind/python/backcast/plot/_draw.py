@@ -40,7 +40,7 @@ def draw(window: Window, ax: Axes | None) -> Axes:
 
 
 def _frame(ax: Axes, window: Window) -> None:
-    """Draw what stands behind the numbers: axes, the drawn place, the future."""
+    """Draw the background: axes, the drawn place, the future."""
     first, last = int(window.places[0]), int(window.places[-1])
     ax.axvline(0, color=_NEUTRAL, linewidth=1.0, linestyle=(0, (4, 3)), zorder=0.5,
                label=window.drawn)  # fmt: skip

@@ -1,4 +1,4 @@
-"""Draws an episode of a portfolio: prices with trades, its value, and how far it fell."""
+"""Pictures of episodes: prices with trades, portfolio value and drawdown."""
 
 from __future__ import annotations
 

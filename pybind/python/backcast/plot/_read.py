@@ -1,4 +1,4 @@
-"""One window of a batch as plain rows of numbers, whatever kind of batch it came from."""
+"""One window of a batch as rows of numbers, for any kind of batch."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ELEMENT = re.compile(r"(?P<column>.+)\[(?P<place>\d+(?:\s*,\s*\d+)*)\]")
 
 @dataclass(frozen=True)
 class Window:
-    """What is drawn; every array has one entry per place, NaN or False where there is nothing.
+    """Data to draw: arrays with one entry per place, NaN or False where there is none.
 
     ``final`` holds the observation after the last transition of an episode, one place further on.
     """
@@ -145,7 +145,7 @@ class _Sample:
         self.ended = int(np.flatnonzero(ends)[-1]) if ends.any() else None
 
     def _is_column(self, name: str) -> bool:
-        """Whether it is a column of the schema, rather than something made for this batch."""
+        """Return whether it is a column of the schema, not an array made for this batch."""
         if name in _BUILT_IN or name.startswith(("next_", "n_")):
             return False
         history = self._now["mask"].shape if self._windowed else self._now["index"].shape

@@ -1,0 +1,101 @@
+//! Refusal of arguments that a call does not have.
+
+use pyo3::PyTypeInfo;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use super::text::{closest, text_of};
+use crate::error::{ErrorClass, Failure};
+
+/// Refuses arguments that a call does not have, and suggests the one that was probably meant.
+///
+/// `extra` holds positional arguments beyond the last one, `unknown` keywords that the call does
+/// not have. `call` returns the callable, whose text signature lists what it takes.
+pub(crate) fn refuse_unexpected<'py>(
+    extra: &Bound<'py, PyTuple>,
+    unknown: Option<&Bound<'py, PyDict>>,
+    call: impl FnOnce(Python<'py>) -> PyResult<(String, Bound<'py, PyAny>)>,
+) -> Result<(), Failure> {
+    let unknown = unknown.filter(|unknown| !unknown.is_empty());
+    if extra.is_empty() && unknown.is_none() {
+        return Ok(());
+    }
+    let (name, callable) = call(extra.py())?;
+    let signature: String = callable.getattr("__text_signature__")?.extract()?;
+    let signature = ["$self", "$cls"].iter().fold(signature, |text, object| {
+        text.replacen(&format!("({object}, "), "(", 1).replacen(&format!("({object})"), "()", 1)
+    });
+    let takes = Takes::parse(&signature);
+    let refuse = |message| Err(Failure::new(ErrorClass::ArgumentType, message));
+    if let Some(key) = unknown.and_then(|unknown| unknown.keys().into_iter().next()) {
+        let key: String = key.extract()?;
+        let hint = closest(&key, takes.all().copied())
+            .map_or_else(|| "it".to_owned(), |near| format!("did you mean `{near}`? It"));
+        return refuse(format!("{name}() has no argument `{key}`; {hint} takes {signature}"));
+    }
+    let (most, got) = (takes.by_position.len(), takes.by_position.len() + extra.len());
+    refuse(format!(
+        "{name}() takes {} by position, got {got}; {}",
+        match most {
+            0 => "no arguments".to_owned(),
+            1 => "1 argument".to_owned(),
+            _ => format!("{most} arguments"),
+        },
+        if takes.by_name.is_empty() {
+            format!("it takes {signature}")
+        } else {
+            format!(
+                "give {} by name: {}",
+                if most == 0 { "them" } else { "the others" },
+                takes.by_name.join(", ")
+            )
+        }
+    ))
+}
+
+/// Returns a method and its name, for [`refuse_unexpected`].
+pub(crate) fn method<'py, T: PyTypeInfo>(
+    name: &'static str,
+) -> impl FnOnce(Python<'py>) -> PyResult<(String, Bound<'py, PyAny>)> {
+    move |py| Ok((name.to_owned(), py.get_type::<T>().getattr(name)?))
+}
+
+/// Returns a class and its name, for [`refuse_unexpected`].
+pub(crate) fn class<T: PyTypeInfo>(py: Python<'_>) -> PyResult<(String, Bound<'_, PyAny>)> {
+    let class = py.get_type::<T>();
+    Ok((text_of(class.name()?.as_any())?, class.into_any()))
+}
+
+/// Returns a function of the module and its name, for [`refuse_unexpected`].
+pub(crate) fn function<'py>(
+    name: &'static str,
+) -> impl FnOnce(Python<'py>) -> PyResult<(String, Bound<'py, PyAny>)> {
+    move |py| Ok((name.to_owned(), py.import("backcast._native")?.getattr(name)?))
+}
+
+/// Parameter names in a text signature.
+struct Takes<'a> {
+    by_position: Vec<&'a str>,
+    by_name: Vec<&'a str>,
+}
+
+impl<'a> Takes<'a> {
+    fn parse(signature: &'a str) -> Self {
+        let inside = signature.trim_start_matches('(').trim_end_matches(')');
+        let mut takes = Self { by_position: Vec::new(), by_name: Vec::new() };
+        let mut named = false;
+        for part in inside.split(", ") {
+            match part.split('=').next().unwrap_or(part) {
+                "*" => named = true,
+                "" | "/" => {}
+                name if named => takes.by_name.push(name),
+                name => takes.by_position.push(name),
+            }
+        }
+        takes
+    }
+
+    fn all(&self) -> impl Iterator<Item = &&'a str> {
+        self.by_position.iter().chain(&self.by_name)
+    }
+}

@@ -1,0 +1,240 @@
+//! Creation and attachment: `ReplayBuffer.create` and `ReplayBuffer.attach`.
+
+use std::path::PathBuf;
+
+use backcast_core::{LanePolicy, MAX_LANES, MAX_READER_SLOTS, Ring, RingOptions};
+use backcast_pybind_macros::exact_arguments;
+use pyo3::prelude::*;
+use pyo3::types::PyAny;
+
+use super::{ReplayBuffer, label};
+use crate::argument::{Argument, count_in, seconds_of};
+use crate::buffer::capacity;
+use crate::error::{ErrorClass, Failure, bad_argument};
+use crate::location::{base_at, base_of, exist_of, name_of, on_unlinked_of, persistent_of};
+use crate::schema::schema_of;
+
+#[exact_arguments]
+#[pymethods]
+impl ReplayBuffer {
+    /// Create a ring, or attach to the one of that name, as ``exist`` says.
+    ///
+    /// All memory is allocated now: a full file system is an error here and never later.
+    ///
+    /// Parameters
+    /// ----------
+    /// name : str or None
+    ///     Name that other processes attach to; None for memory private to this process.
+    /// schema : dict or Schema
+    ///     The columns, see :class:`Schema`.
+    /// capacity : int or str
+    ///     Rows over all lanes, or the bytes to allocate, such as ``"8GiB"``. Each lane gets an
+    ///     equal share, rounded up, and an episode of n transitions takes n + 1 rows: a lane of one
+    ///     row never holds a transition.
+    /// lanes : int, default 1
+    ///     Independent single-writer rings, one per environment; 1 to 4096.
+    /// exist : {"error", "attach", "replace"}, default "error"
+    ///     Policy when the name is taken by a ring that is in use or persistent. Any other ring of
+    ///     that name is removed.
+    /// persistent : bool, default False
+    ///     Keep the ring when no process holds it. One that is attached to has to be kept already;
+    ///     private memory cannot be.
+    /// lane_policy : {"block", "drop_new", "fail", "overwrite"}, default "block"
+    ///     Policy of a writer when a lease freezes the rows it would overwrite: wait, once per
+    ///     lease and ``lease_timeout`` at most, and then drop the new row and mark a gap; drop it
+    ///     at once; raise. ``"overwrite"`` grants no leases.
+    /// lease_timeout : float, optional
+    ///     Seconds a writer waits for a lease; 1.0 when left out. Only with ``"block"``.
+    /// reader_slots : int, default 64
+    ///     Samplers and handles with leases that the ring has room for at a time, over all
+    ///     processes; 1 to 1024.
+    /// huge_pages : bool, default True
+    ///     Request huge pages from the system, which make draws faster. ``stats()["bytes_huge"]``
+    ///     says how many bytes it granted.
+    /// on_unlinked : {"warn", "error", "ignore"}, default "warn"
+    ///     Policy of this buffer's writers, samplers and waits once the ring was removed or
+    ///     replaced while they use it: an :class:`UnlinkedWarning`, once; a :class:`NotFoundError`,
+    ///     each time; nothing. The ring stays usable for its holders, but no other process can
+    ///     attach to it.
+    /// dir : path, optional
+    ///     Where it lives; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
+    ///
+    /// Returns
+    /// -------
+    /// ReplayBuffer
+    ///     A handle on the ring, which lives as long as any process has one.
+    ///
+    /// Raises
+    /// ------
+    /// SchemaError
+    ///     If the columns make no schema.
+    /// ArgumentError
+    ///     If an argument is invalid.
+    /// ExistsError
+    ///     If the name is taken, or by another ring than the one to be attached.
+    /// SpaceError
+    ///     If there is not enough memory; nothing is left behind.
+    /// StorageError
+    ///     If the directory cannot be used, or its owner or mode make it unsafe.
+    ///
+    /// Warns
+    /// -----
+    /// UserWarning
+    ///     If more than twice the bytes asked for had to be allocated, as wide columns of odd sizes
+    ///     demand.
+    ///
+    /// Examples
+    /// --------
+    /// >>> columns = {"obs": {"image": ("u1", (84, 84)), "speed": "f4"}, "action": "i4"}
+    /// >>> with bc.ReplayBuffer.create(None, columns, capacity="16MiB", lanes=4) as buf:
+    /// ...     list(buf.schema.columns), buf.capacity > 2_000
+    /// (['obs/image', 'obs/speed', 'action'], True)
+    #[staticmethod]
+    #[pyo3(signature = (
+        name=Some(Argument::Missing), schema=None, *, capacity=None, lanes=1_i64.into(),
+        exist="error".into(), persistent=false.into(), lane_policy="block".into(),
+        lease_timeout=None, reader_slots=64_i64.into(), huge_pages=true.into(),
+        on_unlinked="warn".into(), dir=None
+    ))]
+    #[pyo3(text_signature = "(name, schema, *, capacity, lanes=1, exist='error', \
+                             persistent=False, lane_policy='block', \
+                             lease_timeout=None, reader_slots=64, huge_pages=True, \
+                             on_unlinked='warn', dir=None)")]
+    #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
+    fn create<'py>(
+        py: Python<'py>,
+        name: Option<Argument<String>>,
+        schema: Option<&Bound<'py, PyAny>>,
+        capacity: Option<&Bound<'py, PyAny>>,
+        lanes: Argument<i128>,
+        exist: Argument<String>,
+        persistent: Argument<bool>,
+        lane_policy: Argument<String>,
+        lease_timeout: Option<Argument<f64>>,
+        reader_slots: Argument<i128>,
+        huge_pages: Argument<bool>,
+        on_unlinked: Argument<String>,
+        dir: Option<Argument<PathBuf>>,
+    ) -> Result<Self, Failure> {
+        let wanted = "a name for other processes to attach to, or None for private memory";
+        let name = name.map(|name| name.get("name", wanted)).transpose()?;
+        let persistent = persistent_of(persistent, name.is_some(), "ring")?;
+        let schema = schema_of(schema)?;
+        let on_unlinked = on_unlinked_of(on_unlinked)?;
+        let options = RingOptions::with_capacity(capacity::from_python(capacity)?)
+            .lanes(count_in(lanes, "lanes", 1..=MAX_LANES, ErrorClass::Argument)?)
+            .exist(exist_of(exist)?)
+            .persistent(persistent)
+            .lane_policy(policy(lane_policy, lease_timeout)?)
+            .reader_slots(count_in(
+                reader_slots,
+                "reader_slots",
+                1..=MAX_READER_SLOTS,
+                ErrorClass::Argument,
+            )?)
+            .huge_pages(huge_pages.get("huge_pages", "True or False")?)
+            .base(base_of(dir)?);
+        let ring = py.detach(|| match &name {
+            Some(name) => Ring::create(name, &schema, options),
+            None => Ring::heap(&schema, options),
+        })?;
+        capacity::warn_if_wasteful(py, &ring, &label(name.as_deref()))?;
+        Ok(Self::of(ring.on_unlinked(on_unlinked)))
+    }
+
+    /// Attach to the ring of that name, or to a snapshot of one.
+    ///
+    /// Parameters
+    /// ----------
+    /// name : str
+    ///     Name of the ring. ``"pong@epoch-10"`` is the snapshot ``epoch-10`` of ``pong``:
+    ///     read-only, in shared memory beside the live ring, one copy for all processes that open
+    ///     it; the first one reads it from disk. See :meth:`open_snapshot`.
+    /// on_unlinked : {"warn", "error", "ignore"}, default "warn"
+    ///     Policy of this buffer's writers, samplers and waits once the ring was removed or
+    ///     replaced while they use it: an :class:`UnlinkedWarning`, once; a :class:`NotFoundError`,
+    ///     each time; nothing. The ring stays usable for its holders, but no other process can
+    ///     attach to it.
+    /// dir : path, optional
+    ///     Where it lives; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
+    /// store : path, optional
+    ///     Where snapshots are kept; ``BACKCAST_STORE``, else ``~/.local/share/backcast``, when
+    ///     left out.
+    ///
+    /// Returns
+    /// -------
+    /// ReplayBuffer
+    ///     A handle on the ring; of a live one nothing is copied.
+    ///
+    /// Raises
+    /// ------
+    /// NotFoundError
+    ///     If there is no such object.
+    /// CorruptError
+    ///     If the bytes there are no ring of this version, or a snapshot is damaged.
+    #[staticmethod]
+    #[pyo3(signature = (
+        name=Argument::Missing, *, on_unlinked="warn".into(), dir=None, store=None
+    ))]
+    #[pyo3(text_signature = "(name, *, on_unlinked='warn', dir=None, store=None)")]
+    fn attach(
+        py: Python<'_>,
+        name: Argument<String>,
+        on_unlinked: Argument<String>,
+        dir: Option<Argument<PathBuf>>,
+        store: Option<Argument<PathBuf>>,
+    ) -> Result<Self, Failure> {
+        let (name, base) = (name_of(name)?, base_of(dir)?);
+        let on_unlinked = on_unlinked_of(on_unlinked)?;
+        if name.contains('@') {
+            return Self::attach_snapshot(py, &name, store, &base);
+        }
+        if store.is_some() {
+            return Err(bad_argument(format!(
+                "store is given, but '{name}' is a ring in memory; leave it out, or name a \
+                 snapshot, '{name}@LABEL'"
+            )));
+        }
+        let ring = py.detach(|| Ring::attach_in(&base, &name))?;
+        Ok(Self::of(ring.on_unlinked(on_unlinked)))
+    }
+}
+
+/// Reads the `lane_policy` and `lease_timeout` arguments.
+pub(crate) fn policy(
+    given: Argument<String>,
+    timeout: Option<Argument<f64>>,
+) -> Result<LanePolicy, Failure> {
+    let wanted = "\"block\", \"drop_new\", \"fail\" or \"overwrite\"";
+    let policy = given.get("lane_policy", wanted)?.parse().map_err(bad_argument)?;
+    let Some(timeout) = timeout else { return Ok(policy) };
+    let timeout = seconds_of("lease_timeout", timeout)?;
+    let seconds = timeout.as_secs_f64();
+    let LanePolicy::Block(_) = policy else {
+        return Err(bad_argument(format!(
+            "lease_timeout is {seconds}, but lane_policy \"{policy}\" never waits; leave it out, \
+             or write lane_policy=\"block\""
+        )));
+    };
+    if timeout > LanePolicy::MAX_TIMEOUT {
+        let most = LanePolicy::MAX_TIMEOUT.as_secs();
+        return Err(bad_argument(format!(
+            "lease_timeout is {seconds}, the limit is {most} seconds; give fewer, a writer that \
+             waits so long looks dead"
+        )));
+    }
+    Ok(LanePolicy::Block(timeout))
+}
+/// Attaches to the ring of a pickled buffer.
+#[pyfunction]
+#[pyo3(signature = (name, dir=None, on_unlinked="warn".to_owned()))]
+pub(crate) fn _attach_buffer(
+    py: Python<'_>,
+    name: &str,
+    dir: Option<PathBuf>,
+    on_unlinked: String,
+) -> Result<ReplayBuffer, Failure> {
+    let on_unlinked = on_unlinked_of(on_unlinked)?;
+    let ring = py.detach(|| Ring::attach_in(&base_at(dir), name))?;
+    Ok(ReplayBuffer::of(ring.on_unlinked(on_unlinked)))
+}

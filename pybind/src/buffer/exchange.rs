@@ -1,0 +1,325 @@
+//! Export and import of rings: `ReplayBuffer.export` and `ReplayBuffer.from_file`.
+
+use std::path::{Path, PathBuf};
+
+use backcast_core::{Exist, printable};
+use backcast_exchange::{
+    ExportError, ExportOptions, Format, ImportError, ImportOptions, export, import,
+};
+use backcast_pybind_macros::exact_arguments;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyAny, PyDict, PyType};
+
+use crate::argument::{Argument, file_of, names_of, whole};
+use crate::buffer::ReplayBuffer;
+use crate::error::{ErrorClass, Failure, bad_argument, class_of_io};
+use crate::location::{base_of, exist_of, name_of};
+use crate::progress::ProgressReporter;
+
+/// Formats that a ring can be exported to and imported from.
+const WRITTEN: &str = "\"parquet\", \"csv\" or \"minari\"";
+const READ: &str = "\"parquet\", \"minari\" or \"npz\"";
+
+/// Reads the `format` argument, or infers it from the path. Errors list `formats`.
+fn format_of(
+    given: Option<Argument<String>>,
+    path: &Path,
+    formats: &str,
+) -> Result<Format, Failure> {
+    let Some(given) = given else {
+        return Format::of_path(path).ok_or_else(|| {
+            let path = path.display();
+            bad_argument(format!(
+                "path is '{path}', whose format is not known; give format={formats}"
+            ))
+        });
+    };
+    let text = given.get("format", formats)?;
+    text.parse().map_err(|_| bad_argument(format!("format is '{text}'; give {formats}")))
+}
+
+/// Warns, at the caller's line, of rows that are missing from a file.
+fn warn(py: Python<'_>, rows: u64, path: &Path) -> PyResult<()> {
+    static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let class = CLASS.import(py, "backcast._errors", "LappedWarning")?;
+    let message = format!(
+        "{rows} rows are missing from {}: writers overwrote them before they were read; export a \
+         snapshot, or create the ring with a larger capacity",
+        path.display()
+    );
+    let message = std::ffi::CString::new(printable(&message))?;
+    PyErr::warn(py, class.as_any(), &message, 1)
+}
+
+#[exact_arguments]
+#[pymethods]
+impl ReplayBuffer {
+    /// Export all rows that are readable when the call begins to a file.
+    ///
+    /// Writers go on meanwhile. Rows that they overwrite before they are read are missing from the
+    /// file: no more than they published during the call, and :class:`LappedWarning` says how many.
+    /// The file appears whole or not at all. Needs memory for about a hundred megabytes of rows.
+    /// Releases the interpreter; Ctrl-C stops it. One that was stopped or killed leaves a folder
+    /// ``path.partial``; the same call for the same rows goes on from there, and gives the same
+    /// bytes. If the rows are others by then, or the options, it begins anew.
+    ///
+    /// Parameters
+    /// ----------
+    /// path : path
+    ///     File to write, or folder for a Minari dataset.
+    /// format : {"parquet", "csv", "minari"}, optional
+    ///     When left out, what the path's extension says; a path without one is a Minari dataset's.
+    ///     ``"parquet"``: a table with ``lane``, ``seq``, ``episode``, ``t``, ``flags`` and every
+    ///     column, arrays as lists, and a hash of every row group; :meth:`from_file` makes the same
+    ///     ring of it. ``"csv"``: the same table with a column per element. ``"minari"``: episodes
+    ///     of ``obs``, ``action`` and ``reward``, for Minari 0.5 and later; a part of an episode
+    ///     ends truncated.
+    /// overwrite : bool, default False
+    ///     Replace what is there, once the new file is whole: a file, or for a dataset another one
+    ///     or an empty folder, and no other folder.
+    /// progress : callable, optional
+    ///     Called now and then with the bytes done and the bytes in all. An exception that it
+    ///     raises stops the call.
+    ///
+    /// Returns
+    /// -------
+    /// dict
+    ///     ``rows`` written, ``rows_lapped`` (missing: overwritten before they were read),
+    ///     ``rows_resumed`` (done by an earlier call that was cut), ``began_anew`` (why what that
+    ///     one had done was dropped, or None), ``bytes`` of the file, ``episodes`` (None for a
+    ///     table).
+    ///
+    /// Raises
+    /// ------
+    /// ExistsError
+    ///     If something is there, or in the place of the folder.
+    /// InUseError
+    ///     If another export to the path is under way.
+    /// SpaceError
+    ///     If the disk is full.
+    /// StorageError
+    ///     If it cannot be written for another reason.
+    /// SchemaError
+    ///     If a dataset needs columns that the ring lacks, or a lone integer of it has values that
+    ///     no space of Minari has room for.
+    ///
+    /// Examples
+    /// --------
+    /// >>> buf = bc.ReplayBuffer.create(None, {"x": "f4"}, capacity=100)
+    /// >>> with buf.writer() as writer:
+    /// ...     index = writer.append(x=1.5, terminated=False, truncated=False)
+    /// >>> import tempfile, os
+    /// >>> with tempfile.TemporaryDirectory() as folder:
+    /// ...     buf.export(os.path.join(folder, "x.csv"))["rows"]
+    /// 1
+    #[pyo3(signature = (
+        path=Argument::Missing, format=None, *, overwrite=false.into(), progress=None
+    ))]
+    #[pyo3(text_signature = "($self, path, format=None, *, overwrite=False, progress=None)")]
+    #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
+    fn export<'py>(
+        &self,
+        py: Python<'py>,
+        path: Argument<PathBuf>,
+        format: Option<Argument<String>>,
+        overwrite: Argument<bool>,
+        progress: Option<&Bound<'py, PyAny>>,
+    ) -> Result<Bound<'py, PyDict>, Failure> {
+        let path = file_of(path, "path", "the file to write")?;
+        let format = format_of(format, &path, WRITTEN)?;
+        let overwrite = overwrite.get("overwrite", "True or False")?;
+        let ring = self.ring()?;
+        let mut reporter = ProgressReporter::new(progress)?;
+        let exported = py.detach(|| {
+            let options = ExportOptions::default().overwrite(overwrite);
+            let options = options.on_progress(|progress| reporter.report(progress));
+            export(&ring, &path, format, options)
+        });
+        let exported = reporter.finish(exported)?;
+        if exported.rows_lapped > 0 {
+            warn(py, exported.rows_lapped, &path)?;
+        }
+        let report = PyDict::new(py);
+        report.set_item("rows", exported.rows)?;
+        report.set_item("rows_lapped", exported.rows_lapped)?;
+        report.set_item("rows_resumed", exported.rows_resumed)?;
+        report.set_item("began_anew", exported.began_anew.map(|why| why.to_string()))?;
+        report.set_item("bytes", exported.bytes)?;
+        report.set_item("episodes", exported.episodes)?;
+        Ok(report)
+    }
+
+    /// Import a file as a ring.
+    ///
+    /// The ring has its name when it is whole; a file that is damaged or of another kind leaves
+    /// none. Releases the interpreter; Ctrl-C stops it. One that was stopped or killed leaves what
+    /// it has, which :func:`list` shows as being built; the same call for the same file goes on
+    /// from there, and gives the same ring. If the file was changed by then, or the options are
+    /// others, it begins anew. A ``.npz`` always does. The buffer's :attr:`imported` says which it
+    /// was. :func:`gc` removes what is left.
+    ///
+    /// Parameters
+    /// ----------
+    /// path : path
+    ///     A Parquet file that a buffer was exported to; a Minari dataset in the ``parquet``
+    ///     format; or a ``.npz`` of plain steps: ``obs``, ``action``, ``reward``, ``terminated``,
+    ///     ``truncated``, ``next_obs`` and what else there is, one row each per step, also under
+    ///     the names that other programs give them (``observations``, ``terminals``, ``timeouts``,
+    ///     ...).
+    /// name : str
+    ///     Of the ring.
+    /// format : {"parquet", "minari", "npz"}, optional
+    ///     When left out, what the path's extension says; a path without one is a Minari dataset's.
+    /// capacity : int, optional
+    ///     Rows over all lanes, if not as many as the ring had or the data are.
+    /// exist : {"error", "replace"}, default "error"
+    ///     Policy when the name is taken.
+    /// persistent : bool, default False
+    ///     Keep the ring when no process holds it.
+    /// dir : path, optional
+    ///     Where it lives; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
+    /// leave_out : sequence of str, optional
+    ///     Arrays of a ``.npz`` or columns of a dataset that are not imported, each with what lies
+    ///     below it: ``["metadata", "infos/goal"]``. What no column can hold has to be left out by
+    ///     name.
+    /// progress : callable, optional
+    ///     Called now and then with the bytes done and the bytes in all. An exception that it
+    ///     raises stops the call.
+    ///
+    /// Returns
+    /// -------
+    /// ReplayBuffer
+    ///     Lanes, rows, episodes and indices of an exported buffer are as they were. Plain steps
+    ///     and episodes lie in one lane.
+    ///
+    /// Raises
+    /// ------
+    /// CorruptError
+    ///     If the file is damaged or of something else; the message names the part. Rows of an
+    ///     exported Parquet file are compared with the hashes that it has of its row groups. Files
+    ///     that a version without hashes exported, or that another program wrote again, are not,
+    ///     nor are datasets.
+    /// ArgumentError
+    ///     If the file is whole and cannot be a ring: arrays of other lengths or of no numbers, a
+    ///     dataset stored as HDF5. The message says what to do.
+    /// StorageError
+    ///     If it cannot be read.
+    /// SchemaError
+    ///     If its columns make no ring.
+    /// ExistsError
+    ///     If the name is taken.
+    /// InUseError
+    ///     If another import to the name is under way.
+    #[staticmethod]
+    #[pyo3(signature = (
+        path=Argument::Missing, name=Argument::Missing, format=None, *, capacity=None,
+        exist="error".into(), persistent=false.into(), dir=None, leave_out=None, progress=None
+    ))]
+    #[pyo3(text_signature = "(path, name, format=None, *, capacity=None, exist='error', \
+                             persistent=False, dir=None, leave_out=None, progress=None)")]
+    #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
+    fn from_file<'py>(
+        py: Python<'py>,
+        path: Argument<PathBuf>,
+        name: Argument<String>,
+        format: Option<Argument<String>>,
+        capacity: Option<Argument<i128>>,
+        exist: Argument<String>,
+        persistent: Argument<bool>,
+        dir: Option<Argument<PathBuf>>,
+        leave_out: Option<&Bound<'py, PyAny>>,
+        progress: Option<&Bound<'py, PyAny>>,
+    ) -> Result<Self, Failure> {
+        let path = file_of(path, "path", "the file to read")?;
+        let name = name_of(name)?;
+        let format = format_of(format, &path, READ)?;
+        let rows = "rows from 1 up, or None for as many as the file has";
+        let capacity = capacity.map(|given| whole(given, "capacity", rows, ErrorClass::Argument));
+        let (exist, base) = (exist_of(exist)?, base_of(dir)?);
+        if exist == Exist::Attach {
+            return Err(bad_argument(
+                "exist is 'attach', and a ring that is there was not read from the file; give \
+                 \"error\" or \"replace\", or call ReplayBuffer.attach",
+            ));
+        }
+        let mut options = ImportOptions::named(&name)
+            .exist(exist)
+            .persistent(persistent.get("persistent", "True or False")?)
+            .base(base);
+        if let Some(capacity) = capacity.transpose()? {
+            options = options.capacity(capacity);
+        }
+        if let Some(given) = leave_out {
+            options = options.leave_out(names_of(given, "leave_out", "[\"metadata\"]")?);
+        }
+        let mut reporter = ProgressReporter::new(progress)?;
+        let imported = py.detach(|| {
+            import(&path, format, options.on_progress(|progress| reporter.report(progress)))
+        });
+        let (ring, report) = reporter.finish(imported)?;
+        Ok(Self::of_imported(ring, report))
+    }
+
+    /// Report of the import that made this handle, else None.
+    ///
+    /// A dict: ``rows`` of the file, ``rows_resumed`` (stored by an earlier call that was cut),
+    /// ``began_anew`` (why what that one had stored was dropped, or None), ``episodes`` (None for a
+    /// table), ``rows_without_successor`` (last steps whose next observation the file does not
+    /// have: no transition starts there), ``rows_before_gap`` (rows of a table that are not in the
+    /// ring, since rows after them were overwritten before they were exported), ``episodes_cut``
+    /// (episodes of plain steps that no flag ends: the step after their last one begins with
+    /// another observation than ``next_obs`` says, so they end there, truncated).
+    #[getter]
+    fn imported<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let Some(imported) = &self.imported else { return Ok(None) };
+        let report = PyDict::new(py);
+        report.set_item("rows", imported.rows)?;
+        report.set_item("rows_resumed", imported.rows_resumed)?;
+        report.set_item("began_anew", imported.began_anew.map(|why| why.to_string()))?;
+        report.set_item("episodes", imported.episodes)?;
+        report.set_item("rows_without_successor", imported.rows_without_successor)?;
+        report.set_item("rows_before_gap", imported.rows_before_gap)?;
+        report.set_item("episodes_cut", imported.episodes_cut)?;
+        Ok(Some(report))
+    }
+}
+
+impl From<ExportError> for Failure {
+    fn from(error: ExportError) -> Self {
+        let class = match &error {
+            ExportError::Exists { .. }
+            | ExportError::NotReplaced { .. }
+            | ExportError::NotPartial { .. } => ErrorClass::Exists,
+            ExportError::Busy { .. } => ErrorClass::InUse,
+            ExportError::Write { source, .. } | ExportError::Unfinished { source, .. } => {
+                class_of_io(source)
+            }
+            ExportError::OnlyRead { .. } | ExportError::NamesFolder { .. } => ErrorClass::Argument,
+            ExportError::NoColumn { .. } | ExportError::TooManyChoices { .. } => ErrorClass::Schema,
+            ExportError::Ring(_) => ErrorClass::Sample,
+            _ => ErrorClass::Base,
+        };
+        Self::new(class, error)
+    }
+}
+
+impl From<ImportError> for Failure {
+    fn from(error: ImportError) -> Self {
+        let class = match error {
+            ImportError::Restore(error) => return error.into(),
+            ImportError::Read { .. } => ErrorClass::Storage,
+            ImportError::Schema { .. } => ErrorClass::Schema,
+            ImportError::OnlyWritten { .. }
+            | ImportError::Capacity { .. }
+            | ImportError::Array { .. }
+            | ImportError::NotRead { .. }
+            | ImportError::NotThere { .. }
+            | ImportError::ComesWhole { .. } => ErrorClass::Argument,
+            ImportError::Busy { .. } => ErrorClass::InUse,
+            ImportError::Interrupted { .. } => ErrorClass::Base,
+            _ => ErrorClass::Corrupt,
+        };
+        Self::new(class, error)
+    }
+}

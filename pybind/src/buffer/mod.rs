@@ -1,0 +1,304 @@
+//! `backcast.ReplayBuffer`: a named ring that writers and learners of any process share.
+
+pub(crate) mod capacity;
+mod create;
+mod exchange;
+mod inspect;
+mod read;
+mod resize;
+mod rows;
+mod snapshot;
+mod stats;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use backcast_core::{MAX_LANES, Ring, WriterOptions};
+use backcast_exchange::ImportReport;
+use backcast_pybind_macros::exact_arguments;
+use pyo3::exceptions::PyAttributeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyAny, PyDict, PyTuple};
+
+pub(crate) use self::create::{_attach_buffer, policy};
+pub(crate) use self::snapshot::_open_snapshot;
+use self::snapshot::Saved;
+use crate::argument::{Argument, ChoiceName, autoreset_mode_of, count_in, no_constructor};
+use crate::error::{ErrorClass, Failure};
+use crate::handle::Handle;
+use crate::location::reduce_by_name;
+use crate::sampler::{SharedSampler, WindowOptions};
+use crate::schema::Schema;
+use crate::writer::Writer;
+
+/// Samplers that a buffer keeps for its own `sample` and `gather`, one per set of window options.
+const KEPT_DRAWS: usize = 4;
+
+/// A ring of transitions in shared memory.
+///
+/// Made by :meth:`create`, joined by :meth:`attach` from any process at any time; saved to disk by
+/// :meth:`snapshot`, and made of what was saved by :meth:`load` and :meth:`open_snapshot`. A
+/// context manager; pickles by name, so that it can be handed to spawned processes, and copies to
+/// another handle on the same ring. The ring is removed with its last holder, unless it is
+/// persistent. Threads may share one; in a forked child every call raises an error. ``len`` is the
+/// transitions that can be drawn, O(lanes).
+///
+/// Examples
+/// --------
+/// >>> columns = {"obs": ("f4", (3,)), "action": "i4", "reward": "f4"}
+/// >>> buf = bc.ReplayBuffer.create(None, columns, capacity=1_000)  # a name shares it
+/// >>> buf
+/// <backcast.ReplayBuffer: a private ring, 0/1000 transitions, 1 lane>
+/// >>> step = {"obs": [0.0, 0.1, 0.2], "action": 1, "reward": 0.5}
+/// >>> with buf.writer() as writer:
+/// ...     for _ in range(20):
+/// ...         index = writer.append(**step, terminated=False, truncated=False)
+/// >>> len(buf), buf.sample(64)["obs"].shape
+/// (19, (64, 3))
+/// >>> buf.close()
+#[pyclass(module = "backcast", name = "ReplayBuffer", frozen)]
+pub(crate) struct ReplayBuffer {
+    ring: Handle<Ring>,
+    name: Option<String>,
+    path: Option<PathBuf>,
+    schema: Schema,
+    draws: Mutex<Vec<(WindowOptions, Arc<SharedSampler>)>>,
+    /// Snapshot that the ring was loaded from.
+    saved: Option<Arc<Saved>>,
+    /// Report of the import that made the ring.
+    pub(crate) imported: Option<ImportReport>,
+}
+
+impl ReplayBuffer {
+    fn shut(&self, py: Python<'_>) -> Result<(), Failure> {
+        py.detach(|| {
+            self.draws.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            self.ring.close()
+        })
+    }
+
+    pub(crate) fn of(ring: Ring) -> Self {
+        let name = ring.name().map(str::to_owned);
+        let (label, again) = if ring.is_snapshot() {
+            (name.as_ref().map(|name| format!("snapshot '{name}'")), "open it again")
+        } else {
+            (None, "attach or create it again")
+        };
+        let label = label.unwrap_or_else(|| self::label(name.as_deref()));
+        Self {
+            path: ring.path().map(ToOwned::to_owned),
+            schema: Schema(ring.schema().clone()),
+            draws: Mutex::default(),
+            ring: Handle::new(label, again, ring),
+            name,
+            saved: None,
+            imported: None,
+        }
+    }
+
+    /// Wraps a ring that was imported from a file.
+    pub(crate) fn of_imported(ring: Ring, report: ImportReport) -> Self {
+        Self { imported: Some(report), ..Self::of(ring) }
+    }
+
+    /// Returns the ring for the duration of a call.
+    pub(crate) fn ring(&self) -> Result<Ring, Failure> {
+        self.ring.with(|ring| Ok(ring.clone()))
+    }
+
+    /// Calls `question` on the ring with the interpreter released.
+    fn ask<R: Send>(
+        &self,
+        py: Python<'_>,
+        question: impl FnOnce(&Ring) -> R + Send,
+    ) -> Result<R, Failure> {
+        let ring = self.ring()?;
+        Ok(py.detach(move || question(&ring)))
+    }
+}
+
+#[exact_arguments]
+#[pymethods]
+impl ReplayBuffer {
+    #[new]
+    #[pyo3(signature = (*_given, **_named))]
+    fn new(
+        _given: &Bound<'_, PyTuple>,
+        _named: Option<&Bound<'_, PyDict>>,
+    ) -> Result<Self, Failure> {
+        let instead = "call ReplayBuffer.create(name, schema, capacity=...) or, for a ring that \
+                       exists, ReplayBuffer.attach(name)";
+        Err(no_constructor("ReplayBuffer", instead))
+    }
+
+    /// Claim free lanes for writing.
+    ///
+    /// A lane whose writer died is free, and continues where it stopped with a new episode.
+    ///
+    /// Parameters
+    /// ----------
+    /// lanes : int, optional
+    ///     How many; rows of an append go one to each. 1 when left out.
+    /// autoreset_mode : {"next_step", "same_step", "disabled"}, optional
+    ///     Autoreset mode of the environments; or ``gymnasium.vector.AutoresetMode``. One lane is
+    ///     ``"disabled"`` when left out: the caller resets. Several lanes need it said, since
+    ///     vector environments differ and a wrong guess would store wrong transitions.
+    /// env : gymnasium.Env or gymnasium.vector.VectorEnv, optional
+    ///     Takes lanes and mode from the environment. A single environment is ``"disabled"``, under
+    ///     ``gymnasium.wrappers.Autoreset`` it is ``"next_step"``.
+    ///
+    /// Returns
+    /// -------
+    /// Writer
+    ///     Owner of the lanes until it is closed or its process ends.
+    ///
+    /// Raises
+    /// ------
+    /// WriterError
+    ///     If several lanes lack a mode, if what is given differs from `env`, or if fewer lanes are
+    ///     free; the message names their holders.
+    /// ArgumentError
+    ///     If `env` is no environment of Gymnasium, or does not say how it resets.
+    ///
+    /// Examples
+    /// --------
+    /// >>> buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100, lanes=4)
+    /// >>> buf.writer().autoreset_mode
+    /// 'disabled'
+    /// >>> buf.writer(lanes=2, autoreset_mode="same_step").lanes
+    /// array([0, 1])
+    #[pyo3(signature = (lanes=None, autoreset_mode=None, *, env=None))]
+    #[pyo3(text_signature = "($self, lanes=None, autoreset_mode=None, *, env=None)")]
+    fn writer<'py>(
+        &self,
+        py: Python<'py>,
+        lanes: Option<Argument<i128>>,
+        autoreset_mode: Option<Argument<ChoiceName>>,
+        env: Option<&Bound<'py, PyAny>>,
+    ) -> Result<Writer, Failure> {
+        let count = |lanes| count_in(lanes, "lanes", 1..=MAX_LANES, ErrorClass::Writer);
+        let mut lanes = lanes.map(count).transpose()?;
+        let mut mode =
+            autoreset_mode.map(|mode| autoreset_mode_of(mode, ErrorClass::Writer)).transpose()?;
+        if let Some(env) = env {
+            let (its_lanes, word) = lanes_and_mode(env)?;
+            let its_mode = autoreset_mode_of(word.as_str().into(), ErrorClass::Writer)?;
+            let differs = |what: &str, given: String, its: String| {
+                let text = format!("{what} is {given}, but env has {its}; leave {what} out");
+                Failure::new(ErrorClass::Writer, text)
+            };
+            if let Some(lanes) = lanes.filter(|lanes| i128::from(*lanes) != its_lanes) {
+                return Err(differs("lanes", lanes.to_string(), its_lanes.to_string()));
+            }
+            if let Some(mode) = mode.filter(|mode| *mode != its_mode) {
+                return Err(differs(
+                    "autoreset_mode",
+                    format!("'{mode}'"),
+                    format!("'{its_mode}'"),
+                ));
+            }
+            lanes = Some(count(its_lanes.into())?);
+            mode = Some(its_mode);
+        }
+        let mut options = WriterOptions::lanes(lanes.unwrap_or(1));
+        if let Some(mode) = mode {
+            options = options.autoreset(mode);
+        }
+        let writer = self.ask(py, |ring| ring.writer(options))??;
+        Ok(Writer::new(py, self.ring.label(), writer)?)
+    }
+
+    /// Release the ring, which stays for its other holders. Closing again does nothing.
+    ///
+    /// Writers and samplers made from this buffer hold the ring on their own.
+    #[pyo3(signature = (), text_signature = "($self)")]
+    fn close(&self, py: Python<'_>) -> Result<(), Failure> {
+        self.shut(py)
+    }
+
+    /// Remove the ring's name, even if it is persistent. Processes that have it open keep it.
+    ///
+    /// Nothing happens where the name is gone or another ring's by now, and where there never was
+    /// one.
+    ///
+    /// Raises
+    /// ------
+    /// ClosedError
+    ///     If the buffer was closed.
+    #[pyo3(signature = (), text_signature = "($self)")]
+    fn unlink(&self, py: Python<'_>) -> Result<(), Failure> {
+        Ok(self.ask(py, Ring::unlink)??)
+    }
+
+    /// Returns True even for an empty ring, so that `if buf:` asks whether there is one.
+    #[expect(clippy::unused_self, reason = "what Python calls")]
+    fn __bool__(&self) -> bool {
+        true
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> Result<(), Failure> {
+        self.shut(py)
+    }
+
+    fn __repr__(&self) -> String {
+        let state = self.ring.describe(|ring| {
+            format!(
+                "{}/{} transitions, {} lane{}",
+                ring.len(),
+                ring.capacity(),
+                ring.lanes(),
+                if ring.lanes() == 1 { "" } else { "s" }
+            )
+        });
+        format!("<backcast.ReplayBuffer: {}, {state}>", self.ring.label())
+    }
+
+    /// Refuses unknown attributes, with a hint for the names of other libraries' append.
+    #[expect(clippy::unused_self, reason = "what Python calls")]
+    fn __getattr__(&self, name: &str) -> PyResult<()> {
+        let hint = match name {
+            "append" | "add" | "extend" | "push" | "put" | "insert" | "store" => {
+                "; rows are appended by a writer: `with buf.writer() as w: w.append(...)`"
+            }
+            _ => "",
+        };
+        let message = format!("'ReplayBuffer' object has no attribute '{name}'{hint}");
+        Err(PyAttributeError::new_err(message))
+    }
+
+    /// Another handle on the same ring.
+    fn __copy__(&self, py: Python<'_>) -> Result<Self, Failure> {
+        let ring = self.ask(py, Ring::clone)?;
+        Ok(Self { saved: self.saved.clone(), imported: self.imported, ..Self::of(ring) })
+    }
+
+    /// Another handle on the same ring. Shared memory is not copied.
+    fn __deepcopy__(&self, py: Python<'_>, _memo: &Bound<'_, PyAny>) -> Result<Self, Failure> {
+        self.__copy__(py)
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Failure> {
+        let (name, path) = (self.name.as_deref(), self.path.as_deref());
+        if let Some(reopened) = self.reopened(py)? {
+            return Ok(reopened);
+        }
+        let (attach, (name, dir)) = reduce_by_name(py, "a buffer", "_attach_buffer", name, path)?;
+        let on_unlinked = self.ask(py, Ring::unlinked_choice)?;
+        Ok((attach, (name, dir, on_unlinked.as_str())).into_pyobject(py)?.into_any())
+    }
+}
+
+/// Returns the number of sub-environments of a Gymnasium environment and its autoreset mode.
+fn lanes_and_mode(env: &Bound<'_, PyAny>) -> PyResult<(i128, String)> {
+    let module = env.py().import("backcast._autoreset")?;
+    module.call_method1("lanes_and_mode", (env,))?.extract()
+}
+
+fn label(name: Option<&str>) -> String {
+    name.map_or_else(|| "a private ring".to_owned(), |name| format!("ring '{name}'"))
+}

@@ -1,0 +1,79 @@
+//! Counters of a ring as a dict.
+
+use backcast_core::{LaneStats, RingStats};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+use crate::schema::entry;
+
+pub(crate) fn as_dict<'py>(py: Python<'py>, stats: &RingStats) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("name", &stats.name)?;
+    dict.set_item("path", stats.path.as_ref().map(|path| path.as_os_str()))?;
+    dict.set_item("persistent", stats.persistent)?;
+    dict.set_item("unlinked", stats.unlinked)?;
+    dict.set_item("created_unix_ns", stats.created_unix_ns)?;
+    dict.set_item("lanes", stats.lanes)?;
+    dict.set_item("lane_capacity", stats.lane_capacity)?;
+    dict.set_item("slots", stats.slots)?;
+    dict.set_item("capacity", stats.capacity)?;
+    dict.set_item("transitions", stats.transitions)?;
+    dict.set_item("rows_published", stats.rows_published)?;
+    dict.set_item("row_bytes", stats.row_bytes)?;
+    dict.set_item("bytes_asked", stats.bytes_asked)?;
+    dict.set_item("bytes_allocated", stats.bytes_allocated)?;
+    dict.set_item("bytes_huge", stats.bytes_huge)?;
+    dict.set_item("lane_policy", stats.lane_policy.as_str())?;
+    dict.set_item("lease_timeout_s", stats.lane_policy.timeout().as_secs_f64())?;
+    let columns = PyDict::new(py);
+    for column in &stats.columns {
+        columns.set_item(column.name(), entry(py, column)?)?;
+    }
+    dict.set_item("columns", columns)?;
+    let sum = |of: fn(&LaneStats) -> u64| stats.lane_stats.iter().map(of).sum::<u64>();
+    dict.set_item("cuts", sum(|lane| lane.cuts))?;
+    dict.set_item("suspect_resets", sum(|lane| lane.suspect_resets))?;
+    let lanes = PyList::empty(py);
+    for lane in &stats.lane_stats {
+        let entry = PyDict::new(py);
+        entry.set_item("lane", lane.lane)?;
+        entry.set_item("head", lane.head)?;
+        entry.set_item("reserved", lane.reserved)?;
+        entry.set_item("rows", lane.rows)?;
+        entry.set_item("transitions", lane.transitions)?;
+        entry.set_item("episodes", lane.episodes)?;
+        entry.set_item("generation", lane.generation)?;
+        entry.set_item("held", lane.held)?;
+        entry.set_item("pid", lane.pid)?;
+        entry.set_item("dropped", lane.dropped)?;
+        entry.set_item("stalls", lane.stalls)?;
+        entry.set_item("cuts", lane.cuts)?;
+        entry.set_item("suspect_resets", lane.suspect_resets)?;
+        lanes.append(entry)?;
+    }
+    dict.set_item("lane_stats", lanes)?;
+    let readers = PyList::empty(py);
+    for reader in &stats.readers {
+        let entry = PyDict::new(py);
+        entry.set_item("slot", reader.slot)?;
+        entry.set_item("pid", reader.pid)?;
+        entry.set_item("sampled_rows", reader.sampled_rows)?;
+        entry.set_item("sampled_batches", reader.sampled_batches)?;
+        entry.set_item("lapped", reader.lapped)?;
+        entry.set_item("leases", reader.leases)?;
+        entry.set_item("stalls", reader.stalls)?;
+        readers.append(entry)?;
+    }
+    dict.set_item("readers", readers)?;
+    let pins = PyList::empty(py);
+    for pin in &stats.pins {
+        let entry = PyDict::new(py);
+        entry.set_item("slot", pin.slot)?;
+        entry.set_item("pid", pin.pid)?;
+        entry.set_item("lane", pin.lane)?;
+        entry.set_item("start", pin.start)?;
+        pins.append(entry)?;
+    }
+    dict.set_item("pins", pins)?;
+    Ok(dict)
+}

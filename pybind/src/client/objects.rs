@@ -1,0 +1,110 @@
+//! Objects in the daemon's directory: list, statistics and removal.
+
+use backcast_daemon::Client as CoreClient;
+use backcast_pybind_macros::exact_arguments;
+use pyo3::prelude::*;
+use pyo3::types::PyAny;
+
+use super::Client;
+use crate::argument::Argument;
+use crate::error::Failure;
+use crate::location::{kind_of, name_of};
+
+#[exact_arguments]
+#[pymethods]
+impl Client {
+    /// List all rings and panels.
+    ///
+    /// Returns
+    /// -------
+    /// list of dict
+    ///     The objects of ``backcast --json ls``.
+    ///
+    /// Raises
+    /// ------
+    /// DaemonNotRunningError
+    ///     If it has ended since.
+    #[pyo3(signature = (), text_signature = "($self)")]
+    fn list<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Failure> {
+        self.answer(py, CoreClient::list)
+    }
+
+    /// Counters and sizes of one ring.
+    ///
+    /// Parameters
+    /// ----------
+    /// name : str
+    ///     Name of the ring.
+    ///
+    /// Returns
+    /// -------
+    /// dict
+    ///     The object of ``backcast --json stat``.
+    ///
+    /// Raises
+    /// ------
+    /// NotFoundError
+    ///     If there is no such object.
+    #[pyo3(signature = (name=Argument::Missing), text_signature = "($self, name)")]
+    fn stats<'py>(
+        &self,
+        py: Python<'py>,
+        name: Argument<String>,
+    ) -> Result<Bound<'py, PyAny>, Failure> {
+        let name = name_of(name)?;
+        self.answer(py, |asking| asking.stats(&name))
+    }
+
+    /// Remove a ring or panel by name.
+    ///
+    /// Parameters
+    /// ----------
+    /// name : str
+    ///     Name of the ring.
+    /// kind : {"ring", "panel"}, optional
+    ///     Needed when a ring and a panel share the name.
+    /// force : bool, default False
+    ///     Also when a live process holds it.
+    ///
+    /// Returns
+    /// -------
+    /// dict
+    ///     ``kind``, ``name`` and ``size_bytes`` of what was removed.
+    ///
+    /// Raises
+    /// ------
+    /// NotFoundError
+    ///     If there is no such object.
+    /// InUseError
+    ///     If a live process holds it.
+    #[pyo3(signature = (name=Argument::Missing, kind=None, force=false.into()))]
+    #[pyo3(text_signature = "($self, name, kind=None, force=False)")]
+    fn remove<'py>(
+        &self,
+        py: Python<'py>,
+        name: Argument<String>,
+        kind: Option<Argument<String>>,
+        force: Argument<bool>,
+    ) -> Result<Bound<'py, PyAny>, Failure> {
+        let name = name_of(name)?;
+        let kind = kind.map(kind_of).transpose()?;
+        let force = force.get("force", "True or False")?;
+        self.answer(py, |asking| asking.remove(&name, kind, force))
+    }
+
+    /// Remove objects that no process holds and that are not persistent.
+    ///
+    /// Returns
+    /// -------
+    /// list of dict
+    ///     ``kind``, ``name`` and ``size_bytes`` of what was removed.
+    ///
+    /// Raises
+    /// ------
+    /// DaemonNotRunningError
+    ///     If it has ended since.
+    #[pyo3(signature = (), text_signature = "($self)")]
+    fn gc<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Failure> {
+        self.answer(py, CoreClient::gc)
+    }
+}

@@ -1,0 +1,159 @@
+//! Exception classes of the typed errors of Rust: one `From` per enum.
+
+use backcast_core::{
+    AppendError, HoldError, LeaseError, ReadError, ResizeError, RestoreError, RingError,
+    SampleError, SchemaError, SegmentError, WaitError, WriterError,
+};
+use backcast_gym::PortfolioError;
+use backcast_market::{PanelError, WindowError};
+
+use super::{ErrorClass, Failure};
+
+impl From<SegmentError> for Failure {
+    fn from(error: SegmentError) -> Self {
+        use SegmentError as E;
+        let class = match &error {
+            E::NotFound { .. } | E::Unlinked { .. } | E::MemoryGone { .. } => ErrorClass::NotFound,
+            E::AlreadyExists { .. } | E::Different { .. } => ErrorClass::Exists,
+            E::InUse { .. }
+            | E::BeingFilled { .. }
+            | E::BeingResized { .. }
+            | E::ResizeUnfinished { .. } => ErrorClass::InUse,
+            E::NoSpace { .. } => ErrorClass::Space,
+            E::BadName { .. }
+            | E::Limit { .. }
+            | E::NotLarger { .. }
+            | E::FixedSize { .. }
+            | E::NotItsKeeper { .. } => ErrorClass::Argument,
+            E::Corrupt { .. } | E::WrongVersion { .. } | E::OutOfBounds { .. } => {
+                ErrorClass::Corrupt
+            }
+            _ => ErrorClass::Storage,
+        };
+        Self::new(class, error)
+    }
+}
+
+impl From<SchemaError> for Failure {
+    fn from(error: SchemaError) -> Self {
+        Self::new(ErrorClass::Schema, error)
+    }
+}
+
+impl From<RingError> for Failure {
+    fn from(error: RingError) -> Self {
+        match error {
+            RingError::Segment(error) => error.into(),
+            RingError::Schema(error) => error.into(),
+            error @ RingError::TooSmall { .. } => Self::new(ErrorClass::Argument, error),
+            error => Self::new(ErrorClass::Base, error),
+        }
+    }
+}
+
+impl From<ResizeError> for Failure {
+    fn from(error: ResizeError) -> Self {
+        match error {
+            ResizeError::Ring(error) => error.into(),
+            error => Self::new(ErrorClass::Base, error),
+        }
+    }
+}
+
+impl From<RestoreError> for Failure {
+    fn from(error: RestoreError) -> Self {
+        match error {
+            RestoreError::Ring(error) => error.into(),
+            error @ RestoreError::Taken { .. } => Self::new(ErrorClass::Exists, error),
+            error => Self::new(ErrorClass::Corrupt, error),
+        }
+    }
+}
+
+impl From<WriterError> for Failure {
+    fn from(error: WriterError) -> Self {
+        match error {
+            WriterError::Segment(error) => error.into(),
+            error => Self::new(ErrorClass::Writer, error),
+        }
+    }
+}
+
+impl From<AppendError> for Failure {
+    fn from(error: AppendError) -> Self {
+        let reason = match &error {
+            AppendError::After { source, .. } => source,
+            error => error,
+        };
+        let class = match reason {
+            AppendError::Leased { .. } => ErrorClass::Lease,
+            AppendError::Unlinked { .. } => ErrorClass::NotFound,
+            _ => ErrorClass::Append,
+        };
+        Self::new(class, error)
+    }
+}
+
+impl From<LeaseError> for Failure {
+    fn from(error: LeaseError) -> Self {
+        match error {
+            LeaseError::Segment(error) => error.into(),
+            LeaseError::Hold(HoldError::Lapped(_)) => Self::new(ErrorClass::Lapped, error),
+            LeaseError::Damaged { .. } => Self::new(ErrorClass::Corrupt, error),
+            error => Self::new(ErrorClass::Lease, error),
+        }
+    }
+}
+
+impl From<SampleError> for Failure {
+    fn from(error: SampleError) -> Self {
+        match error {
+            SampleError::Segment(error) => error.into(),
+            SampleError::Lapped { .. } => Self::new(ErrorClass::Lapped, error),
+            error => Self::new(ErrorClass::Sample, error),
+        }
+    }
+}
+
+impl From<ReadError> for Failure {
+    fn from(error: ReadError) -> Self {
+        let class = match &error {
+            ReadError::Lapped { .. } => ErrorClass::Lapped,
+            _ => ErrorClass::Sample,
+        };
+        Self::new(class, error)
+    }
+}
+
+impl From<WaitError> for Failure {
+    fn from(error: WaitError) -> Self {
+        let class = match &error {
+            WaitError::TimedOut { .. } | WaitError::TooFewRows { .. } => ErrorClass::WaitTimeout,
+            WaitError::Never { .. } => ErrorClass::Argument,
+            WaitError::Unlinked => ErrorClass::NotFound,
+            _ => ErrorClass::Base,
+        };
+        Self::new(class, error)
+    }
+}
+
+impl From<PanelError> for Failure {
+    fn from(error: PanelError) -> Self {
+        match error {
+            PanelError::Segment(error) => error.into(),
+            error => Self::new(ErrorClass::Panel, error),
+        }
+    }
+}
+
+impl From<WindowError> for Failure {
+    fn from(error: WindowError) -> Self {
+        Self::new(ErrorClass::Panel, error)
+    }
+}
+
+impl From<PortfolioError> for Failure {
+    fn from(error: PortfolioError) -> Self {
+        Self::new(ErrorClass::Env, error)
+    }
+}

@@ -1,0 +1,184 @@
+//! Handles of Python objects to Rust values: closable, shared by threads, void after a fork.
+
+pub(crate) mod contention;
+
+use std::mem;
+
+pub(crate) use backcast_layout::forks;
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::error::{ErrorClass, Failure};
+use crate::handle::contention::{Interruption, wait};
+
+/// Value that its Python object may close, and that a forked child must neither use nor drop.
+#[derive(Debug)]
+pub(crate) struct Handle<T> {
+    /// The lock is fair from time to time, so that a thread that retries at once starves no other.
+    value: Mutex<Option<T>>,
+    /// Name in errors, such as "ring pong".
+    label: String,
+    /// Advice in errors about a closed handle.
+    reopen: &'static str,
+    forks: u64,
+}
+
+impl<T: Send> Handle<T> {
+    pub(crate) fn new(label: String, reopen: &'static str, value: T) -> Self {
+        Self { value: Mutex::new(Some(value)), label, reopen, forks: forks() }
+    }
+
+    /// Runs `work` on the value, exclusively. Call it detached if `work` copies or waits. A waiting
+    /// thread releases the interpreter and listens to signals. What a signal handler raises, such
+    /// as a `KeyboardInterrupt`, is the failure then, and `work` was not run.
+    pub(crate) fn with<R>(
+        &self,
+        work: impl FnOnce(&mut T) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        self.work(work, Interruption::Allowed)
+    }
+
+    /// Runs `work` like [`with`](Self::with), but no signal ends the wait.
+    pub(crate) fn with_uninterrupted<R>(
+        &self,
+        work: impl FnOnce(&mut T) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        self.work(work, Interruption::Deferred)
+    }
+
+    /// Runs `work` like [`with`](Self::with), unless `otherwise` has an answer while another thread
+    /// uses the value.
+    pub(crate) fn with_or<R>(
+        &self,
+        work: impl FnOnce(&mut T) -> Result<R, Failure>,
+        mut otherwise: impl FnMut() -> Option<R> + Send,
+    ) -> Result<R, Failure>
+    where
+        R: Send,
+    {
+        self.check_process()?;
+        let try_for = |patience| {
+            let known = || otherwise().map(Err);
+            let now = self.value.try_lock().map(Ok).or_else(known);
+            now.or_else(|| self.value.try_lock_for(patience).map(Ok))
+        };
+        match wait(try_for, Interruption::Allowed)? {
+            Ok(value) => self.work_on(value, work),
+            Err(known) => Ok(known),
+        }
+    }
+
+    fn work<R>(
+        &self,
+        work: impl FnOnce(&mut T) -> Result<R, Failure>,
+        signals: Interruption,
+    ) -> Result<R, Failure> {
+        self.check_process()?;
+        self.work_on(self.acquire(signals)?, work)
+    }
+
+    fn work_on<R>(
+        &self,
+        mut value: MutexGuard<'_, Option<T>>,
+        work: impl FnOnce(&mut T) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        value.as_mut().map_or_else(|| Err(self.closed()), work)
+    }
+
+    /// Locks the value, waiting for the thread that uses it.
+    fn acquire(&self, signals: Interruption) -> Result<MutexGuard<'_, Option<T>>, Failure> {
+        let wait = || wait(|patience| self.value.try_lock_for(patience), signals);
+        self.value.try_lock().map_or_else(wait, Ok)
+    }
+
+    #[cold]
+    fn closed(&self) -> Failure {
+        Failure::new(ErrorClass::Closed, format!("{} is closed; {}", self.label, self.reopen))
+    }
+
+    /// Fails if the handle is closed or belongs to the parent process. Never waits.
+    pub(crate) fn check_is_open(&self) -> Result<(), Failure> {
+        self.check_process()?;
+        if self.is_closed() { Err(self.closed()) } else { Ok(()) }
+    }
+
+    /// Fails in a forked child, where the handle belongs to the parent.
+    pub(crate) fn check_process(&self) -> Result<(), Failure> {
+        if !self.is_forked() {
+            return Ok(());
+        }
+        Err(Failure::new(
+            ErrorClass::Base,
+            format!(
+                "{} belongs to the parent of this forked process; attach by name here, or start \
+                 processes with the multiprocessing context \"spawn\"",
+                self.label
+            ),
+        ))
+    }
+
+    /// Runs `work` on the value if the handle is open, of this process and not in use.
+    #[inline]
+    pub(crate) fn try_with<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
+        if self.is_forked() {
+            return None;
+        }
+        self.value.try_lock()?.as_mut().map(work)
+    }
+
+    /// Drops the value. Does nothing if it is closed already, or in a forked child. A signal may
+    /// end the wait, as in [`with`](Self::with).
+    pub(crate) fn close(&self) -> Result<(), Failure> {
+        self.take().map(drop)
+    }
+
+    /// Takes the value out, which closes the handle. Returns `None` in a forked child. Waits as
+    /// [`with`](Self::with) does.
+    pub(crate) fn take(&self) -> Result<Option<T>, Failure> {
+        self.taken(Interruption::Allowed)
+    }
+
+    /// Takes the value out like [`take`](Self::take), but no signal ends the wait.
+    pub(crate) fn take_uninterrupted(&self) -> Option<T> {
+        self.taken(Interruption::Deferred).ok().flatten()
+    }
+
+    fn taken(&self, signals: Interruption) -> Result<Option<T>, Failure> {
+        // A child must not touch the lock: a thread that the fork did not copy may have held it.
+        if self.is_forked() {
+            return Ok(None);
+        }
+        Ok(self.acquire(signals)?.take())
+    }
+
+    /// Returns whether the handle is closed. Never waits: a value in use is there.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.value.try_lock().is_some_and(|value| value.is_none())
+    }
+
+    /// Returns the text of a `repr`, by `describe` if the value is not in use. Never waits.
+    pub(crate) fn describe(&self, describe: impl FnOnce(&T) -> String) -> String {
+        if self.is_forked() {
+            return "of the parent process".to_owned();
+        }
+        let Some(value) = self.value.try_lock() else { return "busy".to_owned() };
+        value.as_ref().map_or_else(|| "closed".to_owned(), describe)
+    }
+
+    pub(crate) fn label(&self) -> &str {
+        &self.label
+    }
+
+    fn is_forked(&self) -> bool {
+        self.forks != forks()
+    }
+}
+
+impl<T> Drop for Handle<T> {
+    fn drop(&mut self) {
+        // A forked child shares the parent's open files and their kernel locks. Dropping the value
+        // there would unlock, and perhaps remove, what the parent still uses.
+        if self.forks != forks() {
+            mem::forget(self.value.get_mut().take());
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Lease as Python holds it. Warns its holder once if it made writers wait, drop rows or fail.
+
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use backcast_core::Lease;
+use pyo3::prelude::*;
+use pyo3::types::PyCFunction;
+
+use crate::error::on_drop;
+use crate::handle::forks;
+use crate::warning::warn;
+
+/// Leases that may be alive. Locked only with the interpreter held and kept, so that no fork finds
+/// it locked.
+static LIVE_LEASES: Mutex<Vec<Weak<TrackedLease>>> = Mutex::new(Vec::new());
+
+/// Lease that warns when it is closed, or when its last reference is dropped, or at interpreter
+/// exit.
+#[derive(Debug)]
+pub(crate) struct TrackedLease {
+    // Dropped before `final_warning`, so that writers continue before the warning runs Python code.
+    lease: Lease,
+    final_warning: FinalWarning,
+    label: String,
+    warned: AtomicBool,
+    forks: u64,
+}
+
+/// Warning that is raised once the lease has ended.
+#[derive(Debug)]
+struct FinalWarning(Option<String>);
+
+impl TrackedLease {
+    pub(crate) fn new(label: String, lease: Lease) -> Arc<Self> {
+        let (final_warning, warned) = (FinalWarning(None), AtomicBool::new(false));
+        let held = Arc::new(Self { lease, final_warning, label, warned, forks: forks() });
+        let mut granted = LIVE_LEASES.lock().unwrap_or_else(PoisonError::into_inner);
+        granted.retain(|held| held.strong_count() > 0);
+        granted.push(Arc::downgrade(&held));
+        held
+    }
+
+    /// Returns the text of the warning, the first time that there is one.
+    pub(crate) fn take_warning(&self) -> Option<String> {
+        let stalls = self.lease.stalls();
+        // A forked child stays silent, because its parent warns.
+        // ORDERING: relaxed; a flag beside no data.
+        if stalls == 0 || self.forks != forks() || self.warned.swap(true, Relaxed) {
+            return None;
+        }
+        Some(format!(
+            "{} made writers wait, drop rows or fail {stalls} times; lease fewer or newer rows, \
+             let go of them sooner, or copy them with rows()",
+            self.label
+        ))
+    }
+}
+
+impl Deref for TrackedLease {
+    type Target = Lease;
+
+    fn deref(&self) -> &Lease {
+        &self.lease
+    }
+}
+
+impl Drop for TrackedLease {
+    fn drop(&mut self) {
+        self.final_warning.0 = self.take_warning();
+    }
+}
+
+impl Drop for FinalWarning {
+    fn drop(&mut self) {
+        if let Some(message) = self.0.take() {
+            on_drop(|py| warn_or_show(py, &message));
+        }
+    }
+}
+
+/// Registers a warning at interpreter exit for leases that are still alive then.
+pub(crate) fn warn_at_exit(py: Python<'_>) -> PyResult<()> {
+    let tell = PyCFunction::new_closure(py, None, None, |arguments, _| {
+        let granted = LIVE_LEASES.lock().unwrap_or_else(PoisonError::into_inner);
+        let living: Vec<_> = granted.iter().filter_map(Weak::upgrade).collect();
+        // Warning filters are Python code, which may lease rows.
+        drop(granted);
+        for message in living.iter().filter_map(|held| held.take_warning()) {
+            warn_or_show(arguments.py(), &message);
+        }
+    })?;
+    py.import("atexit")?.call_method1("register", (tell,))?;
+    Ok(())
+}
+
+/// Raises a `LeaseWarning` where no exception can be raised: an exception made of it is printed.
+fn warn_or_show(py: Python<'_>, message: &str) {
+    if let Err(raised) = warn(py, message) {
+        raised.write_unraisable(py, None);
+    }
+}

@@ -1,0 +1,142 @@
+//! Functions of the package that list, remove and collect named objects.
+
+use std::path::PathBuf;
+
+use backcast_core::{Kind as ObjectKind, ObjectInfo, collect, list, remove};
+use backcast_pybind_macros::exact_arguments;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+use crate::argument::Argument;
+use crate::error::Failure;
+use crate::location::{base_of, kind_of, name_of};
+
+/// List the rings and panels of a directory.
+///
+/// Parameters
+/// ----------
+/// dir : path, optional
+///     Where they live; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
+///
+/// Returns
+/// -------
+/// list of dict
+///     Sorted by kind and name, each with ``name``, ``kind``, ``path``, ``bytes`` (allocated),
+///     ``persistent``, ``held`` (by a live process) and ``building``. Damaged ones are listed too.
+///
+/// Raises
+/// ------
+/// StorageError
+///     If the directory cannot be read. One that does not exist holds nothing.
+#[exact_arguments]
+#[pyfunction]
+#[pyo3(
+    name = "list", signature = (dir=None), text_signature = "(dir=None)"
+)]
+pub(crate) fn list_objects<'py>(
+    py: Python<'py>,
+    dir: Option<Argument<PathBuf>>,
+) -> Result<Bound<'py, PyList>, Failure> {
+    let base = base_of(dir)?;
+    let found = py.detach(|| list(&base))?;
+    as_dicts(py, &found)
+}
+
+/// Remove a ring or panel by name.
+///
+/// Processes that have it open keep its memory until they close it.
+///
+/// Parameters
+/// ----------
+/// name : str
+///     Name of the ring.
+/// kind : {"ring", "panel"}, default "ring"
+///     Which of the two: a ring and a panel may have one name.
+/// force : bool, default False
+///     Also when a live process holds it.
+/// dir : path, optional
+///     Where it lives; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
+///
+/// Returns
+/// -------
+/// dict
+///     What was removed, as in :func:`list`.
+///
+/// Raises
+/// ------
+/// NotFoundError
+///     If there is none of that name.
+/// InUseError
+///     If a live process holds it and ``force`` is False.
+#[exact_arguments]
+#[pyfunction]
+#[pyo3(
+    name = "remove",
+    signature = (name=Argument::Missing, kind="ring".into(), force=false.into(), dir=None),
+    text_signature = "(name, kind='ring', force=False, dir=None)"
+)]
+pub(crate) fn remove_object<'py>(
+    py: Python<'py>,
+    name: Argument<String>,
+    kind: Argument<String>,
+    force: Argument<bool>,
+    dir: Option<Argument<PathBuf>>,
+) -> Result<Bound<'py, PyDict>, Failure> {
+    let (name, kind) = (name_of(name)?, kind_of(kind)?);
+    let force = force.get("force", "True or False")?;
+    let base = base_of(dir)?;
+    let removed = py.detach(|| remove(&base, kind, &name, force))?;
+    Ok(as_dict(py, &removed)?)
+}
+
+/// Remove every ring and panel that no process holds and that is not persistent.
+///
+/// Parameters
+/// ----------
+/// dir : path, optional
+///     Where they live; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
+///
+/// Returns
+/// -------
+/// list of dict
+///     What was removed, as in :func:`list`.
+///
+/// Raises
+/// ------
+/// StorageError
+///     If the directory cannot be read or written.
+#[exact_arguments]
+#[pyfunction]
+#[pyo3(name = "gc", signature = (dir=None), text_signature = "(dir=None)")]
+pub(crate) fn collect_objects<'py>(
+    py: Python<'py>,
+    dir: Option<Argument<PathBuf>>,
+) -> Result<Bound<'py, PyList>, Failure> {
+    let base = base_of(dir)?;
+    let removed = py.detach(|| collect(&base))?;
+    as_dicts(py, &removed)
+}
+
+fn as_dicts<'py>(py: Python<'py>, objects: &[ObjectInfo]) -> Result<Bound<'py, PyList>, Failure> {
+    let list = PyList::empty(py);
+    for object in objects {
+        list.append(as_dict(py, object)?)?;
+    }
+    Ok(list)
+}
+
+fn as_dict<'py>(py: Python<'py>, object: &ObjectInfo) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("name", &object.name)?;
+    let kind = match object.kind {
+        ObjectKind::Ring => "ring",
+        ObjectKind::Panel => "panel",
+    };
+    dict.set_item("kind", kind)?;
+    dict.set_item("path", object.path.as_os_str())?;
+    dict.set_item("bytes", object.bytes)?;
+    dict.set_item("persistent", object.persistent)?;
+    dict.set_item("held", object.held)?;
+    dict.set_item("building", object.building)?;
+    Ok(dict)
+}

@@ -1,0 +1,145 @@
+//! Arguments of a reset: start days, mask and seeds.
+
+use backcast_core::DType;
+use numpy::prelude::*;
+use numpy::{PyArrayDyn, PyUntypedArray};
+use pyo3::prelude::*;
+use pyo3::types::{PyAny, PyDict};
+
+use crate::argument::{Argument, found, shown, wrong_type};
+use crate::array::convert::{Target, Tuple, array_of};
+use crate::array::view::bytes_of;
+use crate::error::{ErrorClass, Failure};
+
+/// Start days and mask of a reset.
+#[derive(Default)]
+pub(crate) struct Start {
+    pub(crate) day: Option<Vec<usize>>,
+    pub(crate) mask: Option<Vec<bool>>,
+}
+
+/// Seed of a reset, for all environments or one for each.
+pub(crate) enum Seed {
+    One(u64),
+    Each(Vec<Option<u64>>),
+}
+
+/// Reads an int, or an int or None per environment. `num_envs` is `None` for the single
+/// environment.
+pub(crate) fn seed_of(value: &Bound<'_, PyAny>, num_envs: Option<usize>) -> Result<Seed, Failure> {
+    let wanted = |sequence| format!("a whole number from 0 to {}{sequence}, or None", u64::MAX);
+    let read = |given: Argument<i128>, what: &str, wanted: &str| {
+        let seed = given.get(what, wanted)?;
+        u64::try_from(seed)
+            .map_err(|_| Failure::new(ErrorClass::Env, format!("{what} is {seed}; give {wanted}")))
+    };
+    let Ok(lone) = value.extract::<Argument<i128>>();
+    let listed = match num_envs {
+        Some(envs) => {
+            found(value.py(), value.extract::<Vec<Option<_>>>())?.map(|seeds| (seeds, envs))
+        }
+        None => None,
+    };
+    match listed {
+        Some((seeds, envs)) if seeds.len() != envs => Err(Failure::new(
+            ErrorClass::Env,
+            format!(
+                "seed has length {}, but there are {envs} environments; give an entry for each \
+                 (None goes on in its stream), or a whole number for all",
+                seeds.len()
+            ),
+        )),
+        Some((seeds, _)) => {
+            let each = seeds.into_iter().enumerate().map(|(at, seed)| {
+                seed.map(|seed| read(seed, &format!("seed[{at}]"), &wanted(""))).transpose()
+            });
+            Ok(Seed::Each(each.collect::<Result<_, _>>()?))
+        }
+        None => {
+            let sequence = if num_envs.is_some() { ", a sequence of such" } else { "" };
+            Ok(Seed::One(read(lone, "seed", &wanted(sequence))?))
+        }
+    }
+}
+
+/// Reads the `options` of a reset.
+pub(crate) fn start_of(
+    options: &Bound<'_, PyAny>,
+    num_envs: Option<usize>,
+) -> Result<Start, Failure> {
+    let mut start = Start::default();
+    let options = options.cast::<PyDict>().map_err(|_| {
+        let wanted = "a dict, {\"start_day\": 5}, or None";
+        wrong_type(options, "options", wanted)
+    })?;
+    for (key, value) in options {
+        match (key.extract::<&str>(), num_envs) {
+            (Ok("start_day"), _) => start.day = Some(days_of(&value, num_envs)?),
+            (Ok("reset_mask"), Some(num_envs)) => start.mask = Some(mask_of(&value, num_envs)?),
+            _ => {
+                let known = if num_envs.is_some() {
+                    "\"start_day\" and \"reset_mask\""
+                } else {
+                    "\"start_day\""
+                };
+                let key = key.repr()?;
+                return Err(Failure::new(
+                    ErrorClass::Env,
+                    format!("options has {key}; reset knows {known}"),
+                ));
+            }
+        }
+    }
+    Ok(start)
+}
+
+fn days_of(value: &Bound<'_, PyAny>, num_envs: Option<usize>) -> Result<Vec<usize>, Failure> {
+    let count = num_envs.unwrap_or(1);
+    let days = per_env(value, count, "start_day", DType::I64)?;
+    let days = days.cast::<PyArrayDyn<i64>>().map_err(PyErr::from)?.readonly();
+    let days = days.as_slice().map_err(|error| Failure::new(ErrorClass::Env, error))?;
+    let days = if let [only] = days { vec![*only; count] } else { days.to_vec() };
+    days.iter()
+        .enumerate()
+        .map(|(env, &day)| {
+            usize::try_from(day).map_err(|_| {
+                let of = num_envs.map_or(String::new(), |_| format!(" of environment {env}"));
+                Failure::new(ErrorClass::Env, format!("start_day{of} is {day}; days begin at 0"))
+            })
+        })
+        .collect()
+}
+
+/// Reads the reset mask, which Gymnasium requires to be a boolean array.
+fn mask_of(value: &Bound<'_, PyAny>, num_envs: usize) -> Result<Vec<bool>, Failure> {
+    let found = match value.cast::<PyUntypedArray>() {
+        Ok(mask) if mask.dtype().kind() == b'b' => None,
+        Ok(mask) => Some(format!("an array of {}", mask.dtype())),
+        Err(_) => Some(shown(value)?),
+    };
+    if let Some(found) = found {
+        return Err(Failure::new(
+            ErrorClass::ArgumentType,
+            format!("reset_mask is {found}; give a NumPy array of {num_envs} booleans"),
+        ));
+    }
+    let mask = per_env(value, num_envs, "reset_mask", DType::Bool)?;
+    Ok(bytes_of(&mask).unwrap_or_default().iter().map(|&byte| byte != 0).collect())
+}
+
+/// Reads an array `[N]`. A lone number stands for all environments.
+fn per_env<'py>(
+    value: &Bound<'py, PyAny>,
+    num_envs: usize,
+    what: &str,
+    dtype: DType,
+) -> Result<Bound<'py, PyUntypedArray>, Failure> {
+    let array = array_of(value, Target { what, class: ErrorClass::Env, dtype })?;
+    let lone = array.shape().is_empty() && dtype != DType::Bool;
+    if lone || array.shape() == [num_envs] {
+        return Ok(array);
+    }
+    let (got, wanted) = (Tuple(array.shape()), Tuple(&[num_envs]));
+    let message = format!("{what}: got shape {got}; give {wanted}, one per environment");
+    Err(Failure::new(ErrorClass::Env, message))
+}

@@ -1,0 +1,188 @@
+//! Settings of portfolio environments, read from a dict.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use backcast_core::DType;
+use backcast_gym::{ParseChoiceError, PortfolioOptions};
+use numpy::prelude::*;
+use pyo3::prelude::*;
+use pyo3::types::{PyAny, PyDict, PyList};
+
+use crate::argument::{
+    Argument, FromArgument, autoreset_mode_of, count, count_in, found, names_of, read, wrong_type,
+};
+use crate::array::convert::{Target, Tuple, array_of};
+use crate::array::view::bytes_of;
+use crate::error::{ErrorClass, Failure};
+
+/// Reads the settings, with defaults for missing ones. `panel` has the numbers of tickers and days.
+pub(crate) fn options_of(
+    settings: &Bound<'_, PyDict>,
+    panel: (usize, usize),
+) -> Result<PortfolioOptions, Failure> {
+    let given = Settings(settings);
+    let default = PortfolioOptions::default();
+    let fraction = "a fraction in [0, 1); one percent is 0.01";
+    Ok(PortfolioOptions {
+        initial_amount: given
+            .get("initial_amount", "an amount above 0")?
+            .unwrap_or(default.initial_amount),
+        failure_threshold: given
+            .get("failure_threshold", "an amount")?
+            .unwrap_or(default.failure_threshold),
+        hmax: given
+            .named("hmax")?
+            .map(|asked| count_in(asked, "hmax", 1..=i32::MAX.unsigned_abs(), ErrorClass::Env))
+            .transpose()?
+            .unwrap_or(default.hmax),
+        buy_cost_pct: given.get("buy_cost_pct", fraction)?.unwrap_or(default.buy_cost_pct),
+        sell_cost_pct: given.get("sell_cost_pct", fraction)?.unwrap_or(default.sell_cost_pct),
+        ticker_costs: given.ticker_costs(fraction)?,
+        fixed_fee: given.get("fixed_fee", "an amount per order")?.unwrap_or_default(),
+        slippage_bps: given
+            .get("slippage_bps", "basis points; one percent is 100")?
+            .unwrap_or_default(),
+        bidding: given.word("bidding")?,
+        stop_loss_tolerance: given
+            .get("stop_loss_tolerance", "a fraction of the price paid, 0.8; 0 never sells")?
+            .unwrap_or_default(),
+        stop_loss_calculation: given.word("stop_loss_calculation")?,
+        stop_loss_day: given.word("stop_loss_day")?,
+        tickers: given.names("tickers", "[\"AAPL\", \"MSFT\"]")?,
+        num_tickers: given.count("num_tickers")?,
+        shuffle_tickers: given.get("shuffle_tickers", "True or False")?.unwrap_or_default(),
+        tradable: given.one("tradable")?.map(|mask| tradable_of(&mask, panel)).transpose()?,
+        delisting: given.word("delisting")?,
+        initial_shares: given.initial_shares()?,
+        indicators: given.names("indicators", "[\"macd\", \"rsi\"]")?,
+        macro_tickers: given.names("macro_tickers", "[\"VIX\"]")?.unwrap_or_default(),
+        days: given.one("days")?.map(|days| days_of(&days)).transpose()?,
+        indicator_lag: match given.one("indicator_lag")? {
+            Some(_) => given.count("indicator_lag")?,
+            None => default.indicator_lag,
+        },
+        valuation: given.one("valuation")?.map(|_| given.word("valuation")).transpose()?,
+        history: given.count("history")?,
+        history_length: given.count("history_length")?,
+        autoreset_mode: given
+            .named("autoreset_mode")?
+            .map(|mode| autoreset_mode_of(mode, ErrorClass::Env))
+            .transpose()?
+            .unwrap_or(default.autoreset_mode),
+        play_on: given.get("play_on", "True or False")?.unwrap_or_default(),
+        max_episode_steps: given
+            .named("max_episode_steps")?
+            .map(|steps| count(steps, "max_episode_steps", 1, ErrorClass::Env))
+            .transpose()?,
+        generator: given.word("generator")?,
+        record: given.get("record", "True or False")?.unwrap_or_default(),
+    })
+}
+
+struct Settings<'a, 'py>(&'a Bound<'py, PyDict>);
+
+impl<'py> Settings<'_, 'py> {
+    /// Returns a setting that is there and is not None.
+    fn one(&self, name: &str) -> Result<Option<Bound<'py, PyAny>>, Failure> {
+        Ok(self.0.get_item(name)?.filter(|value| !value.is_none()))
+    }
+
+    fn named<T: FromArgument>(&self, name: &str) -> Result<Option<Argument<T>>, Failure> {
+        Ok(self.one(name)?.map(|value| value.extract().unwrap_or_else(|never| match never {})))
+    }
+
+    fn get<T: FromArgument>(&self, name: &str, wanted: &str) -> Result<Option<T>, Failure> {
+        self.named::<T>(name)?.map(|given| given.get(name, wanted)).transpose()
+    }
+
+    fn count(&self, name: &str) -> Result<usize, Failure> {
+        let given = self.named::<i128>(name)?;
+        Ok(given.map_or(Ok(0), |asked| count(asked, name, 0, ErrorClass::Env))? as usize)
+    }
+
+    fn word<T: Default + FromStr<Err = ParseChoiceError>>(&self, name: &str) -> Result<T, Failure> {
+        let Some(word) = self.get::<String>(name, "one of its words, a string")? else {
+            return Ok(T::default());
+        };
+        word.parse().map_err(|error| Failure::new(ErrorClass::Env, error))
+    }
+
+    /// Reads a sequence of names.
+    fn names(&self, name: &str, example: &str) -> Result<Option<Vec<String>>, Failure> {
+        self.one(name)?.map(|given| names_of(&given, name, example)).transpose()
+    }
+
+    /// Reads the fees (buy, sell) by ticker.
+    fn ticker_costs(&self, wanted: &str) -> Result<BTreeMap<String, (f64, f64)>, Failure> {
+        const NAME: &str = "ticker_costs";
+        let all = "the fees (buy, sell) by ticker, {\"AAPL\": (0.01, 0.01)}";
+        let given: BTreeMap<String, (Argument<f64>, Argument<f64>)> = self.by_ticker(NAME, all)?;
+        let fee = |given: Argument<f64>, ticker: &str, order| {
+            given.get(&format!("the fee of '{ticker}' for {order}, in {NAME},"), wanted)
+        };
+        let read = |(ticker, (buying, selling)): (String, (Argument<f64>, Argument<f64>))| {
+            let fees = (fee(buying, &ticker, "buying")?, fee(selling, &ticker, "selling")?);
+            Ok((ticker, fees))
+        };
+        given.into_iter().map(read).collect()
+    }
+
+    /// Reads the initial shares by ticker.
+    fn initial_shares(&self) -> Result<BTreeMap<String, u32>, Failure> {
+        const NAME: &str = "initial_shares";
+        let given: BTreeMap<String, Argument<i128>> =
+            self.by_ticker(NAME, "shares by ticker, {\"AAPL\": 10}")?;
+        let read = |(ticker, shares): (String, Argument<i128>)| {
+            let shares =
+                count(shares, &format!("the number of '{ticker}' in {NAME}"), 0, ErrorClass::Env)?;
+            Ok((ticker, shares))
+        };
+        given.into_iter().map(read).collect()
+    }
+
+    fn by_ticker<V>(&self, name: &str, wanted: &str) -> Result<BTreeMap<String, V>, Failure>
+    where
+        V: for<'a> FromPyObject<'a, 'py>,
+    {
+        let Some(given) = self.one(name)? else { return Ok(BTreeMap::new()) };
+        read(&given, name, wanted)
+    }
+}
+
+/// Reads the first day and one past the last.
+fn days_of(given: &Bound<'_, PyAny>) -> Result<(usize, usize), Failure> {
+    // Files of settings have lists.
+    let pair =
+        given.cast::<PyList>().map_or_else(|_| given.clone(), |list| list.to_tuple().into_any());
+    let wanted = "two whole numbers, the first day and one past the last";
+    let days: Option<(Argument<i128>, Argument<i128>)> = found(given.py(), pair.extract())?;
+    let (start, end) = days.ok_or_else(|| wrong_type(given, "days", wanted))?;
+    let day = |asked, what| count(asked, what, 0, ErrorClass::Env).map(|day| day as usize);
+    Ok((day(start, "the first day of days")?, day(end, "the end of days")?))
+}
+
+/// Reads booleans `[T, D]` over the panel, or `[T]` for all days.
+fn tradable_of(
+    given: &Bound<'_, PyAny>,
+    (tickers, days): (usize, usize),
+) -> Result<Vec<bool>, Failure> {
+    let target = Target { what: "tradable", class: ErrorClass::Env, dtype: DType::Bool };
+    let array = array_of(given, target)?;
+    let flags = bytes_of(&array).unwrap_or_default().iter().map(|&byte| byte != 0);
+    match *array.shape() {
+        [rows, columns] if (rows, columns) == (tickers, days) => Ok(flags.collect()),
+        [rows] if rows == tickers => {
+            Ok(flags.flat_map(|flag| std::iter::repeat_n(flag, days)).collect())
+        }
+        _ => {
+            let (got, all, one) =
+                (Tuple(array.shape()), Tuple(&[tickers, days]), Tuple(&[tickers]));
+            let message = format!(
+                "tradable: got shape {got}; give {all}, one per ticker and day of the panel, or \
+                 {one}"
+            );
+            Err(Failure::new(ErrorClass::Env, message))
+        }
+    }
+}

@@ -1,0 +1,403 @@
+//! `backcast.Sampler`: draws and gathers transitions into NumPy arrays.
+
+pub(crate) mod batch;
+pub(crate) mod batches;
+mod draws;
+mod out;
+
+use std::sync::Arc;
+
+use backcast_core::{
+    BatchesOptions, Boundary, Sampler as CoreSampler, SamplerOptions, SamplerState,
+};
+use backcast_persist::sampler_state_json;
+use backcast_pybind_macros::exact_arguments;
+use pyo3::prelude::*;
+use pyo3::types::{PyAny, PyDict, PyTuple};
+
+use crate::argument::{Argument, count, count_in, no_constructor};
+use crate::error::{ErrorClass, Failure};
+use crate::json;
+use crate::sampler::batches::{Batches, Prefetcher};
+
+pub(crate) use self::draws::SharedSampler;
+use self::draws::{Place, batch_size_of};
+
+/// Largest number of batches ahead that the core accepts.
+const MAX_PREFETCH: u32 = 1024;
+
+/// Windows and returns of a sampler, and whether its arrays may overlap in memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct WindowOptions {
+    history: Option<u32>,
+    future: u32,
+    n_step: Option<u32>,
+    gamma: Option<f64>,
+    boundary: Boundary,
+    copy: bool,
+}
+
+/// Keywords of windows and returns, before they are checked.
+pub(crate) struct WindowArguments {
+    pub(crate) history: Option<Argument<i128>>,
+    pub(crate) future: Argument<i128>,
+    pub(crate) n_step: Option<Argument<i128>>,
+    pub(crate) gamma: Option<Argument<f64>>,
+    pub(crate) boundary: Argument<String>,
+    pub(crate) copy: Argument<bool>,
+}
+
+impl WindowOptions {
+    pub(crate) fn new(asked: WindowArguments) -> Result<Self, Failure> {
+        let at_least_one = |asked: Option<Argument<i128>>, what| {
+            asked.map(|asked| count(asked, what, 1, ErrorClass::Sample)).transpose()
+        };
+        let words = "\"mask\", \"reject\" or \"clamp\"";
+        let boundary = asked.boundary.get("boundary", words)?;
+        Ok(Self {
+            history: at_least_one(asked.history, "history")?,
+            future: count(asked.future, "future", 0, ErrorClass::Sample)?,
+            n_step: at_least_one(asked.n_step, "n_step")?,
+            gamma: asked.gamma.map(|asked| asked.get("gamma", "a number, 0 to 1")).transpose()?,
+            boundary: boundary.parse().map_err(|_| {
+                Failure::new(ErrorClass::Sample, format!("boundary is {boundary:?}; write {words}"))
+            })?,
+            copy: asked.copy.get("copy", "True or False")?,
+        })
+    }
+
+    /// Returns the options of single transitions.
+    pub(crate) fn none() -> Self {
+        let (history, n_step, gamma) = (None, None, None);
+        Self { history, future: 0, n_step, gamma, boundary: Boundary::Mask, copy: false }
+    }
+
+    /// Returns the options of a saved sampler.
+    pub(crate) fn of(state: &SamplerState) -> Self {
+        let SamplerState { history, future, n_step, gamma, boundary, copy, .. } = *state;
+        Self { history, future, n_step, gamma, boundary, copy }
+    }
+
+    pub(crate) fn options(self, seed: Option<u64>) -> SamplerOptions {
+        let options = seed.map_or_else(SamplerOptions::from_entropy, SamplerOptions::seeded);
+        let options = options.future(self.future).boundary(self.boundary).copy(self.copy);
+        let options = self.history.map_or(options, |history| options.history(history));
+        let options = self.n_step.map_or(options, |n| options.n_step(n));
+        self.gamma.map_or(options, |gamma| options.gamma(gamma))
+    }
+}
+
+/// Draws transitions uniformly, each with the windows around it.
+///
+/// Made by :meth:`ReplayBuffer.sampler`; a context manager. A seeded sampler draws the same
+/// transitions from the same data in any process, in Rust and in Python. A sampler serves one call
+/// at a time; give every thread its own.
+#[pyclass(module = "backcast", name = "Sampler", frozen)]
+pub(crate) struct Sampler {
+    draws: Arc<SharedSampler>,
+    windows: WindowOptions,
+}
+
+impl Sampler {
+    pub(crate) fn new(draws: SharedSampler, windows: WindowOptions) -> Self {
+        Self { draws: Arc::new(draws), windows }
+    }
+}
+
+#[exact_arguments]
+#[pymethods]
+impl Sampler {
+    #[new]
+    #[pyo3(signature = (*_given, **_named))]
+    fn of_nothing(
+        _given: &Bound<'_, PyTuple>,
+        _named: Option<&Bound<'_, PyDict>>,
+    ) -> Result<Self, Failure> {
+        Err(no_constructor("Sampler", "call buf.sampler(seed=..., history=..., future=...)"))
+    }
+
+    /// Draw transitions uniformly over all that the ring holds.
+    ///
+    /// One gather, with the interpreter released, never blocking a writer; rows that are
+    /// overwritten meanwhile are drawn again and counted in :attr:`lapped`.
+    ///
+    /// Parameters
+    /// ----------
+    /// batch_size : int
+    ///     Transitions to draw, ``B``; at least 1.
+    /// out : Batch or dict of ndarray, optional
+    ///     Memory to fill in place of new memory. A Batch of a sampler with equal windows, columns
+    ///     and batch size: its arrays, and all views of them that were kept, show the new draw; an
+    ///     array that was put in the place of one is filled if it is like it. Or a dict of
+    ///     C-contiguous, writable arrays of the very dtypes and shapes that a batch has, such as
+    ///     ``tensor.numpy()`` of a torch tensor; keys that it lacks are added. A dict needs a
+    ///     sampler whose arrays are separate: one without windows, or with ``copy=True``. Another
+    ///     thread that reads the arrays meanwhile sees a mixture of old and new values, and so does
+    ///     the caller after an error.
+    ///
+    /// Returns
+    /// -------
+    /// Batch
+    ///     Every column, ``next_*`` of the observation columns, ``terminated``, ``truncated``,
+    ///     ``index``, ``age``; ``mask`` with a history window; ``future`` and ``future_mask`` with
+    ///     a future one; ``n_reward``, ``n_discount`` and ``n_next_*`` with n-step returns. Arrays
+    ///     are ``[B, ...]``, windows ``[B, H, ...]`` and ``[B, F, ...]``. The very object ``out``,
+    ///     where it was given. The next batch reuses the memory of one that nothing refers to.
+    ///
+    /// Raises
+    /// ------
+    /// SampleError
+    ///     If the ring holds no transition yet, or with ``boundary="reject"`` no whole window, or
+    ///     ``out`` does not fit; the first key that differs is named.
+    ///
+    /// Examples
+    /// --------
+    /// >>> buf = bc.ReplayBuffer.create(None, {"obs": "f4", "reward": "f4"}, capacity=100)
+    /// >>> with buf.writer() as writer:
+    /// ...     for t in range(10):
+    /// ...         at = writer.append(obs=t, reward=1, terminated=False, truncated=False)
+    /// >>> batch = buf.sampler(seed=7, history=4, future=2).sample(32)
+    /// >>> batch["obs"].shape, batch.mask.shape, batch.future_mask.shape
+    /// ((32, 4), (32, 4), (32, 2))
+    #[pyo3(signature = (batch_size=Argument::Missing, out=None))]
+    #[pyo3(text_signature = "($self, batch_size, out=None)")]
+    fn sample<'py>(
+        &self,
+        py: Python<'py>,
+        batch_size: Argument<i128>,
+        out: Option<&Bound<'py, PyAny>>,
+    ) -> Result<Bound<'py, PyDict>, Failure> {
+        self.draws.sample(py, batch_size, out)
+    }
+
+    /// Draw batches ahead, in a thread of their own, while the learner computes.
+    ///
+    /// The batches are those that repeated :meth:`sample` would draw from the same data, in the
+    /// same order, whatever the depth. On a ring that is being written, each was drawn up to
+    /// ``prefetch`` batches before it is returned: :attr:`Batch.age` is of the moment of the draw.
+    ///
+    /// The thread starts at the first ``next``, which raises as :meth:`sample` does if the ring
+    /// holds nothing yet; after an error, ``next`` tries that batch again. Until the iterator is
+    /// closed or has ended, the sampler belongs to it; then the sampler goes on with the batch
+    /// after the last one returned.
+    ///
+    /// Parameters
+    /// ----------
+    /// batch_size : int
+    ///     Transitions per batch, ``B``; at least 1.
+    /// prefetch : int
+    ///     Batches drawn ahead, 0 to 1024; 0 draws in ``next``, without a thread.
+    /// limit : int, optional
+    ///     Batches after which the iterator ends; endless when left out.
+    /// reuse : bool
+    ///     Fill ``prefetch + 1`` batches in turn. A batch then holds what was drawn only until the
+    ///     next one is asked for: arrays and views that are kept show later draws. By default every
+    ///     batch is the caller's own.
+    ///
+    /// Returns
+    /// -------
+    /// Batches
+    ///     An iterator and context manager with ``close()``, which stops the thread.
+    ///
+    /// Raises
+    /// ------
+    /// SampleError
+    ///     If a number is out of range, or another iterator of this sampler is open.
+    ///
+    /// Examples
+    /// --------
+    /// >>> buf = bc.ReplayBuffer.create(None, {"obs": "f4", "reward": "f4"}, capacity=100)
+    /// >>> with buf.writer() as writer:
+    /// ...     for t in range(10):
+    /// ...         at = writer.append(obs=t, reward=1, terminated=False, truncated=False)
+    /// >>> sampler = buf.sampler(seed=7, n_step=3, gamma=0.99)
+    /// >>> [batch.age.shape for batch in sampler.batches(32, prefetch=2, limit=3)]
+    /// [(32,), (32,), (32,)]
+    #[pyo3(signature = (
+        batch_size=Argument::Missing, prefetch=2_i64.into(), *, limit=None, reuse=false.into()
+    ))]
+    #[pyo3(text_signature = "($self, batch_size, prefetch=2, *, limit=None, reuse=False)")]
+    #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
+    fn batches(
+        &self,
+        py: Python<'_>,
+        batch_size: Argument<i128>,
+        prefetch: Argument<i128>,
+        limit: Option<Argument<i128>>,
+        reuse: Argument<bool>,
+    ) -> Result<Batches, Failure> {
+        let batch = batch_size_of(batch_size)?;
+        let prefetch =
+            count_in(prefetch, "prefetch", 0..=MAX_PREFETCH, ErrorClass::Sample)? as usize;
+        let options = BatchesOptions::prefetch(prefetch);
+        let limit = limit.map(|limit| count(limit, "limit", 0, ErrorClass::Sample)).transpose()?;
+        let options = limit.map_or(options, |limit| options.limit(limit.into()));
+        let reuse = reuse.get("reuse", "True or False")?;
+        Batches::new(py, &self.draws, batch, options, reuse.then_some(prefetch + 1))
+    }
+
+    /// Fetch the transitions of an earlier batch again.
+    ///
+    /// Parameters
+    /// ----------
+    /// index : array_like of int64, any shape
+    ///     As in :attr:`Batch.index`, or as :meth:`Writer.append` and :meth:`Writer.extend`
+    ///     returned them; ``B`` is their number, in C order.
+    /// out : Batch or dict of ndarray, optional
+    ///     Memory to fill in place of new memory, as in :meth:`sample`.
+    /// missing : {"error", "mask"}, default "error"
+    ///     Policy for transitions that are not there: overwritten, dropped, or not complete yet, as
+    ///     the newest row of a lane, which has no successor. ``"mask"`` adds ``found``, bool
+    ///     ``[B]``, and everything else of the missing ones is zero, but their ``index``.
+    ///
+    /// Returns
+    /// -------
+    /// Batch
+    ///     As from :meth:`sample`, in the order of ``index``.
+    ///
+    /// Raises
+    /// ------
+    /// LappedError
+    ///     If a row was overwritten since, unless ``missing="mask"``.
+    /// SampleError
+    ///     If an index names no transition, or one whose window the boundary refuses, unless
+    ///     ``missing="mask"``; or ``out`` does not fit.
+    #[pyo3(signature = (index=None, out=None, *, missing="error".into()))]
+    #[pyo3(text_signature = "($self, index, out=None, *, missing='error')")]
+    fn gather<'py>(
+        &self,
+        py: Python<'py>,
+        index: Option<&Bound<'py, PyAny>>,
+        out: Option<&Bound<'py, PyAny>>,
+        missing: Argument<String>,
+    ) -> Result<Bound<'py, PyDict>, Failure> {
+        self.draws.gather(py, index, out, missing)
+    }
+
+    /// State of the sampler, to be saved and continued.
+    ///
+    /// ``buf.sampler(state=...)`` draws what this sampler would draw next, in any process and from
+    /// Rust too, from the same data. Batches that an iterator drew ahead and did not return yet are
+    /// still to come. Save it with the data: ``buf.snapshot("epoch-10", state={"sampler":
+    /// sampler.state()})``.
+    ///
+    /// Returns
+    /// -------
+    /// dict
+    ///     Numbers, words and None, as JSON has them.
+    ///
+    /// Raises
+    /// ------
+    /// ClosedError
+    ///     If the sampler was closed.
+    ///
+    /// Examples
+    /// --------
+    /// >>> buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100)
+    /// >>> with buf.writer() as writer:
+    /// ...     for t in range(10):
+    /// ...         at = writer.append(obs=t, terminated=False, truncated=False)
+    /// >>> sampler = buf.sampler(seed=7)
+    /// >>> batch = sampler.sample(32)
+    /// >>> again = buf.sampler(state=sampler.state())
+    /// >>> bool((again.sample(32).index == sampler.sample(32).index).all())
+    /// True
+    #[pyo3(signature = (), text_signature = "($self)")]
+    fn state<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Failure> {
+        let state = py.detach(|| self.draws.asked(CoreSampler::state, Prefetcher::state))?;
+        Ok(json::to_python(py, &sampler_state_json(&state))?)
+    }
+
+    /// Draws that were repeated because a writer overwrote the row during the copy.
+    #[getter]
+    fn lapped(&self, py: Python<'_>) -> Result<u64, Failure> {
+        py.detach(|| self.draws.asked(CoreSampler::lapped, Prefetcher::lapped))
+    }
+
+    /// Transitions drawn so far, including those that an iterator drew ahead.
+    #[getter]
+    fn sampled(&self, py: Python<'_>) -> Result<u64, Failure> {
+        py.detach(|| self.draws.asked(CoreSampler::sampled, Prefetcher::sampled))
+    }
+
+    /// The seed, also of a sampler that was not given one.
+    #[getter]
+    fn seed(&self) -> u64 {
+        self.draws.seed
+    }
+
+    /// Length of the history window, ``H``, or None.
+    #[getter]
+    fn history(&self) -> Option<u32> {
+        self.windows.history
+    }
+
+    /// Length of the future window, ``F``, or 0.
+    #[getter]
+    fn future(&self) -> u32 {
+        self.windows.future
+    }
+
+    /// Transitions of n-step returns, or None.
+    #[getter]
+    fn n_step(&self) -> Option<u32> {
+        self.windows.n_step
+    }
+
+    /// Discount of n-step returns, or None.
+    #[getter]
+    fn gamma(&self) -> Option<f64> {
+        self.windows.gamma
+    }
+
+    /// Rule for windows beyond their episode: "mask", "reject" or "clamp".
+    #[getter]
+    fn boundary(&self) -> &'static str {
+        self.windows.boundary.as_str()
+    }
+
+    /// Release the ring, and end an iterator that draws ahead. Closing again does nothing.
+    #[pyo3(signature = (), text_signature = "($self)")]
+    fn close(&self, py: Python<'_>) -> Result<(), Failure> {
+        self.draws.close(py)
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> Result<(), Failure> {
+        self.draws.close(py)
+    }
+
+    fn __repr__(&self) -> String {
+        let seed = self.draws.seed;
+        let state = self.draws.place.describe(|place| match place {
+            Place::Here(sampler) => format!("seed {seed}, {} transitions drawn", sampler.sampled()),
+            Place::Prefetcher(_) => format!("seed {seed}, drawing ahead"),
+        });
+        let WindowOptions { history, future, n_step, gamma, boundary, .. } = self.windows;
+        let history = history.map_or("None".to_owned(), |history| history.to_string());
+        let returns = match (n_step, gamma) {
+            (Some(n), Some(gamma)) => format!(", n_step {n}, gamma {gamma}"),
+            _ => String::new(),
+        };
+        let label = self.draws.label();
+        format!(
+            "<backcast.Sampler: {label}, history {history}, future {future}{returns}, boundary \
+             {boundary}, {state}>"
+        )
+    }
+
+    fn __reduce__(&self) -> Result<(), Failure> {
+        Err(Failure::new(
+            ErrorClass::ArgumentType,
+            format!(
+                "{} cannot be pickled or copied; pickle the ReplayBuffer and make a sampler of \
+                 the same seed from it",
+                self.draws.label()
+            ),
+        ))
+    }
+}

@@ -1,0 +1,36 @@
+//! Warnings of the package, raised at the line of the caller.
+
+use backcast_core::Ring;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
+
+/// Raises a `LeaseWarning` at the caller's line.
+pub(crate) fn warn(py: Python<'_>, message: &str) -> PyResult<()> {
+    static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    warn_as(CLASS.import(py, "backcast._errors", "LeaseWarning")?, message)
+}
+
+/// Raises an `UnlinkedWarning` at the caller's line, the first time that a ring is found to have
+/// lost its name.
+pub(crate) fn warn_if_unlinked(py: Python<'_>, ring: &Ring) -> PyResult<()> {
+    if ring.take_unlinked() { warn_unlinked(py, ring) } else { Ok(()) }
+}
+
+/// Raises an `UnlinkedWarning` at the caller's line.
+#[cold]
+pub(crate) fn warn_unlinked(py: Python<'_>, ring: &Ring) -> PyResult<()> {
+    static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let name = ring.name().unwrap_or_default();
+    let message = format!(
+        "ring '{name}' was removed or replaced while this process uses it: whoever attaches by \
+         name now does not see the rows of this one; attach again to go on with what has the \
+         name, or attach with on_unlinked=\"error\" to be stopped here"
+    );
+    warn_as(CLASS.import(py, "backcast._errors", "UnlinkedWarning")?, &message)
+}
+
+fn warn_as(class: &Bound<'_, PyType>, message: &str) -> PyResult<()> {
+    let message = std::ffi::CString::new(message)?;
+    PyErr::warn(class.py(), class.as_any(), &message, 1)
+}

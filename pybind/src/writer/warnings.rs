@@ -1,0 +1,50 @@
+//! Warnings of appends: leases in the way, rows that contradict the autoreset mode, a lost name.
+
+use backcast_core::Stall;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
+
+use super::Writer;
+use crate::error::Failure;
+use crate::warning::{warn, warn_unlinked};
+use crate::writer::state::WriterState;
+
+impl Writer {
+    /// Raises the pending warnings: of a lease that made an append wait or drop rows, and of rows
+    /// that contradict the autoreset mode. If another thread uses the writer by now, its append
+    /// raises them.
+    #[cold]
+    pub(crate) fn warn_pending(&self, py: Python<'_>) -> Result<(), Failure> {
+        let take = |pen: &mut WriterState| {
+            let ring = pen.writer.ring();
+            let unlinked = ring.take_unlinked().then(|| ring.clone());
+            (pen.writer.take_stall(), pen.writer.take_doubt(), unlinked)
+        };
+        let (stall, doubt, unlinked) = self.handle.try_with(take).unwrap_or_default();
+        if let Some(ring) = unlinked {
+            warn_unlinked(py, &ring)?;
+        }
+        if let Some(doubt) = doubt {
+            static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+            let class = CLASS.import(py, "backcast._errors", "WriterWarning")?;
+            let message = std::ffi::CString::new(doubt.to_string()).map_err(PyErr::from)?;
+            PyErr::warn(py, class.as_any(), &message, 1)?;
+        }
+        if let Some(stall) = stall {
+            warn(py, &stall_warning(&stall))?;
+        }
+        Ok(())
+    }
+}
+
+fn stall_warning(stall: &Stall) -> String {
+    let Stall { lane, slot, pid, start, waited, dropped } = stall;
+    let (what, waited_ms) =
+        (if *dropped { "dropped its row" } else { "went on" }, waited.as_millis());
+    format!(
+        "lane {lane} waited {waited_ms} ms for a lease of rows from {start} on, held by process \
+         {pid} (reader slot {slot}), and then {what}; hold leases for a shorter time, copy rows \
+         with rows(), or create the ring with a larger capacity"
+    )
+}
