@@ -206,6 +206,7 @@ lint-elsewhere: tools
 lint-python: $(STAMP)/dev
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
+	$(PY) docs/prose.py
 	$(VENV)/bin/mypy
 
 # BACKCAST_PYTHON: Rust tests read what this Python writes, and the other way round.

@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 
 class Page(HTMLParser):
-    """What a page points to, and what can be pointed to in it."""
+    """Links of a page, and its anchors."""
 
     def __init__(self) -> None:
         super().__init__()

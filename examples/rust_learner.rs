@@ -17,7 +17,7 @@ use backcast_core::{
     Base, Batch, Kind, ObjectInfo, Ring, SampleError, Sampler, SamplerOptions, list,
 };
 
-/// What the command line asks for.
+/// Options of the command line.
 struct Options {
     name: Option<String>,
     base: Base,

@@ -1,4 +1,4 @@
-"""What `append` accepts, in which forms, and how it converts it."""
+"""Forms that `append` accepts, and how it converts them."""
 
 from __future__ import annotations
 
@@ -330,7 +330,7 @@ def test_a_restart_begins_an_episode_that_does_not_continue_the_row_before(place
 @pytest.mark.parametrize("lanes", [1, 3])
 @pytest.mark.parametrize("width", [1, 47, 48, 84, 350, 1024, 1764])
 def test_rows_of_every_width_come_back_after_laps(place: Path, width: int, lanes: int) -> None:
-    """What is asked for ahead, at the end of a lane as elsewhere, changes nothing."""
+    """A prefetch changes nothing, at the end of a lane as elsewhere."""
     schema = {"obs": ("f4", (width,)), "reward": "f4"}
     go_on, each = np.zeros(lanes, bool), np.arange(lanes, dtype=np.float32)[:, None]
     obs = [np.arange(width, dtype=np.float32) + 1000 * t + each for t in range(300)]

@@ -1,4 +1,4 @@
-"""What all handles share: what they look like, closing, forking, pickling, copying, Ctrl-C."""
+"""Behaviour that all handles share: repr, closing, forking, pickling, copying, Ctrl-C."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def steps(count: int, lanes: int, seed: int = 0) -> dict[str, Any]:
 
 
 def part(values: dict[str, Any], at: int | tuple[slice, int]) -> dict[str, Any]:
-    """The same part of every array."""
+    """Cut one part out of every array."""
     return {
         key: part(value, at) if isinstance(value, dict) else value[at]
         for key, value in values.items()
@@ -64,7 +64,7 @@ def part(values: dict[str, Any], at: int | tuple[slice, int]) -> dict[str, Any]:
 
 
 def given(values: dict[str, Any], mode: Mode) -> dict[str, Any]:
-    """What a writer of this mode takes."""
+    """Return the arguments for a writer of this mode."""
     return {k: v for k, v in values.items() if k != "final_obs" or mode != "next_step"}
 
 

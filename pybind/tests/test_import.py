@@ -1,4 +1,4 @@
-"""What `import backcast` brings into a process: itself and NumPy, nothing else."""
+"""`import backcast` loads itself and NumPy, nothing else."""
 
 from __future__ import annotations
 

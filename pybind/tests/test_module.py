@@ -1,4 +1,4 @@
-"""What the extension module says of itself to the interpreter."""
+"""Properties of the extension module."""
 
 import ctypes
 import re

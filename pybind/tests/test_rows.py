@@ -1,4 +1,4 @@
-"""What goes in comes out: random histories in all autoreset modes against a plain list."""
+"""Rows come out as they went in: random histories in all autoreset modes against a list."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def test_windows_stay_in_their_episode_and_are_masked_beyond_it(
 
 @dataclass
 class Window:
-    """What the model says of the rows around a drawn one."""
+    """Return the model's rows around a drawn one."""
 
     lane: Lane
     seq: int

@@ -18,7 +18,7 @@ NOT_AN_API = {
     r"backcast\.demo(\..*)?": "a program; its aliases exist for the type checker alone",
     r"backcast\.\w+\._.*": "private modules, whose aliases exist for the type checker alone",
 }
-"""What may differ, and why."""
+"""Allowed differences, with reasons."""
 
 
 def test_stubs_and_annotations_of_every_module_agree_with_it(tmp_path: Path) -> None:

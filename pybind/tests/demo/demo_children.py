@@ -1,4 +1,4 @@
-"""What spawned children of the fleet's tests do; importable in the child."""
+"""Work of spawned children in the fleet's tests, importable in the child."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the demo says about a killed actor's lanes, on lanes made by hand."""
+"""The demo's report about a killed actor's lanes, on lanes made by hand."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What runs the pages finds a page that is wrong: otherwise a green test of a page says nothing."""
+"""The runner of pages finds pages that are wrong."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ class Walk(gym.Env[Any, Any]):
 
 
 class FlatWalk(gym.ObservationWrapper[Any, Any, Any]):
-    """The same walk, seen as one Box."""
+    """Show the walk as one Box."""
 
     def __init__(self) -> None:
         super().__init__(Walk())
@@ -111,7 +111,7 @@ class FlatWalk(gym.ObservationWrapper[Any, Any, Any]):
 
 
 class TupleWalk(gym.ObservationWrapper[Any, Any, Any]):
-    """The same walk, seen as a tuple of dicts, as many as the tests have lanes."""
+    """Show the walk as a tuple of dicts, as many as the tests have lanes."""
 
     def __init__(self) -> None:
         super().__init__(Walk())

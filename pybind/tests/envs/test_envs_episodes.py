@@ -1,4 +1,4 @@
-"""What an episode came to, what is kept of it, and its picture."""
+"""Metrics of episodes, their records and their pictures."""
 
 from __future__ import annotations
 

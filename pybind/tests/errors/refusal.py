@@ -47,7 +47,7 @@ BUILTINS: dict[type[bc.BackcastError], type[Exception]] = {
     bc.OverBudgetError: bc.DaemonError,
     bc.OverQuotaError: bc.DaemonError,
 }
-"""What each error also is, for code that does not know Backcast."""
+"""Builtin base of each error, for code that does not know Backcast."""
 
 
 def lasting(path: Path) -> bytes:

@@ -1,4 +1,4 @@
-"""What exceptions quote of hostile files has no control characters."""
+"""Exceptions that quote hostile files show no control characters."""
 
 from __future__ import annotations
 

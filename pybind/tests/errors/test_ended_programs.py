@@ -1,4 +1,4 @@
-"""What ends a program, such as Ctrl-C, while an argument is read goes on as it is."""
+"""Exceptions that end a program, such as Ctrl-C, pass through the reading of arguments."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_what_ends_a_program_is_no_argument_of_the_wrong_type(typed: str) -> Non
 
 
 class TooSlowError(TimeoutError):
-    """What a program's own signal handler may raise."""
+    """Exception of a program's own signal handler."""
 
 
 class Slow:
@@ -100,7 +100,7 @@ def test_what_numpy_raised_is_the_cause_of_a_refused_append() -> None:
 
 
 class WantsAGradient:
-    """What no array is made of, as torch's tensors that want a gradient."""
+    """Value that NumPy makes no array of, as torch's tensors that require a gradient."""
 
     def __array__(self, *_arguments: object, **_keywords: object) -> NDArray[Any]:
         raise RuntimeError("detach it first")

@@ -194,7 +194,7 @@ COUNTED = {
     for parameter in inspect.signature(call.found).parameters.values()
     if parameter.annotation in ("int", "int | None")
 }
-"""What is a whole number somewhere is one wherever it is called so."""
+"""Arguments that are whole numbers in every call that has them."""
 
 
 @pytest.fixture(scope="module")

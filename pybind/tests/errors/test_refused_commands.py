@@ -1,4 +1,4 @@
-"""What the command line refuses from Python: status, words on stderr, and nothing changed."""
+"""Refusals of the command line in Python: status, words on stderr, and nothing changed."""
 
 from __future__ import annotations
 

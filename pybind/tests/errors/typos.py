@@ -1,4 +1,4 @@
-"""What newcomers type, in the order of `docs/errors.md`, and the page that comes of it."""
+"""Mistakes of newcomers, in the order of `docs/errors.md`, and the page made of them."""
 
 from __future__ import annotations
 
@@ -280,7 +280,7 @@ COMMANDS = [
     "demo --kil",
     "demo --seconds 0",
 ]
-"""What newcomers type in a shell, after `backcast`; exit statuses are shown as a shell would."""
+"""Mistakes in a shell, after `backcast`; exit statuses are shown as a shell would."""
 
 
 def samplers(pong: bc.ReplayBuffer, hold: Any) -> dict[str, object]:  # noqa: ANN401
@@ -367,7 +367,7 @@ class Newcomer:
         return "\n".join([f"$ backcast {command}", *lines, "$ echo $?", str(ran.returncode)])
 
     def everywhere(self, said: str) -> str:
-        """What is said on any machine, wrapped."""
+        """Return the message as on any machine, wrapped."""
         for here, everywhere in self.same_everywhere.items():
             said = said.replace(here, everywhere)
         # As a number of its own: it may stand within another.

@@ -1,4 +1,4 @@
-"""What tests of defects have in common: an ordinary market, a crash, and environments over them."""
+"""Markets of the tests of defects: an ordinary one, a crash, and environments over them."""
 
 from __future__ import annotations
 

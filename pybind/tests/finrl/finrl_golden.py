@@ -13,7 +13,7 @@ import numpy as np
 GOLDEN = Path(__file__).parents[3] / "tests" / "golden"
 CASES = ["s1_basic", "s2_gaps", "s3_crash", "s4_cash"]
 AS_RECORDED: dict[str, Any] = {"indicator_lag": 0, "generator": "mt19937"}
-"""What the recorded environment does and ours do only when they are told to."""
+"""Settings with which our environments behave as the recorded one."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""What the future may change: nothing that was shown or rewarded before it, under any setting.
+"""The future changes nothing that was shown or rewarded before it, under any setting.
 
 A market is changed on one day only. Changing close, high, low, volume or an indicator of that day
 changes no observation up to and including that day and no reward delivered before; changing its

@@ -72,7 +72,7 @@ PAGES: dict[type, dict[str, str]] = {
         "load": "path",
     },
 }
-"""What may be given by position, with its defaults."""
+"""Arguments that may be given by position, with their defaults."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What newcomers type: each gets an error of ours, with name and value, the limit, and a remedy."""
+"""Mistakes of newcomers: each gets an error with name, value, limit and remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a buffer refuses: rows, states, requests, settings, names, and all once it is closed."""
+"""Refusals of a buffer: rows, states, requests, settings, names, and all calls once closed."""
 
 from __future__ import annotations
 

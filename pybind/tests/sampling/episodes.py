@@ -82,7 +82,7 @@ class Lane:
 
 @dataclass(frozen=True)
 class Windows:
-    """What a sampler is asked for."""
+    """Options of a sampler."""
 
     history: int | None
     future: int
