@@ -27,89 +27,64 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod base_lock;
-mod column;
 mod error;
-mod filling;
-mod geometry;
-mod lane_header;
-mod lanes;
-mod lease;
-mod making;
-mod memfd;
-mod name;
-mod object;
-mod origin;
-mod policy;
-mod printable;
+mod kernels;
+mod layout;
+mod os;
 pub mod protocol;
-mod readers;
-mod resize;
-mod resume;
-mod ring;
-mod ring_files;
-mod sealed;
-mod shape;
-mod sizes;
-mod superblock;
-mod sys;
-mod tables;
+mod store;
 
-pub use base_lock::{BaseLock, Claimed, DAEMON_LOCK, DAEMON_SOCKET};
-pub use column::{
+pub use error::{Kind, MAX_NAME_BYTES, OTHER_VERSION, SegmentError, binary_size, printable};
+pub use kernels::numbers::{Numbers, copy_numbers};
+pub use kernels::prefetch::soon;
+pub use kernels::racy_copy::Word;
+pub use kernels::rank::{RANKED_AT_ONCE, ranks};
+pub use kernels::shared_words::{copy_words, copy_words_each};
+pub use kernels::simd::{Wide, whole_part, wide};
+pub use kernels::thread_pool::{ThreadTeam, handoff};
+pub use layout::claimed_lane::ClaimedLane;
+pub use layout::column::{
     Column, ColumnError, ColumnRecord, DType, MAX_AXES, MAX_COLUMN_NAME_BYTES,
     MAX_COLUMN_WIDTH_BYTES, Role,
 };
-pub use error::{OTHER_VERSION, SegmentError};
-pub use filling::{UnnamedLane, UnnamedRing};
-pub use geometry::{
+pub use layout::found::{Found, FoundRow, RowFinder};
+pub use layout::geometry::{
     ColumnPlace, Geometry, MAX_COLUMNS, MAX_LANE_BYTES, MAX_LANES, MAX_READER_SLOTS, MAX_SLOTS,
     RingSpec,
 };
-pub use lane_header::{LANE_HEADER_BYTES, LANE_MAGIC, LaneHeader, LaneIdentity};
-pub use lanes::Lanes;
-pub use lease::{Hold, HoldError, LeaseBook, MAX_HOLDS};
-pub use memfd::MemfdKeeper;
-pub use name::{BadExist, Base, Exist, Kind, MAX_NAME_BYTES};
-pub use object::{
-    ObjectInfo, PartialRing, collect, collect_orphans, list, remove, remove_partial, remove_unheld,
-};
-pub use origin::boot_id_hash;
-pub use policy::{BadLanePolicy, LanePolicy};
-pub use printable::printable;
-pub use readers::{
+pub use layout::lane::{Ahead, Lane};
+pub use layout::lane_alias::Window;
+pub use layout::lane_header::{LANE_HEADER_BYTES, LANE_MAGIC, LaneHeader, LaneIdentity};
+pub use layout::lane_policy::{BadLanePolicy, LanePolicy};
+pub use layout::names::{BadExist, Base, Exist};
+pub use layout::origin::boot_id_hash;
+pub use layout::reader_table::{
     BELL_BYTES, BELLS, LanePins, READER_SLOT_BYTES, READERS_HEADER_BYTES, READERS_MAGIC,
     ReaderRecord, SharedBell,
 };
-pub use resize::{NewSize, Resizing, tend};
-pub use resume::Leftover;
-pub use ring::{ClaimedReader, RingStore};
-pub use sealed::{SEALED_HEADER_BYTES, SEALED_MAGIC, SealedSegment};
-pub use sizes::binary_size;
-pub use superblock::{ENDIAN_TAG, LAYOUT_VERSION, LINE_BYTES, MAGIC, SUPERBLOCK_BYTES, Superblock};
-pub use sys::bytes::Bytes;
-pub use sys::claimed::ClaimedLane;
-pub use sys::copy::Word;
-pub use sys::forks::forks;
-pub use sys::found::{Found, FoundRow, RowFinder};
-pub use sys::holders::has_ended;
-pub use sys::lane::{Ahead, Lane};
-pub use sys::looped::{LentLoop, Looped};
-pub use sys::numbers::{Numbers, copy_numbers};
-pub use sys::peer::{Peer, receive, send_with_descriptor};
-pub use sys::rank::{RANKED_AT_ONCE, ranks};
-pub use sys::run::Run;
-pub use sys::runs::{Meanwhile, RunPart, Runs};
-pub use sys::soon::soon;
-pub use sys::space::SpaceLimits;
-pub use sys::team::ThreadTeam;
-pub use sys::wide::{Wide, whole_part, wide};
-pub use sys::window::Window;
-pub use sys::words::{copy_words, copy_words_each};
-pub use tables::{Field, tables};
-
-/// The page size of this machine, in bytes: what mapped columns must be multiples of.
-#[must_use]
-pub fn page_size() -> u64 {
-    sys::map::page_size() as u64
-}
+pub use layout::run::Run;
+pub use layout::runs::{Meanwhile, RunPart, Runs};
+pub use layout::sealed_header::{SEALED_HEADER_BYTES, SEALED_MAGIC};
+pub use layout::superblock::{
+    ENDIAN_TAG, LAYOUT_VERSION, LINE_BYTES, MAGIC, SUPERBLOCK_BYTES, Superblock,
+};
+pub use layout::tables::{Field, tables};
+pub use os::bytes::Bytes;
+pub use os::fork_id::forks;
+pub use os::lock_holders::has_ended;
+pub use os::mirror::{LentLoop, Looped};
+pub use os::page_size;
+pub use os::peer::{Peer, receive, send_with_descriptor};
+pub use os::space::SpaceLimits;
+pub use store::base_lock::{BaseLock, Claimed, DAEMON_LOCK, DAEMON_SOCKET};
+pub use store::mapped_lanes::Lanes;
+pub use store::memfd::MemfdKeeper;
+pub use store::object::{
+    ObjectInfo, PartialRing, collect, collect_orphans, list, remove, remove_partial, remove_unheld,
+};
+pub use store::reader_pins::{Hold, HoldError, LeaseBook, MAX_HOLDS};
+pub use store::relocation::{NewSize, Resizing, tend};
+pub use store::resume::Leftover;
+pub use store::ring_store::{ClaimedReader, RingStore};
+pub use store::sealed_segment::SealedSegment;
+pub use store::unnamed_ring::{UnnamedLane, UnnamedRing};

@@ -5,23 +5,24 @@
 //!
 //! - [publish and validate](publish): an accepted copy of a row is whole;
 //! - [pins](pin): rows under a lease are not overwritten;
-//! - [slots](slot): the pins of the dead are taken away, and nobody else's;
-//! - [`moving`]: a lane that moves to a larger file loses no row;
-//! - [bells](bell): whoever sleeps until something is published does not sleep through it.
-//!
-//! And one between threads of one process: [hand-offs](handoff), of work to a helper.
+//! - [slots](reader_slot): the pins of the dead are taken away, and nobody else's;
+//! - [`relocate`]: a lane that moves to a larger file loses no row;
+//! - [bells](notify): whoever sleeps until something is published does not sleep through it.
 
-pub mod bell;
-pub mod handoff;
-pub mod moving;
+#![forbid(unsafe_code)]
+
+mod mapped;
+pub mod notify;
 pub mod pin;
 pub mod publish;
-pub mod slot;
+pub mod reader_slot;
+pub mod relocate;
 
-pub use bell::{Bell, BellFence, Ticket, listen, ring};
-pub use moving::{MOVED, Mover, has_moved};
+pub(crate) use mapped::clear_pins;
+pub use notify::{Bell, BellFence, Ticket, listen, ring};
 pub use pin::{HeldRows, Pin, PinError, Pins, freeze, oldest, thaw};
 pub use publish::{
     Fence, ImpossibleCounters, LaneWriter, MAX_SEQ, Words, WordsMut, readable, still_whole,
 };
-pub use slot::{Slots, claim, reap};
+pub use reader_slot::{Slots, claim, reap};
+pub use relocate::{MOVED, Mover, has_moved};

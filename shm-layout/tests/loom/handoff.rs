@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64 as Counter, Ordering::SeqCst};
 
-use backcast_layout::protocol::handoff::{self, Post, State};
+use backcast_layout::handoff::{self, Post, State};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::thread;

@@ -1,0 +1,42 @@
+//! The two kinds of named objects, which errors and listings tell apart.
+
+use std::fmt;
+
+/// Longest name of a ring or panel, in bytes.
+pub const MAX_NAME_BYTES: usize = 100;
+
+/// What a named object is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// A replay ring: directory `<name>.ring`.
+    Ring,
+    /// A market panel: directory `<name>.panel`.
+    Panel,
+}
+
+impl Kind {
+    /// Both kinds, in the order of listings.
+    pub const ALL: [Kind; 2] = [Kind::Ring, Kind::Panel];
+
+    /// `"ring"` or `"panel"`, also the suffix of the object's directory.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Kind::Ring => "ring",
+            Kind::Panel => "panel",
+        }
+    }
+
+    pub(crate) fn lock_file(self) -> &'static str {
+        match self {
+            Kind::Ring => "ring.lck",
+            Kind::Panel => "panel.lck",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

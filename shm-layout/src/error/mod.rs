@@ -1,0 +1,298 @@
+//! What can go wrong with a segment: one enum for every operation on named objects.
+
+mod kind;
+mod printable;
+mod sizes;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+pub use self::kind::{Kind, MAX_NAME_BYTES};
+pub use self::printable::printable;
+pub use self::sizes::binary_size;
+use self::sizes::object_at;
+
+/// State of an object that exists and that this build cannot join.
+pub const OTHER_VERSION: &str = "another version of Backcast made it";
+
+/// Why a named object could not be created, attached, listed or removed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SegmentError {
+    /// Nothing of that name exists, or it is being removed.
+    #[error(
+        "no {kind} named `{name}` in {base}; {}`backcast ls` shows what there is, \
+         or name the directory where it was created (BACKCAST_DIR)",
+        near.as_ref().map(|near| format!("did you mean `{near}`? ")).unwrap_or_default()
+    )]
+    NotFound {
+        /// Ring or panel.
+        kind: Kind,
+        /// Name asked for.
+        name: String,
+        /// Directory searched.
+        base: PathBuf,
+        /// The name there that is spelt most alike, if one is.
+        near: Option<String>,
+    },
+    /// The name is taken by a live or persistent object.
+    #[error(
+        "a {kind} named `{name}` already exists ({state}); use {}exist=\"replace\" to start over, or \
+         `backcast rm {name}`",
+        if *state == OTHER_VERSION { "" } else { "exist=\"attach\" to join it, " }
+    )]
+    AlreadyExists {
+        /// Ring or panel.
+        kind: Kind,
+        /// Name asked for.
+        name: String,
+        /// Held by a process, persistent, or [`OTHER_VERSION`].
+        state: &'static str,
+    },
+    /// The object exists but is not the one asked for.
+    #[error(
+        "the {kind} named `{name}` differs from what was asked: {what}; \
+         ask for the same, choose another name, or use exist=\"replace\""
+    )]
+    Different {
+        /// Ring or panel.
+        kind: Kind,
+        /// Name asked for.
+        name: String,
+        /// The first difference, both values named.
+        what: String,
+    },
+    /// Some process holds the object.
+    #[error(
+        "the {kind} named `{name}` is in use by a live process; \
+         stop its users first, or force the removal (they keep their memory until they end)"
+    )]
+    InUse {
+        /// Ring or panel.
+        kind: Kind,
+        /// Name asked for.
+        name: String,
+    },
+    /// The object lost its name while somebody held it.
+    #[error(
+        "the {kind} named `{name}` was removed or replaced: its holders keep their memory, but \
+         nobody can join it any more; attach again to join what has the name now"
+    )]
+    Unlinked {
+        /// Ring or panel.
+        kind: Kind,
+        /// Name it had.
+        name: String,
+    },
+    /// Whoever was filling it gave up.
+    #[error("the {kind} named `{name}` was given up before it was whole; nothing of it is left")]
+    Abandoned {
+        /// Ring or panel.
+        kind: Kind,
+        /// Name asked for.
+        name: String,
+    },
+    /// Another process fills a ring of that name.
+    #[error(
+        "another process is filling a ring named `{name}`; wait until it has ended, or choose another name"
+    )]
+    BeingFilled {
+        /// Name asked for.
+        name: String,
+    },
+    /// Rings of this kind keep the size that they have.
+    #[error("{what} cannot be resized; make a larger one and copy the rows, or `backcast load` it")]
+    FixedSize {
+        /// What it is.
+        what: &'static str,
+    },
+    /// A ring in memfds is resized by whoever keeps them.
+    #[error(
+        "`{name}` lies in memfds, which the daemon that keeps them can make larger, and nobody else; \
+         use `backcast resize` or `client.resize` while `backcast serve` runs"
+    )]
+    NotItsKeeper {
+        /// Name of the ring.
+        name: String,
+    },
+    /// A resize to less than there is.
+    #[error(
+        "the lanes of `{name}` keep {is} rows each, asked were {asked}: a ring can only grow; ask for \
+         more, or make another ring"
+    )]
+    NotLarger {
+        /// Name of the ring.
+        name: String,
+        /// Rows of a lane asked for.
+        asked: u64,
+        /// Rows of a lane.
+        is: u64,
+    },
+    /// Another process resizes the ring.
+    #[error("another process is resizing `{name}`; wait until it has ended")]
+    BeingResized {
+        /// Name of the ring.
+        name: String,
+    },
+    /// A resize to another size is not finished.
+    #[error(
+        "`{name}` is still being resized to lanes of {rows} rows: lanes {lanes:?} move when their \
+         writers append next, or end; resize again then"
+    )]
+    ResizeUnfinished {
+        /// Name of the ring.
+        name: String,
+        /// Lanes that have still to move.
+        lanes: Vec<u32>,
+        /// Rows of a lane that it is being resized to.
+        rows: u64,
+    },
+    /// The name cannot be a file name.
+    #[error(
+        "`{name}` cannot name a ring or panel: {reason}; use 1 to {} of the characters \
+         A-Z a-z 0-9 _ - . and do not begin with a dot",
+        MAX_NAME_BYTES
+    )]
+    BadName {
+        /// Name asked for.
+        name: String,
+        /// Which rule it breaks.
+        reason: &'static str,
+    },
+    /// The memory could not be paid for at creation.
+    #[error(
+        "not enough space for {}: {} asked for, {} available ({limit}); \
+         lower the capacity, free space (`backcast gc`), or choose another directory (BACKCAST_DIR)",
+        object_at(.path), binary_size(*.asked), binary_size(*.available)
+    )]
+    NoSpace {
+        /// File that was to be made.
+        path: PathBuf,
+        /// Bytes asked for.
+        asked: u64,
+        /// Bytes that could be had.
+        available: u64,
+        /// What sets the limit.
+        limit: &'static str,
+    },
+    /// The sealed memory of a ring went with the processes that had it.
+    #[error(
+        "the memory behind {path} is gone, or out of reach: process {pid} made it, and none that this one \
+         can look at has it; make the ring anew, and let a daemon keep it (`backcast serve`)"
+    )]
+    MemoryGone {
+        /// Where the link to it is.
+        path: PathBuf,
+        /// The process that made it.
+        pid: u32,
+    },
+    /// A file belongs to someone else or is open to others.
+    #[error(
+        "{path} is not safe to use: {reason}; remove it or choose another directory (BACKCAST_DIR)"
+    )]
+    Permission {
+        /// Offending path.
+        path: PathBuf,
+        /// Owner, mode or kind of file.
+        reason: String,
+    },
+    /// The bytes are not those of a segment of ours, or were damaged.
+    #[error(
+        "{path} is damaged or not a Backcast file: {what}; remove the object with `backcast rm NAME`"
+    )]
+    Corrupt {
+        /// Offending file.
+        path: PathBuf,
+        /// What was found and what was expected.
+        what: String,
+    },
+    /// Written by another layout version.
+    #[error(
+        "{path} has layout version {found}, this build reads {supported}; \
+         use the same Backcast version in every process, or create it anew"
+    )]
+    WrongVersion {
+        /// Offending file.
+        path: PathBuf,
+        /// Version in the file.
+        found: u32,
+        /// Version of this build.
+        supported: u32,
+    },
+    /// A geometry outside the limits of the layout.
+    #[error("{what} is {value}, the limit is {limit}; {remedy}")]
+    Limit {
+        /// Quantity.
+        what: &'static str,
+        /// Value asked for.
+        value: u64,
+        /// Largest or smallest value allowed.
+        limit: u64,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// A read outside a segment.
+    #[error("{count} words at byte {offset} do not fit the {len} bytes of data")]
+    OutOfBounds {
+        /// First byte.
+        offset: usize,
+        /// Words asked for.
+        count: usize,
+        /// Bytes there are.
+        len: usize,
+    },
+    /// The operating system refused.
+    #[error("cannot {operation} {path}: {source}; {}", remedy(.source))]
+    Io {
+        /// What was tried.
+        operation: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+fn remedy(source: &io::Error) -> &'static str {
+    if source.raw_os_error() == Some(libc::ENOMEM) {
+        "address space or memory is short: raise the limit if there is one (`ulimit -v`), end other \
+         programs, or ask for fewer rows"
+    } else if source.raw_os_error() == Some(libc::EFBIG) {
+        "raise the limit on the size of files (`ulimit -f`), or ask for fewer rows"
+    } else {
+        "check that the directory is yours and writable"
+    }
+}
+
+impl SegmentError {
+    pub(crate) fn io(
+        operation: &'static str,
+        path: &Path,
+    ) -> impl FnOnce(io::Error) -> SegmentError + use<> {
+        let path = path.to_owned();
+        move |source| match source.kind() {
+            // Bytes are asked for by `space::pay`; what else can run out is files and quotas.
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                let limit = "the file system has no file (inode) or quota left";
+                SegmentError::NoSpace { path, asked: 0, available: 0, limit }
+            }
+            _ if source.raw_os_error() == Some(libc::EMFILE) => {
+                let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+                let limit = limit.unwrap_or(u64::MAX);
+                SegmentError::Limit {
+                    what: "the number of files that this process has open",
+                    value: limit,
+                    limit,
+                    remedy: "raise it (`ulimit -n`), or use fewer lanes in one memfd ring",
+                }
+            }
+            _ => SegmentError::Io { operation, path, source },
+        }
+    }
+
+    pub(crate) fn corrupt(path: &Path, what: impl Into<String>) -> SegmentError {
+        SegmentError::Corrupt { path: path.to_owned(), what: what.into() }
+    }
+}

@@ -1,0 +1,191 @@
+//! A lane in the hands of its one writer: what may be stored in it, and what it says of its writers.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::kernels::prefetch;
+use crate::kernels::racy_copy;
+use crate::kernels::racy_copy::asm::OPAQUE;
+use crate::layout::lane::{Counter, Lane, Placed};
+use crate::layout::lane_alias::Window;
+use crate::os::byte_lock::Claim;
+
+/// A lane in the hands of its one writer; dropping it releases the lane.
+#[derive(Debug)]
+pub struct ClaimedLane {
+    // Before the claim: the memory is let go while the lane is still ours.
+    lane: Arc<Lane>,
+    _claim: Claim,
+}
+
+impl ClaimedLane {
+    /// Signs the lane. `None` when its memory is mapped for reading only.
+    pub(crate) fn new(lane: Arc<Lane>, claim: Claim, now_unix_ns: u64) -> Option<Self> {
+        if !lane.memory.writable() {
+            return None;
+        }
+        let set = |counter, value| lane.counter(counter).store(value, Ordering::Relaxed);
+        set(Counter::GENERATION, lane.generation().wrapping_add(1));
+        set(Counter::PID, u64::from(std::process::id()));
+        set(Counter::CLAIMED_UNIX_NS, now_unix_ns);
+        Some(Self { lane, _claim: claim })
+    }
+}
+
+impl ClaimedLane {
+    /// The lane at addresses of their own, for code that is not ours to write rows in place. `None` on
+    /// the heap, where no file is mapped, and where the system cannot.
+    pub fn window(&self) -> io::Result<Option<Window>> {
+        if self.lane.mirror.is_none() || !cfg!(target_os = "linux") || !OPAQUE {
+            return Ok(None);
+        }
+        #[cfg(target_os = "linux")]
+        // SAFETY: a mapped lane's memory is a page-aligned shared mapping of its length, writable (by
+        // `new`), and has its columns.
+        return unsafe {
+            let Lane { memory, columns, slots, resizes, .. } = &*self.lane;
+            Window::of(memory.base(), memory.len(), columns, (*slots, *resizes))
+        };
+        #[cfg(not(target_os = "linux"))]
+        Ok(None)
+    }
+
+    /// Whether a window shows this lane, where it is now.
+    #[must_use]
+    pub fn is_shown_by(&self, window: &Window) -> bool {
+        window.is_of(self.lane.memory.base(), self.lane.resizes)
+    }
+
+    /// Stores one row of every column: the words of the first one, and row `i` of those that each of
+    /// `rest` has into the others. `false`: some column has another size, and whatever was written is to
+    /// be written again.
+    #[expect(clippy::inline_always, reason = "a call costs a tenth of a small row")]
+    #[inline(always)]
+    #[must_use]
+    pub fn store_row<const N: usize>(
+        &self,
+        slot: u64,
+        first: [u64; N],
+        rest: &[&[u8]],
+        (i, of): (usize, usize),
+    ) -> bool {
+        let Lane { memory, columns, slots, .. } = &*self.lane;
+        let Some((begins, others)) = columns.split_first() else { return false };
+        if slot >= *slots
+            || begins.width != size_of_val(&first)
+            || others.len() != rest.len()
+            || i >= of
+        {
+            return false;
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "below slots, which fits in memory")]
+        let (base, slot) = (memory.base(), slot as usize);
+        // SAFETY: in bounds, as in `write_row`: `slot < slots`.
+        let at = |column: &Placed| unsafe { base.add(column.offset + slot * column.width) };
+        // SAFETY: as in `write_row`; a row of so many words is accessed by words.
+        unsafe { racy_copy::store_words(at(begins), first) };
+        for (column, rows) in others.iter().zip(rest) {
+            if rows.len() != of * column.width {
+                return false;
+            }
+            let row = &rows[i * column.width..][..column.width];
+            // SAFETY: as in `write_row`.
+            unsafe { racy_copy::copy_in(at(column), row, column.word) };
+        }
+        true
+    }
+
+    /// Asks for the memory that the row after a slot's will be stored to, where it is a line and more: of narrow columns
+    /// rows share lines. Reads nothing, changes nothing, never fails.
+    #[inline]
+    pub fn ask_to_store_after(&self, slot: u64) {
+        let Lane { memory, columns, .. } = &*self.lane;
+        #[expect(clippy::cast_possible_truncation, reason = "only ever asked for, never written")]
+        let slot = self.lane.slot_after(slot, 1) as usize;
+        for column in columns.iter().filter(|column| column.width >= prefetch::LINE) {
+            let at = column.offset.wrapping_add(slot.wrapping_mul(column.width));
+            prefetch::ask_to_write(memory.base().wrapping_add(at), column.width);
+        }
+    }
+
+    /// The lane's memory.
+    #[inline]
+    pub(crate) fn memory(&self) -> &Arc<Lane> {
+        &self.lane
+    }
+
+    /// The same claim, on the memory that took the place of this one. As it is, when that is mapped
+    /// for reading only.
+    pub(crate) fn moved_to(self, lane: Arc<Lane>) -> Self {
+        if lane.memory.writable() { Self { lane, ..self } } else { self }
+    }
+
+    /// Notes that a lease made the writer wait, drop or fail.
+    pub fn count_stall(&self) {
+        self.add(Counter::STALLS, 1);
+    }
+
+    /// Notes how many rows the writer dropped.
+    pub fn count_dropped(&self, rows: u64) {
+        self.add(Counter::DROPPED, rows);
+    }
+
+    /// Notes that an episode was cut.
+    pub fn count_cut(&self) {
+        self.add(Counter::CUTS, 1);
+    }
+
+    /// Notes that an episode begins as it hardly does in the writer's mode.
+    pub fn count_suspect_reset(&self) {
+        self.add(Counter::SUSPECT_RESETS, 1);
+    }
+
+    /// Stores one row of a column.
+    #[inline]
+    pub(crate) fn write_row(&self, column: usize, slot: u64, row: &[u8]) {
+        let Placed { offset, width, word, .. } = self.lane.placed(column);
+        assert!(slot < self.lane.slots && row.len() == width, "{} bytes at slot {slot}", row.len());
+        #[expect(clippy::cast_possible_truncation, reason = "below slots, which fits in memory")]
+        let at = offset + slot as usize * width;
+        // SAFETY:
+        // - In bounds: `slot < slots`, and the column has `slots` rows of `width` bytes.
+        // - Aligned: columns begin on multiples of 8, and `word` divides `width`.
+        // - Writable: checked by `new`.
+        // - Every other access to the column copies as we do (docs/layout.md, rule 2).
+        unsafe { racy_copy::copy_in(self.lane.memory.base().add(at), row, word) }
+    }
+
+    /// Stores a part of one row of a column, whose rows have `width` bytes, from byte `at` on.
+    #[inline]
+    pub(crate) fn write_part(
+        &self,
+        column: usize,
+        slot: u64,
+        width: usize,
+        at: usize,
+        part: &[u8],
+    ) {
+        let placed = self.lane.placed(column);
+        let fits = width == placed.width && at <= width && part.len() <= width - at;
+        assert!(slot < self.lane.slots && fits, "{} bytes at byte {at} of slot {slot}", part.len());
+        #[expect(clippy::cast_possible_truncation, reason = "below slots, which fits in memory")]
+        let row = placed.offset + slot as usize * width;
+        let base = self.lane.memory.base();
+        if OPAQUE || part.len() == width {
+            // SAFETY: as in `write_row`, for a part of the row, which is within it; opaque copies have no
+            // size of access to keep, and a whole row has the column's.
+            return unsafe { racy_copy::copy_in(base.add(row + at), part, placed.word) };
+        }
+        let mut whole = vec![0; width];
+        self.lane.load_rows(column, slot, 1, &mut whole);
+        whole[at..at + part.len()].copy_from_slice(part);
+        self.write_row(column, slot, &whole);
+    }
+
+    fn add(&self, counter: Counter, more: u64) {
+        // One writer at a time, so a load and a store do.
+        let word = self.lane.counter(counter);
+        word.store(word.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,76 @@
+//! What a lane of some capacity looks like. While a ring is resized its lanes are of two.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::error::SegmentError;
+use crate::layout::column::ColumnRecord;
+use crate::layout::geometry::{Geometry, RingSpec};
+use crate::layout::lane::{self, Columns};
+use crate::layout::lane_header::LaneIdentity;
+
+/// The sizes of a lane's file, and how the schema is written down for them.
+#[derive(Debug)]
+pub(crate) struct Shape {
+    pub(crate) geometry: Geometry,
+    pub(crate) columns: Columns,
+    pub(crate) schema_hash: [u8; 32],
+}
+
+/// The shapes that lanes of one ring have.
+#[derive(Debug)]
+pub(crate) struct Shapes {
+    pub(crate) ring_uuid: [u8; 16],
+    spec: RingSpec,
+    map_align: u64,
+    known: Mutex<Vec<Arc<Shape>>>,
+}
+
+impl Shapes {
+    /// Of a ring that `spec` describes, apart from how large its lanes are.
+    pub(crate) fn new(ring_uuid: [u8; 16], spec: RingSpec, map_align: u64) -> Self {
+        Self { ring_uuid, spec, map_align, known: Mutex::default() }
+    }
+
+    pub(crate) fn spec(&self) -> &RingSpec {
+        &self.spec
+    }
+
+    pub(crate) fn map_align(&self) -> u64 {
+        self.map_align
+    }
+
+    /// The shape of a lane that keeps so many rows.
+    pub(crate) fn of(&self, lane_capacity: u64) -> Result<Arc<Shape>, SegmentError> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(shape) = known.iter().find(|it| it.geometry.lane_capacity == lane_capacity) {
+            return Ok(Arc::clone(shape));
+        }
+        let spec = RingSpec { lane_capacity, ..self.spec.clone() };
+        let geometry = Geometry::of(&spec, self.map_align)?;
+        let schema_hash = schema_hash(&spec, &geometry);
+        let columns =
+            lane::columns(&geometry).map_err(SegmentError::io("place", Path::new("lane")))?;
+        let shape = Arc::new(Shape { geometry, columns, schema_hash });
+        // A peer that lies may name any number of capacities; there are never more than two.
+        known.truncate(1);
+        known.push(Arc::clone(&shape));
+        Ok(shape)
+    }
+
+    /// What the file of such a lane begins with.
+    pub(crate) fn identity(&self, shape: &Shape, lane: u32, resizes: u32) -> LaneIdentity {
+        LaneIdentity::new(self.ring_uuid, &shape.schema_hash, &shape.geometry, lane, resizes)
+    }
+}
+
+/// BLAKE3 of the schema block.
+pub(crate) fn schema_hash(spec: &RingSpec, geometry: &Geometry) -> [u8; 32] {
+    *blake3::hash(bytemuck::cast_slice(&records(spec, geometry))).as_bytes()
+}
+
+/// The schema block.
+pub(crate) fn records(spec: &RingSpec, geometry: &Geometry) -> Vec<ColumnRecord> {
+    let places = spec.columns.iter().zip(&geometry.places);
+    places.map(|(column, place)| ColumnRecord::new(column, place.offset, place.length)).collect()
+}

@@ -1,0 +1,26 @@
+//! What the bytes of a segment mean: headers, columns, sizes and names, and the memory of a lane.
+//!
+//! `docs/layout.md` has the byte tables. [`lane::Lane`] copies rows out of a lane,
+//! [`claimed_lane::ClaimedLane`] copies them in.
+
+#![expect(unsafe_code, reason = "a lane's counters and rows are reached by address")]
+
+pub(crate) mod claimed_lane;
+pub(crate) mod column;
+#[cfg(test)]
+pub(crate) mod counted;
+pub(crate) mod found;
+pub(crate) mod geometry;
+pub(crate) mod lane;
+pub(crate) mod lane_alias;
+pub(crate) mod lane_header;
+pub(crate) mod lane_policy;
+pub(crate) mod lane_shape;
+pub(crate) mod names;
+pub(crate) mod origin;
+pub(crate) mod reader_table;
+pub(crate) mod run;
+pub(crate) mod runs;
+pub(crate) mod sealed_header;
+pub(crate) mod superblock;
+pub(crate) mod tables;

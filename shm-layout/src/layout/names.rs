@@ -1,0 +1,142 @@
+//! Where named objects live and what they may be called.
+
+use std::env;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use crate::error::{MAX_NAME_BYTES, SegmentError};
+
+/// The directory that holds the objects of this user: `<dir>/backcast-<uid>/`.
+///
+/// ```
+/// use backcast_layout::Base;
+/// let base = Base::at("/dev/shm/example");
+/// assert!(base.path().starts_with("/dev/shm/example"));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Base {
+    path: PathBuf,
+}
+
+impl Base {
+    /// The standard place: `$BACKCAST_DIR`, else `/dev/shm` on Linux, else the temporary directory.
+    #[must_use]
+    pub fn standard() -> Self {
+        let dir = match env::var_os("BACKCAST_DIR") {
+            Some(dir) if !dir.is_empty() => PathBuf::from(dir),
+            _ if cfg!(target_os = "linux") => PathBuf::from("/dev/shm"),
+            _ => env::temp_dir(),
+        };
+        Self::at(dir)
+    }
+
+    /// Objects below `dir`; a tmpfs keeps them in memory, any other directory works too.
+    #[must_use]
+    pub fn at(dir: impl Into<PathBuf>) -> Self {
+        let uid = rustix::process::geteuid().as_raw();
+        Self { path: dir.into().join(format!("backcast-{uid}")) }
+    }
+
+    /// `<dir>/backcast-<uid>`; it may not exist yet.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// What `create` does when the name is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Exist {
+    /// Refuse.
+    #[default]
+    Error,
+    /// Join the object if it is the same as the one asked for.
+    Attach,
+    /// Remove the object first. Processes that hold it keep their memory, under no name.
+    Replace,
+}
+
+/// A word that names no [`Exist`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("exist is `{0}`; use \"error\", \"attach\" or \"replace\"")]
+pub struct BadExist(String);
+
+impl FromStr for Exist {
+    type Err = BadExist;
+
+    fn from_str(text: &str) -> Result<Self, BadExist> {
+        match text {
+            "error" => Ok(Exist::Error),
+            "attach" => Ok(Exist::Attach),
+            "replace" => Ok(Exist::Replace),
+            other => Err(BadExist(other.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for Exist {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Exist::Error => "error",
+            Exist::Attach => "attach",
+            Exist::Replace => "replace",
+        })
+    }
+}
+
+/// Refuses names that nobody can have given: neither a name, nor `name@label` as snapshots have.
+pub(crate) fn check_known(name: &str) -> Result<(), SegmentError> {
+    match name.split_once('@') {
+        Some((ring, label)) => check_name(ring).and_then(|()| check_name(label)),
+        None => check_name(name),
+    }
+}
+
+/// Refuses names that cannot be a directory's name on every platform.
+pub(crate) fn check_name(name: &str) -> Result<(), SegmentError> {
+    let reason = if name.is_empty() {
+        "it is empty"
+    } else if name.len() > MAX_NAME_BYTES {
+        "it is too long"
+    } else if name.starts_with('.') {
+        "it begins with a dot"
+    } else if name.contains('@') {
+        "`@` joins the name of a ring and the label of a snapshot"
+    } else if !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b)) {
+        "it has a character outside the allowed ones"
+    } else {
+        return Ok(());
+    };
+    Err(SegmentError::BadName { name: name.to_owned(), reason })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_could_leave_the_directory_are_refused() {
+        for bad in
+            ["a@b", "", ".", "..", ".hidden", "a/b", "a b", "naïve", "a\0b", &"x".repeat(101)]
+        {
+            assert!(matches!(check_name(bad), Err(SegmentError::BadName { .. })), "{bad:?}");
+        }
+        for good in ["a", "pong-v5", "run_7.b", &"x".repeat(100)] {
+            assert!(check_name(good).is_ok(), "{good:?}");
+        }
+        for (name, known) in
+            [("a@b", true), ("a", true), ("a@", false), ("@b", false), ("a@b@c", false)]
+        {
+            assert_eq!(check_known(name).is_ok(), known, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn exist_reads_what_it_writes() {
+        for exist in [Exist::Error, Exist::Attach, Exist::Replace] {
+            assert_eq!(exist.to_string().parse(), Ok(exist));
+        }
+        assert!("overwrite".parse::<Exist>().is_err());
+    }
+}

@@ -1,0 +1,313 @@
+//! `ring.rdr`: the bells, a slot per reader with what it has read, and the pins of its leases.
+
+use std::io;
+use std::mem::offset_of;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, Ordering::Relaxed};
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::layout::geometry::Geometry;
+use crate::layout::origin::header_crc;
+use crate::os::futex::Ringing;
+use crate::os::mapping::Mapping;
+
+/// Bytes of the header of `ring.rdr`.
+pub const READERS_HEADER_BYTES: u64 = 128;
+/// Bytes of a bell: a line of its own.
+pub const BELL_BYTES: u64 = 128;
+/// Bells of a ring: published, released.
+pub const BELLS: u64 = 2;
+/// Bytes of a reader's slot: a line of its own.
+pub const READER_SLOT_BYTES: u64 = 128;
+/// Byte of `ring.rdr` that is not 0 once the ring has lost its name: the highest one of
+/// [`BellBytes::resizes`], so that writers find both out by one load.
+pub(crate) const UNLINKED_AT: u64 = {
+    let highest = if cfg!(target_endian = "little") { 3 } else { 0 };
+    READERS_HEADER_BYTES + offset_of!(BellBytes, resizes) as u64 + highest
+};
+/// That byte of the word.
+const UNLINKED: u32 = 0xff00_0000;
+/// First bytes of `ring.rdr`.
+pub const READERS_MAGIC: [u8; 8] = *b"\x89BKR\r\n\x1a\n";
+
+/// Written once by the creator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct ReadersHeader {
+    /// [`READERS_MAGIC`].
+    pub magic: [u8; 8],
+    /// As in the superblock.
+    pub ring_uuid: [u8; 16],
+    /// As in the superblock.
+    pub reader_slots: u32,
+    /// Zero.
+    pub unused: [u8; 96],
+    /// CRC-32 of all bytes before it.
+    pub crc32: u32,
+}
+
+impl ReadersHeader {
+    pub(crate) fn new(ring_uuid: [u8; 16], reader_slots: u32) -> Self {
+        let magic = READERS_MAGIC;
+        let mut header = Self { magic, ring_uuid, reader_slots, unused: [0; 96], crc32: 0 };
+        header.crc32 = header_crc(&header);
+        header
+    }
+}
+
+/// A bell, as offsets: its fields are atomics.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct BellBytes {
+    /// How often it was rung; sleepers sleep on this word.
+    pub seq: u32,
+    /// 1: somebody may be asleep.
+    pub listening: u32,
+    /// Of the first bell: how often the ring was resized, up to 2^24. Writers of older lanes move to the
+    /// new ones. The highest byte is not 0 once the ring has lost its name.
+    pub resizes: u32,
+    /// Zero.
+    pub unused: [u8; 116],
+}
+
+/// A reader's slot, as offsets: its fields are atomics.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct ReaderSlotBytes {
+    /// How often the slot was claimed.
+    pub generation: u64,
+    /// Process id of the last holder: for people.
+    pub pid: u64,
+    /// When it was claimed, nanoseconds since 1970.
+    pub claimed_unix_ns: u64,
+    /// Rows returned to the caller.
+    pub sampled_rows: u64,
+    /// Batches returned to the caller.
+    pub sampled_batches: u64,
+    /// Draws thrown away because the writer passed the reader.
+    pub lapped: u64,
+    /// Leases granted.
+    pub leases: u64,
+    /// How often a writer had to wait, drop or fail because of a lease of this slot.
+    pub stalls: u64,
+    /// Zero.
+    pub unused: [u8; 64],
+}
+
+const _: () = {
+    assert!(size_of::<ReadersHeader>() as u64 == READERS_HEADER_BYTES);
+    assert!(size_of::<BellBytes>() as u64 == BELL_BYTES);
+    assert!(size_of::<ReaderSlotBytes>() as u64 == READER_SLOT_BYTES);
+};
+
+/// What a reader's slot says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReaderRecord {
+    /// How often the slot was claimed.
+    pub generation: u64,
+    /// Process id of the last holder.
+    pub pid: u64,
+    /// When it was claimed, nanoseconds since 1970.
+    pub claimed_unix_ns: u64,
+    /// Rows returned to the caller.
+    pub sampled_rows: u64,
+    /// Batches returned to the caller.
+    pub sampled_batches: u64,
+    /// Draws thrown away because the writer passed the reader.
+    pub lapped: u64,
+    /// Leases granted.
+    pub leases: u64,
+    /// How often a writer had to wait, drop or fail because of a lease of this slot.
+    pub stalls: u64,
+}
+
+/// The words of a slot, in the order of [`ReaderSlotBytes`].
+pub(crate) struct SlotWords<'a> {
+    pub(crate) generation: &'a AtomicU64,
+    pub(crate) pid: &'a AtomicU64,
+    pub(crate) claimed_unix_ns: &'a AtomicU64,
+    pub(crate) sampled_rows: &'a AtomicU64,
+    pub(crate) sampled_batches: &'a AtomicU64,
+    pub(crate) lapped: &'a AtomicU64,
+    pub(crate) leases: &'a AtomicU64,
+    pub(crate) stalls: &'a AtomicU64,
+}
+
+/// The mapped file.
+#[derive(Debug)]
+pub(crate) struct Readers {
+    map: Mapping,
+    slots: u32,
+    lanes: u32,
+}
+
+impl Readers {
+    pub(crate) fn new(map: Mapping, slots: u32, lanes: u32) -> Self {
+        Self { map, slots, lanes }
+    }
+
+    /// Lanes that readers can pin rows of.
+    pub(crate) fn lanes(&self) -> u32 {
+        self.lanes
+    }
+
+    /// Memory of the same shape on the heap.
+    pub(crate) fn heap(geometry: &Geometry, slots: u32, lanes: u32) -> io::Result<Self> {
+        let len = usize::try_from(geometry.rdr_bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        Ok(Self::new(Mapping::heap(len)?, slots, lanes))
+    }
+
+    pub(crate) fn slot(&self, slot: u32) -> Option<SlotWords<'_>> {
+        if slot >= self.slots {
+            return None;
+        }
+        let before = READERS_HEADER_BYTES + BELLS * BELL_BYTES;
+        let offset = before + READER_SLOT_BYTES * u64::from(slot);
+        let words: &[AtomicU64; 8] =
+            self.map.words64(usize::try_from(offset).ok()?, 8)?.first_chunk()?;
+        let [
+            generation,
+            pid,
+            claimed_unix_ns,
+            sampled_rows,
+            sampled_batches,
+            lapped,
+            leases,
+            stalls,
+        ] = words;
+        Some(SlotWords {
+            generation,
+            pid,
+            claimed_unix_ns,
+            sampled_rows,
+            sampled_batches,
+            lapped,
+            leases,
+            stalls,
+        })
+    }
+
+    pub(crate) fn record(&self, slot: u32) -> Option<ReaderRecord> {
+        let words = self.slot(slot)?;
+        Some(ReaderRecord {
+            generation: words.generation.load(Relaxed),
+            pid: words.pid.load(Relaxed),
+            claimed_unix_ns: words.claimed_unix_ns.load(Relaxed),
+            sampled_rows: words.sampled_rows.load(Relaxed),
+            sampled_batches: words.sampled_batches.load(Relaxed),
+            lapped: words.lapped.load(Relaxed),
+            leases: words.leases.load(Relaxed),
+            stalls: words.stalls.load(Relaxed),
+        })
+    }
+
+    /// Makes a slot its new holder's, whose pins are gone already: counters at zero.
+    pub(crate) fn sign(&self, slot: u32, now_unix_ns: u64) {
+        let Some(words) = self.slot(slot) else { return };
+        words.generation.store(words.generation.load(Relaxed).wrapping_add(1), Relaxed);
+        words.pid.store(u64::from(std::process::id()), Relaxed);
+        words.claimed_unix_ns.store(now_unix_ns, Relaxed);
+        let SlotWords { sampled_rows, sampled_batches, lapped, leases, stalls, .. } = words;
+        for counter in [sampled_rows, sampled_batches, lapped, leases, stalls] {
+            counter.store(0, Relaxed);
+        }
+    }
+
+    /// Rung by writers after they published.
+    #[inline]
+    pub(crate) fn published(&self, ringing: Ringing) -> SharedBell<'_> {
+        SharedBell { ringing, ..self.bell(0) }
+    }
+
+    /// What the ring's holders are told: a word that changes when the ring is resized and when it loses
+    /// its name. It stands beside what writers load after every row, and so is in the cache.
+    #[inline]
+    pub(crate) fn notices(&self) -> u32 {
+        // ORDERING: relaxed; whoever then moves a lane passes an acquire fence, which pairs with the
+        // release in `count_resizes`. The name is looked at again.
+        self.notice_word().load(Relaxed)
+    }
+
+    /// How often the ring was resized.
+    pub(crate) fn resizes(&self) -> u32 {
+        self.notices() & !UNLINKED
+    }
+
+    /// Raises the count of resizes to `resizes`.
+    pub(crate) fn count_resizes(&self, resizes: u32) {
+        let raised =
+            |word: u32| Some((word & UNLINKED) | (word & !UNLINKED).max(resizes & !UNLINKED));
+        // ORDERING: release: a writer that sees it sees what was copied to the new files.
+        let _ = self.notice_word().fetch_update(Ordering::Release, Relaxed, raised);
+    }
+
+    /// Whether somebody noted that the ring has lost its name.
+    pub(crate) fn is_marked_unlinked(&self) -> bool {
+        self.notices() & UNLINKED != 0
+    }
+
+    /// Notes it.
+    pub(crate) fn mark_unlinked(&self) {
+        self.notice_word().fetch_or(UNLINKED, Relaxed);
+    }
+
+    #[inline]
+    fn notice_word(&self) -> &AtomicU32 {
+        static NEVER: AtomicU32 = AtomicU32::new(0);
+        #[expect(clippy::cast_possible_truncation, reason = "constants below 1000")]
+        let offset = READERS_HEADER_BYTES as usize + offset_of!(BellBytes, resizes);
+        // The header is part of every mapping; the fallback only spares a panic path.
+        self.map.words32(offset, 1).and_then(<[_]>::first).unwrap_or(&NEVER)
+    }
+
+    /// Rung by readers after they let go of a pin.
+    pub(crate) fn released(&self) -> SharedBell<'_> {
+        self.bell(1)
+    }
+
+    #[inline]
+    fn bell(&self, number: usize) -> SharedBell<'_> {
+        static SILENT: [AtomicU32; 2] = [AtomicU32::new(0), AtomicU32::new(0)];
+        #[expect(clippy::cast_possible_truncation, reason = "constants below 1000")]
+        let offset = READERS_HEADER_BYTES as usize + number * BELL_BYTES as usize;
+        // The header is part of every mapping; the fallback only spares a panic path.
+        let words = self.map.words32(offset, 2).and_then(<[_]>::first_chunk).unwrap_or(&SILENT);
+        SharedBell { words, ringing: Ringing::Fenced }
+    }
+
+    /// The pins on a lane; none for a lane the ring lacks.
+    pub(crate) fn pins(&self, lane: u32) -> LanePins<'_> {
+        let pins = (lane < self.lanes).then(|| {
+            let slots = READERS_HEADER_BYTES + BELLS * BELL_BYTES;
+            let before = slots + READER_SLOT_BYTES * u64::from(self.slots);
+            let offset = before + 8 * u64::from(lane) * u64::from(self.slots);
+            self.map.words64(usize::try_from(offset).ok()?, self.slots as usize)
+        });
+        LanePins(pins.flatten().unwrap_or_default())
+    }
+
+    /// Bytes of the file, before rounding to pages.
+    pub(crate) fn bytes(slots: u32, lanes: u32) -> u64 {
+        let (slots, lanes) = (u64::from(slots), u64::from(lanes));
+        READERS_HEADER_BYTES + BELLS * BELL_BYTES + READER_SLOT_BYTES * slots + 8 * slots * lanes
+    }
+}
+
+/// The pins on one lane, a word per reader slot.
+#[derive(Clone, Copy, Debug)]
+pub struct LanePins<'a>(pub(crate) &'a [AtomicU64]);
+
+/// One of the ring's two bells.
+#[derive(Debug)]
+pub struct SharedBell<'a> {
+    words: &'a [AtomicU32; 2],
+    pub(crate) ringing: Ringing,
+}
+
+impl SharedBell<'_> {
+    #[inline]
+    pub(crate) fn words(&self) -> (&AtomicU32, &AtomicU32) {
+        let [seq, listening] = self.words;
+        (seq, listening)
+    }
+}

@@ -1,0 +1,100 @@
+//! Every byte table as data: docs/layout.md is tested against it, and its hash is the fingerprint
+//! by which two builds know that they agree.
+
+use std::mem::offset_of;
+use std::sync::OnceLock;
+
+use crate::layout::column::{ColumnRecord, DType, Role};
+use crate::layout::lane_header::{LaneHeader, LaneIdentity};
+use crate::layout::reader_table::{BellBytes, ReaderSlotBytes, ReadersHeader};
+use crate::layout::sealed_header::SealedHeader;
+use crate::layout::superblock::Superblock;
+
+/// One field of a byte table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Name of the struct.
+    pub table: &'static str,
+    /// Name of the field.
+    pub field: &'static str,
+    /// First byte.
+    pub offset: usize,
+    /// Bytes.
+    pub size: usize,
+}
+
+fn size_of_field<S, F>(_: fn(&S) -> &F) -> usize {
+    size_of::<F>()
+}
+
+macro_rules! fields {
+    ($($table:ident { $($field:ident),+ $(,)? })+) => {
+        vec![$($(Field {
+            table: stringify!($table),
+            field: stringify!($field),
+            offset: offset_of!($table, $field),
+            size: size_of_field(|s: &$table| &s.$field),
+        }),+),+]
+    };
+}
+
+/// All fields of all tables, in order of offset within each.
+#[must_use]
+pub fn tables() -> Vec<Field> {
+    fields! {
+        Superblock {
+            magic, layout_version, endian_tag, abi_fingerprint, ctl_bytes, rdr_bytes, lane_bytes,
+            map_align, line_bytes, lane_count, column_count, slots, lane_capacity, reserve_chunk,
+            reader_slots, asked_rows, asked_bytes, schema_offset, schema_hash, ring_uuid,
+            created_unix_ns, boot_id_hash, lane_policy, lease_timeout_ms, huge_bytes,
+            made_lane_capacity, resizes, unused, crc32,
+        }
+        ColumnRecord {
+            name, dtype, word, axes, role, shape, width_bytes, offset_bytes, length_bytes, unused,
+        }
+        LaneIdentity {
+            magic, ring_uuid, schema_hash, lane, resizes, slots, lane_capacity, unused, crc32,
+        }
+        LaneHeader {
+            identity, reserved, pad1, head, pad2, generation, pid, claimed_unix_ns, dropped,
+            stalls, cuts, suspect_resets, pad3,
+        }
+        ReadersHeader { magic, ring_uuid, reader_slots, unused, crc32 }
+        BellBytes { seq, listening, resizes, unused }
+        ReaderSlotBytes {
+            generation, pid, claimed_unix_ns, sampled_rows, sampled_batches, lapped, leases, stalls,
+            unused,
+        }
+        SealedHeader {
+            magic, layout_version, endian_tag, meta_bytes, data_bytes, meta_hash,
+            created_unix_ns, boot_id_hash, unused, crc32,
+        }
+    }
+}
+
+/// Hash of all tables and numbered enums.
+pub(crate) fn abi_fingerprint() -> u64 {
+    static FINGERPRINT: OnceLock<u64> = OnceLock::new();
+    *FINGERPRINT.get_or_init(|| {
+        let dtypes = DType::ALL.map(|d| (d as u8, d.code()));
+        let roles = [Role::Obs as u8, Role::Step as u8];
+        let text = format!("{:?}{dtypes:?}{roles:?}", tables());
+        let hash = blake3::hash(text.as_bytes());
+        hash.as_bytes().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_table_has_a_hole() {
+        let tables = tables();
+        for pair in tables.windows(2) {
+            let [a, b] = pair else { unreachable!() };
+            let expected = if a.table == b.table { a.offset + a.size } else { 0 };
+            assert_eq!(b.offset, expected, "between {a:?} and {b:?}");
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! Byte-range locks that the kernel releases when their holder dies.
+//!
+//! Linux: open-file-description locks on one file, a byte per resource. They belong to this
+//! handle alone (a second `open` and `close` in the same process does not drop them, as it does
+//! with plain `fcntl` locks), work across pid namespaces and can be probed without being taken.
+//! Elsewhere: one `flock` file per byte, beside the lock file.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::os::fork_release::NotInherited;
+
+/// How a byte is locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// Together with other shared holders.
+    Shared,
+    /// Alone.
+    Exclusive,
+}
+
+/// One open file description on a lock file; dropping it releases everything it locked.
+#[derive(Debug)]
+pub(crate) struct LockFile {
+    fd: OwnedFd,
+    /// The process that opened it: a forked child has a copy, which must not let go of anything.
+    pid: u32,
+    #[cfg(not(target_os = "linux"))]
+    files: portable::Files,
+}
+
+#[cfg(target_os = "linux")]
+impl LockFile {
+    /// Wraps a descriptor opened for reading and writing and used for nothing else.
+    pub(crate) fn new(fd: OwnedFd) -> Self {
+        Self { fd, pid: std::process::id() }
+    }
+
+    /// Locks a byte; `false` when another handle has it.
+    pub(crate) fn try_lock(&self, byte: u64, hold: Hold) -> io::Result<bool> {
+        let kind = match hold {
+            Hold::Shared => libc::F_RDLCK,
+            Hold::Exclusive => libc::F_WRLCK,
+        };
+        match self.control(libc::F_OFD_SETLK, kind, byte) {
+            Ok(_) => Ok(true),
+            Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Releases a byte of this handle.
+    pub(crate) fn unlock(&self, byte: u64) -> io::Result<()> {
+        self.control(libc::F_OFD_SETLK, libc::F_UNLCK, byte).map(drop)
+    }
+
+    /// Whether another handle, in any process, has the byte. Takes nothing.
+    pub(crate) fn held_elsewhere(&self, byte: u64) -> io::Result<bool> {
+        let found = self.control(libc::F_OFD_GETLK, libc::F_WRLCK, byte)?;
+        Ok(i32::from(found.l_type) != libc::F_UNLCK)
+    }
+
+    /// Whether another handle has the byte alone. Takes nothing.
+    pub(crate) fn held_alone(&self, byte: u64) -> io::Result<bool> {
+        let found = self.control(libc::F_OFD_GETLK, libc::F_RDLCK, byte)?;
+        Ok(i32::from(found.l_type) != libc::F_UNLCK)
+    }
+
+    fn control(&self, command: i32, kind: i32, byte: u64) -> io::Result<libc::flock> {
+        self.control_range(command, kind, byte, 1)
+    }
+
+    /// `len` 0 means all bytes from `byte` on.
+    fn control_range(
+        &self,
+        command: i32,
+        kind: i32,
+        byte: u64,
+        len: i64,
+    ) -> io::Result<libc::flock> {
+        use std::os::fd::AsRawFd;
+        // SAFETY: `flock` is plain integers, for which zero is a value.
+        let mut request: libc::flock = unsafe { std::mem::zeroed() };
+        request.l_type = i16::try_from(kind).unwrap_or_default();
+        request.l_whence = i16::try_from(libc::SEEK_SET).unwrap_or_default();
+        request.l_start = i64::try_from(byte).map_err(|_| io::ErrorKind::InvalidInput)?;
+        request.l_len = len;
+        loop {
+            // SAFETY: the descriptor is open for as long as `self` lives, and `request` is a
+            // valid `flock` that the kernel may write back to.
+            let answer = unsafe { libc::fcntl(self.fd.as_raw_fd(), command, &raw mut request) };
+            if answer == 0 {
+                return Ok(request);
+            }
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Drop for LockFile {
+    fn drop(&mut self) {
+        // Closing alone releases late: a child between fork and exec has the descriptor open too.
+        if self.is_ours() {
+            let _ = self.control_range(libc::F_OFD_SETLK, libc::F_UNLCK, 0, 0);
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+impl LockFile {
+    pub(crate) fn new(fd: OwnedFd) -> Self {
+        Self { fd, pid: std::process::id(), files: portable::Files::default() }
+    }
+
+    pub(crate) fn try_lock(&self, byte: u64, hold: Hold) -> io::Result<bool> {
+        self.files.try_lock(&self.fd, byte, hold)
+    }
+
+    #[expect(clippy::unnecessary_wraps, reason = "fails where the kernel is asked")]
+    pub(crate) fn unlock(&self, byte: u64) -> io::Result<()> {
+        self.files.unlock(byte);
+        Ok(())
+    }
+
+    pub(crate) fn held_elsewhere(&self, byte: u64) -> io::Result<bool> {
+        portable::held_elsewhere(&self.fd, byte)
+    }
+
+    pub(crate) fn held_alone(&self, byte: u64) -> io::Result<bool> {
+        // Taken for a moment: `flock` cannot be asked.
+        self.try_lock(byte, Hold::Shared).map(|joined| !joined)
+    }
+}
+
+impl LockFile {
+    /// Whether this process opened it, rather than inheriting it from its parent.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.pid == std::process::id()
+    }
+
+    /// The descriptor, for what is not a lock.
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Names left for the file: 0 after somebody removed it.
+    pub(crate) fn links(&self) -> io::Result<u64> {
+        #[allow(clippy::useless_conversion, reason = "the width of st_nlink differs by platform")]
+        Ok(u64::from(rustix::fs::fstat(&self.fd)?.st_nlink))
+    }
+}
+
+/// The right to one lane or reader slot. The kernel takes it back when the process dies.
+#[derive(Debug)]
+pub(crate) enum Claim {
+    /// Dropping the handle releases the byte.
+    File(#[expect(dead_code, reason = "holds the lock")] LockFile),
+    /// The same, and forked children do not keep it.
+    OwnFile(
+        #[expect(dead_code, reason = "goes before the lock")] NotInherited,
+        #[expect(dead_code, reason = "holds the lock")] LockFile,
+    ),
+    /// Of a ring in private memory.
+    Heap(HeapLocks, u64),
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if let Claim::Heap(locks, byte) = self {
+            locks.taken().remove(byte);
+        }
+    }
+}
+
+/// The locks of a ring in private memory, whose holders cannot die without the ring.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HeapLocks(Arc<Mutex<BTreeSet<u64>>>);
+
+impl HeapLocks {
+    /// Takes a byte unless somebody has it.
+    pub(crate) fn claim(&self, byte: u64) -> Option<Claim> {
+        self.taken().insert(byte).then(|| Claim::Heap(self.clone(), byte))
+    }
+
+    /// Whether somebody has the byte.
+    pub(crate) fn held(&self, byte: u64) -> bool {
+        self.taken().contains(&byte)
+    }
+
+    fn taken(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The `flock` fallback. Written for macOS and unverified there.
+#[cfg(not(target_os = "linux"))]
+mod portable {
+    use std::collections::HashMap;
+    use std::fs::{File, OpenOptions};
+    use std::io;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::fs::OpenOptionsExt;
+    use std::path::PathBuf;
+    use std::sync::{Mutex, PoisonError};
+
+    use rustix::fs::{FlockOperation, flock, getpath};
+
+    use super::Hold;
+
+    #[derive(Debug, Default)]
+    pub(super) struct Files {
+        held: Mutex<HashMap<u64, File>>,
+    }
+
+    impl Files {
+        pub(super) fn try_lock(&self, lock: &OwnedFd, byte: u64, hold: Hold) -> io::Result<bool> {
+            let operation = match hold {
+                Hold::Shared => FlockOperation::NonBlockingLockShared,
+                Hold::Exclusive => FlockOperation::NonBlockingLockExclusive,
+            };
+            let mut files = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(file) = files.get(&byte) {
+                return attempt(file, operation);
+            }
+            let file = open(lock, byte)?;
+            let taken = attempt(&file, operation)?;
+            if taken {
+                files.insert(byte, file);
+            }
+            Ok(taken)
+        }
+
+        pub(super) fn unlock(&self, byte: u64) {
+            self.held.lock().unwrap_or_else(PoisonError::into_inner).remove(&byte);
+        }
+    }
+
+    pub(super) fn held_elsewhere(lock: &OwnedFd, byte: u64) -> io::Result<bool> {
+        let file = open(lock, byte)?;
+        Ok(!attempt(&file, FlockOperation::NonBlockingLockExclusive)?)
+    }
+
+    fn open(lock: &OwnedFd, byte: u64) -> io::Result<File> {
+        use std::os::unix::ffi::OsStringExt;
+        let mut path = getpath(lock)?.into_bytes();
+        path.extend_from_slice(format!(".{byte}").as_bytes());
+        let path = PathBuf::from(std::ffi::OsString::from_vec(path));
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path)
+    }
+
+    fn attempt(file: &File, operation: FlockOperation) -> io::Result<bool> {
+        match flock(file, operation) {
+            Ok(()) => Ok(true),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
+            Err(e) => Err(e.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn handles() -> (tempfile::TempDir, LockFile, LockFile) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lck");
+        let open = || {
+            let file = std::fs::OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(&path)
+                .unwrap();
+            LockFile::new(file.into())
+        };
+        let (a, b) = (open(), open());
+        (dir, a, b)
+    }
+
+    #[test]
+    fn two_handles_of_one_process_exclude_each_other() {
+        let (_dir, a, b) = handles();
+        assert!(a.try_lock(5, Hold::Exclusive).unwrap());
+        assert!(!b.try_lock(5, Hold::Exclusive).unwrap());
+        assert!(b.try_lock(6, Hold::Exclusive).unwrap(), "bytes are independent");
+        assert!(b.held_elsewhere(5).unwrap());
+        assert!(!a.held_elsewhere(5).unwrap(), "a handle does not see itself");
+        drop(a);
+        assert!(b.try_lock(5, Hold::Exclusive).unwrap(), "dropping releases");
+    }
+
+    #[test]
+    fn shared_holders_keep_an_exclusive_one_out_until_they_leave() {
+        let (_dir, a, b) = handles();
+        assert!(a.try_lock(1, Hold::Shared).unwrap());
+        assert!(b.try_lock(1, Hold::Shared).unwrap());
+        assert!(!a.try_lock(1, Hold::Exclusive).unwrap());
+        b.unlock(1).unwrap();
+        assert!(a.try_lock(1, Hold::Exclusive).unwrap(), "a lone shared lock can be raised");
+    }
+}

@@ -1,0 +1,112 @@
+//! Huge pages for the lanes of a ring: a draw touches a place at random in every column, and small
+//! pages make each of them a page walk besides a cache miss.
+//!
+//! Shared memory gets no huge pages by itself under most settings of a system, but a process may ask
+//! that the pages of a range become one huge page (`MADV_COLLAPSE`, Linux 6.1). A range with a single
+//! page in it will do, and the rest comes as zeros: so the small pages are never made. Why at creation,
+//! and why by default: `docs/decisions/0019-huge-pages-at-creation.md`.
+
+use std::fs::File;
+#[cfg(target_os = "linux")]
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+#[cfg(target_os = "linux")]
+use rustix::fs::FallocateFlags;
+
+#[cfg(target_os = "linux")]
+use crate::os::mapping::{Access, HUGE_PAGE, Mapping};
+
+/// Until when a system may be asked for so many bytes: some ten times as long as small pages take. A host
+/// that hands out memory only when it is touched, and a kernel that puts some together first, take so
+/// long. One that takes longer has none, and small pages will do.
+pub(crate) fn deadline(bytes: u64) -> Instant {
+    const LEAST: Duration = Duration::from_millis(50);
+    const NS_PER_BYTE: u64 = 3;
+    Instant::now() + LEAST + Duration::from_nanos(bytes.saturating_mul(NS_PER_BYTE))
+}
+
+/// Puts as much of a file as the system grants at once on huge pages; what the file lacks of them is
+/// allocated, and zero. How many bytes. Never fails: where there are none, small ones do, which whoever
+/// needs the space pays for.
+#[cfg(target_os = "linux")]
+pub(crate) fn ask(file: &File, len: u64, deadline: Instant) -> u64 {
+    if len < HUGE_PAGE as u64
+        || file.metadata().is_ok_and(|of| of.len() < len) && file.set_len(len).is_err()
+    {
+        return 0;
+    }
+    let Some(memory) = usize::try_from(len)
+        .ok()
+        .and_then(|len| Mapping::aligned(file.as_fd(), len, Access::ReadWrite).ok())
+    else {
+        return 0;
+    };
+    let mut bytes = 0;
+    for page in (0..=memory.len() - HUGE_PAGE).step_by(HUGE_PAGE) {
+        if !collapse(file, &memory, page) {
+            break;
+        }
+        bytes += HUGE_PAGE as u64;
+        if Instant::now() > deadline {
+            break;
+        }
+    }
+    bytes
+}
+
+/// Whether one range is a huge page now.
+#[cfg(target_os = "linux")]
+fn collapse(file: &File, memory: &Mapping, at: usize) -> bool {
+    /// From `linux/mman.h`; the C library's headers may be older than the kernel.
+    const MADV_COLLAPSE: libc::c_int = 25;
+    // One small page is what the kernel wants to see before it looks at a range.
+    let seed = rustix::fs::fallocate(file, FallocateFlags::empty(), at as u64, 1);
+    // SAFETY: the range lies in `memory`, which nobody else refers to. The call changes what pages the
+    // bytes are on, and no byte.
+    seed.is_ok()
+        && unsafe { libc::madvise(memory.base().add(at).cast(), HUGE_PAGE, MADV_COLLAPSE) } == 0
+}
+
+/// There are no huge pages to be had.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn ask(_: &File, _: u64, _: Instant) -> u64 {
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In memory, where there is a place for that.
+    fn scratch() -> File {
+        let dir = std::path::Path::new("/dev/shm");
+        if dir.is_dir() { tempfile::tempfile_in(dir) } else { tempfile::tempfile() }.unwrap()
+    }
+
+    #[test]
+    fn an_empty_file_is_as_long_as_asked_for_and_zero() {
+        use std::io::Read;
+        let mut file = scratch();
+        let granted = ask(&file, 5 << 20, deadline(5 << 20));
+        assert!(granted.is_multiple_of(2 << 20) && granted <= 4 << 20, "{granted}");
+        let mut found = Vec::new();
+        file.read_to_end(&mut found).unwrap();
+        assert!(granted == 0 || found.len() == 5 << 20, "{} bytes", found.len());
+        assert!(found.iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
+    fn what_is_granted_is_whole_pages_and_changes_no_byte() {
+        use std::io::{Read, Seek, Write};
+        let mut file = scratch();
+        let sent: Vec<u8> = (0..=250).cycle().take(5 << 20).collect();
+        file.write_all(&sent).unwrap();
+        let granted = ask(&file, sent.len() as u64, deadline(sent.len() as u64));
+        assert!(granted.is_multiple_of(2 << 20) && granted <= 4 << 20, "{granted}");
+        assert_eq!(ask(&file, (2 << 20) - 1, deadline(0)), 0, "less than a page");
+        let mut found = Vec::new();
+        file.rewind().and_then(|()| file.read_to_end(&mut found)).unwrap();
+        assert!(found == sent);
+    }
+}

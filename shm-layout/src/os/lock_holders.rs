@@ -1,0 +1,112 @@
+//! Finds the processes that hold bytes of a lock file, as Linux shows it in `/proc`.
+//!
+//! For people: a lane's header says which process claimed it, but a lock belongs to an open file, which a
+//! forked child inherits and keeps when its parent is gone.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Whether no process of this name space has the number. Cheap: one system call.
+#[must_use]
+pub fn has_ended(pid: u64) -> bool {
+    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+    pid.is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
+}
+
+/// Returns, for each locked byte of `bytes`, the processes of this user that have it locked alone.
+/// Empty where the system does not tell. One look at every descriptor of every such process.
+pub(crate) fn of(lock: BorrowedFd<'_>, bytes: &Range<u64>) -> BTreeMap<u64, Vec<u32>> {
+    let mut held = BTreeMap::<u64, Vec<u32>>::new();
+    let Ok(file) = rustix::fs::fstat(lock) else { return held };
+    let uid = rustix::process::geteuid().as_raw();
+    for process in fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok) {
+        let number = process.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
+        let Some(pid) = number else { continue };
+        if process.metadata().is_ok_and(|found| found.uid() != uid) {
+            continue;
+        }
+        let descriptors = fs::read_dir(process.path().join("fd")).into_iter().flatten();
+        for descriptor in descriptors.filter_map(Result::ok) {
+            let is_it = fs::metadata(descriptor.path())
+                .is_ok_and(|found| (found.dev(), found.ino()) == (file.st_dev, file.st_ino));
+            if !is_it {
+                continue;
+            }
+            for byte in locked(&process.path(), &descriptor.file_name(), bytes) {
+                let pids = held.entry(byte).or_default();
+                if !pids.contains(&pid) {
+                    pids.push(pid);
+                }
+            }
+        }
+    }
+    held
+}
+
+/// The bytes that a descriptor of a process has locked alone.
+fn locked(process: &Path, descriptor: &std::ffi::OsStr, bytes: &Range<u64>) -> Vec<u64> {
+    let shown = fs::read_to_string(process.join("fdinfo").join(descriptor)).unwrap_or_default();
+    shown.lines().filter_map(exclusive).flat_map(|range| within(&range, bytes)).collect()
+}
+
+/// The bytes of a line such as `lock: 1: OFDLCK ADVISORY WRITE -1 00:1b:77 4096 4096`, if it is one.
+fn exclusive(line: &str) -> Option<Range<u64>> {
+    let mut words = line.strip_prefix("lock:")?.split_whitespace().skip(1);
+    let (kind, _, mode) = (words.next()?, words.next()?, words.next()?);
+    if (kind, mode) != ("OFDLCK", "WRITE") {
+        return None;
+    }
+    let mut ends = words.skip(2);
+    let (first, last) = (ends.next()?.parse().ok()?, ends.next()?);
+    Some(first..last.parse::<u64>().map_or(u64::MAX, |last| last.saturating_add(1)))
+}
+
+fn within(range: &Range<u64>, bytes: &Range<u64>) -> Range<u64> {
+    range.start.max(bytes.start)..range.end.min(bytes.end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::os::byte_lock::{Hold, LockFile};
+
+    #[test]
+    fn a_line_of_the_kernel_is_read() {
+        let line = "lock:\t1: OFDLCK ADVISORY  WRITE -1 00:1b:77 4096 4100";
+        assert_eq!(exclusive(line), Some(4096..4101));
+        assert_eq!(
+            exclusive("lock:\t1: OFDLCK ADVISORY  WRITE -1 00:1b:77 5 EOF"),
+            Some(5..u64::MAX)
+        );
+        for other in [
+            "pos:\t0",
+            "lock:\t1: OFDLCK ADVISORY  READ -1 00:1b:77 1 1",
+            "lock:\t1: POSIX  ADVISORY  WRITE 7 00:1b:77 1 1",
+            "lock:\t1: OFDLCK ADVISORY  WRITE -1 00:1b:77",
+            "lock:",
+        ] {
+            assert_eq!(exclusive(other), None, "{other}");
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn who_holds_a_byte_alone_is_found_among_all_processes() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let open = || {
+            let options = std::fs::File::options().read(true).write(true).to_owned();
+            LockFile::new(options.open(file.path()).unwrap().into())
+        };
+        let (held, shared) = (open(), open());
+        assert!(held.try_lock(4_097, Hold::Exclusive).unwrap());
+        assert!(shared.try_lock(4_099, Hold::Shared).unwrap());
+        let found = of(shared.as_fd(), &(4_096..8_192));
+        assert_eq!(found, BTreeMap::from([(4_097, vec![std::process::id()])]));
+        drop(held);
+        assert_eq!(of(shared.as_fd(), &(4_096..8_192)), BTreeMap::new());
+    }
+}

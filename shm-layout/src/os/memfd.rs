@@ -1,0 +1,69 @@
+//! Memory that no file system has a name for, and whose size can be sealed.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::{FileType, Mode, OFlags};
+
+use super::files::check_owner;
+use crate::error::SegmentError;
+use crate::os::mapping::Access;
+
+/// Makes a file that has no name in any file system, and whose size can be sealed.
+#[cfg(target_os = "linux")]
+pub(crate) fn anonymous(name: &str) -> rustix::io::Result<OwnedFd> {
+    use rustix::fs::{MemfdFlags, fchmod, memfd_create};
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let made = match memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
+        // Linux before 6.3 does not know that nobody wants to run it.
+        Err(rustix::io::Errno::INVAL) => memfd_create(name, flags),
+        other => other,
+    }?;
+    fchmod(&made, Mode::from_raw_mode(0o600))?;
+    Ok(made)
+}
+
+/// From here on the size of a file without a name stays what it is, and so does what is sealed.
+#[cfg(target_os = "linux")]
+pub(crate) fn seal(file: &File) -> rustix::io::Result<()> {
+    use rustix::fs::{SealFlags, fcntl_add_seals};
+    fcntl_add_seals(file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
+}
+
+/// Bytes of a file that is open already: this user's alone, and its size is sealed.
+#[cfg(target_os = "linux")]
+pub(crate) fn check_sealed(fd: &OwnedFd, path: &Path) -> Result<u64, SegmentError> {
+    use rustix::fs::{SealFlags, fcntl_get_seals};
+    let len = check_owner(fd, path, FileType::RegularFile)?;
+    let sealed = fcntl_get_seals(fd).unwrap_or(SealFlags::empty());
+    if sealed.contains(SealFlags::SHRINK | SealFlags::GROW) {
+        return Ok(len);
+    }
+    Err(SegmentError::Permission {
+        path: path.to_owned(),
+        reason: "the memory that it leads to is not sealed".to_owned(),
+    })
+}
+
+/// No other system has them.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn anonymous(_: &str) -> rustix::io::Result<OwnedFd> {
+    Err(rustix::io::Errno::NOSYS)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn seal(_: &File) -> rustix::io::Result<()> {
+    Err(rustix::io::Errno::NOSYS)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn check_sealed(_: &OwnedFd, path: &Path) -> Result<u64, SegmentError> {
+    Err(SegmentError::io("open", path)(rustix::io::Errno::NOSYS.into()))
+}
+
+/// Opens a file that has no name through a descriptor that some process has of it.
+pub(crate) fn open_anonymous(at: &Path, access: Access) -> rustix::io::Result<OwnedFd> {
+    let flags = access.flags() | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    rustix::fs::open(at, flags, Mode::empty())
+}

@@ -1,0 +1,28 @@
+//! The operating system: memory, files, locks and processes.
+//!
+//! Everything here hands out safe types. [`mapping::Mapping`] gives slices of atomics, checked for
+//! bounds; [`byte_lock::LockFile`] owns byte-range locks; [`futex`] sleeps on a shared word;
+//! [`peer`] asks who is at the other end of a socket.
+
+#![expect(unsafe_code, reason = "mmap, fcntl and fork handlers need raw pointers")]
+
+pub(crate) mod byte_lock;
+pub(crate) mod bytes;
+pub(crate) mod clock;
+pub(crate) mod files;
+pub(crate) mod fork_id;
+pub(crate) mod fork_release;
+pub(crate) mod futex;
+pub(crate) mod huge_pages;
+pub(crate) mod lock_holders;
+pub(crate) mod mapping;
+pub(crate) mod memfd;
+pub(crate) mod mirror;
+pub(crate) mod peer;
+pub(crate) mod space;
+
+/// Returns the page size of this machine in bytes. Mapped columns are multiples of it.
+#[must_use]
+pub fn page_size() -> u64 {
+    mapping::page_size() as u64
+}

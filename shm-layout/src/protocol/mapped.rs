@@ -1,0 +1,162 @@
+//! The protocol on memory that processes share: lanes, pins and bells as they are mapped.
+
+use std::sync::atomic::{Ordering, fence};
+use std::time::Duration;
+
+use super::notify::{Bell, BellFence};
+use super::pin::{Pins, thaw};
+use super::publish::{Fence, Words, WordsMut};
+use crate::kernels::racy_copy;
+use crate::layout::claimed_lane::ClaimedLane;
+use crate::layout::lane::Lane;
+use crate::layout::reader_table::{LanePins, Readers, SharedBell};
+use crate::os::futex;
+
+impl Words for Lane {
+    #[inline]
+    fn load_head(&self, order: Ordering) -> u64 {
+        self.head().load(order)
+    }
+
+    #[inline]
+    fn load_reserved(&self, order: Ordering) -> u64 {
+        self.reserved().load(order)
+    }
+
+    #[inline]
+    fn fence(&self, at: Fence) {
+        fence(at.ordering());
+        // A release fence is none for the processor on x86-64, where plain stores keep their order. Stores
+        // past the caches do not: of a C library's long copies, or of whoever fills a reserved row.
+        if at == Fence::Announced {
+            racy_copy::order_streaming_stores();
+        }
+    }
+
+    #[inline]
+    fn slots(&self) -> u64 {
+        self.slots
+    }
+
+    #[inline]
+    fn copy_out(&self, column: usize, slot: u64, rows: u64, out: &mut [u8]) {
+        self.load_rows(column, slot, rows, out);
+    }
+}
+
+impl Words for ClaimedLane {
+    #[inline]
+    fn load_head(&self, order: Ordering) -> u64 {
+        self.memory().load_head(order)
+    }
+
+    #[inline]
+    fn load_reserved(&self, order: Ordering) -> u64 {
+        self.memory().load_reserved(order)
+    }
+
+    #[inline]
+    fn fence(&self, at: Fence) {
+        self.memory().fence(at);
+    }
+
+    #[inline]
+    fn slots(&self) -> u64 {
+        self.memory().slots
+    }
+
+    #[inline]
+    fn copy_out(&self, column: usize, slot: u64, rows: u64, out: &mut [u8]) {
+        self.memory().copy_out(column, slot, rows, out);
+    }
+}
+
+impl WordsMut for ClaimedLane {
+    #[inline]
+    fn store_reserved(&self, value: u64, order: Ordering) {
+        self.memory().reserved().store(value, order);
+    }
+
+    #[inline]
+    fn store_head(&self, value: u64, order: Ordering) {
+        self.memory().head().store(value, order);
+    }
+
+    #[inline]
+    fn copy_in(&self, column: usize, slot: u64, row: &[u8]) {
+        self.write_row(column, slot, row);
+    }
+
+    #[inline]
+    fn copy_part_in(&self, column: usize, slot: u64, width: usize, at: usize, part: &[u8]) {
+        self.write_part(column, slot, width, at, part);
+    }
+
+    fn copy_rows_in(&self, column: usize, slot: u64, rows: u64, bytes: &[u8]) {
+        self.memory().store_rows(column, slot, rows, bytes);
+    }
+}
+
+impl Pins for LanePins<'_> {
+    #[inline]
+    fn slots(&self) -> u32 {
+        u32::try_from(self.0.len()).unwrap_or(u32::MAX)
+    }
+
+    #[inline]
+    fn load(&self, slot: u32, order: Ordering) -> u64 {
+        self.0.get(slot as usize).map_or(0, |pin| pin.load(order))
+    }
+
+    fn store(&self, slot: u32, pin: u64, order: Ordering) {
+        if let Some(word) = self.0.get(slot as usize) {
+            word.store(pin, order);
+        }
+    }
+}
+
+impl Bell for SharedBell<'_> {
+    fn load_seq(&self, order: Ordering) -> u32 {
+        self.words().0.load(order)
+    }
+
+    fn count_seq(&self, order: Ordering) {
+        self.words().0.fetch_add(1, order);
+    }
+
+    #[inline]
+    fn load_listening(&self, order: Ordering) -> bool {
+        self.words().1.load(order) != 0
+    }
+
+    fn store_listening(&self, listening: bool, order: Ordering) {
+        self.words().1.store(listening.into(), order);
+    }
+
+    #[inline]
+    fn fence(&self, at: BellFence) -> bool {
+        match at {
+            BellFence::Rung => {
+                self.ringing.fence();
+                true
+            }
+            BellFence::Listening => futex::listening_fence(),
+        }
+    }
+
+    fn sleep(&self, expected: u32, limit: Duration) {
+        futex::sleep(self.words().0, expected, limit);
+    }
+
+    fn wake_all(&self) {
+        futex::wake_all(self.words().0);
+    }
+}
+
+/// Takes away every pin of a slot. Its lock must be held: by its owner, or by whoever found
+/// the owner dead.
+pub(crate) fn clear_pins(readers: &Readers, slot: u32) {
+    for lane in 0..readers.lanes() {
+        thaw(&readers.pins(lane), slot, None);
+    }
+}

@@ -1,0 +1,310 @@
+//! Files that no file system has: sealed anonymous memory, whose size nobody can change.
+//!
+//! A file below a directory can be cut short by any process of its user, and whoever has it mapped
+//! then gets a SIGBUS. A memfd that is sealed cannot. It has no name, so where the file would be stands
+//! a link that says what to look for: the memory's random number, and the process that made it with the
+//! descriptor that it had there. Nothing follows that link but this module. Every handle of the ring
+//! keeps descriptors of its memory, so whoever holds it will do when its maker is gone.
+//!
+//! Why links, and what they cost: `docs/decisions/0033-sealed-memory-behind-links.md`.
+
+mod keeper;
+mod search;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::{AtFlags, Dir, readlinkat, symlinkat};
+use rustix::io::Errno;
+
+use crate::error::SegmentError;
+use crate::os::files;
+use crate::os::mapping::Access;
+
+pub use keeper::MemfdKeeper;
+pub(crate) use search::Search;
+
+/// Memory is looked for again this often when the process that had it ends meanwhile.
+const ATTEMPTS: u32 = 16;
+/// What a link begins with, and the name of the memory that it means.
+const MARK: &str = "backcast-memfd";
+
+/// What stands where a file would be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Link {
+    /// Of the memory; it is part of the memory's name.
+    id: u64,
+    /// Where it was when it was made: a process, and one of its descriptors.
+    pid: u32,
+    descriptor: u32,
+}
+
+impl fmt::Display for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{MARK}:{:016x}:{}:{}", self.id, self.pid, self.descriptor)
+    }
+}
+
+impl FromStr for Link {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let rest = text.strip_prefix(MARK).and_then(|rest| rest.strip_prefix(':')).ok_or(())?;
+        let mut parts = rest.split(':');
+        let mut part = || parts.next().ok_or(());
+        let (id, pid, descriptor) = (part()?, part()?, part()?);
+        let id = u64::from_str_radix(id, 16).map_err(drop)?;
+        let link = Self {
+            id,
+            pid: pid.parse().map_err(drop)?,
+            descriptor: descriptor.parse().map_err(drop)?,
+        };
+        // One way to write it: no sign, no zeros, nothing after it.
+        if link.to_string() == text { Ok(link) } else { Err(()) }
+    }
+}
+
+impl Link {
+    /// To memory that this process has.
+    fn ours(id: u64, fd: &OwnedFd) -> Self {
+        let descriptor = u32::try_from(fd.as_raw_fd()).unwrap_or(u32::MAX);
+        Self { id, pid: std::process::id(), descriptor }
+    }
+
+    /// The link of that name in a directory; `None` if there is something else, or nothing.
+    pub(crate) fn read(dir: impl AsFd, name: &str) -> Option<Self> {
+        let text = readlinkat(dir, name, Vec::new()).ok()?;
+        text.to_str().ok()?.parse().ok()
+    }
+
+    /// As the kernel shows what a descriptor of the memory refers to.
+    fn shown(self) -> String {
+        format!("/memfd:{} (deleted)", memory_name(self.id))
+    }
+}
+
+/// The name of a memory, which tells it from all others.
+fn memory_name(id: u64) -> String {
+    format!("{MARK}:{id:016x}")
+}
+
+/// What a handle has of a ring's memory: descriptors, so that it does not go away, nor becomes
+/// impossible to find.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    kept: Mutex<Vec<(u64, OwnedFd)>>,
+    search: Mutex<Search>,
+}
+
+impl Memory {
+    /// For a look at many links, of which some may lead nowhere.
+    pub(crate) fn looked_for_once() -> Self {
+        Self { search: Mutex::new(Search::once()), ..Self::default() }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Vec<(u64, OwnedFd)>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keep(&self, id: u64, fd: OwnedFd) {
+        self.kept().push((id, fd));
+    }
+
+    /// Takes everything that another has, which lets go of it.
+    fn take_from(&self, other: &Self) {
+        let taken = std::mem::take(&mut *other.kept());
+        let mut kept = self.kept();
+        kept.retain(|(id, _)| taken.iter().all(|(other, _)| other != id));
+        kept.extend(taken);
+    }
+
+    /// Where this process has a memory, as a link to it says.
+    fn link(&self, id: u64) -> Option<Link> {
+        let kept = self.kept();
+        let (_, fd) = kept.iter().find(|(kept, _)| *kept == id)?;
+        Some(Link::ours(id, fd))
+    }
+
+    fn has(&self, id: u64) -> bool {
+        self.kept().iter().any(|(kept, _)| *kept == id)
+    }
+
+    fn search(&self) -> MutexGuard<'_, Search> {
+        self.search.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets go of everything.
+    pub(crate) fn clear(&self) {
+        self.kept().clear();
+    }
+
+    /// Lets go of what no link in the directory means any more.
+    pub(crate) fn tidy(&self, dir: &OwnedFd) {
+        self.tidy_by(|| links(dir));
+    }
+
+    fn tidy_by(&self, look: impl Fn() -> Option<Vec<Link>>) {
+        let Some(mut named) = look() else { return };
+        let is_named = |named: &[Link], id: u64| named.iter().any(|link| link.id == id);
+        if self.kept().iter().all(|(id, _)| is_named(&named, *id)) {
+            return;
+        }
+        // A link that is given its final name while it is looked for is under neither. It is so once.
+        let Some(again) = look() else { return };
+        named.extend(again);
+        self.kept().retain(|(id, _)| is_named(&named, *id));
+    }
+}
+
+/// Every link in a directory. `None`: it cannot be read.
+fn links(dir: &OwnedFd) -> Option<Vec<Link>> {
+    let entries = Dir::read_from(dir).ok()?;
+    let mut links = Vec::new();
+    for entry in entries {
+        let entry = entry.ok()?;
+        if let Ok(name) = entry.file_name().to_str() {
+            links.extend(Link::read(dir, name));
+        }
+    }
+    Some(links)
+}
+
+/// Makes a new memory with a link in the place of a file. It stays as long as it is kept.
+pub(crate) fn make(
+    dir: &OwnedFd,
+    name: &str,
+    path: &Path,
+    memory: &Memory,
+) -> Result<File, SegmentError> {
+    let failed = |error: Errno| SegmentError::io("create", &path.join(name))(error.into());
+    let id = rand::random();
+    let fd = crate::os::memfd::anonymous(&memory_name(id)).map_err(failed)?;
+    let made = fd.try_clone().map_err(SegmentError::io("duplicate", &path.join(name)))?;
+    let link = Link::ours(id, &fd);
+    memory.keep(id, fd);
+    symlinkat(link.to_string(), dir, name).map_err(failed)?;
+    Ok(File::from(made))
+}
+
+/// From here on nobody can change the size of a memory.
+pub(crate) fn seal(made: &File, path: &Path) -> Result<(), SegmentError> {
+    crate::os::memfd::seal(made).map_err(|error| SegmentError::io("seal", path)(error.into()))
+}
+
+/// Opens a file of the directory, or the memory that a link there means, which is kept then.
+pub(crate) fn open(
+    dir: &OwnedFd,
+    name: &str,
+    path: &Path,
+    access: Access,
+    len: Option<u64>,
+    memory: &Memory,
+) -> Result<OwnedFd, SegmentError> {
+    let Some(link) = Link::read(dir, name) else {
+        return files::open(dir, name, path, access, len);
+    };
+    let path = path.join(name);
+    let fd = open_found(link, &path, access, memory)?;
+    let is = crate::os::memfd::check_sealed(&fd, &path)?;
+    if let Some(len) = len.filter(|len| *len != is) {
+        return Err(SegmentError::corrupt(&path, format!("it has {is} bytes, not {len}")));
+    }
+    if !memory.has(link.id) {
+        memory.keep(link.id, fd.try_clone().map_err(SegmentError::io("duplicate", &path))?);
+    }
+    Ok(fd)
+}
+
+fn open_found(
+    link: Link,
+    path: &Path,
+    access: Access,
+    memory: &Memory,
+) -> Result<OwnedFd, SegmentError> {
+    let gone = || SegmentError::MemoryGone { path: path.to_owned(), pid: link.pid };
+    for _ in 0..ATTEMPTS {
+        let found = memory.search().find(link).ok_or_else(gone)?;
+        // Who had it there may have ended in between, or opened something else in its place; others may
+        // have it.
+        match search::open(&found, link, access) {
+            Ok(Some(opened)) => return Ok(opened),
+            Ok(None) => {}
+            Err(error) => return Err(SegmentError::io("open", path)(error.into())),
+        }
+    }
+    Err(gone())
+}
+
+/// Bytes of each memory that links in a directory mean, by its number.
+pub(crate) fn allocated(dir: &OwnedFd) -> BTreeMap<u64, u64> {
+    let mut search = Search::once();
+    let bytes = |link: Link| {
+        let found = search.find(link).and_then(|at| at.metadata().ok());
+        (link.id, found.map_or(0, |found| found.blocks() * 512))
+    };
+    links(dir).unwrap_or_default().into_iter().map(bytes).collect()
+}
+
+/// Whether a name in a directory is a link to memory.
+pub(crate) fn is_link(dir: impl AsFd, name: &str) -> bool {
+    Link::read(dir, name).is_some()
+}
+
+/// Whether a directory has something of that name, a link included.
+pub(crate) fn exists(dir: impl AsFd, name: &str) -> bool {
+    rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_being_renamed_is_kept_and_what_it_replaces_is_not() {
+        let link = |id| Link { id, pid: 1, descriptor: 1 };
+        let kept_after = |looks: &[Option<Vec<Link>>]| {
+            let memory = Memory::default();
+            for id in [1, 2] {
+                memory.keep(id, OwnedFd::from(File::open("/dev/null").unwrap()));
+            }
+            let looks = Mutex::new(looks.iter().cloned());
+            memory.tidy_by(|| looks.lock().unwrap().next().expect("no more looks than that"));
+            [1, 2].map(|id| memory.has(id))
+        };
+        assert_eq!(kept_after(&[Some(vec![link(1), link(2)])]), [true, true]);
+        // Memory 2 takes the place of 1, and the first look comes in the middle of that.
+        assert_eq!(kept_after(&[Some(vec![link(1)]), Some(vec![link(2)])]), [true, true]);
+        assert_eq!(kept_after(&[Some(vec![link(2)]), Some(vec![link(2)])]), [false, true]);
+        assert_eq!(kept_after(&[None]), [true, true], "who cannot look lets go of nothing");
+        assert_eq!(kept_after(&[Some(Vec::new()), None]), [true, true]);
+    }
+
+    #[test]
+    fn a_link_is_read_as_it_was_written_and_nothing_else_is() {
+        let link = Link { id: 0xab, pid: 7, descriptor: 12 };
+        let text = link.to_string();
+        assert_eq!(text, "backcast-memfd:00000000000000ab:7:12");
+        assert_eq!(text.parse(), Ok(link));
+        for bad in [
+            "",
+            "backcast-memfd",
+            "backcast-memfd:ab:7:12",
+            "backcast-memfd:00000000000000AB:7:12",
+            "backcast-memfd:00000000000000ab:+7:12",
+            "backcast-memfd:00000000000000ab:7:012",
+            "backcast-memfd:00000000000000ab:7",
+            "backcast-memfd:00000000000000ab:7:12:1",
+            "backcast-memfd:00000000000000ab:7:12 ",
+            "backcast-memfd:00000000000000ab:4294967296:12",
+            "/proc/7/fd/12",
+        ] {
+            assert_eq!(bad.parse::<Link>(), Err(()), "{bad}");
+        }
+    }
+}

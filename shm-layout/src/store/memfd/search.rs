@@ -1,0 +1,190 @@
+//! Where a memory is: a descriptor of some process of this user.
+
+use std::collections::HashMap;
+use std::fs;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::{Link, MARK};
+use crate::os::mapping::Access;
+use crate::os::memfd;
+
+/// All who had a memory may have ended since they were seen, this often at most.
+const LOOKS: u32 = 8;
+
+/// Finds memory, and remembers what it saw while it looked.
+#[derive(Debug, Default)]
+pub(crate) struct Search {
+    /// By the memory's number: everybody who has it, as any of them may end meanwhile.
+    seen: HashMap<u64, Vec<PathBuf>>,
+    looked: bool,
+    /// Processes are looked through once at most.
+    once: bool,
+}
+
+impl Search {
+    /// For a look at many links, of which some may lead nowhere.
+    pub(crate) fn once() -> Self {
+        Self { once: true, ..Self::default() }
+    }
+
+    /// What was not found may be there by now.
+    pub(crate) fn again(&mut self) {
+        self.looked = false;
+    }
+
+    /// The way to a memory: where its maker had it, or else any process that has it. `None`:
+    /// none of those that this one may look at has.
+    ///
+    /// One look at every descriptor of every process of this user, if its maker is gone.
+    pub(crate) fn find(&mut self, link: Link) -> Option<PathBuf> {
+        let first = of(&Path::new("/proc").join(link.pid.to_string()), link.descriptor);
+        if is_it(&first, link) {
+            return Some(first);
+        }
+        if let Some(known) = self.known(link) {
+            return Some(known);
+        }
+        if self.looked && self.once {
+            return None;
+        }
+        for _ in 0..LOOKS {
+            self.look();
+            let known = self.known(link);
+            // Those who had it a moment ago may have handed it on before they ended.
+            if known.is_some() || !self.seen.contains_key(&link.id) {
+                return known;
+            }
+        }
+        None
+    }
+
+    fn known(&self, link: Link) -> Option<PathBuf> {
+        self.seen.get(&link.id)?.iter().find(|path| is_it(path, link)).cloned()
+    }
+
+    fn look(&mut self) {
+        self.looked = true;
+        self.seen.clear();
+        let uid = rustix::process::geteuid().as_raw();
+        let processes = fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
+        for process in processes {
+            let number = process.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
+            if number.is_none() || process.metadata().is_ok_and(|found| found.uid() != uid) {
+                continue;
+            }
+            let descriptors = fs::read_dir(process.path().join("fd")).into_iter().flatten();
+            for descriptor in descriptors.filter_map(Result::ok) {
+                let path = descriptor.path();
+                if let Some(id) = shown_at(&path).as_deref().and_then(id_of) {
+                    self.seen.entry(id).or_default().push(path);
+                }
+            }
+        }
+    }
+}
+
+fn of(process: &Path, descriptor: u32) -> PathBuf {
+    process.join("fd").join(descriptor.to_string())
+}
+
+/// What the kernel says that a descriptor refers to.
+fn shown_at(path: &Path) -> Option<String> {
+    fs::read_link(path).ok()?.into_os_string().into_string().ok()
+}
+
+fn is_it(path: &Path, link: Link) -> bool {
+    shown_at(path).is_some_and(|shown| shown == link.shown())
+}
+
+/// Opens what was found. `None`: it is not there any more, and another file may be.
+///
+/// Whose descriptor it is may close it and open something else, between any two looks at it: so what was opened is
+/// looked at, which nobody can exchange.
+pub(crate) fn open(
+    found: &Path,
+    link: Link,
+    access: Access,
+) -> rustix::io::Result<Option<OwnedFd>> {
+    match memfd::open_anonymous(found, access) {
+        Ok(opened) => {
+            let descriptor = u32::try_from(opened.as_raw_fd()).unwrap_or_default();
+            let mine = is_it(&of(Path::new("/proc/self"), descriptor), link);
+            Ok(mine.then_some(opened))
+        }
+        Err(error) if is_it(found, link) => Err(error),
+        Err(_) => Ok(None),
+    }
+}
+
+/// The number of a memory of ours.
+fn id_of(shown: &str) -> Option<u64> {
+    let rest = shown.strip_prefix("/memfd:")?.strip_prefix(MARK)?.strip_prefix(':')?;
+    u64::from_str_radix(rest.strip_suffix(" (deleted)")?, 16).ok()
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::fs::File;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    fn memory(id: u64) -> OwnedFd {
+        memfd::anonymous(&super::super::memory_name(id)).unwrap()
+    }
+
+    fn link(id: u64, pid: u32, fd: &OwnedFd) -> Link {
+        Link { id, pid, descriptor: u32::try_from(fd.as_raw_fd()).unwrap() }
+    }
+
+    #[test]
+    fn memory_is_found_where_it_was_made_or_wherever_it_is() {
+        let id = rand::random();
+        let fd = memory(id);
+        let me = std::process::id();
+        let mut search = Search::default();
+        let found = search.find(link(id, me, &fd)).unwrap();
+        assert!(!search.looked, "the first place will do");
+        let elsewhere = Link { pid: u32::MAX, ..link(id, me, &fd) };
+        let again = search.find(elsewhere).unwrap();
+        assert!(search.looked && is_it(&again, elsewhere), "{found:?} {again:?}");
+        // The number of a process and descriptor says nothing by itself.
+        let other = memory(rand::random());
+        assert_eq!(search.find(link(rand::random(), me, &other)), None);
+        drop(fd);
+        assert_eq!(search.find(elsewhere), None, "it is gone");
+    }
+
+    #[test]
+    fn what_took_the_place_of_a_memory_is_not_opened_for_it() {
+        let (id, me) = (rand::random(), std::process::id());
+        let (fd, other) = (memory(id), memory(rand::random()));
+        let wanted = link(id, me, &fd);
+        let at = |number: i32| of(Path::new("/proc/self"), u32::try_from(number).unwrap());
+        let opened = |number: i32| open(&at(number), wanted, Access::ReadWrite).unwrap();
+        assert!(opened(fd.as_raw_fd()).is_some());
+        let (file, (socket, _peer)) = (tempfile::tempfile().unwrap(), UnixStream::pair().unwrap());
+        let null = File::open("/dev/null").unwrap();
+        let (pipe, _end) = std::io::pipe().unwrap();
+        let others = [other.as_raw_fd(), file.as_raw_fd(), socket.as_raw_fd(), null.as_raw_fd()];
+        for taken in others.into_iter().chain([pipe.as_raw_fd(), i32::MAX]) {
+            assert!(opened(taken).is_none(), "descriptor {taken}");
+        }
+    }
+
+    #[test]
+    fn one_look_is_enough_for_many_that_lead_nowhere() {
+        let mut search = Search::once();
+        let id = rand::random();
+        assert_eq!(search.find(Link { id, pid: u32::MAX, descriptor: 3 }), None);
+        let fd = memory(id);
+        assert_eq!(
+            search.find(Link { id, pid: u32::MAX, descriptor: 3 }),
+            None,
+            "not looked again"
+        );
+        assert!(search.find(link(id, std::process::id(), &fd)).is_some());
+    }
+}

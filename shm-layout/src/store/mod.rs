@@ -1,0 +1,16 @@
+//! Named objects and the files of rings: made whole, opened, kept, moved and removed.
+
+#![forbid(unsafe_code)]
+
+pub(crate) mod base_lock;
+pub(crate) mod mapped_lanes;
+pub(crate) mod memfd;
+pub(crate) mod object;
+pub(crate) mod reader_pins;
+pub(crate) mod relocation;
+pub(crate) mod resume;
+pub(crate) mod ring_creation;
+pub(crate) mod ring_files;
+pub(crate) mod ring_store;
+pub(crate) mod sealed_segment;
+pub(crate) mod unnamed_ring;

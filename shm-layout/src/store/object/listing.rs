@@ -1,0 +1,237 @@
+//! What objects there are, and what can be told of them from outside.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, statat};
+
+use super::place::{self, Place};
+use super::{
+    BUILDING_PREFIX, DEAD_PREFIX, HOLD_BYTE, KEEP_BYTE, PERSISTENT_FILE, is_in_memfds, is_missing,
+    partial,
+};
+use crate::error::Kind;
+use crate::error::SegmentError;
+use crate::layout::names::Base;
+use crate::os::byte_lock::LockFile;
+use crate::os::files;
+use crate::os::mapping::Access;
+use crate::store::memfd;
+
+/// One named object as the file system and the kernel's locks show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with each other")]
+pub struct ObjectInfo {
+    /// Name, or what a partial ring is to be called; empty for another remnant of a creator or remover that
+    /// died.
+    pub name: String,
+    /// Ring or panel.
+    pub kind: Kind,
+    /// The object's directory.
+    pub path: PathBuf,
+    /// Bytes allocated.
+    pub bytes: u64,
+    /// Stays when nobody holds it.
+    pub persistent: bool,
+    /// Some process has a handle on it.
+    pub held: bool,
+    /// Not named yet, or not any more: a remnant, unless held.
+    pub building: bool,
+    /// It lies in sealed memfds, not in files.
+    pub memfd: bool,
+}
+
+impl ObjectInfo {
+    /// Whether it is a ring that is being filled, or was when its maker died: the next one can go on with
+    /// it ([`PartialRing`](super::PartialRing)).
+    #[must_use]
+    pub fn is_partial(&self) -> bool {
+        self.building && !self.name.is_empty()
+    }
+}
+
+/// Looks at a directory before what it shows is taken as it is, though it keeps changing.
+const LOOKS: usize = 8;
+
+/// Every object below `base`, damaged ones included, by kind and name. A base that does not exist
+/// has none. One that is named or removed meanwhile is told of once, or not at all.
+pub fn list(base: &Base) -> Result<Vec<ObjectInfo>, SegmentError> {
+    let place = match Place::open(base.path()) {
+        Err(error) if is_missing(&error) => return Ok(Vec::new()),
+        other => other?,
+    };
+    let mut before = place.entries()?;
+    let mut found = Vec::new();
+    for _ in 0..LOOKS {
+        found = before.keys().filter_map(|name| describe_in(&place, name)).collect();
+        let after = place.entries()?;
+        if after == before {
+            break;
+        }
+        before = after;
+    }
+    found.sort_by(|a, b| (a.kind, &a.name, &a.path).cmp(&(b.kind, &b.name, &b.path)));
+    Ok(found)
+}
+
+/// The error for a name that is not there, with the name that may have been meant.
+pub(super) fn missing(base: &Base, kind: Kind, name: &str) -> SegmentError {
+    let near = list(base)
+        .unwrap_or_default()
+        .into_iter()
+        .filter(|info| info.kind == kind && info.name != name && !info.building)
+        .map(|info| (strsim::damerau_levenshtein(&info.name, name), info.name))
+        .min()
+        .filter(|(edits, near)| *edits <= 2.min(near.len() / 2))
+        .map(|(_, near)| near);
+    SegmentError::NotFound { kind, name: name.to_owned(), base: base.path().to_owned(), near }
+}
+
+pub(super) fn describe(path: &Path) -> Result<Option<ObjectInfo>, SegmentError> {
+    match Place::of(path) {
+        Err(error) if is_missing(&error) => Ok(None),
+        found => found.map(|(place, name)| describe_in(&place, name)),
+    }
+}
+
+fn describe_in(place: &Place, file_name: &OsStr) -> Option<ObjectInfo> {
+    let (path, file_name) = (&place.path_of(file_name), file_name.to_str()?);
+    let partial = partial::ring_of(file_name);
+    let building = partial.is_some() || is_remnant(path);
+    let dir = place.open_dir(file_name.as_ref());
+    let has = |name: &str| dir.as_ref().is_ok_and(|dir| memfd::exists(dir, name));
+    let (name, kind) = if let Some(name) = partial {
+        (name, Kind::Ring)
+    } else if building {
+        ("", if has(Kind::Panel.lock_file()) { Kind::Panel } else { Kind::Ring })
+    } else {
+        let (name, suffix) = file_name.rsplit_once('.')?;
+        (name, Kind::ALL.into_iter().find(|kind| kind.as_str() == suffix)?)
+    };
+    if !place.is_dir(file_name.as_ref()) {
+        return None;
+    }
+    let memfd = dir.as_ref().is_ok_and(is_in_memfds);
+    let lock = dir.as_ref().map_err(drop).and_then(|dir| lock_of(dir, path, kind));
+    // What cannot be told counts as held: nothing live is ever collected.
+    let locked = |byte| match &lock {
+        Ok(Some(lock)) => lock.held_elsewhere(byte).unwrap_or(true),
+        Ok(None) => false,
+        Err(()) => true,
+    };
+    let held = locked(HOLD_BYTE);
+    // One that went meanwhile is not there; one that this user may not look into is, at whatever size.
+    let mut bytes = match &dir {
+        Ok(dir) => bytes_of(dir)?,
+        Err(error) if is_missing(error) => return None,
+        Err(_) => 0,
+    };
+    if let (Some(_), Ok(dir)) = (partial, &dir) {
+        let ring = files::open_dir_at(dir, partial::RING.as_ref(), &partial::ring_in(path));
+        bytes = bytes.saturating_add(ring.ok().and_then(|ring| bytes_of(&ring)).unwrap_or(0));
+    }
+    if memfd {
+        let memory = dir.as_ref().ok().and_then(|dir| settled(|| Some(memfd::allocated(dir))));
+        bytes = bytes.saturating_add(memory.unwrap_or(0));
+    }
+    // Memory that nobody keeps is gone, whatever was asked for.
+    let persistent = has(PERSISTENT_FILE) && (!memfd || held || locked(KEEP_BYTE));
+    Some(ObjectInfo {
+        name: name.to_owned(),
+        kind,
+        path: path.to_owned(),
+        bytes,
+        persistent,
+        held,
+        building,
+        memfd,
+    })
+}
+
+/// Bytes of the files in a directory.
+fn bytes_of(dir: &OwnedFd) -> Option<u64> {
+    settled(|| {
+        let stat = |name: &OsString| statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok();
+        let found = place::entries(dir).ok()?;
+        let found = found.keys().filter_map(stat);
+        Some(found.map(|file| (file.st_ino, file.st_blocks.cast_unsigned() * 512)).collect())
+    })
+}
+
+/// Bytes of all files that looks at a place find, by a number that a file keeps when it is renamed. A lane
+/// that moves takes its larger memory from one name to another, and a single look could find the old
+/// memory there and then nothing here. Two looks that find the same found what there was between them; of
+/// files that move all the time, all that were seen count.
+fn settled(mut look: impl FnMut() -> Option<BTreeMap<u64, u64>>) -> Option<u64> {
+    let mut before = look()?;
+    let mut seen = before.clone();
+    for _ in 1..LOOKS {
+        let now = look()?;
+        if now == before {
+            return Some(now.values().sum());
+        }
+        seen.extend(&now);
+        before = now;
+    }
+    Some(seen.values().sum())
+}
+
+/// Whether a directory is one that is being made or removed, and has no object's name.
+pub(super) fn is_remnant(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    [BUILDING_PREFIX, DEAD_PREFIX].iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// The lock file of a directory of ours; `None` when there is none, an error when it cannot be
+/// told.
+pub(super) fn lock_of(dir: &OwnedFd, path: &Path, kind: Kind) -> Result<Option<LockFile>, ()> {
+    match files::open(dir, kind.lock_file(), path, Access::ReadWrite, None) {
+        Ok(fd) => Ok(Some(LockFile::new(fd))),
+        Err(SegmentError::Corrupt { .. }) => Ok(None),
+        Err(_) => Err(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn what_is_renamed_while_it_is_counted_is_neither_missed_nor_counted_twice() {
+        let counted = |looks: &[&[(u64, u64)]]| {
+            // The last one is what stays.
+            let mut looks = looks.iter().chain(std::iter::repeat(looks.last().unwrap()));
+            settled(|| looks.next().map(|found| found.iter().copied().collect())).unwrap()
+        };
+        assert_eq!(counted(&[&[]]), 0);
+        assert_eq!(counted(&[&[(1, 10), (2, 20)]]), 30);
+        // The old memory was seen under the lane's name, and then the new one had no other any more.
+        assert_eq!(counted(&[&[(1, 10)], &[(2, 20)]]), 20);
+        assert_eq!(counted(&[&[(1, 10)], &[(2, 20)], &[(2, 20), (3, 40)]]), 60);
+        // Whatever was seen counts, if it never rests.
+        let mut look = 0;
+        let restless = settled(|| {
+            look += 1;
+            Some(BTreeMap::from([(look % 2, 10)]))
+        });
+        assert_eq!((restless, look), (Some(20), LOOKS as u64));
+        assert_eq!(settled(|| None), None);
+    }
+
+    #[test]
+    fn a_file_counts_under_whatever_name_it_has() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        let bytes_of = || super::bytes_of(&fs::File::open(dir.path()).unwrap().into());
+        fs::write(path("lane"), vec![1; 8_192]).unwrap();
+        fs::hard_link(path("lane"), path("lane.next")).unwrap();
+        assert_eq!(bytes_of(), Some(8_192));
+        fs::rename(path("lane.next"), path("other")).unwrap();
+        fs::write(path("next"), vec![1; 4_096]).unwrap();
+        assert_eq!(bytes_of(), Some(12_288));
+    }
+}

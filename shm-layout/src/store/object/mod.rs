@@ -1,0 +1,432 @@
+//! Named objects: directories that appear whole, are held by kernel locks and are collected when
+//! nobody holds them.
+//!
+//! An object is built under a hidden name and renamed into place, so nobody ever sees half of
+//! one. Every handle keeps a shared lock on a byte of the object's lock file; the kernel drops it
+//! when the process dies. Only whoever removes an object takes that byte alone.
+
+mod listing;
+mod open;
+mod partial;
+mod place;
+mod removal;
+mod unlinked;
+
+use std::fs::DirBuilder;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+pub(crate) use self::place::Place;
+use self::removal::{being_removed, bury, collect_one, delete, dig, makes_room, tidy};
+use crate::error::Kind;
+use crate::error::{OTHER_VERSION, SegmentError};
+use crate::layout::names::{Base, Exist, check_known};
+use crate::layout::origin;
+use crate::os::byte_lock::{Hold, LockFile};
+use crate::os::files;
+use crate::os::mapping::Access;
+use crate::store::memfd::{self, Memory};
+use crate::store::ring_files::{CTL, Folder};
+use crate::store::sealed_segment;
+
+pub use listing::{ObjectInfo, list};
+pub(crate) use partial::is_lock;
+pub use partial::{PartialRing, remove_partial};
+pub use removal::{collect, collect_orphans, remove, remove_unheld};
+
+/// The byte that every handle of an object locks.
+const HOLD_BYTE: u64 = 1;
+/// The byte that whoever keeps the memory of an object in memfds locks, without holding the object.
+pub(crate) const KEEP_BYTE: u64 = 3;
+/// Marks an object that stays when nobody holds it.
+const PERSISTENT_FILE: &str = "persistent";
+const BUILDING_PREFIX: &str = ".building-";
+const DEAD_PREFIX: &str = ".dead-";
+/// Races with collectors and other creators are tried again this often.
+const ATTEMPTS: u32 = 64;
+
+/// A handle on a named object. Dropping the last one of a non-persistent object removes it.
+#[derive(Debug)]
+pub(crate) struct Object {
+    kind: Kind,
+    name: String,
+    path: PathBuf,
+    dir: OwnedFd,
+    hold: LockFile,
+    persistent: bool,
+    /// Whether this handle keeps the object alive; an observer's does not.
+    holds: bool,
+    /// What it has of the object's memory, if that lies in memfds.
+    memory: Memory,
+}
+
+impl Object {
+    /// Name of the file that marks one that stays when nobody holds it.
+    pub(crate) const PERSISTENT: &str = PERSISTENT_FILE;
+
+    /// Builds an object with `make`, which fills the directory it is given, or opens the one that
+    /// exists. `true`: it was built.
+    pub(crate) fn create(
+        base: &Base,
+        kind: Kind,
+        name: &str,
+        exist: Exist,
+        persistent: bool,
+        make: impl FnMut(&OwnedFd, &Path) -> Result<(), SegmentError>,
+    ) -> Result<(Self, bool), SegmentError> {
+        Self::create_at(Site::Hidden, base, kind, name, exist, persistent, make)
+    }
+
+    /// The same, built where what is not whole stays for the next one.
+    pub(crate) fn create_in(
+        partial: &PartialRing,
+        exist: Exist,
+        persistent: bool,
+        make: impl FnMut(&OwnedFd, &Path) -> Result<(), SegmentError>,
+    ) -> Result<(Self, bool), SegmentError> {
+        let (base, name) = (partial.base(), partial.name());
+        Self::create_at(Site::Partial(partial), base, Kind::Ring, name, exist, persistent, make)
+    }
+
+    fn create_at(
+        site: Site<'_>,
+        base: &Base,
+        kind: Kind,
+        name: &str,
+        exist: Exist,
+        persistent: bool,
+        mut make: impl FnMut(&OwnedFd, &Path) -> Result<(), SegmentError>,
+    ) -> Result<(Self, bool), SegmentError> {
+        check_known(name)?;
+        let target = directory(base, kind, name);
+        for attempt in 0..ATTEMPTS {
+            let again = attempt + 1 < ATTEMPTS;
+            match prepare_base(base) {
+                Err(error) if again && is_missing(&error) => continue,
+                prepared => prepared?,
+            }
+            let mut replace = false;
+            if exists(&target)? && !collect_one(&target, kind)? {
+                if again && being_removed(&target, kind) {
+                    std::thread::yield_now();
+                    continue;
+                }
+                match exist {
+                    Exist::Error => return Err(already_exists(&target, kind, name)),
+                    Exist::Replace => replace = true,
+                    Exist::Attach => match Self::open(base, kind, name) {
+                        Err(SegmentError::NotFound { .. }) => continue,
+                        found => return Ok((found?, false)),
+                    },
+                }
+            }
+            let building = site.path(base);
+            let built = match site {
+                Site::Hidden => Self::build(&building, kind, name, persistent, &mut make),
+                Site::Partial(partial) => partial.build(persistent, &mut make),
+            };
+            let mut object = match built {
+                Ok(object) => object,
+                Err(error) => {
+                    site.give_up(&building);
+                    // The last user of the base directory removed it in between, or a collector
+                    // found the new directory before its lock.
+                    if again && is_missing(&error) {
+                        continue;
+                    }
+                    if again && replace && makes_room(&target, &error) {
+                        bury(&target)?;
+                        continue;
+                    }
+                    tidy(&building);
+                    return Err(error);
+                }
+            };
+            // What is replaced keeps its name until the new object is whole.
+            let grave = if replace { dig(&target, None)? } else { None };
+            let renamed = place::rename(&building, &target);
+            grave.map_or(Ok(()), |grave| delete(&grave))?;
+            match renamed {
+                Ok(()) => {
+                    object.path = target;
+                    return Ok((object, true));
+                }
+                // Somebody else's appeared in between, or a collector was faster than our lock.
+                Err(e)
+                    if matches!(
+                        e.raw_os_error(),
+                        Some(libc::ENOTEMPTY | libc::EEXIST | libc::ENOENT)
+                    ) =>
+                {
+                    site.give_up(&building);
+                }
+                Err(e) => {
+                    site.give_up(&building);
+                    return Err(SegmentError::io("rename", &building)(e));
+                }
+            }
+        }
+        Err(already_exists(&target, kind, name))
+    }
+
+    fn build(
+        path: &Path,
+        kind: Kind,
+        name: &str,
+        persistent: bool,
+        make: &mut impl FnMut(&OwnedFd, &Path) -> Result<(), SegmentError>,
+    ) -> Result<Self, SegmentError> {
+        let (place, folder) = Place::of(path)?;
+        place.make_dir(folder).map_err(SegmentError::io("create", path))?;
+        let dir = place.open_dir(folder)?;
+        let lock = files::make(&dir, kind.lock_file(), path)?;
+        let hold = LockFile::new(lock.into());
+        let ours = hold.try_lock(HOLD_BYTE, Hold::Shared);
+        if !ours.map_err(SegmentError::io("lock", path))? {
+            return Err(SegmentError::io("lock", path)(io::ErrorKind::NotFound.into()));
+        }
+        if persistent {
+            files::make(&dir, PERSISTENT_FILE, path)?;
+        }
+        make(&dir, path)?;
+        let (name, path, memory) = (name.to_owned(), path.to_owned(), Memory::default());
+        Ok(Self { kind, name, path, dir, hold, persistent, holds: true, memory })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The open directory.
+    pub(crate) fn dir(&self) -> &OwnedFd {
+        &self.dir
+    }
+
+    pub(crate) fn persistent(&self) -> bool {
+        self.persistent
+    }
+
+    /// Opens one of the object's files, which are gone once the object was removed or replaced.
+    pub(crate) fn file(
+        &self,
+        name: &str,
+        access: Access,
+        len: Option<u64>,
+    ) -> Result<OwnedFd, SegmentError> {
+        let opened = files::open(&self.dir, name, &self.path, access, len);
+        opened.map_err(|error| self.unless_unlinked(error))
+    }
+
+    /// The same of a file that is mapped, which may be a link to a memfd.
+    pub(crate) fn memory(
+        &self,
+        name: &str,
+        access: Access,
+        len: Option<u64>,
+    ) -> Result<OwnedFd, SegmentError> {
+        let opened = memfd::open(&self.dir, name, &self.path, access, len, &self.memory);
+        opened.map_err(|error| self.unless_unlinked(error))
+    }
+
+    fn unless_unlinked(&self, error: SegmentError) -> SegmentError {
+        if is_at(&self.dir, &self.path) {
+            return error;
+        }
+        SegmentError::Unlinked { kind: self.kind, name: self.name.clone() }
+    }
+
+    /// Whether the object has a file of that name: a mark set by its creator, say.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        memfd::exists(&self.dir, name)
+    }
+
+    /// Where more of its files are made, and of what.
+    pub(crate) fn folder(&self) -> Folder<'_> {
+        let memfds = self.is_in_memfds().then_some(&self.memory);
+        Folder { dir: &self.dir, path: &self.path, memfds }
+    }
+
+    /// Whether what is mapped of it lies in memfds.
+    pub(crate) fn is_in_memfds(&self) -> bool {
+        is_in_memfds(&self.dir)
+    }
+
+    /// What this handle has of memory in memfds.
+    pub(crate) fn mapped_memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// Keeps the memory that the object was made of.
+    pub(crate) fn take_over(&mut self, memory: Memory) {
+        self.memory = memory;
+    }
+
+    /// Lets go of memory that is not the object's any more.
+    pub(crate) fn tidy_memory(&self) {
+        self.memory.tidy(&self.dir);
+    }
+
+    /// A lock handle of its own, which holds the object too unless this one only observes it.
+    pub(crate) fn lock_handle(&self) -> Result<LockFile, SegmentError> {
+        let lock = LockFile::new(self.file(self.kind.lock_file(), Access::ReadWrite, None)?);
+        if !self.holds {
+            return Ok(lock);
+        }
+        lock.try_lock(HOLD_BYTE, Hold::Shared).map_err(SegmentError::io("lock", &self.path))?;
+        Ok(lock)
+    }
+
+    /// Takes the name away. Processes that hold the object keep its memory.
+    pub(crate) fn unlink(&self) -> Result<(), SegmentError> {
+        // Only if the name still means this object: another may have replaced it.
+        if let Some(grave) = dig(&self.path, Some(&self.dir))? {
+            delete(&grave)?;
+            tidy(&self.path);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        // A forked child has a copy of the handle and of its lock: it removes nothing.
+        if !self.holds || !self.hold.is_ours() {
+            return;
+        }
+        // What persists is in files, or is kept by somebody else.
+        let kept = || self.hold.held_elsewhere(KEEP_BYTE).unwrap_or(true);
+        if self.persistent && (!self.is_in_memfds() || kept()) {
+            return;
+        }
+        // Raising the shared lock succeeds for the last holder only. Two last holders that leave at
+        // once refuse each other; having let go first, whoever asks last succeeds.
+        let alone = || matches!(self.hold.try_lock(HOLD_BYTE, Hold::Exclusive), Ok(true));
+        if (alone() || (self.hold.unlock(HOLD_BYTE).is_ok() && alone()))
+            && !(self.persistent && kept())
+        {
+            let _ = self.unlink();
+        }
+    }
+}
+
+/// Where an object is built.
+#[derive(Clone, Copy, Debug)]
+enum Site<'a> {
+    /// In a directory of its own, which goes if it does not become whole.
+    Hidden,
+    Partial(&'a PartialRing),
+}
+
+impl Site<'_> {
+    fn path(self, base: &Base) -> PathBuf {
+        match self {
+            Self::Hidden => base.path().join(format!("{BUILDING_PREFIX}{}", random_word())),
+            Self::Partial(partial) => partial.ring(),
+        }
+    }
+
+    fn give_up(self, building: &Path) {
+        if let (Self::Hidden, Ok((place, name))) = (self, Place::of(building)) {
+            let _ = place.remove_all(name);
+        }
+    }
+}
+
+/// Whether the name of an object is taken.
+fn exists(target: &Path) -> Result<bool, SegmentError> {
+    match Place::of(target) {
+        Err(error) if is_missing(&error) => Ok(false),
+        found => found.map(|(place, name)| place.is_dir(name)),
+    }
+}
+
+fn directory(base: &Base, kind: Kind, name: &str) -> PathBuf {
+    base.path().join(format!("{name}.{kind}"))
+}
+
+pub(crate) fn is_missing(error: &SegmentError) -> bool {
+    matches!(error, SegmentError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+}
+
+/// Whether a path leads to this open directory or file.
+pub(crate) fn is_at(dir: impl AsFd, path: &Path) -> bool {
+    let (Ok(named), Ok(open)) = (rustix::fs::lstat(path), rustix::fs::fstat(dir)) else {
+        return false;
+    };
+    (named.st_ino, named.st_dev) == (open.st_ino, open.st_dev)
+}
+
+/// Refuses to join an object that goes when nobody holds it for one that was to stay. Who did not ask that it stays
+/// has nothing against it.
+pub(crate) fn check_stays(
+    kind: Kind,
+    name: &str,
+    stays: bool,
+    asked: bool,
+) -> Result<(), SegmentError> {
+    if stays || !asked {
+        return Ok(());
+    }
+    let what = "it is not persistent, asked was one that is".to_owned();
+    Err(SegmentError::Different { kind, name: name.to_owned(), what })
+}
+
+fn is_persistent(dir: &OwnedFd) -> bool {
+    memfd::exists(dir, PERSISTENT_FILE)
+}
+
+/// Whether what is mapped of an object lies in memfds. Rings alone do.
+fn is_in_memfds(dir: &OwnedFd) -> bool {
+    memfd::is_link(dir, CTL)
+}
+
+pub(crate) fn prepare_base(base: &Base) -> Result<(), SegmentError> {
+    let path = base.path();
+    match make_dir(path) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            let parent = path.parent().unwrap_or(path);
+            return Err(SegmentError::io("find the directory", parent)(e));
+        }
+        other => other.map_err(SegmentError::io("create", path))?,
+    }
+    files::open_dir(path).map(drop)
+}
+
+fn make_dir(path: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(path)
+}
+
+fn already_exists(path: &Path, kind: Kind, name: &str) -> SegmentError {
+    let dir = Place::of(path).and_then(|(place, folder)| place.open_dir(folder));
+    let persistent = dir.is_ok_and(|dir| is_persistent(&dir));
+    let state = if is_of_other_version(path, kind) {
+        OTHER_VERSION
+    } else if persistent {
+        "it is persistent"
+    } else {
+        "a live process holds it"
+    };
+    SegmentError::AlreadyExists { kind, name: name.to_owned(), state }
+}
+
+/// Whether an object was made by a version whose layout is not this build's.
+fn is_of_other_version(path: &Path, kind: Kind) -> bool {
+    let name = match kind {
+        Kind::Ring => CTL,
+        Kind::Panel => sealed_segment::FILE,
+    };
+    let dir = Place::of(path).and_then(|(place, folder)| place.open_dir(folder));
+    let opened = dir.and_then(|dir| files::open(&dir, name, path, Access::ReadOnly, None));
+    opened.is_ok_and(origin::is_of_other_version)
+}
+
+fn random_word() -> String {
+    format!("{:016x}", rand::random::<u64>())
+}

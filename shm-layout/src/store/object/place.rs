@@ -1,0 +1,218 @@
+//! Entries of the base directory, reached through the directory itself: it is opened without following
+//! a link, must belong to this user alone, and every call below starts from there.
+//!
+//! Where other users may make entries beside it, in `/dev/shm` for one, a link in its place would
+//! otherwise lead whatever lists, attaches or removes into a folder of their choice.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, mkdirat, openat, renameat, statat, unlinkat};
+
+use crate::error::SegmentError;
+use crate::os::files;
+
+/// An open directory, and the path for messages.
+#[derive(Debug)]
+pub(crate) struct Place {
+    dir: OwnedFd,
+    path: PathBuf,
+}
+
+impl Place {
+    /// Opens a directory of this user's alone.
+    pub(crate) fn open(path: &Path) -> Result<Self, SegmentError> {
+        Ok(Self { dir: files::open_dir(path)?, path: path.to_owned() })
+    }
+
+    /// Opens the directory that an entry is in, and says what the entry is called there.
+    pub(super) fn of(entry: &Path) -> Result<(Self, &OsStr), SegmentError> {
+        let (Some(parent), Some(name)) = (entry.parent(), entry.file_name()) else {
+            return Err(SegmentError::io("open", entry)(io::ErrorKind::NotFound.into()));
+        };
+        Ok((Self::open(parent)?, name))
+    }
+
+    pub(crate) fn path_of(&self, name: &OsStr) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Inode numbers by name.
+    pub(crate) fn entries(&self) -> Result<BTreeMap<OsString, u64>, SegmentError> {
+        entries(&self.dir).map_err(SegmentError::io("list", &self.path))
+    }
+
+    pub(super) fn is_dir(&self, name: &OsStr) -> bool {
+        is_dir(self.dir.as_fd(), name)
+    }
+
+    /// Opens a directory in it, of this user's alone.
+    pub(crate) fn open_dir(&self, name: &OsStr) -> Result<OwnedFd, SegmentError> {
+        files::open_dir_at(&self.dir, name, &self.path_of(name))
+    }
+
+    pub(super) fn make_dir(&self, name: &OsStr) -> io::Result<()> {
+        Ok(mkdirat(&self.dir, name, Mode::from_raw_mode(0o700))?)
+    }
+
+    pub(super) fn rename(&self, name: &OsStr, to: &Self, new: &OsStr) -> io::Result<()> {
+        Ok(renameat(&self.dir, name, &to.dir, new)?)
+    }
+
+    /// Removes a file, or a link.
+    pub(crate) fn remove_file(&self, name: &str) -> io::Result<()> {
+        Ok(unlinkat(&self.dir, name, AtFlags::empty())?)
+    }
+
+    /// Removes an entry and all below it. Links are removed and never followed.
+    pub(super) fn remove_all(&self, name: &OsStr) -> io::Result<()> {
+        remove_all(self.dir.as_fd(), name)
+    }
+}
+
+/// Inode numbers of what a directory has, by name.
+pub(super) fn entries(dir: &OwnedFd) -> io::Result<BTreeMap<OsString, u64>> {
+    let mut found = BTreeMap::new();
+    for entry in Dir::read_from(dir)? {
+        let entry = entry?;
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        if name != "." && name != ".." {
+            found.insert(name.to_owned(), entry.ino());
+        }
+    }
+    Ok(found)
+}
+
+/// Renames an entry of one directory of ours to one of the same or of another.
+pub(super) fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    fn open(path: &Path) -> io::Result<(Place, &OsStr)> {
+        Place::of(path).map_err(|error| match error {
+            SegmentError::Io { source, .. } => source,
+            refused => io::Error::new(io::ErrorKind::PermissionDenied, refused.to_string()),
+        })
+    }
+    let ((old, name), (new, new_name)) = (open(from)?, open(to)?);
+    old.rename(name, &new, new_name)
+}
+
+fn is_dir(dir: BorrowedFd<'_>, name: &OsStr) -> bool {
+    let found = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
+    found.is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir())
+}
+
+fn remove_all(dir: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
+    if !is_dir(dir, name) {
+        return Ok(unlinkat(dir, name, AtFlags::empty())?);
+    }
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
+    let inner = openat(dir, name, flags, Mode::empty())?;
+    for entry in entries(&inner)?.keys() {
+        match remove_all(inner.as_fd(), entry) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            removed => removed?,
+        }
+    }
+    Ok(unlinkat(dir, name, AtFlags::REMOVEDIR)?)
+}
+
+impl AsFd for Place {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.dir.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{DirBuilderExt, symlink};
+
+    use super::*;
+    use crate::error::Kind;
+    use crate::layout::names::{Base, Exist};
+    use crate::store::object::{Object, PartialRing, collect, list, remove, remove_partial};
+
+    fn dir(path: &Path) {
+        fs::DirBuilder::new().mode(0o700).create(path).unwrap();
+    }
+
+    /// A folder of somebody's, to which a link in the place of the base directory leads.
+    fn planted() -> (tempfile::TempDir, Base, PathBuf) {
+        let at = tempfile::tempdir().unwrap();
+        let (base, mine) = (Base::at(at.path()), at.path().join("mine"));
+        dir(&mine);
+        for name in ["walk.ring", ".building-1", ".dead-1", "prices.panel", ".partial-walk.ring"] {
+            dir(&mine.join(name));
+            fs::write(mine.join(name).join("ring.ctl"), "precious").unwrap();
+        }
+        symlink(&mine, base.path()).unwrap();
+        (at, base, mine)
+    }
+
+    #[test]
+    fn a_link_in_place_of_the_base_directory_is_followed_by_nobody() {
+        let (_at, base, mine) = planted();
+        let before = fs::read_dir(&mine).unwrap().count();
+        let make = |_: &OwnedFd, _: &Path| Ok(());
+        let create = Object::create(&base, Kind::Ring, "new", Exist::Error, false, make);
+        let refused = [
+            ("list", list(&base).map(drop)),
+            ("collect", collect(&base).map(drop)),
+            ("remove", remove(&base, Kind::Ring, "walk", true).map(drop)),
+            ("remove_partial", remove_partial(&base, "walk").map(drop)),
+            ("claim", PartialRing::claim(&base, "walk").map(drop)),
+            ("open", Object::open(&base, Kind::Ring, "walk").map(drop)),
+            ("observe", Object::observe(&base, Kind::Ring, "walk").map(drop)),
+            ("create", create.map(drop)),
+        ];
+        for (call, result) in refused {
+            let error = result.unwrap_err().to_string();
+            assert!(error.contains("it is a symbolic link"), "{call}: {error}");
+        }
+        assert_eq!(fs::read_dir(&mine).unwrap().count(), before);
+        let kept = mine.join(".dead-1").join("ring.ctl");
+        assert_eq!(fs::read(kept).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn only_directories_with_a_file_of_ours_are_collected() {
+        let at = tempfile::tempdir().unwrap();
+        let base = Base::at(at.path());
+        dir(base.path());
+        let mine = |name: &str| base.path().join(name);
+        for (name, files) in [
+            ("holiday.ring", &["photo.jpg"][..]),
+            ("empty.ring", &[]),
+            (".dead-1", &["diary.txt"]),
+            (".building-1", &[]),
+            (".dead-2", &["lane-0000.dat"]),
+            ("cut.ring", &["ring.ctl"]),
+        ] {
+            dir(&mine(name));
+            for file in files {
+                fs::write(mine(name).join(file), "").unwrap();
+            }
+        }
+        collect(&base).unwrap();
+        let left: Vec<_> =
+            Place::open(base.path()).unwrap().entries().unwrap().into_keys().collect();
+        assert_eq!(left, [".dead-1", "empty.ring", "holiday.ring"]);
+    }
+
+    #[test]
+    fn what_is_removed_takes_no_link_along() {
+        let at = tempfile::tempdir().unwrap();
+        let (base, other) = (Base::at(at.path()), at.path().join("other"));
+        dir(base.path());
+        dir(&other);
+        fs::write(other.join("kept"), "").unwrap();
+        let grave = base.path().join(".dead-1");
+        dir(&grave);
+        symlink(&other, grave.join("lane-0000.dat")).unwrap();
+        collect(&base).unwrap();
+        assert!(!grave.exists() && other.join("kept").exists());
+    }
+}

@@ -1,0 +1,227 @@
+//! How objects go: whoever removes one takes its name away first, and nobody else's by mistake.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use super::listing::{ObjectInfo, describe, is_remnant, list, lock_of, missing};
+use super::place::{self, Place};
+use super::{
+    ATTEMPTS, DEAD_PREFIX, HOLD_BYTE, KEEP_BYTE, directory, is_at, is_in_memfds, is_missing,
+    is_persistent, random_word, unlinked,
+};
+use crate::error::Kind;
+use crate::error::SegmentError;
+use crate::layout::names::{Base, check_known};
+use crate::os::byte_lock::{Hold, LockFile};
+use crate::store::base_lock;
+
+/// What names of files in our directories begin with.
+const OUR_FILES: [&str; 9] = [
+    "ring.ctl", "ring.rdr", "ring.lck", "lane-", "panel.", "persist", "snapshot", "asked-by",
+    "journal",
+];
+
+/// Removes an object; a held one only with `force` (its holders keep their memory, under no name).
+pub fn remove(
+    base: &Base,
+    kind: Kind,
+    name: &str,
+    force: bool,
+) -> Result<ObjectInfo, SegmentError> {
+    check_known(name)?;
+    let path = directory(base, kind, name);
+    let info = describe(&path)?.ok_or_else(|| missing(base, kind, name))?;
+    if info.held && !force {
+        return Err(SegmentError::InUse { kind, name: name.to_owned() });
+    }
+    bury(&path)?;
+    tidy(&path);
+    Ok(info)
+}
+
+/// Removes an object that nobody holds, if the caller is `sure` once nobody can take hold of it any
+/// more; until then it counts as absent. `None`: the caller was not.
+pub fn remove_unheld(
+    base: &Base,
+    kind: Kind,
+    name: &str,
+    sure: impl FnOnce() -> bool,
+) -> Result<Option<ObjectInfo>, SegmentError> {
+    check_known(name)?;
+    let path = directory(base, kind, name);
+    let in_use = || SegmentError::InUse { kind, name: name.to_owned() };
+    let info = describe(&path)?.ok_or_else(|| missing(base, kind, name))?;
+    let dir = open_dir(&path)?;
+    // Kept until the files are gone, so that nobody attaches meanwhile.
+    let lock = lock_of(&dir, &path, kind).map_err(|()| in_use())?.ok_or_else(in_use)?;
+    if !lock.try_lock(HOLD_BYTE, Hold::Exclusive).map_err(SegmentError::io("lock", &path))? {
+        return Err(in_use());
+    }
+    if !sure() {
+        return Ok(None);
+    }
+    let grave = dig(&path, Some(&dir))?.ok_or_else(|| missing(base, kind, name))?;
+    delete(&grave)?;
+    tidy(&path);
+    Ok(Some(info))
+}
+
+/// Removes every object that nobody holds and that is not persistent, and what dead creators and
+/// removers left, partial rings and a dead daemon's lock and socket included. Returns the objects it
+/// removed.
+pub fn collect(base: &Base) -> Result<Vec<ObjectInfo>, SegmentError> {
+    collect_those(base, |_| true)
+}
+
+/// The same, but for partial rings: somebody may come back to them.
+pub fn collect_orphans(base: &Base) -> Result<Vec<ObjectInfo>, SegmentError> {
+    collect_those(base, |info| !info.is_partial())
+}
+
+fn collect_those(
+    base: &Base,
+    wanted: impl Fn(&ObjectInfo) -> bool,
+) -> Result<Vec<ObjectInfo>, SegmentError> {
+    let mut removed = Vec::new();
+    for info in list(base)?.into_iter().filter(wanted) {
+        if collect_one(&info.path, info.kind)? {
+            removed.push(info);
+        }
+    }
+    base_lock::clear_stale(base)?;
+    let _ = fs::remove_dir(base.path());
+    Ok(removed)
+}
+
+/// Removes a directory of ours if nobody holds it and it is not a persistent object. `true`: it is gone.
+pub(super) fn collect_one(path: &Path, kind: Kind) -> Result<bool, SegmentError> {
+    let Ok(dir) = open_dir(path) else { return Ok(false) };
+    // What is not whole yet, or not any more, persists for nobody.
+    let persistent = is_persistent(&dir) && !is_remnant(path);
+    if persistent && !is_in_memfds(&dir) {
+        return Ok(false);
+    }
+    // Kept until the files are gone, so that nobody attaches meanwhile.
+    let Ok(lock) = lock_of(&dir, path, kind) else { return Ok(false) };
+    // Without a lock file it is what a creator or remover left that died, or none of ours.
+    if lock.is_none() && !is_left_by_us(&dir, is_remnant(path)) {
+        return Ok(false);
+    }
+    // Memory that nobody keeps is gone, whatever was asked for. Asked twice: before anybody is kept
+    // from attaching, and when its last holder cannot hand it to a keeper any more.
+    let is_kept = || {
+        let kept = |lock: &LockFile| lock.held_elsewhere(KEEP_BYTE).unwrap_or(true);
+        persistent && lock.as_ref().is_none_or(kept)
+    };
+    if is_kept() {
+        return Ok(false);
+    }
+    if let Some(lock) = &lock
+        && !matches!(lock.try_lock(HOLD_BYTE, Hold::Exclusive), Ok(true))
+    {
+        return Ok(false);
+    }
+    if is_kept() {
+        return Ok(false);
+    }
+    // The name may be a new object's by now, which is none of our business.
+    let Some(grave) = dig(path, Some(&dir))? else { return Ok(false) };
+    delete(&grave)?;
+    Ok(true)
+}
+
+/// Opens the directory of an object through the one that it is in.
+fn open_dir(path: &Path) -> Result<OwnedFd, SegmentError> {
+    Place::of(path).and_then(|(place, name)| place.open_dir(name))
+}
+
+/// Whether a directory without a lock file has files of ours, or is a `remnant` that has none at all yet, or
+/// none any more.
+fn is_left_by_us(dir: &OwnedFd, remnant: bool) -> bool {
+    let Ok(names) = place::entries(dir) else { return false };
+    let is_ours = |name: &OsString| {
+        let name = name.to_string_lossy();
+        OUR_FILES.iter().any(|ours| name.starts_with(ours))
+    };
+    names.keys().any(is_ours) || remnant && names.is_empty()
+}
+
+/// Whether somebody is about to remove what stands there: nobody else takes its lock alone.
+pub(super) fn being_removed(path: &Path, kind: Kind) -> bool {
+    let lock = open_dir(path).map_err(drop).and_then(|dir| lock_of(&dir, path, kind));
+    match lock {
+        Ok(lock) => lock.is_none_or(|lock| lock.held_alone(HOLD_BYTE).unwrap_or(false)),
+        Err(()) => !path.exists(),
+    }
+}
+
+/// Whether an object would fit if the one it replaces, which nobody holds, made room for it.
+pub(super) fn makes_room(old: &Path, error: &SegmentError) -> bool {
+    let SegmentError::NoSpace { asked, available, .. } = error else { return false };
+    describe(old)
+        .ok()
+        .flatten()
+        .is_some_and(|old| !old.held && *asked <= available.saturating_add(old.bytes))
+}
+
+/// Takes a directory's name away at once, then deletes it.
+pub(super) fn bury(path: &Path) -> Result<(), SegmentError> {
+    dig(path, None)?.map_or(Ok(()), |grave| delete(&grave))
+}
+
+/// Takes a directory's name away and says where it went; `None` when somebody was faster, or when
+/// the name is not `only`'s any more.
+pub(super) fn dig(path: &Path, only: Option<&OwnedFd>) -> Result<Option<PathBuf>, SegmentError> {
+    if only.is_some_and(|dir| !is_at(dir, path)) {
+        return Ok(None);
+    }
+    let (place, name) = match Place::of(path) {
+        Err(error) if is_missing(&error) => return Ok(None),
+        found => found?,
+    };
+    let dead = OsString::from(format!("{DEAD_PREFIX}{}", random_word()));
+    match place.rename(name, &place, &dead) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other.map_err(SegmentError::io("remove", path))?,
+    }
+    let grave = place.path_of(&dead);
+    if only.is_some_and(|dir| !is_at(dir, &grave)) {
+        // Another object got the name between the two calls: it gets it back.
+        let _ = place.rename(&dead, &place, name);
+        return Ok(None);
+    }
+    if let Ok(dir) = place.open_dir(&dead) {
+        unlinked::mark(&dir, &grave);
+    }
+    Ok(Some(grave))
+}
+
+/// Deletes a directory that has no name any more.
+pub(super) fn delete(grave: &Path) -> Result<(), SegmentError> {
+    let (place, name) = match Place::of(grave) {
+        Err(error) if is_missing(&error) => return Ok(()),
+        found => found?,
+    };
+    let mut deleted = place.remove_all(name);
+    for _ in 1..ATTEMPTS {
+        // A creator whose directory was collected may still be adding a file to it.
+        if !matches!(&deleted, Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty) {
+            break;
+        }
+        deleted = place.remove_all(name);
+    }
+    match deleted {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(SegmentError::io("remove", grave)(e)),
+        _ => Ok(()),
+    }
+}
+
+/// Removes the base directory when nothing is left in it; a full one refuses.
+pub(super) fn tidy(object: &Path) {
+    if let Some(base) = object.parent() {
+        let _ = fs::remove_dir(base);
+    }
+}

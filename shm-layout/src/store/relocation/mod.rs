@@ -1,0 +1,425 @@
+//! Making the lanes of a ring larger while it is written and read.
+//!
+//! 1. Whoever resizes takes the ring's resize lock, makes a file `lane-NNNN.next` for each lane, whose
+//!    space is paid for, and copies rows to it beside the writers;
+//! 2. it puts a new `ring.ctl` in place, which says how large lanes shall be, and tells the writers by
+//!    the count `resizes`, which they look at every few rows;
+//! 3. each writer moves its own lane between two appends: it copies the last rows, marks the old
+//!    memory as moved, and gives the new file the name of the old one. Lanes that nobody writes are
+//!    moved by whoever resizes, or by the next writer.
+//!
+//! A kill at any moment leaves each lane either where it was or moved; a file `.next` is always a lane
+//! that holds what it says, and may lag. Until 2. nobody takes notice of it, and the next resize
+//! removes it.
+
+mod leftovers;
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::renameat;
+
+use self::leftovers::{PATIENCE, clear_the_way, remove_leftovers, rename};
+use crate::error::SegmentError;
+use crate::layout::claimed_lane::ClaimedLane;
+use crate::layout::geometry::RingSpec;
+use crate::layout::lane::{Lane, copy_signature};
+use crate::layout::lane_shape::Shapes;
+use crate::layout::superblock::Superblock;
+use crate::os::byte_lock::{Hold, LockFile};
+use crate::os::mapping::Access;
+use crate::protocol::{Fence, Mover, Words, WordsMut, has_moved};
+use crate::store::memfd::MemfdKeeper;
+use crate::store::object::Object;
+use crate::store::ring_files::{self, CTL, NEXT_CTL, lane_file, next_file};
+use crate::store::ring_store::RingStore;
+
+/// The byte that whoever resizes a ring locks.
+pub(crate) const RESIZE_LOCK: u64 = 2;
+/// Bytes copied at a time, about: what stays in the nearest caches.
+const BLOCK_BYTES: usize = 128 * 1024;
+/// The copies beside the writers end when a round finds less than so many rows, or after so many rounds.
+const FEW_ROWS: u64 = 256;
+const ROUNDS: u32 = 8;
+
+/// How large a ring's lanes shall be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewSize {
+    /// Rows of a lane that readers may count on.
+    pub lane_capacity: u64,
+    /// Rows asked for (0: asked in bytes).
+    pub asked_rows: u64,
+    /// Bytes asked for (0: asked in rows).
+    pub asked_bytes: u64,
+}
+
+/// A ring that is being resized. Nobody else resizes it meanwhile.
+#[derive(Debug)]
+pub struct Resizing {
+    store: Arc<RingStore>,
+    _lock: LockFile,
+    shapes: Shapes,
+    superblock: Superblock,
+    /// How often the ring will have been resized.
+    resizes: u32,
+    /// The files to move to are ready, and writers know.
+    told: bool,
+}
+
+impl Resizing {
+    /// Begins to make a ring's lanes larger: takes the lock, pays for the new files. If an earlier
+    /// resize to the same size was not finished, this one finishes it; if it was, nothing is to be done.
+    ///
+    /// A ring in memfds has its new memory kept by `keeper`, which it needs: else a kill would take the
+    /// memory away that its writers are about to move to.
+    pub fn begin(
+        store: &Arc<RingStore>,
+        size: NewSize,
+        keeper: Option<&Mutex<MemfdKeeper>>,
+    ) -> Result<Self, SegmentError> {
+        let (object, _) = store.resizable()?;
+        if object.is_in_memfds() && keeper.is_none() {
+            return Err(SegmentError::NotItsKeeper { name: object.name().to_owned() });
+        }
+        let lock = lock(object)?;
+        let Plan { superblock, shapes, told } = plan(store, size)?;
+        let resizes = superblock.resizes + u32::from(!told);
+        let store = Arc::clone(store);
+        let mut resizing = Self { store, _lock: lock, shapes, superblock, resizes, told };
+        if !told {
+            resizing.make()?;
+        }
+        if let (Some(keeper), (object, _)) = (keeper, resizing.store.resizable()?) {
+            keeper.lock().unwrap_or_else(PoisonError::into_inner).keep_object(object)?;
+        }
+        Ok(resizing)
+    }
+
+    /// Bytes that a resize would allocate beside what there is: the larger lanes. 0: nothing is to be
+    /// made, as for one that finishes another. Refuses what [`begin`](Self::begin) would refuse, but
+    /// for want of space and for others that resize. O(lanes).
+    pub fn planned_bytes(store: &Arc<RingStore>, size: NewSize) -> Result<u64, SegmentError> {
+        let Plan { shapes, told, .. } = plan(store, size)?;
+        if told {
+            return Ok(0);
+        }
+        let geometry = &shapes.of(size.lane_capacity)?.geometry;
+        let lanes = geometry.lane_bytes.saturating_mul(store.spec().lanes.into());
+        Ok(lanes.saturating_add(geometry.ctl_bytes))
+    }
+
+    /// Makes the files to move to; after an error none is left.
+    fn make(&mut self) -> Result<(), SegmentError> {
+        clear_the_way(&self.store, PATIENCE)?;
+        let (object, _) = self.store.resizable()?;
+        let shape = self.shapes.of(self.shapes.spec().lane_capacity)?;
+        let bytes = shape.geometry.lane_bytes.saturating_mul(self.lanes().into());
+        let folder = object.folder();
+        folder.check_room(bytes)?;
+        let made = ring_files::make_lanes(folder, &self.shapes, &shape, self.resizes, &next_file);
+        let written = made.and_then(|huge_bytes| {
+            let Superblock { created_unix_ns, made_lane_capacity, .. } = self.superblock;
+            let origin = (created_unix_ns, made_lane_capacity, self.resizes);
+            let (shapes, shape) = (&self.shapes, &*shape);
+            ring_files::write_ctl(folder, NEXT_CTL, shapes, shape, huge_bytes, origin)
+        });
+        if written.is_err() {
+            let _ = remove_leftovers(&self.store);
+            object.tidy_memory();
+        }
+        written
+    }
+
+    fn lanes(&self) -> u32 {
+        self.store.spec().lanes
+    }
+
+    /// Copies the rows of one lane to its new file, beside its writer. Returns how many.
+    pub fn copy(&self, lane: u32) -> Result<u64, SegmentError> {
+        if self.told {
+            return Ok(0);
+        }
+        let (object, _) = self.store.resizable()?;
+        self.store.follow()?;
+        let Some(old) = self.store.lane(lane) else { return Ok(0) };
+        let new = open(object, &self.shapes, lane, &next_file(lane))?;
+        let widths = old.widths();
+        let (new, block) = (Writable(&new), block(&widths));
+        let mut mover = Mover::new(&*old, &new, &widths, block);
+        let mut copied = 0;
+        for _ in 0..ROUNDS {
+            let rows = mover.catch_up();
+            copied += rows;
+            if rows < FEW_ROWS {
+                break;
+            }
+        }
+        Ok(copied)
+    }
+
+    /// From here on lanes move: tells everybody how large they shall be.
+    pub fn tell(&mut self) -> Result<(), SegmentError> {
+        if !self.told {
+            let (object, _) = self.store.resizable()?;
+            renameat(object.dir(), NEXT_CTL, object.dir(), CTL)
+                .map_err(|error| SegmentError::io("rename", object.path())(error.into()))?;
+            self.told = true;
+        }
+        self.store.count_resizes(self.resizes);
+        Ok(())
+    }
+
+    /// Moves the lanes that nobody writes, and returns those that still have to be moved by their
+    /// writers.
+    pub fn settle(&self) -> Result<Vec<u32>, SegmentError> {
+        let (object, shapes) = self.store.resizable()?;
+        settle(&self.store, object, shapes, self.resizes)
+    }
+}
+
+impl Drop for Resizing {
+    fn drop(&mut self) {
+        if !self.told {
+            let _ = remove_leftovers(&self.store);
+        }
+    }
+}
+
+/// What a resize is about.
+struct Plan {
+    superblock: Superblock,
+    shapes: Shapes,
+    /// Nothing is to be made: lanes are as large as they shall be, or about to move.
+    told: bool,
+}
+
+fn plan(store: &Arc<RingStore>, size: NewSize) -> Result<Plan, SegmentError> {
+    let (object, _) = store.resizable()?;
+    let (superblock, columns) = ring_files::read_ctl(object)?;
+    let spec = RingSpec {
+        columns,
+        lane_capacity: size.lane_capacity,
+        asked_rows: size.asked_rows,
+        asked_bytes: size.asked_bytes,
+        ..store.spec().clone()
+    };
+    let map_align = u64::from(superblock.map_align);
+    let shapes = Shapes::new(superblock.ring_uuid, spec, map_align);
+    store.follow()?;
+    let mut pending = pending(store, superblock.resizes);
+    let lost = |lane| is_lost(object, &next_file(lane));
+    if pending.iter().copied().any(lost) {
+        // The memory to move to went with who made it: as if nobody had made any.
+        pending.clear();
+    }
+    let is = superblock.lane_capacity;
+    let name = object.name().to_owned();
+    // One that is as large as it shall be has nothing left to do.
+    let settled = store.lanes().iter().all(|lane| lane.resizes() >= superblock.resizes);
+    let told = !pending.is_empty() || (settled && is == size.lane_capacity);
+    if !pending.is_empty() && is != size.lane_capacity {
+        return Err(SegmentError::ResizeUnfinished { name, lanes: pending, rows: is });
+    }
+    if size.lane_capacity < is {
+        return Err(SegmentError::NotLarger { name, asked: size.lane_capacity, is });
+    }
+    Ok(Plan { superblock, shapes, told })
+}
+
+/// Finishes what a killed resize left: moves the lanes that nobody writes, or removes files that
+/// nobody will move to. Does nothing while somebody resizes. Returns the lanes that their writers
+/// still have to move.
+pub fn tend(store: &Arc<RingStore>) -> Result<Vec<u32>, SegmentError> {
+    let (object, shapes) = store.resizable()?;
+    let lanes = store.spec().lanes;
+    let leftover = object.has(NEXT_CTL) || (0..lanes).any(|lane| object.has(&next_file(lane)));
+    if !leftover {
+        return Ok(Vec::new());
+    }
+    let Ok(_lock) = lock(object) else { return Ok(Vec::new()) };
+    let resizes = ring_files::read_ctl(object)?.0.resizes;
+    let waiting = settle(store, object, shapes, resizes)?;
+    if waiting.is_empty() {
+        remove_leftovers(store)?;
+    }
+    Ok(waiting)
+}
+
+/// Moves the lanes that nobody writes; which are left.
+fn settle(
+    store: &RingStore,
+    object: &Object,
+    shapes: &Shapes,
+    resizes: u32,
+) -> Result<Vec<u32>, SegmentError> {
+    store.follow()?;
+    for lane in pending(store, resizes) {
+        if let Some(_held) = store.hold_lane(lane)? {
+            drop(settled(object, shapes, lane, resizes)?);
+        }
+    }
+    store.follow()?;
+    Ok(pending(store, resizes))
+}
+
+/// Lanes that have still to move.
+fn pending(store: &RingStore, resizes: u32) -> Vec<u32> {
+    let lanes = store.lanes();
+    let old = (0..).zip(lanes.iter()).filter(|(_, lane)| lane.resizes() < resizes);
+    old.map(|(number, _)| number).collect()
+}
+
+impl RingStore {
+    /// Whether somebody resizes the ring, who may hold any lane for a moment.
+    #[must_use]
+    pub fn is_being_resized(&self) -> bool {
+        self.held(RESIZE_LOCK)
+    }
+
+    /// Moves a lane to the larger file that a resize made for it, in the hands of its writer, who has
+    /// to go on in what this returns. `true`: it moved; `false`: there is no such file. Takes as long as
+    /// copying the rows published since the resize began.
+    pub fn move_lane(
+        &self,
+        number: u32,
+        lane: ClaimedLane,
+    ) -> (ClaimedLane, Result<bool, SegmentError>) {
+        let moved = self.resizable().and_then(|(object, shapes)| {
+            move_to_next(object, shapes, number, &lane, lane.memory(), self.resizes())
+        });
+        match moved {
+            Ok(Some(new)) => (lane.moved_to(Arc::new(new)), Ok(true)),
+            Ok(None) => (lane, Ok(false)),
+            Err(error) => (lane, Err(error)),
+        }
+    }
+}
+
+/// A lane's memory for whoever holds the lane: moved, if a resize wants it to.
+pub(crate) fn settled(
+    object: &Object,
+    shapes: &Shapes,
+    number: u32,
+    resizes: u32,
+) -> Result<Lane, SegmentError> {
+    let name = lane_file(number);
+    let lane = open(object, shapes, number, &name)?;
+    if has_moved(&lane) {
+        // It never moved: a peer lies, and its counters say so.
+        if !object.has(&next_file(number)) {
+            return Ok(lane);
+        }
+        // Its last holder was killed before it gave the new file its name.
+        let next = open(object, shapes, number, &next_file(number))?;
+        rename(object, number);
+        return Ok(next);
+    }
+    if lane.resizes() >= resizes {
+        return Ok(lane);
+    }
+    Ok(move_to_next(object, shapes, number, &Writable(&lane), &lane, resizes)?.unwrap_or(lane))
+}
+
+/// Copies what is missing, and puts the new file in the place of the old one.
+fn move_to_next<L: WordsMut>(
+    object: &Object,
+    shapes: &Shapes,
+    number: u32,
+    lane: &L,
+    old: &Lane,
+    resizes: u32,
+) -> Result<Option<Lane>, SegmentError> {
+    let name = next_file(number);
+    if !object.has(&name) {
+        return Ok(None);
+    }
+    let new = match open(object, shapes, number, &name) {
+        // It went with who made it, and this lane stays what it is.
+        Err(SegmentError::MemoryGone { .. }) => return Ok(None),
+        opened => opened?,
+    };
+    // What a killed resize left, which told nobody.
+    if new.resizes() <= old.resizes() || new.resizes() > resizes || new.slots() < old.slots() {
+        return Ok(None);
+    }
+    let widths = old.widths();
+    copy_signature(old, &new);
+    if !Mover::new(lane, &Writable(&new), &widths, block(&widths)).finish() {
+        let path = object.path().join(lane_file(number));
+        return Err(SegmentError::corrupt(&path, "its counters are impossible"));
+    }
+    rename(object, number);
+    Ok(Some(new))
+}
+
+/// Whether there is a link to memory that nobody has.
+fn is_lost(object: &Object, name: &str) -> bool {
+    let opened = object.memory(name, Access::ReadOnly, None);
+    matches!(opened, Err(SegmentError::MemoryGone { .. }))
+}
+
+/// Keeps others from resizing the ring.
+fn lock(object: &Object) -> Result<LockFile, SegmentError> {
+    let lock = object.lock_handle()?;
+    let taken = lock
+        .try_lock(RESIZE_LOCK, Hold::Exclusive)
+        .map_err(SegmentError::io("lock", object.path()))?;
+    if taken {
+        Ok(lock)
+    } else {
+        Err(SegmentError::BeingResized { name: object.name().to_owned() })
+    }
+}
+
+fn open(object: &Object, shapes: &Shapes, lane: u32, name: &str) -> Result<Lane, SegmentError> {
+    ring_files::open_lane(object, shapes, lane, name, Access::ReadWrite)
+}
+
+/// Rows that are copied at a time.
+fn block(widths: &[usize]) -> u64 {
+    let widest = widths.iter().copied().max().unwrap_or(1).max(1);
+    (BLOCK_BYTES / widest).max(1) as u64
+}
+
+/// A lane in the hands of the only process that may write it now.
+struct Writable<'a>(&'a Lane);
+
+impl Words for Writable<'_> {
+    fn load_head(&self, order: Ordering) -> u64 {
+        self.0.load_head(order)
+    }
+
+    fn load_reserved(&self, order: Ordering) -> u64 {
+        self.0.load_reserved(order)
+    }
+
+    fn fence(&self, at: Fence) {
+        self.0.fence(at);
+    }
+
+    fn slots(&self) -> u64 {
+        self.0.slots()
+    }
+
+    fn copy_out(&self, column: usize, slot: u64, rows: u64, out: &mut [u8]) {
+        self.0.copy_out(column, slot, rows, out);
+    }
+}
+
+impl WordsMut for Writable<'_> {
+    fn store_reserved(&self, value: u64, order: Ordering) {
+        self.0.store_reserved(value, order);
+    }
+
+    fn store_head(&self, value: u64, order: Ordering) {
+        self.0.store_head(value, order);
+    }
+
+    fn copy_in(&self, column: usize, slot: u64, row: &[u8]) {
+        self.0.store_rows(column, slot, 1, row);
+    }
+
+    fn copy_rows_in(&self, column: usize, slot: u64, rows: u64, bytes: &[u8]) {
+        self.0.store_rows(column, slot, rows, bytes);
+    }
+}

@@ -1,0 +1,114 @@
+//! Rings that are filled where somebody else may have stored rows of them before, and was killed.
+
+use std::fs;
+use std::path::Path;
+
+use crate::error::SegmentError;
+use crate::layout::geometry::RingSpec;
+use crate::layout::lane_shape::Shapes;
+use crate::layout::names::Exist;
+use crate::os::mapping::Access;
+use crate::store::object::{Object, PartialRing, is_lock};
+use crate::store::ring_creation::Making;
+use crate::store::ring_files::{self, CTL, Folder};
+use crate::store::ring_store::RingStore;
+use crate::store::unnamed_ring::UnnamedRing;
+
+/// What was there of a ring when it began to be filled.
+#[derive(Debug)]
+pub enum Leftover {
+    /// Nothing.
+    Nothing,
+    /// The ring that was asked for. Its rows are in their places as far as they were stored, which is
+    /// for whoever stored them to know.
+    Ring,
+    /// Something that was no use, for this reason, and is gone.
+    Useless(SegmentError),
+}
+
+impl RingStore {
+    /// As [`create_filled`](Self::create_filled), in a place where what is stored stays when the process
+    /// is killed, or `fill` fails: the next one is told of it. What lies in memfds goes with the process.
+    pub fn create_in<E: From<SegmentError>>(
+        partial: &PartialRing,
+        spec: &RingSpec,
+        exist: Exist,
+        persistent: bool,
+        mut fill: impl FnMut(&UnnamedRing<'_>, &Leftover) -> Result<(), E>,
+    ) -> Result<Self, E> {
+        let mut making = Making::of(partial.name(), spec)?;
+        let mut leftover = look(partial, spec);
+        if !matches!(leftover, Leftover::Ring) {
+            partial.clear_ring()?;
+        }
+        let made = Object::create_in(partial, exist, persistent, |dir, path| {
+            let files = |folder: Folder<'_>| match shapes(partial, folder, spec)? {
+                Some(shapes) => Ok(shapes),
+                None => ring_files::make(folder, spec),
+            };
+            making.attempt((dir, path), files, |unnamed| {
+                let filled = fill(unnamed, &leftover);
+                // Whoever is faster to take the name has us come here again.
+                leftover = if spec.memfd { Leftover::Nothing } else { Leftover::Ring };
+                filled
+            })
+        });
+        Ok(making.finish(made, persistent)?.0)
+    }
+}
+
+/// Whether the ring that is there can be gone on with: every header in it is right, and it is the one
+/// asked for.
+fn look(partial: &PartialRing, spec: &RingSpec) -> Leftover {
+    let same = |object| {
+        let store = RingStore::of(object)?;
+        store.check_same(partial.name(), spec)?;
+        Ok(())
+    };
+    match partial.look() {
+        Ok(None) => Leftover::Nothing,
+        // Its maker was killed before it was a ring, or took its memory along.
+        Ok(Some(object)) if spec.memfd || object.is_in_memfds() || !object.has(CTL) => {
+            Leftover::Nothing
+        }
+        Ok(Some(object)) => same(object).map_or_else(Leftover::Useless, |()| Leftover::Ring),
+        Err(error) => Leftover::Useless(error),
+    }
+}
+
+/// Those of the ring that is there, which nobody has seen yet: it is as if its files were just made,
+/// apart from rows. `None`: there is none.
+fn shapes(
+    partial: &PartialRing,
+    folder: Folder<'_>,
+    spec: &RingSpec,
+) -> Result<Option<Shapes>, SegmentError> {
+    let object = partial.look()?;
+    let Some(object) = object.filter(|object| !spec.memfd && object.has(CTL)) else {
+        clear(folder.path)?;
+        return Ok(None);
+    };
+    let (superblock, _) = ring_files::read_ctl(&object)?;
+    let shapes = Shapes::new(superblock.ring_uuid, spec.clone(), superblock.map_align.into());
+    let geometry = &shapes.of(spec.lane_capacity)?.geometry;
+    ring_files::make_readers_anew(folder, &shapes, geometry)?;
+    for lane in 0..spec.lanes {
+        let name = ring_files::lane_file(lane);
+        let fd = folder.open(&name, Access::ReadWrite)?;
+        let path = folder.path.join(name);
+        ring_files::map_lane(&fd, &path, &shapes, lane, Access::ReadWrite)?.forget();
+    }
+    Ok(Some(shapes))
+}
+
+/// Removes files that were made before there was no space for others.
+fn clear(path: &Path) -> Result<(), SegmentError> {
+    let failed = || SegmentError::io("remove", path);
+    for entry in fs::read_dir(path).map_err(failed())?.filter_map(Result::ok) {
+        let name = entry.file_name();
+        if !is_lock(&name) && name != Object::PERSISTENT {
+            fs::remove_file(entry.path()).map_err(failed())?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,85 @@
+//! A ring in the making: its files, and the rows that it has before it has a name.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use crate::error::Kind;
+use crate::error::SegmentError;
+use crate::layout::geometry::{Geometry, RingSpec};
+use crate::layout::lane_shape::Shapes;
+use crate::os::mapping::{Access, page_size};
+use crate::store::memfd::Memory;
+use crate::store::object::{Object, check_stays};
+use crate::store::ring_files::{self, Folder};
+use crate::store::ring_store::RingStore;
+use crate::store::unnamed_ring::UnnamedRing;
+
+/// What attempts at a ring have in common; `E` is what may stop whoever puts rows into it.
+pub(crate) struct Making<'a, E> {
+    name: &'a str,
+    spec: &'a RingSpec,
+    geometry: Geometry,
+    memory: Memory,
+    stopped: Option<E>,
+}
+
+impl<'a, E: From<SegmentError>> Making<'a, E> {
+    pub(crate) fn of(name: &'a str, spec: &'a RingSpec) -> Result<Self, SegmentError> {
+        let geometry = Geometry::of(spec, page_size() as u64)?;
+        Ok(Self { name, spec, geometry, memory: Memory::default(), stopped: None })
+    }
+
+    /// One attempt in a directory: `files` makes the ring's files there, `fill` puts rows into them.
+    pub(crate) fn attempt(
+        &mut self,
+        (dir, path): (&OwnedFd, &Path),
+        files: impl FnOnce(Folder<'_>) -> Result<Shapes, SegmentError>,
+        fill: impl FnOnce(&UnnamedRing<'_>) -> Result<(), E>,
+    ) -> Result<(), SegmentError> {
+        // Of an attempt that somebody was faster than.
+        self.memory.clear();
+        let folder = Folder { dir, path, memfds: self.spec.memfd.then_some(&self.memory) };
+        let shapes = files(folder)?;
+        fill(&UnnamedRing::of_files(self.spec, &self.geometry, folder, &shapes)).map_err(
+            |error| {
+                self.stopped = Some(error);
+                SegmentError::Abandoned { kind: Kind::Ring, name: self.name.to_owned() }
+            },
+        )?;
+        self.check_fits(folder, &shapes)
+    }
+
+    /// Maps all lanes at once, as whoever uses the ring will: one that does not fit the address space
+    /// gets no name, and what has the name keeps it.
+    fn check_fits(&self, folder: Folder<'_>, shapes: &Shapes) -> Result<(), SegmentError> {
+        let access = Access::ReadOnly;
+        let map = |lane| {
+            let name = ring_files::lane_file(lane);
+            let fd = folder.open(&name, access)?;
+            ring_files::map_lane(&fd, &folder.path.join(name), shapes, lane, access)
+        };
+        (0..self.spec.lanes).map(map).collect::<Result<Vec<_>, _>>().map(drop)
+    }
+
+    /// The ring of the object that the last attempt built, or of one that exists and has to be the
+    /// same. `true`: it was built.
+    pub(crate) fn finish(
+        self,
+        made: Result<(Object, bool), SegmentError>,
+        persistent: bool,
+    ) -> Result<(RingStore, bool), E> {
+        let (mut object, built) = match (made, self.stopped) {
+            (Err(_), Some(error)) => return Err(error),
+            (made, _) => made?,
+        };
+        if built {
+            object.take_over(self.memory);
+        }
+        let store = RingStore::of(object)?;
+        if !built {
+            store.check_same(self.name, self.spec)?;
+            check_stays(Kind::Ring, self.name, store.persistent(), persistent)?;
+        }
+        Ok((store, built))
+    }
+}

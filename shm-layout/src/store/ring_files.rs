@@ -1,0 +1,335 @@
+//! The files of a ring: made whole, and read back only where every byte of their identity is right.
+
+use std::fs::File;
+use std::io::{Seek, SeekFrom, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use crate::error::SegmentError;
+use crate::layout::column::{Column, ColumnRecord};
+use crate::layout::geometry::{Geometry, RingSpec};
+use crate::layout::lane::Lane;
+use crate::layout::lane_header::LaneIdentity;
+use crate::layout::lane_shape::{Shape, Shapes, records};
+use crate::layout::origin::boot_id_hash;
+use crate::layout::reader_table::{Readers, ReadersHeader};
+use crate::layout::superblock::{
+    ENDIAN_TAG, LAYOUT_VERSION, LINE_BYTES, MAGIC, SUPERBLOCK_BYTES, Superblock,
+};
+use crate::layout::tables::abi_fingerprint;
+use crate::os::clock::unix_ns;
+use crate::os::mapping::{Access, Mapping, page_size};
+use crate::os::{files, huge_pages, space};
+use crate::store::memfd::{self, Memory};
+use crate::store::object::Object;
+
+pub(crate) const CTL: &str = "ring.ctl";
+/// What will take its place when the ring is resized.
+pub(crate) const NEXT_CTL: &str = "ring.ctl.next";
+/// What the names of files end with that are to take the places of others.
+pub(crate) const NEXT_SUFFIX: &str = ".next";
+pub(crate) const RDR: &str = "ring.rdr";
+/// Marks a ring that nobody writes, and says what it is of.
+pub(crate) const SNAPSHOT_FILE: &str = "snapshot";
+/// What it says is no longer.
+const MAX_MARK_BYTES: usize = 255;
+
+pub(crate) fn lane_file(lane: u32) -> String {
+    format!("lane-{lane:04}.dat")
+}
+
+/// What will take the place of a lane's file when the lane moves.
+pub(crate) fn next_file(lane: u32) -> String {
+    format!("lane-{lane:04}.next")
+}
+
+/// Where the files of a ring are made, and of what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Folder<'a> {
+    pub(crate) dir: &'a OwnedFd,
+    pub(crate) path: &'a Path,
+    /// Files that are mapped are sealed memory, which is kept here.
+    pub(crate) memfds: Option<&'a Memory>,
+}
+
+impl Folder<'_> {
+    fn new_file(&self, name: &str) -> Result<File, SegmentError> {
+        match self.memfds {
+            None => files::make(self.dir, name, self.path),
+            Some(memory) => memfd::make(self.dir, name, self.path, memory),
+        }
+    }
+
+    /// Opens a file that was made.
+    pub(crate) fn open(&self, name: &str, access: Access) -> Result<OwnedFd, SegmentError> {
+        match self.memfds {
+            None => files::open(self.dir, name, self.path, access, None),
+            Some(memory) => memfd::open(self.dir, name, self.path, access, None, memory),
+        }
+    }
+
+    /// Refuses what is known not to fit.
+    pub(crate) fn check_room(&self, bytes: u64) -> Result<(), SegmentError> {
+        match self.memfds {
+            None => space::check_room(self.path, bytes),
+            Some(_) => space::check_memory(self.path, bytes),
+        }
+    }
+
+    /// Makes a file of `bytes` bytes, all of them paid for, that begins with `parts`.
+    fn write(&self, name: &str, bytes: u64, parts: &[&[u8]]) -> Result<(), SegmentError> {
+        self.fill(self.new_file(name)?, name, bytes, parts)
+    }
+
+    /// Pays for a file, and writes what it begins with. Its size stays what it is then.
+    fn fill(
+        &self,
+        mut made: File,
+        name: &str,
+        bytes: u64,
+        parts: &[&[u8]],
+    ) -> Result<(), SegmentError> {
+        let path = &self.path.join(name);
+        space::pay(&mut made, path, bytes)?;
+        made.seek(SeekFrom::Start(0))
+            .and_then(|_| parts.iter().try_for_each(|part| made.write_all(part)))
+            .map_err(SegmentError::io("write", path))?;
+        self.memfds.map_or(Ok(()), |_| memfd::seal(&made, path))
+    }
+}
+
+pub(crate) fn make(folder: Folder<'_>, spec: &RingSpec) -> Result<Shapes, SegmentError> {
+    let Folder { dir, path, .. } = folder;
+    let shapes = Shapes::new(rand::random(), spec.clone(), page_size() as u64);
+    let shape = shapes.of(spec.lane_capacity)?;
+    let geometry = &shape.geometry;
+    folder.check_room(geometry.total_bytes(spec.lanes))?;
+    if spec.snapshot {
+        let mark = spec.snapshot_of.as_bytes();
+        files::make(dir, SNAPSHOT_FILE, path)?
+            .write_all(mark.get(..MAX_MARK_BYTES).unwrap_or(mark))
+            .map_err(SegmentError::io("write", &path.join(SNAPSHOT_FILE)))?;
+    }
+    make_readers(folder, &shapes, geometry)?;
+    let huge_bytes = make_lanes(folder, &shapes, &shape, 0, &lane_file)?;
+    let origin = (unix_ns(), spec.lane_capacity, 0);
+    write_ctl(folder, CTL, &shapes, &shape, huge_bytes, origin)?;
+    Ok(shapes)
+}
+
+/// Makes the readers' file.
+fn make_readers(
+    folder: Folder<'_>,
+    shapes: &Shapes,
+    geometry: &Geometry,
+) -> Result<(), SegmentError> {
+    let readers = ReadersHeader::new(shapes.ring_uuid, shapes.spec().reader_slots);
+    folder.write(RDR, geometry.rdr_bytes, &[bytemuck::bytes_of(&readers)])
+}
+
+/// Makes the readers' file as if there had been none, in a ring that nobody has seen yet.
+pub(crate) fn make_readers_anew(
+    folder: Folder<'_>,
+    shapes: &Shapes,
+    geometry: &Geometry,
+) -> Result<(), SegmentError> {
+    match std::fs::remove_file(folder.path.join(RDR)) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(SegmentError::io("remove", &folder.path.join(RDR))(error));
+        }
+        _ => {}
+    }
+    make_readers(folder, shapes, geometry)
+}
+
+/// Makes the files of all lanes, under the names that `name` gives them. Returns the bytes that are
+/// on huge pages.
+pub(crate) fn make_lanes(
+    folder: Folder<'_>,
+    shapes: &Shapes,
+    shape: &Shape,
+    resizes: u32,
+    name: &dyn Fn(u32) -> String,
+) -> Result<u64, SegmentError> {
+    let (spec, bytes) = (shapes.spec(), shape.geometry.lane_bytes);
+    let mut huge_bytes = 0;
+    let deadline = huge_pages::deadline(shape.geometry.total_bytes(spec.lanes));
+    for lane in 0..spec.lanes {
+        let header = shapes.identity(shape, lane, resizes);
+        let (name, parts) = (name(lane), [bytemuck::bytes_of(&header)]);
+        let file = folder.new_file(&name)?;
+        if spec.huge_pages {
+            // Before small pages are paid for, which would then be made for nothing.
+            huge_bytes += huge_pages::ask(&file, bytes, deadline);
+        }
+        folder.fill(file, &name, bytes, &parts)?;
+    }
+    Ok(huge_bytes)
+}
+
+/// Writes what says of all other files what they are. `origin`: when the ring was created, with how
+/// many rows a lane, and how often it was resized.
+pub(crate) fn write_ctl(
+    folder: Folder<'_>,
+    name: &str,
+    shapes: &Shapes,
+    shape: &Shape,
+    huge_bytes: u64,
+    (created_unix_ns, made_lane_capacity, resizes): (u64, u64, u32),
+) -> Result<(), SegmentError> {
+    let (spec, geometry) = (shapes.spec(), &shape.geometry);
+    let records = records(spec, geometry);
+    let (lane_policy, lease_timeout_ms) = spec.policy.to_words();
+    let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    let superblock = Superblock {
+        magic: MAGIC,
+        layout_version: LAYOUT_VERSION,
+        endian_tag: ENDIAN_TAG,
+        abi_fingerprint: abi_fingerprint(),
+        ctl_bytes: geometry.ctl_bytes,
+        rdr_bytes: geometry.rdr_bytes,
+        lane_bytes: geometry.lane_bytes,
+        map_align: u32::try_from(shapes.map_align()).unwrap_or(u32::MAX),
+        line_bytes: LINE_BYTES,
+        lane_count: spec.lanes,
+        column_count: count(spec.columns.len()),
+        slots: geometry.slots,
+        lane_capacity: geometry.lane_capacity,
+        reserve_chunk: spec.reserve_chunk,
+        reader_slots: spec.reader_slots,
+        asked_rows: spec.asked_rows,
+        asked_bytes: spec.asked_bytes,
+        schema_offset: SUPERBLOCK_BYTES,
+        schema_hash: shape.schema_hash,
+        ring_uuid: shapes.ring_uuid,
+        created_unix_ns,
+        boot_id_hash: boot_id_hash(),
+        lane_policy,
+        lease_timeout_ms,
+        huge_bytes,
+        made_lane_capacity,
+        resizes,
+        unused: [0; 3888],
+        crc32: 0,
+    }
+    .sealed();
+    let parts = [bytemuck::bytes_of(&superblock), bytemuck::cast_slice(&records)];
+    folder.write(name, geometry.ctl_bytes, &parts)
+}
+
+/// What a snapshot says that it is of. Empty for other rings.
+pub(crate) fn read_mark(object: &Object) -> Result<String, SegmentError> {
+    if !object.has(SNAPSHOT_FILE) {
+        return Ok(String::new());
+    }
+    let fd = object.file(SNAPSHOT_FILE, Access::ReadOnly, None)?;
+    let mut mark = [0; MAX_MARK_BYTES];
+    let read = rustix::io::pread(&fd, &mut mark, 0).map_err(|error| {
+        SegmentError::io("read", &object.path().join(SNAPSHOT_FILE))(error.into())
+    })?;
+    Ok(String::from_utf8_lossy(mark.get(..read).unwrap_or_default()).into_owned())
+}
+
+/// The superblock and the columns, from one private copy of `ring.ctl`.
+pub(crate) fn read_ctl(object: &Object) -> Result<(Superblock, Vec<Column>), SegmentError> {
+    let path = object.path().join(CTL);
+    let corrupt = |what: String| SegmentError::corrupt(&path, what);
+    let fd = object.memory(CTL, Access::ReadOnly, None)?;
+    let len = rustix::fs::fstat(&fd).map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0));
+    let most = SUPERBLOCK_BYTES + 128 * crate::layout::geometry::MAX_COLUMNS as u64 + (1 << 21);
+    if len < SUPERBLOCK_BYTES || len > most {
+        return Err(corrupt(format!("it has {len} bytes, not {SUPERBLOCK_BYTES} to {most}")));
+    }
+    let len = usize::try_from(len).map_err(|_| corrupt("it does not fit memory".into()))?;
+    let memory =
+        Mapping::file(fd.as_fd(), len, Access::ReadOnly).map_err(SegmentError::io("map", &path))?;
+    let superblock: Superblock = bytemuck::pod_read_unaligned(&memory.copy(0, 4096));
+    superblock.check_identity(&path)?;
+    let page = page_size() as u64;
+    let align = u64::from(superblock.map_align);
+    if !align.is_power_of_two() || align % page != 0 || align > 1 << 21 {
+        let why = format!("its parts are aligned to {align} bytes, pages here have {page}");
+        return Err(corrupt(why));
+    }
+    let count = superblock.column_count as usize;
+    if superblock.line_bytes != LINE_BYTES
+        || superblock.schema_offset != SUPERBLOCK_BYTES
+        || superblock.ctl_bytes != len as u64
+        || count == 0
+        || count > crate::layout::geometry::MAX_COLUMNS
+        || 4096 + count * size_of::<ColumnRecord>() > len
+    {
+        return Err(corrupt("its superblock contradicts itself".into()));
+    }
+    let schema = memory.copy(4096, count * size_of::<ColumnRecord>());
+    if *blake3::hash(&schema).as_bytes() != superblock.schema_hash {
+        return Err(corrupt("its schema block does not have the hash in the superblock".into()));
+    }
+    let columns = schema
+        .chunks_exact(size_of::<ColumnRecord>())
+        .map(|bytes| bytemuck::pod_read_unaligned::<ColumnRecord>(bytes).column())
+        .collect::<Option<Vec<_>>>();
+    let columns = columns.ok_or_else(|| corrupt("a column record is not one of ours".into()))?;
+    Ok((superblock, columns))
+}
+
+pub(crate) fn map_readers(
+    object: &Object,
+    geometry: &Geometry,
+    ring_uuid: [u8; 16],
+    spec: &RingSpec,
+) -> Result<Readers, SegmentError> {
+    let path = object.path().join(RDR);
+    let fd = object.memory(RDR, Access::ReadWrite, Some(geometry.rdr_bytes))?;
+    let len = usize::try_from(geometry.rdr_bytes).unwrap_or(usize::MAX);
+    let map = Mapping::file(fd.as_fd(), len, Access::ReadWrite)
+        .map_err(SegmentError::io("map", &path))?;
+    let found = map.copy(0, size_of::<ReadersHeader>());
+    if found != bytemuck::bytes_of(&ReadersHeader::new(ring_uuid, spec.reader_slots)) {
+        return Err(SegmentError::corrupt(&path, "its header is not that of this ring"));
+    }
+    Ok(Readers::new(map, spec.reader_slots, spec.lanes))
+}
+
+/// Opens and maps one of a ring's lane files.
+pub(crate) fn open_lane(
+    object: &Object,
+    shapes: &Shapes,
+    lane: u32,
+    name: &str,
+    access: Access,
+) -> Result<Lane, SegmentError> {
+    let fd = object.memory(name, access, None)?;
+    map_lane(&fd, &object.path().join(name), shapes, lane, access)
+}
+
+/// Maps a lane's file, which was opened from `path`. Of what it says of itself only how many rows it
+/// keeps is used; everything else must be what follows from that.
+pub(crate) fn map_lane(
+    fd: &OwnedFd,
+    path: &Path,
+    shapes: &Shapes,
+    lane: u32,
+    access: Access,
+) -> Result<Lane, SegmentError> {
+    let corrupt = |what: String| Err(SegmentError::corrupt(path, what));
+    let mut found = [0; size_of::<LaneIdentity>()];
+    let read = rustix::io::pread(fd, &mut found, 0)
+        .map_err(|error| SegmentError::io("read", path)(error.into()))?;
+    let bytes = rustix::fs::fstat(fd).map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0));
+    if read < found.len() {
+        return corrupt(format!("it has {bytes} bytes, too few for a header"));
+    }
+    let said: LaneIdentity = bytemuck::pod_read_unaligned(&found);
+    let shape = shapes.of(said.lane_capacity).map_err(|error| {
+        SegmentError::corrupt(path, format!("the size that it claims is impossible: {error}"))
+    })?;
+    if bytes != shape.geometry.lane_bytes {
+        return corrupt(format!("it has {bytes} bytes, not {}", shape.geometry.lane_bytes));
+    }
+    if found != bytemuck::bytes_of(&shapes.identity(&shape, lane, said.resizes)) {
+        return corrupt("its header is not that of this ring's lane".to_owned());
+    }
+    Lane::map(fd.as_fd(), &shape.geometry, &shape.columns, said.resizes, access)
+        .map_err(SegmentError::io("map", path))
+}
