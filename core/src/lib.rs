@@ -34,6 +34,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod autoreset;
 mod batch;
 mod batches;
 mod block;
@@ -42,34 +43,25 @@ mod element;
 mod episode;
 mod error;
 mod fill;
-mod guard;
 mod hand;
 mod index;
 mod lease;
 mod mark;
-mod observed;
-mod options;
 mod picked;
 mod plan;
 mod pool;
 mod reader;
-mod resize;
-mod restore;
 mod ring;
 mod sampler;
 mod sampler_options;
 mod sampler_state;
 mod schema;
 mod spans;
-mod stall;
 mod starts;
-mod stats;
-mod step;
-mod unlinked;
-mod wait;
 mod window;
 mod writer;
 
+pub use autoreset::{AutoresetMode, BadAutoresetMode};
 pub use backcast_layout::{
     BadExist, BadLanePolicy, Base, BaseLock, Claimed, Column, ColumnError, DAEMON_SOCKET, DType,
     Exist, HoldError, Kind, LanePolicy, Leftover, LentLoop, Looped, MAX_LANES, MAX_READER_SLOTS,
@@ -87,27 +79,25 @@ pub use error::{
     AppendError, BatchError, HeldLane, LeaseError, ReadError, ResizeError, RestoreError, RingError,
     SampleError, SchemaError, WaitError, WriterError,
 };
-pub use guard::Guard;
 pub use index::RowIndex;
 pub use lease::Lease;
-pub use observed::Observed;
-pub use options::{
-    AutoresetMode, BadAutoresetMode, BadCapacity, Capacity, RingOptions, RingSettings,
-    WriterOptions,
-};
+pub use lease::retention::Guard;
 pub use picked::Pick;
 pub use plan::{Arena, Axis, BatchPlan, View};
 pub use pool::{Block, Pool};
 pub use reader::Rows;
-pub use resize::{ResizeProgress, Resized};
-pub use restore::Filling;
 pub use ring::Ring;
+pub use ring::observed::Observed;
+pub use ring::options::{BadCapacity, Capacity, RingOptions, RingSettings};
+pub use ring::resize::{ResizeProgress, Resized};
+pub use ring::restore::Filling;
+pub use ring::stats::{LaneStats, PinStats, ReaderStats, RingStats};
+pub use ring::unlinked::{BadOnUnlinked, OnUnlinked};
 pub use sampler::Sampler;
 pub use sampler_options::{BadBoundary, Boundary, SamplerOptions};
 pub use sampler_state::SamplerState;
 pub use schema::{Schema, SchemaBuilder};
-pub use stall::Stall;
-pub use stats::{LaneStats, PinStats, ReaderStats, RingStats};
-pub use step::{Step, StepColumns};
-pub use unlinked::{BadOnUnlinked, OnUnlinked};
+pub use writer::lease_backoff::Stall;
+pub use writer::options::WriterOptions;
+pub use writer::step::{Step, StepColumns};
 pub use writer::{ColumnMut, Doubt, Ends, Reserved, Sign, Suspended, Writer, WriterCounts};

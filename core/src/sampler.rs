@@ -3,6 +3,7 @@
 mod assemble;
 mod job;
 mod look;
+mod open;
 mod pick;
 mod present;
 mod short;

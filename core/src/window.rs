@@ -167,8 +167,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::episode::{EpisodeClock, Rows};
-    use crate::options::AutoresetMode;
+    use crate::autoreset::AutoresetMode;
+    use crate::writer::episode_clock::{EpisodeClock, Rows};
 
     /// What may come of an append, as often as these are made.
     #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,7 @@
 use backcast_layout::DType;
 use thiserror::Error;
 
-use crate::options::AutoresetMode;
+use crate::autoreset::AutoresetMode;
 
 /// Why a step was not appended. Nothing has changed.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]

@@ -11,19 +11,26 @@ use super::doubt::Doubts;
 use super::kept::{Kept, obs_columns};
 use super::moves::Moves;
 use super::{OwnLane, Writer};
-use crate::episode::EpisodeClock;
 use crate::error::{HeldLane, WriterError};
 use crate::mark::Mark;
-use crate::options::WriterOptions;
 use crate::ring::Ring;
-use crate::stall::Patience;
+use crate::writer::episode_clock::EpisodeClock;
+use crate::writer::lease_backoff::Patience;
+use crate::writer::options::WriterOptions;
 
 /// A writer that is to have lanes waits so long for a resize that has them, looking so often.
 const PATIENCE: Duration = Duration::from_secs(5);
 const NAP: Duration = Duration::from_millis(1);
 
+impl Ring {
+    /// Claims lanes and writes them. The kernel releases them if this process dies.
+    pub fn writer(&self, options: WriterOptions) -> Result<Writer, WriterError> {
+        Writer::new(self, options)
+    }
+}
+
 impl Writer {
-    pub(crate) fn new(ring: &Ring, options: WriterOptions) -> Result<Self, WriterError> {
+    fn new(ring: &Ring, options: WriterOptions) -> Result<Self, WriterError> {
         let since = Instant::now();
         loop {
             let before = (ring.store().is_being_resized(), ring.store().resizes());

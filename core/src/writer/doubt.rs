@@ -4,7 +4,7 @@ use std::fmt;
 
 use backcast_layout::DType;
 
-use crate::options::AutoresetMode;
+use crate::autoreset::AutoresetMode;
 
 /// Fewest steps with `next_obs` of which a share of cuts is told.
 const FEWEST: u64 = 20;

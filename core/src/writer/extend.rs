@@ -5,12 +5,12 @@ use backcast_layout::Role;
 use super::kept::What;
 use super::plan::finals;
 use super::{Writer, row};
+use crate::autoreset::AutoresetMode;
 use crate::error::AppendError;
 use crate::index::RowIndex;
 use crate::mark::{MARKS, Mark};
-use crate::options::AutoresetMode;
 use crate::schema::USER;
-use crate::step::Step;
+use crate::writer::step::Step;
 use backcast_layout::protocol::{MAX_SEQ, ring};
 
 /// Most rows published at once. No more are announced at a time than a reserve chunk, on which the

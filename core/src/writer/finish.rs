@@ -7,8 +7,8 @@ use backcast_layout::protocol::{MAX_SEQ, ring};
 use super::kept::What;
 use super::plan::Planned;
 use super::{Writer, check_flags};
-use crate::episode::Rows;
 use crate::error::AppendError;
+use crate::writer::episode_clock::Rows;
 
 impl Writer {
     /// Begins a new episode on the lanes marked: their next row does not continue the row before it.

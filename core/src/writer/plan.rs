@@ -5,11 +5,11 @@ use backcast_layout::protocol::MAX_SEQ;
 use super::doubt::{Sign, is_nonzero};
 use super::kept::What;
 use super::{OwnLane, Writer, row};
-use crate::episode::{EpisodeClock, RowMarks, Rows};
+use crate::autoreset::AutoresetMode;
 use crate::error::AppendError;
 use crate::index::RowIndex;
-use crate::options::AutoresetMode;
-use crate::step::Step;
+use crate::writer::episode_clock::{EpisodeClock, RowMarks, Rows};
+use crate::writer::step::Step;
 
 /// What an append makes of a lane.
 #[derive(Debug)]

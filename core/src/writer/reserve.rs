@@ -9,11 +9,11 @@ pub use self::commit::Ends;
 use super::Writer;
 use super::kept::What;
 use super::plan::Planned;
+use crate::autoreset::AutoresetMode;
 use crate::element::Element;
-use crate::episode::Rows;
 use crate::error::AppendError;
-use crate::options::AutoresetMode;
 use crate::schema::USER;
+use crate::writer::episode_clock::Rows;
 
 mod commit;
 

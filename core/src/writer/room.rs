@@ -2,7 +2,7 @@
 
 use super::Writer;
 use crate::error::AppendError;
-use crate::stall::{Met, Room, nap};
+use crate::writer::lease_backoff::{Met, Room, nap};
 
 impl Writer {
     /// Announces the planned rows and sees that no lease freezes their slots.

@@ -7,11 +7,11 @@ use super::super::doubt::Sign;
 use super::super::kept::What;
 use super::super::{OwnLane, Writer, row};
 use super::Reserved;
-use crate::episode::{RowMarks, Rows};
+use crate::autoreset::AutoresetMode;
 use crate::error::AppendError;
 use crate::index::RowIndex;
-use crate::options::AutoresetMode;
 use crate::schema::USER;
+use crate::writer::episode_clock::{RowMarks, Rows};
 
 /// How a reserved row ends, and what it led to; as the fields of [`Step`](crate::Step) for one lane.
 #[derive(Clone, Copy, Debug, Default)]

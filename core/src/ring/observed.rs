@@ -3,9 +3,9 @@
 use backcast_layout::protocol::Pins;
 use backcast_layout::{Base, ReaderRecord, RingStore};
 
+use super::Ring;
+use super::stats::RingStats;
 use crate::error::RingError;
-use crate::ring::Ring;
-use crate::stats::RingStats;
 
 /// A ring that is looked at and not held.
 ///
@@ -99,10 +99,11 @@ impl Observed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::{RingOptions, WriterOptions};
+    use crate::ring::options::RingOptions;
     use crate::sampler_options::SamplerOptions;
     use crate::schema::Schema;
-    use crate::step::StepColumns;
+    use crate::writer::options::WriterOptions;
+    use crate::writer::step::StepColumns;
     use backcast_layout::{DType, SegmentError, collect, list};
 
     fn ring(base: &Base, persistent: bool) -> Ring {

@@ -3,13 +3,17 @@
 mod claim;
 mod counts;
 mod doubt;
+pub(crate) mod episode_clock;
 mod extend;
 mod finish;
 mod kept;
+pub(crate) mod lease_backoff;
 mod moves;
+pub(crate) mod options;
 mod plan;
 mod reserve;
 mod room;
+pub(crate) mod step;
 
 use std::mem;
 use std::sync::Arc;
@@ -24,15 +28,15 @@ use self::doubt::Doubts;
 use self::kept::{Kept, ObsColumn, What};
 use self::moves::Moves;
 use self::plan::Planned;
-use crate::episode::{EpisodeClock, RowMarks};
+use crate::autoreset::AutoresetMode;
 use crate::error::AppendError;
 use crate::index::RowIndex;
 use crate::mark::MARKS;
-use crate::options::AutoresetMode;
 use crate::ring::Ring;
 use crate::schema::{Schema, USER};
-use crate::stall::{Patience, Stall};
-use crate::step::Step;
+use crate::writer::episode_clock::{EpisodeClock, RowMarks};
+use crate::writer::lease_backoff::{Patience, Stall};
+use crate::writer::step::Step;
 
 /// Writes the lanes it has claimed. Dropping it, or the death of the process, frees them.
 ///

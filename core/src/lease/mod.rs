@@ -1,5 +1,7 @@
 //! Leases: rows read in place, which no writer overwrites while the lease lives.
 
+pub(crate) mod retention;
+
 use std::ops::Range;
 
 use backcast_layout::protocol::Words;
@@ -7,8 +9,8 @@ use backcast_layout::{Column, Hold};
 
 use crate::error::LeaseError;
 use crate::mark::{MARKS, Mark, PARTS};
-use crate::reader::Look;
 use crate::ring::Ring;
+use crate::ring::lane_inspection::Look;
 use crate::schema::USER;
 
 /// Consecutive rows of one lane, in place and frozen. Dropping it lets writers go on.

@@ -2,14 +2,17 @@
 
 use std::ops::Range;
 
-use backcast_layout::{Leftover, PartialRing, RingStore, SegmentError, UnnamedLane, UnnamedRing};
+use backcast_layout::{
+    Leftover, PartialRing, RingStore, SegmentError, UnnamedLane, UnnamedRing, page_size,
+};
 
+use super::Ring;
+use super::copy_rows::copy_columns;
+use super::create::spec;
+use super::options::RingOptions;
 use crate::episode::{FINAL, GAP, TERMINATED, TRUNCATED};
 use crate::error::{ReadError, RestoreError};
 use crate::mark::{Mark, PARTS};
-use crate::options::RingOptions;
-use crate::reader::copy_columns;
-use crate::ring::{Ring, page_size, spec};
 use crate::schema::Schema;
 
 /// The flags a row can have; others are dropped.

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use backcast_layout::protocol::listen;
 
+use super::Ring;
 use crate::error::WaitError;
-use crate::ring::Ring;
 
 /// How long a wait looks again and again before it sleeps: about what waking up takes.
 const SPIN: Duration = Duration::from_micros(20);

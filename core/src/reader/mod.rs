@@ -3,18 +3,15 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use backcast_layout::protocol::{Words, has_moved, still_whole};
+use backcast_layout::protocol::still_whole;
 use backcast_layout::{Column, Lane};
 
 use crate::element::Element;
 use crate::error::{BatchError, ReadError};
-use crate::mark::{Mark, PARTS};
 use crate::ring::Ring;
-use crate::schema::{Schema, USER};
-
-/// A look that finds a lane moved is repeated so often: a ring is not resized that many times
-/// meanwhile, but a peer may lie.
-pub(crate) const MOVES: u32 = 16;
+pub(crate) use crate::ring::copy_rows::{clean_bools, copy_columns};
+pub(crate) use crate::ring::lane_inspection::{Look, MOVES, moved, readable};
+use crate::schema::Schema;
 
 /// Consecutive rows of one lane, built-in columns included. A private copy.
 #[derive(Clone, Debug)]
@@ -208,153 +205,14 @@ impl Ring {
         }
         Ok((memory, usize::try_from(to - from).unwrap_or(usize::MAX)))
     }
-
-    /// What there is to read of a lane now; `None` for a lane the ring lacks.
-    pub(crate) fn look(&self, lane: u32) -> Option<Look> {
-        let look = || {
-            let memory = self.store().lane(lane)?;
-            let rows = readable(&memory);
-            Some(Look { memory, rows })
-        };
-        let empty = |found: &Option<Look>| found.as_ref().is_some_and(Look::moved);
-        self.unless_moved(look, empty)
-    }
-
-    /// Makes an attempt, and makes it again if it failed and lanes have moved to other memory since.
-    pub(crate) fn unless_moved<T>(
-        &self,
-        mut attempt: impl FnMut() -> T,
-        failed: impl Fn(&T) -> bool,
-    ) -> T {
-        let done = attempt();
-        if failed(&done) { self.after_moves(done, attempt, failed) } else { done }
-    }
-
-    #[cold]
-    fn after_moves<T>(
-        &self,
-        mut done: T,
-        mut attempt: impl FnMut() -> T,
-        failed: impl Fn(&T) -> bool,
-    ) -> T {
-        // The first attempt may have been made before another thread of this handle followed a move.
-        let mut before = None;
-        for _ in 0..MOVES {
-            self.follow();
-            let lanes = self.store().lanes();
-            if before.as_ref().is_some_and(|before| Arc::ptr_eq(before, &lanes)) {
-                break;
-            }
-            before = Some(lanes);
-            done = attempt();
-            if !failed(&done) {
-                break;
-            }
-        }
-        done
-    }
-
-    /// Maps anew the lanes that a resize moved.
-    #[cold]
-    pub(crate) fn follow(&self) {
-        if let Err(error) = self.store().follow() {
-            tracing::warn!(%error, "a lane was moved, and its new memory cannot be had");
-        }
-    }
-}
-
-/// A lane at one moment.
-#[derive(Debug)]
-pub(crate) struct Look {
-    pub(crate) memory: Arc<Lane>,
-    /// The rows that can be read.
-    pub(crate) rows: Range<u64>,
-}
-
-impl Look {
-    /// Nothing is there because the lane moved.
-    fn moved(&self) -> bool {
-        moved(&self.memory, &self.rows)
-    }
-}
-
-/// The rows of a lane that can be read now. None of a lane that moved.
-pub(crate) fn readable(lane: &Lane) -> Range<u64> {
-    backcast_layout::protocol::readable(lane, lane.capacity())
-}
-
-/// Whether a lane of which these rows can be read moved.
-pub(crate) fn moved(lane: &Lane, rows: &Range<u64>) -> bool {
-    rows.is_empty() && has_moved(lane)
-}
-
-/// Copies rows whose slots are a lane's. Whether every one says that it is the one asked for.
-pub(crate) fn copy_columns(
-    memory: &Lane,
-    schema: &Schema,
-    range: Range<u64>,
-    out: &mut [&mut [u8]],
-) -> Result<bool, ReadError> {
-    let columns = schema.all();
-    if out.len() != columns.len() {
-        return Err(ReadError::BadBufferCount { got: out.len(), expected: columns.len() });
-    }
-    let (from, to) = (range.start, range.end.max(range.start));
-    let rows = usize::try_from(to - from).unwrap_or(usize::MAX);
-    for (column, buffer) in columns.iter().zip(&*out) {
-        let expected = rows.saturating_mul(column.width());
-        if buffer.len() != expected {
-            let column = column.name().to_owned();
-            return Err(ReadError::BadBuffer { column, got: buffer.len(), expected });
-        }
-    }
-    let (built_in, user) = out.split_at_mut(PARTS.len());
-    let expected = copy_marks(memory, from..to, built_in);
-    for ((at, column), buffer) in (USER..).zip(schema.columns()).zip(user) {
-        memory.copy_out(at, from % memory.slots(), to - from, buffer);
-        clean_bools(column.dtype(), buffer);
-    }
-    Ok(expected)
-}
-
-/// Copies the marks of rows to a buffer per part. Whether every row says that it is the one asked
-/// for.
-fn copy_marks(lane: &Lane, rows: Range<u64>, parts: &mut [&mut [u8]]) -> bool {
-    /// Rows at a time: the marks stay in the nearest cache.
-    const BLOCK: usize = 256;
-    let mut marks = [Mark::default(); BLOCK];
-    let mut expected = true;
-    for (at, seq) in (0..).step_by(BLOCK).zip(rows.clone().step_by(BLOCK)) {
-        let count = usize::try_from(rows.end - seq).unwrap_or(BLOCK).min(BLOCK);
-        let Some(marks) = marks.get_mut(..count) else { return false };
-        Mark::read_into(lane, seq % lane.slots(), marks);
-        expected &= marks.iter().map(|mark| mark.seq).eq(seq..seq + count as u64);
-        for (part, buffer) in PARTS.iter().zip(&mut *parts) {
-            let width = part.dtype.size();
-            let places = buffer.get_mut(at * width..(at + count) * width).unwrap_or_default();
-            for (place, mark) in places.chunks_exact_mut(width).zip(&*marks) {
-                let bytes = &bytemuck::bytes_of(mark)[part.offset..part.offset + width];
-                place.copy_from_slice(bytes);
-            }
-        }
-    }
-    expected
-}
-
-/// A peer may have stored any byte; a `bool` has two values.
-pub(crate) fn clean_bools(dtype: backcast_layout::DType, bytes: &mut [u8]) {
-    if dtype == backcast_layout::DType::Bool {
-        for byte in bytes {
-            *byte = u8::from(*byte != 0);
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::{RingOptions, WriterOptions};
-    use crate::step::StepColumns;
+    use crate::ring::options::RingOptions;
+    use crate::writer::options::WriterOptions;
+    use crate::writer::step::StepColumns;
     use backcast_layout::DType;
 
     #[test]

@@ -5,11 +5,12 @@ use std::ops::ControlFlow;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use backcast_layout::{MemfdKeeper, NewSize, Resizing, SegmentError, tend};
+use backcast_layout::{MemfdKeeper, NewSize, Resizing, SegmentError, page_size, tend};
 
+use super::Ring;
+use super::create::spec;
+use super::options::Capacity;
 use crate::error::{ResizeError, RingError};
-use crate::options::Capacity;
-use crate::ring::{Ring, page_size, spec};
 
 /// How far a resize is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

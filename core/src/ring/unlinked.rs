@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use thiserror::Error;
 
-use crate::ring::Ring;
+use super::Ring;
 
 /// What the writers, samplers and waits of a handle do once their ring was removed, or replaced by
 /// another one of its name.

@@ -9,8 +9,8 @@ use backcast_layout::protocol::{
 use backcast_layout::{ClaimedReader, HoldError, Lane, RingStore};
 
 use crate::error::{LeaseError, ReadError};
-use crate::reader::copy_columns;
 use crate::ring::Ring;
+use crate::ring::copy_rows::copy_columns;
 use crate::schema::Schema;
 
 /// Keeps the rows of each lane from some row on, and moves that row forward: for whoever follows a

@@ -1,0 +1,174 @@
+//! How a ring is made or joined, and what it takes.
+
+use std::ops::RangeInclusive;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use backcast_layout::{Base, Geometry, MemfdKeeper, RingSpec, RingStore, page_size};
+
+use super::Ring;
+use super::options::{Capacity, RingOptions};
+use crate::error::RingError;
+use crate::schema::Schema;
+
+/// Rows announced at a time by a writer that appends row by row: a thousandth of a lane within these
+/// bounds. The fence between announcing and writing costs a small row a fifth if there are 16 to it.
+const RESERVE_CHUNK: RangeInclusive<u32> = 16..=1024;
+impl Ring {
+    /// Makes a ring under a name. All its memory is allocated now: a full `/dev/shm`, control
+    /// group or disk is an error here and never a crash later. O(bytes).
+    pub fn create(name: &str, schema: &Schema, options: RingOptions) -> Result<Self, RingError> {
+        let spec = spec(schema, &options, page_size())?;
+        check_capacity(&spec, options.capacity, page_size())?;
+        let RingOptions { base, exist, persistent, .. } = options;
+        let (store, _) = RingStore::create(&base, name, &spec, exist, persistent)?;
+        Self::of(store)
+    }
+
+    /// Joins the ring of that name in the standard place. O(lanes × columns), no copy.
+    pub fn attach(name: &str) -> Result<Self, RingError> {
+        Self::attach_in(&Base::standard(), name)
+    }
+
+    /// Joins the ring of that name in a place of your choice.
+    pub fn attach_in(base: &Base, name: &str) -> Result<Self, RingError> {
+        Self::of(RingStore::attach(base, name)?)
+    }
+
+    /// Joins a ring through its directory, which a process that holds it handed over
+    /// ([`directory`](Self::directory)): for processes that do not see the ring's name.
+    pub fn attach_at(dir: OwnedFd, path: &Path, name: &str) -> Result<Self, RingError> {
+        Self::of(RingStore::attach_at(dir, path, name)?)
+    }
+
+    /// A descriptor of the ring's directory, to be sent to another process. `None` on the heap.
+    pub fn directory(&self) -> Result<Option<OwnedFd>, RingError> {
+        Ok(self.store().directory()?)
+    }
+
+    /// Has a keeper keep the ring's memory, if it lies in memfds: the ring may then outlive this handle.
+    pub fn keep_by(&self, keeper: &Mutex<MemfdKeeper>) -> Result<(), RingError> {
+        Ok(keeper.lock().unwrap_or_else(PoisonError::into_inner).keep(self.store())?)
+    }
+
+    /// Bytes that [`create`](Self::create) would allocate. Checks what it would check before.
+    pub fn planned_bytes(schema: &Schema, options: &RingOptions) -> Result<u64, RingError> {
+        let spec = spec(schema, options, page_size())?;
+        Ok(Geometry::of(&spec, page_size())?.total_bytes(spec.lanes))
+    }
+
+    /// A ring in private memory: threads of this process share it by cloning.
+    #[expect(clippy::needless_pass_by_value, reason = "the same call as `create`")]
+    pub fn heap(schema: &Schema, options: RingOptions) -> Result<Self, RingError> {
+        let spec = spec(schema, &options, 1)?;
+        check_capacity(&spec, options.capacity, 1)?;
+        Self::of(RingStore::heap(&spec)?)
+    }
+}
+
+pub(crate) fn spec(
+    schema: &Schema,
+    options: &RingOptions,
+    align: u64,
+) -> Result<RingSpec, RingError> {
+    let mut spec = RingSpec {
+        columns: schema.stored().to_vec(),
+        lanes: options.lanes,
+        lane_capacity: 0,
+        reserve_chunk: *RESERVE_CHUNK.start(),
+        reader_slots: options.reader_slots,
+        asked_rows: 0,
+        asked_bytes: 0,
+        policy: options.policy,
+        huge_pages: options.huge_pages,
+        memfd: options.memfd,
+        snapshot: options.snapshot,
+        snapshot_of: options.snapshot_of.clone(),
+    };
+    match options.capacity {
+        Capacity::Rows(rows) => {
+            spec.asked_rows = rows;
+            spec.lane_capacity = rows.div_ceil(u64::from(options.lanes.max(1)));
+            spec.reserve_chunk = reserve_chunk(spec.lane_capacity);
+        }
+        Capacity::Bytes(bytes) => {
+            spec.asked_bytes = bytes;
+            let rows = Geometry::lane_capacity_for_bytes(&spec, align, bytes)?;
+            // A larger chunk comes out of the capacity, so that the bytes stay what they are.
+            let chunk = reserve_chunk(rows);
+            spec.lane_capacity = rows - u64::from(chunk - spec.reserve_chunk);
+            spec.reserve_chunk = chunk;
+        }
+    }
+    Ok(spec)
+}
+
+/// Refuses lanes that can never hold a transition.
+fn check_capacity(spec: &RingSpec, capacity: Capacity, align: u64) -> Result<(), RingError> {
+    /// A transition's own row and its successor's.
+    const LEAST: u64 = 2;
+    let (lanes, rows) = (spec.lanes, spec.lane_capacity);
+    // No rows and no lanes at all are refused elsewhere, with their limits.
+    if rows != 1 || lanes == 0 {
+        return Ok(());
+    }
+    // Other limits are said first.
+    Geometry::of(spec, align)?;
+    let (asked, least) = match capacity {
+        Capacity::Rows(rows) => {
+            (format!("{rows} row(s)"), format!("{} rows", u64::from(lanes) + 1))
+        }
+        Capacity::Bytes(bytes) => {
+            let least = RingSpec { lane_capacity: LEAST, ..spec.clone() };
+            let least = Geometry::of(&least, align)?.total_bytes(lanes);
+            (format!("{bytes} bytes"), format!("{least} bytes"))
+        }
+    };
+    Err(RingError::TooSmall { asked, lanes, rows, least })
+}
+
+/// Rows announced at a time on a lane of so many.
+fn reserve_chunk(lane_capacity: u64) -> u32 {
+    let thousandth = u32::try_from(lane_capacity / 1024).unwrap_or(u32::MAX);
+    thousandth.clamp(*RESERVE_CHUNK.start(), *RESERVE_CHUNK.end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DType;
+
+    #[test]
+    fn lanes_that_never_hold_a_transition_are_refused_with_the_least_capacity() {
+        let schema = Schema::builder().column("obs", DType::F32, &[8]).build().unwrap();
+        let make =
+            |rows: u64, lanes| Ring::heap(&schema, RingOptions::with_capacity(rows).lanes(lanes));
+        for (rows, lanes) in [(1, 1), (10, 16), (16, 16), (1, 4_096)] {
+            let refused = make(rows, lanes).unwrap_err();
+            let RingError::TooSmall { least, .. } = &refused else { panic!("{refused}") };
+            let least: u64 = least.trim_end_matches(" rows").parse().unwrap();
+            assert!(refused.to_string().contains(&format!("{rows} row")), "{refused}");
+            assert_eq!(make(least, lanes).unwrap().lane_capacity(), 2, "{refused}");
+            assert!(make(least - 1, lanes).is_err(), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_chunk_is_a_thousandth_of_a_lane_and_comes_out_of_the_bytes_asked_for() {
+        let schema = Schema::builder().column("obs", DType::F32, &[8]).build().unwrap();
+        let of = |options| spec(&schema, &options, 4_096).unwrap();
+        for (rows, chunk) in [(1, 16), (16_384, 16), (102_400, 100), (1 << 30, 1_024)] {
+            let spec = of(RingOptions::with_capacity(rows));
+            assert_eq!((spec.lane_capacity, spec.reserve_chunk), (rows, chunk));
+        }
+        for shift in 16..36 {
+            let bytes = Capacity::Bytes(1 << shift);
+            let spec = of(RingOptions::with_capacity(1).capacity(bytes));
+            let Ok(geometry) = Geometry::of(&spec, 4_096) else { panic!("{spec:?}") };
+            assert!(geometry.total_bytes(1) <= 1 << shift, "{spec:?}");
+            assert_eq!(geometry.slots, spec.lane_capacity + u64::from(spec.reserve_chunk));
+            assert!(spec.reserve_chunk >= reserve_chunk(spec.lane_capacity));
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! What a ring looks like from outside, at one moment.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use backcast_layout::protocol::{Bell, Pins, Words, still_whole};
+use backcast_layout::{Column, LanePolicy};
+
+use super::Ring;
+use super::lane_inspection::Look;
+use crate::mark::Mark;
+
+/// Reads of two rows are tried this often against a writer that laps them.
+const ATTEMPTS: u32 = 64;
+
+/// Sizes, lanes and readers of a ring. Taken without stopping anybody, so the numbers are each
+/// true and not of one instant.
+#[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with each other")]
+pub struct RingStats {
+    /// Name; `None` on the heap.
+    pub name: Option<String>,
+    /// Directory; `None` on the heap.
+    pub path: Option<PathBuf>,
+    /// Single-writer lanes.
+    pub lanes: u32,
+    /// Rows a lane keeps for readers.
+    pub lane_capacity: u64,
+    /// Physical rows of a lane.
+    pub slots: u64,
+    /// Rows all lanes keep together.
+    pub capacity: u64,
+    /// Transitions that can be drawn.
+    pub transitions: u64,
+    /// Rows published since the ring was made.
+    pub rows_published: u64,
+    /// Bytes that the capacity asked for needs, built-in columns included.
+    pub bytes_asked: u64,
+    /// Bytes allocated.
+    pub bytes_allocated: u64,
+    /// Of these, bytes on huge pages when the ring was made.
+    pub bytes_huge: u64,
+    /// Stays when nobody holds it.
+    pub persistent: bool,
+    /// It lies in sealed memfds, not in files.
+    pub memfd: bool,
+    /// It was removed or replaced, so that no process can attach to it any more.
+    pub unlinked: bool,
+    /// Bytes of a row, built-in columns included.
+    pub row_bytes: u64,
+    /// Wall clock at creation, nanoseconds since 1970.
+    pub created_unix_ns: u64,
+    /// What a writer does about a lease in its way.
+    pub lane_policy: LanePolicy,
+    /// The user's columns.
+    pub columns: Vec<Column>,
+    /// Per lane.
+    pub lane_stats: Vec<LaneStats>,
+    /// Readers that hold a slot.
+    pub readers: Vec<ReaderStats>,
+    /// Rows that are frozen now.
+    pub pins: Vec<PinStats>,
+    /// Some process may be asleep until a row is published. One that was killed in its sleep counts
+    /// until the next row.
+    pub rows_awaited: bool,
+    /// Some writer may be asleep until a lease ends; as above.
+    pub release_awaited: bool,
+}
+
+/// One lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaneStats {
+    /// Number of the lane.
+    pub lane: u32,
+    /// Rows published since the ring was made.
+    pub head: u64,
+    /// One past the last row announced.
+    pub reserved: u64,
+    /// Rows readable now.
+    pub rows: u64,
+    /// Transitions that can be drawn.
+    pub transitions: u64,
+    /// Episodes begun since the ring was made.
+    pub episodes: u64,
+    /// How often a writer claimed the lane.
+    pub generation: u64,
+    /// Some writer has it now.
+    pub held: bool,
+    /// Process that holds it, or of its last writer, as that says.
+    pub pid: Option<u64>,
+    /// Rows that writers dropped because a lease was in the way.
+    pub dropped: u64,
+    /// How often a writer waited, dropped or failed because of a lease.
+    pub stalls: u64,
+    /// Episodes cut because an append did not begin with the `next_obs` of the one before.
+    pub cuts: u64,
+    /// Episodes that begin as they hardly do in the writer's autoreset mode: see
+    /// [`Doubt`](crate::Doubt).
+    pub suspect_resets: u64,
+}
+
+/// The leases of one reader on one lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PinStats {
+    /// Number of the reader's slot.
+    pub slot: u32,
+    /// Its process, as it says.
+    pub pid: u64,
+    /// Number of the lane.
+    pub lane: u32,
+    /// First row frozen.
+    pub start: u64,
+}
+
+/// One reader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReaderStats {
+    /// Number of its slot.
+    pub slot: u32,
+    /// Its process, as it says.
+    pub pid: u64,
+    /// Rows it has drawn.
+    pub sampled_rows: u64,
+    /// Batches it has drawn.
+    pub sampled_batches: u64,
+    /// Draws it threw away because a writer passed it.
+    pub lapped: u64,
+    /// Leases it was granted.
+    pub leases: u64,
+    /// How often a writer waited, dropped or failed because of one of them.
+    pub stalls: u64,
+}
+
+impl Ring {
+    /// Transitions of a lane: each episode that ended, or was broken off, costs one row more than
+    /// it has transitions, and so does the newest one.
+    pub(super) fn transitions(&self, lane: u32) -> u64 {
+        let mut count = 0;
+        for _ in 0..ATTEMPTS {
+            let Some(Look { memory, rows }) = self.look(lane) else { return 0 };
+            count = (rows.end - rows.start).saturating_sub(1);
+            if count == 0 {
+                return 0;
+            }
+            let first = Mark::read(&*memory, rows.start).episode;
+            let last = Mark::read(&*memory, rows.end - 1).episode;
+            if still_whole(&*memory, rows.start) {
+                return count.saturating_sub(last.wrapping_sub(first));
+            }
+        }
+        // A writer that laps two loads this often has a lane of a few rows.
+        count
+    }
+
+    /// What readers that live hold. O(lanes × readers).
+    fn pins(&self, readers: &[ReaderStats]) -> Vec<PinStats> {
+        use std::sync::atomic::Ordering::Relaxed;
+        let of = |lane: u32, reader: &ReaderStats| {
+            let pin = self.store().pins(lane).load(reader.slot, Relaxed);
+            let start = pin.checked_sub(1)?;
+            Some(PinStats { slot: reader.slot, pid: reader.pid, lane, start })
+        };
+        (0..self.lanes())
+            .flat_map(|lane| readers.iter().filter_map(move |reader| of(lane, reader)))
+            .collect()
+    }
+
+    /// The process that holds each of some lanes, and the one that claimed it, as it says. They differ
+    /// where that one has ended and a child that it forked keeps its lanes.
+    pub(crate) fn holders(&self, lanes: &[u32]) -> Vec<(u64, u64)> {
+        let store = self.store();
+        let writer = |lane: &u32| store.lane(*lane).map_or(0, |lane| lane.pid());
+        let writers: Vec<u64> = lanes.iter().map(writer).collect();
+        let some_ended = writers
+            .chunk_by(u64::eq)
+            .any(|same| same.first().is_some_and(|pid| backcast_layout::has_ended(*pid)));
+        // Dear, and seldom.
+        let found = if some_ended { store.lane_holders() } else { BTreeMap::new() };
+        let holder = |(lane, writer): (&u32, u64)| {
+            let others =
+                found.get(lane).filter(|pids| !pids.iter().any(|pid| u64::from(*pid) == writer));
+            let holder = others.and_then(|pids| pids.first()).map_or(writer, |pid| u64::from(*pid));
+            (holder, writer)
+        };
+        lanes.iter().zip(writers).map(holder).collect()
+    }
+
+    /// What the ring looks like now. O(lanes × readers).
+    #[must_use]
+    pub fn stats(&self) -> RingStats {
+        use std::sync::atomic::Ordering::Relaxed;
+        let store = self.store();
+        let spec = store.spec();
+        let mut lane_stats: Vec<LaneStats> = (0..spec.lanes)
+            .filter_map(|number| Some((number, self.look(number)?)))
+            .map(|(number, Look { memory: lane, rows })| {
+                let written = rows.end > 0;
+                LaneStats {
+                    lane: number,
+                    head: rows.end,
+                    reserved: lane.load_reserved(Relaxed),
+                    rows: rows.end - rows.start,
+                    transitions: self.transitions(number),
+                    episodes: if written {
+                        Mark::read(&*lane, rows.end - 1).episode.wrapping_add(1)
+                    } else {
+                        0
+                    },
+                    generation: lane.generation(),
+                    held: store.lane_held(number),
+                    pid: (lane.generation() > 0).then(|| lane.pid()),
+                    dropped: lane.dropped(),
+                    stalls: lane.stalls(),
+                    cuts: lane.cuts(),
+                    suspect_resets: lane.suspect_resets(),
+                }
+            })
+            .collect();
+        let held: Vec<u32> = lane_stats.iter().filter(|l| l.held).map(|l| l.lane).collect();
+        let holders = self.holders(&held);
+        for (lane, (pid, _)) in lane_stats.iter_mut().filter(|l| l.held).zip(holders) {
+            lane.pid = lane.pid.map(|_| pid);
+        }
+        let readers: Vec<ReaderStats> = (0..spec.reader_slots)
+            .filter(|slot| store.reader_held(*slot))
+            .filter_map(|slot| store.reader(slot).map(|record| (slot, record)))
+            .map(|(slot, record)| ReaderStats {
+                slot,
+                pid: record.pid,
+                sampled_rows: record.sampled_rows,
+                sampled_batches: record.sampled_batches,
+                lapped: record.lapped,
+                leases: record.leases,
+                stalls: record.stalls,
+            })
+            .collect();
+        let row_bytes = self.schema().row_bytes() as u64;
+        let asked = match store.asked() {
+            (rows, 0) => rows.saturating_mul(row_bytes),
+            (_, bytes) => bytes,
+        };
+        RingStats {
+            name: self.name().map(str::to_owned),
+            path: self.path().map(Path::to_owned),
+            lanes: spec.lanes,
+            lane_capacity: self.lane_capacity(),
+            slots: self.slots(),
+            capacity: self.capacity(),
+            transitions: lane_stats.iter().map(|l| l.transitions).sum(),
+            rows_published: lane_stats.iter().map(|l| l.head).sum(),
+            bytes_asked: asked,
+            bytes_allocated: store.bytes(),
+            bytes_huge: store.huge_bytes(),
+            persistent: store.persistent(),
+            memfd: spec.memfd,
+            unlinked: self.is_unlinked(),
+            row_bytes,
+            created_unix_ns: store.created_unix_ns(),
+            columns: self.schema().columns().to_vec(),
+            lane_policy: spec.policy,
+            pins: self.pins(&readers),
+            rows_awaited: store.published().load_listening(Relaxed),
+            release_awaited: store.released().load_listening(Relaxed),
+            lane_stats,
+            readers,
+        }
+    }
+}

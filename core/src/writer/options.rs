@@ -1,0 +1,34 @@
+//! How a writer is made.
+
+use crate::autoreset::AutoresetMode;
+
+/// How a writer is made.
+#[derive(Clone, Copy, Debug)]
+pub struct WriterOptions {
+    pub(crate) lanes: u32,
+    pub(crate) autoreset: Option<AutoresetMode>,
+}
+
+impl WriterOptions {
+    /// A writer of `n` lanes, one per sub-environment.
+    ///
+    /// One lane is in [disabled](AutoresetMode::Disabled) mode, since the caller resets a single
+    /// environment. Several lanes need [`autoreset`](Self::autoreset): vector environments differ in
+    /// when they reset, and a wrong guess would store wrong transitions.
+    #[must_use]
+    pub fn lanes(n: u32) -> Self {
+        Self { lanes: n, autoreset: None }
+    }
+
+    /// Sets the autoreset mode of the environment.
+    #[must_use]
+    pub fn autoreset(mut self, mode: AutoresetMode) -> Self {
+        self.autoreset = Some(mode);
+        self
+    }
+
+    /// Returns the mode; `None` where several lanes lack one.
+    pub(crate) fn mode(self) -> Option<AutoresetMode> {
+        self.autoreset.or((self.lanes <= 1).then_some(AutoresetMode::Disabled))
+    }
+}
