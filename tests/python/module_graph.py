@@ -1,0 +1,198 @@
+"""The crates of the workspace and the modules in them, as the sources say who uses whom."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections import defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+Graph = dict[str, set[str]]
+
+# A comment, a literal, or what begins one whose end no expression finds.
+_OTHER = re.compile(
+    r"""//[^\n]*|/\*|\b(?:br|cr|r)(?P<raw>#*)"|"(?:\\.|[^"\\])*"|'(?:\\[^']+|[^'\\])'""", re.DOTALL
+)
+_NESTED = re.compile(r"/\*|\*/")
+_ATTRIBUTE = re.compile(r"#\[cfg\((?:test|all\(test)\b[^\]]*\]\s*(?:#\[[^\]]*\]\s*)*")
+_ITEM = re.compile(r"(?:pub(?:\([^)]*\))?\s+)?(?:mod|fn|impl|use|struct|const|static)\b[^;{]*")
+_PATH = re.compile(r"\b(crate|super|self)\s*((?:::\s*\w+\s*)*)(::\s*\{)?")
+_EXPORT = re.compile(r"\bpub(?:\([^)]*\))?\s+use\s+([^;]+);")
+
+
+def workspace() -> Graph:
+    """Return the folders of the workspace's crates, each with those that it depends on.
+
+    Dependencies of tests and benchmarks do not count.
+    """
+    command = ["cargo", "metadata", "--no-deps", "--locked", "--offline", "--format-version", "1"]
+    output = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    packages = json.loads(output)["packages"]
+    folder = {
+        package["name"]: Path(package["manifest_path"]).parent.relative_to(ROOT).as_posix()
+        for package in packages
+    }
+    return {
+        folder[package["name"]]: {
+            folder[dependency["name"]]
+            for dependency in package["dependencies"]
+            if dependency["kind"] != "dev" and dependency["name"] in folder
+        }
+        for package in packages
+    }
+
+
+def code(text: str) -> str:
+    """Return Rust source without comments, literals and items for tests."""
+    return _without_tests(_without_literals(text))
+
+
+def _without_literals(text: str) -> str:
+    kept: list[str] = []
+    at = 0
+    while found := _OTHER.search(text, at):
+        kept.append(text[at : found.start()])
+        at = found.end()
+        if found[0] == "/*":
+            depth = 1
+            while depth and (mark := _NESTED.search(text, at)):
+                depth += 1 if mark[0] == "/*" else -1
+                at = mark.end()
+        elif found["raw"] is not None:
+            end = text.find('"' + found["raw"], at)
+            at = len(text) if end < 0 else end + 1 + len(found["raw"])
+    kept.append(text[at:])
+    return "".join(kept)
+
+
+def _without_tests(text: str) -> str:
+    while found := _ATTRIBUTE.search(text):
+        item = _ITEM.match(text, found.end())
+        end = item.end() if item else found.end()
+        if item and end < len(text) and text[end] == "{":
+            depth = 0
+            while end < len(text):
+                depth += {"{": 1, "}": -1}.get(text[end], 0)
+                end += 1
+                if depth == 0:
+                    break
+        elif item:
+            end += 1
+        text = text[: found.start()] + text[end:]
+    return text
+
+
+def leaves(tree: str) -> list[list[str]]:
+    """Return the paths that a `use` tree names, a path as its segments."""
+    tree = re.sub(r"\s+as\s+\w+", "", tree).strip()
+    head, brace, rest = tree.partition("{")
+    prefix = [part.strip() for part in head.split("::") if part.strip()]
+    if not brace:
+        return [prefix]
+    found: list[list[str]] = []
+    depth, part = 0, ""
+    for character in rest[: rest.rindex("}")] + ",":
+        depth += {"{": 1, "}": -1}.get(character, 0)
+        if character == "," and depth == 0:
+            if part.strip():
+                found += [prefix + path for path in leaves(part)]
+            part = ""
+        else:
+            part += character
+    return found
+
+
+def modules(crate: Path) -> Graph:
+    """Return the top-level modules of a crate, each with those whose items it names.
+
+    A file names what stands after `crate::` and `super::`. A name that `lib.rs` exports stands for
+    the module that it comes from.
+    """
+    source = crate / "src"
+    files = [path for path in source.rglob("*.rs") if "bin" not in path.relative_to(source).parts]
+    texts = {path: code(path.read_text()) for path in files}
+    names = {path.relative_to(source).parts[0].removesuffix(".rs") for path in files}
+    top = names - {"lib", "main"}
+    exports: dict[str, str] = {}
+    for tree in _EXPORT.findall(texts.get(source / "lib.rs", "")):
+        for segments in leaves(tree):
+            from_root = segments[1:] if segments[0] in ("self", "crate") else segments
+            if from_root[0] in top:
+                exports[from_root[-1]] = from_root[0]
+    graph: Graph = {name: set() for name in top}
+    for path, text in texts.items():
+        own = list(path.relative_to(source).with_suffix("").parts)
+        if own[-1] == "mod":
+            own.pop()
+        if own[0] not in top:
+            continue
+        for named in _named(text, own):
+            target = named if named in top else exports.get(named)
+            if target and target != own[0]:
+                graph[own[0]].add(target)
+    return graph
+
+
+def _named(text: str, own: list[str]) -> set[str]:
+    """Return what a file names directly below the crate's root."""
+    found: set[str] = set()
+    for match in _PATH.finditer(text):
+        root, segments = match[1], re.findall(r"\w+", match[2])
+        if root == "crate":
+            base: list[str] = []
+        elif root == "super":
+            base = own[:-1]
+            while segments and segments[0] == "super":
+                base, segments = base[:-1], segments[1:]
+        else:
+            continue
+        paths = [segments]
+        if match[3]:
+            end, depth = match.end(), 1
+            while depth and end < len(text):
+                depth += {"{": 1, "}": -1}.get(text[end], 0)
+                end += 1
+            paths = [segments + path for path in leaves("{" + text[match.end() : end])]
+        found |= {(base + path)[0] for path in paths if base + path}
+    return found
+
+
+def circles(graph: Graph) -> list[set[str]]:
+    """Return the sets of nodes that reach each other, where they are more than one."""
+    reached: Graph = {}
+    for node in graph:
+        seen: set[str] = set()
+        todo = list(graph[node])
+        while todo:
+            if (following := todo.pop()) not in seen:
+                seen.add(following)
+                todo += graph.get(following, ())
+        reached[node] = seen
+    found: dict[frozenset[str], None] = {}
+    for node, after in reached.items():
+        circle = frozenset(other for other in after if node in reached.get(other, ()))
+        if len(circle) > 1:
+            found[circle] = None
+    return [set(circle) for circle in found]
+
+
+def merged(graph: Graph, parts: dict[str, str]) -> Graph:
+    """Return the graph with some nodes counted as parts of others."""
+    result: defaultdict[str, set[str]] = defaultdict(set)
+    for node, targets in graph.items():
+        whole = parts.get(node, node)
+        result[whole] |= {parts.get(target, target) for target in targets} - {whole}
+    return dict(result)
+
+
+def files_with_unsafe(crate: Path) -> set[str]:
+    """Return the files of a crate's source with the word `unsafe`, outside comments and tests."""
+    source = crate / "src"
+    return {
+        path.relative_to(source).as_posix()
+        for path in source.rglob("*.rs")
+        if re.search(r"\bunsafe\b", code(path.read_text()))
+    }
