@@ -445,6 +445,7 @@ mod tests {
     const ROUNDS: u64 = 200_000;
 
     #[test]
+    #[expect(clippy::cast_ptr_alignment, reason = "a row of eight bytes begins on a multiple of 8")]
     fn a_row_that_is_stored_past_the_caches_is_never_seen_before_its_announcement() {
         let spec = counted::spec(&[64], 64);
         let geometry = Geometry::of(&spec, 4096).unwrap();
