@@ -16,12 +16,13 @@ import results
 
 from . import contenders, frames, workloads
 from .rounds import read_options, take_turns
-from .workloads import BATCH, CAPACITY, FRAMES, MANY, Frame, observations, transitions
+from .workloads import BATCH, CAPACITY, EPISODE, FRAMES, MANY, Frame, observations, transitions
 
 
 def transitions_of_w1() -> Iterator[tuple[str, int, dict[str, Callable[[], object]]]]:
     """Metric, units per call, and a call for each contender that has it."""
-    many = transitions(512, (MANY,))
+    # As they are stored over and over, an episode ends with the last of them.
+    many = transitions(EPISODE // 2, (MANY,))
     singles = [tuple(step) for step in transitions(4_096)]
     # In loops of the contenders' own, as in a program: a call of ours costs as much as an append.
     single = itertools.cycle([singles[i : i + BATCH] for i in range(0, len(singles), BATCH)])
