@@ -44,7 +44,8 @@ fn value(given: &Bound<'_, PyAny>, at: &str, depth: usize) -> Result<Value, Fail
     if given.is_instance_of::<PyFloat>() {
         let number: f64 = given.extract()?;
         return Number::from_f64(number).map(Value::Number).ok_or_else(|| {
-            let message = format!("{at} is {number}, which JSON lacks; give None or a str for it");
+            let message =
+                format!("{at} is {number}, which JSON does not have; give None or a str for it");
             Failure::new(ErrorClass::Argument, message)
         });
     }

@@ -60,7 +60,7 @@ pub(crate) fn list_objects<'py>(
 /// Returns
 /// -------
 /// dict
-///     What was removed, as in :func:`list`.
+///     Removed objects, as in :func:`list`.
 ///
 /// Raises
 /// ------
@@ -99,7 +99,7 @@ pub(crate) fn remove_object<'py>(
 /// Returns
 /// -------
 /// list of dict
-///     What was removed, as in :func:`list`.
+///     Removed objects, as in :func:`list`.
 ///
 /// Raises
 /// ------

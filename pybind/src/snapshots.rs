@@ -48,7 +48,7 @@ pub(crate) fn warn_of_damage(py: Python<'_>, damage: Option<&Damage>) -> Result<
 /// Parameters
 /// ----------
 /// name : str, optional
-///     Of the ring that was saved; all names when left out.
+///     Name of the saved ring; all names when left out.
 /// store : path, optional
 ///     Where snapshots are kept; ``BACKCAST_STORE``, else ``~/.local/share/backcast``, when left
 ///     out.

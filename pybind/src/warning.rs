@@ -23,9 +23,9 @@ pub(crate) fn warn_unlinked(py: Python<'_>, ring: &Ring) -> PyResult<()> {
     static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let name = ring.name().unwrap_or_default();
     let message = format!(
-        "ring '{name}' was removed or replaced while this process uses it: whoever attaches by \
-         name now does not see the rows of this one; attach again to go on with what has the \
-         name, or attach with on_unlinked=\"error\" to be stopped here"
+        "ring '{name}' was removed or replaced while this process uses it: processes that \
+         attach by name now do not see its rows; attach again to use the ring of that name, or \
+         attach with on_unlinked=\"error\" to get an error here"
     );
     warn_as(CLASS.import(py, "backcast._errors", "UnlinkedWarning")?, &message)
 }

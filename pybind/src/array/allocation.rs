@@ -4,7 +4,7 @@ use backcast_core::DType;
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 
-use crate::array::convert::{Tuple, descr};
+use crate::array::convert::{ShapeText, descr};
 use crate::array::view::FreshArray;
 use crate::error::{ErrorClass, Failure};
 
@@ -63,7 +63,7 @@ impl Allocator {
                 .try_fold(dtype.size(), |bytes, axis| bytes.checked_mul(*axis))
                 .is_none();
         if too_large {
-            self.failure(&format!("an array {} of {}", Tuple(shape), dtype.code()))
+            self.failure(&format!("an array {} of {}", ShapeText(shape), dtype.code()))
         } else {
             error.into()
         }

@@ -63,8 +63,8 @@ pub(crate) fn dtype_of(column: &str, value: &Bound<'_, PyAny>) -> Result<DType, 
         Ok(Failure::new(
             ErrorClass::Schema,
             format!(
-                "column `{column}`: {shown} is no dtype of a column; {hint}use bool, u1, u2, u4, \
-                 u8, i1, i2, i4, i8, f2, f4 or f8 (native byte order), or a tuple (dtype, \
+                "column `{column}`: {shown} is not a dtype of a column; {hint}use bool, u1, u2, \
+                 u4, u8, i1, i2, i4, i8, f2, f4 or f8 (native byte order), or a tuple (dtype, \
                  shape[, role])"
             ),
         ))
@@ -111,8 +111,8 @@ pub(crate) fn array_of<'py>(
     let py = value.py();
     if is_masked(value)? {
         return Err(target.refuse(
-            "got a masked array, and what lies under its mask is no value; give what filled(...) \
-             of it returns",
+            "got a masked array, whose masked values are unknown; give the array that filled(...) \
+             returns",
         ));
     }
     let want = descr(py, target.dtype)?;
@@ -432,23 +432,26 @@ pub(crate) fn check_shape(
         return Ok(());
     }
     let with = |axes: &[usize]| -> Vec<usize> { axes.iter().chain(&rows).copied().collect() };
-    let got = Tuple(array.shape());
+    let got = ShapeText(array.shape());
     Err(target.refuse(match leading {
         Leading::Lanes(1) => {
-            let (all, rows) = (with(&[1]), Tuple(&rows));
-            format!("got shape {got}; give {rows}, or {} with the one lane first", Tuple(&all))
+            let (all, rows) = (with(&[1]), ShapeText(&rows));
+            format!("got shape {got}; give {rows}, or {} with the one lane first", ShapeText(&all))
         }
         Leading::Lanes(lanes) => {
-            format!("got shape {got}; give {}, the {lanes} lanes first", Tuple(&with(&[lanes])))
+            format!("got shape {got}; give {}, the {lanes} lanes first", ShapeText(&with(&[lanes])))
         }
         Leading::Steps(steps, lanes) => {
             let all = with(&[steps, lanes]);
-            let short =
-                if lanes == 1 { format!(" or {}", Tuple(&with(&[steps]))) } else { String::new() };
+            let short = if lanes == 1 {
+                format!(" or {}", ShapeText(&with(&[steps])))
+            } else {
+                String::new()
+            };
             format!(
                 "got shape {got}; give {}{short}: the steps first, as many as `terminated` has, \
                  then the lanes",
-                Tuple(&all)
+                ShapeText(&all)
             )
         }
     }))
@@ -483,9 +486,9 @@ impl Leading {
 }
 
 /// Shape in Python's notation.
-pub(crate) struct Tuple<'a>(pub(crate) &'a [usize]);
+pub(crate) struct ShapeText<'a>(pub(crate) &'a [usize]);
 
-impl Display for Tuple<'_> {
+impl Display for ShapeText<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             [only] => write!(out, "({only},)"),
@@ -508,7 +511,7 @@ pub(crate) fn int64s(
     let array = array.cast::<PyArrayDyn<i64>>().map_err(PyErr::from)?;
     if array.ndim() != 1 {
         return Err(
-            target.refuse(format!("got shape {}; give one axis, (B,)", Tuple(array.shape())))
+            target.refuse(format!("got shape {}; give one axis, (B,)", ShapeText(array.shape())))
         );
     }
     Ok(array.readonly().as_slice().map_err(|error| target.refuse(error))?.to_vec())

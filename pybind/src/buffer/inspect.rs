@@ -135,10 +135,10 @@ impl ReplayBuffer {
     /// Returns
     /// -------
     /// dict
-    ///     Of the ring, with ``lane_stats`` and ``readers`` as lists of dicts. Sizes are in rows,
-    ///     or in bytes where the key says so; ``created_unix_ns`` is a wall clock. Taken without
-    ///     stopping anybody, O(lanes + readers). ``unlinked`` is True once the ring was removed or
-    ///     replaced: no process can attach to it any more.
+    ///     Counters of the ring, with ``lane_stats`` and ``readers`` as lists of dicts. Sizes are
+    ///     in rows, or in bytes where the key says so; ``created_unix_ns`` is a wall clock. Taken
+    ///     without stopping anybody, O(lanes + readers). ``unlinked`` is True once the ring was
+    ///     removed or replaced: no process can attach to it any more.
     ///
     /// Raises
     /// ------

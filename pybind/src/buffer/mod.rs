@@ -138,7 +138,7 @@ impl ReplayBuffer {
     /// Parameters
     /// ----------
     /// lanes : int, optional
-    ///     How many; rows of an append go one to each. 1 when left out.
+    ///     Number of lanes; an append writes one row to each. 1 when left out.
     /// autoreset_mode : {"next_step", "same_step", "disabled"}, optional
     ///     Autoreset mode of the environments; or ``gymnasium.vector.AutoresetMode``. One lane is
     ///     ``"disabled"`` when left out: the caller resets. Several lanes need it said, since

@@ -210,7 +210,7 @@ impl ReplayBuffer {
     /// Parameters
     /// ----------
     /// index : array_like of int64, any shape
-    ///     As in :attr:`Batch.index`, or as :meth:`Writer.append` and :meth:`Writer.extend`
+    ///     Indices as in :attr:`Batch.index`, or as :meth:`Writer.append` and :meth:`Writer.extend`
     ///     returned them; ``B`` is their number, in C order.
     /// out : Batch or dict of ndarray, optional
     ///     Memory to fill in place of new memory, as in :meth:`Sampler.sample`.

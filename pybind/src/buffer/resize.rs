@@ -27,13 +27,13 @@ impl ReplayBuffer {
     /// Parameters
     /// ----------
     /// capacity : int or str
-    ///     Rows over all lanes, or bytes as text (``"16GiB"``): more than there is. Asked for as
-    ///     much as there is, the call finishes a resize that was broken off, if one was.
+    ///     Rows over all lanes, or bytes as text (``"16GiB"``): more than there is. A call with the
+    ///     current capacity finishes an interrupted resize.
     /// timeout : float, default 10.0
     ///     Seconds to wait for writers to move their lanes; they move later by themselves.
     /// progress : callable, optional
     ///     Called now and then with the bytes done and the bytes in all. What it raises stops the
-    ///     call, and so does Ctrl-C: before lanes began to move the ring is as it was, later the
+    ///     call, and so does Ctrl-C: before lanes begin to move the ring is unchanged, later the
     ///     rest moves by itself.
     ///
     /// Returns

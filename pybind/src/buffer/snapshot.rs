@@ -114,18 +114,17 @@ impl ReplayBuffer {
     /// Parameters
     /// ----------
     /// label : str
-    ///     Of the snapshot, such as ``"epoch-10"``.
+    ///     Label of the snapshot, such as ``"epoch-10"``.
     /// name : str, optional
-    ///     To save under, if not the ring's own; a private ring has none.
+    ///     Name to save under, instead of the ring's own; a private ring needs one.
     /// store : path, optional
     ///     Where snapshots are kept; ``BACKCAST_STORE``, else ``~/.local/share/backcast``, when
     ///     left out.
     /// state : dict, optional
-    ///     Anything that JSON holds, to be given back with the snapshot: ``Sampler.state()``, a
-    ///     step count, names of files with weights. NumPy's scalars are taken as Python's; arrays
-    ///     are not.
+    ///     JSON value that is saved with the snapshot: ``Sampler.state()``, a step count, names of
+    ///     files with weights. NumPy's scalars are taken as Python's; arrays are not.
     /// replace : bool, default False
-    ///     Put it in the place of a snapshot of that label, once it is whole.
+    ///     Replace a snapshot of that label, once the new one is complete.
     /// timeout : float, default 60.0
     ///     Seconds to wait for another process that saves under the same name.
     /// progress : callable, optional
@@ -229,7 +228,7 @@ impl ReplayBuffer {
     ///     ``"pong@epoch-10"``, or ``"pong"`` for the newest of that name; or a path that ends so,
     ///     whose folder is the store.
     /// name : str, optional
-    ///     Of the ring, if not the one that was saved.
+    ///     Name of the ring, instead of the saved one.
     /// store : path, optional
     ///     Where snapshots are kept; ``BACKCAST_STORE``, else ``~/.local/share/backcast``, when
     ///     left out.

@@ -22,7 +22,7 @@ impl Client {
     /// Parameters
     /// ----------
     /// name : str
-    ///     What other processes attach to.
+    ///     Name that other processes attach to.
     /// schema : Schema or dict
     ///     The columns, as for :meth:`ReplayBuffer.create`.
     /// capacity : int or str
@@ -31,7 +31,7 @@ impl Client {
     /// lanes : int, default 1
     ///     Single-writer lanes; these and the following are as for :meth:`ReplayBuffer.create`.
     /// exist : {"error", "attach", "replace"}, default "error"
-    ///     When the name is taken.
+    ///     Policy when the name is taken.
     /// persistent : bool, default False
     ///     Keep the ring when no process holds it.
     /// lane_policy : {"block", "drop_new", "fail", "overwrite"}, default "block"

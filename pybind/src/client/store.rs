@@ -24,7 +24,7 @@ impl Client {
     /// label : str, optional
     ///     Label of the snapshot; the first of s1, s2, ... that is free, when left out.
     /// replace : bool, default False
-    ///     Put it in the place of the snapshot that has the label.
+    ///     Replace a snapshot of that label.
     ///
     /// Returns
     /// -------
@@ -62,9 +62,9 @@ impl Client {
     /// snapshot : str
     ///     ``"pong@epoch-10"``, or ``"pong"`` for the newest of that name.
     /// name : str, optional
-    ///     Of the ring, if not the one that was saved.
+    ///     Name of the ring, instead of the saved one.
     /// exist : {"error", "replace"}, default "error"
-    ///     When the name is taken. The old ring stays until the new one is whole.
+    ///     Policy when the name is taken. The old ring stays until the new one is complete.
     /// persistent : bool, default False
     ///     Keep the ring when no process holds it.
     ///
@@ -113,7 +113,7 @@ impl Client {
     /// Parameters
     /// ----------
     /// name : str, optional
-    ///     Of one ring; all, when left out.
+    ///     Name of one ring; all when left out.
     ///
     /// Returns
     /// -------

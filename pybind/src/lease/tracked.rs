@@ -52,7 +52,7 @@ impl TrackedLease {
         }
         Some(format!(
             "{} made writers wait, drop rows or fail {stalls} times; lease fewer or newer rows, \
-             let go of them sooner, or copy them with rows()",
+             release them sooner, or copy them with rows()",
             self.label
         ))
     }

@@ -17,14 +17,14 @@ use crate::error::{Failure, bad_argument};
 use crate::location::{base_of, exist_of, name_of, persistent_of};
 
 /// Name and place of a loaded panel.
-pub(super) struct Share {
+pub(super) struct PanelTarget {
     name: Option<String>,
     base: Base,
     exist: Exist,
     persistent: bool,
 }
 
-impl Share {
+impl PanelTarget {
     pub(super) fn of(
         name: Option<Argument<String>>,
         exist: Argument<String>,

@@ -16,7 +16,7 @@ use numpy::{PyArray1, PyArray3};
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};
 
-use self::load::{Share, options, separator_of};
+use self::load::{PanelTarget, options, separator_of};
 use self::names::{NAMES, names_of, unknown_ticker};
 pub(crate) use self::windows::WindowMemory;
 use self::windows::{tokens_of, views, without_unit_axis};
@@ -208,7 +208,7 @@ impl Panel {
     ) -> Result<Self, Failure> {
         let path = path.get("path", "the path of a CSV file")?;
         let options = options(r#macro, columns, nan)?.separator(separator_of(separator)?);
-        let share = Share::of(name, exist, persistent, dir)?;
+        let share = PanelTarget::of(name, exist, persistent, dir)?;
         share.make(py, move || PanelData::from_csv(&path, &options))
     }
 
@@ -273,7 +273,7 @@ impl Panel {
     ) -> Result<Self, Failure> {
         let path = path.get("path", "the path of a Parquet file")?;
         let options = options(r#macro, columns, nan)?;
-        let share = Share::of(name, exist, persistent, dir)?;
+        let share = PanelTarget::of(name, exist, persistent, dir)?;
         share.make(py, move || PanelData::from_parquet(&path, &options))
     }
 
@@ -319,7 +319,8 @@ impl Panel {
     /// days : array_like of int, shape (B,) or (B, 1)
     ///     Positions in :attr:`dates`; windows may reach beyond the panel's edges, days may not.
     /// tokens : array_like of int, shape (B, T) or (T,)
-    ///     As from :meth:`tokens`; 0 is cash, which has no market. One axis serves every sample.
+    ///     Tokens as from :meth:`tokens`; 0 is cash, which has no market. One axis serves every
+    ///     sample.
     /// history : int
     ///     Days before, ``H``.
     /// future : int

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyEllipsis, PySlice};
 
 use crate::array::allocation::Allocator;
-use crate::array::convert::{Target, Tuple, array_of};
+use crate::array::convert::{ShapeText, Target, array_of};
 use crate::array::pool::ArrayPool;
 use crate::error::{ErrorClass, Failure};
 
@@ -79,7 +79,7 @@ pub(super) fn tokens_of(value: &Bound<'_, PyAny>, batch: usize) -> Result<Tokens
             ErrorClass::Panel,
             format!(
                 "tokens: got shape {}; give ({batch}, T) for {batch} days, or (T,)",
-                Tuple(array.shape())
+                ShapeText(array.shape())
             ),
         )),
     }

@@ -23,7 +23,7 @@ impl RecordedEpisode {
         env: &CoreEnv,
         at: usize,
         before: bool,
-        in_words: impl FnOnce(PortfolioError) -> Failure,
+        reworded: impl FnOnce(PortfolioError) -> Failure,
     ) -> Result<Self, Failure> {
         if at >= env.num_envs() {
             let message = format!("i is {at}; give a portfolio from 0 to {}", env.num_envs() - 1);
@@ -38,7 +38,7 @@ impl RecordedEpisode {
             return Err(if before {
                 Failure::new(ErrorClass::Env, message)
             } else {
-                in_words(EpisodeError::NotReset { env }.into())
+                reworded(EpisodeError::NotReset { env }.into())
             });
         }
         let panel = env.panel();

@@ -133,7 +133,7 @@ impl PortfolioBatch {
                 env.metrics_so_far(at).ok_or_else(error)
             };
             let all: Result<Vec<_>, _> = (0..env.num_envs()).map(of).collect();
-            all.map_err(|error| self.in_words(error))
+            all.map_err(|error| self.reworded(error))
         })?;
         Ok(metrics::so_far(py, so_far, self.num_envs.is_some())?)
     }
@@ -173,7 +173,7 @@ impl PortfolioBatch {
     ) -> Result<Bound<'py, PyDict>, Failure> {
         let at = count(i, "i", 0, ErrorClass::Env)? as usize;
         let before = before.get("before", "True or False")?;
-        let words = |error| self.in_words(error);
+        let words = |error| self.reworded(error);
         let episode =
             py.detach(|| self.env.with(|env| RecordedEpisode::of(env, at, before, words)))?;
         Ok(episode.into_dict(py)?)
@@ -188,7 +188,7 @@ impl PortfolioBatch {
     /// first : int
     ///     The first day; may lie before the panel's.
     /// count : int
-    ///     How many days; they may reach beyond the panel's last.
+    ///     Number of days, which may reach beyond the panel's last.
     ///
     /// Returns
     /// -------

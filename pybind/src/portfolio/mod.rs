@@ -22,7 +22,7 @@ use crate::error::{ErrorClass, Failure};
 use crate::handle::Handle;
 use crate::panel::Panel;
 use crate::portfolio::observation::{ObservationForm, ObservationOptions};
-use crate::portfolio::outcome::{PortfolioOutcome, Results};
+use crate::portfolio::outcome::{PortfolioOutcome, StepArrays};
 use crate::portfolio::reset::{Seed, Start};
 use crate::portfolio::settings::options_of;
 
@@ -182,7 +182,7 @@ impl PortfolioBatch {
                     Some(days) => env.reset(seed, mask.as_deref(), Some(&days)),
                     None => env.reset_shifted(seed, mask.as_deref(), shifted_start),
                 };
-                reset.map_err(|error| self.in_words(error))?;
+                reset.map_err(|error| self.reworded(error))?;
                 slots.fill(env)
             })
         })?;
@@ -217,7 +217,7 @@ impl PortfolioBatch {
         let single =
             actions.cast::<PyUntypedArray>().is_ok_and(|array| array.dtype().char() == b'f');
         let mut results = self.results(py)?;
-        let slots = results.as_mut().map(Results::slots);
+        let slots = results.as_mut().map(StepArrays::slots);
         let (obs, outcome) =
             if single { self.act::<f32>(actions, slots) } else { self.act::<f64>(actions, slots) }?;
         self.told(obs, &outcome, results)
@@ -228,10 +228,10 @@ impl PortfolioBatch {
     /// Returns
     /// -------
     /// (dict or ndarray, ndarray, ndarray, ndarray, dict)
-    ///     As from ``step``; of what was reset since, rewards are zero and flags False.
+    ///     Results as from ``step``; rewards are zero and flags False after a reset.
     fn shown<'py>(&self, py: Python<'py>) -> Result<Step<'py>, Failure> {
         let mut results = self.results(py)?;
-        let slots = results.as_mut().map(Results::slots);
+        let slots = results.as_mut().map(StepArrays::slots);
         let (obs, outcome) = self.form.observe(py, |arrays| {
             self.env.with(|env| {
                 arrays.fill(env)?;
@@ -244,7 +244,7 @@ impl PortfolioBatch {
     /// Rewards and flags, as in ``shown()``.
     fn outcomes<'py>(&self, py: Python<'py>) -> Result<Flags<'py>, Failure> {
         let mut results = self.results(py)?;
-        let slots = results.as_mut().map(Results::slots);
+        let slots = results.as_mut().map(StepArrays::slots);
         let outcome = self.env.with(|env| Ok(PortfolioOutcome::of(env, slots)))?;
         Ok(self.flags(py, outcome.first, results)?.into())
     }
@@ -313,7 +313,7 @@ impl PortfolioBatch {
     }
 
     /// Words an error for one portfolio, or for several.
-    fn in_words(&self, error: PortfolioError) -> Failure {
+    fn reworded(&self, error: PortfolioError) -> Failure {
         if self.num_envs.is_some() {
             error.into()
         } else {

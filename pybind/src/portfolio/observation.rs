@@ -190,7 +190,7 @@ impl ObservationForm {
     pub(crate) fn row<'py>(
         &self,
         py: Python<'py>,
-        last: &Last,
+        last: &LastObservation,
     ) -> Result<Bound<'py, PyAny>, Failure> {
         let mut arrays = self.allocate(py, None, PooledArrays::default())?;
         let fields = per_array(arrays.iter_mut().flatten().map(FreshArray::bytes_mut));
@@ -258,7 +258,7 @@ impl ObservationForm {
 }
 
 /// Last observation of an episode, with its history.
-pub(crate) struct Last {
+pub(crate) struct LastObservation {
     pub(crate) obs: Observation,
     pub(crate) days: Option<(Vec<f32>, Vec<u8>)>,
 }
@@ -310,8 +310,12 @@ impl ObservationBuffers<'_> {
         self.days.map_or(Ok(()), |days| days.finish(env, stepped))
     }
 
-    fn fill_from(mut self, last: &Last, history_shape: [usize; 3]) -> Result<(), Failure> {
-        let Last { obs, days } = last;
+    fn fill_from(
+        mut self,
+        last: &LastObservation,
+        history_shape: [usize; 3],
+    ) -> Result<(), Failure> {
+        let LastObservation { obs, days } = last;
         if let [Some(flat), None, ..] = &mut self.fields {
             let (days, mask) = days.as_ref().map_or((&[][..], &[][..]), |(d, m)| (d, m));
             return Ok(obs.flatten_with_history(days, mask, history_shape, cast_mut(flat)?)?);

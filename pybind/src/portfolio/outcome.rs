@@ -11,7 +11,7 @@ use crate::array::pool::ArrayPool;
 use crate::array::view::FreshArray;
 use crate::error::Failure;
 use crate::portfolio::metrics;
-use crate::portfolio::observation::{Last, ObservationForm};
+use crate::portfolio::observation::{LastObservation, ObservationForm};
 
 /// Results of a step, copied while the environment was locked.
 pub(crate) struct PortfolioOutcome {
@@ -20,7 +20,7 @@ pub(crate) struct PortfolioOutcome {
     /// Metrics of the episodes that ended, if any did.
     ends: Option<Vec<Option<EpisodeMetrics>>>,
     /// Last observations of the episodes that ended, in same-step mode.
-    finals: Option<Vec<Option<Last>>>,
+    finals: Option<Vec<Option<LastObservation>>>,
 }
 
 impl PortfolioOutcome {
@@ -35,7 +35,7 @@ impl PortfolioOutcome {
         let last = |at: usize| {
             let obs = anew(at).then(|| env.final_row(at)).flatten()?;
             let days = history_of(env, at, obs.day[0]);
-            Some(Last { obs, days })
+            Some(LastObservation { obs, days })
         };
         if let Some([rewards, terminated, truncated]) = results {
             rewards.copy_from_slice(bytemuck::cast_slice(env.rewards()));
@@ -74,7 +74,7 @@ impl PortfolioOutcome {
 fn add_finals(
     form: &ObservationForm,
     infos: &Bound<'_, PyDict>,
-    finals: &[Option<Last>],
+    finals: &[Option<LastObservation>],
     last: Bound<'_, PyDict>,
 ) -> Result<(), Failure> {
     let py = infos.py();
@@ -94,9 +94,9 @@ fn add_finals(
 }
 
 /// Rewards and flags of a batch.
-pub(crate) struct Results<'py>([FreshArray<'py>; 3]);
+pub(crate) struct StepArrays<'py>([FreshArray<'py>; 3]);
 
-impl<'py> Results<'py> {
+impl<'py> StepArrays<'py> {
     pub(crate) fn of(py: Python<'py>, envs: usize, pool: &ArrayPool) -> PyResult<Self> {
         let mut pooled = pool.take();
         let mut array = |at, dtype| pooled.take_or_new(at, &descr(py, dtype)?, &[envs]);

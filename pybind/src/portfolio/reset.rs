@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict};
 
 use crate::argument::{Argument, found, shown, wrong_type};
-use crate::array::convert::{Target, Tuple, array_of};
+use crate::array::convert::{ShapeText, Target, array_of};
 use crate::array::view::bytes_of;
 use crate::error::{ErrorClass, Failure};
 
@@ -139,7 +139,7 @@ fn per_env<'py>(
     if lone || array.shape() == [num_envs] {
         return Ok(array);
     }
-    let (got, wanted) = (Tuple(array.shape()), Tuple(&[num_envs]));
+    let (got, wanted) = (ShapeText(array.shape()), ShapeText(&[num_envs]));
     let message = format!("{what}: got shape {got}; give {wanted}, one per environment");
     Err(Failure::new(ErrorClass::Env, message))
 }

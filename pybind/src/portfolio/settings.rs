@@ -12,7 +12,7 @@ use pyo3::types::{PyAny, PyDict, PyList};
 use crate::argument::{
     Argument, FromArgument, autoreset_mode_of, count, count_in, found, names_of, read, wrong_type,
 };
-use crate::array::convert::{Target, Tuple, array_of};
+use crate::array::convert::{ShapeText, Target, array_of};
 use crate::array::view::bytes_of;
 use crate::error::{ErrorClass, Failure};
 
@@ -177,7 +177,7 @@ fn tradable_of(
         }
         _ => {
             let (got, all, one) =
-                (Tuple(array.shape()), Tuple(&[tickers, days]), Tuple(&[tickers]));
+                (ShapeText(array.shape()), ShapeText(&[tickers, days]), ShapeText(&[tickers]));
             let message = format!(
                 "tradable: got shape {got}; give {all}, one per ticker and day of the panel, or \
                  {one}"

@@ -7,11 +7,11 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
 
-use crate::array::convert::{Target, Tuple, array_of};
+use crate::array::convert::{ShapeText, Target, array_of};
 use crate::array::view::bytes_of;
 use crate::error::{ErrorClass, Failure};
 use crate::portfolio::observation::ObservationBuffers;
-use crate::portfolio::outcome::{PortfolioOutcome, Results};
+use crate::portfolio::outcome::{PortfolioOutcome, StepArrays};
 use crate::portfolio::{PortfolioBatch, Step};
 
 impl PortfolioBatch {
@@ -38,8 +38,8 @@ impl PortfolioBatch {
                 ErrorClass::Env,
                 format!(
                     "actions: got shape {}; give {}, one per {each}",
-                    Tuple(array.shape()),
-                    Tuple(&expected)
+                    ShapeText(array.shape()),
+                    ShapeText(&expected)
                 ),
             ));
         }
@@ -73,7 +73,7 @@ impl PortfolioBatch {
                 slots.fill_block(env, of).map_err(Stop::Unfilled)
             })
             .map_err(|stop| match stop {
-                Stop::Refused(error) => self.in_words(error),
+                Stop::Refused(error) => self.reworded(error),
                 Stop::Unfilled(failure) => failure,
             })?;
             slots.finish(env, true)?;
@@ -82,8 +82,8 @@ impl PortfolioBatch {
     }
 
     /// Allocates arrays for rewards and flags. The single environment has none.
-    pub(super) fn results<'py>(&self, py: Python<'py>) -> PyResult<Option<Results<'py>>> {
-        self.num_envs.map(|envs| Results::of(py, envs, &self.pool)).transpose()
+    pub(super) fn results<'py>(&self, py: Python<'py>) -> PyResult<Option<StepArrays<'py>>> {
+        self.num_envs.map(|envs| StepArrays::of(py, envs, &self.pool)).transpose()
     }
 
     /// Returns rewards and flags as Python objects.
@@ -91,7 +91,7 @@ impl PortfolioBatch {
         &self,
         py: Python<'py>,
         (reward, terminated, truncated): (f64, bool, bool),
-        results: Option<Results<'py>>,
+        results: Option<StepArrays<'py>>,
     ) -> PyResult<[Bound<'py, PyAny>; 3]> {
         let flag = |flag: bool| flag.into_bound_py_any(py);
         match results {
@@ -105,7 +105,7 @@ impl PortfolioBatch {
         &self,
         obs: Bound<'py, PyAny>,
         outcome: &PortfolioOutcome,
-        results: Option<Results<'py>>,
+        results: Option<StepArrays<'py>>,
     ) -> Result<Step<'py>, Failure> {
         let py = obs.py();
         let infos = outcome.infos(py, &self.form, self.num_envs.is_some())?;

@@ -241,7 +241,7 @@ impl Sampler {
     /// Parameters
     /// ----------
     /// index : array_like of int64, any shape
-    ///     As in :attr:`Batch.index`, or as :meth:`Writer.append` and :meth:`Writer.extend`
+    ///     Indices as in :attr:`Batch.index`, or as :meth:`Writer.append` and :meth:`Writer.extend`
     ///     returned them; ``B`` is their number, in C order.
     /// out : Batch or dict of ndarray, optional
     ///     Memory to fill in place of new memory, as in :meth:`sample`.
@@ -253,7 +253,7 @@ impl Sampler {
     /// Returns
     /// -------
     /// Batch
-    ///     As from :meth:`sample`, in the order of ``index``.
+    ///     Batch as from :meth:`sample`, in the order of ``index``.
     ///
     /// Raises
     /// ------

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::argument::{shown, text_of, wrong_type};
-use crate::array::convert::{Tuple, descr, is_masked};
+use crate::array::convert::{ShapeText, descr, is_masked};
 use crate::array::nested::insert;
 use crate::array::view::{FreshArray, LendError, LentArrays, lend_failure};
 use crate::error::{ErrorClass, Failure};
@@ -135,7 +135,7 @@ fn as_drawn(own: &Bound<'_, PyAny>, view: &View, plan: &BatchPlan) -> Result<(),
          batch",
         view.key,
         array.dtype(),
-        Tuple(array.shape())
+        ShapeText(array.shape())
     ))
 }
 
@@ -201,8 +201,8 @@ fn checked<'py>(
     refuse(format!(
         "out[{key:?}] is {} {}, this sampler draws {dtype} {}; give an array of that",
         array.dtype(),
-        Tuple(array.shape()),
-        Tuple(arena.shape())
+        ShapeText(array.shape()),
+        ShapeText(arena.shape())
     ))
 }
 

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 
 use crate::argument::{axes_of, repr_of, required, wrong_type};
-use crate::array::convert::{Tuple, dtype_of};
+use crate::array::convert::{ShapeText, dtype_of};
 use crate::error::{ErrorClass, Failure};
 
 /// Columns of a ring, with their names, dtypes, shapes and roles.
@@ -69,9 +69,9 @@ impl Schema {
     /// Parameters
     /// ----------
     /// observation_space, action_space : gymnasium.Space
-    ///     Of one environment; a vector environment has them as ``single_observation_space`` and
-    ///     ``single_action_space``. ``Box``, ``Discrete``, ``MultiBinary``, ``MultiDiscrete``, and
-    ///     ``Dict`` and ``Tuple`` of such.
+    ///     Spaces of one environment; a vector environment has them as ``single_observation_space``
+    ///     and ``single_action_space``. ``Box``, ``Discrete``, ``MultiBinary``, ``MultiDiscrete``,
+    ///     and ``Dict`` and ``Tuple`` of such.
     /// reward : dtype, (dtype, shape) or None, default "f4"
     ///     The column ``reward``; None leaves it out.
     /// extra : dict, optional
@@ -152,7 +152,7 @@ impl Schema {
                     "'{}': ('{}', {}, '{}')",
                     column.name(),
                     column.dtype().code(),
-                    Tuple(&shape),
+                    ShapeText(&shape),
                     role_name(column.role())
                 )
             })
@@ -268,8 +268,8 @@ fn shape_of(name: &str, value: &Bound<'_, PyAny>) -> Result<Vec<u32>, Failure> {
     Err(Failure::new(
         ErrorClass::Schema,
         format!(
-            "column `{name}`: {} is no shape; write a tuple of whole numbers from 1 to {}, () for \
-             a number per row",
+            "column `{name}`: {} is not a shape; write a tuple of whole numbers from 1 to {}, () \
+             for a number per row",
             repr_of(value)?,
             u32::MAX
         ),
@@ -283,7 +283,7 @@ fn role_of(name: &str, value: &Bound<'_, PyAny>) -> Result<Role, Failure> {
         _ => Err(Failure::new(
             ErrorClass::Schema,
             format!(
-                "column `{name}`: {} is no role; write \"obs\" (seen before acting, has a \
+                "column `{name}`: {} is not a role; write \"obs\" (seen before acting, has a \
                  next_ counterpart) or \"step\"",
                 repr_of(value)?
             ),

@@ -31,8 +31,8 @@ use crate::error::{ErrorClass, Failure, bad_argument, class_of_io};
 /// frozen : bool
 ///     Add no further ones.
 /// unknown : {"error", "unk"}
-///     What a frozen tokenizer makes of a name that it does not know: an error, or the token of
-///     ``<UNK>``, which freezing adds after all others.
+///     Policy of a frozen tokenizer for an unknown name: an error, or the token of ``<UNK>``, which
+///     freezing adds after all others.
 ///
 /// Raises
 /// ------
@@ -139,7 +139,7 @@ impl TickerTokenizer {
     /// Parameters
     /// ----------
     /// token_id : int
-    ///     As from :meth:`encode`.
+    ///     Token as from :meth:`encode`.
     ///
     /// Returns
     /// -------
@@ -162,12 +162,12 @@ impl TickerTokenizer {
     /// Parameters
     /// ----------
     /// token_ids : array_like of int
-    ///     As from :meth:`encode_batch`, in any number of axes.
+    ///     Tokens as from :meth:`encode_batch`, with any number of axes.
     ///
     /// Returns
     /// -------
     /// list
-    ///     Of str, nested as the tokens' axes are.
+    ///     Names, nested like the tokens' axes.
     ///
     /// Raises
     /// ------
@@ -213,7 +213,7 @@ impl TickerTokenizer {
     /// Parameters
     /// ----------
     /// path : path
-    ///     What :meth:`save` wrote.
+    ///     File that :meth:`save` wrote.
     ///
     /// Raises
     /// ------

@@ -14,7 +14,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyAny, PyDict, PyList, PySlice, PyTuple, PyType};
 
 use crate::array::allocation::Allocator;
-use crate::array::convert::{Tuple, descr};
+use crate::array::convert::{ShapeText, descr};
 use crate::array::view::{FreshArray, LentArrays, array_over, lend_failure};
 use crate::error::{ErrorClass, Failure};
 use crate::handle::Handle;
@@ -23,14 +23,14 @@ use crate::handle::Handle;
 const PRICES: isize = 5;
 
 /// Names of a batch's parts: tickers, macro tickers and indicators.
-pub(crate) struct Names {
+pub(crate) struct BatchNames {
     pub(crate) selection: Selection,
     pub(crate) indicators: Vec<String>,
     /// All tickers as Python strings, in the panel's order.
     pub(crate) tickers: Vec<Py<PyAny>>,
 }
 
-impl Names {
+impl BatchNames {
     /// Returns whether both name the parts of a batch alike.
     fn name_alike(&self, py: Python<'_>, other: &Self) -> bool {
         let alike = |(one, other): (&Py<PyAny>, &Py<PyAny>)| {
@@ -57,7 +57,7 @@ pub(crate) struct FoundBatch {
 pub(crate) struct MarketMemory {
     plan: MarketPlan,
     shape: TransitionShape,
-    names: Arc<Names>,
+    names: Arc<BatchNames>,
     arrays: Vec<Py<PyUntypedArray>>,
     /// Tokens of the `tickers` shown, and the dicts that show them.
     tokens: Mutex<Vec<u16>>,
@@ -163,10 +163,10 @@ fn fill(
 }
 
 /// Makes a new batch of these transitions.
-pub(crate) fn fresh<'py>(
+pub(crate) fn new_batch<'py>(
     py: Python<'py>,
     ring: &Handle<TransitionRing>,
-    names: &Arc<Names>,
+    names: &Arc<BatchNames>,
     pool: &Arc<Pool>,
     found: FoundBatch,
 ) -> Result<Bound<'py, PyAny>, Failure> {
@@ -223,7 +223,7 @@ const ALLOCATOR: Allocator =
 fn no_room(dtype: DType, shape: &[usize]) -> Failure {
     let message = format!(
         "there is no memory for an array {} of {}; ask for shorter windows or smaller batches",
-        Tuple(shape),
+        ShapeText(shape),
         dtype.code()
     );
     Failure::new(ErrorClass::Sample, message)
@@ -243,7 +243,7 @@ pub(crate) fn memory_of<'py>(
 
 impl MarketMemory {
     /// Returns whether a batch of these transitions has the same parts and names.
-    pub(crate) fn fits(&self, py: Python<'_>, names: &Arc<Names>, found: &FoundBatch) -> bool {
+    pub(crate) fn fits(&self, py: Python<'_>, names: &Arc<BatchNames>, found: &FoundBatch) -> bool {
         self.plan == found.plan
             && self.shape == found.shape
             && (Arc::ptr_eq(&self.names, names) || self.names.name_alike(py, names))
@@ -276,7 +276,7 @@ impl MarketMemory {
         &self,
         py: Python<'_>,
         ring: &Handle<TransitionRing>,
-        names: &Names,
+        names: &BatchNames,
         batch: &TransitionBatch,
     ) -> Result<(), Failure> {
         let lent: Vec<_> = self
@@ -315,7 +315,7 @@ fn bytes_in(array: &Bound<'_, PyUntypedArray>) -> usize {
 /// Returns the names of the tickers as lists `[B][T]`.
 fn ticker_lists<'py>(
     py: Python<'py>,
-    names: &Names,
+    names: &BatchNames,
     batch: &TransitionBatch,
 ) -> PyResult<Bound<'py, PyList>> {
     let width = batch.tokens.len().checked_div(batch.len()).unwrap_or(0).max(1);
@@ -369,7 +369,7 @@ impl<'py> Shown<'py> {
         &self,
         py: Python<'py>,
         plan: &MarketPlan,
-        names: &Names,
+        names: &BatchNames,
         batch: &TransitionBatch,
         shape: &TransitionShape,
     ) -> PyResult<Parts<'py>> {
@@ -461,7 +461,7 @@ impl<'py> Shown<'py> {
         &self,
         py: Python<'py>,
         plan: &MarketPlan,
-        names: &Names,
+        names: &BatchNames,
         side: Side,
         state: &Bound<'py, PyDict>,
         mask: &Bound<'py, PyDict>,

@@ -13,7 +13,7 @@ use crate::argument::{Argument, count, wrong_type};
 use crate::array::convert::int64s;
 use crate::error::{ErrorClass, Failure};
 use crate::panel::rows::check_window;
-use crate::transitions::batch::{FoundBatch, MarketMemory, fresh, memory_of};
+use crate::transitions::batch::{FoundBatch, MarketMemory, memory_of, new_batch};
 
 #[pymethods]
 impl TransitionRing {
@@ -154,7 +154,7 @@ impl TransitionRing {
             memory.get().refill(py, &self.ring, names, &found.batch)?;
             out
         } else {
-            fresh(py, &self.ring, names, &self.pool, found)?
+            new_batch(py, &self.ring, names, &self.pool, found)?
         };
         if let Some(other) = other
             && let Some(memory) = memory_of(&sample)?

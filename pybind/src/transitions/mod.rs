@@ -2,8 +2,8 @@
 
 mod batch;
 mod draw;
+mod empty;
 mod error;
-mod fresh;
 mod inspect;
 mod settings;
 mod single;
@@ -20,15 +20,15 @@ use backcast_market::{
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict};
 
-use self::fresh::Fresh;
+use self::empty::EmptyRing;
 use self::settings::{action_shape_of, names, seed_of, threads_of};
 use crate::argument::{Argument, count, count_in, file_of};
 use crate::error::{ErrorClass, Failure};
 use crate::handle::Handle;
 use crate::location::{base_of, exist_of, name_of, persistent_of};
 use crate::panel::Panel;
-use crate::transitions::batch::Names;
-use crate::transitions::states::{Arguments, Called, TickerLists, read, sizes_of};
+use crate::transitions::batch::BatchNames;
+use crate::transitions::states::{ArgumentNames, Arguments, TickerLists, read, sizes_of};
 
 /// Ring of trading transitions behind the buffers of ``backcast.finrl``.
 ///
@@ -39,9 +39,9 @@ use crate::transitions::states::{Arguments, Called, TickerLists, read, sizes_of}
 /// panel : Panel
 ///     The market of the states.
 /// tickers : int
-///     Of a portfolio, ``T``.
+///     Tickers of a portfolio, ``T``.
 /// action_shape : sequence of int, optional
-///     Of one action; ``(T,)`` when left out.
+///     Shape of one action; ``(T,)`` when left out.
 /// n_objectives : int, optional
 ///     Rewards of one transition; what the first ones have when left out.
 /// end : int, optional
@@ -59,9 +59,9 @@ pub(crate) struct TransitionRing {
     /// Locked briefly, also with the ring locked; never while waiting or running Python code.
     state: Mutex<State>,
     /// How to make an empty private ring with other sizes.
-    fresh: Option<Fresh>,
+    empty_ring: Option<EmptyRing>,
     panel: Panel,
-    names: Arc<Names>,
+    names: Arc<BatchNames>,
     /// Memory of batches that nothing refers to.
     pool: Arc<Pool>,
     /// Days by which the indicators of observations are older than the open.
@@ -149,13 +149,13 @@ impl TransitionRing {
             objectives: objectives.unwrap_or(1) as usize,
         };
         // A named ring keeps its sizes, because others may attach to it.
-        let fresh = name.is_none().then(|| Fresh {
+        let empty_ring = name.is_none().then(|| EmptyRing {
             options: options.clone(),
             action: action.is_some(),
             objectives: objectives.is_some(),
         });
         let ring = py.detach(|| CoreRing::create(core, shape, options))?;
-        Ok(Self::around(ring, panel.get().again()?, fresh, names, None))
+        Ok(Self::around(ring, panel.get().again()?, empty_ring, names, None))
     }
 
     /// Attach to a ring by name.
@@ -207,7 +207,7 @@ impl TransitionRing {
         dones: &Bound<'py, PyAny>,
         alone: bool,
     ) -> Result<(), Failure> {
-        let called = if alone { Called::ALONE } else { Called::MANY };
+        let called = if alone { ArgumentNames::ALONE } else { ArgumentNames::MANY };
         let arguments = Arguments { called, states, actions, rewards, next_states, dones };
         // Retries if another thread added first transitions of other sizes.
         while !self.added(&arguments)? {}
@@ -278,8 +278,8 @@ impl TransitionRing {
     fn around(
         ring: CoreRing,
         panel: Panel,
-        fresh: Option<Fresh>,
-        names: Names,
+        empty_ring: Option<EmptyRing>,
+        names: BatchNames,
         indicator_lag: Option<usize>,
     ) -> Self {
         let name = ring.ring().name().map(str::to_owned);
@@ -292,7 +292,7 @@ impl TransitionRing {
             lead: indicator_lag.unwrap_or(ring.indicator_lag()),
             ring: Handle::new(label, "attach or make it again", ring),
             state: Mutex::new(State { shape, empty: true, memory: None }),
-            fresh,
+            empty_ring,
             panel,
             names: names.into(),
             pool: Arc::default(),
@@ -308,9 +308,9 @@ impl TransitionRing {
             let mut state = self.state();
             (Arc::clone(&state.shape), state.empty, state.memory.take())
         };
-        if let Some(fresh) = self.fresh.as_ref().filter(|_| empty) {
+        if let Some(empty_ring) = self.empty_ring.as_ref().filter(|_| empty) {
             let (tickers, objectives) = sizes_of(arguments)?;
-            let wanted = fresh.shape(&shape, tickers, objectives);
+            let wanted = empty_ring.shape(&shape, tickers, objectives);
             if wanted != *shape {
                 shape = wanted.into();
             }

@@ -7,7 +7,7 @@ use pyo3::types::PyAny;
 
 use crate::argument::{Argument, axes_of, closest, count_in, wrong_type};
 use crate::error::{ErrorClass, Failure};
-use crate::transitions::batch::{Names, ticker_names};
+use crate::transitions::batch::{BatchNames, ticker_names};
 
 pub(super) fn position(panel: &backcast_market::Panel, name: &str) -> Result<u32, Failure> {
     let token = panel.token(name).and_then(|token| token.checked_sub(1));
@@ -26,7 +26,7 @@ pub(super) fn names(
     panel: &backcast_market::Panel,
     macro_tickers: &[String],
     indicators: Option<Vec<String>>,
-) -> Result<Names, Failure> {
+) -> Result<BatchNames, Failure> {
     let macros = macro_tickers.iter().map(|name| position(panel, name));
     let macros = macros.collect::<Result<Vec<_>, _>>()?;
     let indicators = indicators.unwrap_or_else(|| panel.indicators().to_vec());
@@ -45,7 +45,7 @@ pub(super) fn names(
         Some(columns)
     };
     let selection = Selection { macros, columns };
-    Ok(Names { selection, indicators, tickers: ticker_names(py, panel)? })
+    Ok(BatchNames { selection, indicators, tickers: ticker_names(py, panel)? })
 }
 
 pub(super) fn action_shape_of(given: &Bound<'_, PyAny>) -> Result<Vec<usize>, Failure> {

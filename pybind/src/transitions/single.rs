@@ -11,13 +11,13 @@ use pyo3::types::{PyAny, PyDict, PyList};
 
 use super::settings::position;
 use crate::error::Failure;
-use crate::transitions::batch::Names;
+use crate::transitions::batch::BatchNames;
 
 /// Returns the one transition of `batch` as keywords of `VecStoredTransition`.
 pub(super) fn stored<'py>(
     py: Python<'py>,
     batch: &TransitionBatch,
-    names: &Names,
+    names: &BatchNames,
 ) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     let width = batch.tokens.len();
@@ -49,7 +49,7 @@ pub(super) fn stored<'py>(
 pub(super) fn rows_of<'py>(
     py: Python<'py>,
     panel: &Panel,
-    names: &Names,
+    names: &BatchNames,
     tickers: &[String],
     days: Range<i64>,
 ) -> Result<Bound<'py, PyAny>, Failure> {

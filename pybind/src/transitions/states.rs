@@ -14,7 +14,7 @@ use pyo3::types::{PyDict, PyString};
 
 pub(crate) use self::tickers::TickerLists;
 use crate::argument::closest;
-use crate::array::convert::{Target, Tuple, array_of, is_masked};
+use crate::array::convert::{ShapeText, Target, array_of, is_masked};
 use crate::array::view::bytes_of;
 use crate::error::{ErrorClass, Failure};
 
@@ -23,7 +23,7 @@ const MOST_ENVS: i32 = 1 << 30;
 
 /// Names of the arguments of `add` in errors.
 #[derive(Clone, Copy)]
-pub(crate) struct Called {
+pub(crate) struct ArgumentNames {
     states: &'static str,
     actions: &'static str,
     rewards: &'static str,
@@ -35,7 +35,7 @@ pub(crate) struct Called {
     alone: bool,
 }
 
-impl Called {
+impl ArgumentNames {
     pub(crate) const MANY: Self = Self {
         states: "states",
         actions: "actions",
@@ -68,7 +68,7 @@ const OBJECTIVES: Meaning = ["the environments first, then objectives", "one per
 
 /// Arguments of `add`.
 pub(crate) struct Arguments<'a, 'py> {
-    pub(crate) called: Called,
+    pub(crate) called: ArgumentNames,
     pub(crate) states: &'a Bound<'py, PyDict>,
     pub(crate) actions: &'a Bound<'py, PyAny>,
     pub(crate) rewards: &'a Bound<'py, PyAny>,
@@ -87,12 +87,12 @@ enum Numbers<'a> {
 
 /// Subject of an error: an argument, or an entry of a state. Formatted only if there is an error.
 #[derive(Clone, Copy)]
-enum What<'a> {
+enum Subject<'a> {
     Argument(&'static str),
     Entry(&'static str, &'a Bound<'a, PyString>),
 }
 
-impl Display for What<'_> {
+impl Display for Subject<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Argument(name) => out.write_str(name),
@@ -104,12 +104,12 @@ impl Display for What<'_> {
 
 /// Array and its name in errors.
 struct Field<'a, 'py> {
-    what: What<'a>,
+    what: Subject<'a>,
     array: Bound<'py, PyUntypedArray>,
 }
 
 impl<'a, 'py> Field<'a, 'py> {
-    fn of(value: &Bound<'py, PyAny>, what: What<'a>) -> Result<Self, Failure> {
+    fn of(value: &Bound<'py, PyAny>, what: Subject<'a>) -> Result<Self, Failure> {
         if let Ok(array) = value.cast::<PyUntypedArray>()
             && array.is_c_contiguous()
             && native(array)
@@ -132,7 +132,7 @@ impl<'a, 'py> Field<'a, 'py> {
         which: &'static str,
     ) -> Result<Self, Failure> {
         match state.get_item(key)? {
-            Some(value) => Self::of(&value, What::Entry(which, key)),
+            Some(value) => Self::of(&value, Subject::Entry(which, key)),
             None => Err(missing(state, &key.to_string_lossy(), which)),
         }
     }
@@ -154,7 +154,12 @@ impl<'a, 'py> Field<'a, 'py> {
         })
     }
 
-    fn expect(&self, shape: &[usize], meaning: Meaning, called: Called) -> Result<(), Failure> {
+    fn expect(
+        &self,
+        shape: &[usize],
+        meaning: Meaning,
+        called: ArgumentNames,
+    ) -> Result<(), Failure> {
         if self.array.shape() == shape {
             return Ok(());
         }
@@ -212,11 +217,11 @@ fn misshapen(
     got: &[usize],
     wanted: &[usize],
     meaning: Meaning,
-    called: Called,
+    called: ArgumentNames,
 ) -> Failure {
     // The leading axis is hidden from the caller of a single transition.
     let own = usize::from(called.alone);
-    let (got, wanted) = (Tuple(&got[own.min(got.len())..]), Tuple(&wanted[own..]));
+    let (got, wanted) = (ShapeText(&got[own.min(got.len())..]), ShapeText(&wanted[own..]));
     let message = format!("{what}: got shape {got}; give {wanted}, {}", meaning[own]);
     Failure::new(ErrorClass::Append, message)
 }
@@ -263,7 +268,7 @@ fn missing(state: &Bound<'_, PyDict>, key: &str, which: &str) -> Failure {
 pub(crate) fn sizes_of(arguments: &Arguments<'_, '_>) -> Result<(usize, usize), Failure> {
     let (py, called) = (arguments.actions.py(), arguments.called);
     let shares = Field::entry(arguments.states, intern!(py, "shares"), called.states)?;
-    let rewards = Field::of(arguments.rewards, What::Argument(called.rewards))?;
+    let rewards = Field::of(arguments.rewards, Subject::Argument(called.rewards))?;
     let tickers = shares.array.shape().get(1).copied().unwrap_or(0);
     let objectives = rewards.array.shape().get(1).copied().unwrap_or(1);
     Ok((tickers, objectives))
@@ -282,7 +287,7 @@ pub(crate) fn read(
     let n = Field::entry(arguments.states, intern!(py, "day"), called.states)?.array.len();
     batch.resize(n, shape);
     if let Some(ids) = arguments.states.get_item(intern!(py, "env_ids"))? {
-        let ids = Field::of(&ids, What::Entry(called.states, intern!(py, "env_ids")))?;
+        let ids = Field::of(&ids, Subject::Entry(called.states, intern!(py, "env_ids")))?;
         ids.expect(&[n], PER_ENVIRONMENT, called)?;
         ids.wholes(&mut batch.env_ids, 1, 1, 0)?;
         if let Some(id) = batch.env_ids.iter().find(|id| !(-MOST_ENVS..MOST_ENVS).contains(*id)) {
@@ -314,13 +319,13 @@ pub(crate) fn read(
     }
     lists.read_both(arguments, each, &mut batch.tokens)?;
 
-    let actions = Field::of(arguments.actions, What::Argument(called.actions))?;
+    let actions = Field::of(arguments.actions, Subject::Argument(called.actions))?;
     let expected: Vec<usize> = std::iter::once(n).chain(shape.action.iter().copied()).collect();
     actions.expect(&expected, ACTION, called)?;
     let numbers = shape.action_len();
     actions.floats(&mut batch.actions, numbers, numbers, 0)?;
 
-    let rewards = Field::of(arguments.rewards, What::Argument(called.rewards))?;
+    let rewards = Field::of(arguments.rewards, Subject::Argument(called.rewards))?;
     if shape.objectives > 1 || rewards.array.ndim() != 1 {
         rewards.expect(&[n, shape.objectives], OBJECTIVES, called)?;
     } else {
@@ -349,7 +354,7 @@ pub(crate) fn read(
 fn flags(
     value: &Bound<'_, PyAny>,
     what: &'static str,
-    called: Called,
+    called: ArgumentNames,
     n: usize,
     out: &mut [u8],
     at: usize,
@@ -359,7 +364,7 @@ fn flags(
     if array.shape() != [n] && array.shape() != [n, 1] {
         return Err(misshapen(what, array.shape(), &[n], PER_ENVIRONMENT, called));
     }
-    let field = Field { what: What::Argument(what), array };
+    let field = Field { what: Subject::Argument(what), array };
     if let Numbers::Bool(from) = field.numbers()? {
         spread(from, out, 1, 2, at, |flag| u8::from(flag != 0));
     }

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict};
 
 use crate::argument::{method, refuse_unexpected};
-use crate::array::convert::{Leading, Target, Tuple, array_of, check_shape};
+use crate::array::convert::{Leading, ShapeText, Target, array_of, check_shape};
 use crate::array::view::bytes_of;
 use crate::error::{ErrorClass, Failure};
 use crate::fastcall::{Call, FastMethod};
@@ -139,7 +139,7 @@ fn first_flags(
     let array = array_of(given, target)?;
     let leading = array.shape().first().map(|steps| Leading::Steps(*steps, lanes));
     let Some(leading) = leading else {
-        let got = Tuple(array.shape());
+        let got = ShapeText(array.shape());
         return Err(target.refuse(format!("got shape {got}; give (steps, {lanes})")));
     };
     Ok((leading, flags("terminated", Some(given), leading)?))

@@ -1,8 +1,8 @@
 //! Fast arguments of an append: the keywords of the previous call, values that need no conversion,
 //! and no final observation.
 //!
-//! All other calls are left to [`AppendColumns`](crate::writer::columns::AppendColumns), which accepts
-//! every form and reports what is wrong.
+//! All other calls are left to [`AppendColumns`](crate::writer::columns::AppendColumns), which
+//! accepts every form and reports what is wrong.
 
 use backcast_core::{Column, DType, Role, Schema, Step};
 use pyo3::Borrowed;

@@ -460,8 +460,8 @@ impl Writer {
         Err(Failure::new(
             ErrorClass::ArgumentType,
             format!(
-                "{} cannot be pickled or copied, since nobody else may write its lanes; pickle the \
-                 ReplayBuffer and make a writer from it",
+                "{} cannot be pickled or copied, because no other writer may have its lanes; \
+                 pickle the ReplayBuffer and make a writer from it",
                 self.handle.label()
             ),
         ))

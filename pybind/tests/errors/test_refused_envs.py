@@ -256,7 +256,7 @@ def test_what_environments_refuse(place: Path, tmp_path: Path, row: Row) -> None
         columns("nothing in a box", spaces.Box(0, 1, (0,)), "holds no number", "leave it out"),
         columns("slash", spaces.Dict({"a/b": BIT}), "'a/b'", "without"),
         columns("an environment", "CartPole-v1", "'CartPole-v1'", "env.observation_space"),
-        columns("reward", BIT, "'reward'", "1 is no dtype", "use bool", reward=1),
+        columns("reward", BIT, "'reward'", "1 is not a dtype", "use bool", reward=1),
         columns("doubled", BIT, "'obs' is already there", "something else", extra={"obs": "f4"}),
         Row(
             "no action space",

@@ -37,7 +37,7 @@ def wrong(case: str, columns: Any, *words: str) -> Row:  # noqa: ANN401 - anythi
         row("negative axis", {"x": ("f4", (2, -1))}, "-1", "whole numbers"),
         row("empty axis", {"x": ("f4", (0,))}, "0", "positive axes"),
         row("fraction of an axis", {"x": ("f4", (2.5,))}, "2.5", "whole numbers"),
-        row("axis in bool", {"x": ("f4", True)}, "True is no shape", "whole numbers"),
+        row("axis in bool", {"x": ("f4", True)}, "True is not a shape", "whole numbers"),
         row("an axis in bool", {"x": ("f4", (2, True))}, "(2, True)", "whole numbers"),
         row("shape is text", {"x": ("f4", "22")}, "'22'", "whole numbers"),
         row("role", {"x": ("f4", (2,), "observation")}, "'observation'", "step"),

@@ -42,7 +42,7 @@ def buffer(env: ff.VecFastFinRL) -> Iterator[ff.VecReplayBuffer]:
         ({"rewards": ["a"] * 4}, "rewards: got <U1 values"),
         (
             {"rewards": np.ma.array(np.zeros(4))},
-            "rewards: got a masked array, .*; give what filled",
+            "rewards: got a masked array, .*; give the array that filled",
         ),
         ({"actions": np.ma.array(np.zeros((4, 2)), mask=True)}, "actions: got a masked array"),
         ({"dones": np.ma.array([False] * 4, mask=True)}, "dones: got a masked array"),

@@ -344,7 +344,7 @@ def test_actions_that_cannot_be_are_refused_and_nothing_changes(path: Path) -> N
         (large, "environment 0"),
         ("up", "action is no array of numbers; give one of shape"),
         (good.astype(complex), "action is no array of numbers"),
-        (np.ma.array(good, mask=True), "action: got a masked array, .*; give what filled"),
+        (np.ma.array(good, mask=True), "action: got a masked array, .*; give the array"),
         (good.astype(str), "action is no array of numbers"),
         ([[1], [2, 3]], "action is no array of numbers"),
     ]

@@ -247,8 +247,8 @@ def circle() -> dict[str, Any]:
     [
         ({"weights": np.zeros(3)}, r'state\["weights"\] is .*; give None, a bool'),
         ({"a": [1, {2: 3}]}, r'state\["a"\]\[1\] has the key 2; give keys that are str'),
-        ([float("nan")], r"state\[0\] is NaN, which JSON lacks"),
-        ([-float("inf")], r"state\[0\] is -inf, which JSON lacks"),
+        ([float("nan")], r"state\[0\] is NaN, which JSON does not have"),
+        ([-float("inf")], r"state\[0\] is -inf, which JSON does not have"),
         ({1}, r"state is \{1\}, a set; give None"),
         ("\ud800", r"state is '\\ud800', a str; give"),
         (circle(), r'state\["again"\].* lies more than 64 levels deep; give flatter data'),

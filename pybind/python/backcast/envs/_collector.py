@@ -153,9 +153,9 @@ class Collector:
         Parameters
         ----------
         seed : int or sequence of (int or None), optional
-            What the environment's ``reset`` takes: a sequence only for a vector environment.
+            Seed of the environment's ``reset``; a sequence only for a vector environment.
         options : dict, optional
-            What the environment's ``reset`` takes. The dict is left as it is.
+            Options of the environment's ``reset``. The dict is not changed.
 
         Returns
         -------
@@ -223,7 +223,7 @@ class Collector:
         Parameters
         ----------
         actions : array_like or action
-            What the environment's ``step`` takes.
+            Actions of the environment's ``step``.
         **columns : array_like, shape (lanes, ...)
             Further columns of the ring: ``log_prob=...``. ``action=`` and ``reward=`` are stored in
             place of what the environment took and returned: actions before they were clipped, say.

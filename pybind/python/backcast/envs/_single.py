@@ -76,12 +76,13 @@ class PortfolioEnv(gym.Env[Any, Any]):
         Look at it right after the orders of a day, or on the next day before it is observed, which
         is look-ahead: cash and shares then tell what its close did.
     tickers : sequence of str, optional
-        What to trade, in the order of actions; all but macro tickers when left out. ``T`` of them.
+        Tickers to trade, in the order of actions; all but macro tickers when left out. ``T`` of
+        them.
     tradable : array_like of bool, shape (tickers, days) or (tickers,), optional
         Which of the panel's tickers, macro ones included, can be traded, on which of its days.
     delisting : {"settle", "hold"}
-        What becomes of a holding whose ticker has its last row before the panel ends: it is turned
-        into cash at the close of that day, after the day's orders and without a fee; or it is kept,
+        Policy for a holding whose ticker has its last row before the panel ends: it is turned into
+        cash at the close of that day, after the day's orders and without a fee; or it is kept,
         cannot be sold, and is worth that close from then on.
     initial_shares : mapping of str to int, optional
         Shares held at the start of an episode, of tickers that are traded or may be drawn; their

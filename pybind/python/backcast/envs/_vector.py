@@ -63,7 +63,7 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
         is faster for large ones: what a call returned is what it was until the next ``step`` or
         ``reset``, so copy what you keep.
     autoreset_mode : AutoresetMode or {"next_step", "same_step", "disabled"}
-        What happens after an episode has ended.
+        Autoreset mode after an episode has ended.
     max_episode_steps : int, optional
         Steps after which an episode is truncated.
     initial_amount : float, default 30000
@@ -94,12 +94,13 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
         Look at it right after the orders of a day, or on the next day before it is observed, which
         is look-ahead: cash and shares then tell what its close did.
     tickers : sequence of str, optional
-        What to trade, in the order of actions; all but macro tickers when left out. ``T`` of them.
+        Tickers to trade, in the order of actions; all but macro tickers when left out. ``T`` of
+        them.
     tradable : array_like of bool, shape (tickers, days) or (tickers,), optional
         Which of the panel's tickers, macro ones included, can be traded, on which of its days.
     delisting : {"settle", "hold"}
-        What becomes of a holding whose ticker has its last row before the panel ends: it is turned
-        into cash at the close of that day, after the day's orders and without a fee; or it is kept,
+        Policy for a holding whose ticker has its last row before the panel ends: it is turned into
+        cash at the close of that day, after the day's orders and without a fee; or it is kept,
         cannot be sold, and is worth that close from then on.
     initial_shares : mapping of str to int, optional
         Shares held at the start of an episode, of tickers that are traded or may be drawn; their

@@ -19,7 +19,7 @@ class Watch:
     Attributes
     ----------
     begun : tuple or None
-        What the last foreign reset of the environment itself returned, and its options.
+        Result of the last foreign reset of the environment, and its options.
     unseen : bool
         Whether an environment inside it was reset, whose observation is not the outer one's.
     """

@@ -71,8 +71,8 @@ class DrawnTransitions(StoredTransitions):
         indices : array_like of int, optional
             Take these transitions instead of drawing.
         out : Sample, optional
-            What an earlier call returned, also of another buffer: it is filled again and returned,
-            where this batch has the same parts, of the same names and sizes; else a new one is. Its
+            Batch of an earlier call, also of another buffer: it is filled again and returned, where
+            this batch has the same parts, of the same names and sizes; else a new one is. Its
             arrays change, also those that somebody kept.
 
         Returns

@@ -30,22 +30,22 @@ class VecReplayBuffer(DrawnTransitions):
     Parameters
     ----------
     env : VecFastFinRL
-        Whose states are added. Any object with ``panel``, ``n_tickers()``, ``get_macro_tickers()``
-        and ``get_indicator_names()`` will do.
+        Environment of the states. Any object with ``panel``, ``n_tickers()``,
+        ``get_macro_tickers()`` and ``get_indicator_names()`` will do.
     capacity : int, default 1000000
         Transitions kept. Their memory is taken at once.
     batch_size : int, default 256
         Transitions of a batch, unless ``sample`` says otherwise.
     seed : int, default 42
-        Of the draws; -1: a random one.
+        Seed of the draws; -1: a random one.
     action_shape : tuple of int, optional
-        Of one environment's action; ``(n_tickers,)`` when left out.
+        Shape of one environment's action; ``(n_tickers,)`` when left out.
     n_objectives : int, optional
         Rewards of one transition; as many as the first ones have, when left out.
     threads : int, default 1
         Threads that copy market windows, where a batch is large enough for several.
     name : str, optional
-        What other processes attach to; private to this one when left out.
+        Name that other processes attach to; private to this one when left out.
     n_adders : int, default 1
         Processes that add at once, each to an equal share of the capacity.
     exist : {"error", "attach", "replace"}
@@ -151,20 +151,20 @@ class VecReplayBuffer(DrawnTransitions):
         Parameters
         ----------
         name : str
-            What it was made as.
+            Name of the buffer.
         env : environment or Panel, optional
             The same market. The panel that the buffer was made on is attached to by its name when
             left out.
         batch_size : int, default 256
             Transitions of a batch, unless ``sample`` says otherwise.
         seed : int, default 42
-            Of this process's draws; -1: a random one.
+            Seed of this process's draws; -1: a random one.
         threads : int, default 1
             Threads that copy market windows.
         macro_tickers : sequence of str, optional
-            Those to show; the environment's, or all that the panel has, when left out.
+            Names to show; the environment's, or all of the panel, when left out.
         indicators : sequence of str, optional
-            Those to show; the environment's, or all that the panel has, when left out.
+            Names to show; the environment's, or all of the panel, when left out.
         indicator_lag : int, optional
             Days by which current indicators are older than the open; the environment's, or that of
             whoever made the buffer, when left out.
@@ -221,17 +221,17 @@ class VecReplayBuffer(DrawnTransitions):
         Parameters
         ----------
         states : dict or sequence
-            What the environments returned before: a dict of arrays, or a list of states, which are
-            dicts or have attributes.
+            States before the step: a dict of arrays, or a list of states, which are dicts or have
+            attributes.
         actions : array_like, shape (N, *action_shape)
-            What was done.
+            Actions.
         rewards : array_like, shape (N,) or (N, n_objectives)
-            What came of it.
+            Rewards.
         next_states : dict or sequence
-            What the environments returned then. Where it has ``final_obs``, the state in which an
+            States after the step. Where they have ``final_obs``, the state in which an
             episode ended, that one is stored and not the first of the next episode.
         dones : array_like of bool, shape (N,)
-            Whose episode is over.
+            Flags of ended episodes.
 
         Raises
         ------

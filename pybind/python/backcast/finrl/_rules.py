@@ -151,8 +151,8 @@ def refuse_masked(value: Any, what: str, error: type[BackcastError]) -> None:  #
     """Refuse masked arrays, of which NumPy's functions pass on what lies under the mask."""
     if isinstance(value, np.ma.MaskedArray):
         raise error(
-            f"{what}: got a masked array, and what lies under its mask is no value; give what "
-            "filled(...) of it returns"
+            f"{what}: got a masked array, whose masked values are unknown; give the array that "
+            "filled(...) returns"
         )
 
 

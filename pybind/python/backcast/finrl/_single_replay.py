@@ -25,21 +25,21 @@ class ReplayBuffer(VecReplayBuffer):
     Parameters
     ----------
     env : FastFinRL
-        Whose states are added.
+        Environment of the states.
     capacity : int, default 1000000
         Transitions kept. Their memory is taken at once.
     batch_size : int, default 256
         Transitions of a batch, unless ``sample`` says otherwise.
     seed : int, default 42
-        Of the draws; -1: a random one.
+        Seed of the draws; -1: a random one.
     action_shape : tuple of int, optional
-        Of an action; ``(n_tickers,)`` when left out.
+        Shape of an action; ``(n_tickers,)`` when left out.
     n_objectives : int, optional
         Rewards of one transition; as many as the first one has, when left out.
     threads : int, default 1
         Threads that copy market windows, where a batch is large enough for several.
     name : str, optional
-        What other processes attach to; private to this one when left out.
+        Name that other processes attach to; private to this one when left out.
     n_adders : int, default 1
         Processes that add at once, each to an equal share of the capacity.
     exist : {"error", "attach", "replace"}
@@ -89,13 +89,13 @@ class ReplayBuffer(VecReplayBuffer):
         Parameters
         ----------
         state : mapping
-            What the environment returned before, nested or flat.
+            State before the step, nested or flat.
         action : array_like, shape action_shape
-            What was done.
+            Actions.
         reward : float or array_like, shape (n_objectives,)
-            What came of it.
+            Rewards.
         next_state : mapping
-            What the environment returned then.
+            State after the step.
         done : bool
             Whether the episode is over.
 

@@ -94,7 +94,7 @@ class StoredTransitions:
         Parameters
         ----------
         path : path
-            What :meth:`save` wrote.
+            File that :meth:`save` wrote.
 
         Raises
         ------

@@ -16,7 +16,7 @@ class VecStoredTransition:
     state_day, next_state_day : int
         Days of the market.
     tickers : list of str
-        Of the portfolio, ``T``.
+        Tickers of the portfolio, ``T``.
     state_cash, next_state_cash : float
         Currency units.
     state_shares, next_state_shares : list of int
@@ -67,7 +67,7 @@ class StoredTransition(VecStoredTransition):
     state_day, next_state_day : int
         Days of the market.
     tickers : list of str
-        Of the portfolio, ``T``.
+        Tickers of the portfolio, ``T``.
     state_cash, next_state_cash : float
         Currency units.
     state_shares, next_state_shares : list of int

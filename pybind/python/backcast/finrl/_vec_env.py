@@ -369,7 +369,7 @@ class VecFastFinRL(SeenPortfolios):
         Parameters
         ----------
         enabled : bool
-            What is done already begins anew with the next step.
+            Episodes that are done already begin again with the next step.
 
         Raises
         ------

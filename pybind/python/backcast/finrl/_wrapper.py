@@ -84,7 +84,7 @@ class VecFinRLWrapper(WatchedPortfolios):
     threads : int, default 1
         Threads that copy the market windows of a batch.
     buffer_seed : int, default 42
-        Of the buffer's draws.
+        Seed of the buffer's draws.
     render_mode : {"rgb_array"}, optional
         What :meth:`render` draws. Needs matplotlib and records.
     **settings : object

@@ -7,7 +7,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use super::{Arguments, Called, Field, PER_TICKER, What, missing};
+use super::{ArgumentNames, Arguments, Field, PER_TICKER, Subject, missing};
 use crate::argument::{closest, found, shown};
 use crate::error::{ErrorClass, Failure};
 
@@ -60,13 +60,13 @@ impl TickerLists {
         &mut self,
         state: &Bound<'_, PyDict>,
         which: &'static str,
-        called: Called,
+        called: ArgumentNames,
         each: [usize; 2],
         out: &mut [u16],
     ) -> Result<bool, Failure> {
         let py = state.py();
         if let Some(tokens) = state.get_item(intern!(py, "tokens"))? {
-            let tokens = Field::of(&tokens, What::Entry(which, intern!(py, "tokens")))?;
+            let tokens = Field::of(&tokens, Subject::Entry(which, intern!(py, "tokens")))?;
             tokens.expect(&each, PER_TICKER, called)?;
             let mut wide = vec![0; out.len()];
             tokens.wholes(&mut wide, each[1], each[1], 0)?;
@@ -84,7 +84,7 @@ impl TickerLists {
     /// Returns the error of the first transition whose two states hold different tickers.
     fn other_portfolio(
         &self,
-        called: Called,
+        called: ArgumentNames,
         width: usize,
         tokens: &[u16],
         arrived: &[u16],

@@ -266,7 +266,7 @@ impl ReservedRow {
     /// Returns
     /// -------
     /// ndarray or dict
-    ///     Of the column's own shape: ``()`` for a single number.
+    ///     Array of the column's shape, ``()`` for a single number.
     ///
     /// Raises
     /// ------

@@ -128,8 +128,8 @@ pub(super) fn withdraw(
         if let Err(error) = window.detach(open.slot) {
             *lock(opened) = Some(open);
             let text = format!(
-                "cannot take the arrays that were kept out of the ring: {error}; let go of them, \
-                 and of memory, and try again"
+                "cannot move the arrays that were kept out of the ring's memory: {error}; drop \
+                 them, or free memory, and try again"
             );
             return Err(Failure::new(ErrorClass::Storage, text));
         }

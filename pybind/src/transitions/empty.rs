@@ -11,14 +11,14 @@ use super::TransitionRing;
 use crate::error::Failure;
 
 /// Settings from which an empty private ring is made again with other sizes.
-pub(super) struct Fresh {
+pub(super) struct EmptyRing {
     pub(super) options: TransitionOptions,
     /// Whether the caller gave the sizes.
     pub(super) action: bool,
     pub(super) objectives: bool,
 }
 
-impl Fresh {
+impl EmptyRing {
     /// Returns the sizes for these tickers and objectives, except where the caller gave others or
     /// they are 0.
     pub(super) fn shape(
@@ -50,11 +50,11 @@ impl TransitionRing {
         let added = if ring.shape() == shape {
             ring.add(batch)?;
             true
-        } else if let Some(fresh) = &self.fresh
+        } else if let Some(empty_ring) = &self.empty_ring
             && ring.is_empty()?
         {
             let mut made =
-                CoreRing::create(ring.panel().clone(), shape.clone(), fresh.options.clone())?;
+                CoreRing::create(ring.panel().clone(), shape.clone(), empty_ring.options.clone())?;
             made.add(batch)?;
             *ring = made;
             true
@@ -68,12 +68,12 @@ impl TransitionRing {
     /// Loads a file. An empty private ring of other sizes is replaced once the new one has loaded
     /// it.
     pub(super) fn load_from(&self, ring: &mut CoreRing, path: &Path) -> Result<(), Failure> {
-        match (ring.load(path), &self.fresh) {
-            (Err(TransitionError::OtherShape { .. }), Some(fresh)) if ring.is_empty()? => {
+        match (ring.load(path), &self.empty_ring) {
+            (Err(TransitionError::OtherShape { .. }), Some(empty_ring)) if ring.is_empty()? => {
                 let TransitionShape { tickers, objectives, .. } = CoreRing::saved_shape(path)?;
-                let shape = fresh.shape(ring.shape(), tickers, objectives);
+                let shape = empty_ring.shape(ring.shape(), tickers, objectives);
                 let mut made =
-                    CoreRing::create(ring.panel().clone(), shape, fresh.options.clone())?;
+                    CoreRing::create(ring.panel().clone(), shape, empty_ring.options.clone())?;
                 made.load(path)?;
                 *ring = made;
             }
