@@ -2,7 +2,8 @@
 //! number, so that a window can be judged by its index alone, at the cost of a few multiplications.
 
 use backcast_core::{
-    Batch, DType, Element, Ring, RowIndex, SamplerOptions, Schema, SchemaError, StepColumns, Writer,
+    Batch, DType, Element, Lease, Ring, RowIndex, SamplerOptions, Schema, SchemaError, StepColumns,
+    Writer,
 };
 
 /// Transitions up to and including the drawn one.
@@ -16,6 +17,9 @@ const PAST: usize = HISTORY as usize;
 const AHEAD: usize = FUTURE as usize;
 /// With it, sums of a few small whole rewards are exact in an `f32`.
 const GAMMA: f32 = 0.5;
+
+/// Number of the first column after the built-in ones, as readers count them.
+const BUILT_IN: usize = 4;
 
 /// A row's step columns.
 pub type Words = [u64; 2];
@@ -126,6 +130,20 @@ pub fn is_row(lane: u32, seq: u64, (obs, words, reward): (u64, Words, f32)) -> b
         (self::words(lane, seq), self::reward(lane, seq))
     };
     obs == self::obs(lane, seq) && words == step.0 && reward.to_bits() == step.1.to_bits()
+}
+
+/// Returns row `row` of a lease, for [`is_row`].
+///
+/// # Panics
+/// If the lease has another schema, or fewer rows.
+#[must_use]
+pub fn leased_row(lease: &Lease, row: usize) -> (u64, Words, f32) {
+    let (mut obs, mut words, mut reward) = ([0], [0; 2], [0.0]);
+    let read = lease.copy_row(BUILT_IN, row, bytemuck::cast_slice_mut(&mut obs))
+        && lease.copy_row(BUILT_IN + 1, row, bytemuck::cast_slice_mut(&mut words))
+        && lease.copy_row(BUILT_IN + 2, row, bytemuck::cast_slice_mut(&mut reward));
+    assert!(read, "columns of the schema");
+    (obs[0], words, reward[0])
 }
 
 /// The arrays of a batch.

@@ -5,6 +5,7 @@ pub mod fuzz;
 #[cfg(target_os = "linux")]
 pub mod last_call;
 pub mod limits;
+pub mod orders;
 pub mod pages;
 pub mod peer;
 pub mod steps;

@@ -14,12 +14,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use backcast_core::{
-    AutoresetMode, Base, LanePolicy, Lease, LeaseError, Ring, RingOptions, WriterOptions,
+    AutoresetMode, Base, LanePolicy, LeaseError, Ring, RingOptions, WriterOptions,
 };
 use backcast_core::{SampleError, Sampler};
 use backcast_layout::protocol::{Words, still_whole};
 use backcast_layout::{Lane, RingStore};
-use backcast_tests::certified::{check, is_row, options, schema, write};
+use backcast_tests::certified::{check, is_row, leased_row, options, schema, write};
 use backcast_tests::victim::Stop;
 use tempfile::TempDir;
 
@@ -34,8 +34,6 @@ const MARKS: usize = 0;
 const OBS: usize = 1;
 const WORDS: usize = 2;
 const REWARD: usize = 3;
-/// How many more columns a lease has, which shows the marks as four.
-const MORE: usize = 3;
 
 /// Windows to be accepted, in each of the two hunts.
 fn goal() -> u64 {
@@ -126,15 +124,6 @@ fn lease(ring: &Ring, round: u64, counts: &Counts) {
     }
     counts.leases.fetch_add(1, Relaxed);
     counts.leased_rows.fetch_add(lease.len() as u64, Relaxed);
-}
-
-fn leased_row(lease: &Lease, row: usize) -> (u64, [u64; 2], f32) {
-    let (mut obs, mut words, mut reward) = ([0], [0; 2], [0.0]);
-    let read = lease.copy_row(OBS + MORE, row, bytemuck::cast_slice_mut(&mut obs))
-        && lease.copy_row(WORDS + MORE, row, bytemuck::cast_slice_mut(&mut words))
-        && lease.copy_row(REWARD + MORE, row, bytemuck::cast_slice_mut(&mut reward));
-    assert!(read, "columns of the schema");
-    (obs[0], words, reward[0])
 }
 
 /// Lets learners loose on a ring, each with a handle of its own if there is one to be had.
