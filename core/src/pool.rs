@@ -10,12 +10,16 @@ use backcast_layout::Bytes;
 
 /// Unused blocks kept for each arena: one batch is being dropped while the next is made.
 const KEPT: usize = 2;
+/// From so many bytes on a block has room for somewhat more: batches whose size differs from draw to draw
+/// share blocks.
+const LARGE: usize = 1 << 20;
 
 /// One arena of a batch: plain bytes that begin on a cache line, and many on huge pages. Returns to its pool when dropped, if
 /// that is still there.
 pub struct Block {
-    /// None once they are given back.
+    /// None once they are given back. May be more than were asked for.
     bytes: Option<Bytes>,
+    len: usize,
     arena: usize,
     pool: Weak<Pool>,
 }
@@ -24,13 +28,13 @@ impl Block {
     /// The bytes, as many as were asked for.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        self.bytes.as_deref().unwrap_or_default()
+        self.bytes.as_deref().and_then(|bytes| bytes.get(..self.len)).unwrap_or_default()
     }
 
     /// The bytes, to be written.
     #[must_use]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        self.bytes.as_deref_mut().unwrap_or_default()
+        self.bytes.as_deref_mut().and_then(|bytes| bytes.get_mut(..self.len)).unwrap_or_default()
     }
 }
 
@@ -48,7 +52,7 @@ impl Clone for Block {
     fn clone(&self) -> Self {
         let mut bytes = Bytes::zeroed(self.bytes().len()).expect("memory for a copy");
         bytes.copy_from_slice(self.bytes());
-        Self { bytes: Some(bytes), arena: self.arena, pool: Weak::new() }
+        Self { bytes: Some(bytes), len: self.len, arena: self.arena, pool: Weak::new() }
     }
 }
 
@@ -88,14 +92,15 @@ impl Pool {
             let all = arenas.len().max(free.len());
             free.resize_with(all, Vec::new);
             kept.extend(free.iter_mut().zip(&arenas).map(|(free, len)| {
-                let fits = free.iter().rposition(|bytes| bytes.len() == *len);
+                let room = room_for(*len)?;
+                let fits = free.iter().rposition(|bytes| bytes.len() == room);
                 fits.map(|at| free.remove(at))
             }));
         }
         let blocks = arenas.into_iter().enumerate().map(|(arena, len)| {
             let kept = kept.get_mut(arena).and_then(Option::take);
-            let bytes = Some(kept.or_else(|| Bytes::zeroed(len))?);
-            Some(Block { bytes, arena, pool: Arc::downgrade(self) })
+            let bytes = Some(kept.or_else(|| Bytes::zeroed(room_for(len)?))?);
+            Some(Block { bytes, len, arena, pool: Arc::downgrade(self) })
         });
         blocks.collect()
     }
@@ -110,6 +115,15 @@ impl Pool {
         }
         free.push(bytes);
     }
+}
+
+/// Bytes of the block that `len` bytes lie in: of large ones up to a sixteenth more. `None`: too many.
+fn room_for(len: usize) -> Option<usize> {
+    if len < LARGE {
+        return Some(len);
+    }
+    let step = (len / 2 + 1).next_power_of_two() / 16;
+    len.checked_next_multiple_of(step)
 }
 
 #[cfg(test)]
@@ -136,6 +150,24 @@ mod tests {
                 assert_eq!(places(&blocks), *before);
             }
         }
+    }
+
+    #[test]
+    fn large_batches_of_nearly_one_size_share_their_memory() {
+        let pool = Arc::default();
+        let sizes = [380_usize, 384, 381, 383].map(|tickers| tickers * 9_000);
+        let before = places(&take(&pool, &[sizes[0]]));
+        for size in sizes {
+            let mut blocks = take(&pool, &[size]);
+            assert_eq!((places(&blocks), blocks[0].bytes().len()), (before.clone(), size));
+            assert_eq!(blocks[0].bytes_mut().len(), size);
+        }
+        for len in (0..40).map(|power| 1_usize << power).flat_map(|len| [len, len + 1, len * 3 / 2])
+        {
+            let room = room_for(len).unwrap();
+            assert!((len..=len + len / 16 + 1).contains(&room), "{len}: {room}");
+        }
+        assert_eq!(room_for(usize::MAX), None);
     }
 
     #[test]
