@@ -87,6 +87,13 @@ pub(crate) fn abi_fingerprint() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::superblock::LAYOUT_VERSION;
+
+    /// A change of the tables fails here: raise the version and put down their new hash.
+    #[test]
+    fn the_tables_of_a_layout_version_do_not_change() {
+        assert_eq!((LAYOUT_VERSION, abi_fingerprint()), (6, 0x8777_9d5f_158d_039d));
+    }
 
     #[test]
     fn no_table_has_a_hole() {
