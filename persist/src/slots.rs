@@ -174,7 +174,9 @@ fn read_slot(storage: &dyn Storage, path: &Path, name: &str) -> Result<Option<Ma
     if bytes > MAX_BYTES {
         return Err(Unusable::manifest(format!("it has {bytes} bytes, more than {MAX_BYTES}")));
     }
-    let mut content = vec![0; usize::try_from(bytes).unwrap_or_default()];
+    let (mut content, len) = (Vec::new(), usize::try_from(bytes).unwrap_or_default());
+    content.try_reserve_exact(len).map_err(|_| unreadable(ErrorKind::OutOfMemory.into()))?;
+    content.resize(len, 0);
     file.read_exact_at(&mut content, 0).map_err(unreadable)?;
     let manifest = decode(&content)?;
     match manifest.problem(name) {

@@ -1,10 +1,10 @@
 //! Functions of the package that list, verify and remove snapshots, and their errors.
 
-use std::ffi::CString;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use backcast_core::printable;
 use backcast_files::Progress;
 use backcast_persist::{
     BadSamplerState, Damage, LoadError, SaveError, Snapshot, Store, StoreError,
@@ -20,6 +20,7 @@ use crate::json;
 use crate::location::name_of;
 use crate::progress::ProgressReporter;
 use crate::schema::entry;
+use crate::warning::warn_as;
 
 /// Longest wait for a process that saves under the name that is to be removed.
 const REMOVE_WAIT: Duration = Duration::from_secs(60);
@@ -39,8 +40,7 @@ pub(crate) fn warn_of_damage(py: Python<'_>, damage: Option<&Damage>) -> Result<
         "{damage}; the other manifest is used, which is one save older: what was saved last may be \
          missing"
     );
-    let text = CString::new(text.replace('\0', " ")).map_err(PyErr::from)?;
-    Ok(PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 1)?)
+    Ok(warn_as(&py.get_type::<PyUserWarning>(), &text, 1)?)
 }
 
 /// List the snapshots of a store.
@@ -169,7 +169,8 @@ pub(crate) fn verify_snapshot<'py>(
     report.set_item("snapshots", &found.snapshots)?;
     report.set_item("files", found.files)?;
     report.set_item("bytes", found.bytes)?;
-    let damages: Vec<String> = found.damages.iter().map(ToString::to_string).collect();
+    let shown = |damage: &Damage| printable(&damage.to_string());
+    let damages: Vec<String> = found.damages.iter().map(shown).collect();
     report.set_item("damages", damages)?;
     Ok(report)
 }

@@ -1,6 +1,8 @@
 //! Warnings of the package, raised at the line of the caller.
 
-use backcast_core::Ring;
+use std::ffi::CString;
+
+use backcast_core::{Ring, printable};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
@@ -8,7 +10,7 @@ use pyo3::types::PyType;
 /// Raises a `LeaseWarning` at the caller's line.
 pub(crate) fn warn(py: Python<'_>, message: &str) -> PyResult<()> {
     static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    warn_as(CLASS.import(py, "backcast._errors", "LeaseWarning")?, message)
+    warn_as(CLASS.import(py, "backcast._errors", "LeaseWarning")?, message, 1)
 }
 
 /// Raises an `UnlinkedWarning` at the caller's line, the first time that a ring is found to have
@@ -27,10 +29,12 @@ pub(crate) fn warn_unlinked(py: Python<'_>, ring: &Ring) -> PyResult<()> {
          attach by name now do not see its rows; attach again to use the ring of that name, or \
          attach with on_unlinked=\"error\" to get an error here"
     );
-    warn_as(CLASS.import(py, "backcast._errors", "UnlinkedWarning")?, &message)
+    warn_as(CLASS.import(py, "backcast._errors", "UnlinkedWarning")?, &message, 1)
 }
 
-fn warn_as(class: &Bound<'_, PyType>, message: &str) -> PyResult<()> {
-    let message = std::ffi::CString::new(message)?;
-    PyErr::warn(class.py(), class.as_any(), &message, 1)
+/// Raises a warning of a class at the line `level` frames up. Control characters of quoted files
+/// are replaced.
+pub(crate) fn warn_as(class: &Bound<'_, PyType>, message: &str, level: i32) -> PyResult<()> {
+    let message = CString::new(printable(message))?;
+    PyErr::warn(class.py(), class.as_any(), &message, level)
 }

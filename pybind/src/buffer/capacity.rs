@@ -1,7 +1,5 @@
 //! The `capacity` argument, and a warning of rings that take much more memory.
 
-use std::ffi::CString;
-
 use backcast_core::{Capacity, Ring};
 use pyo3::exceptions::PyUserWarning;
 use pyo3::prelude::*;
@@ -9,6 +7,7 @@ use pyo3::types::{PyAny, PyString};
 
 use crate::argument::{Argument, required};
 use crate::error::{Failure, bad_argument};
+use crate::warning::warn_as;
 
 /// Accepted values of `capacity`.
 const WANTED: &str = "rows as an int (1_000_000) or bytes as text (\"8GiB\")";
@@ -22,12 +21,11 @@ pub(crate) fn warn_if_wasteful(py: Python<'_>, ring: &Ring, label: &str) -> Resu
     if allocated / 2 <= asked || allocated <= WORTH_A_WARNING {
         return Ok(());
     }
-    let text = CString::new(format!(
+    let text = format!(
         "{label} takes {allocated} bytes for the {asked} that its rows need; choose column sizes \
          that divide the page size, or fewer lanes"
-    ))
-    .map_err(PyErr::from)?;
-    Ok(PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 1)?)
+    );
+    Ok(warn_as(&py.get_type::<PyUserWarning>(), &text, 1)?)
 }
 
 /// Reads rows from an int, and bytes or rows from a string.

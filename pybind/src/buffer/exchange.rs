@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use backcast_core::{Exist, printable};
+use backcast_core::Exist;
 use backcast_exchange::{
     ExportError, ExportOptions, Format, ImportError, ImportOptions, export, import,
 };
@@ -16,6 +16,7 @@ use crate::buffer::ReplayBuffer;
 use crate::error::{ErrorClass, Failure, bad_argument, class_of_io};
 use crate::location::{base_of, exist_of, name_of};
 use crate::progress::ProgressReporter;
+use crate::warning::warn_as;
 
 /// Formats that a ring can be exported to and imported from.
 const WRITTEN: &str = "\"parquet\", \"csv\" or \"minari\"";
@@ -48,8 +49,7 @@ fn warn(py: Python<'_>, rows: u64, path: &Path) -> PyResult<()> {
          snapshot, or create the ring with a larger capacity",
         path.display()
     );
-    let message = std::ffi::CString::new(printable(&message))?;
-    PyErr::warn(py, class.as_any(), &message, 1)
+    warn_as(class, &message, 1)
 }
 
 #[exact_arguments]

@@ -1,7 +1,6 @@
 //! Loading of panels from files: options, sharing and warnings.
 
 use std::collections::BTreeMap;
-use std::ffi::CString;
 use std::path::PathBuf;
 
 use backcast_core::{Base, Exist};
@@ -15,6 +14,7 @@ use super::names::names_of;
 use crate::argument::{Argument, read};
 use crate::error::{Failure, bad_argument};
 use crate::location::{base_of, exist_of, name_of, persistent_of};
+use crate::warning::warn_as;
 
 /// Name and place of a loaded panel.
 pub(super) struct PanelTarget {
@@ -73,8 +73,7 @@ fn warn_of_rows(py: Python<'_>, count: usize) -> PyResult<()> {
     // Level of the first frame outside the package.
     let calls = py.import("backcast._calls")?;
     let level: i32 = calls.call_method0("levels_up")?.extract()?;
-    let text = CString::new(message).unwrap_or_default();
-    PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, level.max(1))
+    warn_as(&py.get_type::<PyUserWarning>(), &message, level.max(1))
 }
 
 /// Reads the `separator` argument.

@@ -7,7 +7,7 @@ use pyo3::types::PyType;
 
 use super::Writer;
 use crate::error::Failure;
-use crate::warning::{warn, warn_unlinked};
+use crate::warning::{warn, warn_as, warn_unlinked};
 use crate::writer::state::WriterState;
 
 impl Writer {
@@ -28,8 +28,7 @@ impl Writer {
         if let Some(doubt) = doubt {
             static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
             let class = CLASS.import(py, "backcast._errors", "WriterWarning")?;
-            let message = std::ffi::CString::new(doubt.to_string()).map_err(PyErr::from)?;
-            PyErr::warn(py, class.as_any(), &message, 1)?;
+            warn_as(class, &doubt.to_string(), 1)?;
         }
         if let Some(stall) = stall {
             warn(py, &stall_warning(&stall))?;
