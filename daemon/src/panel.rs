@@ -101,7 +101,7 @@ fn of_file(path: &Path, args: &StatArgs) -> Result<Report, CliError> {
         .macro_tickers(args.macro_tickers.iter().cloned())
         .columns(args.columns.iter().cloned())
         .nan(args.nan.unwrap_or_default());
-    let panel = PanelData::from_file(path, &options)?.into_heap();
+    let panel = PanelData::from_file(path, &options)?.try_into_heap()?;
     Ok(Report {
         kind: "panel",
         name: None,

@@ -265,8 +265,17 @@ impl PanelData {
     }
 
     /// Keep the panel in this process.
+    ///
+    /// # Panics
+    /// If there is no memory for it: [`try_into_heap`](Self::try_into_heap) says so.
     #[must_use]
     pub fn into_heap(self) -> Panel {
+        self.try_into_heap().expect("memory for the panel")
+    }
+
+    /// As [`into_heap`](Self::into_heap), with an error where there is no memory for the panel, which is
+    /// there twice for a moment.
+    pub fn try_into_heap(self) -> Result<Panel, PanelError> {
         Panel::heap(&self.meta, self.parts())
     }
 

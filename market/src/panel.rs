@@ -107,14 +107,14 @@ impl Panel {
         Self::from_segment(segment)
     }
 
-    pub(crate) fn heap(meta: &Meta, parts: [&[u8]; 3]) -> Self {
-        let segment = SealedSegment::heap(&meta.to_bytes(), &parts);
+    pub(crate) fn heap(meta: &Meta, parts: [&[u8]; 3]) -> Result<Self, PanelError> {
+        let segment = SealedSegment::try_heap(&meta.to_bytes(), &parts)?;
         let geometry = Geometry {
             tickers: meta.tickers.len(),
             days: meta.dates.len(),
             columns: meta.columns.len(),
         };
-        Self::assemble(segment, geometry, meta.clone())
+        Ok(Self::assemble(segment, geometry, meta.clone()))
     }
 
     pub(crate) fn from_segment(segment: SealedSegment) -> Result<Self, PanelError> {

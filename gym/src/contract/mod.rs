@@ -26,8 +26,8 @@ pub use metrics::EpisodeMetrics;
 pub(crate) use metrics::EpisodeSums;
 pub use seed::ResetSeed;
 pub(crate) use seed::spread;
-pub(crate) use stream::EnvStream;
 pub use stream::Generator;
+pub(crate) use stream::{EnvStream, EnvStreams};
 
 /// Returns a zeroed buffer, or `None` where memory does not suffice.
 pub(crate) fn zeros<V: Clone + Default>(len: usize) -> Option<Vec<V>> {

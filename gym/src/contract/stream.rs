@@ -22,20 +22,96 @@ choice!(
     }
 );
 
-/// Position in the stream of one seed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum EnvStream {
-    Split(SplitMix),
-    Twister(Box<Twister>),
+/// Positions in the streams of `N` sub-environments, all of one generator.
+#[derive(Clone, Debug)]
+pub(crate) enum EnvStreams {
+    Split(Vec<SplitMix>),
+    Twister(Vec<Twister>),
 }
 
-impl EnvStream {
-    pub(crate) fn new(generator: Generator, seed: u64) -> Self {
-        match generator {
-            Generator::SplitMix64 => Self::Split(SplitMix::new(seed)),
-            // Environments of other projects take the low half of a seed too.
-            #[expect(clippy::cast_possible_truncation, reason = "32 bits of seed")]
-            Generator::Mt19937 => Self::Twister(Box::new(Twister::new(seed as u32))),
+/// The stream of one sub-environment.
+#[derive(Debug)]
+pub(crate) enum EnvStream<'a> {
+    Split(&'a mut SplitMix),
+    Twister(&'a mut Twister),
+}
+
+impl EnvStreams {
+    /// Begins the stream of `seed(env)` for each of `n` sub-environments; `None` where memory does not
+    /// suffice.
+    pub(crate) fn new(generator: Generator, n: usize, seed: impl Fn(u64) -> u64) -> Option<Self> {
+        let seeds = (0..n as u64).map(seed);
+        Some(match generator {
+            Generator::SplitMix64 => Self::Split(all(seeds.map(SplitMix::new), n)?),
+            Generator::Mt19937 => Self::Twister(all(seeds.map(twister), n)?),
+        })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Split(streams) => streams.len(),
+            Self::Twister(streams) => streams.len(),
+        }
+    }
+
+    pub(crate) fn of(&mut self, env: usize) -> EnvStream<'_> {
+        match self {
+            Self::Split(streams) => EnvStream::Split(&mut streams[env]),
+            Self::Twister(streams) => EnvStream::Twister(&mut streams[env]),
+        }
+    }
+
+    /// Begins the stream of a seed.
+    pub(crate) fn begin(&mut self, env: usize, seed: u64) {
+        match self {
+            Self::Split(streams) => streams[env] = SplitMix::new(seed),
+            Self::Twister(streams) => streams[env] = twister(seed),
+        }
+    }
+
+    /// The next number below `bound` of the first stream, which stays where it is.
+    pub(crate) fn peek(&self, bound: u64) -> Option<u64> {
+        match self {
+            Self::Split(streams) => streams.first().map(|first| first.clone().below(bound)),
+            Self::Twister(streams) => {
+                streams.first().map(|first| EnvStream::Twister(&mut first.clone()).below(bound))
+            }
+        }
+    }
+
+    /// Goes on where the stream of a sub-environment of `other` is, if that has one of this generator.
+    pub(crate) fn go_on_from(&mut self, env: usize, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Split(ours), Self::Split(theirs)) if env < theirs.len() => {
+                ours[env].clone_from(&theirs[env]);
+            }
+            (Self::Twister(ours), Self::Twister(theirs)) if env < theirs.len() => {
+                ours[env].clone_from(&theirs[env]);
+            }
+            _ => return false,
+        }
+        true
+    }
+}
+
+fn all<S>(streams: impl Iterator<Item = S>, n: usize) -> Option<Vec<S>> {
+    let mut all = Vec::new();
+    all.try_reserve_exact(n).ok()?;
+    all.extend(streams);
+    Some(all)
+}
+
+/// The low half of a seed, as environments of other projects take it.
+#[expect(clippy::cast_possible_truncation, reason = "32 bits of seed")]
+fn twister(seed: u64) -> Twister {
+    Twister::new(seed as u32)
+}
+
+impl EnvStream<'_> {
+    pub(crate) fn reborrow(&mut self) -> EnvStream<'_> {
+        match self {
+            Self::Split(split) => EnvStream::Split(split),
+            Self::Twister(twister) => EnvStream::Twister(twister),
         }
     }
 
@@ -106,6 +182,17 @@ pub(super) fn mix(mut z: u64) -> u64 {
 mod tests {
     use super::*;
 
+    fn one(generator: Generator, seed: u64) -> EnvStreams {
+        EnvStreams::new(generator, 1, |_| seed).unwrap()
+    }
+
+    #[test]
+    fn more_streams_than_there_is_memory_for_are_none() {
+        for generator in [Generator::SplitMix64, Generator::Mt19937] {
+            assert!(EnvStreams::new(generator, usize::MAX / 64, |_| 0).is_none());
+        }
+    }
+
     #[test]
     fn the_generator_is_splitmix64() {
         // The first draws of the published code for seed 1234567.
@@ -121,8 +208,8 @@ mod tests {
         for generator in [Generator::SplitMix64, Generator::Mt19937] {
             let mut counts = [0_u32; 7];
             for seed in 0..70_000 {
-                let draw = EnvStream::new(generator, seed).below(7);
-                assert_eq!(EnvStream::new(generator, seed).below(7), draw);
+                let draw = one(generator, seed).of(0).below(7);
+                assert_eq!(one(generator, seed).of(0).below(7), draw);
                 counts[usize::try_from(draw).unwrap()] += 1;
             }
             // 10,000 each; five standard deviations are 463.
@@ -136,7 +223,8 @@ mod tests {
     #[test]
     fn real_numbers_fill_their_interval() {
         for generator in [Generator::SplitMix64, Generator::Mt19937] {
-            let mut stream = EnvStream::new(generator, 3);
+            let mut streams = one(generator, 3);
+            let mut stream = streams.of(0);
             let draws: Vec<f64> = (0..10_000).map(|_| stream.real(2.0, 5.0)).collect();
             assert!(draws.iter().all(|draw| (2.0..5.0).contains(draw)));
             let mean = draws.iter().sum::<f64>() / 10_000.0;

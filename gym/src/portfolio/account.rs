@@ -58,7 +58,7 @@ pub(crate) struct PortfolioAccount<'a> {
     pub(crate) avg_buy_price: &'a mut [f64],
     pub(crate) sums: &'a mut EpisodeSums,
     pub(crate) totals: &'a mut StepTotals,
-    pub(crate) stream: &'a mut EnvStream,
+    pub(crate) stream: EnvStream<'a>,
     pub(crate) fills: Option<&'a mut Vec<PortfolioFill>>,
     pub(crate) today: MarketDay<'a>,
 }
@@ -265,7 +265,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        contract::Generator,
+        contract::{EnvStreams, Generator},
         portfolio::{options::PortfolioOptions, orders::Orders},
     };
 
@@ -310,6 +310,7 @@ mod tests {
         let (rows, closes) = (panel.rows(), prices);
         let today = MarketDay { rows, day: 0, tickers: &tickers, closes, sound, rules: &rules };
         let (mut sums, mut totals) = (EpisodeSums::default(), StepTotals::default());
+        let mut streams = EnvStreams::new(Generator::default(), 1, |_| 0).unwrap();
         let mut account = PortfolioAccount {
             env: 0,
             cash: &mut cash,
@@ -317,7 +318,7 @@ mod tests {
             avg_buy_price: &mut avg_buy_price,
             sums: &mut sums,
             totals: &mut totals,
-            stream: &mut EnvStream::new(Generator::default(), 0),
+            stream: streams.of(0),
             fills,
             today,
         };

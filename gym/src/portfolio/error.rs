@@ -36,6 +36,15 @@ pub enum PortfolioError {
         /// Indicators of each ticker.
         indicators: usize,
     },
+    /// Portfolios, or records of them, for which there is no memory.
+    #[error(
+        "there is no memory for {num_envs} portfolios or another day of their records; make fewer, \
+         show less of each, or do not record them"
+    )]
+    NoRoom {
+        /// Sub-environments asked for, or there are.
+        num_envs: usize,
+    },
     /// Nothing to trade.
     #[error(
         "no ticker to trade: `tickers` is empty or the panel holds macro tickers only; \

@@ -13,7 +13,7 @@ use super::{
     orders::Orders,
     own_prices::OwnPrices,
     prices::{Prices, ValueHoldings},
-    record::{EpisodeRecord, PortfolioFill},
+    record::{EpisodeRecord, MOST_FILLS, PortfolioFill},
     setup::{CLOSE, SetupView},
 };
 use crate::contract::{EnvStream, EpisodeSums, StepOutcome, zeros};
@@ -61,7 +61,7 @@ pub(crate) struct Portfolios {
 pub(crate) struct SubEnv<'a> {
     pub(crate) env: usize,
     pub(crate) tickers: &'a [usize],
-    pub(crate) stream: &'a mut EnvStream,
+    pub(crate) stream: EnvStream<'a>,
 }
 
 impl Portfolios {
@@ -85,6 +85,17 @@ impl Portfolios {
             held: Vec::new(),
             omits_indicators: false,
         })
+    }
+
+    /// Allocates what the records of one day take; `false` where memory does not suffice.
+    pub(crate) fn reserve_records(&mut self, tickers: usize) -> bool {
+        if self.records.is_empty() {
+            return true;
+        }
+        let most = (self.records.len() * tickers).checked_mul(MOST_FILLS);
+        most.is_some_and(|most| {
+            self.fills.try_reserve(most.saturating_sub(self.fills.len())).is_ok()
+        }) && self.records.iter_mut().all(|record| record.reserve(tickers))
     }
 
     /// Begins an episode with the initial cash and shares.
@@ -223,7 +234,7 @@ impl Portfolios {
             avg_buy_price: &mut self.averages[mine],
             sums: &mut self.sums[env],
             totals: &mut self.totals[env],
-            stream: sub.stream,
+            stream: sub.stream.reborrow(),
             fills: (!self.records.is_empty()).then_some(&mut self.fills),
             today: MarketDay {
                 rows: setup.rows,

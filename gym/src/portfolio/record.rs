@@ -1,5 +1,8 @@
 //! Record of an episode, day by day.
 
+/// Most fills of a ticker on one day: an order, and a stop loss or settlement of the rest.
+pub(crate) const MOST_FILLS: usize = 2;
+
 /// An executed order, or a holding that was settled.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PortfolioFill {
@@ -45,6 +48,26 @@ impl EpisodeHistory {
         self.day.len().saturating_sub(1)
     }
 
+    /// Allocates room for the next day; `false` where memory does not suffice.
+    fn reserve(&mut self, tickers: usize) -> bool {
+        let Self { tickers: _, day, cash, shares, value, fills } = self;
+        day.try_reserve(1).is_ok()
+            && cash.try_reserve(1).is_ok()
+            && shares.try_reserve(tickers).is_ok()
+            && value.try_reserve(1).is_ok()
+            && fills.try_reserve(MOST_FILLS * tickers).is_ok()
+    }
+
+    /// Allocates room for the first day of an episode that replaces this one.
+    fn reserve_to_begin(&mut self, of: usize) -> bool {
+        let Self { tickers, day, cash, shares, value, fills: _ } = self;
+        tickers.try_reserve_exact(of.saturating_sub(tickers.len())).is_ok()
+            && day.try_reserve(usize::from(day.is_empty())).is_ok()
+            && cash.try_reserve(usize::from(cash.is_empty())).is_ok()
+            && shares.try_reserve(of.saturating_sub(shares.len())).is_ok()
+            && value.try_reserve(usize::from(value.is_empty())).is_ok()
+    }
+
     pub(crate) fn begin(&mut self, tickers: &[usize]) {
         let Self { tickers: mine, day, cash, shares, value, fills } = self;
         day.clear();
@@ -75,4 +98,12 @@ impl EpisodeHistory {
 pub(crate) struct EpisodeRecord {
     pub(crate) running: EpisodeHistory,
     pub(crate) before: EpisodeHistory,
+}
+
+impl EpisodeRecord {
+    /// Allocates room for the next day of the running episode and the first of the one after it;
+    /// `false` where memory does not suffice.
+    pub(crate) fn reserve(&mut self, tickers: usize) -> bool {
+        self.running.reserve(tickers) && self.before.reserve_to_begin(tickers)
+    }
 }

@@ -205,7 +205,7 @@ impl PortfolioSetup {
     /// start day after it are drawn.
     ///
     /// Selection sampling: Knuth, *The Art of Computer Programming* 2, algorithm S.
-    pub(crate) fn draw_tickers(&self, shift: usize, stream: &mut EnvStream, out: &mut [usize]) {
+    pub(crate) fn draw_tickers(&self, shift: usize, stream: &mut EnvStream<'_>, out: &mut [usize]) {
         let could = |ticker: &&usize| shift == 0 || self.start_days.any(&[**ticker], shift);
         let (mut left, mut wanted) = (self.pool.iter().filter(could).count(), out.len());
         for &ticker in self.pool.iter().filter(could) {
@@ -268,7 +268,7 @@ impl PortfolioSetup {
         &self,
         tickers: &[usize],
         shift: usize,
-        stream: &mut EnvStream,
+        stream: &mut EnvStream<'_>,
     ) -> usize {
         self.start_days.draw(tickers, shift, stream)
     }

@@ -153,7 +153,12 @@ impl StartDays {
     /// 4. all days that the lag and the shift allow.
     ///
     /// `shift` leaves out that many days at the beginning. `O(T * D / 64)`, once per episode.
-    pub(crate) fn draw(&self, tickers: &[usize], shift: usize, stream: &mut EnvStream) -> usize {
+    pub(crate) fn draw(
+        &self,
+        tickers: &[usize],
+        shift: usize,
+        stream: &mut EnvStream<'_>,
+    ) -> usize {
         let allowed = self
             .common(&self.with_history, tickers, shift)
             .or_else(|| self.allowed(tickers, shift))

@@ -54,7 +54,7 @@ impl PanelTarget {
         warn_of_rows(py, inconsistent)?;
         let panel = py.detach(move || match self.name {
             Some(name) => data.share(&name, &self.base, self.exist, self.persistent),
-            None => Ok(data.into_heap()),
+            None => data.try_into_heap(),
         })?;
         Ok(Panel::of(panel))
     }

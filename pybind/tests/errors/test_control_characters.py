@@ -50,7 +50,7 @@ def turned(word: int, right: int) -> int:
     return (word >> right | word << (32 - right)) % 2**32
 
 
-def write_manifest(path: Path, generation: int, **changed: Any) -> None:
+def write_manifest(path: Path, generation: int, **changed: Any) -> None:  # noqa: ANN401
     """Write a manifest of ours, but for what changed in its ring."""
     column: dict[str, Any] = {"name": "obs", "dtype": "f4", "shape": [], "role": "obs"}
     for key in column:

@@ -6,7 +6,7 @@ use backcast_core::{AutoresetMode, Wide, wide};
 
 use super::PortfolioVectorEnv;
 use crate::{
-    contract::{EnvStream, ResetSeed, StepKind, check_length},
+    contract::{ResetSeed, StepKind, check_length},
     portfolio::{error::PortfolioError, observation::Observation, portfolios::SubEnv},
 };
 
@@ -49,6 +49,7 @@ impl PortfolioVectorEnv {
         } else {
             self.check_drawn(mask)?;
         }
+        self.reserve_records()?;
         self.begin_anew(seed, mask, |env| {
             start_day.map_or(EpisodeStart::Drawn(0), |days| EpisodeStart::On(days[env]))
         });
@@ -73,6 +74,7 @@ impl PortfolioVectorEnv {
                 self.setup.check_shift(env, shift, known)?;
             }
         }
+        self.reserve_records()?;
         self.begin_anew(seed, mask, |_| EpisodeStart::Drawn(shift));
         Ok(())
     }
@@ -102,6 +104,16 @@ impl PortfolioVectorEnv {
             .try_for_each(|env| self.setup.check_starts(self.tickers_at(env)))
     }
 
+    /// Allocates what records of the next day take, whose size is that of the episodes.
+    fn reserve_records(&mut self) -> Result<(), PortfolioError> {
+        let num_envs = self.num_envs();
+        if self.portfolios.reserve_records(self.n_tickers()) {
+            Ok(())
+        } else {
+            Err(PortfolioError::NoRoom { num_envs })
+        }
+    }
+
     fn begin_anew(
         &mut self,
         seed: ResetSeed<'_>,
@@ -112,7 +124,7 @@ impl PortfolioVectorEnv {
         self.episodes.start_call();
         for env in (0..self.num_envs()).filter(|&env| mask.is_none_or(|mask| mask[env])) {
             if let Some(seed) = seed.of_env(env) {
-                self.streams[env] = EnvStream::new(self.setup.options.generator, seed);
+                self.streams.begin(env, seed);
             }
             self.begin(env, start(env));
             self.episodes.clear_outcome(env);
@@ -123,14 +135,14 @@ impl PortfolioVectorEnv {
     fn begin(&mut self, env: usize, start: EpisodeStart) {
         let count = self.n_tickers();
         let tickers = &mut self.tickers[env * count..(env + 1) * count];
-        let stream = &mut self.streams[env];
+        let mut stream = self.streams.of(env);
         let shift = if let EpisodeStart::Drawn(shift) = start { shift } else { 0 };
         if self.draws[env] {
-            self.setup.draw_tickers(shift, stream, tickers);
+            self.setup.draw_tickers(shift, &mut stream, tickers);
         }
         let day = match start {
             EpisodeStart::On(day) => day,
-            EpisodeStart::Drawn(shift) => self.setup.draw_start(tickers, shift, stream),
+            EpisodeStart::Drawn(shift) => self.setup.draw_start(tickers, shift, &mut stream),
         };
         self.episodes.begin(env);
         let mut sub = SubEnv { env, tickers, stream };
@@ -146,10 +158,8 @@ impl PortfolioVectorEnv {
         let shape = self.setup.shape();
         let num_envs = self.num_envs();
         if mode == AutoresetMode::SameStep && self.final_obs.num_envs() == 0 {
-            let (tickers, indicators) = (shape.tickers, shape.indicators);
-            let limit = num_envs - 1;
-            self.final_obs = Observation::zeros(num_envs, shape)
-                .ok_or(PortfolioError::BadNumEnvs { num_envs, limit, tickers, indicators })?;
+            self.final_obs =
+                Observation::zeros(num_envs, shape).ok_or(PortfolioError::NoRoom { num_envs })?;
         }
         self.setup.options.autoreset_mode = mode;
         Ok(())
@@ -174,6 +184,7 @@ impl PortfolioVectorEnv {
         mut stepped: impl FnMut(&Self, Range<usize>) -> Result<(), E>,
     ) -> Result<(), E> {
         self.check_step(actions)?;
+        self.reserve_records()?;
         self.portfolios.fills.clear();
         self.episodes.start_call();
         let (num_envs, count) = (self.num_envs(), self.n_tickers());
@@ -206,7 +217,7 @@ impl PortfolioVectorEnv {
             // Every portfolio is on a day of its own, which hardware prefetchers cannot predict.
             self.portfolios.prefetch(&setup, env + PREFETCH_DISTANCE);
             let tickers = &self.tickers[env * count..(env + 1) * count];
-            let mut sub = SubEnv { env, tickers, stream: &mut self.streams[env] };
+            let mut sub = SubEnv { env, tickers, stream: self.streams.of(env) };
             let outcome = self.portfolios.step(&setup, &mut sub, actions);
             self.episodes.enter(env, outcome, || self.portfolios.sums[env].metrics());
             if outcome.ends() && mode == AutoresetMode::SameStep {

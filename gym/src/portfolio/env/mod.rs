@@ -11,7 +11,7 @@ use super::{
     error::PortfolioError, observation::Observation, options::PortfolioOptions,
     portfolios::Portfolios, selection::positions, setup::PortfolioSetup,
 };
-use crate::contract::{EnvStream, Episodes, spread, zeros};
+use crate::contract::{EnvStreams, Episodes, spread, zeros};
 
 /// Smallest number of portfolios that share a table of their days. Fewer would not pay for the copy,
 /// and every process with a single portfolio would have one.
@@ -60,7 +60,7 @@ pub struct PortfolioVectorEnv {
     setup: PortfolioSetup,
     portfolios: Portfolios,
     episodes: Episodes,
-    streams: Vec<EnvStream>,
+    streams: EnvStreams,
     /// Positions of the tickers in the panel, `[N, T]`.
     tickers: Vec<usize>,
     /// Whether a portfolio draws its tickers at the start of every episode, `[N]`.
@@ -118,6 +118,7 @@ impl PortfolioVectorEnv {
         let finals =
             usize::from(setup.options.autoreset_mode == AutoresetMode::SameStep) * num_envs;
         let limit = MOST_NUMBERS / shape.width();
+        let (generator, seed) = (setup.options.generator, rand::random());
         let buffers = (1..=limit)
             .contains(&num_envs)
             .then(|| {
@@ -125,18 +126,23 @@ impl PortfolioVectorEnv {
                 let per_ticker = num_envs.checked_mul(shape.tickers)?;
                 let (tickers, tokens) = (zeros(per_ticker)?, zeros(per_ticker)?);
                 let episodes = Episodes::new(num_envs)?;
-                Some((portfolios, Observation::zeros(finals, shape)?, tickers, tokens, episodes))
+                let streams = EnvStreams::new(generator, num_envs, |env| spread(seed, env))?;
+                let (draws, finals): (Vec<bool>, _) =
+                    (zeros(num_envs)?, Observation::zeros(finals, shape)?);
+                Some((portfolios, finals, tickers, tokens, episodes, streams, draws))
             })
             .flatten();
-        let Some((portfolios, final_obs, tickers, tokens, episodes)) = buffers else {
+        let Some((portfolios, final_obs, tickers, tokens, episodes, streams, mut draws)) = buffers
+        else {
+            if (1..=limit).contains(&num_envs) {
+                return Err(PortfolioError::NoRoom { num_envs });
+            }
             let (tickers, indicators) = (shape.tickers, shape.indicators);
             return Err(PortfolioError::BadNumEnvs { num_envs, limit, tickers, indicators });
         };
-        let generator = setup.options.generator;
-        let seed: u64 = rand::random();
-        let streams =
-            (0..num_envs as u64).map(|env| EnvStream::new(generator, spread(seed, env))).collect();
-        let draws = (0..num_envs).map(|env| of(env).1).collect();
+        for (env, draws) in draws.iter_mut().enumerate() {
+            *draws = of(env).1;
+        }
         let mut made =
             Self { setup, portfolios, episodes, streams, tickers, draws, final_obs, tokens };
         for env in 0..num_envs {
@@ -153,11 +159,11 @@ impl PortfolioVectorEnv {
     /// Continues the random streams of another environment: each sub-environment that of the same
     /// number there. Further ones get streams that the first one decides.
     pub fn continue_streams_of(&mut self, other: &Self) {
-        let Some(mut first) = other.streams.first().cloned() else { return };
-        let (generator, seed) = (self.setup.options.generator, first.below(u32::MAX.into()));
-        for (env, stream) in self.streams.iter_mut().enumerate() {
-            let same = other.streams.get(env).cloned();
-            *stream = same.unwrap_or_else(|| EnvStream::new(generator, spread(seed, env as u64)));
+        let Some(seed) = other.streams.peek(u32::MAX.into()) else { return };
+        for env in 0..self.num_envs() {
+            if !self.streams.go_on_from(env, &other.streams) {
+                self.streams.begin(env, spread(seed, env as u64));
+            }
         }
     }
 
