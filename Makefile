@@ -48,7 +48,7 @@ export PYO3_PYTHON := $(abspath $(PY))
 export CARGO_HOME ?= $(HOME)/.cargo
 export VIRTUAL_ENV := $(abspath $(VENV))
 
-.PHONY: help demo test check quick fuzz fuzz-lib storm soak cost audit test-adapters bench bench-peers bench-rust docs errors-page docs-links lint wheel sdist wheel-check clean
+.PHONY: help demo test check quick fuzz fuzz-lib storm soak miri words cost audit test-adapters bench bench-peers bench-rust facts docs errors-page docs-links lint wheel sdist wheel-check clean
 .PHONY: lock notices notices-check tools native lint-rust lint-elsewhere lint-python test-rust test-python
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
@@ -96,15 +96,29 @@ fuzz-lib: tools ## Coverage-guided: damaged rings, hostile peers, CSV, Parquet: 
 	  -artifact_prefix=out/fuzz/$$target- -print_final_stats=1 out/fuzz/$$target || exit; done
 
 # Each storm prints what it hit, and fails if it never hit what it was made for.
-storm: tools ## Kill writers, readers, daemons STORM_KILLS times each, and look for torn windows: hours
-	BACKCAST_STORM_KILLS=$(STORM_KILLS) BACKCAST_STORM_RINGS=$$(( $(STORM_KILLS) / 20 )) BACKCAST_HUNT_WINDOWS=$(HUNT_WINDOWS) \
-	  cargo test --release -p backcast-tests --locked --test storm --test lease_storm --test daemon_storm --test resize_storm --test torn_hunt --test hand_hunt -- --nocapture
+storm: tools ## Kill writers, readers, daemons STORM_KILLS times each, stop readers, look for torn windows: hours
+	BACKCAST_STORM_KILLS=$(STORM_KILLS) BACKCAST_STORM_RINGS=$$(( $(STORM_KILLS) / 20 )) \
+	  BACKCAST_STORM_STOPS=$$(( $(STORM_KILLS) * 20 )) BACKCAST_HUNT_WINDOWS=$(HUNT_WINDOWS) \
+	  cargo test --release -p backcast-tests --locked --test storm --test lease_storm --test lease_order_storm --test daemon_storm --test resize_storm --test torn_hunt --test hand_hunt -- --nocapture
 
 # One instruction at a time, on Linux: exact, whatever else the machine does. Appends are counted from
 # Python, so its extension is built as optimised as the rest.
 cost: $(STAMP)/demo ## Count the instructions of a sampled row and of an appended one
 	PIP_QUIET=1 $(VENV)/bin/maturin develop --locked --profile release
 	BACKCAST_PYTHON="$(CURDIR)/$(PY)" cargo test --release -p backcast-tests --locked --test cost -- --ignored --nocapture
+
+# Miri interprets the code and finds undefined behaviour. It knows no assembly and maps no shared
+# memory: what it can run is the protocols and the copies as words.
+miri: tools ## Run the unit tests of protocols and copies under Miri: minutes
+	@cargo +nightly miri --version >/dev/null 2>&1 || { \
+	  echo "no Miri found: rustup toolchain install nightly --component miri,rust-src" >&2; exit 1; }
+	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p backcast-layout --lib --locked \
+	  --target-dir target/miri -- protocol:: ::copy:: ::words::
+
+# The way in which rows are copied on processors for which there is no assembly.
+words: tools ## Unit tests of layout and core with rows copied as atomic words
+	RUSTFLAGS="--cfg backcast_words" cargo test -p backcast-layout -p backcast-core --lib --locked \
+	  --target-dir target/words
 
 # Advisories, licences and sources of the crates that are shipped, as deny.toml asks. Advisories are
 # read from the network where there is one; else from the copy of the last time.
@@ -168,6 +182,14 @@ wheel-check: wheel sdist ## Build the wheel again from the source distribution, 
 
 errors-page: $(STAMP)/dev native ## Print docs/errors.md anew, after a look at what changed in it
 	BACKCAST_WRITE_ERRORS_PAGE=1 $(PY) -m pytest --quiet pybind/tests/errors/test_errors_page.py
+
+# Status 1 says that a fact misses; the page says which. With other options than the default ones in
+# ARGS the page shows what was run: do not commit that.
+facts: native ## Simulate the realism battery anew, write its page and plots: ten minutes on two cores
+	@mkdir -p out
+	$(VENV)/bin/backcast --json sim facts $(ARGS) > out/facts.json || [ $$? -eq 1 ]
+	mv out/facts.json docs/realism/normal.json
+	$(PY) docs/realism/page.py docs/realism/normal.json
 
 docs: $(STAMP)/docs native ## The documentation as a site in out/docs, its links checked
 	rm -rf out/docs
