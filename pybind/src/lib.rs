@@ -43,7 +43,7 @@ mod writer;
 
 /// Rust side of the package `backcast`.
 // Array pools rely on reference counts, and handles on the interpreter's lock. A free-threaded
-// interpreter is therefore told to enable its lock.
+// interpreter must therefore enable its lock.
 #[pyo3::pymodule(gil_used = true)]
 mod _native {
     use pyo3::prelude::*;

@@ -143,13 +143,13 @@ KINDS |= {
         lambda buf, panel: envs.PortfolioVectorEnv(panel, 3),
         r"3 portfolios of 2 tickers, autoreset_mode 'next_step', days 0 to 7",
         ENV_USES,
-        "make it anew",
+        "make a new one",
     ),
     "envs.PortfolioEnv": Kind(
         lambda buf, panel: envs.PortfolioEnv(panel, tickers=["AAA"], days=(2, 8)),
         r"1 portfolio of 1 ticker, autoreset_mode 'disabled', days 2 to 7",
         ENV_USES,
-        "make it anew",
+        "make a new one",
     ),
 }
 

@@ -18,10 +18,10 @@ class Batch(dict[str, Any]):
     arrays are ``[B, ...]``; with ``history=H`` they are ``[B, H, ...]``, oldest first, ending with
     and including the drawn transition. The memory belongs to the caller. ``obs`` and ``next_obs``
     windows overlap in it and are read-only for that reason; ask for ``copy=True`` to write to them.
-    Given as ``out`` to a later draw, its arrays are filled anew.
+    Passed as ``out`` to a later draw, its arrays are filled again.
     """
 
-    # What a sampler can fill again; a batch that was copied or unpickled has none.
+    # Memory that a sampler can fill again; copied and unpickled batches have none.
     __slots__ = ("_memory",)
 
     def __reduce__(self) -> tuple[type[Batch], tuple[dict[str, Any]]]:

@@ -20,7 +20,7 @@ _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_
 def explained(method: Method) -> Method:
     """Refuse unexpected arguments, and suggest the ones that were probably meant.
 
-    A call that fits costs one more frame; the arguments are looked at only after a ``TypeError``.
+    A valid call costs one more frame; the arguments are checked only after a ``TypeError``.
     """
     signature = inspect.signature(method)
 
@@ -33,7 +33,7 @@ def explained(method: Method) -> Method:
                 signature.bind(*given, **named)
             except TypeError:
                 path = method.__qualname__.split(".")
-                # A class that is made as the one above it was is still called by its own name.
+                # An inherited constructor is named after the class that was called.
                 made = path[-1] == "__init__" and bool(given)
                 name = type(given[0]).__name__ if made else path[-1]
                 reason = _misfit(name, signature, len(given), [*named])
@@ -47,7 +47,7 @@ def explained(method: Method) -> Method:
 def called_on_objects(owner: type, name: str, instead: str) -> None:
     """Make a native method explain how to call it when it is called on its class.
 
-    Python itself refuses that before the method is entered, in words about descriptors.
+    Python refuses that before the method is entered, with an error about descriptors.
     """
     native = getattr(owner, name)
 
@@ -60,7 +60,7 @@ def called_on_objects(owner: type, name: str, instead: str) -> None:
             f"{owner.__name__}.{name}({shown}) is called on the class; write {instead}"
         )
 
-    # Where the native call, too, reads what it takes.
+    # The native call reads its signature from here as well.
     method.__text_signature__ = native.__text_signature__  # type: ignore[attr-defined]
     setattr(owner, name, method)
 
@@ -70,7 +70,7 @@ def levels_up() -> int:
     level, frame = 1, inspect.currentframe()
     while frame is not None and frame.f_globals.get("__name__", "").startswith("backcast."):
         level, frame = level + 1, frame.f_back
-    # Less this function's own frame.
+    # Excludes this function's own frame.
     return level - 1
 
 
@@ -87,7 +87,7 @@ def _misfit(name: str, signature: inspect.Signature, given: int, named: list[str
         if key not in known:
             near = difflib.get_close_matches(key, known, 1, _NEAR)
             if rest and not near:
-                # One of its settings, of which it says itself which it does not know.
+                # A setting, which the call checks itself.
                 continue
             hint = f"did you mean `{near[0]}`? It" if near else "it"
             return f"{name}() has no argument `{key}`; {hint} takes {takes}"

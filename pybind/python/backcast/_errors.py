@@ -64,7 +64,7 @@ class WaitTimeoutError(BackcastError, TimeoutError):
 
 
 class LeaseError(BackcastError, ValueError):
-    """Rows cannot be leased, or a lease is in the way of an append that must not wait."""
+    """Rows cannot be leased, or a lease blocks an append that must not wait."""
 
 
 class ColumnError(BackcastError, KeyError):
@@ -126,7 +126,7 @@ class MissingExtraError(BackcastError, ImportError):
     """An optional library is not installed."""
 
 
-# The public home of these names, in tracebacks and pickles, is the package.
+# Tracebacks and pickles name the package as the module of these classes.
 for _error in [
     BackcastError,
     *BackcastError.__subclasses__(),

@@ -69,7 +69,7 @@ def _here(panel: Panel) -> Panel:
     try:
         _ = panel.n_days
     except BackcastError as error:
-        # A subclass would be an error of its own: the panel was closed, say.
+        # Subclasses are other errors, such as that of a closed panel.
         if type(error) is not BackcastError or panel.name is None:
             raise
         attach, arguments = panel.__reduce__()

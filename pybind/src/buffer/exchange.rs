@@ -57,12 +57,12 @@ fn warn(py: Python<'_>, rows: u64, path: &Path) -> PyResult<()> {
 impl ReplayBuffer {
     /// Export all rows that are readable when the call begins to a file.
     ///
-    /// Writers go on meanwhile. Rows that they overwrite before they are read are missing from the
-    /// file: no more than they published during the call, and :class:`LappedWarning` says how many.
-    /// The file appears whole or not at all. Needs memory for about a hundred megabytes of rows.
-    /// Releases the interpreter; Ctrl-C stops it. One that was stopped or killed leaves a folder
-    /// ``path.partial``; the same call for the same rows goes on from there, and gives the same
-    /// bytes. If the rows are others by then, or the options, it begins anew.
+    /// Writers continue meanwhile. Rows that they overwrite before they are read are missing from
+    /// the file: no more than they published during the call, and :class:`LappedWarning` says how
+    /// many. The file appears whole or not at all. Needs memory for about a hundred megabytes of
+    /// rows. Releases the interpreter; Ctrl-C stops it. One that was stopped or killed leaves a
+    /// folder ``path.partial``; the same call for the same rows continues from there and gives the
+    /// same bytes. If the rows or the options have changed, it starts over.
     ///
     /// Parameters
     /// ----------
@@ -154,10 +154,10 @@ impl ReplayBuffer {
     ///
     /// The ring has its name when it is whole; a file that is damaged or of another kind leaves
     /// none. Releases the interpreter; Ctrl-C stops it. One that was stopped or killed leaves what
-    /// it has, which :func:`list` shows as being built; the same call for the same file goes on
-    /// from there, and gives the same ring. If the file was changed by then, or the options are
-    /// others, it begins anew. A ``.npz`` always does. The buffer's :attr:`imported` says which it
-    /// was. :func:`gc` removes what is left.
+    /// it has, which :func:`list` shows as being built; the same call for the same file continues
+    /// from there and gives the same ring. If the file or the options have changed, it starts over.
+    /// A ``.npz`` always starts over. The buffer's :attr:`imported` says which of the two happened.
+    /// :func:`gc` removes what is left.
     ///
     /// Parameters
     /// ----------

@@ -77,7 +77,7 @@ impl ReplayBuffer {
     /// Warns
     /// -----
     /// UnlinkedWarning
-    ///     If the ring was removed or replaced; the wait goes on.
+    ///     If the ring was removed or replaced; the wait continues.
     ///
     /// Examples
     /// --------

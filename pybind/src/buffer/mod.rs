@@ -37,7 +37,7 @@ const KEPT_DRAWS: usize = 4;
 /// A ring of transitions in shared memory.
 ///
 /// Made by :meth:`create`, joined by :meth:`attach` from any process at any time; saved to disk by
-/// :meth:`snapshot`, and made of what was saved by :meth:`load` and :meth:`open_snapshot`. A
+/// :meth:`snapshot`, and made from saved rings by :meth:`load` and :meth:`open_snapshot`. A
 /// context manager; pickles by name, so that it can be handed to spawned processes, and copies to
 /// another handle on the same ring. The ring is removed with its last holder, unless it is
 /// persistent. Threads may share one; in a forked child every call raises an error. ``len`` is the

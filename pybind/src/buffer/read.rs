@@ -57,7 +57,7 @@ impl ReplayBuffer {
     ///     of it: ``"mask"`` zeroes those places; ``"reject"`` draws only whole windows, uniformly
     ///     over those; ``"clamp"`` repeats the first and the last observation of the episode there,
     ///     as frame stacks do, and zeroes all other columns; transitions whose history was
-    ///     overwritten are not drawn. Masks say in each case what is there.
+    ///     overwritten are not drawn. Masks mark the rows that are there.
     /// copy : bool
     ///     Give ``obs`` and ``next_obs`` windows memory of their own, to be written to.
     /// state : dict, optional
@@ -167,7 +167,7 @@ impl ReplayBuffer {
     ///     of it: ``"mask"`` zeroes those places; ``"reject"`` draws only whole windows, uniformly
     ///     over those; ``"clamp"`` repeats the first and the last observation of the episode there,
     ///     as frame stacks do, and zeroes all other columns; transitions whose history was
-    ///     overwritten are not drawn. Masks say in each case what is there.
+    ///     overwritten are not drawn. Masks mark the rows that are there.
     /// out : Batch or dict of ndarray, optional
     ///     Memory to fill in place of new memory, as in :meth:`Sampler.sample`.
     ///

@@ -105,11 +105,11 @@ fn spec_of(
 impl ReplayBuffer {
     /// Save what the ring holds to disk, as ``name@label``.
     ///
-    /// Writers and learners go on meanwhile: the snapshot has the rows that were published when the
-    /// call began, with their episodes and sequence numbers. Rows that an earlier snapshot of the
-    /// ring has are shared with it and not written again. When this returns, the snapshot survives
-    /// a reboot; after an error, or a kill at any moment, everything saved before is as it was.
-    /// Needs memory for some megabytes of rows. Releases the interpreter; Ctrl-C stops it.
+    /// Writers and learners continue meanwhile: the snapshot has the rows that were published when
+    /// the call began, with their episodes and sequence numbers. Rows that an earlier snapshot of
+    /// the ring has are shared with it and not written again. When this returns, the snapshot
+    /// survives a reboot; after an error, or a kill at any moment, everything saved before is as it
+    /// was. Needs memory for some megabytes of rows. Releases the interpreter; Ctrl-C stops it.
     ///
     /// Parameters
     /// ----------
@@ -217,10 +217,10 @@ impl ReplayBuffer {
     /// Load a snapshot as a ring.
     ///
     /// Rows, sequence numbers, episodes and flags are as they were, so that a seed draws what it
-    /// drew then; a writer goes on after the newest row, with a new episode. Every value is checked
-    /// first: a snapshot in which one is damaged makes no ring (:func:`verify_snapshot` looks at
-    /// every byte of the files, those that hold no values too). What was saved as ``state`` is the
-    /// buffer's :attr:`saved_state`. Releases the interpreter; Ctrl-C stops it.
+    /// drew then; a writer continues after the newest row, with a new episode. Every value is
+    /// checked first: a damaged snapshot is refused (:func:`verify_snapshot` looks at every byte of
+    /// the files, those that hold no values too). What was saved as ``state`` is the buffer's
+    /// :attr:`saved_state`. Releases the interpreter; Ctrl-C stops it.
     ///
     /// Parameters
     /// ----------

@@ -48,7 +48,7 @@ impl Client {
     ///     that has it.
     /// persist : {"off", "periodic", "continuous", "block"}, optional
     ///     Have the daemon bring the ring to disk by itself; its settings say whether, when left
-    ///     out. It stays with the ring, so that a daemon that is started later goes on with it.
+    ///     out. It stays with the ring, so that a daemon that is started later continues it.
     ///
     /// Returns
     /// -------

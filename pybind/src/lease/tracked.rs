@@ -95,7 +95,8 @@ pub(crate) fn warn_at_exit(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Raises a `LeaseWarning` where no exception can be raised: an exception made of it is printed.
+/// Raises a `LeaseWarning` where no exception can be raised. If warnings are errors, the error is
+/// printed.
 fn warn_or_show(py: Python<'_>, message: &str) {
     if let Err(raised) = warn(py, message) {
         raised.write_unraisable(py, None);

@@ -33,7 +33,7 @@ use crate::location::{ByName, base_at, base_of, name_of, reduce_by_name};
 /// Made by :meth:`from_csv` or :meth:`from_parquet`, joined by :meth:`attach`. A context manager;
 /// pickles by name. Axes are always tickers ``T``, days ``D``, columns ``C``; columns are open,
 /// high, low, close, volume, then the indicators. A ticker without a row on a day has zeros there
-/// and a mask that says so.
+/// and a mask of 0.
 ///
 /// Examples
 /// --------

@@ -7,7 +7,7 @@ use crate::array::allocation::Allocator;
 use crate::error::{ErrorClass, Failure};
 
 /// Refuses a window that is many times as long as the panel. Days beyond the panel are masked, but
-/// so many are a slip.
+/// that many are probably a mistake.
 pub(crate) fn check_window(panel: &Panel, count: usize, class: ErrorClass) -> Result<(), Failure> {
     panel.check_window("count", count).map_err(|error| Failure::new(class, error.to_string()))
 }

@@ -186,8 +186,8 @@ impl DayBuffers<'_> {
         }
     }
 
-    /// Writes the histories in an arena: the newest day alone after a step, wherever an episode
-    /// continues, and all days otherwise.
+    /// Writes the histories in an arena: only the newest day where a step continued an episode, and
+    /// all days otherwise.
     pub(crate) fn finish(self, env: &CoreEnv, stepped: bool) -> Result<(), Failure> {
         match self {
             Self::Fresh { .. } => Ok(()),
@@ -242,9 +242,9 @@ fn slide(
     let first = before.map_or(0, |first| first + usize::from(stepped)) % days.blocks();
     // Only these days are missing where an episode continues, and all days elsewhere.
     let newest = if stepped { history - 1 } else { history };
-    let anew = |at: &usize| before.is_none() || env.began()[*at];
+    let restarted = |at: &usize| before.is_none() || env.began()[*at];
     let any = before.is_none() || env.began().contains(&true);
-    let others: Vec<usize> = (0..if any { envs } else { 0 }).filter(anew).collect();
+    let others: Vec<usize> = (0..if any { envs } else { 0 }).filter(restarted).collect();
     for place in if any { 0 } else { newest }..history {
         let (out, mask) =
             days.block_mut(first + place).split_at_mut(envs * rows * columns * SINGLE);

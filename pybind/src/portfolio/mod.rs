@@ -129,8 +129,8 @@ impl PortfolioBatch {
     /// Parameters
     /// ----------
     /// seed : int or sequence of (int or None), optional
-    ///     An int seeds portfolio i with ``seed + i``; a sequence has one entry per portfolio. None
-    ///     goes on in the stream of random numbers that a portfolio has.
+    ///     An int seeds portfolio i with ``seed + i``; a sequence has one entry per portfolio. With
+    ///     None a portfolio continues its stream of random numbers.
     /// options : dict, optional
     ///     ``"start_day"``: an int or int array ``[N]``, where to begin instead of on a drawn day.
     ///     ``"reset_mask"``: bool array ``[N]``, which portfolios to reset; the others stay, and
@@ -194,8 +194,8 @@ impl PortfolioBatch {
     /// Parameters
     /// ----------
     /// actions : array_like of float, shape (N, T)
-    ///     From -1 (sell ``hmax`` shares) to 1 (buy as many). In next-step mode those of a
-    ///     portfolio that is about to be reset are not looked at.
+    ///     From -1 (sell ``hmax`` shares) to 1 (buy as many). In next-step mode the actions
+    ///     of a portfolio that is about to be reset are ignored.
     ///
     /// Returns
     /// -------
@@ -308,7 +308,7 @@ impl PortfolioBatch {
             indicators: env.indicators().to_vec(),
             form,
             pool: ArrayPool::default(),
-            env: Handle::new("the portfolio environment".to_owned(), "make it anew", env),
+            env: Handle::new("the portfolio environment".to_owned(), "make a new one", env),
         }
     }
 

@@ -30,10 +30,10 @@ impl PortfolioOutcome {
         let any = ended.contains(&true);
         // An environment that ended and began in one step was in same-step mode, whatever the mode
         // is now.
-        let anew = |at: usize| ended[at] && env.began()[at];
-        let same_step = any && (0..ended.len()).any(anew);
+        let restarted = |at: usize| ended[at] && env.began()[at];
+        let same_step = any && (0..ended.len()).any(restarted);
         let last = |at: usize| {
-            let obs = anew(at).then(|| env.final_row(at)).flatten()?;
+            let obs = restarted(at).then(|| env.final_row(at)).flatten()?;
             let days = history_of(env, at, obs.day[0]);
             Some(LastObservation { obs, days })
         };

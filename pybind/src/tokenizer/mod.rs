@@ -220,7 +220,7 @@ impl TickerTokenizer {
     /// StorageError
     ///     If it cannot be read.
     /// CorruptError
-    ///     If it is not what was saved; the tokenizer stays as it was.
+    ///     If it is no saved tokenizer, or damaged; the tokenizer is unchanged.
     #[pyo3(signature = (path=Argument::Missing))]
     #[pyo3(text_signature = "($self, path)")]
     fn load(&self, py: Python<'_>, path: Argument<PathBuf>) -> Result<(), Failure> {

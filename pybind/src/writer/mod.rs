@@ -150,7 +150,7 @@ impl Writer {
     ///     name of its own may be given by it: ``next_state=``.
     /// final_obs : array_like, dict or object array, optional
     ///     The last observation of the lanes that ended: an array ``[lanes, ...]``, a dict of such,
-    ///     or Gymnasium's object array of None or an observation. Lanes that go on are not read.
+    ///     or Gymnasium's object array of None or an observation. Lanes that continue are not read.
     ///     When a lane ends, it is needed in the mode ``"same_step"``, where ``next_obs`` is the
     ///     reset's observation, and in the mode ``"disabled"`` unless there is ``next_obs``.
     /// **columns : array_like or dict, shape (lanes, ...)
@@ -296,8 +296,8 @@ impl Writer {
     ///     If a column is missing, unknown, doubled, or of another dtype or shape; nothing was
     ///     appended then.
     /// LeaseError
-    ///     If the ring's ``lane_policy`` is ``"fail"`` and a lease is in the way of a step: those
-    ///     before it stay, and the message says how many they are.
+    ///     If the ring's ``lane_policy`` is ``"fail"`` and a lease blocks a step: the steps
+    ///     before it stay, and the message says how many.
     /// ClosedError
     ///     If the writer was closed.
     ///

@@ -186,10 +186,10 @@ def test_a_closed_wrapper_says_so_itself(path: Path) -> None:
         lambda: wrapper.step(np.zeros((3, 2, 2))),
     ]
     for call in calls:
-        with pytest.raises(bc.ClosedError, match=r"^the VecFinRLWrapper is closed; make it anew$"):
+        with pytest.raises(bc.ClosedError, match=r"^the VecFinRLWrapper is closed; make a new"):
             call()
     for ask in (wrapper.metrics_so_far, wrapper.env.reset):
-        with pytest.raises(bc.ClosedError, match=r"; make it anew$"):
+        with pytest.raises(bc.ClosedError, match=r"; make a new one$"):
             ask()
 
 

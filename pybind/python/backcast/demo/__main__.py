@@ -85,7 +85,7 @@ def _demo(options: Options, interrupts: Interrupts) -> int:
     from backcast.demo.chart import Picture, save
 
     note = (
-        f"{session.split.names}; half of them held, chosen anew every 5 days, "
+        f"{session.split.names}; half of them held, chosen again every 5 days, "
         f"{result['equity_cost_fraction']:.1%} a trade\n{equity_caution(result)}"
     )
     picture = Picture(session.frames, session.kills_s, test_dates, equity, note, candles)

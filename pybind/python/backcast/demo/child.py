@@ -50,7 +50,7 @@ class Link:
             self._pipe.recv()
         except (EOFError, OSError):
             self._stop.set()
-            # The parent is gone and nobody would end a child that hangs.
+            # The parent is gone, so a child that hangs ends itself.
             if not self._over.wait(_GRACE_SECONDS):
                 os._exit(_EXIT_ORPHANED)
         self._stop.set()

@@ -108,7 +108,7 @@ def equity_curves(
 ) -> dict[str, list[float]]:
     """Let three policies trade the test days in one vector environment; account values by day.
 
-    *learned* and *random* hold half of the tickers at equal weights and choose anew every five
+    *learned* and *random* hold half of the tickers at equal weights and choose again every five
     days, by predicted return and by lot; *buy and hold* buys all tickers once.
     """
     draw = np.random.default_rng(seed)

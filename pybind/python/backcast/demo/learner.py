@@ -21,10 +21,10 @@ BATCH = 256
 _HIDDEN = 16
 _LEARNING_RATE = 1e-3
 _WEIGHT_DECAY = 1.0
-# Every so many batches one more is drawn with windows, and every row in them is checked.
+# After this many batches one is drawn with windows, and every row in them is checked.
 _WINDOWS_EVERY = 8
 _PROGRESS_SECONDS = 0.25
-# A step learns from about so many (row, ticker) pairs, so that many tickers do not slow it down.
+# A step learns from about this many pairs of row and ticker, however many tickers there are.
 _PAIRS = 1024
 _FEWEST_ROWS = 8
 
@@ -65,7 +65,7 @@ class Tally:
         self.rows_checked += int(mask.sum()) + int(future_mask.sum())
 
     def report(self) -> dict[str, Any]:
-        """Give the numbers the parent shows while the run goes on."""
+        """Give the numbers that the parent shows during the run."""
         return {
             "batches": self.batches,
             "batches_per_s": self.batches_per_s,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def counted(options: Options, session: Session) -> dict[str, Any]:
-    """Collect what was counted while the processes ran."""
+    """Collect the counts of the processes."""
     learner = session.learner
     deaths = session.deaths
     batches = learner.get("batches", 0)

@@ -24,7 +24,7 @@ class UnusablePanelError(Exception):
 
 @dataclass(frozen=True)
 class Split:
-    """Training days are ``0 .. first_test_day - 1``; the days after are seen by nobody."""
+    """Training days are ``0 .. first_test_day - 1``; later days are not seen."""
 
     tickers: tuple[str, ...]
     first_test_day: int

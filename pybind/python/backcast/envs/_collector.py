@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from backcast import Writer
 
-# How often the observations of two steps of one episode are compared before an environment is
-# trusted not to reuse its arrays. What a reset returns tells nothing of it: that may be a copy.
+# Comparisons of two steps of one episode before an environment is trusted not to reuse its arrays.
+# Resets are not compared, because they may return copies.
 _COMPARISONS = 2
 
 
@@ -41,8 +41,8 @@ class Collector:
 
     Takes any vector environment (native, ``SyncVectorEnv``, ``AsyncVectorEnv``) or a single one,
     wrapped or not, and its autoreset mode into account: the step that only resets never becomes a
-    transition (NEXT_STEP), final observations go to the ring (SAME_STEP), and what has ended is
-    reset with a mask (DISABLED). What :meth:`step` returns is always what to act on next.
+    transition (NEXT_STEP), final observations go to the ring (SAME_STEP), and ended environments
+    are reset with a mask (DISABLED). :meth:`step` always returns the observations to act on next.
 
     Parameters
     ----------
@@ -60,16 +60,15 @@ class Collector:
 
     Notes
     -----
-    Whoever calls ``env.reset`` beside the collector is noticed: the next :meth:`step` begins an
-    episode with the observation that it returned, and no transition leads across. To that end the
-    reset of this environment object, and of those inside it, is replaced by one that tells the
-    collector.
+    A direct call of ``env.reset`` is detected: the next :meth:`step` begins an episode with the
+    observation that it returned, and no transition crosses the reset. For this, the reset of the
+    environment object and of those inside it is replaced by one that notifies the collector.
 
-    A step costs what the environment's does and one append. Observations are not copied, but for
-    those with which episodes begin and for an environment that writes to the same arrays again
-    (``copy=False``); do not write to those returned. After an error in the middle of a step the row
-    is missing, so the next call has to be :meth:`reset`; an :class:`backcast.EnvError` or
-    :class:`backcast.ArgumentTypeError` from the environment changes nothing.
+    A step takes the environment's own time and one append. Observations are copied only where an
+    episode begins and if the environment reuses its arrays (``copy=False``); do not write to those
+    returned. After an error in mid-step the row is missing, so the next call must be :meth:`reset`.
+    An :class:`backcast.EnvError` or :class:`backcast.ArgumentTypeError` of the environment changes
+    nothing.
 
     Examples
     --------
@@ -95,14 +94,14 @@ class Collector:
         self._vector = isinstance(env, VectorEnv)
         self._further = further_columns(writer)
         self._has_reward = "reward" in writer.schema.columns
-        # What to act on next; None before a reset and after an error.
+        # Observations to act on next; None before a reset and after an error.
         self._obs: Any = None
         self._index: NDArray[np.int64] | None = None
         self._transitions = 0
         # Lanes whose next append is the FINAL row.
         self._resetting = np.zeros(lanes, bool)
-        # As the environment returned them: what to act on, and what the last step led to, if no
-        # reset of all lanes came in between.
+        # Observations as the environment returned them: those to act on, and the next ones of the
+        # last step unless all lanes were reset since.
         self._returned: Any = None
         self._stepped: Any = None
         self._compared = 0
@@ -188,7 +187,7 @@ class Collector:
 
     def _begin(self, obs: Any, chosen: NDArray[np.bool_] | None) -> None:  # noqa: ANN401
         """Continue with the observations of a reset of some sub-environments or of all."""
-        # What the last transitions led to ends their episodes.
+        # The next observations of the last transitions end their episodes.
         self._writer.restart(chosen)
         if chosen is None:
             self._resetting[:] = False
@@ -225,8 +224,8 @@ class Collector:
         actions : array_like or action
             Actions of the environment's ``step``.
         **columns : array_like, shape (lanes, ...)
-            Further columns of the ring: ``log_prob=...``. ``action=`` and ``reward=`` are stored in
-            place of what the environment took and returned: actions before they were clipped, say.
+            Further columns of the ring: ``log_prob=...``. ``action=`` and ``reward=`` replace those
+            of the environment, for example actions before clipping.
 
         Returns
         -------
@@ -255,7 +254,7 @@ class Collector:
             obs, rewards, terminations, truncations, infos = self._env.step(actions)
         with _Guard(self, harmless=()):
             ended = np.atleast_1d(np.logical_or(terminations, truncations))
-            # Whether every lane begins with this observation: then resets made it.
+            # True if every lane was reset and begins with this observation.
             begun = self._mode is AutoresetMode.NEXT_STEP and bool(self._resetting.all())
             begun |= self._mode is AutoresetMode.SAME_STEP and bool(ended.all())
             self._compare(obs, begun=begun)
@@ -269,7 +268,7 @@ class Collector:
                 final_obs=self._final_obs(infos) if ended.any() else None,
                 **{"action": actions, **columns},
             )
-            # A lease may have been in the way of a row: then its index is -1.
+            # The index is -1 if a lease made the writer drop the row.
             self._transitions += int(np.count_nonzero(~self._resetting & (self._index >= 0)))
             if self._mode is AutoresetMode.NEXT_STEP:
                 self._resetting = ended & ~self._resetting
@@ -322,12 +321,12 @@ class Collector:
 
         A transition is drawn once its successor is in the ring: the observation that it led to
         becomes the last one of its episode. Closing the writer does the same. The next call has to
-        be :meth:`reset`. Doing it twice does nothing.
+        be :meth:`reset`. Calling it again does nothing.
 
         Raises
         ------
         LeaseError
-            If a lease is in the way of the last observation, and the ring's lane policy is to fail.
+            If a lease blocks the last observation, and the ring's lane policy is to fail.
         """
         with suppress(ClosedError):
             self._writer.restart()
@@ -377,8 +376,8 @@ class Collector:
     def _keep(self, obs: Any, *, begun: bool) -> None:  # noqa: ANN401
         """Keep the observation until the next step, in memory that does not change.
 
-        One with which every lane begins is copied in any case: that is once an episode, and the
-        arrays of a reset are compared with none of another one.
+        Observations of a reset of all lanes are always copied: that is once per episode, and they
+        are not compared.
         """
         trusted = self._compared >= _COMPARISONS
         self._returned = None if trusted else obs

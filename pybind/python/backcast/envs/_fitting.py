@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 AnyEnv: TypeAlias = gym.Env[Any, Any] | VectorEnv[Any, Any, Any]
 
-# What the environment brings at every step, and what may be stored in its place.
+# Columns of every step of the environment, and columns that may replace them.
 BROUGHT = frozenset({"obs", "terminated", "truncated", "final_obs"})
 REPLACEABLE = frozenset({"action", "reward"})
 
@@ -50,7 +50,7 @@ def check_writer(env: AnyEnv, writer: Writer, mode: AutoresetMode) -> None:
 def check_columns(env: AnyEnv, ring: dict[str, tuple[int, ...]]) -> None:
     """Refuse a ring whose observations have other names or shapes, or that has no action.
 
-    Dtypes are judged at every append, which converts where nothing is lost.
+    Dtypes are checked by every append, which converts without loss.
     """
     single = "single_" if isinstance(env, VectorEnv) else ""
     spaces = [f"{single}observation_space", f"{single}action_space"]
@@ -60,7 +60,7 @@ def check_columns(env: AnyEnv, ring: dict[str, tuple[int, ...]]) -> None:
     try:
         wanted = Schema.from_spaces(*(getattr(env, space) for space in spaces)).columns
     except (SchemaError, AttributeError):
-        # A space of somebody's own: what it holds shows when it is appended.
+        # The contents of a custom space are known only when they are appended.
         return
     here, there = _below("obs", wanted), _below("obs", ring)
     for name in here:

@@ -154,7 +154,7 @@ def observation_space(batch: PortfolioBatch, obs: ObsForm) -> spaces.Space[Any]:
         parts["history"] = spaces.Box(-_LARGEST, _LARGEST, window, np.float32)
         parts["history_mask"] = spaces.Box(0, 1, (rows, history), np.bool_)
     if macros > 0:
-        # An index may be anything, a spread even negative.
+        # A macro ticker such as an index can have any value, and a spread can be negative.
         parts["macro_open"] = spaces.Box(-_LARGEST, _LARGEST, (macros,), np.float64)
     if macros > 0 and indicators > 0:
         width = (macros, indicators)

@@ -71,7 +71,7 @@ class PortfolioEnv(gym.Env[Any, Any]):
         included; 0: never.
     stop_loss_calculation : {"close", "low"}
         Which price that is. The sale is filled as others are. On the same day the low of a holding
-        that was bought or added to is not looked at: it may be older than the purchase.
+        that was bought or added to is ignored, because it may precede the purchase.
     stop_loss_day : {"same", "next"}
         Look at it right after the orders of a day, or on the next day before it is observed, which
         is look-ahead: cash and shares then tell what its close did.
@@ -229,7 +229,7 @@ class PortfolioEnv(gym.Env[Any, Any]):
         Parameters
         ----------
         seed : int, optional
-            Where the stream of random numbers begins anew; None goes on in it.
+            New seed of the stream of random numbers; None continues the stream.
         options : dict, optional
             ``"start_day"``: an int, where to begin instead of on a drawn day.
 
@@ -244,7 +244,7 @@ class PortfolioEnv(gym.Env[Any, Any]):
             If the seed or day cannot be; nothing has changed then.
         """
         result = self._batch.reset(seed=seed, options=options)
-        # Days are drawn in Rust; `np_random` is seeded for whoever draws from it.
+        # Days are drawn in Rust; `np_random` is seeded for callers that draw from it.
         super().reset(seed=None if seed is None else int(seed))
         return result
 

@@ -44,7 +44,7 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
     on which every ticker is listed or, where there is no such day, one on which some are. A ticker
     is traded where it is listed; elsewhere its open is 0.
 
-    Each portfolio has a random stream of its own, seeded as Gymnasium does: what it draws depends
+    Each portfolio has a random stream of its own, seeded as Gymnasium does: its draws depend
     neither on the number of portfolios nor on the others, and :class:`PortfolioEnv` with the same
     seed is equal to it bit for bit.
 
@@ -60,7 +60,7 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
         ``gymnasium.spaces.flatten`` (keys sorted).
     copy : bool, default True
         Return new arrays from every call. False writes every observation to the same arrays, which
-        is faster for large ones: what a call returned is what it was until the next ``step`` or
+        is faster for large ones: its arrays stay unchanged until the next ``step`` or
         ``reset``, so copy what you keep.
     autoreset_mode : AutoresetMode or {"next_step", "same_step", "disabled"}
         Autoreset mode after an episode has ended.
@@ -89,7 +89,7 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
         included; 0: never.
     stop_loss_calculation : {"close", "low"}
         Which price that is. The sale is filled as others are. On the same day the low of a holding
-        that was bought or added to is not looked at: it may be older than the purchase.
+        that was bought or added to is ignored, because it may precede the purchase.
     stop_loss_day : {"same", "next"}
         Look at it right after the orders of a day, or on the next day before it is observed, which
         is look-ahead: cash and shares then tell what its close did.
@@ -151,19 +151,18 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
     first, macro tickers behind the others, columns as in the panel, and ``history_mask`` bool
     ``[N, T + M, H]``; zeros where it is False. With ``copy=False`` they are views, not to be
     written to, of an arena in which a step writes the newest day alone. Like the other arrays, one
-    is what it was until the next ``step`` or ``reset``; later it may change, also for a process
+    stays unchanged until the next ``step`` or ``reset``; later it may change, also for a process
     that was forked meanwhile.
 
-    In the step that ends an episode infos hold ``metrics``, what it came to, with masks:
+    In the step that ends an episode infos hold its ``metrics``, with masks:
     ``return``, ``sharpe`` and ``sortino`` (annualised), ``max_drawdown``, ``turnover`` (of the
     first value), ``costs`` (fees and slippage), ``trades``, ``stop_losses``, ``final_value`` and
     ``length``, all at the close. Of episodes that something else cuts, ``metrics_so_far`` tells.
 
-    A sale whose fixed fee neither it nor the cash pays for is not executed.
+    A sale is not executed if neither its proceeds nor the cash cover the fixed fee.
 
-    Steps run in the calling thread with the interpreter released, unless
-    they are over sooner than that takes. Pickles by its arguments: the copy has to be reset.
-    ``copy.deepcopy`` keeps the state, streams included.
+    Steps run in the calling thread. Long ones release the interpreter. Pickles by its arguments:
+    the copy has to be reset. ``copy.deepcopy`` keeps the state, streams included.
 
     Examples
     --------
@@ -325,8 +324,8 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
         Parameters
         ----------
         actions : array_like of float, shape (N, T)
-            From -1 (sell ``hmax`` shares) to 1 (buy as many). In next-step mode those of a
-            portfolio that is about to be reset are not looked at.
+            From -1 (sell ``hmax`` shares) to 1 (buy as many). In next-step mode the actions of a
+            portfolio that is about to be reset are ignored.
 
         Returns
         -------
@@ -350,7 +349,7 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
         Parameters
         ----------
         i : int
-            Which portfolio.
+            Portfolio.
         before : bool, default False
             The episode before the running one.
 
@@ -427,9 +426,9 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
         Parameters
         ----------
         **kwargs : object
-            What ``close`` was given; not used.
+            Arguments of ``close``; not used.
         """
-        # Gymnasium closes what is forgotten, also what was refused before there was a batch.
+        # Gymnasium closes forgotten environments, even if their constructor failed.
         if "_batch" in vars(self):
             self._batch.close()
 

@@ -76,7 +76,7 @@ class _Reset:
         if not watchers:
             return self.reset(*given, **named)
         (watch, outer), *others = watchers
-        # Environments take what they know out of it.
+        # Environments remove the keys that they know.
         options = named.get("options")
         options = dict(options) if isinstance(options, dict) else {}
         with watch as news:
@@ -89,7 +89,7 @@ class _Reset:
             return returned
 
     def __reduce__(self) -> Any:  # noqa: ANN401
-        # Copies and pickles of an environment are nobody's to watch.
+        # Copies and pickles of an environment are not watched.
         return (getattr, (self.env, "reset"))
 
 

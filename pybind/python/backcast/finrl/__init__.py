@@ -7,8 +7,8 @@
 >>> tokenizer.encode("AAPL"), tokenizer.encode("MSFT"), tokenizer.decode(0)
 (1, 2, '<CASH>')
 
-Names, arguments, keys and shapes are the ones that programs written for it know; what differs, and
-why, is said where it does. Environments of Gymnasium's contract are in :mod:`backcast.envs`.
+Names, arguments, keys and shapes are those of FastFinRL; each class lists its differences.
+Environments of Gymnasium's contract are in :mod:`backcast.envs`.
 """
 
 from typing import TYPE_CHECKING

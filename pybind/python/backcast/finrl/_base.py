@@ -78,7 +78,7 @@ class FinRLEnv(Generic[Shown]):
             "indicators": indicators or None,
             "macro_tickers": self._macro,
         }
-        # Made and thrown away: settings are refused here, not at the first reset.
+        # Made to check the settings now, not at the first reset.
         probe = PortfolioBatch(self._panel, 1, self._settings)
         self._indicators = probe.indicators
         self._columns = columns_of(self._indicators, self._panel.columns)
@@ -105,7 +105,7 @@ class FinRLEnv(Generic[Shown]):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
     def __reduce__(self) -> tuple[Callable[[], FinRLEnv[Shown]], tuple[()]]:
-        """Pickle by the arguments of the constructor: what is unpickled was never reset."""
+        """Pickle by the arguments of the constructor: the copy was never reset."""
         return self._rebuild, ()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FinRLEnv[Shown]:
@@ -199,8 +199,8 @@ class FinRLEnv(Generic[Shown]):
         Returns
         -------
         dict or list of dict
-            As ``reset`` and ``step`` return it, in arrays of its own: what somebody changed in a
-            state that was returned before is not in it.
+            As ``reset`` and ``step`` return it, in new arrays, without changes that a caller made
+            to an earlier state.
 
         Raises
         ------
@@ -368,7 +368,7 @@ class FinRLEnv(Generic[Shown]):
         try:
             days = np.asarray(ticker_list)
         except ValueError:
-            # Lists of several lengths are no array.
+            # Ragged lists make no array.
             days = np.zeros(())
         if days.ndim != 1 or days.dtype.kind not in "iu":
             raise ArgumentTypeError(

@@ -57,7 +57,7 @@ class DrawnTransitions(StoredTransitions):
         Parameters
         ----------
         batch_size : int, optional
-            How many, ``B``; never more than are stored.
+            Transitions to draw, ``B``; at most as many as are stored.
         history_length : int, default 0
             Days before a state's day, ``H``.
         future_length : int, default 0
@@ -73,7 +73,7 @@ class DrawnTransitions(StoredTransitions):
         out : Sample, optional
             Batch of an earlier call, also of another buffer: it is filled again and returned, where
             this batch has the same parts, of the same names and sizes; else a new one is. Its
-            arrays change, also those that somebody kept.
+            arrays change, including those that the caller kept.
 
         Returns
         -------
@@ -104,12 +104,11 @@ class DrawnTransitions(StoredTransitions):
         ``mask`` has int32 ``[B, H]`` for each ticker, and those of macro tickers in ``macro``.
 
         History is ``day-H .. day-1``, future ``day+1 .. day+F``, which ends with the environment's
-        ``days``: what a policy is tested on is not shown to one that is trained. Zeros and a mask
-        of 0 where a ticker has no row, and where a sample does not trade the ticker. In the batched
-        layout there are no dicts of tickers: the arrays of ``s`` are ``[B, T, ...]``, those of
-        ``s["macro"]`` ``[B, M, ...]``, with a history also ``mask``, without one neither ``ohlcv``
-        nor ``indicators``; ``mask`` has ``market`` ``[B, T, H]``, ``macro`` ``[B, M, H]`` and with
-        a future ``future``.
+        ``days``, so that test days are not shown in training. Zeros and a mask of 0 where a ticker
+        has no row, and where a sample does not trade the ticker. In the batched layout there are no
+        dicts of tickers: the arrays of ``s`` are ``[B, T, ...]``, those of ``s["macro"]`` ``[B, M,
+        ...]``, with a history also ``mask``, without one neither ``ohlcv`` nor ``indicators``;
+        ``mask`` has ``market`` ``[B, T, H]``, ``macro`` ``[B, M, H]`` and with a future ``future``.
         """
         if self._taken is not None and layout == "ticker":
             raise SampleError(
@@ -127,7 +126,7 @@ class DrawnTransitions(StoredTransitions):
         Parameters
         ----------
         batch_size : int
-            How many; never more than are stored.
+            Indices to draw; at most as many as are stored.
 
         Returns
         -------
@@ -148,8 +147,8 @@ class DrawnTransitions(StoredTransitions):
         Parameters
         ----------
         index : int
-            Its slot, from 0 to ``size() - 1``. Where several processes add, slots are counted
-            adder after adder.
+            Slot, from 0 to ``size() - 1``. Where several processes add, slots are counted adder
+            after adder.
 
         Returns
         -------
@@ -171,7 +170,7 @@ class DrawnTransitions(StoredTransitions):
         Parameters
         ----------
         index : int
-            Its slot.
+            Slot.
         h : int
             Days before.
         future : int

@@ -81,7 +81,7 @@ class NestedObservations:
     """The observations of an environment's portfolios, with the days before them."""
 
     def __init__(self, env: VecFastFinRL, history_length: int) -> None:
-        """Find in the panel what is shown."""
+        """Find the shown tickers and columns in the panel."""
         panel = env.panel
         self.num_envs, self.num_tickers = env.num_envs(), env.n_tickers()
         self.history_length = history_length
@@ -91,7 +91,7 @@ class NestedObservations:
         columns = [panel.columns.index(name) for name in env.get_indicator_names()]
         self._shown = len(columns)
         first, end = (columns[0], columns[-1] + 1) if columns else (PRICES, PRICES)
-        # Neighbours in the panel's order are a view; others are copied.
+        # Tickers that are adjacent in the panel are a view; others are copied.
         neighbours = columns == list(range(first, end))
         self._columns = slice(first, end) if neighbours else np.array(columns, np.intp)
 

@@ -111,7 +111,7 @@ def _check_shape(value: Any, shape: tuple[int, ...], what: str) -> None:  # noqa
     try:
         found = np.shape(value)
     except ValueError:
-        # Lists of several lengths have none.
+        # Ragged lists have no shape.
         found = None
     if found != shape:
         one = "one per ticker" if shape else "a single value"

@@ -67,7 +67,7 @@ class VecReplayBuffer(DrawnTransitions):
     until it is cleared; one with a name is of the environment's tickers. A buffer may be used by
     several threads. With a name, any process can :meth:`attach`, draw, and add where a place for an
     adder is left; the first addition claims it, and the kernel frees it when the process ends. A
-    buffer pickles as its name, if its panel has one too: what is unpickled has joined it.
+    buffer pickles as its name, if its panel has one too: unpickling attaches to it.
 
     Examples
     --------
@@ -167,10 +167,10 @@ class VecReplayBuffer(DrawnTransitions):
             Names to show; the environment's, or all of the panel, when left out.
         indicator_lag : int, optional
             Days by which current indicators are older than the open; the environment's, or that of
-            whoever made the buffer, when left out.
+            the buffer's creator, when left out.
         end : int, optional
-            The first day that futures do not show; the environment's, or that of whoever made the
-            buffer, when left out.
+            The first day that futures do not show; the environment's, or that of the buffer's
+            creator, when left out.
         dir : path, optional
             Where it lives; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
 
@@ -264,7 +264,7 @@ def _joined(buffer: type[VecReplayBuffer], arguments: dict[str, Any]) -> VecRepl
 
 
 def _market_of(env: Any) -> tuple[Panel, int, dict[str, Any]]:  # noqa: ANN401
-    """Return the market of an environment, how many tickers it trades, and what it shows."""
+    """Return the market of an environment, its number of traded tickers and what it shows."""
     if isinstance(env, Panel):
         raise ArgumentTypeError(
             "env is a Panel, which does not say how many tickers are traded; give a FastFinRL or "

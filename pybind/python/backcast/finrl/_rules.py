@@ -78,7 +78,7 @@ def refuse_parts(tickers: Iterable[str], error: type[BackcastError]) -> None:
 
 
 def seed_of(seed: int | None, what: str = "seed") -> int | None:
-    """Read a seed: -1 is a random one, None goes on."""
+    """Read a seed: -1 is a random one, None continues the stream."""
     return None if seed is None else given_seed_of(seed, what)
 
 
@@ -98,7 +98,7 @@ def seeds_of(seeds: Any, count: int) -> list[int | None]:  # noqa: ANN401
     """Read one seed per environment."""
     if seeds is None:
         return [None] * count
-    # One array of numbers and something else would be an array of that, or of numbers.
+    # NumPy would convert mixed types to one, so lists are read entry by entry.
     listed = [*seeds] if isinstance(seeds, list | tuple) else np.asarray(seeds).tolist()
     if not isinstance(listed, list) or any(isinstance(seed, list | tuple) for seed in listed):
         raise ArgumentTypeError(f"seeds is {seeds!r}; give an array of {count} whole numbers")
@@ -127,7 +127,7 @@ def options_of(options: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def starts_of(options: dict[str, Any], count: int) -> Any:  # noqa: ANN401
-    """Read where so many portfolios are to begin, and refuse other options."""
+    """Read the start days of `count` portfolios, and refuse other options."""
     for key in options:
         if key != "start_day":
             raise EnvError(f'options has {key!r}; reset_indices knows "start_day"')
@@ -136,7 +136,7 @@ def starts_of(options: dict[str, Any], count: int) -> Any:  # noqa: ANN401
     try:
         starts = np.asarray(options["start_day"])
     except ValueError:
-        # Lists of several lengths are no array.
+        # Ragged lists make no array.
         starts = np.zeros(1, object)
     whole = starts.dtype.kind in "iu" or starts.size == 0
     if not whole or starts.shape not in ((), (count,)):
@@ -161,12 +161,12 @@ def pairs_of(
 ) -> NDArray[np.float64]:
     """Read the wrapper's actions, whose first numbers the environment judges as well.
 
-    Those of `ignored` portfolios, which are about to begin an episode, are not looked at.
+    Actions of `ignored` portfolios, which are about to begin an episode, are not checked.
     """
     refuse_masked(action, "action", EnvError)
     try:
         given = np.asarray(action)
-        # NumPy makes numbers of strings, and drops the imaginary part of complex ones.
+        # NumPy would convert strings to numbers and drop imaginary parts.
         actions = given.astype(np.float64, copy=False) if given.dtype.kind in "biufO" else None
     except (TypeError, ValueError):
         actions = None
@@ -176,7 +176,7 @@ def pairs_of(
         raise EnvError(
             f"action: got shape {actions.shape}; give {shape}, portfolios, tickers, pairs"
         )
-    # Of what is no number, neither is true.
+    # Both comparisons are false for NaN.
     odd = ~(np.abs(actions[..., 1]) <= 1.0)
     if ignored is not None:
         odd &= ~ignored[:, None]

@@ -11,7 +11,7 @@ class Sample(tuple[Any, ...]):
     Unpack it, or pass it to ``sample`` as ``out`` to fill it again.
     """
 
-    # What the batch lies in. Not copied and not pickled: those are plain tuples of arrays.
+    # Memory of the batch. Copies and pickles are plain tuples of arrays without it.
     _memory: object
 
     def __reduce__(self) -> tuple[type[tuple[Any, ...]], tuple[list[Any]]]:

@@ -36,7 +36,7 @@ class SeenPortfolios(FinRLEnv[Any]):
     _wrapped = False
     """Whether a wrapper steps them."""
     _tickers: Shared | None
-    """Names of what is traded; None until they are asked for."""
+    """Names of the traded tickers; None until they are asked for."""
 
     def num_envs(self) -> int:
         """Count the portfolios.
@@ -83,7 +83,7 @@ class SeenPortfolios(FinRLEnv[Any]):
         Parameters
         ----------
         i : int
-            Which portfolio.
+            Portfolio.
         before : bool, default False
             The episode before the running one.
 
@@ -151,7 +151,7 @@ class SeenPortfolios(FinRLEnv[Any]):
         self._seed = None
         if batch is not self._batch:
             self._adopt(batch)
-        # Those of the last step belong to its caller, who may have changed them.
+        # Arrays of the last step belong to the caller, which may have changed them.
         seen: Step = (obs, *batch.outcomes(), {})
         self._seen, self._stepped = seen, False
         self._any_ended = bool(self._ended().any())
@@ -172,14 +172,14 @@ class SeenPortfolios(FinRLEnv[Any]):
         self._tokens_before = self._tokens
         if self._vary:
             self._note_tickers()
-        # In same-step mode nothing is left to begin in the next one.
+        # In same-step mode the ended episodes have begun again, so none begins in the next step.
         self._any_ended = bool(infos) and "final_obs" not in infos
 
     def _note_tickers(self) -> None:
         self._tokens, self._tickers = self._batch.tokens_of, None
 
     def _names(self) -> Shared:
-        """Name what is traded, once it is asked for: a wrapper has no use for names."""
+        """Name the traded tickers, once asked for: a wrapper needs no names."""
         if self._tickers is None:
             self._tickers = self._names_of(self._tokens)
         return self._tickers
@@ -189,7 +189,7 @@ class SeenPortfolios(FinRLEnv[Any]):
         return shared_lists([[known[token] for token in row] for row in tokens.tolist()])
 
     def _ended(self) -> NDArray[np.bool_]:
-        """Say whose last step ended an episode, and what was not reset since."""
+        """Return which portfolios' episodes ended in their last step and were not reset since."""
         if self._seen is None:
             return np.zeros(self.num_envs(), bool)
         ended: NDArray[np.bool_] = self._seen[2] | self._seen[3]
@@ -199,11 +199,11 @@ class SeenPortfolios(FinRLEnv[Any]):
         """Build a state of the last observations."""
         obs, reward, terminated, truncated, infos = seen
         if self._wrapped:
-            # The wrapper stores what was seen, which is nobody else's to change.
+            # The wrapper keeps the original arrays, so a state gets copies.
             obs = {key: values.copy() for key, values in obs.items()}
             reward, terminated, truncated = reward.copy(), terminated.copy(), truncated.copy()
         if not self._indicators:
-            # Observations leave out what no space can have; states have it, without columns.
+            # Observations leave out empty parts, which no space can have; states have them.
             obs = {**obs, "indicators": np.zeros((*obs["open"].shape, 0))}
         outcome = (reward, terminated, truncated)
         state = state_of(obs, outcome, self._names(), self._batch.counts(), self._fixed)

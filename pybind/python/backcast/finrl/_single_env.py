@@ -47,7 +47,7 @@ class FastFinRL(FinRLEnv[State]):
     stop_loss_calculation : {"close", "low"}
         The price that a stop loss looks at.
     initial_seed : int, default 0
-        Where random numbers begin, when the first reset is not given a seed; -1: anywhere.
+        Seed of the random numbers if the first reset has none; -1: random.
     tech_indicator_list : sequence of str, optional
         Indicators to show, in this order; all of the file when empty, in the order of the file.
     macro_tickers : sequence of str, optional
@@ -57,7 +57,7 @@ class FastFinRL(FinRLEnv[State]):
     num_tickers : int, default 0
         Tickers to trade when a reset names none; 0: all but macro tickers. The first by name.
     shuffle_tickers : bool, default False
-        Draw them instead, in every episode anew, until a reset names others.
+        Draw them instead, in every episode, until a reset names others.
     stop_loss_day : {"same", "next"}
         Look at stop losses right after the orders of a day, as FastFinRL's single class does, or
         on the next day before it is observed, which is look-ahead.
@@ -208,8 +208,8 @@ class FastFinRL(FinRLEnv[State]):
             What to trade, in the order of actions, also where `shuffle_tickers` would draw; what
             was traded before when left out. An empty list draws again, where tickers are drawn.
         seed : int, optional
-            Where random numbers begin; -1: anywhere; None: they go on, and the state shows the seed
-            that they go on from.
+            Seed of the random numbers; -1: random; None: they continue, and the state shows the
+            seed that they continue from.
         shifted_start : int, default 0
             Days by which the first day that the episode could start on is later. Where tickers are
             drawn, they are drawn from those that have such a day left.

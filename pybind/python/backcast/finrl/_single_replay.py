@@ -62,8 +62,8 @@ class ReplayBuffer(VecReplayBuffer):
         Parameters
         ----------
         index : int
-            Its slot, from 0 to ``size() - 1``. Where several processes add, slots are counted
-            adder after adder.
+            Slot, from 0 to ``size() - 1``. Where several processes add, slots are counted adder
+            after adder.
 
         Returns
         -------
@@ -121,9 +121,9 @@ def _with_axis(value: ArrayLike) -> Any:  # noqa: ANN401
     """Put the axis of environments before those that an argument has."""
     try:
         array = np.asarray(value)
-        # The ring refuses what is masked, of which an array would not say so.
+        # The ring refuses masked arrays, which a plain array would hide.
         masked = array is not value and isinstance(value, np.ma.MaskedArray)
         return value if masked else array[None]
     except ValueError:
-        # Lists of several lengths are no array: the ring says so in the words of the call.
+        # Ragged lists make no array; the ring raises the error.
         return [value]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from backcast.finrl._rules import State
 
-# What a list of dicts has of the whole batch and not of each portfolio.
+# Keys of the whole batch, not of each portfolio.
 _OF_ALL = ("n_envs", "n_tickers", "n_indicators", "n_macro", "metrics")
 
 

@@ -88,8 +88,7 @@ class StoredTransitions:
     def load(self, path: str | os.PathLike[str]) -> None:
         """Replace the transitions by those of a file; a smaller buffer keeps the newest.
 
-        How the market is shown around it, the lag of indicators and the end of futures, stays this
-        buffer's.
+        The lag of indicators and the end of futures stay those of this buffer.
 
         Parameters
         ----------

@@ -59,20 +59,20 @@ class VecFastFinRL(SeenPortfolios):
     stop_loss_calculation : {"close", "low"}
         The price that a stop loss looks at.
     initial_seed : int, default 0
-        Where random numbers begin, when the first reset is not given a seed; -1: anywhere.
+        Seed of the random numbers if the first reset has none; -1: random.
     tech_indicator_list : sequence of str, optional
         Indicators to show, in this order; all of the file when empty, in the order of the file.
     macro_tickers : sequence of str, optional
         Tickers that are shown in this order and never traded. Of an open panel they must have been
         named when it was loaded.
     auto_reset : bool, default True
-        Begin anew by itself when an episode is done.
+        Begin a new episode by itself when one is done.
     return_format : {"json", "vec"}
         States as a list of dicts, or as one dict of arrays.
     num_tickers : int, default 0
         Tickers that each portfolio trades; 0: all but macro tickers. The first ones by name.
     shuffle_tickers : bool, default False
-        Draw them instead, for every portfolio and every episode anew.
+        Draw them instead, for every episode of every portfolio.
     stop_loss_day : {"same", "next"}
         Look at stop losses right after the orders of a day, or on the next day before it is
         observed, as FastFinRL's vectorised class does, which is look-ahead.
@@ -233,9 +233,9 @@ class VecFastFinRL(SeenPortfolios):
         ----------
         tickers_list : sequence of sequences of str, optional
             The tickers of each portfolio, all as many, in the order of its actions: there are as
-            many portfolios then as lists. An empty one is drawn anew in every episode.
+            many portfolios then as lists. An empty one is drawn in every episode.
         seeds : array_like of int or sequence of (int or None), shape (N,), optional
-            A seed for each portfolio; the stream of one with None goes on, the first time from
+            A seed for each portfolio; the stream of one with None continues, the first time from
             ``initial_seed``.
         seed : int, optional
             One for all: portfolio i has stream i of it. -1: a random one. Without any seed the
@@ -298,7 +298,7 @@ class VecFastFinRL(SeenPortfolios):
         indices : iterable of int
             Which portfolios, ``n`` of them; none changes nothing.
         seeds : array_like of int or sequence of (int or None), shape (n,), optional
-            A seed for each of them; their streams go on without.
+            A seed for each of them; without, their streams continue.
         options : mapping, optional
             ``"start_day"``: an int or int array ``[n]``, where they begin instead of on drawn days.
 
@@ -336,7 +336,7 @@ class VecFastFinRL(SeenPortfolios):
             each[at] = seed
         masked: dict[str, Any] = {"reset_mask": mask}
         if starts is not None:
-            # Those of the others are not read.
+            # Entries of the others are not read.
             masked["start_day"] = np.zeros(count, np.int64)
             masked["start_day"][listed] = starts
         return self._show(self._begin(batch, each, masked))

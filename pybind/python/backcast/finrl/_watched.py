@@ -28,7 +28,7 @@ class WatchedPortfolios(VectorEnv[Any, Any, Any]):
         Parameters
         ----------
         i : int
-            Which portfolio.
+            Portfolio.
         before : bool, default False
             The episode before the running one.
 

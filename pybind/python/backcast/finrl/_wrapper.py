@@ -68,19 +68,19 @@ class VecFinRLWrapper(WatchedPortfolios):
     stop_loss_calculation : {"close", "low"}
         The price that a stop loss looks at.
     initial_seed : int, default 0
-        Where random numbers begin, when the first reset is not given a seed; -1: anywhere.
+        Seed of the random numbers if the first reset has none; -1: random.
     tech_indicator_list : sequence of str, optional
         Indicators to show, in this order; all of the file when empty.
     macro_tickers : sequence of str, optional
         Tickers that are shown and never traded.
     auto_reset : bool, default True
-        Begin anew in the step that ends an episode; False: never by itself.
+        Begin a new episode in the step that ends one; False: never by itself.
     num_tickers : int, default 0
         Tickers that each portfolio trades, ``T``; 0: all but macro tickers.
     shuffle_tickers : bool, default True
-        Draw them, for every portfolio and every episode anew.
+        Draw them, for every episode of every portfolio.
     autoreset_mode : AutoresetMode or {"next_step", "same_step", "disabled"}, optional
-        Says it in Gymnasium's words; in the place of `auto_reset`.
+        The mode in Gymnasium's terms; replaces `auto_reset`.
     threads : int, default 1
         Threads that copy the market windows of a batch.
     buffer_seed : int, default 42
@@ -100,20 +100,20 @@ class VecFinRLWrapper(WatchedPortfolios):
     Notes
     -----
     Actions are ``[N, T, 2]`` from -1 to 1. The first number is the part of ``hmax`` to buy or sell.
-    The second one is not looked at by the market, which fills orders at prices of its own and knows
-    no limits; it is stored, as the first is, for agents that have a use for it.
+    The market ignores the second one, because it fills orders at its own prices without limits;
+    both are stored.
 
-    An observation has, in float32 and int32, ``portfolio`` with ``cash`` ``[N, 1]``, ``shares``
-    and ``avg_buy_price`` ``[N, T]``; ``market`` with ``open`` ``[N, T]`` and ``indicators``
-    ``[N, T, K]``; ``macro``, the same ``[N, M]``; ``tics`` ``[N, T]`` and ``macro_tics``
-    ``[N, M]``, tokens of ``tokenizer``; ``hist`` with ``market`` and ``macro``, each with
-    ``ohlcvs`` ``[N, T, H, 5]``, ``indicators`` ``[N, T, H, K]``, ``masks`` ``[N, T, H]`` and
-    ``tickers`` ``[N, T]``. ``hist["past"]`` is another name of ``hist["market"]``: what takes a key
-    knows it, what lists keys does not have it.
+    An observation has, in float32 and int32, ``portfolio`` with ``cash`` ``[N, 1]``, ``shares`` and
+    ``avg_buy_price`` ``[N, T]``; ``market`` with ``open`` ``[N, T]`` and ``indicators`` ``[N, T,
+    K]``; ``macro``, the same ``[N, M]``; ``tics`` ``[N, T]`` and ``macro_tics`` ``[N, M]``, tokens
+    of ``tokenizer``; ``hist`` with ``market`` and ``macro``, each with ``ohlcvs`` ``[N, T, H, 5]``,
+    ``indicators`` ``[N, T, H, K]``, ``masks`` ``[N, T, H]`` and ``tickers`` ``[N, T]``.
+    ``hist["past"]`` is another name of ``hist["market"]``: lookups accept it, listings do not show
+    it.
 
-    ``env`` is the :class:`VecFastFinRL` that is stepped: what it says of tickers, states and days
-    is of these episodes. Its mode and its sizes stay. It can be reset and stepped itself: nothing
-    of that is added to the buffer, and the wrapper goes on from there. It pickles as one of its
+    ``env`` is the :class:`VecFastFinRL` that is stepped: its tickers, states and days are those of
+    these episodes. Its mode and sizes stay. It can be reset and stepped directly: nothing is added
+    to the buffer then, and the wrapper continues from there. It pickles as an environment of its
     own.
 
     Examples
@@ -196,7 +196,8 @@ class VecFinRLWrapper(WatchedPortfolios):
             **settings,
         )
         check_window(self.history_length, "history_length", self.env.panel, EnvError)
-        # With no more cash than the threshold only who plays on begins; `step` asks for resets.
+        # An episode that begins with no more cash than the threshold would be over at once, and
+        # `step` would ask for a reset; with `play_on` it is played.
         play_on = self.env.failure_threshold >= self.env.initial_amount
         self.env._wrap(word_of(self.autoreset_mode), play_on)
         self.num_envs, self.num_tickers = self.env.num_envs(), self.env.n_tickers()
@@ -281,8 +282,8 @@ class VecFinRLWrapper(WatchedPortfolios):
         Parameters
         ----------
         action : array_like of float, shape (N, T, 2)
-            From -1 to 1; the first number of each pair is the order. In next-step mode those of a
-            portfolio that is about to be reset are not looked at.
+            From -1 to 1; the first number of each pair is the order. In next-step mode the actions
+            of a portfolio that is about to be reset are ignored.
 
         Returns
         -------
@@ -325,15 +326,15 @@ class VecFinRLWrapper(WatchedPortfolios):
         if final is not None:
             ends = self._nested.of_ends(with_final(raw, final), tokens, final)
             infos["final_obs"] = ends
-        # What the next step begins with, and the environment shows, is not the caller's to change.
+        # The environment overwrites these arrays in the next step, so the caller gets copies.
         outcome = rewards.copy(), terminated.copy(), truncated.copy()
         return self._nested.of_step(raw, env._tokens), *outcome, infos
 
     def sample_actions(self) -> NDArray[np.float32]:
         """Draw actions at random, from the stream that ``reset(seed=...)`` seeds.
 
-        Of seeds for each portfolio it is the first that is no None. Before any, it is seeded
-        anywhere.
+        With a seed for each portfolio, the first that is not None is used. Before any reset the
+        seed is random.
 
         Returns
         -------
@@ -354,7 +355,7 @@ class VecFinRLWrapper(WatchedPortfolios):
         Parameters
         ----------
         batch_size : int, optional
-            How many, ``B``; never more than are stored.
+            Transitions to draw, ``B``; at most as many as are stored.
         history_length : int, optional
             Days before, ``H``.
         future_length : int, optional
@@ -392,7 +393,7 @@ class VecFinRLWrapper(WatchedPortfolios):
         Parameters
         ----------
         **kwargs : object
-            What ``close`` was given; not used.
+            Arguments of ``close``; not used.
         """
         if "buffer" in vars(self):
             self.buffer.close()
@@ -400,7 +401,7 @@ class VecFinRLWrapper(WatchedPortfolios):
 
     def _check_open(self) -> None:
         if self.closed:
-            raise ClosedError("the VecFinRLWrapper is closed; make it anew")
+            raise ClosedError("the VecFinRLWrapper is closed; make a new one")
 
     def _add(
         self,

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
     from backcast.plot._read import Window
 
-# Of the palette by Okabe and Ito, which is told apart with every common kind of colour blindness.
+# Palette of Okabe and Ito, distinguishable with every common kind of colour blindness.
 _UP, _DOWN, _SIGN, _END = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 _LINES = (_UP, _DOWN, _SIGN, _END, "#56B4E9", "#E69F00")
-# Seen on white and on black alike.
+# Visible on white and on black.
 _NEUTRAL = "#808080"
 # Half a candle's width; a fraction that binary numbers hold exactly.
 _BODY = 0.3125
@@ -46,7 +46,7 @@ def _frame(ax: Axes, window: Window) -> None:
                label=window.drawn)  # fmt: skip
     if window.future:
         ax.axvspan(0.5, last + 0.5, color=_NEUTRAL, alpha=0.13, linewidth=0, zorder=0)
-    # A lone place, without history or future, is a candle and not a wall.
+    # Wide enough that a single place is drawn as a candle and not across the whole axis.
     ax.set_xlim(min(first, -1) - 0.75, max(last, window.final_place, 1) + 0.75)
     ax.xaxis.set_major_locator(MaxNLocator(nbins=12, integer=True, min_n_ticks=1))
     ax.xaxis.set_major_formatter(FuncFormatter(_signed))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-# Of the palette by Okabe and Ito, which is told apart with every common kind of colour blindness.
+# Palette of Okabe and Ito, distinguishable with every common kind of colour blindness.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 _NEUTRAL = "#808080"
 _SIZE, _DPI = (8.0, 6.0), 80
@@ -58,7 +58,7 @@ def _known(close: NDArray[np.float64]) -> NDArray[np.float64]:
 def _prices(ax: Axes, history: dict[str, Any]) -> None:
     close, days = history["close"], history["day"]
     traded = history["bought"].sum(axis=0) + history["sold"].sum(axis=0)
-    # As many as can be told apart: those that were traded most.
+    # The most traded tickers, as many as can be told apart.
     shown = np.sort(np.argsort(-traded, kind="stable")[: len(_COLOURS)])
     alone = close.shape[1] == 1
     for colour, at in zip(_COLOURS, shown, strict=False):

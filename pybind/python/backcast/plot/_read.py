@@ -50,7 +50,7 @@ class Window:
 def market_window(
     batch: Mapping[str, Any], i: int, ticker: int, columns: Sequence[str] | None
 ) -> Window:
-    """Read one ticker's window of what ``Panel.windows`` returned."""
+    """Read one ticker's window from the result of ``Panel.windows``."""
     if columns is not None:
         raise ArgumentError(
             "market windows are drawn as candles; `columns` chooses lines of a replay batch: "
@@ -62,7 +62,7 @@ def market_window(
     before, after = (np.asarray(batch[name])[i, ticker] for name in ("history", "future"))
     masks = (np.asarray(batch[f"{name}_mask"])[i, ticker] for name in ("history", "future"))
     history, future = len(before), len(after)
-    # The day itself is in neither half: its place is there, its candle is not.
+    # The day itself has a place but no candle.
     day = np.full((1, len(PRICES)), np.nan)
     rows = np.concatenate([before[:, : len(PRICES)], day, after[:, : len(PRICES)]], dtype=float)
     there = np.concatenate([next(masks), [False], next(masks)])

@@ -30,7 +30,7 @@ pub(crate) struct RowMemory {
 /// The next row of a writer, to be written in place.
 ///
 /// Made by :meth:`Writer.reserve`; a context manager. Its items are writable arrays, which are the
-/// ring's own memory: what is written into them is copied nowhere. Leaving the block publishes the
+/// ring's own memory: values written into them are not copied. Leaving the block publishes the
 /// row, an exception gives it up. Then the arrays are read-only; an array that the caller kept, and
 /// every view of it, is moved to private memory, so that it cannot reach the ring.
 ///
