@@ -99,7 +99,7 @@ fuzz-lib: tools ## Coverage-guided: damaged rings, hostile peers, CSV, Parquet: 
 storm: tools ## Kill writers, readers, daemons STORM_KILLS times each, stop readers, look for torn windows: hours
 	BACKCAST_STORM_KILLS=$(STORM_KILLS) BACKCAST_STORM_RINGS=$$(( $(STORM_KILLS) / 20 )) \
 	  BACKCAST_STORM_STOPS=$$(( $(STORM_KILLS) * 20 )) BACKCAST_HUNT_WINDOWS=$(HUNT_WINDOWS) \
-	  cargo test --release -p backcast-tests --locked --test storm --test lease_storm --test lease_order_storm --test daemon_storm --test resize_storm --test torn_hunt --test hand_hunt -- --nocapture
+	  cargo test --release -p backcast-tests --locked --test storm --test lease_storm --test lease_order_storm --test daemon_storm --test resize_storm --test torn_hunt --test gather_hunt -- --nocapture
 
 # One instruction at a time, on Linux: exact, whatever else the machine does. Appends are counted from
 # Python, so its extension is built as optimised as the rest.

@@ -35,30 +35,16 @@
 //! ```
 
 mod autoreset;
-mod batch;
-mod batches;
-mod block;
-mod draw;
 mod element;
 mod episode;
 mod error;
-mod fill;
-mod hand;
 mod index;
 mod lease;
-mod mark;
-mod picked;
-mod plan;
-mod pool;
 mod reader;
 mod ring;
+mod row_header;
 mod sampler;
-mod sampler_options;
-mod sampler_state;
 mod schema;
-mod spans;
-mod starts;
-mod window;
 mod writer;
 
 pub use autoreset::{AutoresetMode, BadAutoresetMode};
@@ -70,9 +56,6 @@ pub use backcast_layout::{
     collect, collect_orphans, copy_numbers, list, printable, ranks, receive, remove,
     remove_partial, remove_unheld, send_with_descriptor, soon, whole_part, wide,
 };
-pub use batch::{Batch, Memory};
-pub use batches::{Batches, BatchesOptions};
-pub use draw::philox4x32;
 pub use element::Element;
 pub use episode::{FINAL, GAP, TERMINATED, TRUNCATED};
 pub use error::{
@@ -82,9 +65,6 @@ pub use error::{
 pub use index::RowIndex;
 pub use lease::Lease;
 pub use lease::retention::Guard;
-pub use picked::Pick;
-pub use plan::{Arena, Axis, BatchPlan, View};
-pub use pool::{Block, Pool};
 pub use reader::Rows;
 pub use ring::Ring;
 pub use ring::observed::Observed;
@@ -93,9 +73,11 @@ pub use ring::resize::{ResizeProgress, Resized};
 pub use ring::restore::Filling;
 pub use ring::stats::{LaneStats, PinStats, ReaderStats, RingStats};
 pub use ring::unlinked::{BadOnUnlinked, OnUnlinked};
-pub use sampler::Sampler;
-pub use sampler_options::{BadBoundary, Boundary, SamplerOptions};
-pub use sampler_state::SamplerState;
+pub use sampler::{
+    Arena, Axis, BadBoundary, Batch, BatchPlan, Batches, BatchesOptions, Block, Boundary,
+    CounterRng, GatherTarget, Memory, Pool, Sampler, SamplerOptions, SamplerState, View,
+    philox4x32,
+};
 pub use schema::{Schema, SchemaBuilder};
 pub use writer::lease_backoff::Stall;
 pub use writer::options::WriterOptions;

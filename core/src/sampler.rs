@@ -1,44 +1,43 @@
-//! Uniform draws over the transitions of a ring: what may be drawn, and by which numbers.
+//! Uniform draws over the transitions of a ring.
 
-mod assemble;
-mod job;
-mod look;
+mod batch;
+mod eligibility;
+mod gather;
 mod open;
-mod pick;
-mod present;
-mod short;
+mod options;
+mod plan;
+mod pool;
+mod prefetcher;
+mod rng;
+mod state;
+mod window;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use backcast_layout::{ClaimedReader, DType, Kind, Lanes, Role, SegmentError};
+use backcast_layout::{ClaimedReader, DType, Kind, Role, SegmentError};
 
-use self::job::Wanted;
-use crate::batch::{Batch, Memory};
-use crate::batches::{Batches, BatchesOptions};
-use crate::draw::Draws;
+pub use self::batch::{Batch, Memory};
+use self::eligibility::{Eligibility, StartIndex};
+pub use self::gather::GatherTarget;
+use self::gather::{BatchRequest, MissingRows};
+pub use self::options::{BadBoundary, Boundary, SamplerOptions};
+use self::plan::Source;
+pub use self::plan::{Arena, Axis, BatchPlan, View};
+pub use self::pool::{Block, Pool};
+pub use self::prefetcher::{Batches, BatchesOptions};
+pub use self::rng::{CounterRng, philox4x32};
+pub use self::state::SamplerState;
+use self::window::WindowExtent;
 use crate::error::SampleError;
-use crate::mark::Mark;
-use crate::plan::BatchPlan;
-use crate::pool::Pool;
-use crate::reader::MOVES;
 use crate::ring::Ring;
-use crate::sampler_options::{Boundary, SamplerOptions};
-use crate::sampler_state::SamplerState;
+use crate::row_header::RowHeader;
 use crate::schema::Schema;
-use crate::spans::Spans;
-use crate::starts::Starts;
-use crate::window::Reach;
 
-/// Draws for one item over all rows, before the index of starts is asked. Whether the index is at
-/// hand changes what a draw costs and never its result, so this number is part of what a seed means.
-const BLIND: u32 = 32;
-/// The index is kept up to date while the last batch needed more than so many draws an item.
+/// The index is kept up to date while the last batch needed more draws an item than this.
 const FREQUENT: u64 = 3;
-/// Short items are drawn by blocks while something happened in the windows of more than every so many-th.
-const OFTEN: usize = 16;
-/// The ring's name is looked at after so many batches: files that were deleted by hand leave no notice.
-const LOOKS: u32 = 1024;
+/// Batches after which the ring's name is looked up: files that were deleted by hand leave no notice.
+const NAME_CHECKS: u32 = 1024;
 /// Largest batch: items are counted in 32 bits.
 const MAX_BATCH: usize = 1 << 24;
 
@@ -51,31 +50,24 @@ const MAX_BATCH: usize = 1 << 24;
 pub struct Sampler {
     ring: Ring,
     options: SamplerOptions,
-    draws: Draws,
-    reach: Reach,
+    rng: CounterRng,
+    extent: WindowExtent,
     /// Column number of `reward`, with n-step returns.
     reward: Option<usize>,
     batches: u64,
-    /// The memory that `spans` is of.
-    lanes: Arc<Lanes>,
-    spans: Spans,
-    starts: Starts,
-    /// Whether `starts` is of the same moment as `spans`.
-    indexed: bool,
-    /// Items of the batch in whose windows something happens, and whether they were many in the last one.
-    events: usize,
-    eventful: bool,
-    /// Memory for the marks of two blocks.
-    scratch: [Vec<Mark>; 2],
+    eligibility: Eligibility,
+    /// Memory for headers and rewards of irregular items.
+    scratch: Vec<RowHeader>,
+    rewards: Vec<u8>,
     plan: Option<(Arc<BatchPlan>, Arc<Pool>)>,
     slot: Option<ClaimedReader>,
     counters: Arc<Counters>,
-    /// Notices that were heeded, and batches until the ring's name is looked at without one.
+    /// Notices that were heeded, and batches until the ring's name is looked up without one.
     notices: u32,
-    looks: u32,
+    name_check: u32,
 }
 
-/// What a sampler did so far; read while its thread draws ahead.
+/// Totals of a sampler; read while its thread draws ahead.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) sampled: AtomicU64,
@@ -99,38 +91,34 @@ impl Sampler {
         }
         let reward = n_step.map(|_| reward(ring.schema())).transpose()?;
         let steps = n_step.unwrap_or(0).into();
-        let reach = Reach { back: u64::from(history) - 1, ahead: future.into(), steps };
+        let extent = WindowExtent { back: u64::from(history) - 1, ahead: future.into(), steps };
         let starts = match boundary {
-            Boundary::Reject => Starts::new(reach.back, reach.ahead),
-            Boundary::Clamp => Starts::of_known_history(reach.back),
-            Boundary::Mask => Starts::new(0, 0),
+            Boundary::Reject => StartIndex::new(extent.back, extent.ahead),
+            Boundary::Clamp => StartIndex::of_known_history(extent.back),
+            Boundary::Mask => StartIndex::new(0, 0),
         };
         Ok(Self {
             slot: ring.store().claim_reader()?,
-            draws: Draws::seeded(options.seed),
-            lanes: ring.store().lanes(),
+            rng: CounterRng::seeded(options.seed),
+            eligibility: Eligibility::new(ring, starts),
             ring: ring.clone(),
             options,
-            reach,
+            extent,
             reward,
             batches: options.batches,
-            spans: Spans::default(),
-            starts,
-            indexed: false,
-            events: 0,
-            eventful: false,
-            scratch: Default::default(),
+            scratch: Vec::new(),
+            rewards: Vec::new(),
             plan: None,
             counters: Arc::default(),
             notices: 0,
-            looks: LOOKS,
+            name_check: NAME_CHECKS,
         })
     }
 
     /// Fails if the ring has lost its name and its handle says so. One relaxed load, most of the time.
     fn heed_notices(&mut self) -> Result<(), SampleError> {
-        self.looks = self.looks.saturating_sub(1);
-        if self.ring.store().notices() == self.notices && self.looks > 0 {
+        self.name_check = self.name_check.saturating_sub(1);
+        if self.ring.store().notices() == self.notices && self.name_check > 0 {
             return Ok(());
         }
         let notices = self.ring.store().notices();
@@ -138,7 +126,7 @@ impl Sampler {
             let name = self.ring.name().unwrap_or_default().to_owned();
             return Err(SegmentError::Unlinked { kind: Kind::Ring, name }.into());
         }
-        (self.notices, self.looks) = (notices, LOOKS);
+        (self.notices, self.name_check) = (notices, NAME_CHECKS);
         Ok(())
     }
 
@@ -227,11 +215,11 @@ impl Sampler {
             return Err(SampleError::BadBatchSize { asked: batch, limit: MAX_BATCH });
         }
         let plan =
-            BatchPlan::new(self.ring.schema(), batch, &self.options, self.reach, self.reward);
+            BatchPlan::new(self.ring.schema(), batch, &self.options, self.extent, self.reward);
         Ok(self.plan.insert((Arc::new(plan), Arc::default())).clone())
     }
 
-    /// The plan to fill by, for memory that was allocated by another one.
+    /// Returns the plan to fill by, for memory that was allocated by another one.
     fn own_plan(&mut self, theirs: &BatchPlan) -> Result<Arc<BatchPlan>, SampleError> {
         let ours = self.plan(theirs.batch())?;
         if !std::ptr::eq(&raw const *ours, theirs) {
@@ -251,9 +239,9 @@ impl Sampler {
         check_arenas(&plan, arenas)?;
         self.heed_notices()?;
         let lapped_before = self.lapped();
-        self.refresh();
-        let attempts = self.fill(Wanted::Draws(self.batches), &plan, arenas)?;
-        self.indexed = attempts > FREQUENT * plan.batch() as u64;
+        self.eligibility.refresh();
+        let gathered = self.fill(BatchRequest::Draws(self.batches), &plan, arenas)?;
+        self.eligibility.use_index(gathered.attempts > FREQUENT * plan.batch() as u64);
         self.batches = self.batches.wrapping_add(1);
         self.count(plan.batch(), lapped_before);
         Ok(())
@@ -266,18 +254,73 @@ impl Sampler {
         plan: &BatchPlan,
         arenas: &mut [&mut [u8]],
     ) -> Result<(), SampleError> {
+        let plan = self.plan_of_rows(index, plan, arenas)?;
+        self.gather_named(BatchRequest::Rows(index, MissingRows::Refuse), &plan, arenas)?;
+        Ok(())
+    }
+
+    /// Copies those of the transitions that `index` names which the ring holds, into memory of their
+    /// own, and returns which were there. Everything of the others is zero, but `index`, which is as it
+    /// was given.
+    ///
+    /// Missing are rows that were overwritten, dropped, or not published yet, those that begin no
+    /// transition, and those whose window the boundary refuses.
+    pub fn gather_present(&mut self, index: &[i64]) -> Result<(Batch, Vec<bool>), SampleError> {
+        let plan = self.plan_of(index)?;
+        let mut drawn = self.blank(index.len())?;
+        let found = self.gather_present_into(index, &plan, &mut drawn.buffers())?;
+        Ok((drawn, found))
+    }
+
+    /// Gathers as [`gather_present`](Self::gather_present) does, into the caller's memory.
+    pub fn gather_present_into(
+        &mut self,
+        index: &[i64],
+        plan: &BatchPlan,
+        arenas: &mut [&mut [u8]],
+    ) -> Result<Vec<bool>, SampleError> {
+        let plan = self.plan_of_rows(index, plan, arenas)?;
+        let request = BatchRequest::Rows(index, MissingRows::Blank);
+        let missing = self.gather_named(request, &plan, arenas)?;
+        let mut found = vec![true; index.len()];
+        for item in missing {
+            blank(item, index, &plan, arenas);
+            if let Some(found) = found.get_mut(item) {
+                *found = false;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns the plan to gather named rows by, for memory that was allocated by another one.
+    fn plan_of_rows(
+        &mut self,
+        index: &[i64],
+        plan: &BatchPlan,
+        arenas: &[&mut [u8]],
+    ) -> Result<Arc<BatchPlan>, SampleError> {
         let plan = self.own_plan(plan)?;
         check_arenas(&plan, arenas)?;
         if index.len() != plan.batch() {
             let (got, expected) = (index.len(), plan.batch());
             return Err(SampleError::WrongIndexCount { got, expected });
         }
+        Ok(plan)
+    }
+
+    /// Gathers named rows, and returns the items that are missing.
+    fn gather_named(
+        &mut self,
+        request: BatchRequest<'_>,
+        plan: &BatchPlan,
+        arenas: &mut [&mut [u8]],
+    ) -> Result<Vec<usize>, SampleError> {
         self.heed_notices()?;
         let lapped_before = self.lapped();
-        self.lanes = self.spans.refresh(&self.ring);
-        self.fill(Wanted::Rows(index), &plan, arenas)?;
+        self.eligibility.refresh_ranges();
+        let gathered = self.fill(request, plan, arenas)?;
         self.count(plan.batch(), lapped_before);
-        Ok(())
+        Ok(gathered.missing)
     }
 
     fn count(&mut self, rows: usize, lapped_before: u64) {
@@ -287,28 +330,16 @@ impl Sampler {
         }
     }
 
-    /// Looks at what the ring holds now.
-    fn refresh(&mut self) {
-        for _ in 0..MOVES {
-            self.lanes = self.spans.refresh(&self.ring);
-            if !self.indexed || self.starts.refresh(&self.lanes, &self.spans) {
-                return;
-            }
-        }
-    }
-
-    /// Why nothing can be drawn. O(rows).
+    /// Returns why nothing can be drawn. O(rows).
     fn nothing(&self) -> SampleError {
-        let mut all = Starts::new(0, 0);
-        all.refresh(&self.lanes, &self.spans);
-        let longest = all.longest();
-        // Where windows are not wanted whole, what this finds was published just now.
+        let longest = self.eligibility.longest_run();
+        // Where windows need not be whole, what this finds was published just now.
         let (history, future) = (self.options.history.unwrap_or(1), self.options.future);
         if longest > 0 && self.options.boundary == Boundary::Clamp {
             return SampleError::NoHistory { history, longest };
         }
         if longest == 0 || self.options.boundary != Boundary::Reject {
-            return SampleError::Empty { rows: self.spans.published() };
+            return SampleError::Empty { rows: self.eligibility.ranges().published() };
         }
         let needed = u64::from(history) + u64::from(future);
         SampleError::NoWindow { history, future, needed, longest }
@@ -369,6 +400,18 @@ fn reward(schema: &Schema) -> Result<usize, SampleError> {
     Err(SampleError::BadReward { found: format!("here it is {dtype}{shape:?}{of}") })
 }
 
+/// Zeroes the places of a missing item, and sets its index to the one that was given.
+fn blank(item: usize, index: &[i64], plan: &BatchPlan, arenas: &mut [&mut [u8]]) {
+    for (arena, field) in arenas.iter_mut().zip(plan.fields()) {
+        let bytes = field.rows * field.width;
+        let Some(place) = arena.get_mut(item * bytes..(item + 1) * bytes) else { continue };
+        match (field.source, index.get(item)) {
+            (Source::Index, Some(index)) => place.copy_from_slice(&index.to_ne_bytes()),
+            _ => place.fill(0),
+        }
+    }
+}
+
 fn check_arenas(plan: &BatchPlan, arenas: &[&mut [u8]]) -> Result<(), SampleError> {
     if arenas.len() != plan.arenas().len() {
         let (arena, got, expected) = (arenas.len(), arenas.len(), plan.arenas().len());
@@ -385,6 +428,7 @@ fn check_arenas(plan: &BatchPlan, arenas: &[&mut [u8]]) -> Result<(), SampleErro
 
 #[cfg(test)]
 mod tests {
+    use super::eligibility::ReadableRanges;
     use super::*;
     use crate::{AutoresetMode, RingOptions, StepColumns, WriterOptions};
 
@@ -393,10 +437,13 @@ mod tests {
         ring_of(longest, 1)
     }
 
-    /// The same of so many numbers a row, which say of which step they are and where they stand.
+    /// Returns such a ring with `numbers` numbers a row, which tell their step and their place.
     fn ring_of(longest: usize, numbers: u16) -> Ring {
-        let schema =
-            Schema::builder().column("obs", DType::F32, &[numbers.into()]).build().unwrap();
+        let schema = Schema::builder()
+            .column("obs", DType::F32, &[numbers.into()])
+            .column("reward", DType::F32, &[])
+            .build()
+            .unwrap();
         let ring = Ring::heap(&schema, RingOptions::with_capacity(600).lanes(2)).unwrap();
         let options = WriterOptions::lanes(2).autoreset(AutoresetMode::SameStep);
         let mut writer = ring.writer(options).unwrap();
@@ -409,7 +456,9 @@ mod tests {
             }
             let first = u16::try_from(step).unwrap();
             let obs: Vec<f32> = (first..first + 2 * numbers).map(f32::from).collect();
+            let reward = [f32::from(first), -f32::from(first)];
             let columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
+            let columns = columns.with("reward", &reward).unwrap();
             let mut columns = columns.with_final("obs", &obs).unwrap();
             writer.append(&columns.step(&ends, &[false; 2]).unwrap()).unwrap();
         }
@@ -425,63 +474,76 @@ mod tests {
                 [(); 3].map(|()| ring.sampler(options).unwrap());
             let mut indexed = 0;
             for _ in 0..20 {
-                never.indexed = false;
-                always.indexed = true;
+                never.eligibility.use_index(false);
+                always.eligibility.use_index(true);
                 let expected = always.sample(300).unwrap().index();
                 assert_eq!(never.sample(300).unwrap().index(), expected);
                 assert_eq!(free.sample(300).unwrap().index(), expected);
-                indexed += u32::from(free.indexed);
+                indexed += u32::from(free.eligibility.is_indexed());
             }
             assert_eq!(indexed, if boundary == Boundary::Reject { 20 } else { 0 });
         }
     }
 
     #[test]
-    fn hands_fill_what_blocks_fill() {
+    fn the_scalar_path_fills_what_the_fast_path_fills() {
+        use super::gather::tests::{ALL_SCALAR, REGULAR};
         let single = SamplerOptions::seeded(11);
         let windows = single.history(4).future(2);
+        let returns = |options: SamplerOptions| options.n_step(3).gamma(0.9);
         let options = [
             single,
             windows,
             windows.boundary(Boundary::Reject),
             windows.boundary(Boundary::Clamp),
             windows.copy(true),
+            returns(single),
+            returns(windows),
         ];
-        let mut by_hand = 0;
-        // Of a few bytes, of some, and of so many that others are asked for between their lines.
-        let rings = [(1, 1), (3, 1), (20, 1), (100, 1), (400, 1), (20, 36), (400, 36), (20, 260)];
+        // Rows of a few bytes, of some, of so many that others are prefetched between their lines, and of so
+        // many that items are copied one by one.
+        let rings = [
+            (1, 1),
+            (3, 1),
+            (20, 1),
+            (100, 1),
+            (400, 1),
+            (20, 36),
+            (400, 36),
+            (20, 260),
+            (100, 2_100),
+        ];
+        REGULAR.set(0);
         for ((longest, numbers), options) in
             rings.into_iter().flat_map(|of| options.map(|options| (of, options)))
         {
             let ring = ring_of(longest, numbers);
-            let [mut hands, mut blocks] = [(); 2].map(|()| ring.sampler(options).unwrap());
-            let filled = |sampler: &mut Sampler, eventful: bool, index: Option<&[i64]>| {
+            let [mut fast, mut scalar] = [(); 2].map(|()| ring.sampler(options).unwrap());
+            let filled = |sampler: &mut Sampler, all_scalar: bool, index: Option<&[i64]>| {
                 let plan = sampler.plan(300).unwrap();
-                assert!(plan.is_short());
                 let mut memory: Vec<_> = plan.arenas().iter().map(|a| vec![7; a.bytes()]).collect();
                 let mut arenas: Vec<_> = memory.iter_mut().map(Vec::as_mut_slice).collect();
-                sampler.eventful = eventful;
-                match index {
+                ALL_SCALAR.set(all_scalar);
+                let done = match index {
                     None => sampler.sample_into(&plan, &mut arenas),
                     Some(index) => sampler.gather_into(index, &plan, &mut arenas),
-                }
-                .map(|()| memory)
-                .map_err(|error| error.to_string())
+                };
+                ALL_SCALAR.set(false);
+                done.map(|()| memory).map_err(|error| error.to_string())
             };
             for _ in 0..5 {
-                let by_blocks = filled(&mut blocks, true, None);
-                assert_eq!(filled(&mut hands, false, None), by_blocks, "{longest}, {options:?}");
-                by_hand += usize::from(!hands.indexed && !hands.eventful);
-                let Ok(index) = hands.sample(300).map(|batch| batch.index()) else { continue };
-                blocks.batches = hands.batches;
+                let expected = filled(&mut scalar, true, None);
+                assert_eq!(filled(&mut fast, false, None), expected, "{longest}, {options:?}");
+                let Ok(index) = fast.sample(300).map(|batch| batch.index()) else { continue };
+                scalar.batches = fast.batches;
                 for index in [index.clone(), vec![-1; 300], index.into_iter().rev().collect()] {
-                    let by_blocks = filled(&mut blocks, true, Some(&index));
-                    let by_hands = filled(&mut hands, false, Some(&index));
-                    assert_eq!(by_hands, by_blocks, "{longest}, {options:?}");
+                    let expected = filled(&mut scalar, true, Some(&index));
+                    let found = filled(&mut fast, false, Some(&index));
+                    assert_eq!(found, expected, "{longest}, {options:?}");
                 }
             }
         }
-        assert!(by_hand > 0, "the test proves nothing");
+        assert!(REGULAR.get() > 0, "the test proves nothing");
     }
 
     #[test]
@@ -499,7 +561,6 @@ mod tests {
             ring.sampler(SamplerOptions::seeded(5)).unwrap().sample(300).unwrap().index()
         };
         let first = drawn(1);
-        // Blocks of sixteen, eight, seven, five, three items, and of one.
         for numbers in [16, 80, 210, 300, 500, 2_000] {
             assert_eq!(drawn(numbers), first, "{numbers} numbers a row");
         }
@@ -523,14 +584,14 @@ mod tests {
         }
         let options = SamplerOptions::seeded(1).history(3).boundary(Boundary::Reject);
         let mut sampler = ring.sampler(options).unwrap();
-        sampler.indexed = true;
+        sampler.eligibility.use_index(true);
         sampler.sample(16).unwrap();
         let lane = ring.path().unwrap().join("lane-0000.dat");
         let file = std::fs::File::options().write(true).open(lane).unwrap();
         let head = std::mem::offset_of!(backcast_layout::LaneHeader, head) as u64;
         for rows in [90_u64, 40, 0] {
             file.write_all_at(&rows.to_ne_bytes(), head).unwrap();
-            sampler.indexed = true;
+            sampler.eligibility.use_index(true);
             let drawn = sampler.sample(64).map(|batch| batch.index());
             assert!(drawn.is_err(), "{rows} rows hold no window: {drawn:?}");
         }
@@ -539,28 +600,29 @@ mod tests {
     #[test]
     fn the_index_follows_a_writer_that_laps_it() {
         let ring = ring(7);
-        let mut starts = Starts::new(2, 1);
-        let mut spans = Spans::default();
+        let mut starts = StartIndex::new(2, 1);
+        let mut ranges = ReadableRanges::default();
         let options = WriterOptions::lanes(2).autoreset(AutoresetMode::SameStep);
         let mut writer = ring.writer(options).unwrap();
         for (round, steps) in [0, 1, 5, 40, 299, 300, 301, 2_000].into_iter().enumerate() {
             for step in 0..steps {
                 let obs = [1.0_f32, 2.0];
                 let columns = StepColumns::of(ring.schema()).with("obs", &obs).unwrap();
+                let columns = columns.with("reward", &obs).unwrap();
                 let mut columns = columns.with_final("obs", &obs).unwrap();
                 let ends = [step % 5 == 4, step % (6 + round) == 5];
                 writer.append(&columns.step(&ends, &[false; 2]).unwrap()).unwrap();
             }
-            let lanes = spans.refresh(&ring);
-            starts.refresh(&lanes, &spans);
-            let mut fresh = Starts::new(2, 1);
-            fresh.refresh(&lanes, &spans);
-            let list = |starts: &Starts| -> Vec<_> {
+            let lanes = ranges.refresh(&ring);
+            starts.refresh(&lanes, &ranges);
+            let mut fresh = StartIndex::new(2, 1);
+            fresh.refresh(&lanes, &ranges);
+            let list = |starts: &StartIndex| -> Vec<_> {
                 (0..starts.total()).map(|n| starts.nth(n).unwrap()).collect()
             };
             assert_eq!(list(&starts), list(&fresh));
             assert!(list(&starts).iter().all(|(lane, row)| starts.contains(*lane, *row)));
-            let rows = spans.ranges().zip(0..).flat_map(|(r, l)| r.clone().map(move |s| (l, s)));
+            let rows = ranges.iter().zip(0..).flat_map(|(r, l)| r.clone().map(move |s| (l, s)));
             let held = rows.filter(|(lane, row)| starts.contains(*lane, *row)).count();
             assert_eq!(held as u64, starts.total());
         }

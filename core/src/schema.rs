@@ -5,14 +5,14 @@ use std::fmt;
 use backcast_layout::{Column, DType, Role};
 
 use crate::error::SchemaError;
-use crate::mark::{self, Mark, PARTS};
+use crate::row_header::{self, PARTS, RowHeader};
 
 /// Number of the user's first column in a lane's file, after the marks.
 pub(crate) const USER: usize = 1;
 
 /// First parts of names that batches use themselves.
 const RESERVED: [&str; 15] = [
-    mark::NAME,
+    row_header::NAME,
     "seq",
     "episode",
     "t",
@@ -98,7 +98,7 @@ impl Schema {
 
     /// The schema that a segment says it has, checked like a user's.
     pub(crate) fn from_columns(columns: &[Column]) -> Result<Self, SchemaError> {
-        if columns.first() != Some(&Mark::column().map_err(SchemaError::Column)?) {
+        if columns.first() != Some(&RowHeader::column().map_err(SchemaError::Column)?) {
             return Err(SchemaError::NotOurs);
         }
         let user = columns.get(USER..).unwrap_or_default().to_vec();
@@ -140,7 +140,7 @@ impl SchemaBuilder {
 
     /// Checks the columns together.
     pub fn build(self) -> Result<Schema, SchemaError> {
-        let mut stored = vec![Mark::column().map_err(SchemaError::Column)?];
+        let mut stored = vec![RowHeader::column().map_err(SchemaError::Column)?];
         if self.columns.is_empty() {
             return Err(SchemaError::Empty);
         }
@@ -196,7 +196,7 @@ mod tests {
         };
         assert!(build(&[]).contains("no column"));
         assert!(build(&["seq"]).contains("`seq`"));
-        assert!(build(&[mark::NAME]).contains(mark::NAME));
+        assert!(build(&[row_header::NAME]).contains(row_header::NAME));
         assert!(build(&["future/reward"]).contains("`future/reward`"));
         assert!(build(&["next_obs"]).contains("`next_obs`"));
         assert!(build(&["a", "a"]).contains("`a`"));

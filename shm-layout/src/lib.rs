@@ -47,7 +47,6 @@ pub use layout::column::{
     Column, ColumnError, ColumnRecord, DType, MAX_AXES, MAX_COLUMN_NAME_BYTES,
     MAX_COLUMN_WIDTH_BYTES, Role,
 };
-pub use layout::found::{Found, FoundRow, RowFinder};
 pub use layout::geometry::{
     ColumnPlace, Geometry, MAX_COLUMNS, MAX_LANE_BYTES, MAX_LANES, MAX_READER_SLOTS, MAX_SLOTS,
     RingSpec,
@@ -62,13 +61,12 @@ pub use layout::reader_table::{
     BELL_BYTES, BELLS, LanePins, READER_SLOT_BYTES, READERS_HEADER_BYTES, READERS_MAGIC,
     ReaderRecord, SharedBell,
 };
-pub use layout::run::Run;
-pub use layout::runs::{Meanwhile, RunPart, Runs};
 pub use layout::sealed_header::{SEALED_HEADER_BYTES, SEALED_MAGIC};
 pub use layout::superblock::{
     ENDIAN_TAG, LAYOUT_VERSION, LINE_BYTES, MAGIC, SUPERBLOCK_BYTES, Superblock,
 };
 pub use layout::tables::{Field, tables};
+pub use layout::window_set::{InterleavedPrefetch, WindowSet, WindowSlice};
 pub use os::bytes::Bytes;
 pub use os::fork_id::forks;
 pub use os::lock_holders::has_ended;

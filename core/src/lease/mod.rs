@@ -8,9 +8,9 @@ use backcast_layout::protocol::Words;
 use backcast_layout::{Column, Hold};
 
 use crate::error::LeaseError;
-use crate::mark::{MARKS, Mark, PARTS};
 use crate::ring::Ring;
 use crate::ring::lane_inspection::Look;
+use crate::row_header::{PARTS, ROW_HEADERS, RowHeader};
 use crate::schema::USER;
 
 /// Consecutive rows of one lane, in place and frozen. Dropping it lets writers go on.
@@ -57,7 +57,7 @@ impl Ring {
             return Err(LeaseError::NotReadable { lane, from, to, oldest, head });
         }
         let slots = memory.slots();
-        if memory.address(MARKS, from % slots, asked).is_none() {
+        if memory.address(ROW_HEADERS, from % slots, asked).is_none() {
             let split = from - from % slots + slots - 1;
             return Err(LeaseError::Wraps { lane, from, to, split });
         }
@@ -66,7 +66,7 @@ impl Ring {
         let hold = book.hold(lane, &memory, from)?;
         let lease = Lease { hold, ring: self.clone(), lane, range, stalls_before };
         for seq in [from, to - 1] {
-            let found = Mark::read(lease.hold.memory(), seq).seq;
+            let found = RowHeader::read(lease.hold.memory(), seq).seq;
             if found != seq {
                 return Err(LeaseError::Damaged { lane, seq, found });
             }
@@ -126,8 +126,8 @@ impl Lease {
         }
         let memory = self.hold.memory();
         let seq = self.range.start + row as u64;
-        if place.stored == MARKS {
-            let mark = Mark::read(memory, seq);
+        if place.stored == ROW_HEADERS {
+            let mark = RowHeader::read(memory, seq);
             let part = &bytemuck::bytes_of(&mark)[place.offset..place.offset + place.width];
             out.copy_from_slice(part);
         } else {
@@ -140,7 +140,7 @@ impl Lease {
     fn stored(&self, column: usize) -> Option<Place> {
         let width = self.columns().get(column)?.width();
         if let Some(part) = PARTS.get(column) {
-            let (stored, offset, stride) = (MARKS, part.offset, size_of::<Mark>());
+            let (stored, offset, stride) = (ROW_HEADERS, part.offset, size_of::<RowHeader>());
             return Some(Place { stored, offset, stride, width });
         }
         Some(Place { stored: column - PARTS.len() + USER, offset: 0, stride: width, width })

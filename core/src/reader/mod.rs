@@ -9,8 +9,8 @@ use backcast_layout::{Column, Lane};
 use crate::element::Element;
 use crate::error::{BatchError, ReadError};
 use crate::ring::Ring;
-pub(crate) use crate::ring::copy_rows::{clean_bools, copy_columns};
-pub(crate) use crate::ring::lane_inspection::{Look, MOVES, moved, readable};
+use crate::ring::copy_rows::copy_columns;
+use crate::ring::lane_inspection::{Look, readable};
 use crate::schema::Schema;
 
 /// Consecutive rows of one lane, built-in columns included. A private copy.

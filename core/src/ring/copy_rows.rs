@@ -6,7 +6,7 @@ use backcast_layout::protocol::Words;
 use backcast_layout::{DType, Lane};
 
 use crate::error::ReadError;
-use crate::mark::{Mark, PARTS};
+use crate::row_header::{PARTS, RowHeader};
 use crate::schema::{Schema, USER};
 
 /// Copies rows whose slots are a lane's. Whether every one says that it is the one asked for.
@@ -43,12 +43,12 @@ pub(crate) fn copy_columns(
 fn copy_marks(lane: &Lane, rows: Range<u64>, parts: &mut [&mut [u8]]) -> bool {
     /// Rows at a time: the marks stay in the nearest cache.
     const BLOCK: usize = 256;
-    let mut marks = [Mark::default(); BLOCK];
+    let mut marks = [RowHeader::default(); BLOCK];
     let mut expected = true;
     for (at, seq) in (0..).step_by(BLOCK).zip(rows.clone().step_by(BLOCK)) {
         let count = usize::try_from(rows.end - seq).unwrap_or(BLOCK).min(BLOCK);
         let Some(marks) = marks.get_mut(..count) else { return false };
-        Mark::read_into(lane, seq % lane.slots(), marks);
+        RowHeader::read_into(lane, seq % lane.slots(), marks);
         expected &= marks.iter().map(|mark| mark.seq).eq(seq..seq + count as u64);
         for (part, buffer) in PARTS.iter().zip(&mut *parts) {
             let width = part.dtype.size();

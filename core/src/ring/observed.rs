@@ -100,7 +100,7 @@ impl Observed {
 mod tests {
     use super::*;
     use crate::ring::options::RingOptions;
-    use crate::sampler_options::SamplerOptions;
+    use crate::sampler::SamplerOptions;
     use crate::schema::Schema;
     use crate::writer::options::WriterOptions;
     use crate::writer::step::StepColumns;

@@ -12,7 +12,7 @@ use super::create::spec;
 use super::options::RingOptions;
 use crate::episode::{FINAL, GAP, TERMINATED, TRUNCATED};
 use crate::error::{ReadError, RestoreError};
-use crate::mark::{Mark, PARTS};
+use crate::row_header::{PARTS, RowHeader};
 use crate::schema::Schema;
 
 /// The flags a row can have; others are dropped.
@@ -26,9 +26,9 @@ pub struct Filling<'a> {
     leftover: &'a Leftover,
     lanes: Vec<Option<UnnamedLane>>,
     /// Of each lane the mark of the row that was given last, if it was.
-    last: Vec<Option<Mark>>,
+    last: Vec<Option<RowHeader>>,
     /// Memory for the marks of the rows given last.
-    marks: Vec<Mark>,
+    marks: Vec<RowHeader>,
 }
 
 impl Ring {
@@ -197,7 +197,7 @@ impl Filling<'_> {
             .chain(&self.marks)
             .zip(self.marks.iter().skip(usize::from(before.is_none())));
         if let Some((_, mark)) = pairs.find(|(before, mark)| !mark.may_follow(before)) {
-            let Mark { seq: row, episode, t, .. } = *mark;
+            let RowHeader { seq: row, episode, t, .. } = *mark;
             return Err(RestoreError::BrokenEpisode { lane, row, episode, t });
         }
         if let (Some(last), Some(mark)) = (self.last.get_mut(lane as usize), self.marks.last()) {
@@ -283,7 +283,7 @@ impl Filling<'_> {
     fn read_marks(&mut self, columns: &[&[u8]]) {
         let rows = columns.first().map_or(0, |seq| seq.len() / PARTS[0].dtype.size());
         self.marks.clear();
-        self.marks.resize(rows, Mark::default());
+        self.marks.resize(rows, RowHeader::default());
         for (part, bytes) in PARTS.iter().zip(columns) {
             let values = bytes.chunks_exact(part.dtype.size());
             for (mark, value) in self.marks.iter_mut().zip(values) {

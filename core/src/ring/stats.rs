@@ -8,7 +8,7 @@ use backcast_layout::{Column, LanePolicy};
 
 use super::Ring;
 use super::lane_inspection::Look;
-use crate::mark::Mark;
+use crate::row_header::RowHeader;
 
 /// Reads of two rows are tried this often against a writer that laps them.
 const ATTEMPTS: u32 = 64;
@@ -142,8 +142,8 @@ impl Ring {
             if count == 0 {
                 return 0;
             }
-            let first = Mark::read(&*memory, rows.start).episode;
-            let last = Mark::read(&*memory, rows.end - 1).episode;
+            let first = RowHeader::read(&*memory, rows.start).episode;
+            let last = RowHeader::read(&*memory, rows.end - 1).episode;
             if still_whole(&*memory, rows.start) {
                 return count.saturating_sub(last.wrapping_sub(first));
             }
@@ -202,7 +202,7 @@ impl Ring {
                     rows: rows.end - rows.start,
                     transitions: self.transitions(number),
                     episodes: if written {
-                        Mark::read(&*lane, rows.end - 1).episode.wrapping_add(1)
+                        RowHeader::read(&*lane, rows.end - 1).episode.wrapping_add(1)
                     } else {
                         0
                     },

@@ -1,9 +1,8 @@
 //! How a ring opens a sampler.
 
-use super::Sampler;
+use super::{Sampler, SamplerOptions};
 use crate::error::SampleError;
 use crate::ring::Ring;
-use crate::sampler_options::SamplerOptions;
 
 impl Ring {
     /// Draws from the ring.

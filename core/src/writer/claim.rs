@@ -12,8 +12,8 @@ use super::kept::{Kept, obs_columns};
 use super::moves::Moves;
 use super::{OwnLane, Writer};
 use crate::error::{HeldLane, WriterError};
-use crate::mark::Mark;
 use crate::ring::Ring;
+use crate::row_header::RowHeader;
 use crate::writer::episode_clock::EpisodeClock;
 use crate::writer::lease_backoff::Patience;
 use crate::writer::options::WriterOptions;
@@ -133,7 +133,7 @@ impl OwnLane {
         let memory = LaneWriter::adopt(lane, chunk)?;
         let clock = match memory.head() {
             0 => EpisodeClock::fresh(),
-            head => EpisodeClock::after(Mark::read(memory.lane(), head - 1).episode),
+            head => EpisodeClock::after(RowHeader::read(memory.lane(), head - 1).episode),
         };
         let (patience, kept) = (Patience::default(), Kept::default());
         Ok(Self { memory, clock, patience, kept, plain: true })

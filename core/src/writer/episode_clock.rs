@@ -4,7 +4,7 @@
 
 use crate::autoreset::AutoresetMode;
 use crate::episode::{FINAL, GAP, TERMINATED, TRUNCATED};
-use crate::mark::Mark;
+use crate::row_header::RowHeader;
 
 /// Where a lane stands between two appends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,9 +30,9 @@ pub(crate) struct RowMarks {
 impl RowMarks {
     /// What row `seq` says of itself.
     #[inline]
-    pub(crate) fn at(self, seq: u64) -> Mark {
+    pub(crate) fn at(self, seq: u64) -> RowHeader {
         let Self { episode, t, flags } = self;
-        Mark { seq, episode, t, flags }
+        RowHeader { seq, episode, t, flags }
     }
 }
 

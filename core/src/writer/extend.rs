@@ -8,7 +8,7 @@ use super::{Writer, row};
 use crate::autoreset::AutoresetMode;
 use crate::error::AppendError;
 use crate::index::RowIndex;
-use crate::mark::{MARKS, Mark};
+use crate::row_header::{ROW_HEADERS, RowHeader};
 use crate::schema::USER;
 use crate::writer::step::Step;
 use backcast_layout::protocol::{MAX_SEQ, ring};
@@ -115,12 +115,12 @@ impl Writer {
             }
         }
         let first = lane.memory.head();
-        let mut marks = [Mark::default(); BLOCK];
+        let mut marks = [RowHeader::default(); BLOCK];
         for (mark, seq) in marks.iter_mut().zip(first..first + count) {
             *mark = lane.clock.step().at(seq);
             self.indices.push(RowIndex::new(*number, seq));
         }
-        lane.memory.write_rows(MARKS, count, bytemuck::cast_slice(&marks[..rows]));
+        lane.memory.write_rows(ROW_HEADERS, count, bytemuck::cast_slice(&marks[..rows]));
         for (at, (column, bytes)) in
             self.ring.schema().columns().iter().zip(steps.columns).enumerate()
         {

@@ -31,8 +31,8 @@ use self::plan::Planned;
 use crate::autoreset::AutoresetMode;
 use crate::error::AppendError;
 use crate::index::RowIndex;
-use crate::mark::MARKS;
 use crate::ring::Ring;
+use crate::row_header::ROW_HEADERS;
 use crate::schema::{Schema, USER};
 use crate::writer::episode_clock::{EpisodeClock, RowMarks};
 use crate::writer::lease_backoff::{Patience, Stall};
@@ -462,7 +462,7 @@ impl OwnLane {
 
     fn write_marks(&self, ahead: u64, marks: RowMarks) {
         let mark = marks.at(self.memory.head() + ahead);
-        self.memory.write(MARKS, ahead, bytemuck::bytes_of(&mark));
+        self.memory.write(ROW_HEADERS, ahead, bytemuck::bytes_of(&mark));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Some transitions, column by column: on their way into a ring, or out of it.
 
-use backcast_core::Pick;
+use backcast_core::GatherTarget;
 
 use super::columns::{
     ACTION, AVG_BUY_PRICE, CASH, DAY, ENDS, ENV_ID, REWARD, SHARES, TOKENS, TransitionShape,
@@ -128,8 +128,9 @@ impl TransitionBatch {
         ]
     }
 
-    pub(crate) fn picks(&mut self) -> [Pick<'_>; ENDS] {
-        self.columns_mut().map(|(column, out)| Pick { column, out })
+    /// Returns the columns as targets of a gather.
+    pub(crate) fn targets(&mut self) -> [GatherTarget<'_>; ENDS] {
+        self.columns_mut().map(|(column, out)| GatherTarget { column, out })
     }
 
     /// Which environment of the batch a transition is of.

@@ -1,71 +1,68 @@
 //! Finding and drawing transitions.
 
-use backcast_core::{Pick, philox4x32};
+use backcast_core::{CounterRng, GatherTarget, RowIndex};
 
 use super::{
     batch::TransitionBatch,
     check::{check_days, check_tokens},
     columns::POSITION,
     error::TransitionError,
-    lanes::LaneView,
+    lanes::{LaneView, damaged},
     ring::TransitionRing,
 };
 
-/// Tries against writers that lap the reader.
+/// Attempts against writers that overtake the reader. An item's rejected draws continue behind them, so
+/// that no two attempts share a draw.
 const ATTEMPTS: u32 = 64;
 
-/// A counter-based stream: the seed and the number of the batch decide every draw.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Position in a stream of draws: the seed and the number of the batch decide every draw.
+#[derive(Clone, Debug)]
 pub(crate) struct Draws {
     pub(crate) seed: u64,
     /// Batches drawn so far.
     pub(crate) batches: u64,
+    rng: CounterRng,
 }
 
 impl Draws {
     pub(crate) fn seeded(seed: u64) -> Self {
-        Self { seed, batches: 0 }
+        Self::resumed(seed, 0)
     }
 
-    /// Uniform in `0..bound` (Lemire, "Fast random integer generation in an interval", ACM TOMACS 29,
-    /// 2019). `attempt` tells draws of one item apart.
-    fn below(self, bound: u64, item: u32, mut attempt: u32) -> u64 {
+    /// Returns the stream of a seed after so many batches.
+    pub(crate) fn resumed(seed: u64, batches: u64) -> Self {
+        Self { seed, batches, rng: CounterRng::seeded(seed) }
+    }
+
+    /// Returns a uniform number in `0..bound`. `attempt` tells draws of one item apart.
+    fn below(&self, bound: u64, item: usize, mut attempt: u32) -> u64 {
+        // The RNG serves two neighbours per counter, of which these streams use the first.
+        let item = u32::try_from(item).unwrap_or(u32::MAX).wrapping_mul(2);
         loop {
-            let counter = [low(self.batches), low(self.batches >> 32), item, attempt];
-            let [a, b, ..] = philox4x32(counter, [low(self.seed), low(self.seed >> 32)]);
-            let product = (u128::from(a) << 32 | u128::from(b)) * u128::from(bound);
-            #[expect(clippy::cast_possible_truncation, reason = "the two halves of the product")]
-            let (whole, fraction) = ((product >> 64) as u64, product as u64);
-            if fraction >= bound || fraction >= bound.wrapping_neg() % bound {
-                return whole;
+            if let Some(drawn) = self.rng.below(bound, self.batches, item, attempt) {
+                return drawn;
             }
-            // Apart from the attempts of an item that was lapped.
             attempt = attempt.wrapping_add(ATTEMPTS);
         }
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
-fn low(x: u64) -> u32 {
-    x as u32
-}
-
-/// Transitions that were asked for, each by its lane and row.
+/// The lanes at one moment, whose transitions are counted lane after lane.
 struct Places {
     views: Vec<LaneView>,
     size: u64,
 }
 
 impl Places {
-    /// The row of an index: slots of the first lane, then of the next.
-    fn find(&self, mut index: u64) -> (usize, u64) {
-        for (at, view) in self.views.iter().enumerate() {
+    /// Returns the lane and the row of an index: slots of the first lane, then of the next.
+    fn find(&self, mut index: u64) -> Option<(&LaneView, u64)> {
+        for view in &self.views {
             if index < view.count {
-                return (at, view.row(index));
+                return Some((view, view.row(index)));
             }
             index -= view.count;
         }
-        (0, 0)
+        None
     }
 }
 
@@ -98,12 +95,10 @@ impl TransitionRing {
         batch: &mut TransitionBatch,
     ) -> Result<(), TransitionError> {
         let n = self.drawn(batch_size)?;
-        let draws = self.draws;
-        self.read(n, batch, |places, item, attempt| {
-            if places.size == 0 {
-                return Err(TransitionError::Empty);
-            }
-            Ok(draws.below(places.size, low(item as u64), attempt))
+        let draws = &self.draws;
+        self.read(n, batch, |places, item, attempt| match places.size {
+            0 => Err(TransitionError::Empty),
+            size => Ok(draws.below(size, item, attempt)),
         })?;
         self.draws.batches += 1;
         Ok(())
@@ -127,10 +122,10 @@ impl TransitionRing {
     pub fn draw_indices(&mut self, batch_size: usize) -> Result<Vec<i64>, TransitionError> {
         let n = self.drawn(batch_size)?;
         let size = self.len()?;
-        let draws = self.draws;
-        let index = |item: usize| draws.below(size, low(item as u64), 0).cast_signed();
+        let index = |item| self.draws.below(size, item, 0).cast_signed();
+        let indices = (0..n).map(index).collect();
         self.draws.batches += 1;
-        Ok((0..n).map(index).collect())
+        Ok(indices)
     }
 
     /// Items of a batch.
@@ -152,45 +147,41 @@ impl TransitionRing {
         batch: &mut TransitionBatch,
         mut choose: impl FnMut(&Places, usize, u32) -> Result<u64, TransitionError>,
     ) -> Result<(), TransitionError> {
-        let (mut positions, mut open) = (Vec::new(), Vec::new());
+        let (mut positions, mut chosen) = (Vec::<u64>::new(), Vec::new());
         let room = batch.try_reserve(n, &self.shape)
             && positions.try_reserve_exact(n).is_ok()
-            && open.try_reserve_exact(n).is_ok();
+            && chosen.try_reserve_exact(n).is_ok();
         if !room {
             let (batch, tickers) = (n, self.shape.tickers);
             return Err(TransitionError::TooLarge { batch, tickers, days: 0 });
         }
         batch.resize(n, &self.shape);
-        positions.resize(n, 0_u64);
-        open.extend(0..n);
-        for attempt in 0..ATTEMPTS {
-            let places = self.places()?;
-            let mut asked: Vec<Vec<(usize, u64)>> = vec![Vec::new(); places.views.len()];
-            for &item in &open {
-                let (at, row) = places.find(choose(&places, item, attempt)?);
-                asked[at].push((item, row));
+        positions.resize(n, 0);
+        chosen.resize(n, (0, 0, 0));
+        let position =
+            GatherTarget { column: POSITION, out: bytemuck::cast_slice_mut(&mut positions) };
+        let mut targets: Vec<_> = std::iter::once(position).chain(batch.targets()).collect();
+        // The places of an attempt are looked up once for all its items.
+        let mut at: Option<(u32, Places)> = None;
+        let attempts = self.ring.gather_chosen(n, ATTEMPTS, &mut targets, |item, attempt| {
+            if at.as_ref().is_none_or(|(of, _)| *of != attempt) {
+                at = Some((attempt, self.places()?));
             }
-            open.clear();
-            for (view, rows) in places.views.iter().zip(&asked).filter(|(_, rows)| !rows.is_empty())
-            {
-                let position =
-                    Pick { column: POSITION, out: bytemuck::cast_slice_mut(&mut positions) };
-                let mut picks: Vec<_> = std::iter::once(position).chain(batch.picks()).collect();
-                let whole = self.ring.pick(view.lane, rows, &mut picks)?;
-                for &(item, row) in rows {
-                    if row < whole {
-                        open.push(item);
-                    } else if positions[item] != view.position(row) {
-                        let (lane, what) = (view.lane, "its position is another's");
-                        return Err(TransitionError::Damaged { lane, seq: row, what });
-                    }
-                }
-            }
-            if open.is_empty() {
-                return self.believable(batch);
-            }
+            let Some((_, places)) = &at else { return Err(TransitionError::Empty) };
+            let index = choose(places, item, attempt)?;
+            let (view, row) = places.find(index).ok_or(TransitionError::Empty)?;
+            chosen[item] = (view.lane, row, view.position(row));
+            Ok::<_, TransitionError>(RowIndex::new(view.lane, row))
+        })?;
+        if attempts.is_none() {
+            return Err(TransitionError::Lapped { attempts: ATTEMPTS });
         }
-        Err(TransitionError::Lapped { attempts: ATTEMPTS })
+        let mut rows = chosen.iter().zip(&positions);
+        if let Some(((lane, row, _), _)) = rows.find(|((_, _, expected), found)| expected != *found)
+        {
+            return Err(damaged(*lane, *row, "its position is another's"));
+        }
+        self.believable(batch)
     }
 
     /// Days and tokens lead into the panel; a peer may have written any.
@@ -205,7 +196,7 @@ impl TransitionRing {
         let copy = |view: LaneView| {
             let rows: Vec<(usize, u64)> = view.rows().enumerate().collect();
             let mut batch = TransitionBatch::zeros(rows.len(), &self.shape);
-            let whole = self.ring.pick(view.lane, &rows, &mut batch.picks())?;
+            let whole = self.ring.gather_rows(view.lane, &rows, &mut batch.targets())?;
             if rows.first().is_some_and(|(_, oldest)| *oldest < whole) {
                 return Ok(None);
             }

@@ -124,7 +124,7 @@ impl TransitionRing {
             TransitionError::BadFile { path: path.to_owned(), problem: problem.to_owned() }
         })?;
         self.replace(&lanes)?;
-        self.draws = Draws { seed: description.seed, batches: description.batches };
+        self.draws = Draws::resumed(description.seed, description.batches);
         Ok(())
     }
 

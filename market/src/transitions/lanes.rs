@@ -3,7 +3,7 @@
 //! A transition's position counts from 0 since its lane began or was cleared. It stands in slot
 //! `position mod quota`, as in a buffer of exactly `quota` places that is overwritten from the front.
 
-use backcast_core::{Pick, Ring};
+use backcast_core::{GatherTarget, Ring};
 
 use super::{
     columns::{CLEARED, POSITION},
@@ -41,7 +41,7 @@ impl LaneView {
             let base = i64::try_from(position)
                 .ok()
                 .and_then(|position| signed(newest).checked_sub(position))
-                .ok_or(damaged(lane, newest))?;
+                .ok_or(damaged(lane, newest, "its position cannot be"))?;
             let first = u64::try_from(base).unwrap_or(0).max(span.start);
             let oldest = first.max(head.saturating_sub(quota));
             return Ok(Self { lane, base, head, count: head - oldest, quota });
@@ -81,13 +81,13 @@ impl LaneView {
 /// Position of one row; `None` when it was overwritten meanwhile.
 fn position_of(ring: &Ring, lane: u32, seq: u64) -> Result<Option<u64>, TransitionError> {
     let mut bytes = [0; 8];
-    let picks = &mut [Pick { column: POSITION, out: &mut bytes }];
-    let whole = ring.pick(lane, &[(0, seq)], picks)?;
+    let targets = &mut [GatherTarget { column: POSITION, out: &mut bytes }];
+    let whole = ring.gather_rows(lane, &[(0, seq)], targets)?;
     Ok((seq >= whole).then(|| u64::from_ne_bytes(bytes)))
 }
 
-pub(crate) fn damaged(lane: u32, seq: u64) -> TransitionError {
-    TransitionError::Damaged { lane, seq, what: "its position cannot be" }
+pub(crate) fn damaged(lane: u32, seq: u64, what: &'static str) -> TransitionError {
+    TransitionError::Damaged { lane, seq, what }
 }
 
 /// Transitions that each lane keeps of a capacity: as equal as can be, exact together.

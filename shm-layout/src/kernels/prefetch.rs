@@ -74,25 +74,6 @@ pub(crate) fn prefetch_to_write(line: *const u8) {
     let _ = line;
 }
 
-/// Hints that a cache line will be read at once. Any address will do.
-#[inline]
-pub(crate) fn prefetch_nearest(line: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch has no architectural effect and cannot fault, whatever the address.
-    unsafe {
-        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(line.cast());
-    }
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: as above; PRFM is a hint.
-    unsafe {
-        core::arch::asm!("prfm pldl1keep, [{line}]", line = in(reg) line,
-            options(nostack, preserves_flags, readonly));
-    }
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    let _ = line;
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -63,28 +63,6 @@ impl Ahead {
     }
 }
 
-/// Where a column stands in all lanes of one list, looked up once for many of their rows. By default in no lane.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Located<'a> {
-    columns: &'a [Placed],
-    offset: usize,
-    width: usize,
-}
-
-impl Located<'_> {
-    /// Whether the column begins with a line of the cache.
-    #[inline]
-    pub(crate) fn begins_a_line(&self) -> bool {
-        self.offset.is_multiple_of(prefetch::LINE)
-    }
-
-    /// The same, if its rows have so many bytes: for whom that is a constant.
-    #[inline]
-    pub(crate) fn of_width(self, width: usize) -> Option<Self> {
-        (self.width == width).then_some(Self { width, ..self })
-    }
-}
-
 /// Where the columns of a lane stand: one list for all lanes of a size.
 pub(crate) type Columns = Arc<[Placed]>;
 
@@ -274,38 +252,6 @@ impl Lane {
     pub fn slot_after(&self, slot: u64, rows: u64) -> u64 {
         let slot = slot + rows;
         if slot < self.slots { slot } else { slot - self.slots }
-    }
-
-    /// Where a column whose rows have so many bytes stands in this lane, and in all of its list of columns.
-    /// `None`: there is no such column.
-    #[inline]
-    pub(crate) fn located(&self, column: usize, width: usize) -> Option<Located<'_>> {
-        let placed = self.columns.get(column).filter(|placed| placed.width == width)?;
-        Some(Located { columns: &self.columns, offset: placed.offset, width })
-    }
-
-    /// Where so many rows of a column stand from a slot on: valid for reads of all their bytes while the lane
-    /// lives. `None` for rows that do not exist, that run over the end of the lane, or of a column that was
-    /// located in a lane of another list.
-    #[inline]
-    pub(crate) fn place(&self, column: Located<'_>, slot: u64, rows: u64) -> Option<*const u8> {
-        if slot >= self.slots || self.slots - slot < rows {
-            return None;
-        }
-        self.place_of_slot(column, slot)
-    }
-
-    /// The same, of rows that are known to end below the lane's slots.
-    #[inline]
-    pub(crate) fn place_of_slot(&self, column: Located<'_>, slot: u64) -> Option<*const u8> {
-        if !std::ptr::eq(self.columns.as_ptr(), column.columns.as_ptr()) {
-            return None;
-        }
-        #[expect(clippy::cast_possible_truncation, reason = "below slots, which fits in memory")]
-        let before = (slot as usize).wrapping_mul(column.width);
-        // In bounds where the rows are: the column, which is one of this lane's list, has as many rows of `width` bytes
-        // from its offset on as the lane has slots.
-        Some(self.memory.base().wrapping_add(column.offset.wrapping_add(before)))
     }
 
     #[inline]

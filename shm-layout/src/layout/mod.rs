@@ -9,7 +9,6 @@ pub(crate) mod claimed_lane;
 pub(crate) mod column;
 #[cfg(test)]
 pub(crate) mod counted;
-pub(crate) mod found;
 pub(crate) mod geometry;
 pub(crate) mod lane;
 pub(crate) mod lane_alias;
@@ -19,8 +18,7 @@ pub(crate) mod lane_shape;
 pub(crate) mod names;
 pub(crate) mod origin;
 pub(crate) mod reader_table;
-pub(crate) mod run;
-pub(crate) mod runs;
 pub(crate) mod sealed_header;
 pub(crate) mod superblock;
 pub(crate) mod tables;
+pub(crate) mod window_set;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use ndarray::{ArrayViewD, Axis as NdAxis, Slice};
 
+use super::plan::{Arena, Axis, BatchPlan};
+use super::pool::{Block, Pool};
 use crate::element::Element;
 use crate::error::{BatchError, SampleError};
-use crate::plan::{Arena, Axis, BatchPlan};
-use crate::pool::{Block, Pool};
 
 /// Memory that a sampler fills: one slice for each arena of a [`BatchPlan`], in its order.
 ///

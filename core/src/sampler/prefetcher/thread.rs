@@ -6,10 +6,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, s
 use std::thread::{Builder, JoinHandle, Result as Joined};
 use std::time::Duration;
 
-use crate::batch::Memory;
 use crate::error::SampleError;
-use crate::plan::BatchPlan;
 use crate::sampler::Sampler;
+use crate::sampler::batch::Memory;
+use crate::sampler::plan::BatchPlan;
 
 /// Makes memory to fill.
 pub(super) type Make<M> = fn(&mut Sampler, usize) -> Result<M, SampleError>;

@@ -3,17 +3,17 @@
 //! One gather of `H + F + 1` rows serves an observation column: its history, its `next_`, its
 //! future and the future's `next_` are overlapping views of one arena.
 
-mod copies;
+mod segments;
 
 use std::ops::Range;
 
 use backcast_layout::{Column, DType, Role};
 
-pub(crate) use self::copies::{Copied, Copies, Stretch};
+pub(crate) use self::segments::{ColumnSegment, SegmentSlice, Segments};
+use super::options::{Boundary, SamplerOptions};
+use super::window::WindowExtent;
 use crate::error::SampleError;
-use crate::sampler_options::{Boundary, SamplerOptions};
 use crate::schema::{Schema, USER};
-use crate::window::Reach;
 
 /// One contiguous block, C order; the first axis is the batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl Arena {
     }
 }
 
-/// What a view takes of its arena.
+/// The part of its arena that a view shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Axis {
     /// All of it.
@@ -59,7 +59,7 @@ pub enum Axis {
 }
 
 impl Axis {
-    /// The places of axis 1 that a view shows; all of them for a whole arena.
+    /// Returns the places of axis 1 that a view shows; all of them for a whole arena.
     fn places(self) -> Range<usize> {
         match self {
             Axis::Whole => 0..usize::MAX,
@@ -82,16 +82,28 @@ pub struct View {
     pub shared: bool,
 }
 
+/// Most items of a micro-batch: about as many as the cache lines that a core requests at a time.
+pub(crate) const MICRO_BATCH: usize = 16;
+
+/// When the rows of a micro-batch are prefetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PrefetchPolicy {
+    /// Item by item, as they are selected.
+    Eager,
+    /// Between the copies of the micro-batch before.
+    Interleaved,
+}
+
 /// Arenas and views of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchPlan {
     batch: usize,
     arenas: Vec<Arena>,
     views: Vec<View>,
-    fills: Vec<Fill>,
-    copies: Copies,
-    /// Nothing of an item is computed.
-    is_plain: bool,
+    fields: Vec<ArenaField>,
+    segments: Segments,
+    /// Transitions of an n-step return that nothing cuts short.
+    run: u64,
 }
 
 /// Where an arena's elements come from.
@@ -110,9 +122,9 @@ pub(crate) enum Source {
     NNext(usize),
 }
 
-/// How an item of an arena is filled.
+/// How an item's place in an arena is filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Fill {
+pub(crate) struct ArenaField {
     pub(crate) source: Source,
     pub(crate) dtype: DType,
     /// Row of the first place, relative to the drawn one.
@@ -126,25 +138,26 @@ pub(crate) struct Fill {
     pub(crate) shift: (i64, i64),
     /// Places beyond the window's rows repeat its first and last row.
     pub(crate) repeat: bool,
-    /// What it copies, if it copies rows.
-    pub(crate) copied: Option<Copied>,
+    /// The rows that it copies, if it copies any.
+    pub(crate) slice: Option<SegmentSlice>,
 }
 
-/// Bytes of an item's rows up to which it is short: two hands of them find room in the second cache, where what is asked for
-/// ahead waits for its turn.
-const SHORT: usize = 8 << 10;
+/// Bytes of an item's rows up to which items are copied in full micro-batches. Two micro-batches of them
+/// fit into L2, where prefetched lines wait. Longer items are copied one by one.
+const SHORT_ITEM: usize = 8 << 10;
 
 impl BatchPlan {
     pub(crate) fn new(
         schema: &Schema,
         batch: usize,
         options: &SamplerOptions,
-        reach: Reach,
+        extent: WindowExtent,
         reward: Option<usize>,
     ) -> Self {
         let SamplerOptions { history, future, copy, boundary, .. } = *options;
-        let (arenas, views, fills) = (Vec::new(), Vec::new(), Vec::new());
-        let plan = Self { batch, arenas, views, fills, copies: Copies::default(), is_plain: false };
+        let (arenas, views, fields) = (Vec::new(), Vec::new(), Vec::new());
+        let (segments, run) = (Segments::default(), extent.run());
+        let plan = Self { batch, arenas, views, fields, segments, run };
         let repeat = boundary == Boundary::Clamp;
         let mut builder = Builder { plan, history, future: future as usize, copy, repeat };
         for (i, column) in schema.columns().iter().enumerate() {
@@ -178,9 +191,8 @@ impl BatchPlan {
             builder.n_step(schema, reward);
         }
         let mut plan = builder.plan;
-        plan.copies = Copies::of(&mut plan.fills, reach);
+        plan.segments = Segments::of(&mut plan.fields, extent);
         plan.mark_shared();
-        plan.is_plain = plan.fills.iter().all(Fill::is_plain);
         plan
     }
 
@@ -252,29 +264,35 @@ impl BatchPlan {
         SampleError::OtherPlan { key: "every key".to_owned(), got: same.clone(), expected: same }
     }
 
-    /// Whether items are short, and nothing of them is computed.
-    pub(crate) fn is_short(&self) -> bool {
-        self.is_plain && self.copies.row_bytes() <= SHORT
+    /// Returns the number of items that are copied together.
+    pub(crate) fn micro_batch(&self) -> usize {
+        if self.segments.row_bytes() <= SHORT_ITEM { MICRO_BATCH } else { 1 }
     }
 
-    /// What is copied of an item's window.
-    pub(crate) fn copies(&self) -> &Copies {
-        &self.copies
+    /// Returns when the rows of a micro-batch are prefetched. Copies of a few instructions leave no time for
+    /// requests between them.
+    pub(crate) fn prefetch_policy(&self) -> PrefetchPolicy {
+        if self.segments.is_slow() { PrefetchPolicy::Interleaved } else { PrefetchPolicy::Eager }
     }
 
-    pub(crate) fn fills(&self) -> &[Fill] {
-        &self.fills
+    /// Returns the rows that are copied of an item's window.
+    pub(crate) fn segments(&self) -> &Segments {
+        &self.segments
+    }
+
+    /// Returns the number of transitions of an n-step return that nothing cuts short.
+    pub(crate) fn run(&self) -> u64 {
+        self.run
+    }
+
+    /// Returns how each arena is filled, in the order of arenas.
+    pub(crate) fn fields(&self) -> &[ArenaField] {
+        &self.fields
     }
 }
 
-impl Fill {
-    /// Whether it is copied, or the same for all items where nothing happens.
-    fn is_plain(&self) -> bool {
-        self.copied.is_some()
-            || matches!(self.source, Source::Flag(_) | Source::Mask | Source::Index | Source::Age)
-    }
-
-    /// Bytes of an item.
+impl ArenaField {
+    /// Returns the bytes of an item.
     fn item_bytes(&self) -> usize {
         self.rows.saturating_mul(self.width)
     }
@@ -319,10 +337,10 @@ impl Builder {
 
     /// An observation column: four overlapping views of one arena, or each on its own.
     fn obs(&mut self, column: &Column, source: Source) {
-        let first = self.plan.fills.len();
+        let first = self.plan.fields.len();
         self.obs_arenas(column, source);
-        for fill in self.plan.fills.iter_mut().skip(first) {
-            fill.repeat = self.repeat;
+        for field in self.plan.fields.iter_mut().skip(first) {
+            field.repeat = self.repeat;
         }
     }
 
@@ -401,8 +419,9 @@ impl Builder {
         let shape = [self.plan.batch].into_iter().chain(steps).chain(shape.iter().copied());
         self.plan.arenas.push(Arena { dtype, shape: shape.collect() });
         let rows = steps.unwrap_or(1);
-        let (repeat, copied) = (false, None);
-        self.plan.fills.push(Fill { source, dtype, first, rows, width, shift, repeat, copied });
+        let (repeat, slice) = (false, None);
+        let field = ArenaField { source, dtype, first, rows, width, shift, repeat, slice };
+        self.plan.fields.push(field);
         self.plan.arenas.len() - 1
     }
 
@@ -423,23 +442,23 @@ fn to_i64(n: usize) -> i64 {
 mod tests {
     use super::*;
 
-    /// The plan of a batch of so many numbers a row.
+    /// Returns the plan of a batch whose rows have `numbers` numbers.
     pub(super) fn plan_of(numbers: u32, options: SamplerOptions) -> BatchPlan {
         let schema = Schema::builder().column("action", DType::F32, &[numbers]).build().unwrap();
-        let reach = Reach {
+        let extent = WindowExtent {
             back: u64::from(options.history.unwrap_or(1)) - 1,
             ahead: options.future.into(),
             steps: 0,
         };
-        BatchPlan::new(&schema, 2, &options, reach, None)
+        BatchPlan::new(&schema, 2, &options, extent, None)
     }
 
     #[test]
-    fn items_are_short_up_to_eight_kibibytes_of_rows() {
+    fn items_of_up_to_eight_kibibytes_of_rows_are_copied_together() {
         let seeded = SamplerOptions::seeded(1);
-        assert!(plan_of(2_048, seeded).is_short() && !plan_of(2_049, seeded).is_short());
+        let together = |numbers, options| plan_of(numbers, options).micro_batch();
+        assert_eq!([2_048, 2_049].map(|numbers| together(numbers, seeded)), [MICRO_BATCH, 1]);
         let windows = seeded.history(4);
-        assert!(plan_of(512, windows).is_short());
-        assert!(!plan_of(513, windows).is_short(), "bytes of all rows");
+        assert_eq!([512, 513].map(|numbers| together(numbers, windows)), [MICRO_BATCH, 1]);
     }
 }

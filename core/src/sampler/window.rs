@@ -1,4 +1,4 @@
-//! Which neighbours of a row belong to its window: the rules of §"What a row is", in one place.
+//! Which neighbours of a row belong to its window: the rules of what a row is, in one place.
 //!
 //! A transition starts at row `t` iff `t` is not FINAL, row `t + 1` is published, and `t + 1` is
 //! not GAP. Windows hold transitions of one episode.
@@ -6,11 +6,11 @@
 use std::ops::Range;
 
 use crate::episode::{FINAL, GAP};
-use crate::mark::Mark;
+use crate::row_header::RowHeader;
 
-/// How far a window may reach from the drawn row.
+/// How far a window may extend from the drawn row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Reach {
+pub(crate) struct WindowExtent {
     /// Transitions before the drawn one: history - 1.
     pub(crate) back: u64,
     /// Transitions after it: future.
@@ -19,43 +19,42 @@ pub(crate) struct Reach {
     pub(crate) steps: u64,
 }
 
-impl Reach {
-    /// Transitions after the drawn one that have to be looked at.
+impl WindowExtent {
+    /// Returns the number of transitions after the drawn one that are inspected.
     pub(crate) fn far(&self) -> u64 {
         self.ahead.max(self.steps.saturating_sub(1))
     }
 
-    /// Transitions of an n-step return that nothing cuts short.
+    /// Returns the number of transitions of an n-step return that nothing cuts short.
     pub(crate) fn run(&self) -> u64 {
         (self.far() + 1).min(self.steps.max(1))
     }
 
-    /// The readable rows that a window around `seq` may touch.
+    /// Returns the readable rows that a window around `seq` may touch.
     pub(crate) fn rows(&self, seq: u64, readable: &Range<u64>) -> Range<u64> {
         let first = seq.saturating_sub(self.back).max(readable.start);
         first..(seq + self.far() + 2).min(readable.end)
     }
 
-    /// Rows that a whole window looks at after its first.
+    /// Returns the number of rows of a whole window after its first.
     pub(crate) fn after_first(&self) -> u64 {
         self.back + self.far() + 1
     }
 
-    /// The most rows that [`rows`](Self::rows) names.
+    /// Returns the most rows that [`rows`](Self::rows) names.
     pub(crate) fn most_rows(&self) -> usize {
         usize::try_from(self.after_first() + 1).unwrap_or(usize::MAX)
     }
 }
 
-/// The marks of consecutive rows. Private copies; nothing is believed before the caller has
-/// validated the rows.
+/// Headers of consecutive rows. Private copies, to be validated before they are believed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Marks<'a> {
+pub(crate) struct RowHeaders<'a> {
     pub(crate) first: u64,
-    pub(crate) rows: &'a [Mark],
+    pub(crate) rows: &'a [RowHeader],
 }
 
-/// The part of a window that is there.
+/// The part of a window that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
     /// The drawn row.
@@ -69,37 +68,40 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Whether the mark of the last row of a window, row `row`, says that nothing happens from so many rows before
-    /// it on: as many steps of its episode are behind it, and of an episode only the first row can be a GAP, only
-    /// the last FINAL, and only the one before that an end. A GAP that the window begins with cuts nothing off.
+    /// Returns whether a window holds no episode boundary, given the header of its last row, row `row`, which
+    /// has `before` rows of the window before it.
+    ///
+    /// The last header suffices: at least `before` steps of its episode precede it, and of an episode only
+    /// the first row can be a GAP, only the last FINAL, and only the one before that an end. A GAP on the
+    /// window's first row cuts nothing off.
     #[inline]
-    pub(crate) fn is_quiet(last: &Mark, row: u64, before: u64) -> bool {
-        // One question and not three, of which a processor would have to foresee each.
+    pub(crate) fn is_interior(last: &RowHeader, row: u64, before: u64) -> bool {
+        // Merges three tests into one branch to avoid mispredictions.
         let starts_later = u64::from(u64::from(last.t) < before);
         (last.seq ^ row) | u64::from(last.flags) | starts_later == 0
     }
 
-    /// The window around `seq` of which nothing is missing.
-    pub(crate) fn whole(seq: u64, reach: Reach) -> Self {
-        Self { seq, back: reach.back, ahead: reach.ahead, run: reach.run() }
+    /// Returns the whole window around `seq`.
+    pub(crate) fn whole(seq: u64, extent: WindowExtent) -> Self {
+        Self { seq, back: extent.back, ahead: extent.ahead, run: extent.run() }
     }
 
-    /// Whether nothing of what was asked for is missing.
-    pub(crate) fn is_whole(&self, reach: Reach) -> bool {
-        (self.back, self.ahead) == (reach.back, reach.ahead)
+    /// Returns whether no transition of the history or the future is missing.
+    pub(crate) fn is_whole(&self, extent: WindowExtent) -> bool {
+        (self.back, self.ahead) == (extent.back, extent.ahead)
     }
 
-    /// First row of the window: what validation must protect.
+    /// Returns the first row of the window: what validation must protect.
     pub(crate) fn first(&self) -> u64 {
         self.seq - self.back
     }
 }
 
-impl Marks<'_> {
-    /// Whether the copied rows say that they are the rows asked for, which is not so of a lapped copy
-    /// or a lying peer; and all their flags together.
+impl RowHeaders<'_> {
+    /// Returns whether the headers are those of the rows asked for, which an overtaken copy or a lying peer's
+    /// are not, and the union of all flags.
     #[inline]
-    pub(crate) fn look(&self) -> (bool, u32) {
+    pub(crate) fn check(&self) -> (bool, u32) {
         let rows = self.rows.iter().zip(self.first..);
         let (wrong, flags) = rows.fold((0, 0), |(wrong, flags), (row, seq)| {
             (wrong | (row.seq ^ seq), flags | row.flags)
@@ -107,42 +109,42 @@ impl Marks<'_> {
         (wrong == 0, flags)
     }
 
-    /// The window around `seq`, or `None` when no transition starts there. `flags` are those of all
-    /// rows together.
+    /// Returns the window around `seq`, or `None` if no transition starts there. `flags` is the union of all
+    /// rows' flags.
     #[inline]
-    pub(crate) fn window(&self, seq: u64, reach: Reach, flags: u32) -> Option<Window> {
+    pub(crate) fn window(&self, seq: u64, extent: WindowExtent, flags: u32) -> Option<Window> {
         let at = usize::try_from(seq.checked_sub(self.first)?).ok()?;
         let (Some(drawn), [first, .., last]) = (self.rows.get(at), self.rows) else { return None };
         // Most windows lie in the middle of an episode.
         let whole = flags & (FINAL | GAP) == 0
-            && self.rows.len() == reach.most_rows()
-            && u64::from(drawn.t) >= reach.back
+            && self.rows.len() == extent.most_rows()
+            && u64::from(drawn.t) >= extent.back
             && (first.episode, last.episode) == (drawn.episode, drawn.episode);
         if whole {
-            return Some(Window::whole(seq, reach));
+            return Some(Window::whole(seq, extent));
         }
-        self.cut_window(seq, at, reach)
+        self.cut_window(seq, at, extent)
     }
 
-    fn cut_window(&self, seq: u64, at: usize, reach: Reach) -> Option<Window> {
+    fn cut_window(&self, seq: u64, at: usize, extent: WindowExtent) -> Option<Window> {
         let drawn = self.rows.get(at)?;
         if !self.starts_transition(at) {
             return None;
         }
-        let back = reach.back.min(u64::from(drawn.t)).min(at as u64);
+        let back = extent.back.min(u64::from(drawn.t)).min(at as u64);
         let rows = self.rows.iter().enumerate().skip(at + 1);
-        let after = (1..=reach.far())
+        let after = (1..=extent.far())
             .zip(rows)
             .take_while(|(_, (at, row))| {
                 row.episode == drawn.episode && self.starts_transition(*at)
             })
             .last()
             .map_or(0, |(after, _)| after);
-        let run = 1 + after.min(reach.steps.saturating_sub(1));
-        Some(Window { seq, back, ahead: after.min(reach.ahead), run })
+        let run = 1 + after.min(extent.steps.saturating_sub(1));
+        Some(Window { seq, back, ahead: after.min(extent.ahead), run })
     }
 
-    /// Whether all of a window's history is in the copied rows: the window has `back` transitions
+    /// Returns whether all of a window's history is in the copied rows: the window has `back` transitions
     /// before the drawn one, or begins where its episode does.
     pub(crate) fn has_history(&self, window: Window, back: u64) -> bool {
         let at = usize::try_from(window.first().saturating_sub(self.first)).ok();
@@ -150,7 +152,7 @@ impl Marks<'_> {
         window.back == back || begins()
     }
 
-    /// Flags of a copied row.
+    /// Returns the flags of a copied row.
     pub(crate) fn flags(&self, seq: u64) -> Option<u32> {
         let at = usize::try_from(seq.checked_sub(self.first)?).ok()?;
         self.rows.get(at).map(|row| row.flags)
@@ -193,15 +195,15 @@ mod tests {
         ]
     }
 
-    /// The marks of a lane's rows.
-    fn play(mode: AutoresetMode, steps: &[Step]) -> Vec<Mark> {
-        let (mut clock, mut marks) = (EpisodeClock::fresh(), Vec::<Mark>::new());
+    /// The headers of a lane's rows.
+    fn play(mode: AutoresetMode, steps: &[Step]) -> Vec<RowHeader> {
+        let (mut clock, mut headers) = (EpisodeClock::fresh(), Vec::<RowHeader>::new());
         for step in steps {
             let end = matches!(step, Step::End | Step::Dropped { end: true });
             match step {
                 Step::Restart => clock.restart(),
                 Step::Successor => {
-                    if let Some(last) = marks.last() {
+                    if let Some(last) = headers.last() {
                         clock = EpisodeClock::after(last.episode);
                     }
                 }
@@ -218,34 +220,34 @@ mod tests {
                         Rows::Nothing => vec![],
                     };
                     for row in rows {
-                        marks.push(row.at(marks.len() as u64));
+                        headers.push(row.at(headers.len() as u64));
                     }
                 }
             }
         }
-        marks
+        headers
     }
 
     proptest! {
         #[test]
-        fn the_last_mark_of_a_window_says_whether_anything_happens_in_it(
+        fn the_last_header_of_a_window_says_whether_it_is_interior(
             steps in prop::collection::vec(step(), 0..60),
             next_step in any::<bool>(),
             rows in 2..7_usize,
         ) {
             let mode = if next_step { AutoresetMode::NextStep } else { AutoresetMode::SameStep };
-            let marks = play(mode, &steps);
+            let headers = play(mode, &steps);
             let before = rows as u64 - 1;
-            for (window, row) in marks.windows(rows).zip(before..) {
+            for (window, row) in headers.windows(rows).zip(before..) {
                 let [first, others @ ..] = window else { unreachable!() };
-                // As all marks say.
-                let quiet = first.flags & !GAP == 0
-                    && others.iter().zip(1..).all(|(mark, steps)| {
-                        (mark.flags, mark.episode, mark.t) == (0, first.episode, first.t + steps)
+                // As all headers together say.
+                let interior = first.flags & !GAP == 0
+                    && others.iter().zip(1..).all(|(header, steps)| {
+                        (header.flags, header.episode, header.t) == (0, first.episode, first.t + steps)
                     });
                 let last = window.last().unwrap();
-                prop_assert_eq!(Window::is_quiet(last, row, before), quiet, "{:?}", window);
-                prop_assert!(!Window::is_quiet(last, row + 1, before), "another row's mark");
+                prop_assert_eq!(Window::is_interior(last, row, before), interior, "{:?}", window);
+                prop_assert!(!Window::is_interior(last, row + 1, before), "another row's header");
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Where a sampler is in its stream of draws: enough to go on from there in another process.
 
-use crate::sampler_options::{Boundary, SamplerOptions};
+use super::options::{Boundary, SamplerOptions};
 
 /// Everything that decides the next batch of a sampler, but for the data.
 ///

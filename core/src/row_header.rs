@@ -1,21 +1,21 @@
-//! The built-in columns of a row: 24 bytes that stand together, so that a row's is one cache line
-//! and not four.
+//! Row headers: the built-in columns of a row, 24 bytes side by side, so that reading them touches one
+//! cache line and not four.
 
 use backcast_layout::protocol::Words;
-use backcast_layout::{Column, ColumnError, DType, FoundRow, Lane, Role, RowFinder};
+use backcast_layout::{Column, ColumnError, DType, Role};
 use bytemuck::{Pod, Zeroable};
 
 use crate::episode::{FINAL, GAP, TERMINATED, TRUNCATED};
 
-/// Column number of the marks in a lane's file.
-pub(crate) const MARKS: usize = 0;
-/// The marks' column in the file. Nobody else may call a column so.
+/// Number of the headers' column in a lane's file.
+pub(crate) const ROW_HEADERS: usize = 0;
+/// Name of the headers' column in the file. No other column may have it.
 pub(crate) const NAME: &str = "seq.episode.t.flags";
 
-/// What a row says of itself.
+/// Sequence number, episode, step and flags of a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
-pub(crate) struct Mark {
+pub(crate) struct RowHeader {
     /// The row's own sequence number: a tripwire for lying peers.
     pub(crate) seq: u64,
     /// Counted per lane.
@@ -25,24 +25,19 @@ pub(crate) struct Mark {
     pub(crate) flags: u32,
 }
 
-/// The mark of a row, to be asked for and copied.
-pub(crate) type FoundMark<'a> = FoundRow<'a, WORDS>;
-/// Finds marks.
-pub(crate) type MarkFinder<'a> = RowFinder<'a, WORDS>;
+/// Words of eight bytes in a header.
+pub(crate) const WORDS: usize = size_of::<RowHeader>() / size_of::<u64>();
 
-/// Of a mark, of eight bytes.
-pub(crate) const WORDS: usize = size_of::<Mark>() / size_of::<u64>();
-
-/// A built-in column, as readers see it: a part of every mark.
+/// A built-in column, as readers see it: a part of every header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
     pub(crate) name: &'static str,
     pub(crate) dtype: DType,
-    /// First byte in the mark.
+    /// First byte in the header.
     pub(crate) offset: usize,
 }
 
-/// The parts, in order; without gaps.
+/// The parts, in order and without gaps.
 pub(crate) const PARTS: [Part; 4] = [
     Part { name: "seq", dtype: DType::U64, offset: 0 },
     Part { name: "episode", dtype: DType::U64, offset: 8 },
@@ -50,16 +45,17 @@ pub(crate) const PARTS: [Part; 4] = [
     Part { name: "flags", dtype: DType::U32, offset: 20 },
 ];
 
-impl Mark {
-    /// The column of the file.
+impl RowHeader {
+    /// Returns the column of the file.
     pub(crate) fn column() -> Result<Column, ColumnError> {
         Column::new(NAME, DType::U64, &[3], Role::Step)
     }
 
-    /// Whether it may be the mark of the row after one: it goes on with the episode, or begins one.
+    /// Returns whether it may be the header of the row after `before`: it continues the episode, or begins
+    /// one.
     ///
-    /// What readers ask the last mark of a window rests on it: a row at step `t` has as many rows of its episode
-    /// before it, and those but the first have no flag.
+    /// [`Window::is_interior`](crate::sampler::Window::is_interior) rests on it: a row at step `t` has `t`
+    /// rows of its episode before it, and only the first of those may have a flag.
     pub(crate) fn may_follow(&self, before: &Self) -> bool {
         let ended = before.flags & (TERMINATED | TRUNCATED) != 0;
         self.t == 0
@@ -70,7 +66,7 @@ impl Mark {
                 && (!ended || self.flags & FINAL != 0))
     }
 
-    /// The mark as it stands in memory, in registers.
+    /// Returns the header as it stands in memory, in registers.
     #[inline]
     pub(crate) fn words(self) -> [u64; 3] {
         let Self { seq, episode, t, flags } = self;
@@ -83,7 +79,7 @@ impl Mark {
         ]
     }
 
-    /// The mark whose [`words`](Self::words) these are.
+    /// Returns the header whose [`words`](Self::words) these are.
     #[inline]
     pub(crate) fn of_words([seq, episode, last]: [u64; 3]) -> Self {
         #[expect(clippy::cast_possible_truncation, reason = "the two halves of the word")]
@@ -92,29 +88,18 @@ impl Mark {
         Self { seq, episode, t, flags }
     }
 
-    /// Copies the marks of as many rows as `out` has places. To be validated like any copy.
+    /// Copies the headers of as many rows as `out` has places. Must be validated like any copy.
     #[inline]
-    pub(crate) fn read_into(lane: &impl Words, slot: u64, out: &mut [Mark]) {
+    pub(crate) fn read_into(lane: &impl Words, slot: u64, out: &mut [RowHeader]) {
         let rows = out.len() as u64;
-        lane.copy_out(MARKS, slot, rows, bytemuck::cast_slice_mut(out));
+        lane.copy_out(ROW_HEADERS, slot, rows, bytemuck::cast_slice_mut(out));
     }
 
-    /// Finds marks in a lane, and in those that share the list of its columns.
-    pub(crate) fn finder(lane: &Lane) -> MarkFinder<'_> {
-        RowFinder::of(lane, MARKS)
-    }
-
-    /// A copy of what was found. To be validated like any copy.
-    #[inline]
-    pub(crate) fn of(found: FoundMark<'_>) -> Self {
-        Self::of_words(found.words())
-    }
-
-    /// A copy of the mark of row `seq`, whatever stands in its slot.
-    pub(crate) fn read(lane: &impl Words, seq: u64) -> Mark {
-        let mut mark = [Mark::default()];
-        Self::read_into(lane, seq % lane.slots(), &mut mark);
-        mark[0]
+    /// Copies the header in the slot of row `seq`, which may be another row's.
+    pub(crate) fn read(lane: &impl Words, seq: u64) -> RowHeader {
+        let mut header = [RowHeader::default()];
+        Self::read_into(lane, seq % lane.slots(), &mut header);
+        header[0]
     }
 }
 
@@ -124,8 +109,8 @@ mod tests {
 
     #[test]
     fn the_parts_are_the_fields() {
-        let mark = Mark { seq: 1, episode: 2, t: 3, flags: 4 };
-        let bytes = bytemuck::bytes_of(&mark);
+        let header = RowHeader { seq: 1, episode: 2, t: 3, flags: 4 };
+        let bytes = bytemuck::bytes_of(&header);
         let mut end = 0;
         for (value, part) in (1..).zip(PARTS) {
             assert_eq!(part.offset, end, "{}", part.name);
@@ -134,8 +119,8 @@ mod tests {
             found[..part.dtype.size()].copy_from_slice(&bytes[part.offset..end]);
             assert_eq!(u64::from_ne_bytes(found), value, "{}", part.name);
         }
-        assert_eq!(mark.words(), bytemuck::cast::<_, [u64; 3]>(mark));
-        assert_eq!(Mark::of_words(mark.words()), mark);
-        assert_eq!((end, Mark::column().unwrap().width()), (size_of::<Mark>(), end));
+        assert_eq!(header.words(), bytemuck::cast::<_, [u64; 3]>(header));
+        assert_eq!(RowHeader::of_words(header.words()), header);
+        assert_eq!((end, RowHeader::column().unwrap().width()), (size_of::<RowHeader>(), end));
     }
 }

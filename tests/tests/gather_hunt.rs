@@ -1,10 +1,10 @@
-//! Short items, which samplers deal in hands, beside a writer that is never far from them: each that is accepted is the
-//! one that its index names, whole.
+//! Draws of short items beside a writer that is never far from them: each accepted item is the one that its
+//! index names, whole.
 //!
-//! Episodes do not end, or few items would be dealt in hands. As in `torn_hunt`, the samplers must have thrown items away:
-//! of a sampler that does not look whether what it copied is still there, this finds wrong rows in its first
-//! second. `BACKCAST_HUNT_WINDOWS=100000000 cargo test --release -p backcast-tests --test hand_hunt -- --nocapture` is the
-//! long version.
+//! Episodes do not end, so that nearly all items are regular and are copied together. As in `torn_hunt`, the
+//! samplers must have thrown items away: of a sampler that does not validate its copies, this finds wrong
+//! rows in its first second. The long version:
+//! `BACKCAST_HUNT_WINDOWS=100000000 cargo test --release -p backcast-tests --test gather_hunt -- --nocapture`
 
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -19,11 +19,11 @@ use backcast_tests::victim::Stop;
 
 const LANES: u32 = 2;
 const BATCH: usize = 64;
-/// Rows of a lane, and transitions of a window. What is copied of the longest is asked for line by line meanwhile; a lane
-/// has so many rows that few of them run over its end, or blocks would take over.
+/// Rows of a lane, and transitions of a window. The longest windows are prefetched between the cache lines of
+/// other copies. Lanes have so many rows that few windows run over their ends.
 const HUNTS: [(u64, u32); 5] = [(40, 1), (1_000, 1), (40, 4), (1_000, 4), (2_000, 70)];
 
-/// What a hunt met.
+/// Totals of a hunt.
 #[derive(Debug, Default)]
 struct Counts {
     items: u64,
@@ -118,10 +118,10 @@ fn hunt(capacity: u64, history: u32) -> Result<Counts, Box<dyn Error>> {
 }
 
 #[test]
-fn items_that_hands_fill_beside_a_writer_are_never_torn() -> Result<(), Box<dyn Error>> {
+fn items_gathered_together_beside_a_writer_are_never_torn() -> Result<(), Box<dyn Error>> {
     for (capacity, history) in HUNTS {
         let counts = hunt(capacity, history)?;
-        println!("hunt in hands, lanes of {capacity} rows, windows of {history}: {counts:?}");
+        println!("hunt, lanes of {capacity} rows, windows of {history}: {counts:?}");
     }
     Ok(())
 }

@@ -12,12 +12,12 @@ use std::task::Poll;
 use std::time::Duration;
 
 use self::thread::{Drawn, Make, Running, draw};
-use crate::batch::{Batch, Memory};
+use super::batch::{Batch, Memory};
+use super::plan::BatchPlan;
+use super::state::SamplerState;
+use super::{Counters, Sampler};
 use crate::error::SampleError;
-use crate::plan::BatchPlan;
 use crate::ring::Ring;
-use crate::sampler::{Counters, Sampler};
-use crate::sampler_state::SamplerState;
 
 /// Most batches drawn ahead.
 const MAX_PREFETCH: usize = 1024;

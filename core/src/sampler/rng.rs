@@ -1,11 +1,11 @@
-//! Counter-based random draws: the same seed and counter give the same number in any process.
+//! Counter-based RNG: the same seed and counter give the same number in any process.
 
 use backcast_layout::{Wide, wide};
 
 const ROUNDS: u32 = 10;
-/// Of the two products of a round.
+/// Factors of the two products of a round.
 const MULTIPLIERS: [u64; 2] = [0xD251_1F53, 0xCD9E_8D57];
-/// What the key grows by in a round.
+/// Added to the key after each round.
 const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 
 /// Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3",
@@ -33,68 +33,80 @@ pub fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     [c0, c1, c2, c3]
 }
 
-/// Items whose first draws are made together: a call of the generator serves two neighbours.
-pub(crate) const TOGETHER: u32 = 16;
+/// Items whose first draws are computed together: one call of the generator serves two neighbours.
+pub(crate) const GROUP: u32 = 16;
 
-/// Draws for one sampler: `(seed; batch, item, attempt)` decides each of them.
+/// Counter-based RNG of one sampler: `(seed; batch, item, attempt)` decides each draw.
+///
+/// Equal seeds give equal draws in every process and language, however often an item was drawn again.
+///
+/// ```
+/// use backcast_core::CounterRng;
+/// let (rng, again) = (CounterRng::seeded(7), CounterRng::seeded(7));
+/// assert_eq!(rng.below(1_000, 0, 3, 0), again.below(1_000, 0, 3, 0));
+/// assert!(rng.below(10, 0, 3, 0).is_none_or(|value| value < 10));
+/// ```
 #[derive(Clone, Debug)]
-pub(crate) struct Draws {
+pub struct CounterRng {
     key: [u32; 2],
-    /// Batch and number of the neighbours whose first draws these are.
+    /// Batch and number of the group in `first`.
     last: Option<(u64, u32)>,
-    first: [u64; TOGETHER as usize],
+    first: [u64; GROUP as usize],
 }
 
-impl Draws {
-    pub(crate) fn seeded(seed: u64) -> Self {
-        Self { key: [low(seed), high(seed)], last: None, first: [0; TOGETHER as usize] }
+impl CounterRng {
+    /// Returns the generator of a seed.
+    #[must_use]
+    pub fn seeded(seed: u64) -> Self {
+        Self { key: [low(seed), high(seed)], last: None, first: [0; GROUP as usize] }
     }
 
-    /// Uniform in `0..bound`, or `None` when this attempt must be thrown away to stay exactly
-    /// uniform.
-    pub(crate) fn below(&self, bound: u64, batch: u64, item: u32, attempt: u32) -> Option<u64> {
+    /// Returns a uniform number in `0..bound`, or `None` if this attempt has to be rejected to stay
+    /// exactly uniform: draw the next attempt then.
+    #[must_use]
+    pub fn below(&self, bound: u64, batch: u64, item: u32, attempt: u32) -> Option<u64> {
         let [even, odd] = pair(batch, item / 2, attempt, self.key);
         scaled(if item.is_multiple_of(2) { even } else { odd }, bound)
     }
 
-    /// The same of attempt 0, which costs less if neighbours follow each other.
+    /// Returns [`below`](Self::below) of attempt 0, which costs less if neighbours follow each other.
     #[inline]
     pub(crate) fn first_below(&mut self, bound: u64, batch: u64, item: u32) -> Option<u64> {
         self.first_of(batch, item).below(bound, item)
     }
 
-    /// The first draws of an item and of its neighbours.
+    /// Returns the first draws of an item's group.
     #[inline]
-    pub(crate) fn first_of(&mut self, batch: u64, item: u32) -> First<'_> {
-        let group = item / TOGETHER;
+    pub(crate) fn first_of(&mut self, batch: u64, item: u32) -> FirstDraws<'_> {
+        let group = item / GROUP;
         if self.last != Some((batch, group)) {
             self.draw_first(batch, group);
         }
-        First(&self.first)
+        FirstDraws(&self.first)
     }
 
     #[inline(never)]
     fn draw_first(&mut self, batch: u64, group: u32) {
-        let first = group * (TOGETHER / 2);
+        let first = group * (GROUP / 2);
         wide(Neighbours, (&[], &[], &[]), (&mut self.first, &mut []), (batch, first, self.key));
         self.last = Some((batch, group));
     }
 }
 
-/// The first draws of neighbours: of all items that are the same multiple of [`TOGETHER`].
+/// First draws of one group: of the items whose numbers divided by [`GROUP`] are equal.
 #[derive(Clone, Copy)]
-pub(crate) struct First<'a>(&'a [u64; TOGETHER as usize]);
+pub(crate) struct FirstDraws<'a>(&'a [u64; GROUP as usize]);
 
-impl First<'_> {
-    /// Uniform in `0..bound`; see [`Draws::below`].
+impl FirstDraws<'_> {
+    /// Returns a uniform number in `0..bound`; see [`CounterRng::below`].
     #[inline]
     pub(crate) fn below(self, bound: u64, item: u32) -> Option<u64> {
-        scaled(self.0[(item % TOGETHER) as usize], bound)
+        scaled(self.0[(item % GROUP) as usize], bound)
     }
 }
 
-/// The random bits of neighbouring items, of the first attempt: for `wide`, whose operations are on numbers of
-/// 64 bits, as products are.
+/// Kernel for `wide` that computes the random bits of neighbouring items in their first attempt.
+/// Lanes are 64 bits wide, as the products are.
 struct Neighbours;
 
 impl Wide<(), (), (), u64, (), (u64, u32, [u32; 2]), ()> for Neighbours {
@@ -107,7 +119,7 @@ impl Wide<(), (), (), u64, (), (u64, u32, [u32; 2]), ()> for Neighbours {
         _: &mut [()],
         (batch, first, key): (u64, u32, [u32; 2]),
     ) {
-        // What stands above the lower half of a number is of no account.
+        // Only the lower half of each number counts.
         const LOW: u64 = u32::MAX as u64;
         let join = |high: u64, low: u64| high << 32 | low & LOW;
         for (two, neighbours) in items.as_chunks_mut::<2>().0.iter_mut().zip(u64::from(first)..) {
@@ -123,13 +135,13 @@ impl Wide<(), (), (), u64, (), (u64, u32, [u32; 2]), ()> for Neighbours {
     }
 }
 
-/// The random bits of two neighbouring items.
+/// Returns the random bits of two neighbouring items.
 fn pair(batch: u64, neighbours: u32, attempt: u32, key: [u32; 2]) -> [u64; 2] {
     let [a, b, c, d] = philox4x32([low(batch), high(batch), neighbours, attempt], key);
     [u64::from(a) << 32 | u64::from(b), u64::from(c) << 32 | u64::from(d)]
 }
 
-/// A number of 64 random bits as one below a bound (Lemire, "Fast random integer generation in an
+/// Scales 64 random bits to a number below `bound` (Lemire, "Fast random integer generation in an
 /// interval", ACM TOMACS 29, 2019).
 #[inline]
 fn scaled(bits: u64, bound: u64) -> Option<u64> {
@@ -174,7 +186,7 @@ mod tests {
 
     #[test]
     fn draws_are_uniform_and_below_their_bound() {
-        let draws = Draws::seeded(7);
+        let draws = CounterRng::seeded(7);
         let mut counts = [0_u32; 7];
         for item in 0..70_000 {
             let Some(value) = draws.below(7, 3, item, 0) else { continue };
@@ -188,7 +200,7 @@ mod tests {
 
     #[test]
     fn first_draws_are_those_of_attempt_0_in_whatever_order() {
-        let mut draws = Draws::seeded(u64::MAX - 7);
+        let mut draws = CounterRng::seeded(u64::MAX - 7);
         let items = [0, 1, 2, 3, 7, 8, 9, 6, 1, 255, 256, u32::MAX - 1, u32::MAX, 3];
         for batch in [0, 1, u64::MAX, 1 << 32] {
             for (item, bound) in items.into_iter().zip([u64::MAX, 7, 1 << 40].into_iter().cycle()) {

@@ -1,8 +1,8 @@
-//! A sampler's private index of the rows that it may draw: where drawing blindly fails too often.
+//! A sampler's private index of the rows that it may draw, for rings where most draws are rejected.
 //!
-//! Built from the built-in columns alone, by reading every row once; rows published since are read
-//! at the next [`Starts::refresh`]. Rows do not change until they are overwritten, so an entry
-//! stays right until its row is too old, and is dropped then.
+//! Built from row headers alone, by reading every row once; rows published since are read at the next
+//! [`StartIndex::refresh`]. Rows do not change until they are overwritten, so an entry stays right until
+//! its row is too old, and is dropped then.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -10,30 +10,30 @@ use std::ops::Range;
 use backcast_layout::protocol::{Words, has_moved, still_whole};
 use backcast_layout::{Lane, Lanes};
 
+use super::ranges::ReadableRanges;
 use crate::episode::{FINAL, GAP};
-use crate::mark::Mark;
-use crate::reader::readable;
-use crate::spans::Spans;
+use crate::ring::lane_inspection::readable;
+use crate::row_header::RowHeader;
 
 /// Rows read at a time.
 const CHUNK: u64 = 1024;
 
 /// The rows at which a window of `back` transitions before and `ahead` after lies in one episode.
 #[derive(Debug)]
-pub(crate) struct Starts {
+pub(crate) struct StartIndex {
     back: u64,
     ahead: u64,
-    /// Transitions that are wanted before a row whose episode's beginning was overwritten.
+    /// Transitions required before a row whose episode's beginning was overwritten.
     kept: u64,
     lanes: Vec<LaneStarts>,
     /// Starts in this lane and all before it.
     ends: Vec<u64>,
-    marks: Vec<Mark>,
+    headers: Vec<RowHeader>,
 }
 
-/// Neighbouring starts of one lane.
+/// Consecutive starts of one lane, in one episode.
 #[derive(Debug)]
-struct Stretch {
+struct StartInterval {
     rows: Range<u64>,
     /// Starts of the lane before these, forgotten ones included.
     before: u64,
@@ -44,37 +44,39 @@ struct Stretch {
 #[derive(Debug, Default)]
 struct LaneStarts {
     /// In order; none is empty.
-    stretches: VecDeque<Stretch>,
-    /// From this row on all starts are known; those before it are forgotten.
+    intervals: VecDeque<StartInterval>,
+    /// All starts from this row on are known; those before it are forgotten.
     known: u64,
-    /// Rows before this one have been looked at.
+    /// Rows before this one have been read.
     scanned: u64,
     /// First row and episode of the transitions that `scanned` may continue.
     run: Option<(u64, u64)>,
 }
 
-impl Starts {
+impl StartIndex {
     pub(crate) fn new(back: u64, ahead: u64) -> Self {
         let (lanes, ends) = (Vec::new(), Vec::new());
-        Self { back, ahead, kept: 0, lanes, ends, marks: Vec::new() }
+        Self { back, ahead, kept: 0, lanes, ends, headers: Vec::new() }
     }
 
-    /// All transitions of which the last `back` before them are known: they are in the ring, or the
-    /// episode begins later than they would.
+    /// Returns an index of all transitions whose last `back` transitions are in the ring, or whose episode
+    /// begins later than they would.
     pub(crate) fn of_known_history(back: u64) -> Self {
         Self { kept: back, ..Self::new(0, 0) }
     }
 
     /// Reads the rows published since the last time and forgets those that are gone. O(those),
-    /// and O(lanes). `false`: a lane moved meanwhile, and some of its rows were not read.
-    pub(crate) fn refresh(&mut self, lanes: &Lanes, spans: &Spans) -> bool {
+    /// and O(lanes).
+    ///
+    /// Returns `false` if a lane moved meanwhile, and some of its rows were not read.
+    pub(crate) fn refresh(&mut self, lanes: &Lanes, ranges: &ReadableRanges) -> bool {
         self.lanes.resize_with(lanes.len(), LaneStarts::default);
         self.ends.clear();
         let (mut total, mut whole) = (0, true);
-        for ((starts, lane), range) in self.lanes.iter_mut().zip(lanes.iter()).zip(spans.ranges()) {
-            let mut reader =
-                Reader { lane, marks: &mut self.marks, window: (self.back, self.ahead) };
-            whole &= reader.scan(starts, range);
+        for ((starts, lane), range) in self.lanes.iter_mut().zip(lanes.iter()).zip(ranges.iter()) {
+            let mut scanner =
+                Scanner { lane, headers: &mut self.headers, window: (self.back, self.ahead) };
+            whole &= scanner.scan(starts, range);
             starts.forget_before(range.start.saturating_add(self.back));
             starts.forget_unknown(range.start, self.kept);
             starts.known = range.start;
@@ -84,18 +86,18 @@ impl Starts {
         whole
     }
 
-    /// Starts over all lanes.
+    /// Returns the number of starts over all lanes.
     pub(crate) fn total(&self) -> u64 {
         self.ends.last().copied().unwrap_or(0)
     }
 
-    /// The most starts in a row.
+    /// Returns the most starts in a row.
     pub(crate) fn longest(&self) -> u64 {
-        let stretches = self.lanes.iter().flat_map(|lane| &lane.stretches);
-        stretches.map(|stretch| stretch.rows.end - stretch.rows.start).max().unwrap_or(0)
+        let intervals = self.lanes.iter().flat_map(|lane| &lane.intervals);
+        intervals.map(|interval| interval.rows.end - interval.rows.start).max().unwrap_or(0)
     }
 
-    /// Lane and row of the n-th start.
+    /// Returns the lane and the row of the n-th start.
     pub(crate) fn nth(&self, n: u64) -> Option<(u32, u64)> {
         let lane = self.ends.partition_point(|end| *end <= n);
         let before = lane.checked_sub(1).and_then(|l| self.ends.get(l)).copied().unwrap_or(0);
@@ -103,7 +105,7 @@ impl Starts {
         Some((u32::try_from(lane).ok()?, row))
     }
 
-    /// Whether a row is a start.
+    /// Returns whether a row is a start.
     pub(crate) fn contains(&self, lane: u32, row: u64) -> bool {
         self.lanes.get(lane as usize).is_some_and(|lane| lane.contains(row))
     }
@@ -111,7 +113,7 @@ impl Starts {
 
 impl LaneStarts {
     fn count(&self) -> u64 {
-        match (self.stretches.front(), self.stretches.back()) {
+        match (self.intervals.front(), self.intervals.back()) {
             (Some(front), Some(back)) => {
                 back.before + (back.rows.end - back.rows.start) - front.before
             }
@@ -120,31 +122,31 @@ impl LaneStarts {
     }
 
     fn nth(&self, n: u64) -> Option<u64> {
-        let n = self.stretches.front()?.before + n;
-        let at = self.stretches.partition_point(|stretch| stretch.before <= n).checked_sub(1)?;
-        let stretch = self.stretches.get(at)?;
-        Some(stretch.rows.start + (n - stretch.before))
+        let n = self.intervals.front()?.before + n;
+        let at = self.intervals.partition_point(|interval| interval.before <= n).checked_sub(1)?;
+        let interval = self.intervals.get(at)?;
+        Some(interval.rows.start + (n - interval.before))
     }
 
     fn contains(&self, row: u64) -> bool {
-        let at = self.stretches.partition_point(|stretch| stretch.rows.end <= row);
-        self.stretches.get(at).is_some_and(|stretch| stretch.rows.contains(&row))
+        let at = self.intervals.partition_point(|interval| interval.rows.end <= row);
+        self.intervals.get(at).is_some_and(|interval| interval.rows.contains(&row))
     }
 
-    /// Enters a row, of the episode that began at row `episode`.
+    /// Adds a row, of the episode that began at row `episode`.
     fn push(&mut self, row: u64, episode: u64) {
-        match self.stretches.back_mut() {
+        match self.intervals.back_mut() {
             Some(last) if last.rows.end == row && last.episode == episode => last.rows.end += 1,
             last => {
                 let before = last.map_or(0, |last| last.before + (last.rows.end - last.rows.start));
-                self.stretches.push_back(Stretch { rows: row..row + 1, before, episode });
+                self.intervals.push_back(StartInterval { rows: row..row + 1, before, episode });
             }
         }
     }
 
     /// Forgets the first `kept` rows of an episode that began before row `oldest`.
     fn forget_unknown(&mut self, oldest: u64, kept: u64) {
-        while let Some(front) = self.stretches.front().filter(|front| front.episode < oldest) {
+        while let Some(front) = self.intervals.front().filter(|front| front.episode < oldest) {
             let known = oldest.saturating_add(kept);
             if front.rows.start >= known {
                 return;
@@ -155,36 +157,36 @@ impl LaneStarts {
     }
 
     fn forget_before(&mut self, row: u64) {
-        while let Some(front) = self.stretches.front_mut() {
+        while let Some(front) = self.intervals.front_mut() {
             if front.rows.end > row {
                 let gone = row.saturating_sub(front.rows.start);
                 front.rows.start += gone;
                 front.before += gone;
                 return;
             }
-            self.stretches.pop_front();
+            self.intervals.pop_front();
         }
     }
 
-    /// Begins anew at a row, without what came before it.
+    /// Restarts at a row, without what came before it.
     fn restart(&mut self, row: u64) {
         *self = Self { known: row, scanned: row, ..Self::default() };
     }
 }
 
-/// Reads the rows of one lane into its index.
-struct Reader<'a> {
+/// Reads the headers of one lane into its index.
+struct Scanner<'a> {
     lane: &'a Lane,
-    marks: &'a mut Vec<Mark>,
+    headers: &'a mut Vec<RowHeader>,
     window: (u64, u64),
 }
 
-impl Reader<'_> {
-    /// `false`: the lane moved, and what is not read yet is to be read from its new memory.
+impl Scanner<'_> {
+    /// Returns `false` if the lane moved: the rest is to be read from its new memory.
     fn scan(&mut self, starts: &mut LaneStarts, range: &Range<u64>) -> bool {
-        // Behind the oldest row after a lap; beyond the newest only where a head went down, which no
-        // writer of ours does: what was looked at is of no row then. A lane that was resized may have rows
-        // for its readers again that were too old for them before.
+        // Behind the oldest row after a lap. Beyond the newest only if a head went down, which no writer of
+        // ours does: what was read is of no row then. A resized lane may show rows to its readers again
+        // that were too old for them before.
         let lapped = starts.scanned < range.start || starts.scanned > range.end;
         if lapped || range.start < starts.known {
             starts.restart(range.start);
@@ -205,19 +207,19 @@ impl Reader<'_> {
         true
     }
 
-    /// Copies the marks of some rows; whether they were still there afterwards.
+    /// Copies the headers of some rows. Returns whether they were still there afterwards.
     fn read(&mut self, rows: Range<u64>) -> bool {
         let (slot, count) = (rows.start % self.lane.slots(), rows.end - rows.start);
         let len = usize::try_from(count).unwrap_or(0);
-        self.marks.resize(len, Mark::default());
-        Mark::read_into(self.lane, slot, self.marks);
+        self.headers.resize(len, RowHeader::default());
+        RowHeader::read_into(self.lane, slot, self.headers);
         still_whole(self.lane, rows.start)
     }
 
-    /// Enters the rows copied, but for the last.
+    /// Adds the rows copied, but for the last.
     fn take(&mut self, starts: &mut LaneStarts) {
         let (back, ahead) = self.window;
-        for pair in self.marks.windows(2) {
+        for pair in self.headers.windows(2) {
             let (row, episode) = (starts.scanned, pair[0].episode);
             starts.scanned += 1;
             if pair[0].flags & FINAL != 0 || pair[1].flags & GAP != 0 {

@@ -1,0 +1,181 @@
+//! Which transitions may be drawn, and by which random numbers.
+//!
+//! A draw picks a row uniformly among the readable ones and is rejected if no transition starts there. Where
+//! most draws would be rejected, a private index of starts takes over. Whether the index is at hand changes
+//! what a draw costs and never its result.
+
+mod ranges;
+mod start_index;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use backcast_layout::Lanes;
+
+pub(crate) use self::ranges::ReadableRanges;
+pub(crate) use self::start_index::StartIndex;
+use super::rng::{CounterRng, GROUP};
+use crate::ring::Ring;
+use crate::ring::lane_inspection::MOVES;
+
+/// Rejection-sampling attempts per item before falling back to the start index. Part of what a seed means:
+/// later attempts draw from the index.
+pub(crate) const MAX_REJECTIONS: u32 = 32;
+/// Lane of a candidate that does not exist.
+const NO_LANE: usize = usize::MAX;
+/// First draw that has to be repeated.
+pub(crate) const NO_DRAW: (usize, u64) = (NO_LANE, 0);
+
+/// A row that an attempt drew for an item.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Candidate {
+    /// Counted from 0.
+    pub(crate) attempt: u32,
+    pub(crate) lane: u32,
+    pub(crate) seq: u64,
+}
+
+/// The rows that a sampler may draw, at one moment.
+#[derive(Debug)]
+pub(crate) struct Eligibility {
+    ring: Ring,
+    /// Memory that `ranges` was read from.
+    lanes: Arc<Lanes>,
+    ranges: ReadableRanges,
+    starts: StartIndex,
+    /// Whether `starts` is of the same moment as `ranges`.
+    indexed: bool,
+}
+
+impl Eligibility {
+    /// Returns the eligibility of a ring's transitions before the first [`refresh`](Self::refresh).
+    pub(crate) fn new(ring: &Ring, starts: StartIndex) -> Self {
+        let (lanes, ranges) = (ring.store().lanes(), ReadableRanges::default());
+        Self { ring: ring.clone(), lanes, ranges, starts, indexed: false }
+    }
+
+    /// Reads what the ring holds now, and updates the index if it is in use.
+    pub(crate) fn refresh(&mut self) {
+        for _ in 0..MOVES {
+            self.refresh_ranges();
+            if !self.indexed || self.starts.refresh(&self.lanes, &self.ranges) {
+                return;
+            }
+        }
+    }
+
+    /// Reads which rows are readable now.
+    pub(crate) fn refresh_ranges(&mut self) {
+        self.lanes = self.ranges.refresh(&self.ring);
+    }
+
+    /// Returns the memory of the lanes.
+    pub(crate) fn lanes(&self) -> &Arc<Lanes> {
+        &self.lanes
+    }
+
+    /// Returns the readable rows.
+    #[inline]
+    pub(crate) fn ranges(&self) -> &ReadableRanges {
+        &self.ranges
+    }
+
+    /// Returns whether draws ask the index.
+    pub(crate) fn is_indexed(&self) -> bool {
+        self.indexed
+    }
+
+    /// Decides whether the index is updated with the next [`refresh`](Self::refresh), or left alone.
+    pub(crate) fn use_index(&mut self, indexed: bool) {
+        self.indexed = indexed;
+    }
+
+    /// Builds the index, unless it is in use.
+    ///
+    /// Returns `false` if a lane moved meanwhile: the ranges are those of its new memory then.
+    pub(crate) fn build_index(&mut self) -> bool {
+        if self.indexed {
+            return true;
+        }
+        self.indexed = true;
+        let built = self.starts.refresh(&self.lanes, &self.ranges);
+        if !built {
+            self.refresh();
+        }
+        built
+    }
+
+    /// Returns whether an attempt of this number can draw nothing at all.
+    pub(crate) fn is_empty(&self, attempt: u32) -> bool {
+        self.ranges.total() == 0 || (attempt >= MAX_REJECTIONS && self.starts.total() == 0)
+    }
+
+    /// Returns the longest run of transitions without an end in the ring. O(rows).
+    pub(crate) fn longest_run(&self) -> u64 {
+        let mut all = StartIndex::new(0, 0);
+        all.refresh(&self.lanes, &self.ranges);
+        all.longest()
+    }
+
+    /// Makes the first draws of some items: a lane, and how many of its readable rows are older, or
+    /// [`NO_DRAW`] for a draw that has to be repeated.
+    #[inline]
+    pub(crate) fn first_draws(
+        &self,
+        rng: &mut CounterRng,
+        batch: u64,
+        items: Range<usize>,
+        drawn: &mut [(usize, u64)],
+    ) {
+        let total = self.ranges.total();
+        let numbers = number(items.start)..number(items.end);
+        let mut first = rng.first_of(batch, numbers.start);
+        for (drawn, number) in drawn.iter_mut().zip(numbers) {
+            if number.is_multiple_of(GROUP) {
+                first = rng.first_of(batch, number);
+            }
+            let found = first.below(total, number).and_then(|n| self.ranges.find(n));
+            *drawn = found.unwrap_or(NO_DRAW);
+        }
+    }
+
+    /// Returns the candidate that an attempt draws for an item, or `None` if it is rejected. The index, where
+    /// it is in use, rejects what an inspection of the row would.
+    #[inline]
+    pub(crate) fn candidate(
+        &self,
+        rng: &mut CounterRng,
+        batch: u64,
+        item: u32,
+        attempt: u32,
+    ) -> Option<Candidate> {
+        let by_ranges = attempt < MAX_REJECTIONS;
+        let total = if by_ranges { self.ranges.total() } else { self.starts.total() };
+        if total == 0 {
+            return None;
+        }
+        let n = match attempt {
+            0 => rng.first_below(total, batch, item)?,
+            _ => rng.below(total, batch, item, attempt)?,
+        };
+        let (lane, seq) = if by_ranges { self.ranges.candidate(n)? } else { self.starts.nth(n)? };
+        let fits = !by_ranges || !self.indexed || self.starts.contains(lane, seq);
+        fits.then_some(Candidate { attempt, lane, seq })
+    }
+
+    /// Returns the first candidate of an item that the index accepts.
+    #[inline(never)]
+    pub(crate) fn indexed_candidate(
+        &self,
+        rng: &mut CounterRng,
+        batch: u64,
+        item: u32,
+    ) -> Option<Candidate> {
+        (0..=MAX_REJECTIONS).find_map(|attempt| self.candidate(rng, batch, item, attempt))
+    }
+}
+
+/// Returns an item's number as the RNG counts.
+pub(crate) fn number(item: usize) -> u32 {
+    u32::try_from(item).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,328 @@
+//! Inspection of irregular items: reads the headers around a row, and draws again what starts no transition.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use backcast_layout::Lane;
+use backcast_layout::protocol::{Words, still_whole};
+
+use super::request::{BatchRequest, FillContext, MAX_ATTEMPTS, Stopped};
+use crate::episode::FINAL;
+use crate::error::SampleError;
+use crate::index::RowIndex;
+use crate::row_header::RowHeader;
+use crate::sampler::Sampler;
+use crate::sampler::eligibility::{Candidate, MAX_REJECTIONS, number};
+use crate::sampler::options::Boundary;
+use crate::sampler::plan::ColumnSegment;
+use crate::sampler::window::{RowHeaders, Window};
+
+/// A gather of one row is given up after the writer has overtaken it so many times.
+const GATHER_ATTEMPTS: u32 = 64;
+
+/// An item of the scalar path, inspected.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct IrregularItem<'a> {
+    /// Number in the batch.
+    pub(super) item: usize,
+    pub(super) lane: &'a Lane,
+    /// Slot of the window's first row.
+    pub(super) slot: u64,
+    pub(super) index: RowIndex,
+    /// Rows published after it when it was drawn.
+    pub(super) age: u64,
+    /// The attempt that drew it, counted from 0.
+    pub(super) attempt: u32,
+    pub(super) window: Window,
+    /// Flags of the drawn row, and of all inspected rows together.
+    pub(super) flags: u32,
+    pub(super) all_flags: u32,
+    /// First row whose header was copied, and where it stands among the copied headers.
+    first_header: u64,
+    headers: (usize, usize),
+}
+
+impl IrregularItem<'_> {
+    /// Returns the slot of the window's row `rows` after its first.
+    pub(super) fn slot_after(&self, rows: u64) -> u64 {
+        self.lane.slot_after(self.slot, rows)
+    }
+
+    /// Prefetches its rows.
+    pub(super) fn prefetch(&self, segments: &[ColumnSegment]) {
+        for segment in segments {
+            let bytes = usize::try_from(segment.rows).unwrap_or(0).saturating_mul(segment.width);
+            let rows = segment.lead.min(self.window.back + self.window.run);
+            self.lane.ahead(segment.column, self.slot_after(rows)).ask(bytes);
+        }
+    }
+}
+
+/// Items that were inspected, and the headers of their rows.
+#[derive(Debug, Default)]
+pub(super) struct IrregularItems<'a> {
+    items: Vec<IrregularItem<'a>>,
+    headers: Vec<RowHeader>,
+    /// Headers in use.
+    used: usize,
+}
+
+impl<'a> IrregularItems<'a> {
+    /// Returns an empty list over memory that an earlier one had.
+    pub(super) fn over(headers: Vec<RowHeader>) -> Self {
+        Self { items: Vec::new(), headers, used: 0 }
+    }
+
+    /// Returns the memory, for another list.
+    pub(super) fn into_memory(self) -> Vec<RowHeader> {
+        self.headers
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.items.clear();
+        self.used = 0;
+    }
+
+    pub(super) fn items(&self) -> &[IrregularItem<'a>] {
+        &self.items
+    }
+
+    pub(super) fn last(&self) -> Option<&IrregularItem<'a>> {
+        self.items.last()
+    }
+
+    /// Returns the headers of an item's rows.
+    pub(super) fn headers_of(&self, item: &IrregularItem<'_>) -> RowHeaders<'_> {
+        let (at, count) = item.headers;
+        let rows = self.headers.get(at..at + count).unwrap_or_default();
+        RowHeaders { first: item.first_header, rows }
+    }
+
+    /// Returns memory for the headers of the next item.
+    fn room(&mut self, rows: usize, batch: usize) -> Result<&mut [RowHeader], SampleError> {
+        let end = self.used.saturating_add(rows);
+        let more = end.saturating_sub(self.headers.len());
+        if self.headers.try_reserve(more).is_err() {
+            let bytes = end.saturating_mul(size_of::<RowHeader>());
+            return Err(SampleError::TooLarge { batch, bytes });
+        }
+        if more > 0 {
+            self.headers.resize(end, RowHeader::default());
+        }
+        Ok(self.headers.get_mut(self.used..end).unwrap_or_default())
+    }
+
+    /// Adds an item, whose headers are in their room.
+    fn push(&mut self, item: IrregularItem<'a>) {
+        self.used += item.headers.1;
+        self.items.push(item);
+    }
+}
+
+/// Outcome of the inspection of a row.
+#[derive(Clone, Copy)]
+enum Inspection {
+    /// A transition whose window is known.
+    Found,
+    NoTransition,
+    /// A transition whose window the boundary refuses.
+    Cut,
+    /// A writer overwrote rows meanwhile.
+    Overtaken,
+}
+
+/// Returns why a transition's window may not be drawn.
+fn why_cut(boundary: Boundary) -> &'static str {
+    match boundary {
+        Boundary::Clamp => {
+            "the beginning of its history was overwritten, and boundary=\"clamp\" repeats the first \
+             observation of an episode, not one from its middle"
+        }
+        _ => "its window does not lie whole in its episode, as boundary=\"reject\" asks",
+    }
+}
+
+impl Sampler {
+    /// Inspects an item: what was drawn for it, if that fits, or the first later draw that does.
+    pub(super) fn inspect_from<'a>(
+        &mut self,
+        context: FillContext<'a>,
+        item: usize,
+        drawn: Candidate,
+        irregular: &mut IrregularItems<'a>,
+    ) -> Result<(), Stopped> {
+        let next = match self.inspect(context, item, drawn, irregular)? {
+            Inspection::Found => return Ok(()),
+            Inspection::NoTransition | Inspection::Cut => drawn.attempt + 1,
+            Inspection::Overtaken => drawn.attempt,
+        };
+        self.draw_and_inspect(context, item, next, irregular)
+    }
+
+    /// Inspects the first of an item's draws, from `attempt` on, that fits.
+    #[cold]
+    pub(super) fn draw_and_inspect<'a>(
+        &mut self,
+        context: FillContext<'a>,
+        item: usize,
+        attempt: u32,
+        irregular: &mut IrregularItems<'a>,
+    ) -> Result<(), Stopped> {
+        match context.request {
+            BatchRequest::Draws(batch) => {
+                self.inspect_draws(context, (batch, item), attempt, irregular)
+            }
+            BatchRequest::Rows(index, _) => {
+                let index = index.get(item).copied().unwrap_or(RowIndex::NONE.0);
+                self.inspect_named_row(context, (index, item), attempt, irregular)
+            }
+        }
+    }
+
+    fn inspect_draws<'a>(
+        &mut self,
+        context: FillContext<'a>,
+        (batch, item): (u64, usize),
+        first: u32,
+        irregular: &mut IrregularItems<'a>,
+    ) -> Result<(), Stopped> {
+        for attempt in first..MAX_ATTEMPTS {
+            if attempt == MAX_REJECTIONS && !self.eligibility.build_index() {
+                return Err(Stopped::Moved);
+            }
+            if self.eligibility.is_empty(attempt) {
+                return Err(self.nothing().into());
+            }
+            let Self { eligibility, rng, .. } = self;
+            let Some(drawn) = eligibility.candidate(rng, batch, number(item), attempt) else {
+                continue;
+            };
+            match self.inspect(context, item, drawn, irregular)? {
+                Inspection::Found => return Ok(()),
+                Inspection::NoTransition | Inspection::Cut => {}
+                Inspection::Overtaken => self.note_overtaken(context)?,
+            }
+        }
+        Err(SampleError::Outrun { attempts: MAX_ATTEMPTS }.into())
+    }
+
+    fn inspect_named_row<'a>(
+        &mut self,
+        context: FillContext<'a>,
+        (index, position): (i64, usize),
+        first: u32,
+        irregular: &mut IrregularItems<'a>,
+    ) -> Result<(), Stopped> {
+        let (lane, seq) = (RowIndex(index).lane(), RowIndex(index).seq());
+        let bad =
+            |reason| Stopped::Failed(SampleError::BadIndex { position, index, lane, seq, reason });
+        if RowIndex(index) == RowIndex::NONE {
+            return Err(bad("-1 stands for a row that was dropped because a lease was in the way"));
+        }
+        let mut oldest = 0;
+        for attempt in first..GATHER_ATTEMPTS {
+            let ranges = self.eligibility.ranges();
+            let range = ranges.get(lane as usize).ok_or_else(|| bad("the ring has fewer lanes"))?;
+            let readable = range.rows();
+            oldest = readable.start;
+            if seq >= readable.end {
+                return Err(bad("the row is not published yet"));
+            }
+            if seq < readable.start {
+                break;
+            }
+            match self.inspect(context, position, Candidate { attempt, lane, seq }, irregular)? {
+                Inspection::Found => return Ok(()),
+                Inspection::NoTransition => {
+                    return Err(bad(self.why_none(context.lanes, lane, seq)));
+                }
+                Inspection::Cut => return Err(bad(why_cut(self.options.boundary))),
+                Inspection::Overtaken => self.note_overtaken(context)?,
+            }
+        }
+        Err(SampleError::Lapped { position, index, lane, seq, oldest }.into())
+    }
+
+    /// Reads the headers around a row, and lists the item if a transition starts there.
+    fn inspect<'a>(
+        &self,
+        context: FillContext<'a>,
+        item: usize,
+        drawn: Candidate,
+        irregular: &mut IrregularItems<'a>,
+    ) -> Result<Inspection, Stopped> {
+        let Candidate { attempt, lane: number, seq } = drawn;
+        let at = number as usize;
+        let (Some(lane), Some(range)) = (context.lanes.get(at), self.eligibility.ranges().get(at))
+        else {
+            return Ok(Inspection::NoTransition);
+        };
+        let (lane, readable) = (&**lane, range.rows());
+        // The index was built of earlier ranges; it holds no other rows unless a peer lied.
+        if !readable.contains(&seq) {
+            return Ok(Inspection::Overtaken);
+        }
+        let Range { start: first, end } = self.extent.rows(seq, readable);
+        let Some(slot) = range.slot(first, lane.slots()) else { return Ok(Inspection::Overtaken) };
+        let room = irregular.room(
+            usize::try_from(end - first).unwrap_or(usize::MAX),
+            context.writer.plan.batch(),
+        )?;
+        RowHeader::read_into(lane, slot, room);
+        let headers = RowHeaders { first, rows: room };
+        let (ours, all_flags) = headers.check();
+        if !ours {
+            return Ok(Inspection::Overtaken);
+        }
+        let window = match headers.window(seq, self.extent, all_flags) {
+            Some(window) if self.suits(window, headers) => window,
+            refused => {
+                // The headers may be of newer rows.
+                let (outcome, from) = match refused {
+                    Some(_) => (Inspection::Cut, first),
+                    None => (Inspection::NoTransition, seq),
+                };
+                return Ok(if still_whole(lane, from) { outcome } else { Inspection::Overtaken });
+            }
+        };
+        let (flags, count) = (headers.flags(seq).unwrap_or(0), headers.rows.len());
+        irregular.push(IrregularItem {
+            item,
+            lane,
+            slot: lane.slot_after(slot, window.first() - first),
+            index: RowIndex::new(number, seq),
+            age: readable.end - seq - 1,
+            attempt,
+            window,
+            flags,
+            all_flags,
+            first_header: first,
+            headers: (irregular.used, count),
+        });
+        Ok(Inspection::Found)
+    }
+
+    /// Returns whether the boundary lets this window be drawn.
+    fn suits(&self, window: Window, headers: RowHeaders<'_>) -> bool {
+        match self.options.boundary {
+            Boundary::Mask => true,
+            Boundary::Reject => window.is_whole(self.extent),
+            // A row in mid-episode is not the first one because those before it were overwritten.
+            Boundary::Clamp => headers.has_history(window, self.extent.back),
+        }
+    }
+
+    /// Returns why a readable row is not a transition.
+    fn why_none(&self, lanes: &[Arc<Lane>], lane: u32, seq: u64) -> &'static str {
+        let header = lanes.get(lane as usize).map(|lane| RowHeader::read(&**lane, seq));
+        if header.is_some_and(|header| header.flags & FINAL != 0) {
+            return "it is a FINAL row, which holds the last observation of an episode";
+        }
+        let range = self.eligibility.ranges().get(lane as usize);
+        if range.is_some_and(|range| seq + 1 >= range.rows().end) {
+            return "it is the newest row of its lane, and becomes a transition when the row after it \
+                    is appended";
+        }
+        "its episode was broken off there (the row after it is a GAP), so it has no successor"
+    }
+}

@@ -1,0 +1,71 @@
+//! What a batch is gathered from, and why it may fail: what selection, inspection and copies share.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use backcast_layout::Lanes;
+
+use super::arena_writer::ArenaWriter;
+use crate::error::SampleError;
+use crate::sampler::Sampler;
+
+/// Draws for one item are given up after so many: writers overwrite each of them.
+pub(super) const MAX_ATTEMPTS: u32 = 10_000;
+
+/// Where the rows of a batch come from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum BatchRequest<'a> {
+    /// The draws of the batch of this number.
+    Draws(u64),
+    /// The rows that an index names.
+    Rows(&'a [i64], MissingRows),
+}
+
+/// What becomes of rows that are not there, or start no transition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MissingRows {
+    /// The first of them is an error.
+    Refuse,
+    /// Their items are zero, and listed.
+    Blank,
+}
+
+/// Why a batch is not finished.
+pub(super) enum Stopped {
+    /// Lanes have moved to other memory: the batch begins anew.
+    Moved,
+    Failed(SampleError),
+}
+
+impl From<SampleError> for Stopped {
+    fn from(error: SampleError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// What does not change while a batch is gathered.
+#[derive(Clone, Copy)]
+pub(super) struct FillContext<'a> {
+    pub(super) request: BatchRequest<'a>,
+    /// Memory of the lanes.
+    pub(super) lanes: &'a Arc<Lanes>,
+    pub(super) writer: ArenaWriter<'a>,
+}
+
+impl Sampler {
+    /// Reads what the ring holds now, after a writer overtook a row.
+    pub(super) fn note_overtaken(&mut self, context: FillContext<'_>) -> Result<(), Stopped> {
+        match context.request {
+            BatchRequest::Draws(_) => self.eligibility.refresh(),
+            // Perhaps only rows of the history are gone, and a shorter one will do.
+            BatchRequest::Rows(..) => self.eligibility.refresh_ranges(),
+        }
+        if !Arc::ptr_eq(self.eligibility.lanes(), context.lanes) {
+            return Err(Stopped::Moved);
+        }
+        if let BatchRequest::Draws(_) = context.request {
+            self.counters.lapped.fetch_add(1, Relaxed);
+        }
+        Ok(())
+    }
+}
