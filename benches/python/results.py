@@ -29,7 +29,10 @@ def machine() -> dict[str, Any]:
         "load": round(os.getloadavg()[0], 2),
         "versions": {
             "python": platform.python_version(),
-            **{name: version(name) for name in ("backcast", "numpy", "cpprb")},
+            **{
+                name: version(name)
+                for name in ("backcast", "numpy", "cpprb", "stable-baselines3", "torch")
+            },
         },
         "command": " ".join(["python", Path(sys.argv[0]).name, *sys.argv[1:]]),
     }

@@ -1,11 +1,24 @@
-"""What the adapters' tests share: made-up prices, and the registered environments to try."""
+"""What the adapters' tests share: made-up prices, and a place for rings of their own."""
 
 from __future__ import annotations
 
+import gc
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-import pytest
+# Stable-Baselines3 asks for OpenAI's gym when it saves, and would find our folder of that name.
+sys.path[:] = [entry for entry in sys.path if entry and Path(entry) != Path.cwd()]
+
+# One thread, before PyTorch is imported: more of them spin where other programs run.
+os.environ["OMP_NUM_THREADS"] = "1"
+
+import backcast as bc  # noqa: E402
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
 
 DAYS = 80
 
@@ -25,3 +38,15 @@ def prices(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ]
     path.write_text("\n".join(lines))
     return path
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """Give a directory for rings of this test's own, and assert that nothing is left in it."""
+    shared = Path("/dev/shm")
+    path = Path(tempfile.mkdtemp(prefix="backcast-test-", dir=shared if shared.is_dir() else None))
+    yield path
+    gc.collect()
+    left = [entry["name"] for entry in bc.list(dir=path)]
+    shutil.rmtree(path)
+    assert not left, f"left in shared memory: {left}"

@@ -122,7 +122,7 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
         """Import a subpackage at its first use."""
-        if name not in {"envs", "finrl", "plot"}:
+        if name not in {"cleanrl", "envs", "finrl", "jax", "plot", "sb3", "torch"}:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module
 

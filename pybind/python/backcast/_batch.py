@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from backcast._errors import ColumnError
+from backcast._errors import ColumnError, SampleError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -67,9 +67,99 @@ class Batch(dict[str, Any]):
         """True where ``gather(index, missing="mask")`` found the transition, ``[B]``; else None."""
         return self.get("found")
 
+    def to_torch(self, device: Any = None) -> Batch:  # noqa: ANN401
+        """Return a batch of PyTorch tensors, nested as this one, which share its memory on the CPU.
+
+        Windows of ``obs`` and ``next_obs`` overlap in it: do not write to their tensors.
+
+        Parameters
+        ----------
+        device : torch.device or str, optional
+            Where the tensors are; the CPU if left out.
+
+        Returns
+        -------
+        Batch
+            Of tensors.
+
+        Raises
+        ------
+        MissingExtraError
+            If PyTorch is not installed.
+        """
+        # The package says what to install where PyTorch is missing.
+        import backcast.torch  # noqa: F401
+        from backcast.torch._tensors import tensors_of
+
+        return type(self)(tensors_of(self, device))
+
+    def to_numpy(self) -> Batch:
+        """Return a batch of NumPy arrays, of one whose leaves are tensors or JAX arrays.
+
+        Tensors on the CPU share their memory with the arrays; others are copied.
+
+        Returns
+        -------
+        Batch
+            Of arrays.
+
+        Raises
+        ------
+        TypeError
+            If NumPy has no dtype for a tensor.
+        """
+        return type(self)(_arrays(self))
+
+    def to_dlpack(self) -> dict[str, Any]:
+        """Return the arrays for ``from_dlpack`` of another library, nested as they are.
+
+        Returns
+        -------
+        dict
+            The arrays themselves.
+
+        Raises
+        ------
+        SampleError
+            If a window overlaps with another in memory, which DLPack cannot say.
+        """
+        return _exportable(self, "")
+
     def __repr__(self) -> str:
         """Show shapes and dtypes, since the numbers themselves would fill screens."""
         return f"Batch({_outline(self)})"
+
+
+def _arrays(values: dict[str, Any]) -> dict[str, Any]:
+    import numpy as np
+
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, dict):
+            found[key] = _arrays(value)
+        elif hasattr(value, "detach"):
+            # A tensor, on whatever device.
+            found[key] = value.detach().cpu().numpy()
+        else:
+            found[key] = np.asarray(value)
+    return found
+
+
+def _exportable(values: dict[str, Any], path: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, dict):
+            found[key] = _exportable(value, f"{path}{key}/")
+            continue
+        flags = getattr(value, "flags", None)
+        if flags is not None and not (flags.writeable and flags.c_contiguous):
+            raise SampleError(
+                f"`{path}{key}` is a window that overlaps with others in memory, which DLPack "
+                "cannot say; make the sampler with copy=True, or take to_torch(), whose tensors "
+                "may overlap"
+            )
+        found[key] = value
+    return found
 
 
 def _outline(values: dict[str, Any]) -> str:

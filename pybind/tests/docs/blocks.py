@@ -9,6 +9,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
+#: Pages about other libraries, which `make test-adapters` installs and runs them with.
+ADAPTERS = [ROOT / "docs" / "howto" / f"{name}.md" for name in ("cleanrl", "sb3", "torch")]
+
 #: Languages of blocks, and who runs them. Blocks without a language are text.
 LANGUAGES = {
     "python": "the page's interpreter, or other blocks where the first line names a file",

@@ -38,4 +38,7 @@ def test_every_result_says_what_it_was_measured_with(file: Path) -> None:
         assert result.get("p99", 0) <= result["max"]
         assert 0 < result["ratio"] <= 1
     torn = {result["contender"]: result["torn"] for result in results if "torn" in result}
-    assert torn["backcast"] == 0
+    if file.stem == "adapters":
+        assert not torn, "nobody writes beside these draws"
+    else:
+        assert torn["backcast"] == 0

@@ -1,0 +1,253 @@
+"""CleanRL's replay buffer over a ring: ``add`` and ``sample`` with the names that its scripts use.
+
+It needs PyTorch and Gymnasium (``pip install 'backcast[cleanrl]'``); ``import backcast`` alone does
+not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+import backcast as bc
+from backcast import ArgumentError
+from backcast._autoreset import lanes_and_mode, word_of
+from backcast._errors import MissingExtraError
+
+try:
+    import torch
+    from gymnasium import spaces
+
+    from backcast.torch._tensors import tensor_of
+except ImportError as _error:
+    _missing = (_error.name or "").partition(".")[0]
+    if _missing not in {"gymnasium", "torch"}:
+        raise
+    raise MissingExtraError(
+        f"backcast.cleanrl builds on PyTorch and Gymnasium, and {_missing} is not installed; "
+        "run `pip install 'backcast[cleanrl]'`"
+    ) from _error
+
+if TYPE_CHECKING:
+    import os
+
+    from gymnasium.vector import AutoresetMode, VectorEnv
+    from numpy.typing import NDArray
+
+__all__ = ["ReplayBuffer", "Samples"]
+
+
+class Samples(NamedTuple):
+    """Transitions that were drawn: tensors ``[B, ...]``, dones and rewards float32 ``[B, 1]``."""
+
+    observations: Any
+    actions: torch.Tensor
+    next_observations: Any
+    dones: torch.Tensor
+    rewards: torch.Tensor
+    #: Where each is in the ring, int64 ``[B]``.
+    indices: NDArray[np.int64]
+
+
+class ReplayBuffer:
+    """CleanRL's ``ReplayBuffer``, right in each of Gymnasium's autoreset modes.
+
+    Parameters
+    ----------
+    buffer_size : int
+        Rows over all lanes; an episode of n transitions takes n + 1.
+    observation_space, action_space : gymnasium.spaces.Space
+        Of one environment: ``envs.single_observation_space``.
+    device : torch.device or str
+        Where the tensors of samples are.
+    n_envs : int, optional
+        Environments that are stepped together; those of `env` if left out.
+    env : gymnasium.vector.VectorEnv, optional
+        Says how many there are, and how they reset.
+    autoreset_mode : str or AutoresetMode, optional
+        How they reset, without `env`.
+    name, lanes, exist, persistent, dir
+        Of the ring, as :meth:`backcast.ReplayBuffer.create` takes them: under a name, other
+        processes fill it and read.
+    capacity : int or str, optional
+        Rows over all lanes, or bytes; `buffer_size` rows if left out.
+    seed : int, optional
+        Of the draws; drawn from NumPy's global generator, which scripts seed, if left out.
+    optimize_memory_usage, handle_timeout_termination : bool
+        Make no difference: each observation is stored once, and only terminations are dones.
+
+    Examples
+    --------
+    >>> import gymnasium as gym
+    >>> import backcast.cleanrl
+    >>> envs = gym.make_vec("CartPole-v1", 2, vectorization_mode="sync")
+    >>> rb = backcast.cleanrl.ReplayBuffer(
+    ...     1_000, envs.single_observation_space, envs.single_action_space, env=envs
+    ... )
+    >>> obs, _ = envs.reset(seed=1)
+    >>> for _ in range(50):
+    ...     actions = envs.action_space.sample()
+    ...     next_obs, rewards, terminations, truncations, infos = envs.step(actions)
+    ...     at = rb.add(obs, next_obs, actions, rewards, terminations, infos, truncations)
+    ...     obs = next_obs
+    >>> rb.sample(32).observations.shape
+    torch.Size([32, 4])
+    """
+
+    def __init__(
+        self,
+        buffer_size: int,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        device: torch.device | str = "cpu",
+        n_envs: int | None = None,
+        optimize_memory_usage: bool = False,
+        handle_timeout_termination: bool = False,
+        *,
+        env: VectorEnv[Any, Any, Any] | None = None,
+        autoreset_mode: str | AutoresetMode | None = None,
+        name: str | None = None,
+        lanes: int | None = None,
+        capacity: int | str | None = None,
+        exist: Literal["error", "attach", "replace"] = "attach",
+        persistent: bool = False,
+        dir: str | os.PathLike[str] | None = None,
+        seed: int | None = None,
+    ) -> None:
+        if env is not None:
+            found, mode = lanes_and_mode(env)
+            if n_envs not in (None, found):
+                raise ArgumentError(f"n_envs is {n_envs}, but env steps {found}; leave n_envs out")
+            n_envs = found
+        elif autoreset_mode is not None:
+            mode = word_of(autoreset_mode)
+        else:
+            raise ArgumentError(
+                "how the environments reset decides which rows are transitions; give env=envs, or "
+                'autoreset_mode="next_step" (the default of Gymnasium 1), "same_step" or "disabled"'
+            )
+        self.n_envs = 1 if n_envs is None else n_envs
+        self.buffer_size = buffer_size
+        self.observation_space = observation_space
+        self.action_space = action_space
+        self.device = torch.device(device)
+        self.ring = bc.ReplayBuffer.create(
+            name,
+            bc.Schema.from_spaces(observation_space, action_space),
+            capacity=buffer_size if capacity is None else capacity,
+            lanes=self.n_envs if lanes is None else lanes,
+            exist="error" if name is None else exist,
+            persistent=persistent,
+            dir=dir,
+        )
+        self._mode = mode
+        self._seed = seed
+        self._writer: bc.Writer | None = None
+        self._sampler: bc.Sampler | None = None
+        action_shape = self.ring.schema.columns.get("action", ("", (), "step"))[1]
+        self._action_dim = int(np.prod(action_shape, dtype=np.int64))
+
+    def add(
+        self,
+        obs: Any,
+        next_obs: Any,
+        actions: Any,
+        rewards: Any,
+        dones: Any,
+        infos: Any,
+        truncations: Any = None,
+    ) -> NDArray[np.int64]:
+        """Append one step of all environments, as ``envs.step`` returned it.
+
+        Parameters
+        ----------
+        obs, next_obs, actions, rewards
+            With one leading axis. In same-step mode the last observations of what ended are taken
+            from ``infos["final_obs"]``.
+        dones : array_like of bool
+            Terminations.
+        infos : dict
+            As from ``envs.step``.
+        truncations : array_like of bool, optional
+            As from ``envs.step``. Only in same-step mode they can be left out, since ``infos`` says
+            there what ended.
+
+        Returns
+        -------
+        ndarray of int64
+            Where the rows are, ``[n_envs]``.
+
+        Raises
+        ------
+        ArgumentError
+            If it is not known what was truncated; nothing was stored.
+        AppendError
+            If an array does not fit.
+        """
+        terminated = np.asarray(dones).astype(bool).reshape(self.n_envs)
+        final_obs = None
+        if self._mode == "same_step" and isinstance(infos, dict):
+            final_obs = infos.get("final_obs")
+        if truncations is not None:
+            truncated = np.asarray(truncations).astype(bool).reshape(self.n_envs)
+        elif self._mode == "same_step":
+            ended = np.zeros(self.n_envs, bool)
+            if final_obs is not None:
+                ended |= np.asarray(infos.get("_final_obs", terminated), bool)
+            truncated = ended & ~terminated
+        else:
+            raise ArgumentError(
+                "truncations is missing: without it the step after a time limit would be stored as "
+                "a transition; write add(obs, next_obs, actions, rewards, terminations, infos, "
+                "truncations)"
+            )
+        if self._writer is None:
+            self._writer = self.ring.writer(self.n_envs, self._mode)
+        return self._writer.append(
+            obs=obs,
+            next_obs=next_obs,
+            action=actions,
+            reward=rewards,
+            terminated=terminated,
+            truncated=truncated,
+            final_obs=final_obs,
+        )
+
+    def sample(self, batch_size: int) -> Samples:
+        """Draw transitions uniformly over all lanes of the ring.
+
+        Raises
+        ------
+        SampleError
+            If there is none yet.
+        """
+        if self._sampler is None:
+            if self._seed is None:
+                self._seed = int(np.random.randint(0, 2**31))
+            self._sampler = self.ring.sampler(seed=self._seed)
+        batch = self._sampler.sample(batch_size)
+        return Samples(
+            self._tensors(batch["obs"]),
+            self._tensors(batch["action"].reshape(batch_size, self._action_dim)),
+            self._tensors(batch["next_obs"]),
+            self._tensors(batch["terminated"].astype(np.float32).reshape(batch_size, 1)),
+            self._tensors(batch["reward"].reshape(batch_size, 1)),
+            batch["index"],
+        )
+
+    def size(self) -> int:
+        """Return how many transitions can be drawn."""
+        return len(self.ring)
+
+    def close(self) -> None:
+        """End the episodes, and let go of the ring."""
+        if self._writer is not None:
+            self._writer.close()
+        self.ring.close()
+
+    def _tensors(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: self._tensors(part) for key, part in value.items()}
+        tensor = tensor_of(value)
+        return tensor if self.device.type == "cpu" else tensor.to(self.device)

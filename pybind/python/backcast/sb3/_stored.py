@@ -1,0 +1,418 @@
+"""The ring behind a buffer: what was added, where it went, and how it is read back."""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+import weakref
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from backcast import ArgumentError, BackcastError, ExistsError, ReplayBuffer, WriterError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from backcast import Batch, Sampler, Writer
+    from backcast.sb3._columns import Frames
+
+_SNAPSHOT, _LABEL = "buffer", "saved"
+# A place whose transition is not in the ring.
+_NONE = -1
+
+
+class Rows(NamedTuple):
+    """Transitions, one along the first axis; observations are arrays, or dicts of arrays."""
+
+    obs: Any
+    next_obs: Any
+    action: NDArray[Any]
+    reward: NDArray[np.float32]
+    terminated: NDArray[np.bool_]
+    truncated: NDArray[np.bool_]
+
+
+class Returns(NamedTuple):
+    """Transitions with what follows them: rewards ``[B, n]``, of which ``length`` are summed."""
+
+    rows: Rows
+    rewards: NDArray[np.float32]
+    length: NDArray[np.int64]
+
+
+class Stored:
+    """The transitions that a learner added, in lanes of their own of a ring.
+
+    Step ``k`` of environment ``i`` has the place ``[k % steps, i]``, as in SB3's arrays. The newest
+    transition of a lane has no successor in the ring, so it is kept here as well.
+    """
+
+    def __init__(
+        self,
+        ring: ReplayBuffer,
+        steps: int,
+        lanes: int,
+        frames: Frames | None,
+        *,
+        n_step: int | None,
+        seed: int | None,
+        persistent: bool,
+        dir: str | None,
+    ) -> None:
+        self.ring = ring
+        self.steps = steps
+        self.lanes = lanes
+        self.frames = frames
+        #: Calls of `add`.
+        self.added = 0
+        self._n_step = n_step
+        self._seed = seed
+        self._persistent = persistent
+        self._dir = dir
+        self._index = np.full((steps, lanes), _NONE, np.int64)
+        # The newest step, and which of its transitions have their successor in the ring.
+        self._newest: dict[str, Any] | None = None
+        self._complete = np.ones(lanes, bool)
+        # After a load the newest transitions are appended again: their lanes have new writers.
+        self._repeat = False
+        self._sampler_state: dict[str, Any] | None = None
+        self._writer: Writer | None = None
+        self._sampler: Sampler | None = None
+        self._reader: Sampler | None = None
+
+    # Writing
+
+    def add(self, obs: Any, next_obs: Any, **step: NDArray[Any]) -> None:
+        """Append a transition for each lane, of arrays that have the dtypes of the ring.
+
+        Nothing is stored if a stack of frames is not what a window over the ring would show.
+        """
+        begun = None
+        if self.frames is not None:
+            begun = self._begun(obs)
+            self._check_stacks(self.frames, obs, next_obs, begun)
+        if self._repeat:
+            self._append_newest()
+        if self._writer is None:
+            self._writer = self.ring.writer(self.lanes, "disabled")
+        if begun is not None and (begun & ~self._complete).any():
+            self._writer.restart(begun & ~self._complete)
+        index = self._writer.append(obs=self._part(obs), next_obs=self._part(next_obs), **step)
+        self._index[self.added % self.steps] = index
+        self.added += 1
+        # They are compared and read later, when the caller may have reused its arrays.
+        step = {name: array.copy() for name, array in step.items()}
+        self._newest = {"obs": _copy(obs), "next_obs": _copy(next_obs), **step}
+        self._complete = step["terminated"] | step["truncated"]
+
+    def cut(self, lanes: NDArray[np.bool_]) -> None:
+        """End the episodes of some lanes after their newest transitions."""
+        if self._repeat:
+            self._append_newest()
+        elif self._writer is not None:
+            self._writer.restart(lanes & ~self._complete)
+        self._complete = self._complete | lanes
+
+    def _part(self, obs: Any) -> Any:
+        """Return what of observations the ring holds: the newest frames of stacks."""
+        return obs if self.frames is None else self.frames.split(obs)[:, -1]
+
+    def _begun(self, obs: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return which lanes begin an episode here."""
+        if self._newest is None:
+            return np.ones(self.lanes, bool)
+        differ: NDArray[np.bool_] = _bytes(obs) != _bytes(self._newest["next_obs"])
+        return self._complete | differ.any(axis=1)
+
+    def _check_stacks(
+        self, frames: Frames, obs: NDArray[Any], next_obs: NDArray[Any], begun: NDArray[np.bool_]
+    ) -> None:
+        stacks, following = frames.split(obs), frames.split(next_obs)
+        for lane in range(self.lanes):
+            if begun[lane] and not frames.is_start(stacks[lane]):
+                other = "reset" if frames.padding == "zero" else "zero"
+                raise ArgumentError(
+                    f"environment {lane} begins an episode with a stack of {frames.count} frames "
+                    f'that is not padded as padding="{frames.padding}" says; give '
+                    f'padding="{other}" if it is padded so, reset the environment if it is in the '
+                    "middle of an episode, or leave frames out to store whole stacks"
+                )
+            if (following[lane, :-1] != stacks[lane, 1:]).any():
+                raise ArgumentError(
+                    f"environment {lane} does not shift its stack of {frames.count} frames by one: "
+                    "the older frames of the next observation are not the newer ones of this; "
+                    "stack along the first axis, the newest last (VecFrameStack), or leave frames "
+                    "out to store whole stacks"
+                )
+
+    def _append_newest(self) -> None:
+        """Append the newest transitions to their lanes again, and end their episodes there.
+
+        A frame alone shows no stack, so those of stacks are left out.
+        """
+        self._repeat = False
+        newest, self._newest = self._newest, None
+        waiting: list[int] = np.flatnonzero(~self._complete).tolist()
+        self._complete = np.ones(self.lanes, bool)
+        if newest is None or self.frames is not None or not waiting:
+            return
+        at = (self.added - 1) % self.steps
+        of_lane = {int(self._index[at, lane]) >> 48: lane for lane in waiting}
+        writers: list[Writer] = []
+        # Lanes that another process has claimed since then are not among them.
+        with suppress(WriterError):
+            writers.extend(self.ring.writer() for _ in range(self.ring.lanes))
+        for writer in writers:
+            lane = of_lane.get(int(writer.lanes[0]))
+            if lane is not None:
+                self._index[at, lane] = writer.append(**_row(newest, lane))[0]
+            writer.close()
+
+    # Reading
+
+    def __len__(self) -> int:
+        """Return how many transitions can be drawn, those of other writers included."""
+        return len(self.ring)
+
+    @property
+    def waiting(self) -> int:
+        """The newest transitions, which nobody can draw from the ring yet."""
+        return 0 if self._newest is None else int(np.count_nonzero(~self._complete))
+
+    def take(
+        self, at: NDArray[np.int64], lanes: NDArray[np.int64]
+    ) -> tuple[Rows, NDArray[np.bool_]]:
+        """Return the transitions at some places, and which of them are still there.
+
+        What is not there is zero.
+        """
+        if self._reader is None:
+            history = None if self.frames is None else self.frames.count
+            boundary: Any = "mask" if self.frames is None else "clamp"
+            self._reader = self.ring.sampler(seed=0, history=history, boundary=boundary, copy=True)
+        batch = self._reader.gather(self._index[at, lanes], missing="mask")
+        found = batch["found"]
+        rows = self._rows(batch)
+        if self._newest is None or self._complete.all():
+            return rows, found
+        last = (self.added - 1) % self.steps
+        here = np.flatnonzero((at == last) & ~self._complete[lanes])
+        if here.size:
+            newest = self._newest
+            if self.frames is not None:
+                newest = newest | {
+                    key: self.frames.split(newest[key]) for key in ("obs", "next_obs")
+                }
+            for name in Rows._fields:
+                _put(getattr(rows, name), here, newest[name], lanes[here])
+            found[here] = True
+        return rows, found
+
+    def draw(self, batch_size: int) -> Rows:
+        """Draw transitions uniformly over all lanes of the ring."""
+        return self._rows(self._drawn(batch_size))
+
+    def draw_returns(self, batch_size: int) -> Returns:
+        """Draw transitions with the rewards that follow them, as far as their episodes reach."""
+        batch = self._drawn(batch_size)
+        assert self._n_step is not None
+        if self._n_step == 1:
+            rows = self._rows(batch)
+            return Returns(rows, rows.reward[:, None], np.ones(batch_size, np.int64))
+        future, there = batch["future"], batch["future_mask"]
+        rows = self._rows(batch)
+        count = 1 + there.sum(axis=1)
+        last = [np.arange(batch_size), np.maximum(count - 2, 0)]
+        beyond = count > 1
+        next_obs = batch["n_next_obs"]
+        if self.frames is not None:
+            # The frames before, the drawn one, those that follow, and the last in its place.
+            shown = np.concatenate([rows.obs, future["obs"], next_obs[:, None]], axis=1)
+            drawn = np.arange(batch_size)
+            shown[drawn, self.frames.count - 1 + count] = next_obs
+            window = count[:, None] + np.arange(self.frames.count)
+            next_obs = shown[drawn[:, None], window]
+            seen = np.concatenate([batch["mask"], np.ones((batch_size, self._n_step), bool)], 1)
+            self.frames.pad(next_obs, np.take_along_axis(seen, window, axis=1))
+        rows = rows._replace(
+            next_obs=next_obs,
+            terminated=np.where(beyond, future["terminated"][*last], rows.terminated),
+            truncated=np.where(beyond, future["truncated"][*last], rows.truncated),
+        )
+        rewards = np.concatenate([rows.reward[:, None], future["reward"]], axis=1)
+        return Returns(rows, rewards, count)
+
+    def take_returns(
+        self, at: NDArray[np.int64], lanes: NDArray[np.int64], rows: Rows, n: int
+    ) -> Returns:
+        """Return the transitions at some places, whose `rows` are given, with what follows them."""
+        size = len(at)
+        places = (at[:, None] + np.arange(n)) % self.steps
+        window = self.take(places.ravel(), np.repeat(lanes, n))[0]
+        ends = (window.terminated | window.truncated).reshape(size, n)
+        # What follows the newest step is the oldest one, or nothing.
+        ends |= places == (self.added - 1) % self.steps
+        ends[:, -1] = True
+        count = ends.argmax(axis=1) + 1
+        last = np.arange(size) * n + count - 1
+        rows = rows._replace(
+            next_obs=window.next_obs[last],
+            terminated=window.terminated[last],
+            truncated=window.truncated[last],
+        )
+        return Returns(rows, window.reward.reshape(size, n), count)
+
+    def lost(self) -> NDArray[np.bool_]:
+        """Return which places hold transitions that were overwritten, ``[steps, lanes]``."""
+        lane, row = self._index >> 48, self._index & (1 << 48) - 1
+        oldest = np.array([self.ring.lane_span(at)[0] for at in range(self.ring.lanes)])
+        older: NDArray[np.bool_] = row < oldest[lane]
+        return older & (self._index >= 0)
+
+    def _drawn(self, batch_size: int) -> Batch:
+        if self._sampler is None:
+            self._sampler = self._make_sampler()
+        return self._sampler.sample(batch_size)
+
+    def _make_sampler(self) -> Sampler:
+        if self._sampler_state is not None:
+            return self.ring.sampler(state=self._sampler_state)
+        if self._seed is None:
+            # SB3 has seeded this generator, so that its seed is the buffer's too.
+            self._seed = int(np.random.randint(0, 2**31))
+        n_step = self._n_step or 1
+        options: dict[str, Any] = {"seed": self._seed, "future": n_step - 1}
+        if n_step > 1:
+            options |= {"n_step": n_step, "gamma": 1.0}
+        if self.frames is not None:
+            options |= {"history": self.frames.count, "boundary": "clamp", "copy": n_step > 1}
+        return self.ring.sampler(**options)
+
+    def _rows(self, batch: Batch) -> Rows:
+        """Take a batch apart; windows of frames are padded, and of other columns the newest."""
+        if self.frames is None:
+            return Rows(
+                batch["obs"],
+                batch["next_obs"],
+                batch["action"],
+                batch["reward"],
+                batch["terminated"],
+                batch["truncated"],
+            )
+        obs, next_obs, mask = batch["obs"], batch["next_obs"], batch["mask"]
+        if not mask.all() and self.frames.padding == "zero":
+            padded, places = np.nonzero(~mask)
+            if obs.flags.writeable:
+                obs[padded, places] = 0
+                following = places > 0
+                next_obs[padded[following], places[following] - 1] = 0
+            else:
+                # Both are views of one arena, which is the sampler's own and writable.
+                obs.base[padded, places] = 0
+        others = (batch[name][:, -1] for name in ("action", "reward", "terminated", "truncated"))
+        return Rows(obs, next_obs, *others)
+
+    # Saving
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the ring's rows as files of a snapshot, with everything else as it is."""
+        state = {
+            name: value
+            for name, value in vars(self).items()
+            if name not in {"ring", "_writer", "_sampler", "_reader", "_sampler_state"}
+        }
+        if self._sampler is not None:
+            self._sampler_state = self._sampler.state()
+        state["_sampler_state"] = self._sampler_state
+        state["ring"] = self.ring.name
+        state["files"] = _saved(self.ring)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Make a ring of the saved rows, of the same name where nobody else holds rows in it."""
+        name, files = state.pop("ring"), state.pop("files")
+        vars(self).update(state)
+        self.ring = _loaded(files, name, self._persistent, self._dir)
+        if name is None or name.startswith(_PRIVATE):
+            weakref.finalize(self, _forget, self.ring)
+        self._writer = self._sampler = self._reader = None
+        self._repeat = True
+
+
+# Rings that no other process is to know; a snapshot can only be loaded under a name.
+_PRIVATE = "backcast-sb3-"
+
+
+def _saved(ring: ReplayBuffer) -> dict[str, NDArray[np.uint8]]:
+    """Save a ring and return the files, mapped; they are gone when the arrays are."""
+    with tempfile.TemporaryDirectory(prefix="backcast-") as folder:
+        store = Path(folder)
+        ring.snapshot(_LABEL, name=_SNAPSHOT, store=store)
+        files = [path for path in store.rglob("*") if path.is_file() and path.stat().st_size]
+        return {
+            str(path.relative_to(store)): np.memmap(path, np.uint8, "r").view(np.ndarray)
+            for path in files
+        }
+
+
+def _loaded(
+    files: dict[str, NDArray[np.uint8]], name: str | None, persistent: bool, folder: str | None
+) -> ReplayBuffer:
+    if name is None or name.startswith(_PRIVATE):
+        name = f"{_PRIVATE}{secrets.token_hex(8)}"
+    with tempfile.TemporaryDirectory(prefix="backcast-") as store:
+        for place, content in files.items():
+            path = Path(store, place)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            content.tofile(path)
+        snapshot = f"{_SNAPSHOT}@{_LABEL}"
+        try:
+            return ReplayBuffer.load(snapshot, name, store=store, persistent=persistent, dir=folder)
+        except ExistsError as error:
+            if _holds_rows(name, folder):
+                raise ExistsError(
+                    f"the saved buffer's ring is called {name!r}, and a ring of that name holds "
+                    "rows; remove it first (backcast.remove), or keep it and give the learner a "
+                    "new buffer that attaches to it"
+                ) from error
+            return ReplayBuffer.load(
+                snapshot, name, store=store, exist="replace", persistent=persistent, dir=folder
+            )
+
+
+def _holds_rows(name: str, folder: str | None) -> bool:
+    """Tell whether there is more in a ring than a learner's constructor left."""
+    with ReplayBuffer.attach(name, dir=folder) as ring:
+        return bool(ring.stats()["rows_published"])
+
+
+def _forget(ring: ReplayBuffer) -> None:
+    with suppress(BackcastError):
+        ring.unlink()
+
+
+def _bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(array).reshape(len(array), -1).view(np.uint8)
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copy(part) for key, part in value.items()}
+    return value.copy()
+
+
+def _row(value: Any, lane: int) -> Any:
+    if isinstance(value, dict):
+        return {key: _row(part, lane) for key, part in value.items()}
+    return value[lane]
+
+
+def _put(into: Any, here: NDArray[Any], values: Any, lanes: NDArray[Any]) -> None:
+    if isinstance(into, dict):
+        for key, part in into.items():
+            _put(part, here, values[key], lanes)
+    else:
+        into[here] = values[lanes]

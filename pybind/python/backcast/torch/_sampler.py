@@ -1,0 +1,213 @@
+"""A sampler whose batches are tensors, and an iterable that draws them ahead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch.utils.data import IterableDataset
+
+from backcast import ArgumentError, ArgumentTypeError, Batch, ReplayBuffer
+from backcast._calls import explained
+from backcast._counts import count_of
+from backcast.torch._tensors import Pinned, tensors_of
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from numpy.typing import ArrayLike
+
+# A linear layer takes a copy of so many bytes of floats faster than a strided view. Integers are
+# converted first, which reads a view as fast.
+_SMALL = 1 << 20
+
+
+class Sampler:
+    """Draws transitions as tensors, which share the memory of the batch on the CPU.
+
+    Parameters
+    ----------
+    buf : ReplayBuffer
+        Where to draw from.
+    device : torch.device or str, optional
+        Where the tensors are; the CPU if left out. On a GPU they are copied out of pinned memory,
+        which is allocated once and filled in turn.
+    contiguous : bool, optional
+        Whether windows are contiguous tensors of their own. If not, ``obs``, ``next_obs`` and
+        ``future`` are strided views that overlap in memory: do not write to them. If left out,
+        windows of up to 1 MiB of floats are copied, as a network takes those faster.
+    float_obs : bool
+        Turn uint8 observations into float32 from 0 to 1, on the device.
+    **options
+        As of :meth:`backcast.ReplayBuffer.sampler`: ``seed``, ``history``, ``future``, ``n_step``,
+        ``gamma``, ``boundary``, ``state``.
+
+    Examples
+    --------
+    >>> import backcast.torch
+    >>> buf = bc.ReplayBuffer.create(None, {"obs": ("f4", (3,)), "reward": "f4"}, capacity=100)
+    >>> with buf.writer() as writer:
+    ...     for t in range(10):
+    ...         at = writer.append(obs=[t] * 3, reward=1, terminated=False, truncated=False)
+    >>> sampler = backcast.torch.Sampler(buf, seed=7, history=4)
+    >>> sampler.sample(32)["obs"].shape
+    torch.Size([32, 4, 3])
+    """
+
+    def __init__(
+        self,
+        buf: ReplayBuffer,
+        *,
+        device: torch.device | str | None = None,
+        contiguous: bool | None = None,
+        float_obs: bool = False,
+        **options: Any,
+    ) -> None:
+        if not isinstance(buf, ReplayBuffer):
+            raise ArgumentTypeError(f"buf is {buf!r}; give a backcast.ReplayBuffer")
+        if "copy" in options:
+            raise ArgumentTypeError("copy= is said by contiguous= here; True copies windows")
+        where = torch.device("cpu" if device is None else device)
+        self._device = None if where.type == "cpu" else where
+        self._float_obs = bool(float_obs)
+        self._contiguous = contiguous
+        roles = buf.schema.columns.items()
+        self._obs = frozenset(name for name, (_, _, role) in roles if role == "obs")
+        state = options.get("state")
+        if state is not None and contiguous is not None:
+            # A state says itself whether windows are copied.
+            options["state"] = {**state, "copy": contiguous}
+        elif state is None:
+            # Pinned memory is filled by array, and so is what is contiguous.
+            options["copy"] = bool(contiguous) or self._device is not None
+        self._sampler = buf.sampler(**options)
+        self._pinned = Pinned(where) if where.type == "cuda" else None
+
+    @property
+    def sampler(self) -> Any:
+        """The sampler of arrays, with its counters."""
+        return self._sampler
+
+    @property
+    def device(self) -> torch.device:
+        """Where the tensors are."""
+        return torch.device("cpu") if self._device is None else self._device
+
+    @explained
+    def sample(self, batch_size: int) -> Batch:
+        """Draw transitions; see :meth:`backcast.Sampler.sample`.
+
+        Returns
+        -------
+        Batch
+            Of tensors, nested where column names hold a ``/``.
+        """
+        return self._converted(self._sampler.sample(batch_size))
+
+    @explained
+    def gather(
+        self, index: torch.Tensor | ArrayLike, *, missing: Literal["error", "mask"] = "error"
+    ) -> Batch:
+        """Fetch transitions again; `index` may be a tensor."""
+        if isinstance(index, torch.Tensor):
+            index = index.cpu().numpy()
+        return self._converted(self._sampler.gather(index, missing=missing))
+
+    @explained
+    def batches(self, batch_size: int, prefetch: int = 2, *, limit: int | None = None) -> Loader:
+        """Return an iterable over batches that a thread draws ahead."""
+        return Loader(self, batch_size, prefetch=prefetch, limit=limit)
+
+    def state(self) -> dict[str, Any]:
+        """Say where the sampler is; see :meth:`backcast.Sampler.state`."""
+        return self._sampler.state()
+
+    def close(self) -> None:
+        """Let go of the ring."""
+        self._sampler.close()
+
+    def __enter__(self) -> Sampler:
+        """Return the sampler, which the end of the block closes."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the sampler."""
+        self.close()
+
+    def _converted(self, batch: Batch) -> Batch:
+        found = (
+            tensors_of(batch, self._device) if self._pinned is None else self._pinned.moved(batch)
+        )
+        if self._contiguous is None:
+            found = _small_contiguous(found)
+        if self._float_obs:
+            found = _floats(found, self._obs)
+        return Batch(found)
+
+
+class Loader(IterableDataset):
+    """Iterates over batches of tensors that a thread draws ahead; made by :meth:`Sampler.batches`.
+
+    What a ``DataLoader`` over the ring would be: ``for batch in loader``, and ``len(loader)`` where
+    a limit was given. Each ``iter`` goes on in the sampler's stream of draws.
+    """
+
+    def __init__(
+        self, sampler: Sampler, batch_size: int, *, prefetch: int, limit: int | None
+    ) -> None:
+        super().__init__()
+        self._sampler = sampler
+        self.batch_size = count_of(batch_size, "batch_size", 1, ArgumentError)
+        self.prefetch = count_of(prefetch, "prefetch", 0, ArgumentError)
+        self.limit = None if limit is None else count_of(limit, "limit", 0, ArgumentError)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Draw; leaving the loop stops the thread."""
+        batches = self._sampler.sampler.batches(self.batch_size, self.prefetch, limit=self.limit)
+        with batches:
+            for batch in batches:
+                yield self._sampler._converted(batch)
+
+    def __len__(self) -> int:
+        """Return the limit."""
+        if self.limit is None:
+            raise TypeError("the loader has no end; give limit= to sampler.batches for one")
+        return self.limit
+
+
+def _small_contiguous(values: dict[str, Any]) -> dict[str, Any]:
+    found = {}
+    for key, value in values.items():
+        if isinstance(value, dict):
+            found[key] = _small_contiguous(value)
+        elif (
+            isinstance(value, torch.Tensor) and value.is_floating_point() and value.nbytes <= _SMALL
+        ):
+            found[key] = value.contiguous()
+        else:
+            found[key] = value
+    return found
+
+
+def _floats(values: dict[str, Any], names: frozenset[str], path: str = "") -> dict[str, Any]:
+    """Scale uint8 tensors of observation columns, and of what was made of them."""
+    found = {}
+    for key, value in values.items():
+        here = f"{path}{key}"
+        if isinstance(value, dict):
+            found[key] = _floats(value, names, "" if here == "future" else f"{here}/")
+        elif (
+            isinstance(value, torch.Tensor)
+            and value.dtype == torch.uint8
+            and not names.isdisjoint({here, here.removeprefix("n_").removeprefix("next_")})
+        ):
+            found[key] = value.to(torch.float32).div_(255)
+        else:
+            found[key] = value
+    return found

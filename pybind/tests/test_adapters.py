@@ -1,0 +1,70 @@
+"""Adapters without the libraries that they serve, and batches without any of them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import backcast as bc
+import numpy as np
+import pytest
+
+WITHOUT = [
+    ("torch", "torch", "torch"),
+    ("sb3", "stable_baselines3", "sb3"),
+    ("sb3", "torch", "sb3"),
+    ("cleanrl", "torch", "cleanrl"),
+    ("cleanrl", "gymnasium", "cleanrl"),
+    ("jax", "jax", "jax"),
+]
+
+
+@pytest.mark.parametrize(("module", "library", "extra"), WITHOUT)
+def test_an_adapter_without_its_library_names_what_to_install(
+    module: str, library: str, extra: str
+) -> None:
+    code = f"""
+import sys
+sys.modules[{library!r}] = None
+import backcast as bc
+try:
+    bc.{module}
+except bc.MissingExtraError as error:
+    print(error)
+"""
+    # Where other libraries are missing too, those are named.
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    wanted = "pip install jax" if module == "jax" else f"pip install 'backcast[{extra}]'"
+    assert wanted in done.stdout
+    assert "is not installed" in done.stdout
+
+
+def batch(history: int | None = None) -> bc.Batch:
+    buf = bc.ReplayBuffer.create(None, {"obs": {"x": "f4"}, "reward": "f4"}, capacity=50)
+    with buf.writer() as writer:
+        for t in range(9):
+            writer.append(obs={"x": t}, reward=t, terminated=False, truncated=False)
+    return buf.sample(4, history)
+
+
+def test_arrays_of_a_batch_of_arrays_are_the_same_ones() -> None:
+    drawn = batch()
+    again = drawn.to_numpy()
+    assert isinstance(again, bc.Batch)
+    assert again["obs"]["x"] is drawn["obs"]["x"]
+    assert list(again) == list(drawn)
+
+
+def test_dlpack_takes_separate_arrays_and_refuses_windows_that_overlap() -> None:
+    drawn = batch()
+    assert np.shares_memory(np.from_dlpack(drawn.to_dlpack()["obs"]["x"]), drawn["obs"]["x"])
+    with pytest.raises(bc.SampleError, match=r"`obs/x` is a window .* copy=True"):
+        batch(history=3).to_dlpack()
+
+
+def test_tensors_of_a_batch_need_pytorch() -> None:
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        with pytest.raises(bc.MissingExtraError, match=r"backcast\.torch"):
+            batch().to_torch()

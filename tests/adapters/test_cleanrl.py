@@ -1,0 +1,216 @@
+"""CleanRL-style loops over a ring and over plain arrays: equal transitions, equal weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import backcast as bc
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode
+
+torch = pytest.importorskip(
+    "torch", reason="PyTorch is not installed: pip install -r requirements/adapters.txt"
+)
+
+import backcast.cleanrl as ours  # noqa: E402
+
+MODES = ["next_step", "same_step", "disabled"]
+UPDATES = 2000
+
+
+class Arrays:
+    """Plain arrays of transitions, told which of them are drawn."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[Any, ...]] = []
+        self.places: dict[int, int] = {}
+
+    def add(self, at: Any, *columns: Any) -> None:
+        for lane, index in enumerate(at):
+            self.places[int(index)] = len(self.rows)
+            self.rows.append(tuple(np.array(column[lane]) for column in columns))
+
+    def sample(self, index: Any) -> list[Any]:
+        rows = [self.rows[self.places[int(at)]] for at in index]
+        return [torch.from_numpy(np.stack(column)) for column in zip(*rows, strict=True)]
+
+
+def make(name: str, mode: str, envs: int = 2) -> Any:
+    options = {"autoreset_mode": AutoresetMode[mode.upper()]}
+    return gym.make_vec(
+        name, envs, vectorization_mode="sync", vector_kwargs=options, max_episode_steps=60
+    )
+
+
+def mlp(inputs: int, outputs: int) -> Any:
+    layers = torch.nn.Linear(inputs, 16), torch.nn.ReLU(), torch.nn.Linear(16, outputs)
+    return torch.nn.Sequential(*layers)
+
+
+class Dqn:
+    """CleanRL's DQN, as far as it learns."""
+
+    def __init__(self, obs: int, actions: int) -> None:
+        torch.manual_seed(1)
+        self.net, self.target = mlp(obs, actions), mlp(obs, actions)
+        self.target.load_state_dict(self.net.state_dict())
+        self.optimizer = torch.optim.Adam(self.net.parameters(), lr=1e-3)
+        self.updates = 0
+
+    def learn(self, obs: Any, action: Any, following: Any, done: Any, reward: Any) -> float:
+        with torch.no_grad():
+            best = self.target(following).max(dim=1).values
+            goal = reward.flatten() + 0.99 * best * (1 - done.flatten())
+        value = self.net(obs).gather(1, action.reshape(-1, 1)).squeeze()
+        loss = torch.nn.functional.mse_loss(goal, value)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        self.updates += 1
+        if self.updates % 50 == 0:
+            self.target.load_state_dict(self.net.state_dict())
+        return loss.item()
+
+    def weights(self) -> list[Any]:
+        return [*self.net.parameters(), *self.target.parameters()]
+
+
+class Sac:
+    """CleanRL's SAC with one critic, as far as it learns, and noise of its own."""
+
+    def __init__(self, obs: int, actions: int) -> None:
+        torch.manual_seed(1)
+        self.actor, self.critic = mlp(obs, 2 * actions), mlp(obs + actions, 1)
+        self.target = mlp(obs + actions, 1)
+        self.target.load_state_dict(self.critic.state_dict())
+        self.optimizers = [
+            torch.optim.Adam(net.parameters(), lr=1e-3) for net in (self.actor, self.critic)
+        ]
+        self.noise = torch.Generator().manual_seed(2)
+
+    def act(self, obs: Any) -> tuple[Any, Any]:
+        mean, spread = self.actor(obs).chunk(2, dim=1)
+        spread = spread.clamp(-5, 2).exp()
+        drawn = mean + spread * torch.randn(mean.shape, generator=self.noise)
+        action = drawn.tanh()
+        density = -(((drawn - mean) / spread) ** 2) / 2 - spread.log()
+        return action, (density - torch.log(1 - action**2 + 1e-6)).sum(1, keepdim=True)
+
+    def learn(self, obs: Any, action: Any, following: Any, done: Any, reward: Any) -> float:
+        with torch.no_grad():
+            ahead, density = self.act(following)
+            value = self.target(torch.cat([following, ahead], 1)) - 0.2 * density
+            goal = reward.reshape(-1, 1) + 0.99 * (1 - done.reshape(-1, 1)) * value
+        loss = torch.nn.functional.mse_loss(self.critic(torch.cat([obs, action], 1)), goal)
+        self.optimizers[1].zero_grad()
+        loss.backward()
+        self.optimizers[1].step()
+        chosen, density = self.act(obs)
+        gain = (0.2 * density - self.critic(torch.cat([obs, chosen], 1))).mean()
+        self.optimizers[0].zero_grad()
+        gain.backward()
+        self.optimizers[0].step()
+        pairs = zip(self.target.parameters(), self.critic.parameters(), strict=True)
+        for old, new in pairs:
+            old.data.lerp_(new.data, 0.005)
+        return loss.item()
+
+    def weights(self) -> list[Any]:
+        nets = (self.actor, self.critic, self.target)
+        return [weight for net in nets for weight in net.parameters()]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("algorithm", [Dqn, Sac])
+def test_weights_after_2_000_updates_are_those_of_plain_arrays(algorithm: Any, mode: str) -> None:
+    envs = make("CartPole-v1" if algorithm is Dqn else "Pendulum-v1", mode)
+    space, actions = envs.single_observation_space, envs.single_action_space
+    rb = ours.ReplayBuffer(10_000, space, actions, env=envs, seed=1)
+    arrays = Arrays()
+    outputs = int(actions.n) if algorithm is Dqn else actions.shape[0]
+    one, other = algorithm(space.shape[0], outputs), algorithm(space.shape[0], outputs)
+    obs, _ = envs.reset(seed=1)
+    envs.action_space.seed(1)
+    resetting = np.zeros(2, bool)
+    losses = 0
+    while losses < UPDATES:
+        action = envs.action_space.sample()
+        following, reward, terminated, truncated, infos = envs.step(action)
+        at = rb.add(obs, following, action, reward, terminated, infos, truncated)
+        ended = terminated | truncated
+        last = following.copy()
+        if mode == "same_step" and ended.any():
+            for lane in np.flatnonzero(ended):
+                last[lane] = infos["final_obs"][lane]
+        there = ~resetting
+        columns = obs, action, last, terminated.astype("f4"), reward.astype("f4")
+        arrays.add(at[there], *(column[there] for column in columns))
+        if mode == "next_step":
+            resetting = ended
+        obs = following
+        if mode == "disabled" and ended.any():
+            obs, _ = envs.reset(options={"reset_mask": ended})
+        if rb.size() < 100:
+            continue
+        for _ in range(4):
+            samples = rb.sample(32)
+            plain = arrays.sample(samples.indices)
+            losses += 1
+            assert one.learn(*samples[:5]) == other.learn(*plain), losses
+    pairs = zip(one.weights(), other.weights(), strict=True)
+    assert all(torch.equal(first, second) for first, second in pairs)
+    assert rb.ring.stats()["suspect_resets"] == rb.ring.stats()["cuts"] == 0
+    limits = [row for row in arrays.rows if row[3]]
+    assert (len(limits) > 0) == (algorithm is Dqn)
+
+
+def test_scripts_that_put_the_last_observation_into_next_obs_are_right_too() -> None:
+    envs = make("CartPole-v1", "same_step")
+    space, actions = envs.single_observation_space, envs.single_action_space
+    rb = ours.ReplayBuffer(5_000, space, actions, env=envs, seed=1)
+    obs, _ = envs.reset(seed=1)
+    for _ in range(400):
+        action = envs.action_space.sample()
+        following, reward, terminated, truncated, infos = envs.step(action)
+        last = following.copy()
+        for lane in np.flatnonzero(terminated | truncated):
+            last[lane] = infos["final_obs"][lane]
+        rb.add(obs, last, action, reward, terminated, infos)
+        obs = following
+    rb.close()
+    assert rb.ring.closed
+
+
+def test_the_mode_is_asked_for_and_truncations_too() -> None:
+    envs = make("CartPole-v1", "next_step")
+    space, actions = envs.single_observation_space, envs.single_action_space
+    with pytest.raises(bc.ArgumentError, match="give env=envs"):
+        ours.ReplayBuffer(100, space, actions)
+    with pytest.raises(bc.ArgumentError, match="n_envs is 3"):
+        ours.ReplayBuffer(100, space, actions, n_envs=3, env=envs)
+    rb = ours.ReplayBuffer(100, space, actions, env=envs)
+    obs, _ = envs.reset(seed=1)
+    action = envs.action_space.sample()
+    following, reward, terminated, _, infos = envs.step(action)
+    with pytest.raises(bc.ArgumentError, match="truncations is missing"):
+        rb.add(obs, following, action, reward, terminated, infos)
+    assert rb.ring.stats()["rows_published"] == 0
+    with pytest.raises(bc.SampleError):
+        rb.sample(1)
+
+
+def test_dict_observations_and_several_actions() -> None:
+    space = gym.spaces.Dict(a=gym.spaces.Box(-1, 1, (2,)), b=gym.spaces.Discrete(3))
+    actions = gym.spaces.MultiDiscrete([2, 3])
+    rb = ours.ReplayBuffer(100, space, actions, n_envs=2, autoreset_mode="next_step", seed=1)
+    no = np.zeros(2, bool)
+    for step in range(9):
+        seen = {"a": np.full((2, 2), step, "f4"), "b": np.array([0, 1])}
+        ahead = {"a": np.full((2, 2), step + 1, "f4"), "b": np.array([0, 1])}
+        rb.add(seen, ahead, np.array([[0, 1], [1, 2]]), np.ones(2), no, {}, no)
+    samples = rb.sample(16)
+    assert samples.observations["a"].shape == (16, 2)
+    assert samples.actions.shape == (16, 2)
+    assert torch.equal(samples.next_observations["a"], samples.observations["a"] + 1)

@@ -1,0 +1,158 @@
+"""Vector environments of Gymnasium's contract as Stable-Baselines3's, and hindsight goals."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import backcast as bc
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode
+
+sb3 = pytest.importorskip(
+    "stable_baselines3",
+    reason="Stable-Baselines3 is not installed: pip install -r requirements/adapters.txt",
+)
+torch = pytest.importorskip("torch")
+
+import backcast.sb3 as ours  # noqa: E402
+from backcast.envs import PortfolioVectorEnv  # noqa: E402
+from stable_baselines3.common.env_util import make_vec_env  # noqa: E402
+from stable_baselines3.common.envs import BitFlippingEnv  # noqa: E402
+from stable_baselines3.common.vec_env import VecMonitor  # noqa: E402
+from stable_baselines3.her import HerReplayBuffer  # noqa: E402
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.DISABLED])
+def test_steps_are_those_of_their_own_vector_environment(mode: AutoresetMode) -> None:
+    make = {"vector_kwargs": {"autoreset_mode": mode}, "max_episode_steps": 30}
+    mine = ours.VecEnv(gym.make_vec("CartPole-v1", 3, vectorization_mode="sync", **make))
+    its = make_vec_env("CartPole-v1", 3, env_kwargs={"max_episode_steps": 30})
+    for env in (mine, its):
+        env.seed(5)
+    assert np.array_equal(mine.reset(), its.reset())
+    draw, ends, seen = np.random.default_rng(1), 0, np.zeros((3, 4))
+    for step in range(200):
+        actions = (seen[:, 2] > 0).astype(int) if step % 2 else draw.integers(0, 2, 3)
+        one, other = mine.step(actions), its.step(actions)
+        seen = one[0]
+        for first, second in zip(one[:3], other[:3], strict=True):
+            assert first.dtype == second.dtype
+            assert np.array_equal(first, second)
+        for first, second in zip(one[3], other[3], strict=True):
+            assert first["TimeLimit.truncated"] == second["TimeLimit.truncated"]
+            final = first.get("terminal_observation"), second.get("terminal_observation")
+            assert (final[0] is None) == (final[1] is None)
+            if final[0] is not None:
+                ends += 1
+                assert np.array_equal(*final)
+    assert ends > 10
+    assert mine.env_is_wrapped(gym.wrappers.TimeLimit) == [True] * 3
+    assert mine.get_attr("spec", [1])[0].id == "CartPole-v1"
+    mine.close()
+    its.close()
+
+
+def test_our_vector_environment_trains_sac_and_hands_on_its_own_arrays(prices: Path) -> None:
+    envs = PortfolioVectorEnv(
+        prices, 4, obs="flat", autoreset_mode="same_step", panel_options={"macro": ["IDX"]}
+    )
+    env = ours.VecEnv(envs)
+    given: list[Any] = []
+    step = envs.step
+    envs.step = lambda actions: given.append(step(actions)) or given[-1]  # type: ignore[method-assign]
+    model = sb3.SAC(
+        "MlpPolicy",
+        VecMonitor(env),
+        replay_buffer_class=ours.ReplayBuffer,
+        buffer_size=4000,
+        learning_starts=40,
+        policy_kwargs={"net_arch": [8]},
+        seed=0,
+        device="cpu",
+    )
+    model.learn(600)
+    assert model._n_updates > 100
+    assert len(model.replay_buffer.ring) > 590
+    assert model.ep_info_buffer, "no episode ended"
+    assert model.replay_buffer.ring.stats()["cuts"] == 0
+    env.reset()
+    obs, _, _, infos = env.step(np.zeros((4, 2), "f4"))
+    assert obs is given[-1][0]
+    assert all("TimeLimit.truncated" in info for info in infos)
+
+
+def test_environments_that_would_be_stored_wrong_are_refused(prices: Path) -> None:
+    options = {"obs": "flat", "panel_options": {"macro": ["IDX"]}}
+    with pytest.raises(bc.ArgumentError, match="SAME_STEP"):
+        ours.VecEnv(PortfolioVectorEnv(prices, 2, **options))
+    with pytest.raises(bc.ArgumentError, match="copy=True"):
+        ours.VecEnv(
+            PortfolioVectorEnv(prices, 2, autoreset_mode="same_step", copy=False, **options)
+        )
+    with pytest.raises(bc.ArgumentTypeError, match="VectorEnv"):
+        ours.VecEnv(gym.make("CartPole-v1"))
+    env = ours.VecEnv(PortfolioVectorEnv(prices, 2, autoreset_mode="same_step", **options))
+    with pytest.raises(bc.ArgumentError, match="no sub-environments"):
+        env.env_method("compute_reward")
+    with pytest.raises(bc.ArgumentError, match="cannot be set"):
+        env.set_attr("hmax", 3)
+    with pytest.raises(bc.EnvError, match="step_async"):
+        env.step_wait()
+
+
+@pytest.mark.parametrize("strategy", ["future", "final", "episode"])
+def test_hindsight_goals_are_theirs(strategy: str) -> None:
+    def run(kind: Any, **own: Any) -> Any:
+        env = make_vec_env(BitFlippingEnv, 2, env_kwargs={"n_bits": 5, "continuous": True})
+        env.seed(0)
+        model = sb3.SAC(
+            "MultiInputPolicy",
+            env,
+            replay_buffer_class=kind,
+            replay_buffer_kwargs={"goal_selection_strategy": strategy, **own},
+            buffer_size=400,
+            learning_starts=50,
+            policy_kwargs={"net_arch": [8]},
+            seed=0,
+            device="cpu",
+        )
+        return model.learn(700)
+
+    theirs, mine = run(HerReplayBuffer), run(ours.HerReplayBuffer, capacity=1600)
+    assert isinstance(mine.replay_buffer, HerReplayBuffer)
+    assert mine._n_updates == theirs._n_updates > 300
+    one, other = theirs.policy.state_dict(), mine.policy.state_dict()
+    assert all(torch.equal(one[key], other[key]) for key in one)
+
+
+def test_hindsight_leaves_out_overwritten_episodes_and_is_saved(tmp_path: Path) -> None:
+    env = make_vec_env(BitFlippingEnv, 2, env_kwargs={"n_bits": 5, "continuous": True})
+    model = sb3.SAC(
+        "MultiInputPolicy",
+        env,
+        replay_buffer_class=ours.HerReplayBuffer,
+        buffer_size=300,
+        learning_starts=50,
+        policy_kwargs={"net_arch": [8]},
+        seed=0,
+        device="cpu",
+    )
+    # Episodes of five steps take six rows: fewer fit than the buffer has places.
+    model.learn(900)
+    assert model.replay_buffer._stored.lost().any()
+    np.random.seed(4)
+    samples = model.replay_buffer.sample(200)
+    model.save_replay_buffer(tmp_path / "buffer")
+    np.random.seed(4)
+    again = pickle.loads(pickle.dumps(model.replay_buffer))
+    again.set_env(model.env)
+    assert torch.equal(samples.actions, again.sample(200).actions)
+    with pytest.warns(UserWarning, match="will be truncated"):
+        model.load_replay_buffer(tmp_path / "buffer")
+    model.learn(100, reset_num_timesteps=False)
