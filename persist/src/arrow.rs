@@ -1,7 +1,7 @@
-//! The parts of an Arrow IPC file around the numbers, which other programs find them by.
+//! Metadata of Arrow IPC files, by which other programs find the values.
 //!
-//! Arrow's library writes the flatbuffers. The numbers between them are ours to place: a batch's
-//! body is filled where it lies, without the copies of a record batch.
+//! Arrow's library writes the flatbuffers. The values are written directly, without the copies of a
+//! record batch.
 
 use std::collections::HashMap;
 
@@ -14,13 +14,13 @@ use arrow_schema::{DataType, Field, Schema};
 use backcast_core::DType;
 use flatbuffers::FlatBufferBuilder;
 
-use crate::layout::{ALIGN, BatchLayout, FileColumn, Place};
+use crate::layout::{ALIGN, BatchLayout, BodyPlace, FileColumn};
 
 const MAGIC: &[u8; 6] = b"ARROW1";
-/// Before the length of every message.
+/// Marker before the length of a message.
 const CONTINUATION: [u8; 4] = [0xff; 4];
 
-/// Where a batch lies in its file, for the footer.
+/// Place of a batch in its file, for the footer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BatchBlock {
     pub(crate) at: u64,
@@ -60,14 +60,14 @@ fn field(column: &FileColumn) -> Field {
         ]))
 }
 
-/// The schema of a file; `about` are its key and value pairs.
+/// Returns the schema of a file with the metadata `about`.
 pub(crate) fn schema(layout: &BatchLayout, about: &[(&str, String)]) -> Schema {
     let fields: Vec<Field> = layout.columns.iter().map(field).collect();
     let about = about.iter().map(|(key, value)| ((*key).to_owned(), value.clone()));
     Schema::new_with_metadata(fields, about.collect::<HashMap<_, _>>())
 }
 
-/// What a file begins with: magic and schema, to a multiple of [`ALIGN`].
+/// Returns the head of a file: magic and schema, padded to [`ALIGN`].
 pub(crate) fn head(schema: &Schema) -> Vec<u8> {
     let mut fbb = FlatBufferBuilder::new();
     let schema = IpcSchemaEncoder::new().schema_to_fb_offset(&mut fbb, schema);
@@ -84,13 +84,13 @@ pub(crate) fn head(schema: &Schema) -> Vec<u8> {
     head
 }
 
-/// What stands before the numbers of a batch.
-pub(crate) fn frame(layout: &BatchLayout, rows: u64, places: &[Place], body: u64) -> Vec<u8> {
+/// Returns the message before the values of a batch.
+pub(crate) fn frame(layout: &BatchLayout, rows: u64, places: &[BodyPlace], body: u64) -> Vec<u8> {
     let mut nodes = Vec::new();
     let mut buffers = Vec::new();
     for (column, place) in layout.columns.iter().zip(places) {
         let items = rows.saturating_mul(column.items);
-        // No column has nulls, so that none has a bitmap of them.
+        // No column has nulls, so there are no validity bitmaps.
         let bitmap = Buffer::new(signed(place.offset), 0);
         nodes.push(FieldNode::new(signed(rows), 0));
         buffers.push(bitmap);
@@ -119,7 +119,7 @@ pub(crate) fn frame(layout: &BatchLayout, rows: u64, places: &[Place], body: u64
     frame
 }
 
-/// What a file ends with: where its batches are, and the schema again.
+/// Returns the tail of a file: places of the batches and the schema.
 pub(crate) fn tail(schema: &Schema, batches: &[BatchBlock]) -> Vec<u8> {
     let blocks: Vec<Block> = batches
         .iter()
@@ -140,7 +140,7 @@ pub(crate) fn tail(schema: &Schema, batches: &[BatchBlock]) -> Vec<u8> {
     let footer = footer.finish();
     fbb.finish(footer, None);
     let footer = fbb.finished_data();
-    // A message of no length ends the stream of messages; then the footer, found from the end.
+    // An empty message ends the stream. The footer is found from the end.
     let mut tail = [CONTINUATION, [0; 4]].concat();
     tail.extend_from_slice(footer);
     tail.extend_from_slice(&i32::try_from(footer.len()).unwrap_or(i32::MAX).to_le_bytes());
@@ -148,7 +148,7 @@ pub(crate) fn tail(schema: &Schema, batches: &[BatchBlock]) -> Vec<u8> {
     tail
 }
 
-/// Appends a message's length and flatbuffer, so that what follows begins on [`ALIGN`].
+/// Appends the length and flatbuffer of a message, padded to [`ALIGN`].
 fn append_message(out: &mut Vec<u8>, flatbuffer: &[u8]) {
     let align = usize::try_from(ALIGN).unwrap_or(1);
     let prefix = CONTINUATION.len() + size_of::<i32>();
@@ -160,7 +160,7 @@ fn append_message(out: &mut Vec<u8>, flatbuffer: &[u8]) {
     out.resize(end, 0);
 }
 
-/// Arrow counts with a sign; what is counted here was bounded by [`BatchLayout::places`].
+/// Converts to Arrow's signed integers; [`BatchLayout::places`] bounds the values.
 fn signed(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }

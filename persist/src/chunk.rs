@@ -1,4 +1,4 @@
-//! Chunk files: rows of one ring, written batch by batch, and read back by what the manifest says.
+//! Chunk files: rows of one ring in batches, located by the manifest.
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -9,35 +9,34 @@ use arrow_schema::Schema as ArrowSchema;
 use backcast_core::DType;
 
 use crate::arrow::{self, BatchBlock};
-use crate::damage::{Damage, DamageKind, Part};
+use crate::clock::unix_ns;
+use crate::damage::{ChunkPart, Damage, DamageKind};
 use crate::error::StoreError;
-use crate::layout::{BatchLayout, Place, pack_bools};
+use crate::layout::{BatchLayout, BodyPlace, pack_bools};
 use crate::manifest::{SavedBatch, SavedChunk};
 use crate::storage::{NewFile, Storage, StoredFile};
-use crate::store::unix_ns;
 
-/// Files that are complete but not yet forced to disk: the disk works on them meanwhile.
+/// Maximum complete files that are not forced to disk yet.
 const IN_FLIGHT: usize = 8;
 
-/// Writes rows to as many files as they need. Dropped before [`finish`](Self::finish) is through,
-/// it removes what it wrote.
+/// Writes rows to files. Dropping it before [`keep`](Self::keep) removes them.
 pub(crate) struct ChunkWriter<'a> {
     storage: &'a dyn Storage,
     dir: &'a Path,
-    /// What every file name begins with.
+    /// Prefix of the file names.
     prefix: String,
     layout: &'a BatchLayout,
     schema: ArrowSchema,
-    /// A file is closed when it has so many bytes.
+    /// Bytes at which a file is closed.
     file_bytes: u64,
     open: Option<OpenChunk>,
     in_flight: VecDeque<(Box<dyn NewFile>, PathBuf)>,
     done: Vec<SavedChunk>,
-    /// Temporary names, each with the one that the file is to have.
+    /// Temporary and final names of complete files.
     names: Vec<(PathBuf, PathBuf)>,
     finished: bool,
     body: Vec<u8>,
-    /// One byte a `bool`, before they are packed.
+    /// Unpacked `bool` values, one byte each.
     bools: Vec<Vec<u8>>,
 }
 
@@ -57,7 +56,7 @@ impl<'a> ChunkWriter<'a> {
         about: &[(&str, String)],
         file_bytes: u64,
     ) -> Self {
-        // Random: a file that only a damaged manifest names is never written over.
+        // Random, so that a file that only a damaged manifest names is never overwritten.
         let prefix = format!("{generation:08}-{:08x}", rand::random::<u32>());
         Self {
             storage,
@@ -76,8 +75,8 @@ impl<'a> ChunkWriter<'a> {
         }
     }
 
-    /// Appends rows of a lane. `fill` gets a buffer for each column but `lane`, one byte a `bool`;
-    /// after an error of its own nothing of the batch is written. Returns the batch's bytes.
+    /// Appends rows of a lane. `fill` gets a buffer for each column but `lane`, with one byte per
+    /// `bool`. If it fails, the batch is not written. Returns the bytes of the batch.
     pub(crate) fn batch<E: From<StoreError>>(
         &mut self,
         lane: u32,
@@ -127,7 +126,7 @@ impl<'a> ChunkWriter<'a> {
         &mut self,
         lane: u32,
         rows: u64,
-        places: &[Place],
+        places: &[BodyPlace],
         fill: impl FnOnce(&mut [&mut [u8]]) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut rest = self.body.as_mut_slice();
@@ -165,7 +164,7 @@ impl<'a> ChunkWriter<'a> {
         Ok(())
     }
 
-    /// Ends the file that is open.
+    /// Completes the open file.
     fn close(&mut self) -> Result<(), StoreError> {
         let Some(OpenChunk { mut file, beside, mut chunk, blocks }) = self.open.take() else {
             return Ok(());
@@ -188,8 +187,8 @@ impl<'a> ChunkWriter<'a> {
         file.sync().map_err(StoreError::io("force to disk", &path))
     }
 
-    /// Forces all files to disk and gives them their names. They are garbage until a manifest that
-    /// names them is written; [`keep`](Self::keep) says that one is about to be.
+    /// Forces all files to disk and renames them. They are garbage until a manifest names them;
+    /// call [`keep`](Self::keep) before writing it.
     pub(crate) fn finish(&mut self) -> Result<Vec<SavedChunk>, StoreError> {
         self.close()?;
         while !self.in_flight.is_empty() {
@@ -204,7 +203,7 @@ impl<'a> ChunkWriter<'a> {
         Ok(self.done.clone())
     }
 
-    /// The files stay, whatever happens next.
+    /// Keeps the files from now on.
     pub(crate) fn keep(mut self) {
         self.finished = true;
     }
@@ -215,7 +214,7 @@ impl Drop for ChunkWriter<'_> {
         if self.finished {
             return;
         }
-        // What cannot be removed now is removed by the next save. A file has one of the two names.
+        // The next save removes what cannot be removed now. A file has one of the two names.
         for (beside, path) in &self.names {
             if self.storage.remove(beside).is_err() {
                 let _ = self.storage.remove(path);
@@ -248,12 +247,12 @@ fn start(
     Ok(OpenChunk { file, beside, chunk, blocks: Vec::new() })
 }
 
-/// Whether a file of the directory is one that a killed process was writing.
+/// Whether a file of the directory was left by a killed process.
 pub(crate) fn is_leftover(name: &str) -> bool {
     name.ends_with(".arrow.tmp")
 }
 
-/// A chunk file that is open for reading, and as large as it was.
+/// A chunk file open for reading, of the expected size.
 pub(crate) struct ChunkFile<'a> {
     path: PathBuf,
     file: Box<dyn StoredFile>,
@@ -285,13 +284,13 @@ impl<'a> ChunkFile<'a> {
         Ok(Self { path, file, layout })
     }
 
-    /// Reads the body of a batch, which must hold what was written.
+    /// Reads and checks the body of a batch.
     pub(crate) fn body(
         &self,
         batch: &SavedBatch,
         body: &mut Vec<u8>,
-    ) -> Result<Vec<Place>, Damage> {
-        // A manifest that was checked has no batch without places, nor one beyond its file.
+    ) -> Result<Vec<BodyPlace>, Damage> {
+        // A checked manifest has only batches within the file.
         let (places, bytes) = self.layout.places(batch.rows).unwrap_or_default();
         body.resize(size(bytes), 0);
         self.read(batch.body_at, body)?;
@@ -299,7 +298,7 @@ impl<'a> ChunkFile<'a> {
             places.iter().zip(&self.layout.columns).zip(&batch.column_crc32)
         {
             if crc32(slice(body, place)) != *crc {
-                let part = Part::Column {
+                let part = ChunkPart::Column {
                     column: column.name.clone(),
                     lane: batch.lane,
                     rows: batch.range(),
@@ -311,10 +310,10 @@ impl<'a> ChunkFile<'a> {
         Ok(places)
     }
 
-    /// Everything in the file but the bodies: what is wrong with it.
+    /// Checks everything in the file but the bodies.
     pub(crate) fn rest(&self, chunk: &SavedChunk) -> Vec<Damage> {
         let mut damages = Vec::new();
-        let mut check = |part: Part, bytes: Range<u64>, crc: u32| {
+        let mut check = |part: ChunkPart, bytes: Range<u64>, crc: u32| {
             let mut buffer = vec![0; size(bytes.end.saturating_sub(bytes.start))];
             match self.read(bytes.start, &mut buffer) {
                 Ok(()) if crc32(&buffer) == crc => {}
@@ -323,14 +322,14 @@ impl<'a> ChunkFile<'a> {
             }
         };
         let head = chunk.batches.first().map_or(0, |batch| batch.frame_at);
-        check(Part::Head, 0..head, chunk.head_crc32);
+        check(ChunkPart::Head, 0..head, chunk.head_crc32);
         let mut end = head;
         for batch in &chunk.batches {
-            let part = Part::Frame { lane: batch.lane, rows: batch.range() };
+            let part = ChunkPart::Frame { lane: batch.lane, rows: batch.range() };
             check(part, batch.frame_at..batch.body_at, batch.frame_crc32);
             end = batch.body_at + self.layout.places(batch.rows).map_or(0, |(_, bytes)| bytes);
         }
-        check(Part::Tail, end..chunk.bytes, chunk.tail_crc32);
+        check(ChunkPart::Tail, end..chunk.bytes, chunk.tail_crc32);
         damages
     }
 
@@ -345,13 +344,13 @@ impl<'a> ChunkFile<'a> {
         })
     }
 
-    fn changed(&self, part: Part, bytes: Range<u64>) -> Damage {
+    fn changed(&self, part: ChunkPart, bytes: Range<u64>) -> Damage {
         Damage { file: self.path.clone(), kind: DamageKind::Changed { part, bytes } }
     }
 }
 
-/// A column with what fills it up.
-fn slice<'a>(body: &'a [u8], place: &Place) -> &'a [u8] {
+/// Returns a column with its padding.
+fn slice<'a>(body: &'a [u8], place: &BodyPlace) -> &'a [u8] {
     let start = size(place.offset);
     body.get(start..start.saturating_add(size(place.padded))).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Copying rows from a ring to chunk files, beside its writers: what saves and followers share.
+//! Copies rows from a ring to chunk files beside its writers, for saves and followers.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,18 +9,18 @@ use backcast_files::{OnProgress, Progress};
 use crate::chunk::ChunkWriter;
 use crate::error::{SaveError, StoreError};
 use crate::manifest::{Manifest, SavedColumn, SavedRing};
-use crate::store::Folder;
+use crate::store::NameFolder;
 
-/// Rows that cannot be read although nobody laps them are tried this often.
+/// Attempts to read rows that no writer laps.
 const ATTEMPTS: u32 = 16;
 
-/// Rows of each lane that files have, as runs without gaps.
+/// Contiguous ranges of saved rows by lane.
 pub(crate) type Saved = BTreeMap<u32, Vec<Range<u64>>>;
 
 /// Copies rows from a ring to chunk files.
 pub(crate) struct Copying<'a, 'c, 'p> {
     pub(crate) ring: &'a Ring,
-    /// Rows that are kept for whoever copies.
+    /// Pin of the rows to copy.
     pub(crate) guard: Option<&'a Guard>,
     pub(crate) chunks: &'a mut ChunkWriter<'c>,
     pub(crate) rows_per_batch: u64,
@@ -41,29 +41,23 @@ impl From<StoreError> for NotWritten {
 }
 
 impl Copying<'_, '_, '_> {
-    /// Copies rows of a lane, without those that its writer laps first. Returns how many.
+    /// Copies rows of a lane without lapped ones. Returns their number.
     pub(crate) fn lane(&mut self, lane: u32, rows: Range<u64>) -> Result<u64, SaveError> {
         let (mut at, mut copied, mut attempts) = (rows.start, 0, 0);
         while at < rows.end {
             let batch = at..rows.end.min(at.saturating_add(self.rows_per_batch));
-            let count = batch.end - batch.start;
-            let ring = self.ring;
             let kept = |guard: &&Guard| guard.span(lane).is_some_and(|kept| kept.start <= at);
             let guard = self.guard.filter(kept);
-            let written = self.chunks.batch(lane, batch.clone(), |out| {
-                let read = match guard {
-                    Some(guard) => guard.rows_into(lane, batch.clone(), out),
-                    None => ring.rows_into(lane, batch.clone(), out),
-                };
-                read.map_err(NotWritten::Read)
-            });
-            match written {
-                Ok(_) => (at, copied, attempts) = (batch.end, copied + count, 0),
+            match self.batch(lane, batch.clone(), guard) {
+                Ok(written) => {
+                    copied += written.end - written.start;
+                    (at, attempts) = (batch.end, 0);
+                }
                 Err(NotWritten::Store(error)) => return Err(error.into()),
                 Err(NotWritten::Read(error)) => {
                     let oldest = match guard {
                         Some(_) => at,
-                        None => ring.lane_span(lane).unwrap_or_default().start,
+                        None => self.ring.lane_span(lane).unwrap_or_default().start,
                     };
                     attempts += 1;
                     if oldest <= at && attempts >= ATTEMPTS {
@@ -73,7 +67,8 @@ impl Copying<'_, '_, '_> {
                     at = oldest.clamp(at, rows.end);
                 }
             }
-            // Rows that were lapped are done with, too. Bytes are those of the rows: a batch pads its columns.
+            // Lapped rows count as done. Bytes are those of the rows, without the padding of
+            // batches.
             let Progress { total_rows, total_bytes, .. } = self.done;
             self.done.rows += at - batch.start;
             let bytes = u128::from(total_bytes) * u128::from(self.done.rows);
@@ -87,11 +82,49 @@ impl Copying<'_, '_, '_> {
         }
         Ok(copied)
     }
+
+    /// Writes the rows of a batch that the writer has not overwritten, and returns their range.
+    fn batch(
+        &mut self,
+        lane: u32,
+        rows: Range<u64>,
+        guard: Option<&Guard>,
+    ) -> Result<Range<u64>, NotWritten> {
+        let ring = self.ring;
+        let written = self.chunks.batch(lane, rows.clone(), |out| {
+            let read = match guard {
+                Some(guard) => guard.rows_into(lane, rows.clone(), out),
+                None => ring.rows_into(lane, rows.clone(), out),
+            };
+            read.map_err(NotWritten::Read)
+        });
+        match written {
+            Ok(_) => return Ok(rows),
+            Err(NotWritten::Read(_)) if guard.is_none() => {}
+            Err(error) => return Err(error),
+        }
+        // The writer overwrote the first rows. Keep the rest of one more copy: a fast writer could
+        // overtake every copy that needs all its rows.
+        let rest = ring.remaining_rows(lane, rows).map_err(NotWritten::Read)?;
+        let (_, found) = rest.place();
+        if !found.is_empty() {
+            self.chunks.batch(lane, found.clone(), |out| -> Result<(), NotWritten> {
+                for (column, out) in rest.columns().iter().zip(out) {
+                    let bytes = rest.bytes(column.name()).unwrap_or_default();
+                    for (to, from) in out.iter_mut().zip(bytes) {
+                        *to = *from;
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        Ok(found)
+    }
 }
 
-/// Where the manifest has this ring, which it gets to know if need be.
+/// Returns the index of the ring in the manifest, adding it if needed.
 pub(crate) fn known(
-    folder: &Folder<'_>,
+    folder: &NameFolder<'_>,
     ring: &Ring,
     uuid: &str,
     manifest: &mut Manifest,
@@ -101,7 +134,7 @@ pub(crate) fn known(
             |saved: &&mut SavedRing| saved.columns == columns(ring) && saved.lanes == ring.lanes();
         let saved = manifest.rings.get_mut(at).filter(same);
         let saved = saved.ok_or_else(|| SaveError::OtherRing { path: folder.dir.clone() })?;
-        // A resize makes lanes larger, one after the other.
+        // A resize moves lanes one by one.
         saved.lane_capacity = saved.lane_capacity.max(lane_capacity(ring));
         return Ok(at);
     }
@@ -122,13 +155,13 @@ pub(crate) fn known(
     Ok(manifest.rings.len() - 1)
 }
 
-/// Rows that the largest lane keeps.
+/// Returns the capacity of the largest lane.
 fn lane_capacity(ring: &Ring) -> u64 {
     let of_lane = |lane| ring.lane_capacity_of(lane);
     (0..ring.lanes()).filter_map(of_lane).max().unwrap_or_default()
 }
 
-/// What a chunk file says of itself, for other programs.
+/// Returns metadata of a chunk file for other programs.
 pub(crate) fn about(name: &str, uuid: &str, ring: &Ring) -> [(&'static str, String); 3] {
     [
         ("backcast.ring", name.to_owned()),
@@ -141,7 +174,7 @@ fn columns(ring: &Ring) -> Vec<SavedColumn> {
     ring.schema().columns().iter().map(SavedColumn::of).collect()
 }
 
-/// Rows of the cut that no file has.
+/// Returns the rows of `cut` that no file has.
 pub(crate) fn missing(cut: &[Range<u64>], saved: &Saved) -> Vec<(u32, Range<u64>)> {
     let of_lane = |(lane, span): (u32, &Range<u64>)| {
         let runs = saved.get(&lane).map(Vec::as_slice).unwrap_or_default();
@@ -150,8 +183,7 @@ pub(crate) fn missing(cut: &[Range<u64>], saved: &Saved) -> Vec<(u32, Range<u64>
     (0..).zip(cut).flat_map(of_lane).collect()
 }
 
-/// First row and one past the last of each lane of the cut: from the newest row down to the first
-/// that is not saved.
+/// Returns the saved rows of each lane: the newest contiguous ones of `cut`.
 pub(crate) fn without_gaps(cut: &[Range<u64>], saved: &Saved) -> Vec<(u64, u64)> {
     let of_lane = |(lane, span): (u32, &Range<u64>)| {
         let runs = saved.get(&lane).map(Vec::as_slice).unwrap_or_default();
@@ -161,7 +193,7 @@ pub(crate) fn without_gaps(cut: &[Range<u64>], saved: &Saved) -> Vec<(u64, u64)>
     (0..).zip(cut).map(of_lane).collect()
 }
 
-/// The parts of `span` outside of `runs`, which are in order.
+/// Returns the parts of `span` outside of `runs`, which are in order.
 pub(crate) fn gaps(span: &Range<u64>, runs: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut gaps = Vec::new();
     let mut at = span.start;

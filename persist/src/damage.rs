@@ -1,53 +1,53 @@
-//! What was found wrong with a file of a store.
+//! Damage of a file of a store.
 
 use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
 
-/// A file that does not hold what was written.
+/// A damaged file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// The file.
     pub file: PathBuf,
-    /// What is wrong with it.
+    /// Kind of damage.
     pub kind: DamageKind,
 }
 
-/// What is wrong with a file.
+/// Kind of damage of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DamageKind {
-    /// It is not there.
+    /// It is missing.
     Missing,
     /// It has another size.
     Size {
-        /// Bytes it has.
+        /// Bytes found.
         found: u64,
-        /// Bytes it had.
+        /// Bytes expected.
         expected: u64,
     },
-    /// Bytes of it changed.
+    /// Bytes changed.
     Changed {
-        /// What stands in them.
-        part: Part,
-        /// Where.
+        /// Part that changed.
+        part: ChunkPart,
+        /// Byte range.
         bytes: Range<u64>,
     },
-    /// A manifest that is cut or changed, or says what cannot be.
+    /// A manifest is cut, changed or invalid.
     Manifest {
-        /// Why.
+        /// Why it is invalid.
         problem: String,
     },
-    /// Rows that say they are others.
+    /// Rows have other sequence numbers.
     Rows {
-        /// Lane.
+        /// Lane of the rows.
         lane: u32,
-        /// The rows that should be there.
+        /// Rows expected.
         rows: Range<u64>,
     },
-    /// The system does not give its bytes.
+    /// The system cannot read it.
     Unreadable {
-        /// What the system says.
+        /// Error of the system.
         problem: String,
     },
 }
@@ -55,14 +55,14 @@ pub enum DamageKind {
 /// A part of a chunk file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Part {
+pub enum ChunkPart {
     /// Magic and schema.
     Head,
-    /// What stands before the rows of a batch.
+    /// Message before the rows of a batch.
     Frame {
         /// Lane of the batch.
         lane: u32,
-        /// Its rows.
+        /// Rows of the batch.
         rows: Range<u64>,
     },
     /// A column of a batch.
@@ -71,24 +71,24 @@ pub enum Part {
         column: String,
         /// Lane of the batch.
         lane: u32,
-        /// Its rows.
+        /// Rows of the batch.
         rows: Range<u64>,
     },
     /// The footer.
     Tail,
 }
 
-impl fmt::Display for Part {
+impl fmt::Display for ChunkPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Part::Head => f.write_str("the head"),
-            Part::Frame { lane, rows } => {
+            ChunkPart::Head => f.write_str("the head"),
+            ChunkPart::Frame { lane, rows } => {
                 write!(f, "the frame of rows {}..{} of lane {lane}", rows.start, rows.end)
             }
-            Part::Column { column, lane, rows } => {
+            ChunkPart::Column { column, lane, rows } => {
                 write!(f, "column `{column}` of rows {}..{} of lane {lane}", rows.start, rows.end)
             }
-            Part::Tail => f.write_str("the footer"),
+            ChunkPart::Tail => f.write_str("the footer"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What can go wrong: one enum per operation, and what all of them share.
+//! Errors: one enum per operation, and one that all share.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -8,84 +8,88 @@ use thiserror::Error;
 
 use crate::damage::{Damage, DamageKind};
 
-/// Why a store could not be used.
+/// Why a store cannot be used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// A name or label that no directory can have.
+    /// The name or label is not valid.
     #[error(
         "{what} `{name}` is refused: {reason}; use 1 to {limit} of A-Z a-z 0-9 _ - . and no dot in \
          front, as in `pong` or `pong@epoch-10`"
     )]
     BadName {
-        /// What it was to name.
+        /// `"name"` or `"label"`.
         what: &'static str,
-        /// As given.
+        /// Name given.
         name: String,
         /// Rule broken.
         reason: &'static str,
-        /// Longest name.
+        /// Maximum bytes.
         limit: usize,
     },
-    /// Nothing was saved under that name, or under that label.
-    #[error("{what} `{name}` is not in the store {}{}", store.display(), hint(suggestion.as_deref()))]
+    /// No such ring or snapshot was saved.
+    #[error(
+        "{what} `{name}` is not in the store {}{}",
+        store.display(),
+        hint(suggestion.as_deref())
+    )]
     NotFound {
         /// `"ring"` or `"snapshot"`.
         what: &'static str,
-        /// What was asked for.
+        /// Name asked for.
         name: String,
         /// Directory of the store.
         store: PathBuf,
-        /// The most similar name there is.
+        /// Most similar name, if there is one.
         suggestion: Option<String>,
     },
-    /// Another process is saving to, or removing from, the same directory.
+    /// Another process changes the directory.
     #[error(
-        "{} is being changed by another process, after a wait of {waited_ms} ms; wait longer, or end \
-         that process",
+        "{} is still being changed by another process after {waited_ms} ms; wait longer, or \
+         end that process",
         path.display()
     )]
     Busy {
         /// The directory.
         path: PathBuf,
-        /// How long it waited.
+        /// Milliseconds waited.
         waited_ms: u128,
     },
-    /// No room on the disk.
+    /// The disk is full.
     #[error(
         "no space left to {operation} {}; free some space, or remove snapshots with `backcast rm \
          NAME@LABEL`. Nothing that was saved before is lost",
         path.display()
     )]
     NoSpace {
-        /// What it was doing.
+        /// Operation that failed.
         operation: &'static str,
-        /// To which file.
+        /// File of the operation.
         path: PathBuf,
     },
-    /// The file system refused.
+    /// The file system refused an operation.
     #[error("cannot {operation} {}: {source}{}", path.display(), remedy(source))]
     Io {
-        /// What it was doing.
+        /// Operation that failed.
         operation: &'static str,
-        /// To which file.
+        /// File of the operation.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         source: io::Error,
     },
-    /// A manifest that may be the newer one, and must not be written over.
+    /// A manifest cannot be read. It may be the newer one, so it is not overwritten.
     #[error(
-        "cannot read {}: {problem}; nothing was changed. Try again, or remove the file if it is lost: \
-         the other manifest is used then",
+        "cannot read {}: {problem}; nothing was changed. Try again, or remove the file if it is \
+         lost, to use the other manifest",
         path.display()
     )]
     Unreadable {
         /// The manifest.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         problem: String,
     },
-    /// Neither manifest can be used.
+    /// No manifest is valid.
     #[error(
         "no manifest of {} can be used ({}); restore the directory from a backup, or remove it",
         path.display(),
@@ -94,41 +98,41 @@ pub enum StoreError {
     NoManifest {
         /// The directory.
         path: PathBuf,
-        /// What is wrong with each.
+        /// Damage of each manifest.
         damages: Vec<Damage>,
     },
-    /// Saved by another version of this program.
+    /// The store has a newer format.
     #[error(
-        "{} is of version {found}, this program knows version {known}; use the program that saved it, \
-         or a newer one",
+        "{} has version {found}, this program knows version {known}; use the program that saved \
+         it, or a newer one",
         path.display()
     )]
     OtherVersion {
         /// The manifest.
         path: PathBuf,
-        /// Its version.
+        /// Version found.
         found: u64,
-        /// Ours.
+        /// Version known.
         known: u64,
     },
-    /// No directory was named and none can be guessed.
+    /// No directory was given and there is no default.
     #[error(
-        "no place for the store: neither BACKCAST_STORE nor XDG_DATA_HOME nor HOME is set; name a \
-         directory, or set BACKCAST_STORE"
+        "no directory for the store: neither BACKCAST_STORE nor XDG_DATA_HOME nor HOME is set; \
+         name a directory, or set BACKCAST_STORE"
     )]
     NoPlace,
 }
 
-/// Why a ring was not saved. Whatever was saved before is still there.
+/// Why a ring was not saved. Earlier snapshots are unchanged.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SaveError {
-    /// The store.
+    /// Error of the store.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The label has a snapshot.
+    /// The label is taken.
     #[error(
-        "`{name}@{label}` is there already; choose another label, replace it with `--replace` (in Python, \
+        "`{name}@{label}` exists; choose another label, replace it with `--replace` (in Python, \
          `replace=True`), or remove it with `backcast rm {name}@{label}`"
     )]
     LabelTaken {
@@ -137,80 +141,80 @@ pub enum SaveError {
         /// The label.
         label: String,
     },
-    /// A label of snapshots that are taken by themselves.
+    /// The label is reserved for automatic snapshots.
     #[error(
-        "the label `{label}` is for snapshots that are taken by themselves (live, before, evicted and \
+        "the label `{label}` is reserved for automatic snapshots (live, before, evicted and \
          auto-…); choose another one"
     )]
     LabelReserved {
         /// The label.
         label: String,
     },
-    /// Following that is off.
-    #[error("persist mode `off` follows nothing; use periodic, continuous or block")]
+    /// The mode is off.
+    #[error("persist mode `off` follows no ring; use periodic, continuous or block")]
     NotFollowed,
-    /// Rows that are not on disk yet cannot be kept from being overwritten.
+    /// Rows that are not on disk yet cannot be pinned.
     #[error("{0}; mode `continuous` follows the ring without making its writers wait")]
     Guard(#[from] backcast_core::LeaseError),
-    /// A ring in private memory, which has no name to be saved under.
-    #[error("the ring has no name; say under which one to save it")]
+    /// The ring has no name and none was given.
+    #[error("the ring has no name; name it for the store")]
     NoName,
-    /// A ring whose rows say they are others, in a lane that nobody laps.
-    #[error("row {seq} of lane {lane} cannot be read: {problem}; create the ring anew")]
+    /// Rows cannot be read although no writer laps them.
+    #[error("row {seq} of lane {lane} cannot be read: {problem}; create the ring again")]
     Unreadable {
-        /// Lane.
+        /// Lane of the row.
         lane: u32,
-        /// First row of those that could not be read.
+        /// First row that cannot be read.
         seq: u64,
-        /// Why.
+        /// Error of the read.
         problem: String,
     },
-    /// The state is larger than a manifest should be.
+    /// The state is too large for a manifest.
     #[error(
         "the state has {bytes} bytes as JSON, the limit is {limit}; save it in a file of its own"
     )]
     StateTooLarge {
-        /// Its size.
+        /// Bytes of the state.
         bytes: usize,
         /// The limit.
         limit: usize,
     },
-    /// The state has more levels than a manifest can be read with.
+    /// The state is nested too deeply.
     #[error("the state is {depth} levels deep, the limit is {limit}; save flatter data")]
     StateTooDeep {
-        /// Its levels.
+        /// Levels of the state.
         depth: usize,
         /// The limit.
         limit: usize,
     },
-    /// The store has rows of a ring of the same identity and another shape.
+    /// The store has a ring of the same identity with other columns or lanes.
     #[error(
-        "the store has rows of this very ring, but with other columns or lanes; somebody changed \
-         {} or the ring",
+        "the store has rows of this ring, but with other columns or lanes: {} or the ring was \
+         changed; save it under another name",
         path.display()
     )]
     OtherRing {
         /// Directory of the saved ring.
         path: PathBuf,
     },
-    /// The caller's wish.
-    #[error("the save was cancelled; nothing of it is left")]
+    /// The caller stopped the operation.
+    #[error("the save was stopped; nothing was saved")]
     Cancelled,
 }
 
-/// Why a snapshot was not loaded. No ring was made, and none was replaced.
+/// Why a snapshot was not loaded. No ring was made or replaced.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// The store.
+    /// Error of the store.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A file that does not hold what was saved, or is not to be read.
+    /// A file is damaged or unreadable.
     #[error("`{snapshot}` {}", ways_out(damage))]
     Damaged {
         /// The snapshot.
         snapshot: String,
-        /// What is wrong.
+        /// Damage found.
         damage: Damage,
     },
     /// The ring could not be made.
@@ -219,25 +223,25 @@ pub enum LoadError {
     /// The ring could not be filled.
     #[error(transparent)]
     Restore(#[from] RestoreError),
-    /// The columns saved make no schema.
+    /// The saved columns are not a valid schema.
     #[error(transparent)]
     Schema(#[from] SchemaError),
-    /// Shared memory has another snapshot under this name.
+    /// Shared memory has another snapshot of this name.
     #[error(
-        "shared memory holds another snapshot called `{name}`, which some process has open; close it, \
-         or load this one under a name of its own"
+        "shared memory has another snapshot named `{name}`, which a process has open; close it, or \
+         load this one under another name"
     )]
     OtherSnapshot {
         /// `name@label`.
         name: String,
     },
-    /// The caller's wish.
-    #[error("the load was cancelled; no ring was made")]
+    /// The caller stopped the operation.
+    #[error("the load was stopped; no ring was made")]
     Cancelled,
 }
 
 impl StoreError {
-    /// For `map_err`.
+    /// Returns a function for `map_err`.
     pub(crate) fn io<'a>(
         operation: &'static str,
         path: &'a Path,
@@ -260,23 +264,23 @@ fn remedy(source: &io::Error) -> &'static str {
     }
 }
 
-/// What is wrong with a snapshot that cannot be loaded, and what to do.
+/// Describes damage with its remedies.
 fn ways_out(damage: &Damage) -> String {
     match damage.kind {
         DamageKind::Unreadable { .. } => format!(
-            "cannot be read: {damage}; see to it that this user may read the file and that the disk gives \
-             it, or load another snapshot (`backcast ls` lists them)"
+            "cannot be read: {damage}; check the file's permissions and its disk, or load another \
+             snapshot (`backcast ls` lists them)"
         ),
         _ => format!(
-            "is damaged: {damage}; load another snapshot (`backcast ls` lists them), or restore the file \
-             from a backup"
+            "is damaged: {damage}; load another snapshot (`backcast ls` lists them), or restore \
+             the file from a backup"
         ),
     }
 }
 
 fn hint(suggestion: Option<&str>) -> String {
     suggestion.map_or_else(
-        || "; `backcast ls` lists what there is".to_owned(),
+        || "; `backcast ls` lists the snapshots".to_owned(),
         |name| format!("; did you mean `{name}`?"),
     )
 }

@@ -1,35 +1,35 @@
-//! What a manifest says of a ring that is followed: how far each lane was, what was lost, and how
-//! long files are kept that no snapshot names.
+//! Positions of a followed ring in the manifest, lapped rows, and how long to keep files without a
+//! snapshot.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Of a ring that is followed.
+/// State of a followed ring.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Followed {
     pub(crate) lanes: Vec<FollowedLane>,
-    /// Files that no snapshot names are kept while all files of the ring have no more bytes.
+    /// Maximum bytes of all files, above which files without a snapshot are removed.
     pub(crate) keep_bytes: Option<u64>,
-    /// They are kept until they are so old.
+    /// Maximum age of files without a snapshot.
     pub(crate) keep_ns: Option<u64>,
 }
 
-/// `next - begin` rows were dealt with: `lapped` of them were overwritten before they could be copied,
-/// the others went to files.
+/// Position of a lane. Of the `next - begin` rows handled, `lapped` were overwritten and the others
+/// are in files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FollowedLane {
-    /// First row that was looked at.
+    /// First row handled.
     pub(crate) begin: u64,
-    /// One past the last.
+    /// One past the last row handled.
     pub(crate) next: u64,
     pub(crate) lapped: u64,
 }
 
-/// How long rows stay on disk that the ring itself does not keep any more; not at all, unless said.
-/// Where both limits are given, both hold.
+/// How long to keep rows on disk that the ring has overwritten. By default they are not kept; both
+/// limits apply if given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keep {
     /// Bytes of all files of the ring.
@@ -44,14 +44,14 @@ impl Followed {
         self.keep_ns = keep.age.map(|age| u64::try_from(age.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// Whether a file stays that no snapshot names: `bytes` are its own and those of newer ones.
+    /// Whether to keep a file without a snapshot. `bytes` includes it and all newer files.
     pub(crate) fn keeps(&self, bytes: u64, age_ns: u64) -> bool {
         let small = self.keep_bytes.is_none_or(|limit| bytes <= limit);
         let young = self.keep_ns.is_none_or(|limit| age_ns <= limit);
         (self.keep_bytes.is_some() || self.keep_ns.is_some()) && small && young
     }
 
-    /// What no manifest of ours says.
+    /// Returns what is invalid.
     pub(crate) fn problem(&self, lanes: u32, max_seq: u64) -> Option<String> {
         if self.lanes.len() != lanes as usize {
             return Some(format!("{} lanes of it are followed", self.lanes.len()));
@@ -66,7 +66,7 @@ impl Followed {
 }
 
 impl FollowedLane {
-    /// Rows that went to files, those included that were removed since.
+    /// Returns the rows written, including those removed since.
     pub(crate) fn persisted(&self) -> u64 {
         self.next.saturating_sub(self.begin).saturating_sub(self.lapped)
     }

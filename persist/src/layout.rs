@@ -1,14 +1,14 @@
-//! Where the columns of a batch lie: computed from schema and rows alone, never read from a file.
+//! Offsets of the columns of a batch, computed from schema and rows and never read from a file.
 
 use backcast_core::{Column, DType, Schema};
 
-/// Every column begins on a multiple of this, as Arrow recommends and maps of files want.
+/// Alignment of columns, as Arrow recommends for mapped files.
 pub(crate) const ALIGN: u64 = 64;
-/// Bytes that a batch is filled up to, unless one row has more.
+/// Maximum bytes of a batch of more than one row.
 pub(crate) const BATCH_BYTES: u64 = 4 << 20;
-/// Bytes after which a file is closed and the next one begun.
+/// Bytes at which a file is closed.
 pub(crate) const FILE_BYTES: u64 = 64 << 20;
-/// The built-in columns of a row, before the user's.
+/// Built-in columns, before the user's.
 pub(crate) const BUILT_IN: [(&str, DType); 4] =
     [("seq", DType::U64), ("episode", DType::U64), ("t", DType::U32), ("flags", DType::U32)];
 
@@ -17,9 +17,9 @@ pub(crate) const BUILT_IN: [(&str, DType); 4] =
 pub(crate) struct FileColumn {
     pub(crate) name: String,
     pub(crate) dtype: DType,
-    /// Of one row; empty for a scalar.
+    /// Shape of one row; empty for a scalar.
     pub(crate) shape: Vec<u32>,
-    /// Elements of one row.
+    /// Elements per row.
     pub(crate) items: u64,
 }
 
@@ -33,7 +33,7 @@ impl FileColumn {
         Self { name: name.to_owned(), dtype, shape: Vec::new(), items: 1 }
     }
 
-    /// Bytes of so many rows in a file, where a `bool` is a bit.
+    /// Returns the bytes of rows in a file, with one bit per `bool`.
     fn bytes(&self, rows: u64) -> Option<u64> {
         let items = rows.checked_mul(self.items)?;
         match self.dtype {
@@ -43,26 +43,26 @@ impl FileColumn {
     }
 }
 
-/// The columns of a batch: `lane`, the built-in ones, the user's.
+/// Columns of a batch: `lane`, the built-in ones, the user's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BatchLayout {
     pub(crate) columns: Vec<FileColumn>,
 }
 
-/// Where one column's rows lie in a batch's body.
+/// Place of a column in the body of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    /// From the beginning of the body.
+pub(crate) struct BodyPlace {
+    /// Offset in the body.
     pub(crate) offset: u64,
     /// Bytes of the rows.
     pub(crate) bytes: u64,
-    /// The same, filled up with zeros to [`ALIGN`].
+    /// Bytes of the rows, padded with zeros to [`ALIGN`].
     pub(crate) padded: u64,
 }
 
 impl BatchLayout {
     pub(crate) fn of(schema: &Schema) -> Self {
-        // A user's column may be called like ours; a `#` is in no name of a user's.
+        // A user's column may have the same name; no user's name contains `#`.
         let taken =
             |name: &str| schema.columns().iter().any(|c| c.name().split('/').next() == Some(name));
         let lane = if taken("lane") { "#lane" } else { "lane" };
@@ -71,33 +71,33 @@ impl BatchLayout {
         Self { columns: columns.chain(schema.columns().iter().map(FileColumn::of)).collect() }
     }
 
-    /// Bytes of one row, about.
+    /// Returns the approximate bytes of a row.
     pub(crate) fn row_bytes(&self) -> u64 {
         self.columns.iter().filter_map(|column| column.bytes(1)).sum()
     }
 
-    /// Rows of a full batch.
+    /// Returns the rows of a full batch.
     pub(crate) fn rows_per_batch(&self, batch_bytes: u64) -> u64 {
         (batch_bytes / self.row_bytes().max(1)).max(1)
     }
 
-    /// The columns' places, and the bytes of the body. `None`: more than can be counted.
-    pub(crate) fn places(&self, rows: u64) -> Option<(Vec<Place>, u64)> {
+    /// Returns the places of the columns and the bytes of the body. `None` on overflow.
+    pub(crate) fn places(&self, rows: u64) -> Option<(Vec<BodyPlace>, u64)> {
         let mut offset = 0_u64;
         let mut places = Vec::with_capacity(self.columns.len());
         for column in &self.columns {
             let bytes = column.bytes(rows)?;
             let padded = bytes.checked_next_multiple_of(ALIGN)?;
-            places.push(Place { offset, bytes, padded });
+            places.push(BodyPlace { offset, bytes, padded });
             offset = offset.checked_add(padded)?;
         }
-        // Offsets in Arrow's messages are signed.
+        // Arrow's offsets are signed.
         i64::try_from(offset).ok()?;
         Some((places, offset))
     }
 }
 
-/// Packs bytes that are 0 or not into bits, the first in the lowest place.
+/// Packs bytes into bits, first byte into the lowest bit. Every byte but 0 is set.
 pub(crate) fn pack_bools(bytes: &[u8], bits: &mut [u8]) {
     for (byte, eight) in bits.iter_mut().zip(bytes.chunks(8)) {
         *byte = eight
@@ -107,7 +107,7 @@ pub(crate) fn pack_bools(bytes: &[u8], bits: &mut [u8]) {
     }
 }
 
-/// The other way round; `skip` bits come before the first.
+/// Unpacks bits into bytes after `skip` bits.
 pub(crate) fn unpack_bools(bits: &[u8], skip: usize, bytes: &mut [u8]) {
     for (at, byte) in (skip..).zip(bytes) {
         *byte = bits.get(at / 8).map_or(0, |eight| (eight >> (at % 8)) & 1);

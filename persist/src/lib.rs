@@ -1,14 +1,14 @@
-//! Snapshots of rings on disk: saved beside running writers, checked byte for byte when read.
+//! Snapshots of rings on disk, saved beside running writers and checked byte for byte.
 //!
 //! - [`Store`]: a directory of snapshots; [`Store::save`], [`Store::load`],
 //!   [`Store::attach_snapshot`], [`Store::verify`], [`Store::remove`];
 //! - [`SnapshotSpec`]: names such as `pong@epoch-10`;
-//! - [`Follower`]: a thread that has a ring on disk by itself, continuously or every so often;
-//! - [`sampler_state_json`]: where a sampler is, for [`SaveOptions::state`];
-//! - [`Storage`]: what a store asks of a file system.
+//! - [`Follower`]: a thread that persists a ring, continuously or periodically;
+//! - [`sampler_state_json`]: state of a sampler, for [`SaveOptions::state`];
+//! - [`Storage`]: operations of a store on a file system.
 //!
-//! Rows lie in Arrow IPC files, which other programs read as they are; two manifests, written in
-//! turn, say which rows a snapshot has and what every byte was. `docs/snapshot-format.md` has the
+//! Rows are in Arrow IPC files, which other programs can read. Two manifests, written in turn, name
+//! the rows of a snapshot and have checksums of every byte. `docs/snapshot-format.md` has the
 //! details.
 //!
 //! ```
@@ -39,6 +39,7 @@
 
 mod arrow;
 mod chunk;
+mod clock;
 mod copy;
 mod damage;
 mod error;
@@ -47,7 +48,6 @@ mod followed;
 mod layout;
 mod load;
 mod manifest;
-mod merge;
 mod sampler_state;
 mod save;
 mod slots;
@@ -57,9 +57,9 @@ mod store;
 mod verify;
 
 pub use backcast_files::{OnProgress, Progress};
-pub use damage::{Damage, DamageKind, Part};
+pub use damage::{ChunkPart, Damage, DamageKind};
 pub use error::{LoadError, SaveError, StoreError};
-pub use follow::{BadMode, FollowOptions, FollowState, Follower, Following, Look, Mode};
+pub use follow::{BadMode, FollowOptions, FollowState, Follower, Following, Inspection, Mode};
 pub use followed::Keep;
 pub use load::LoadOptions;
 pub use sampler_state::{BadSamplerState, sampler_state, sampler_state_json};

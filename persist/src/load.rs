@@ -1,4 +1,4 @@
-//! Loading: a snapshot becomes a ring in shared memory, whole or not at all.
+//! Loads a snapshot as a ring in shared memory, complete or not at all.
 
 use std::ops::{ControlFlow, Range};
 
@@ -14,12 +14,12 @@ use crate::layout::{BatchLayout, unpack_bools};
 use crate::manifest::{SavedBatch, SavedChunk, SavedRing, SavedSnapshot};
 use crate::spec::SnapshotSpec;
 use crate::storage::Storage;
-use crate::store::{Folder, Snapshot, Store, listed};
+use crate::store::{NameFolder, Snapshot, Store, listed};
 
-/// Tries to be the first to give a snapshot its name in shared memory, or to find who was.
+/// Attempts to attach to a snapshot in shared memory or to create it.
 const ATTEMPTS: u32 = 64;
 
-/// How a snapshot is loaded.
+/// Options of a load.
 #[must_use]
 pub struct LoadOptions<'a> {
     name: Option<String>,
@@ -57,7 +57,7 @@ impl std::fmt::Debug for LoadOptions<'_> {
 }
 
 impl<'a> LoadOptions<'a> {
-    /// The ring's name, if not the one it was saved under.
+    /// Name of the ring (default: the saved one).
     pub fn name(mut self, name: &str) -> Self {
         self.name = Some(name.to_owned());
         self
@@ -69,31 +69,32 @@ impl<'a> LoadOptions<'a> {
         self
     }
 
-    /// What to do when the name is taken; a ring to be replaced stays until the new one is whole.
+    /// Behaviour if the name is taken. A replaced ring stays until the new one is complete.
     pub fn exist(mut self, exist: Exist) -> Self {
         self.exist = exist;
         self
     }
 
-    /// Keep the ring when nobody holds it.
+    /// Keeps the ring when no process holds it.
     pub fn persistent(mut self, persistent: bool) -> Self {
         self.persistent = persistent;
         self
     }
 
-    /// Whether the ring lies in sealed memfds ([`RingOptions::memfd`](backcast_core::RingOptions::memfd)).
+    /// Puts the ring into sealed memfds
+    /// ([`RingOptions::memfd`](backcast_core::RingOptions::memfd)).
     pub fn memfd(mut self, memfd: bool) -> Self {
         self.memfd = memfd;
         self
     }
 
-    /// Whether the system is asked for huge pages; it is unless this says no.
+    /// Whether to ask the system for huge pages (default: yes).
     pub fn huge_pages(mut self, ask: bool) -> Self {
         self.huge_pages = ask;
         self
     }
 
-    /// Called after every few megabytes.
+    /// Calls `progress` after every few megabytes; it may stop the load.
     pub fn on_progress(
         mut self,
         progress: impl FnMut(&Progress) -> ControlFlow<()> + Send + 'a,
@@ -104,16 +105,16 @@ impl<'a> LoadOptions<'a> {
 }
 
 impl Store {
-    /// Makes a ring that holds what `"pong@epoch-10"`, or the newest snapshot of `"pong"`, holds.
-    /// Sequence numbers, episodes and flags are as they were, so that a sampler of the same seed
-    /// draws the same; writers go on after the newest row. Every byte is checked before it counts.
+    /// Makes a ring from `"pong@epoch-10"`, or from the newest snapshot of `"pong"`. Sequence
+    /// numbers, episodes and flags are as they were, so that a sampler of the same seed draws the
+    /// same. Writers continue after the newest row. Every byte is checked.
     ///
-    /// Takes memory for one batch, beside the ring. O(bytes).
+    /// Needs memory for one batch beside the ring. O(bytes).
     pub fn load(&self, spec: &str, options: LoadOptions<'_>) -> Result<Ring, LoadError> {
         Ok(self.load_with_state(spec, options)?.0)
     }
 
-    /// As [`load`](Self::load), with what was loaded: the label, and the state that was saved.
+    /// Loads like [`load`](Self::load), and returns the snapshot with its label and state.
     pub fn load_with_state(
         &self,
         spec: &str,
@@ -124,14 +125,14 @@ impl Store {
         self.restore(&spec, &name, &mut options, false)
     }
 
-    /// The snapshot `"pong@epoch-10"` in shared memory, read-only and under that very name: every
-    /// process that asks for it shares one copy, which goes with its last holder.
+    /// Attaches to the snapshot `"pong@epoch-10"` in shared memory, read-only and under that name.
+    /// All processes share one copy, which goes with its last holder.
     pub fn attach_snapshot(&self, spec: &str, options: LoadOptions<'_>) -> Result<Ring, LoadError> {
         Ok(self.attach_snapshot_with_state(spec, options)?.0)
     }
 
-    /// As [`attach_snapshot`](Self::attach_snapshot), with what was attached: the label, and the
-    /// state that was saved.
+    /// Attaches like [`attach_snapshot`](Self::attach_snapshot), and returns the snapshot with its
+    /// label and state.
     pub fn attach_snapshot_with_state(
         &self,
         spec: &str,
@@ -148,8 +149,8 @@ impl Store {
                 Err(RingError::Segment(SegmentError::NotFound { .. })) if attempt < ATTEMPTS => {}
                 Err(error) => return Err(error.into()),
             }
-            // Another process may be restoring it at this moment: whoever is first gives it its name,
-            // and may have let go of it before we look again.
+            // Another process may be loading it at this moment. The first gives it its name, and
+            // may release it before the next attempt.
             match self.restore(&spec, &name, &mut options, true) {
                 Err(LoadError::Restore(RestoreError::Taken { .. })) => {}
                 made => return made,
@@ -166,7 +167,7 @@ impl Store {
         snapshot: bool,
     ) -> Result<(Ring, Snapshot), LoadError> {
         let folder = self.folder(&spec.name)?;
-        // Before the lock, which makes a file.
+        // Before the lock, which creates a file.
         folder.read()?.ok_or_else(|| self.not_found(spec, None))?;
         let _reading = folder.lock_for_reading()?;
         let slots = folder.read()?.ok_or_else(|| self.not_found(spec, None))?;
@@ -213,12 +214,12 @@ impl Store {
     }
 }
 
-/// Whether a ring in shared memory is the snapshot that has its name now.
+/// Whether a ring in shared memory is the current snapshot of its name.
 fn is_of(there: &Ring, found: &Snapshot) -> bool {
     there.is_snapshot() && there.snapshot_of() == identity(found)
 }
 
-/// Tells a snapshot from others that have had its name.
+/// Returns the identity of a snapshot among those that had its name.
 fn identity(of: &Snapshot) -> String {
     format!("{} saved {}", of.ring_uuid, of.saved_unix_ns)
 }
@@ -241,13 +242,13 @@ impl From<RestoreError> for NotFilled {
     }
 }
 
-/// Puts saved rows into a ring.
+/// Stores saved rows in a ring.
 struct Fill<'a, 'p> {
     storage: &'a dyn Storage,
-    folder: &'a Folder<'a>,
+    folder: &'a NameFolder<'a>,
     layout: &'a BatchLayout,
     body: Vec<u8>,
-    /// Of each column that has them, one byte a `bool`.
+    /// Unpacked `bool` columns, one byte per value.
     bools: Vec<Vec<u8>>,
     progress: Option<&'a mut OnProgress<'p>>,
     done: Progress,
@@ -263,7 +264,7 @@ impl Fill<'_, '_> {
         for (lane, (first, head)) in (0..).zip(&saved.lanes) {
             filling.begin(lane, *first..*head)?;
         }
-        // Batches of a lane follow each other, and mostly in one file.
+        // Consecutive batches of a lane are mostly in one file.
         let mut open: Option<(&SavedChunk, ChunkFile<'_>)> = None;
         for (chunk, batch) in ring.batches() {
             let Some((first, head)) = saved.lanes.get(batch.lane as usize) else { continue };
@@ -277,7 +278,7 @@ impl Fill<'_, '_> {
             };
             let (_, file) = open.insert((chunk, file));
             self.batch(filling, file, batch, rows.clone())?;
-            // A batch may have more rows than are asked for, and pads its columns: bytes are those of the rows.
+            // Bytes of the rows, without other rows and padding of the batch.
             self.done.rows += rows.end - rows.start;
             self.done.bytes = self.layout.row_bytes().saturating_mul(self.done.rows);
             if let Some(progress) = &mut self.progress
@@ -298,7 +299,7 @@ impl Fill<'_, '_> {
     ) -> Result<(), NotFilled> {
         let places = file.body(batch, &mut self.body)?;
         let (skip, count) = (size(rows.start - batch.first), size(rows.end - rows.start));
-        // The rows are as many as a lane keeps, and their bytes are in the body.
+        // The rows fit the lane, and their bytes are in the body.
         let columns = || places.iter().zip(&self.layout.columns).skip(1);
         self.bools.resize(columns().count(), Vec::new());
         for ((place, column), bools) in columns().zip(&mut self.bools) {
@@ -321,7 +322,7 @@ impl Fill<'_, '_> {
             })
             .collect();
         filling.rows(batch.lane, count as u64, &buffers).map_err(|error| match error {
-            // The bytes are those that were written; the rows in them were never in order.
+            // The checksum is valid, but the rows are not in order.
             RestoreError::OutOfOrder { .. } => NotFilled::Damaged(Damage {
                 file: file.path().to_owned(),
                 kind: DamageKind::Rows { lane: batch.lane, rows: batch.range() },

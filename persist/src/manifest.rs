@@ -1,4 +1,4 @@
-//! What a manifest says: rings, their chunk files, and the snapshots that name rows in them.
+//! Content of a manifest: rings, their chunk files, and snapshots of rows in them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,14 +11,14 @@ use crate::followed::Followed;
 use crate::layout::BatchLayout;
 use crate::spec::{LIVE, check_name};
 
-/// Sequence numbers are below it.
+/// Upper limit of sequence numbers.
 const MAX_SEQ: u64 = 1 << 48;
 
-/// Everything saved under one name.
+/// Content of a manifest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Manifest {
-    /// One more than in the manifest before; of two slots the higher one counts.
+    /// Generation; of two slots the higher one counts.
     pub(crate) generation: u64,
     pub(crate) name: String,
     pub(crate) rings: Vec<SavedRing>,
@@ -26,7 +26,7 @@ pub(crate) struct Manifest {
     pub(crate) snapshots: Vec<SavedSnapshot>,
 }
 
-/// A ring that had the name. Two that had it one after the other have different identities.
+/// A ring that had the name. Successive rings of a name have different identities.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SavedRing {
@@ -38,7 +38,7 @@ pub(crate) struct SavedRing {
     pub(crate) lane_policy: String,
     pub(crate) lease_timeout_ms: u64,
     pub(crate) reader_slots: u32,
-    /// `None`: it is saved when somebody says so.
+    /// `None` if the ring is not followed.
     pub(crate) follow: Option<Followed>,
     pub(crate) chunks: Vec<SavedChunk>,
 }
@@ -52,20 +52,20 @@ pub(crate) struct SavedColumn {
     pub(crate) role: String,
 }
 
-/// A chunk file. Head, batches and tail follow each other and leave no byte out.
+/// A chunk file. Head, batches and tail cover every byte.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SavedChunk {
     pub(crate) file: String,
     pub(crate) bytes: u64,
-    /// When its rows were written.
+    /// Wall clock of the write.
     pub(crate) unix_ns: u64,
     pub(crate) head_crc32: u32,
     pub(crate) tail_crc32: u32,
     pub(crate) batches: Vec<SavedBatch>,
 }
 
-/// Consecutive rows of one lane. Where its columns lie follows from the schema and `rows`.
+/// Consecutive rows of one lane. Schema and `rows` determine the places of columns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SavedBatch {
@@ -74,10 +74,10 @@ pub(crate) struct SavedBatch {
     pub(crate) rows: u64,
     /// First byte of the frame.
     pub(crate) frame_at: u64,
-    /// First byte of the body, which the frame ends at.
+    /// First byte of the body, at the end of the frame.
     pub(crate) body_at: u64,
     pub(crate) frame_crc32: u32,
-    /// Of each column with what fills it up.
+    /// Checksum of each column with its padding.
     pub(crate) column_crc32: Vec<u32>,
 }
 
@@ -86,15 +86,15 @@ pub(crate) struct SavedBatch {
 pub(crate) struct SavedSnapshot {
     pub(crate) label: String,
     pub(crate) unix_ns: u64,
-    /// Identity of its ring.
+    /// UUID of its ring.
     pub(crate) ring: String,
-    /// First row and one past the last, of each lane.
+    /// First row and one past the last, by lane.
     pub(crate) lanes: Vec<(u64, u64)>,
-    /// The user's.
+    /// State of the user.
     pub(crate) state: Value,
-    /// Of priorities and the like; none yet.
+    /// Tables; none yet.
     pub(crate) tables: Vec<Value>,
-    /// Of rates; none yet.
+    /// Rate limiters; none yet.
     pub(crate) limiters: Vec<Value>,
 }
 
@@ -109,7 +109,7 @@ impl SavedSnapshot {
         self.lanes.iter().map(|(first, head)| head - first).sum()
     }
 
-    /// Whether it names rows of the batch.
+    /// Whether it has rows of the batch.
     pub(crate) fn names(&self, batch: &SavedBatch) -> bool {
         let rows = batch.range();
         self.lanes
@@ -130,7 +130,7 @@ impl SavedColumn {
 }
 
 impl SavedRing {
-    /// The columns, checked like a user's.
+    /// Returns the checked schema.
     pub(crate) fn schema(&self) -> Result<Schema, SchemaError> {
         let mut builder = Schema::builder();
         for column in &self.columns {
@@ -153,7 +153,7 @@ impl SavedRing {
         }
     }
 
-    /// Every batch with its file, by lane and row.
+    /// Returns all batches with their files, by lane and row.
     pub(crate) fn batches(&self) -> Vec<(&SavedChunk, &SavedBatch)> {
         let mut batches: Vec<_> = self
             .chunks
@@ -164,7 +164,7 @@ impl SavedRing {
         batches
     }
 
-    /// Rows of each lane that are saved, as runs without gaps, in order.
+    /// Returns the contiguous ranges of saved rows by lane, in order.
     pub(crate) fn covered(&self) -> BTreeMap<u32, Vec<Range<u64>>> {
         let mut covered: BTreeMap<u32, Vec<Range<u64>>> = BTreeMap::new();
         for (_, batch) in self.batches() {
@@ -187,9 +187,9 @@ impl Manifest {
         self.rings.iter().find(|ring| ring.uuid == uuid)
     }
 
-    /// Of rings whose followed snapshot was removed since `before`, forgets how far they were followed: whoever does
-    /// has all that they hold to save again.
-    pub(crate) fn begin_anew_where_gone(&mut self, before: &Self) {
+    /// Forgets the positions of followed rings whose live snapshot was removed since `before`, so
+    /// that all their rows are saved again.
+    pub(crate) fn reset_unfollowed(&mut self, before: &Self) {
         let live = |snapshots: &[SavedSnapshot], ring: &str| {
             snapshots.iter().any(|s| s.label == LIVE && s.ring == ring)
         };
@@ -201,14 +201,14 @@ impl Manifest {
         }
     }
 
-    /// Forgets chunk files that no snapshot names rows of, unless they are to be kept, and then
-    /// rings without snapshots.
+    /// Forgets chunk files without rows of a snapshot, except those to be kept, and then rings
+    /// without snapshots.
     pub(crate) fn prune(&mut self, now_unix_ns: u64) {
         for ring in &mut self.rings {
             let of_ring: Vec<_> = self.snapshots.iter().filter(|s| s.ring == ring.uuid).collect();
             let follow = ring.follow.as_ref();
             let mut bytes = 0_u64;
-            // Newest first, so that it is the oldest that there is no room for.
+            // Newest first, so that the limit drops the oldest.
             ring.chunks.reverse();
             ring.chunks.retain(|chunk| {
                 bytes = bytes.saturating_add(chunk.bytes);
@@ -222,10 +222,10 @@ impl Manifest {
         self.rings.retain(|ring| snapshots.iter().any(|snapshot| snapshot.ring == ring.uuid));
     }
 
-    /// What no manifest of ours says; `None`: every number in it can be relied on.
+    /// Returns what is invalid. `None` if every number is consistent.
     pub(crate) fn problem(&self, name: &str) -> Option<String> {
         if self.name != name {
-            return Some(format!("it is of `{}`", self.name));
+            return Some(format!("its name is `{}`", self.name));
         }
         let mut names = Names::default();
         for ring in &self.rings {
@@ -238,7 +238,7 @@ impl Manifest {
             let problem = if labels.insert(&snapshot.label) {
                 snapshot_problem(self, snapshot)
             } else {
-                Some("it is there twice".to_owned())
+                Some("it is listed twice".to_owned())
             };
             if let Some(problem) = problem {
                 return Some(format!("snapshot `{}`: {problem}", snapshot.label));
@@ -248,7 +248,7 @@ impl Manifest {
     }
 }
 
-/// Names that may be there once.
+/// Names that must be unique.
 #[derive(Default)]
 struct Names<'a> {
     rings: std::collections::BTreeSet<&'a str>,
@@ -257,10 +257,10 @@ struct Names<'a> {
 
 fn ring_problem<'a>(ring: &'a SavedRing, names: &mut Names<'a>) -> Option<String> {
     if ring.uuid.len() != 32 || !ring.uuid.bytes().all(|b| b.is_ascii_hexdigit()) {
-        return Some("its identity is none".to_owned());
+        return Some("its identity is not a UUID".to_owned());
     }
     if !names.rings.insert(&ring.uuid) {
-        return Some("it is there twice".to_owned());
+        return Some("it is listed twice".to_owned());
     }
     if !(1..=MAX_LANES).contains(&ring.lanes) || ring.lane_capacity == 0 {
         return Some(format!("it has {} lanes of {} rows", ring.lanes, ring.lane_capacity));
@@ -281,7 +281,10 @@ fn ring_problem<'a>(ring: &'a SavedRing, names: &mut Names<'a>) -> Option<String
     let layout = BatchLayout::of(&schema);
     for chunk in &ring.chunks {
         if !is_chunk_name(&chunk.file) || !names.files.insert(&chunk.file) {
-            return Some(format!("{:?} is no name of a chunk, or is there twice", chunk.file));
+            return Some(format!(
+                "{:?} is not the name of a chunk, or is listed twice",
+                chunk.file
+            ));
         }
         if let Some(problem) = chunk_problem(chunk, ring, &layout) {
             return Some(format!("chunk {}: {problem}", chunk.file));
@@ -290,7 +293,7 @@ fn ring_problem<'a>(ring: &'a SavedRing, names: &mut Names<'a>) -> Option<String
     let batches = ring.batches();
     let mut pairs = batches.iter().zip(batches.iter().skip(1));
     let overlap = pairs.find(|((_, a), (_, b))| a.lane == b.lane && a.range().end > b.first);
-    overlap.map(|((_, a), _)| format!("rows of lane {} are there twice", a.lane))
+    overlap.map(|((_, a), _)| format!("rows of lane {} are listed twice", a.lane))
 }
 
 fn chunk_problem(chunk: &SavedChunk, ring: &SavedRing, layout: &BatchLayout) -> Option<String> {
@@ -318,7 +321,7 @@ fn chunk_problem(chunk: &SavedChunk, ring: &SavedRing, layout: &BatchLayout) -> 
 
 fn snapshot_problem(manifest: &Manifest, snapshot: &SavedSnapshot) -> Option<String> {
     if check_name("label", &snapshot.label).is_err() {
-        return Some("its label is none".to_owned());
+        return Some("its label is not valid".to_owned());
     }
     let Some(ring) = manifest.ring(&snapshot.ring) else {
         return Some("its ring is missing".to_owned());
@@ -339,7 +342,7 @@ fn snapshot_problem(manifest: &Manifest, snapshot: &SavedSnapshot) -> Option<Str
     None
 }
 
-/// Whether a chunk file may be called so: no name that leads out of the directory.
+/// Whether the name is a chunk file's. It cannot lead out of the directory.
 pub(crate) fn is_chunk_name(name: &str) -> bool {
     name.strip_suffix(".arrow").is_some_and(|stem| {
         (1..=64).contains(&stem.len())

@@ -1,15 +1,15 @@
-//! Where a sampler is, as a part of what is saved with a snapshot: the same from Rust and Python.
+//! Sampler states as JSON, to save with a snapshot, equal in Rust and Python.
 
 use backcast_core::SamplerState;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 
-/// What the JSON of a sampler's state says.
+/// JSON of a sampler's state.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Saved {
-    /// Which draws a seed stands for. Other draws get another number.
+    /// Version of the draws for a seed.
     draws: u32,
     seed: u64,
     batches: u64,
@@ -21,29 +21,30 @@ struct Saved {
     copy: bool,
 }
 
-/// What of it are whole numbers.
+/// Integers of the state.
 const NUMBERS: [&str; 6] = ["draws", "seed", "batches", "history", "future", "n_step"];
 
 /// Philox 4x32-10, counted by batch, item and attempt.
 const DRAWS: u32 = 1;
 
-/// JSON that is no state of a sampler, or one of draws that this version does not know.
+/// JSON that is not a sampler's state, or has an unknown version of draws.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("state is none of a sampler: {problem}; give what `state()` of a sampler returned")]
+#[error("the state is not a sampler's: {problem}; pass the return value of a sampler's `state()`")]
 pub struct BadSamplerState {
-    /// What is wrong with it.
+    /// Problem of the state.
     pub problem: String,
 }
 
-/// The state of a sampler as JSON, to be saved with a snapshot.
+/// Converts a sampler's state to JSON, to save with a snapshot.
 ///
 /// ```
 /// use backcast_core::SamplerState;
 /// use backcast_persist::{sampler_state, sampler_state_json};
 ///
-/// # let schema = backcast_core::Schema::builder().column("x", backcast_core::DType::F32, &[]).build()?;
-/// # let ring = backcast_core::Ring::heap(&schema, backcast_core::RingOptions::with_capacity(9))?;
-/// # let sampler = ring.sampler(backcast_core::SamplerOptions::seeded(7))?;
+/// # use backcast_core::{DType, Ring, RingOptions, SamplerOptions, Schema};
+/// # let schema = Schema::builder().column("x", DType::F32, &[]).build()?;
+/// # let ring = Ring::heap(&schema, RingOptions::with_capacity(9))?;
+/// # let sampler = ring.sampler(SamplerOptions::seeded(7))?;
 /// let state: SamplerState = sampler.state();
 /// assert_eq!(sampler_state(&sampler_state_json(&state))?, state);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -54,11 +55,11 @@ pub fn sampler_state_json(state: &SamplerState) -> Value {
     let boundary = boundary.as_str().to_owned();
     let saved =
         Saved { draws: DRAWS, seed, batches, history, future, n_step, gamma, boundary, copy };
-    // Numbers, words and nothing that JSON lacks.
+    // Numbers and strings always serialise.
     serde_json::to_value(saved).unwrap_or_default()
 }
 
-/// The state of a sampler that [`sampler_state_json`], or Python's `Sampler.state()`, gave.
+/// Parses a state from [`sampler_state_json`] or Python's `Sampler.state()`.
 pub fn sampler_state(json: &Value) -> Result<SamplerState, BadSamplerState> {
     let bad = |problem: String| BadSamplerState { problem };
     if !json.is_object() {
@@ -67,7 +68,7 @@ pub fn sampler_state(json: &Value) -> Result<SamplerState, BadSamplerState> {
     for key in NUMBERS {
         let given = &json[key];
         if !(given.is_null() || given.is_u64()) {
-            // Integers of more than 64 bits come as objects.
+            // Integers of more than 64 bits are objects.
             let shown =
                 if given.is_object() { "beyond that".to_owned() } else { given.to_string() };
             let most = u64::MAX;

@@ -1,4 +1,4 @@
-//! Saving: what of a ring no file has yet is copied out, and a manifest names the whole.
+//! Saves a ring: copies rows that no file has, and writes a manifest of all.
 
 use std::ops::{ControlFlow, Range};
 use std::time::Duration;
@@ -8,20 +8,21 @@ use backcast_files::{OnProgress, Progress};
 use serde_json::Value;
 
 use crate::chunk::ChunkWriter;
+use crate::clock::unix_ns;
 use crate::copy::{Copying, about, hex, known, missing, without_gaps};
 use crate::error::SaveError;
 use crate::layout::{BATCH_BYTES, BatchLayout, FILE_BYTES};
 use crate::manifest::{SavedChunk, SavedRing, SavedSnapshot};
-use crate::slots::{self, Slots};
+use crate::slots::{self, ManifestSlots};
 use crate::spec::{EVICTED, ROLLING, check_free, check_name};
-use crate::store::{Store, unix_ns};
+use crate::store::Store;
 
-/// Largest state of a user's, as JSON.
+/// Maximum bytes of a user's state as JSON.
 const MAX_STATE_BYTES: usize = 16 << 20;
-/// Deepest state: the manifest that holds it is read by a parser that stops at 128.
+/// Maximum nesting of the state; the parser of the manifest stops at 128.
 const MAX_STATE_DEPTH: usize = 100;
 
-/// How a ring is saved.
+/// Options of a save.
 #[must_use]
 pub struct SaveOptions<'a> {
     name: Option<String>,
@@ -29,7 +30,7 @@ pub struct SaveOptions<'a> {
     state: Value,
     wait: Duration,
     progress: Option<OnProgress<'a>>,
-    /// Of the snapshots with a rolling label so many stay.
+    /// Periodic snapshots to keep.
     pub(crate) keep_newest: Option<usize>,
     pub(crate) batch_bytes: u64,
     pub(crate) file_bytes: u64,
@@ -60,31 +61,31 @@ impl std::fmt::Debug for SaveOptions<'_> {
 }
 
 impl<'a> SaveOptions<'a> {
-    /// The name to save under, if not the ring's own.
+    /// Name to save under (default: the ring's).
     pub fn name(mut self, name: &str) -> Self {
         self.name = Some(name.to_owned());
         self
     }
 
-    /// Put the snapshot in the place of one with the same label, once it is whole.
+    /// Replaces a snapshot with the same label.
     pub fn replace(mut self, replace: bool) -> Self {
         self.replace = replace;
         self
     }
 
-    /// Anything to be given back with the snapshot: seeds, the positions of samplers, a step count.
+    /// State to save with the snapshot, such as seeds, sampler states or a step count.
     pub fn state(mut self, state: Value) -> Self {
         self.state = state;
         self
     }
 
-    /// Longest wait for another process that saves under the same name; a minute unless said.
+    /// Maximum wait for another process that saves under the same name (default: a minute).
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
         self
     }
 
-    /// Called after every few megabytes.
+    /// Calls `progress` after every few megabytes; it may stop the save.
     pub fn on_progress(
         mut self,
         progress: impl FnMut(&Progress) -> ControlFlow<()> + Send + 'a,
@@ -93,43 +94,43 @@ impl<'a> SaveOptions<'a> {
         self
     }
 
-    /// Bytes of a batch and of a file, about; 4 MiB and 64 MiB unless said.
+    /// Approximate bytes of a batch and of a file (default: 4 MiB and 64 MiB).
     pub fn sizes(mut self, batch_bytes: u64, file_bytes: u64) -> Self {
         (self.batch_bytes, self.file_bytes) = (batch_bytes, file_bytes);
         self
     }
 }
 
-/// What a save did.
+/// Outcome of a save.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SaveReport {
-    /// Name it was saved under.
+    /// Name of the saved ring.
     pub name: String,
-    /// Its label.
+    /// Label of the snapshot.
     pub label: String,
     /// Rows of the snapshot.
     pub rows: u64,
-    /// Rows that were written now; the others were in files of earlier saves.
+    /// Rows written by this save; the others were in files already.
     pub rows_written: u64,
-    /// Bytes of the files that were written now.
+    /// Bytes of the files written by this save.
     pub bytes_written: u64,
-    /// Those files.
+    /// Files written by this save.
     pub files_written: u64,
-    /// Rows that writers overwrote before they could be copied: the snapshot begins after them.
+    /// Rows that writers overwrote before they were copied. The snapshot begins after them.
     pub rows_lapped: u64,
-    /// Bytes of files that are gone because no snapshot needs them any more.
+    /// Bytes of removed files that no snapshot needs any more.
     pub bytes_freed: u64,
-    /// A manifest that was damaged, where the older one was used.
+    /// Damaged manifest; the older one was used.
     pub damage: Option<crate::Damage>,
 }
 
 impl Store {
-    /// Saves what a ring holds now, as `name@label`. Writers go on meanwhile: the snapshot has the
-    /// rows that were published when the save began. Rows that an earlier snapshot of this ring has
-    /// are shared with it, not written again. When this returns, the snapshot is on disk; after an
-    /// error, or a kill at any moment, everything saved before is as it was.
+    /// Saves a ring as `name@label`. Writers go on meanwhile: the snapshot has the rows that were
+    /// published when the save began. It shares rows with earlier snapshots of the ring. When this
+    /// returns, the snapshot is on disk. After an error or a kill at any moment, earlier snapshots
+    /// are unchanged.
     ///
-    /// Takes memory for one batch. O(bytes not yet saved).
+    /// Needs memory for one batch. O(bytes not yet saved).
     pub fn save(
         &self,
         ring: &Ring,
@@ -140,8 +141,7 @@ impl Store {
         self.save_as(ring, label, options)
     }
 
-    /// Saves a ring whose memory is to be given to others, in the place of what was saved of it for
-    /// that reason before: `name@evicted`.
+    /// Saves a ring that is to be evicted as `name@evicted`, and replaces an earlier one.
     pub fn save_evicted(
         &self,
         ring: &Ring,
@@ -152,7 +152,7 @@ impl Store {
         self.save_as(ring, EVICTED, options)
     }
 
-    /// The same under any label.
+    /// Saves like [`save`](Self::save), under any label.
     pub(crate) fn save_as(
         &self,
         ring: &Ring,
@@ -175,7 +175,7 @@ impl Store {
                 answer
             })
             .map_err(|error| if stopped { SaveError::Cancelled } else { error.into() })?;
-        let slots = folder.read_for_change()?.unwrap_or_else(|| Slots::empty(&name));
+        let slots = folder.read_for_change()?.unwrap_or_else(|| ManifestSlots::empty(&name));
         if !options.replace && slots.manifest.snapshots.iter().any(|s| s.label == label) {
             return Err(SaveError::LabelTaken { name, label: label.to_owned() });
         }
@@ -215,7 +215,7 @@ impl Store {
         let Some(saved) = next.rings.get_mut(at) else { return Err(SaveError::NoName) };
         saved.chunks.extend(written);
         let lanes = without_gaps(&cut, &saved.covered());
-        // A lane may have been made larger since the ring was looked at.
+        // A lane may have been resized meanwhile.
         let longest = lanes.iter().map(|(first, head)| head - first).max().unwrap_or_default();
         saved.lane_capacity = saved.lane_capacity.max(longest);
         let in_cut: u64 = cut.iter().map(|span| span.end - span.start).sum();
@@ -243,10 +243,10 @@ impl Store {
         }
         next.prune(unix_ns());
         let damage = slots.damage.clone();
-        // From here on the manifest may be on disk, whatever else happens.
+        // From here on the manifest may be on disk, even after an error.
         chunks.keep();
         let slots = slots::write(self.storage(), &folder.dir, &slots, next)?;
-        // What only a damaged manifest named may still be wanted: it stays until the next save.
+        // Files that only a damaged manifest names may be needed: keep them until the next save.
         let bytes_freed = if damage.is_none() { folder.sweep(&slots) } else { 0 };
         Ok(SaveReport {
             name,
@@ -266,7 +266,7 @@ fn sizes(chunks: &[SavedChunk]) -> (u64, u64) {
     (chunks.iter().map(|chunk| chunk.bytes).sum(), chunks.len() as u64)
 }
 
-/// Refuses a state that could not be read again.
+/// Refuses a state that could not be read back.
 fn check_state(state: &Value) -> Result<(), SaveError> {
     let depth = depth(state);
     if depth > MAX_STATE_DEPTH {
@@ -279,7 +279,7 @@ fn check_state(state: &Value) -> Result<(), SaveError> {
     Ok(())
 }
 
-/// Levels of arrays and objects within each other.
+/// Returns the nesting of arrays and objects.
 fn depth(value: &Value) -> usize {
     let mut deepest = 0;
     let mut todo = vec![(value, 0)];

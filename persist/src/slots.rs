@@ -1,56 +1,58 @@
-//! The two manifests of a directory: read, chosen between, and written in turn.
+//! The two manifests of a directory, written in turn; the newer valid one counts.
 //!
-//! A manifest is one line and the JSON text after it:
-//! `backcast-manifest 1 <bytes of the JSON> <BLAKE3 of the line up to here and of the JSON>`.
-//! That line stays what it is in every version, so that another version can be told from damage.
+//! A manifest is one line and the JSON text after it: `backcast-manifest 1 <bytes of the JSON>
+//! <BLAKE3 of the line up to here and of the JSON>`. Every version has that line, so that another
+//! version can be told from damage.
 
 use std::io::ErrorKind;
 use std::path::Path;
+
+use backcast_core::printable;
 
 use crate::damage::{Damage, DamageKind};
 use crate::error::StoreError;
 use crate::manifest::Manifest;
 use crate::storage::Storage;
 
-/// What this program writes.
+/// Version that this program writes.
 const VERSION: u64 = 1;
 const MAGIC: &str = "backcast-manifest";
 const SLOTS: [&str; 2] = ["manifest-0", "manifest-1"];
-/// No manifest of ours is larger.
+/// Maximum bytes of a manifest.
 const MAX_BYTES: u64 = 1 << 30;
 
-/// What a directory's manifests say.
+/// Manifests of a directory.
 #[derive(Debug)]
-pub(crate) struct Slots {
-    /// The one that counts.
+pub(crate) struct ManifestSlots {
+    /// The newer valid manifest.
     pub(crate) manifest: Manifest,
-    /// Its slot.
+    /// Slot of that manifest.
     current: usize,
-    /// What the other slot says, for the files it names.
+    /// Manifest of the other slot, for the files that it names.
     pub(crate) older: Option<Manifest>,
-    /// What is wrong with the other one.
+    /// Damage of the other slot.
     pub(crate) damage: Option<Damage>,
 }
 
-impl Slots {
-    /// Of a directory that nothing was saved in yet.
+impl ManifestSlots {
+    /// Returns the slots of a new directory.
     pub(crate) fn empty(name: &str) -> Self {
         Self { manifest: Manifest::new(name), current: 1, older: None, damage: None }
     }
 }
 
-/// What is in the slots.
+/// Content of the slots.
 #[derive(Default)]
-struct Looked {
+struct FoundSlots {
     good: Vec<(usize, Manifest)>,
     damages: Vec<Damage>,
-    /// A manifest that this user may not read.
+    /// Error of a manifest that this user may not read.
     denied: Option<StoreError>,
 }
 
-impl Looked {
-    /// Reads one. Whether there is anything.
-    fn look(
+impl FoundSlots {
+    /// Reads a slot. `false` if it is empty.
+    fn read(
         &mut self,
         storage: &dyn Storage,
         dir: &Path,
@@ -75,49 +77,49 @@ impl Looked {
     }
 }
 
-/// Reads both; `None`: there is neither.
+/// Reads both slots. `None` if both are empty.
 pub(crate) fn read(
     storage: &dyn Storage,
     dir: &Path,
     name: &str,
-) -> Result<Option<Slots>, StoreError> {
-    let mut found = Looked::default();
+) -> Result<Option<ManifestSlots>, StoreError> {
+    let mut found = FoundSlots::default();
     for slot in 0..SLOTS.len() {
-        found.look(storage, dir, name, slot)?;
+        found.read(storage, dir, name, slot)?;
     }
-    // Generations are written in turn, so the second one leaves no slot empty. Looked at again: they may
-    // both have been written since this one was.
+    // From the second generation on no slot is empty. Read the empty slot again: it may have been
+    // written meanwhile.
     if let ([(slot, Manifest { generation: generation @ 2.., .. })], []) =
         (&*found.good, &*found.damages)
     {
         let (missing, generation) = (1 - slot, *generation);
-        if !found.look(storage, dir, name, missing)? {
+        if !found.read(storage, dir, name, missing)? {
             let problem = format!("it is missing, and generation {generation} is not the first");
             let kind = DamageKind::Manifest { problem };
             found.damages.push(Damage { file: dir.join(SLOTS[missing]), kind });
         }
     }
-    let Looked { mut good, mut damages, denied } = found;
+    let FoundSlots { mut good, mut damages, denied } = found;
     good.sort_by_key(|(_, manifest)| manifest.generation);
     let older = if good.len() == 2 { Some(good.remove(0).1) } else { None };
     match good.pop() {
         Some((current, manifest)) => {
-            Ok(Some(Slots { manifest, current, older, damage: damages.pop() }))
+            Ok(Some(ManifestSlots { manifest, current, older, damage: damages.pop() }))
         }
         None if damages.is_empty() => Ok(None),
-        // Of what may not be read nothing is known to be damaged.
+        // A manifest without read permission may be valid.
         None => Err(denied.unwrap_or(StoreError::NoManifest { path: dir.to_owned(), damages })),
     }
 }
 
-/// Writes `next` as the generation after the one that counts, into the other slot. When this
-/// returns, it is on disk. The slot that counted is untouched.
+/// Writes `next` as the next generation into the other slot, and forces it to disk. The current
+/// slot is untouched.
 pub(crate) fn write(
     storage: &dyn Storage,
     dir: &Path,
-    slots: &Slots,
+    slots: &ManifestSlots,
     mut next: Manifest,
-) -> Result<Slots, StoreError> {
+) -> Result<ManifestSlots, StoreError> {
     next.generation = slots.manifest.generation.saturating_add(1);
     let slot = 1 - slots.current;
     let file = SLOTS.get(slot).copied().unwrap_or(SLOTS[0]);
@@ -130,15 +132,20 @@ pub(crate) fn write(
         storage.rename(&beside, &path).map_err(StoreError::io("put in place", &path))
     })();
     if let Err(error) = written {
-        // The error of the write is the one to tell.
+        // Report the error of the write.
         let _ = storage.remove(&beside);
         return Err(error);
     }
     storage.sync_dir(dir).map_err(StoreError::io("force to disk", dir))?;
-    Ok(Slots { older: Some(slots.manifest.clone()), manifest: next, current: slot, damage: None })
+    Ok(ManifestSlots {
+        older: Some(slots.manifest.clone()),
+        manifest: next,
+        current: slot,
+        damage: None,
+    })
 }
 
-/// Whether a file of the directory is one that a killed process was writing.
+/// Whether a file of the directory was left by a killed process.
 pub(crate) fn is_leftover(name: &str) -> bool {
     SLOTS.iter().any(|slot| name.starts_with(slot) && name.len() > slot.len())
 }
@@ -150,8 +157,11 @@ enum Unusable {
 }
 
 impl Unusable {
-    fn manifest(problem: impl Into<String>) -> Self {
-        Self::Damaged(DamageKind::Manifest { problem: problem.into() })
+    /// Returns a problem of the manifest, on one printable line: it may quote any string of the
+    /// file.
+    fn manifest(problem: impl AsRef<str>) -> Self {
+        let problem = printable(problem.as_ref()).replace('\n', "\u{fffd}");
+        Self::Damaged(DamageKind::Manifest { problem })
     }
 }
 
@@ -161,7 +171,7 @@ fn read_slot(storage: &dyn Storage, path: &Path, name: &str) -> Result<Option<Ma
     };
     let file = match storage.open(path) {
         Ok(file) => file,
-        // A plain file in the place of the directory is nothing that was saved, either.
+        // A plain file in place of the directory has no snapshots.
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             return Ok(None);
         }
@@ -186,7 +196,7 @@ fn read_slot(storage: &dyn Storage, path: &Path, name: &str) -> Result<Option<Ma
 }
 
 fn encode(manifest: &Manifest) -> Vec<u8> {
-    // Strings, numbers and lists always have a JSON form.
+    // Strings, numbers and lists always serialise.
     let mut json = serde_json::to_vec(manifest).unwrap_or_default();
     json.push(b'\n');
     let line = format!("{MAGIC} {VERSION} {} ", json.len());
@@ -238,7 +248,7 @@ mod tests {
     fn slots_are_written_in_turn_and_the_higher_generation_counts() {
         let dir = tempfile::tempdir().unwrap();
         assert!(read(&Disk, dir.path(), "pong").unwrap().is_none());
-        let mut slots = Slots::empty("pong");
+        let mut slots = ManifestSlots::empty("pong");
         for generation in 1..5_u64 {
             slots = write(&Disk, dir.path(), &slots, Manifest::new("pong")).unwrap();
             let found = read(&Disk, dir.path(), "pong").unwrap().unwrap();
@@ -251,7 +261,7 @@ mod tests {
     #[test]
     fn a_slot_is_missing_from_the_second_generation_on_and_that_is_damage() {
         let dir = tempfile::tempdir().unwrap();
-        let mut slots = Slots::empty("pong");
+        let mut slots = ManifestSlots::empty("pong");
         for generation in 1..4_u64 {
             slots = write(&Disk, dir.path(), &slots, Manifest::new("pong")).unwrap();
             for slot in SLOTS.map(|slot| dir.path().join(slot)).into_iter().filter(|s| s.exists()) {
@@ -259,7 +269,7 @@ mod tests {
                 std::fs::remove_file(&slot).unwrap();
                 let found = read(&Disk, dir.path(), "pong").unwrap();
                 let damage = found.and_then(|found| found.damage);
-                // What was not saved twice leaves nothing to tell by.
+                // A single generation cannot show that a slot is missing.
                 let told = generation > 2 || (generation == 2 && slot.ends_with(SLOTS[0]));
                 assert_eq!(damage.as_ref().map(|d| &d.file), told.then_some(&slot));
                 assert!(damage.is_none_or(|damage| damage.to_string().contains("missing")));

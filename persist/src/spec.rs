@@ -5,15 +5,15 @@ use std::str::FromStr;
 
 use crate::error::{SaveError, StoreError};
 
-/// Longest name, and longest label, in bytes: as for objects in shared memory.
+/// Maximum bytes of a name or label, as for objects in shared memory.
 pub(crate) const MAX_NAME_BYTES: usize = 100;
 
-/// Which snapshot: `"pong@epoch-10"`, or `"pong"` for the newest of that name.
+/// Name of a snapshot: `"pong@epoch-10"`, or `"pong"` for the newest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotSpec {
     /// Name of the saved ring.
     pub name: String,
-    /// Label; `None`: the newest.
+    /// Label; `None` for the newest.
     pub label: Option<String>,
 }
 
@@ -46,7 +46,7 @@ impl fmt::Display for SnapshotSpec {
     }
 }
 
-/// Refuses what cannot be the name of a directory on every platform.
+/// Refuses a name that is not a valid directory name on every platform.
 pub(crate) fn check_name(what: &'static str, name: &str) -> Result<(), StoreError> {
     let reason = if name.is_empty() {
         "it is empty"
@@ -62,16 +62,16 @@ pub(crate) fn check_name(what: &'static str, name: &str) -> Result<(), StoreErro
     Err(StoreError::BadName { what, name: name.to_owned(), reason, limit: MAX_NAME_BYTES })
 }
 
-/// Label of what a ring that is followed holds.
+/// Label of the snapshot of a followed ring.
 pub(crate) const LIVE: &str = "live";
-/// Label of what the ring before held that had the name and was followed.
+/// Label of the last snapshot of the previous followed ring of the name.
 pub(crate) const BEFORE: &str = "before";
-/// What the labels of periodic snapshots begin with.
+/// Prefix of the labels of periodic snapshots.
 pub(crate) const ROLLING: &str = "auto-";
-/// Label of what a ring held when its memory was given to others.
+/// Label of the snapshot of an evicted ring.
 pub(crate) const EVICTED: &str = "evicted";
 
-/// Refuses labels of snapshots that nobody asks for one by one.
+/// Refuses the labels of automatic snapshots.
 pub(crate) fn check_free(label: &str) -> Result<(), SaveError> {
     if [LIVE, BEFORE, EVICTED].contains(&label) || label.starts_with(ROLLING) {
         return Err(SaveError::LabelReserved { label: label.to_owned() });
@@ -79,9 +79,9 @@ pub(crate) fn check_free(label: &str) -> Result<(), SaveError> {
     Ok(())
 }
 
-/// The known name that is most like another one.
+/// Returns the most similar known name.
 pub(crate) fn closest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
-    /// Names this similar are worth a "did you mean" (Jaro-Winkler, 0 to 1).
+    /// Minimum similarity for a suggestion (Jaro-Winkler, 0 to 1).
     const SIMILAR: f64 = 0.75;
     known
         .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate))

@@ -1,7 +1,7 @@
-//! What a store asks of a file system, and the real one.
+//! Operations of a store on a file system, and the machine's file system.
 //!
-//! Everything a store does to files goes through [`Storage`], so that tests can fail, or cut the
-//! power, after any single operation.
+//! All file access goes through [`Storage`], so that tests can inject errors and power failures
+//! after any operation.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -11,58 +11,58 @@ use std::path::Path;
 
 use rustix::fs::{FlockOperation, OFlags, flock};
 
-/// A file system, as a store uses it.
+/// Operations on a file system.
 pub trait Storage: fmt::Debug + Send + Sync {
-    /// Makes a directory for this user alone; its parent exists. `false`: it is there already.
+    /// Makes a directory for this user only. Its parent exists. `false` if it exists already.
     fn make_dir(&self, path: &Path) -> io::Result<bool>;
-    /// Makes a file for this user alone; fails when the name is taken.
+    /// Makes a file for this user only. Fails if the name is taken.
     fn create(&self, path: &Path) -> io::Result<Box<dyn NewFile>>;
     /// Opens a file for reading.
     fn open(&self, path: &Path) -> io::Result<Box<dyn StoredFile>>;
-    /// Gives a file another name in the same directory, in one step, replacing what has that name.
+    /// Renames a file within its directory atomically, and replaces what has the name.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Takes a file's name away.
+    /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
-    /// The names in a directory, in no order.
+    /// Lists the names in a directory in any order.
     fn names(&self, dir: &Path) -> io::Result<Vec<String>>;
-    /// Forces the names of a directory to disk.
+    /// Forces the entries of a directory to disk.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
-    /// Locks a file, made if need be, until the guard is dropped or the process ends. `None`:
-    /// somebody else has it.
+    /// Locks a file, creating it if needed, until the guard is dropped or the process ends. `None`
+    /// if another process has the lock.
     fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Option<Box<dyn LockGuard>>>;
 }
 
-/// A file that is being written, from its beginning to its end.
+/// A file that is written sequentially.
 pub trait NewFile: fmt::Debug + Send {
-    /// Appends.
+    /// Appends bytes.
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()>;
-    /// Says that the file is complete: forcing it to disk may begin.
+    /// Marks the file as complete, so that write-back may begin.
     fn complete(&mut self) {}
     /// Forces the file to disk.
     fn sync(&mut self) -> io::Result<()>;
 }
 
-/// A file that is read.
+/// A file open for reading.
 pub trait StoredFile: fmt::Debug + Send {
-    /// Its size.
+    /// Returns its size in bytes.
     fn bytes(&self) -> io::Result<u64>;
-    /// Reads so many bytes from an offset, or fails.
+    /// Fills `out` from an offset, or fails.
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 }
 
-/// Alone, or together with others of this kind.
+/// Exclusive or shared lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockKind {
-    /// Nobody else has it.
+    /// No other process has the lock.
     Exclusive,
-    /// Others may share it.
+    /// Other processes may share it.
     Shared,
 }
 
-/// A lock that is held; dropping it lets go.
+/// A held lock, released on drop.
 pub trait LockGuard: fmt::Debug + Send {}
 
-/// The file system of this machine.
+/// File system of this machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Disk;
 
@@ -81,7 +81,7 @@ impl Storage for Disk {
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn StoredFile>> {
-        // Not to hang on a pipe that somebody put there.
+        // A pipe in its place must not block.
         let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
         let file = OpenOptions::new().read(true).custom_flags(nonblocking).open(path)?;
         if !file.metadata()?.is_file() {
@@ -99,14 +99,14 @@ impl Storage for Disk {
     }
 
     fn names(&self, dir: &Path) -> io::Result<Vec<String>> {
-        // A name that is no text is none of ours.
+        // Our names are UTF-8.
         let names = fs::read_dir(dir)?.map(|entry| Ok(entry?.file_name().into_string().ok()));
         names.filter_map(io::Result::transpose).collect()
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         match File::open(dir)?.sync_all() {
-            // A file system that cannot force a directory says so; there is no more to be had.
+            // Some file systems cannot sync a directory.
             Err(error) if error.kind() == ErrorKind::InvalidInput => Ok(()),
             synced => synced,
         }
@@ -142,8 +142,8 @@ impl NewFile for DiskFile {
 
     #[cfg(target_os = "linux")]
     fn complete(&mut self) {
-        // Linux begins to write the file to disk now and does not wait for it: the disk works
-        // while the next file is filled. It is advice, so that a refusal is no error.
+        // Starts write-back without waiting, so that the disk works while the next file is filled.
+        // It is advice, so a refusal is no error.
         let _ = rustix::fs::fadvise(&self.0, 0, None, rustix::fs::Advice::DontNeed);
     }
 
@@ -165,7 +165,7 @@ impl StoredFile for DiskFile {
 #[derive(Debug)]
 struct DiskLock {
     file: File,
-    /// A forked child has a copy of the descriptor, and must not let go of anything.
+    /// A forked child has a copy of the descriptor and must not unlock.
     pid: u32,
 }
 
@@ -173,7 +173,7 @@ impl LockGuard for DiskLock {}
 
 impl Drop for DiskLock {
     fn drop(&mut self) {
-        // Closing alone would release late where a child has the descriptor too.
+        // Closing alone is too late if a child has the descriptor too.
         if self.pid == std::process::id() {
             let _ = flock(&self.file, FlockOperation::Unlock);
         }

@@ -1,19 +1,20 @@
-//! The directory of all snapshots: who may change what, and what is in it.
+//! Directory of snapshots: locking, listing, removal.
 
 use std::io::ErrorKind;
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use backcast_core::Column;
 use serde_json::Value;
 
 use crate::chunk;
+use crate::clock::unix_ns;
 use crate::damage::{Damage, DamageKind};
 use crate::error::StoreError;
 use crate::manifest::{Manifest, SavedRing, SavedSnapshot, is_chunk_name};
-use crate::slots::{self, Slots};
+use crate::slots::{self, ManifestSlots};
 use crate::spec::{SnapshotSpec, check_name, closest};
 use crate::storage::{Disk, LockGuard, LockKind, Storage};
 
@@ -21,40 +22,40 @@ use crate::storage::{Disk, LockGuard, LockKind, Storage};
 const SAVER_LOCK: &str = "store.lck";
 const READERS_LOCK: &str = "readers.lck";
 const CHUNKS: &str = "chunks";
-/// Between two looks whether a lock is free.
+/// Interval of attempts to lock.
 const POLL: Duration = Duration::from_millis(5);
 
-/// A directory of snapshots. A handle holds nothing: every operation reads what is there.
+/// A directory of snapshots. A handle holds no state: every operation reads the directory.
 #[derive(Clone, Debug)]
 pub struct Store {
     dir: PathBuf,
     storage: Arc<dyn Storage>,
 }
 
-/// A snapshot, as listed.
+/// A snapshot in a listing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
-    /// Name of the ring that was saved.
+    /// Name of the saved ring.
     pub name: String,
-    /// Its label.
+    /// Label of the snapshot.
     pub label: String,
-    /// Wall clock when it was saved, nanoseconds since 1970.
+    /// Wall clock of the save in nanoseconds since 1970.
     pub saved_unix_ns: u64,
     /// Identity of the ring.
     pub ring_uuid: String,
     /// The user's columns.
     pub columns: Vec<Column>,
-    /// Rows a lane kept for readers.
+    /// Rows that a lane keeps for readers.
     pub lane_capacity: u64,
-    /// First row and one past the last, of each lane.
+    /// Rows of each lane.
     pub lanes: Vec<Range<u64>>,
     /// Rows over all lanes.
     pub rows: u64,
-    /// Bytes of the files that hold them, files shared with other snapshots included.
+    /// Bytes of its files, including those shared with other snapshots.
     pub bytes: u64,
-    /// Those files.
+    /// Its files.
     pub files: Vec<PathBuf>,
-    /// What the user saved with it.
+    /// State that was saved with it.
     pub state: Value,
 }
 
@@ -66,31 +67,31 @@ impl Snapshot {
     }
 }
 
-/// What is saved under one name, and what is wrong with it.
+/// Snapshots of a name, and damage.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Listing {
     /// Oldest first.
     pub snapshots: Vec<Snapshot>,
-    /// A damaged manifest, where the other one is used: a snapshot may be missing.
+    /// Damaged manifest. The other one is used, so a snapshot may be missing.
     pub damages: Vec<Damage>,
 }
 
-/// What a removal did.
+/// Outcome of a removal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RemoveReport {
-    /// `name@label` of what was removed.
+    /// `name@label` of the removed snapshots.
     pub removed: Vec<String>,
-    /// Bytes of the files that went with it.
+    /// Bytes of the removed files.
     pub bytes_freed: u64,
 }
 
 impl Store {
-    /// The store in a directory, which is made by the first save.
+    /// Returns the store in a directory, which the first save creates.
     pub fn at(dir: impl Into<PathBuf>) -> Self {
         Self::with_storage(dir, Arc::new(Disk))
     }
 
-    /// The user's store: `$BACKCAST_STORE`, else `$XDG_DATA_HOME/backcast`, else
+    /// Returns the user's store: `$BACKCAST_STORE`, else `$XDG_DATA_HOME/backcast`, else
     /// `~/.local/share/backcast`.
     pub fn standard() -> Result<Self, StoreError> {
         let place =
@@ -102,18 +103,18 @@ impl Store {
             .ok_or(StoreError::NoPlace)
     }
 
-    /// A store on another file system than the machine's.
+    /// Returns a store on another [`Storage`].
     pub fn with_storage(dir: impl Into<PathBuf>, storage: Arc<dyn Storage>) -> Self {
         Self { dir: dir.into(), storage }
     }
 
-    /// Its directory.
+    /// Directory of the store.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.dir
     }
 
-    /// Names that something was saved under, in order.
+    /// Lists the names of saved rings in order.
     pub fn names(&self) -> Result<Vec<String>, StoreError> {
         let mut names = match self.storage.names(&self.dir) {
             Ok(names) => names,
@@ -125,7 +126,7 @@ impl Store {
         Ok(names)
     }
 
-    /// The snapshots of a name, oldest first. None if nothing was saved under it.
+    /// Lists the snapshots of a name, oldest first.
     pub fn snapshots(&self, name: &str) -> Result<Listing, StoreError> {
         let folder = self.folder(name)?;
         let Some(slots) = folder.read()? else { return Ok(Listing::default()) };
@@ -135,7 +136,7 @@ impl Store {
         Ok(Listing { snapshots, damages: slots.damage.into_iter().collect() })
     }
 
-    /// One snapshot: `"pong@epoch-10"`, or the newest of `"pong"`.
+    /// Returns the snapshot `"pong@epoch-10"`, or the newest of `"pong"`.
     pub fn snapshot(&self, spec: &str) -> Result<Snapshot, StoreError> {
         let spec: SnapshotSpec = spec.parse()?;
         let folder = self.folder(&spec.name)?;
@@ -145,14 +146,14 @@ impl Store {
             .ok_or_else(|| self.not_found(&spec, Some(&slots.manifest)))
     }
 
-    /// Removes one snapshot, `"pong@epoch-10"`, or with `"pong"` all of that name; and the files
-    /// that none of the others needs. Rings that were loaded from it do not notice.
+    /// Removes the snapshot `"pong@epoch-10"`, or all of `"pong"`, and the files that no other
+    /// needs. Loaded rings are not affected.
     pub fn remove(&self, spec: &str) -> Result<RemoveReport, StoreError> {
         self.remove_within(spec, Duration::from_secs(60), || ControlFlow::Continue(()))
     }
 
-    /// As [`remove`](Self::remove), with the longest wait for a process that saves under the same name.
-    /// `waiting` is asked now and then whether to wait on.
+    /// Removes like [`remove`](Self::remove), with a maximum wait for a process that saves under the same
+    /// name. `waiting` is called repeatedly and may end the wait.
     pub fn remove_within(
         &self,
         spec: &str,
@@ -161,7 +162,7 @@ impl Store {
     ) -> Result<RemoveReport, StoreError> {
         let spec: SnapshotSpec = spec.parse()?;
         let folder = self.folder(&spec.name)?;
-        // Before the lock, which would make the directory.
+        // Before the lock, which would create the directory.
         folder.read()?.ok_or_else(|| self.not_found(&spec, None))?;
         let _changing = folder.lock_for_change(wait, &mut waiting)?;
         let slots = folder.read_for_change()?.ok_or_else(|| self.not_found(&spec, None))?;
@@ -183,9 +184,9 @@ impl Store {
                 .collect(),
             bytes_freed: 0,
         };
-        next.begin_anew_where_gone(&slots.manifest);
+        next.reset_unfollowed(&slots.manifest);
         next.prune(unix_ns());
-        // Twice, so that neither slot names the files any more.
+        // Twice, so that no slot names the files.
         let once = slots::write(&*self.storage, &folder.dir, &slots, next.clone())?;
         let twice = slots::write(&*self.storage, &folder.dir, &once, next)?;
         report.bytes_freed = folder.sweep(&twice);
@@ -196,18 +197,18 @@ impl Store {
         &*self.storage
     }
 
-    pub(crate) fn folder(&self, name: &str) -> Result<Folder<'_>, StoreError> {
+    pub(crate) fn folder(&self, name: &str) -> Result<NameFolder<'_>, StoreError> {
         check_name("name", name)?;
         let dir = self.dir.join(name);
         let chunks = dir.join(CHUNKS);
-        Ok(Folder { storage: &*self.storage, name: name.to_owned(), dir, chunks })
+        Ok(NameFolder { storage: &*self.storage, name: name.to_owned(), dir, chunks })
     }
 
-    /// Makes the directories of a name, and of the store, where they are missing.
-    pub(crate) fn make_folder(&self, name: &str) -> Result<Folder<'_>, StoreError> {
+    /// Creates the directories of the store and of a name if they are missing.
+    pub(crate) fn make_folder(&self, name: &str) -> Result<NameFolder<'_>, StoreError> {
         let folder = self.folder(name)?;
-        // Once something is saved there, all names on the way to it are on disk. Before, they may
-        // not be, although they exist: who made them may have been killed before it forced them.
+        // After the first save all parent directories are on disk. Before, they may not be even if
+        // they exist: their creator may have been killed before it synced them.
         if folder.read()?.is_some() {
             return Ok(folder);
         }
@@ -216,7 +217,7 @@ impl Store {
         for dir in above.into_iter().rev().chain([folder.dir.as_path(), folder.chunks.as_path()]) {
             let made = match self.storage.make_dir(dir) {
                 Ok(made) => made,
-                // The file system above may be read-only, and the directory there.
+                // The parent may be read-only and the directory exist.
                 Err(_) if self.storage.names(dir).is_ok() => false,
                 Err(error) => return Err(StoreError::io("create", dir)(error)),
             };
@@ -225,7 +226,7 @@ impl Store {
                 _ => Path::new("."),
             };
             match self.storage.sync_dir(parent) {
-                // What this user may not look at, it did not make.
+                // A directory that this user may not read was not created here.
                 Err(error) if !made && error.kind() == ErrorKind::PermissionDenied => {}
                 synced => synced.map_err(StoreError::io("force to disk", parent))?,
             }
@@ -233,7 +234,7 @@ impl Store {
         Ok(folder)
     }
 
-    /// The snapshot meant.
+    /// Finds a snapshot.
     pub(crate) fn find<'m>(
         &self,
         spec: &SnapshotSpec,
@@ -263,23 +264,23 @@ impl Store {
     }
 }
 
-/// The directory of one name.
+/// Directory of a name.
 #[derive(Debug)]
-pub(crate) struct Folder<'a> {
+pub(crate) struct NameFolder<'a> {
     storage: &'a dyn Storage,
     pub(crate) name: String,
     pub(crate) dir: PathBuf,
     pub(crate) chunks: PathBuf,
 }
 
-impl Folder<'_> {
-    pub(crate) fn read(&self) -> Result<Option<Slots>, StoreError> {
+impl NameFolder<'_> {
+    pub(crate) fn read(&self) -> Result<Option<ManifestSlots>, StoreError> {
         slots::read(self.storage, &self.dir, &self.name)
     }
 
-    /// For a change. A slot that the system does not give is not written over: it may hold the newer
-    /// manifest, and be given the next time.
-    pub(crate) fn read_for_change(&self) -> Result<Option<Slots>, StoreError> {
+    /// Reads the slots for a change. An unreadable slot is an error: it may hold the newer
+    /// manifest, so it must not be overwritten.
+    pub(crate) fn read_for_change(&self) -> Result<Option<ManifestSlots>, StoreError> {
         let slots = self.read()?;
         let damage = slots.as_ref().and_then(|slots| slots.damage.as_ref());
         match damage {
@@ -291,7 +292,7 @@ impl Folder<'_> {
         }
     }
 
-    /// Keeps other changers out. `waiting` is asked between two tries whether to go on.
+    /// Locks the directory for a change. `waiting` is called between attempts and may end the wait.
     pub(crate) fn lock_for_change(
         &self,
         wait: Duration,
@@ -313,9 +314,8 @@ impl Folder<'_> {
         }
     }
 
-    /// Keeps files from being removed while they are read. Any number of readers share it, and it
-    /// is taken from removers for a moment at most.
-    /// `None`: the directory cannot be written, by whom it may be removed neither.
+    /// Keeps files from being removed while they are read. Readers share the lock; removers only
+    /// try it. `None` if the directory is not writable: then its files cannot be removed either.
     pub(crate) fn lock_for_reading(&self) -> Result<Option<Box<dyn LockGuard>>, StoreError> {
         let path = self.dir.join(READERS_LOCK);
         loop {
@@ -330,11 +330,11 @@ impl Folder<'_> {
         }
     }
 
-    /// Removes what neither manifest names: files of removed snapshots and of killed processes.
-    /// Leaves them for the next time while somebody reads. Returns the bytes freed.
+    /// Removes files that no manifest names: those of removed snapshots and killed processes. Does
+    /// nothing while a reader has the lock. Returns the bytes freed.
     ///
-    /// What fails here fails again next time, and costs space alone: it is no error.
-    pub(crate) fn sweep(&self, slots: &Slots) -> u64 {
+    /// Failures only cost space until the next call, so they are not errors.
+    pub(crate) fn sweep(&self, slots: &ManifestSlots) -> u64 {
         let path = self.dir.join(READERS_LOCK);
         let Ok(Some(_alone)) = self.storage.lock(&path, LockKind::Exclusive) else { return 0 };
         let manifests = [Some(&slots.manifest), slots.older.as_ref()];
@@ -360,7 +360,7 @@ impl Folder<'_> {
     }
 }
 
-/// What there is to say about a snapshot of a manifest that was checked.
+/// Describes a snapshot of a checked manifest.
 pub(crate) fn listed(
     manifest: &Manifest,
     snapshot: &SavedSnapshot,
@@ -383,10 +383,4 @@ pub(crate) fn listed(
         files: files().map(|chunk| chunks.join(&chunk.file)).collect(),
         state: snapshot.state.clone(),
     })
-}
-
-/// Wall clock, nanoseconds since 1970.
-pub(crate) fn unix_ns() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }

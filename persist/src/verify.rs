@@ -1,4 +1,4 @@
-//! Verifying: every byte of every file is compared with what was written.
+//! Verifies the checksum of every byte of a snapshot.
 
 use std::ops::ControlFlow;
 
@@ -11,22 +11,22 @@ use crate::layout::BatchLayout;
 use crate::spec::SnapshotSpec;
 use crate::store::Store;
 
-/// What a verification found.
+/// Outcome of a verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VerifyReport {
     /// Snapshots whose files were read.
     pub snapshots: Vec<String>,
-    /// Files read, manifests not counted.
+    /// Files read, without manifests.
     pub files: u64,
-    /// Their bytes.
+    /// Bytes of those files.
     pub bytes: u64,
-    /// What is wrong; nothing, if empty.
+    /// Damage found.
     pub damages: Vec<Damage>,
 }
 
 impl Store {
     /// Reads all files of `"pong@epoch-10"`, or of every snapshot of `"pong"`, and both manifests,
-    /// and compares every byte with what was written. Makes no ring. O(bytes).
+    /// and checks every byte. Makes no ring. O(bytes).
     pub fn verify(
         &self,
         spec: &str,
@@ -71,7 +71,7 @@ impl Store {
         for (layout, chunk) in &todo {
             report.files += 1;
             report.bytes += chunk.bytes;
-            // A file is more than what its batches hold, and is done when the last of them is.
+            // Check the rest of a file after its last batch.
             let rows = done.rows + chunk.batches.iter().map(|batch| batch.rows).sum::<u64>();
             let whole = Progress { rows, bytes: report.bytes, ..done };
             let file = match ChunkFile::open(self.storage(), &folder.chunks, chunk, layout) {
@@ -103,7 +103,7 @@ impl Store {
 }
 
 impl VerifyReport {
-    /// Whether every byte is as it was written.
+    /// Whether no damage was found.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.damages.is_empty()

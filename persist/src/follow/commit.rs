@@ -1,4 +1,4 @@
-//! One step of a follower: rows that no file has yet go to files, and a manifest says so.
+//! One step of a follower: writes new rows to files, and a manifest that names them.
 
 use std::collections::BTreeSet;
 use std::ops::{ControlFlow, Range};
@@ -8,29 +8,30 @@ use backcast_core::{Guard, Ring};
 use backcast_files::Progress;
 use serde_json::Value;
 
+use super::merge::merge;
 use super::mode::FollowOptions;
 use crate::chunk::ChunkWriter;
+use crate::clock::unix_ns;
 use crate::copy::{Copying, Saved, about, gaps, hex, known, without_gaps};
 use crate::error::SaveError;
 use crate::followed::{Followed, FollowedLane};
 use crate::layout::BatchLayout;
 use crate::manifest::{Manifest, SavedRing, SavedSnapshot};
-use crate::merge::merge;
-use crate::slots::{self, Slots};
+use crate::slots::{self, ManifestSlots};
 use crate::spec::{BEFORE, LIVE};
-use crate::store::{Store, unix_ns};
+use crate::store::Store;
 
-/// What a step did.
+/// Outcome of a step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Committed {
-    /// How far each lane is now.
+    /// Position of each lane.
     pub(crate) lanes: Vec<FollowedLane>,
-    /// Bytes of the files that were written, those included that replace smaller ones.
+    /// Bytes of the files written, including merged ones.
     pub(crate) bytes_written: u64,
     pub(crate) files_written: u64,
 }
 
-/// How far each lane of a ring was when the manifest was written. `None`: it is not followed.
+/// Returns the position of each lane in the manifest. `None` if the ring is not followed.
 pub(crate) fn followed(
     store: &Store,
     name: &str,
@@ -42,30 +43,29 @@ pub(crate) fn followed(
     Ok(lanes.filter(|lanes| lanes.len() == ring.lanes() as usize))
 }
 
-/// A ring that is followed, as a step needs it.
-pub(crate) struct Step<'a> {
+/// Input of a step.
+pub(crate) struct FollowStep<'a> {
     pub(crate) store: &'a Store,
-    /// To save under.
+    /// Name to save under.
     pub(crate) name: &'a str,
     pub(crate) ring: &'a Ring,
-    /// Rows that writers do not overwrite.
+    /// Pin of the rows that are not on disk.
     pub(crate) guard: Option<&'a Guard>,
     pub(crate) options: &'a FollowOptions,
-    /// From where on, if this is the first step: nothing is known on disk then, and files that nobody
-    /// needs are looked for.
+    /// Start of each lane in the first step, which also removes unneeded files.
     pub(crate) first: Option<&'a [FollowedLane]>,
-    /// Asked while another process has the directory: whether to give up.
+    /// Called while another process has the directory; `true` gives up.
     pub(crate) stopped: &'a dyn Fn() -> bool,
 }
 
-/// Copies what every lane has since its `next`, and writes down how far it came.
-pub(crate) fn commit(step: &Step<'_>) -> Result<Committed, SaveError> {
-    let Step { store, name, ring, options, first, stopped, .. } = *step;
+/// Copies the rows of every lane from `next` on, and writes the new positions.
+pub(crate) fn commit(step: &FollowStep<'_>) -> Result<Committed, SaveError> {
+    let FollowStep { store, name, ring, options, first, stopped, .. } = *step;
     let folder = store.make_folder(name)?;
     let _changing = folder.lock_for_change(Duration::MAX, &mut || {
         if stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
-    let slots = folder.read_for_change()?.unwrap_or_else(|| Slots::empty(name));
+    let slots = folder.read_for_change()?.unwrap_or_else(|| ManifestSlots::empty(name));
     let mut next = slots.manifest.clone();
     let uuid = hex(ring.uuid());
     let at = known(&folder, ring, &uuid, &mut next)?;
@@ -73,7 +73,7 @@ pub(crate) fn commit(step: &Step<'_>) -> Result<Committed, SaveError> {
     let covered = saved.covered();
     let mut follow = saved.follow.take().unwrap_or_else(|| match first {
         Some(lanes) => Followed { lanes: lanes.to_vec(), ..Followed::default() },
-        // Somebody removed it: all that the ring has goes to disk again.
+        // The entry was removed: write all rows of the ring again.
         None => Followed { lanes: from_oldest(ring), ..Followed::default() },
     });
     follow.keep(options.keep);
@@ -95,7 +95,7 @@ pub(crate) fn commit(step: &Step<'_>) -> Result<Committed, SaveError> {
     saved.follow = Some(follow);
     saved.chunks.extend(written);
 
-    // Small files become large ones. It is not urgent: what goes wrong with it goes wrong alone.
+    // Merge small files. A failure only delays the merge.
     let mut merged = writer();
     let bytes = merge(store.storage(), &folder.chunks, &mut merged, saved, &layout, options);
     done.bytes_written += bytes.unwrap_or_default();
@@ -104,20 +104,20 @@ pub(crate) fn commit(step: &Step<'_>) -> Result<Committed, SaveError> {
     name_live(&mut next, snapshot);
     next.prune(unix_ns());
     let garbage = garbage(&slots, &next);
-    // From here on the manifest may be on disk, whatever else happens.
+    // From here on the manifest may be on disk, even after an error.
     chunks.keep();
     merged.keep();
     let clean = slots.damage.is_none();
     let slots = slots::write(store.storage(), &folder.dir, &slots, next)?;
-    // What only a damaged manifest named may still be wanted: it stays until the next time.
+    // Files that only a damaged manifest names may be needed: keep them until the next step.
     if clean && (first.is_some() || garbage) {
         folder.sweep(&slots);
     }
     Ok(done)
 }
 
-/// Whether the manifest that is about to be written over is the last one that names some file.
-fn garbage(slots: &Slots, next: &Manifest) -> bool {
+/// Whether the manifest to be overwritten is the last that names some file.
+fn garbage(slots: &ManifestSlots, next: &Manifest) -> bool {
     let files = |manifest: &Manifest| -> BTreeSet<String> {
         let chunks = manifest.rings.iter().flat_map(|ring| &ring.chunks);
         chunks.map(|chunk| chunk.file.clone()).collect()
@@ -127,7 +127,7 @@ fn garbage(slots: &Slots, next: &Manifest) -> bool {
     files(older).iter().any(|file| !named.contains(file))
 }
 
-/// A ring that is followed from now on: from the oldest row that it has.
+/// Returns positions at the oldest rows of a ring.
 pub(crate) fn from_oldest(ring: &Ring) -> Vec<FollowedLane> {
     let of_lane = |lane| {
         let begin = ring.lane_span(lane).unwrap_or_default().start;
@@ -136,9 +136,9 @@ pub(crate) fn from_oldest(ring: &Ring) -> Vec<FollowedLane> {
     (0..ring.lanes()).map(of_lane).collect()
 }
 
-/// Copies what is new, first of the lanes that are closest to being lapped.
+/// Copies new rows, first of the lanes that are closest to being lapped.
 fn copy_new(
-    step: &Step<'_>,
+    step: &FollowStep<'_>,
     chunks: &mut ChunkWriter<'_>,
     rows_per_batch: u64,
     follow: &mut Followed,
@@ -157,11 +157,11 @@ fn copy_new(
     let mut copy = Copying { ring, guard, chunks, rows_per_batch, progress: None, done };
     for (_, number) in lanes {
         let Some(lane) = follow.lanes.get_mut(number as usize) else { continue };
-        // Asked for again: other lanes took their time.
+        // Read again, since other lanes took time.
         let span = ring.lane_span(number).unwrap_or_default();
         let kept = guard.and_then(|guard| guard.span(number)).unwrap_or_default();
         let end = span.end.max(lane.next);
-        // Rows that are kept may be older than those that the ring shows.
+        // Pinned rows may be older than the readable ones.
         let oldest = if kept.is_empty() || kept.end < span.start {
             span.start
         } else {
@@ -179,7 +179,7 @@ fn copy_new(
     Ok(())
 }
 
-/// The snapshot of what the ring keeps, as far as files have it.
+/// Returns the snapshot of the ring's rows that are in files.
 fn live(ring: &SavedRing, lanes: &[FollowedLane]) -> SavedSnapshot {
     let keeps = |lane: &FollowedLane| lane.next.saturating_sub(ring.lane_capacity)..lane.next;
     let cut: Vec<Range<u64>> = lanes.iter().map(keeps).collect();
@@ -194,8 +194,8 @@ fn live(ring: &SavedRing, lanes: &[FollowedLane]) -> SavedSnapshot {
     }
 }
 
-/// Puts it in the place of the one before. If that is another ring's, it stays once more: the ring may
-/// have been made anew by mistake.
+/// Replaces the previous live snapshot. A snapshot of another ring is kept as `before`, in case the
+/// ring was recreated by mistake.
 fn name_live(manifest: &mut Manifest, snapshot: SavedSnapshot) {
     let old = manifest.snapshots.iter().position(|old| old.label == LIVE);
     if let Some(mut old) = old.map(|at| manifest.snapshots.remove(at))

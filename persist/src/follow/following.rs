@@ -1,35 +1,35 @@
-//! A ring that is followed: when something is due, and doing it.
+//! State of following a ring: when a step is due, and its execution.
 
 use std::time::{Duration, Instant};
 
 use backcast_core::{Guard, LeaseError, Ring};
 
-use super::commit::{Committed, Step, commit, followed, from_oldest};
+use super::commit::{Committed, FollowStep, commit, followed, from_oldest};
 use super::mode::{FollowOptions, Mode};
+use crate::clock::unix_ns;
 use crate::error::SaveError;
 use crate::followed::FollowedLane;
 use crate::layout::BatchLayout;
 use crate::save::SaveOptions;
 use crate::spec::{ROLLING, check_name};
-use crate::store::{Store, unix_ns};
+use crate::store::Store;
 
-/// Longest time between two looks. A look reads two words per lane: twenty in a second cost nothing,
-/// and no writer is asked to wake anybody.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Shortest time between two looks.
+/// Maximum time between two inspections. An inspection reads two words per lane, so 20 per second
+/// are cheap, and writers need not notify.
+const INSPECT_EVERY: Duration = Duration::from_millis(50);
+/// Minimum time between two inspections.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
-/// Time between two looks at what the store says of the ring: a snapshot that somebody removed is saved again.
+/// Time between two checks of the store. A removed snapshot is saved again.
 const NOTICE_EVERY: Duration = Duration::from_secs(1);
-/// New rows that are not waited with any more, of all lanes, in batches.
+/// Batches of new rows over all lanes from which on a step is due.
 const MANY_BATCHES: u64 = 4;
-/// A row that is overwritten while it is pinned is tried again with the next one, this often.
+/// Attempts to pin a row that is overwritten meanwhile; each uses the next row.
 const ATTEMPTS: u32 = 16;
 
-/// A ring that is followed, step by step: [`look`](Self::look) tells when [`step`](Self::step) is due.
+/// Follows a ring step by step: [`inspect`](Self::inspect) tells when [`step`](Self::step) is due.
 ///
-/// It holds nothing but, in mode [`Block`](Mode::Block), the rows that are not on disk yet, and
-/// that ends with its process. What it has done stands in the manifest, so that another one goes on
-/// where this one was killed.
+/// In mode [`Block`](Mode::Block) it pins the rows that are not on disk yet; the pins end with its
+/// process. The manifest has all other state, so that another follower continues after a kill.
 #[derive(Debug)]
 pub struct Following {
     store: Store,
@@ -37,44 +37,44 @@ pub struct Following {
     ring: Ring,
     options: FollowOptions,
     done: Done,
-    /// Rows a lane may have that are not on disk, before it is due.
+    /// Rows of a lane not on disk from which on a step is due.
     lane_limit: u64,
-    /// Since when there are rows that are not on disk; as far as this process knows.
+    /// Since when rows are not on disk, as far as this process knows.
     behind_since: Option<Instant>,
-    /// Rows published at the last look, and when that was.
+    /// Rows published at the last inspection, and its time.
     last: Option<(Instant, Vec<u64>)>,
     guard: Option<Guard>,
-    /// When it was last time to ask the store.
+    /// Time of the last check of the store.
     noticed: Instant,
-    /// The store was not changed yet.
+    /// No step was done yet.
     fresh: bool,
     bytes_written: u64,
     files_written: u64,
 }
 
-/// What is on disk.
+/// Progress on disk.
 #[derive(Debug)]
 enum Done {
-    /// Of each lane that is followed.
+    /// Progress by lane.
     Lanes(Vec<FollowedLane>),
-    /// Rows that were published at the last periodic snapshot, and when the next one is due.
+    /// Rows published at the last periodic snapshot, and when the next is due.
     Snapshot { rows: u64, persisted: u64, due: Instant, number: u64 },
 }
 
-/// What a look showed.
+/// Result of an inspection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Look {
-    /// Rows published that are not on disk.
+pub struct Inspection {
+    /// Published rows that are not on disk.
     pub rows_behind: u64,
-    /// Something is to be done now.
+    /// Whether a step is due now.
     pub due: bool,
-    /// If not, when to look again.
+    /// Time until the next inspection if no step is due.
     pub wait: Duration,
 }
 
 impl Following {
-    /// Follows a ring from where the store's manifest says that somebody was, or from its oldest row.
-    /// `name` is the one to save under.
+    /// Follows a ring from the position in the store's manifest, or from its oldest row, and saves
+    /// it as `name`.
     pub fn new(
         store: &Store,
         name: &str,
@@ -110,19 +110,19 @@ impl Following {
         Ok(following)
     }
 
-    /// The ring.
+    /// Returns the ring.
     #[must_use]
     pub fn ring(&self) -> &Ring {
         &self.ring
     }
 
-    /// How many rows are not on disk, and whether that is to change now. Two loads per lane; no system
-    /// call, but that the manifest is read once a second while there are none.
-    pub fn look(&mut self) -> Look {
+    /// Counts the rows that are not on disk, and tells whether a step is due. Two loads per lane
+    /// and no system call, except reading the manifest once a second while all rows are on disk.
+    pub fn inspect(&mut self) -> Inspection {
         let now = Instant::now();
         if now.saturating_duration_since(self.noticed) >= NOTICE_EVERY {
             self.noticed = now;
-            // A step reads the manifest itself.
+            // A step reads the manifest anyway.
             if self.rows_behind() == 0 {
                 self.notice();
             }
@@ -131,7 +131,7 @@ impl Following {
             Done::Snapshot { due, .. } => {
                 let (due, rows_behind) = (*due, self.rows_behind());
                 self.behind(rows_behind, now);
-                Look { rows_behind, due: rows_behind > 0 && due <= now, wait: LOOK_EVERY }
+                Inspection { rows_behind, due: rows_behind > 0 && due <= now, wait: INSPECT_EVERY }
             }
             Done::Lanes(lanes) => {
                 let new: Vec<u64> = self.new_rows(lanes).collect();
@@ -146,26 +146,26 @@ impl Following {
                     rows_behind > 0 && (old || most >= self.lane_limit || rows_behind >= many);
                 let wait = self.wait(&new, now);
                 self.last = Some((now, new));
-                Look { rows_behind, due, wait }
+                Inspection { rows_behind, due, wait }
             }
         }
     }
 
-    /// Asks the store whether what this one saved is still there; if somebody removed it, nothing is on disk.
+    /// Checks that the store still has the saved rows. If they were removed, no row is on disk.
     pub(super) fn notice(&mut self) {
         if self.fresh || !matches!(self.done, Done::Lanes(_)) {
             return;
         }
-        // A manifest that cannot be read is the next step's error.
+        // The next step reports an unreadable manifest.
         if let Ok(None) = followed(&self.store, &self.name, &self.ring) {
             self.done = Done::Lanes(from_oldest(&self.ring));
             self.last = None;
         }
     }
 
-    /// Has everything on disk that is published now, whether or not it is due. After an error the
-    /// store is as it was, and the next step does what this one did not. `stopped` is asked while
-    /// another process changes the same directory; it ends the wait, with an error.
+    /// Writes all published rows to disk, whether or not a step is due. After an error the store is
+    /// unchanged, and the next step retries. `stopped` is called while another process changes the
+    /// directory, and ends the wait with an error.
     pub fn step(&mut self, stopped: &dyn Fn() -> bool) -> Result<(), SaveError> {
         let behind_since = Instant::now();
         match self.done {
@@ -184,7 +184,7 @@ impl Following {
                 self.done = Done::Snapshot { rows: published, persisted, due, number: number + 1 };
             }
             Done::Lanes(_) => {
-                // A row that could not be pinned then may be by now.
+                // A row that could not be pinned before may be pinned now.
                 self.guard()?;
                 let done = self.commit(stopped)?;
                 self.bytes_written += done.bytes_written;
@@ -196,15 +196,15 @@ impl Following {
         self.fresh = false;
         self.last = None;
         self.behind_since = None;
-        if self.look().rows_behind > 0 {
-            // What was published since the step began is as old as that, at most.
+        if self.inspect().rows_behind > 0 {
+            // Rows published since the step began are younger.
             self.behind_since = Some(behind_since);
         }
         Ok(())
     }
 
-    /// Rows that went to disk since the ring is followed, those included that were removed there since.
-    /// Of a ring that is saved every so often, the rows of the last snapshot.
+    /// Returns the rows written since the ring is followed, including those removed since. In
+    /// periodic mode, the rows of the last snapshot.
     #[must_use]
     pub fn rows_persisted(&self) -> u64 {
         match &self.done {
@@ -213,8 +213,8 @@ impl Following {
         }
     }
 
-    /// Rows that writers overwrote before they could be copied. With those on disk, those not on disk
-    /// yet, and those published before the ring was followed, they are all that were ever published.
+    /// Returns the rows that writers overwrote before they were copied. Together with rows on disk,
+    /// rows behind, and rows from before the ring was followed, they are all published rows.
     #[must_use]
     pub fn rows_lapped(&self) -> u64 {
         match &self.done {
@@ -223,7 +223,7 @@ impl Following {
         }
     }
 
-    /// Rows published before the ring was followed; none of one that was followed from its beginning.
+    /// Returns the rows published before the ring was followed.
     #[must_use]
     pub fn rows_before(&self) -> u64 {
         match &self.done {
@@ -232,7 +232,7 @@ impl Following {
         }
     }
 
-    /// Rows published that were dealt with.
+    /// Returns the published rows that are on disk or lapped.
     #[must_use]
     pub fn rows_done(&self) -> u64 {
         match &self.done {
@@ -241,19 +241,19 @@ impl Following {
         }
     }
 
-    /// Bytes and files that this process wrote.
+    /// Returns the bytes and files that this process wrote.
     #[must_use]
     pub fn written(&self) -> (u64, u64) {
         (self.bytes_written, self.files_written)
     }
 
-    /// How old the oldest row may be that is not on disk.
+    /// Returns the maximum age of the oldest row that is not on disk.
     #[must_use]
     pub fn behind_for(&self) -> Duration {
         self.behind_since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Rows published that are not on disk.
+    /// Published rows that are not on disk.
     #[must_use]
     pub fn rows_behind(&self) -> u64 {
         match &self.done {
@@ -269,7 +269,7 @@ impl Following {
             Done::Snapshot { .. } => &[],
         };
         let (guard, first) = (self.guard.as_ref(), self.fresh.then_some(lanes));
-        commit(&Step { store, name, ring, guard, options, first, stopped })
+        commit(&FollowStep { store, name, ring, guard, options, first, stopped })
     }
 
     fn new_rows<'a>(&'a self, lanes: &'a [FollowedLane]) -> impl Iterator<Item = u64> + 'a {
@@ -286,7 +286,7 @@ impl Following {
         };
     }
 
-    /// When the fullest lane is due, if it goes on filling as it did.
+    /// Predicts when the fullest lane is due at its present rate.
     fn wait(&self, new: &[u64], now: Instant) -> Duration {
         let Some((before, last)) = &self.last else { return LOOK_AGAIN };
         let passed = now.saturating_duration_since(*before).as_secs_f64();
@@ -296,10 +296,12 @@ impl Following {
             (more > 0).then(|| passed * left as f64 / more as f64)
         };
         let soonest = new.iter().zip(last).filter_map(of_lane).fold(f64::MAX, f64::min);
-        Duration::try_from_secs_f64(soonest).unwrap_or(LOOK_EVERY).clamp(LOOK_AGAIN, LOOK_EVERY)
+        Duration::try_from_secs_f64(soonest)
+            .unwrap_or(INSPECT_EVERY)
+            .clamp(LOOK_AGAIN, INSPECT_EVERY)
     }
 
-    /// In mode [`Block`](Mode::Block), keeps the rows that are not on disk yet, and no others.
+    /// In mode [`Block`](Mode::Block), pins exactly the rows that are not on disk yet.
     fn guard(&mut self) -> Result<(), SaveError> {
         let Done::Lanes(lanes) = &self.done else { return Ok(()) };
         if self.options.mode != Mode::Block {
@@ -313,7 +315,7 @@ impl Following {
             let mut from = lane.next;
             for _ in 0..ATTEMPTS {
                 match guard.keep(number, from) {
-                    // The writer was faster; the next step counts what it lapped.
+                    // The writer was faster; the next step counts lapped rows.
                     Err(LeaseError::Hold(_)) => {
                         let oldest = self.ring.lane_span(number).unwrap_or_default().start;
                         from = lane.next.max(oldest);
@@ -329,7 +331,7 @@ impl Following {
     }
 }
 
-/// Where whoever saved the ring last left off.
+/// Returns the position of the last follower.
 fn last_snapshot(
     store: &Store,
     name: &str,

@@ -1,12 +1,13 @@
-//! Following: a ring goes to disk by itself, beside its writers.
+//! Automatic persistence of a ring beside its writers.
 //!
-//! [`Following`] is the work, step by step; [`Follower`] is a thread that does it.
+//! [`Following`] does the work step by step; [`Follower`] is a thread that runs it.
 
 mod commit;
 mod following;
+mod merge;
 mod mode;
 mod thread;
 
-pub use following::{Following, Look};
+pub use following::{Following, Inspection};
 pub use mode::{BadMode, FollowOptions, Mode};
 pub use thread::{FollowState, Follower};

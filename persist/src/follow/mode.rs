@@ -1,4 +1,4 @@
-//! How a ring is followed.
+//! Modes and options of following.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,24 +9,24 @@ use thiserror::Error;
 use crate::followed::Keep;
 use crate::layout::{BATCH_BYTES, FILE_BYTES};
 
-/// What is done by itself to have a ring on disk.
+/// How a ring is persisted automatically.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// Nothing.
+    /// Not at all.
     #[default]
     Off,
-    /// A snapshot every so often, of which the newest few are kept.
+    /// Periodic snapshots, of which the newest are kept.
     Periodic,
-    /// Each lane is followed: at most the newest rows are not on disk. A writer that is faster than
-    /// the disk laps rows that were not copied yet; they are counted.
+    /// Every lane is followed, so that only the newest rows are not on disk. A writer that is
+    /// faster than the disk laps rows; they are counted.
     Continuous,
-    /// The same, and no row is lapped: a writer that comes up to a row that is not on disk yet does
-    /// what the ring's lane policy says about a lease.
+    /// Saves continuously without lapped rows: a writer treats rows that are not on disk like
+    /// leased ones, by the ring's lane policy.
     Block,
 }
 
 impl Mode {
-    /// All of them.
+    /// All modes.
     pub const ALL: [Self; 4] = [Self::Off, Self::Periodic, Self::Continuous, Self::Block];
 
     /// `"off"`, `"periodic"`, `"continuous"` or `"block"`.
@@ -61,28 +61,28 @@ impl FromStr for Mode {
     }
 }
 
-/// How a ring is followed.
+/// Modes and options of following.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FollowOptions {
-    /// What is done.
+    /// Mode.
     pub mode: Mode,
-    /// Between two periodic snapshots.
+    /// Time between two periodic snapshots.
     pub every: Duration,
-    /// Periodic snapshots that are kept.
+    /// Periodic snapshots to keep.
     pub newest: usize,
-    /// A row is on disk after so long, even if few others are to go with it.
+    /// Maximum time until a row is on disk.
     pub flush: Duration,
-    /// How long rows stay on disk that the ring does not keep any more.
+    /// How long to keep rows on disk that the ring has overwritten.
     pub keep: Keep,
-    /// Bytes of a batch, about.
+    /// Approximate bytes of a batch.
     pub batch_bytes: u64,
-    /// Bytes of a file, about.
+    /// Approximate bytes of a file.
     pub file_bytes: u64,
 }
 
 impl Default for FollowOptions {
-    /// Continuous, with rows on disk after two seconds; or a snapshot every ten minutes, of which
-    /// three are kept.
+    /// Continuous, with rows on disk after two seconds. For periodic mode: every ten minutes, three
+    /// snapshots kept.
     fn default() -> Self {
         Self {
             mode: Mode::Continuous,

@@ -14,30 +14,29 @@ use super::mode::{FollowOptions, Mode};
 use crate::error::SaveError;
 use crate::store::Store;
 
-/// After an error it is tried again so soon, then after twice that, and so on.
+/// First delay after an error; it doubles with every further error.
 const RETRY: Duration = Duration::from_millis(100);
-/// Whether the one before has ended is looked at so often.
+/// Interval at which the end of the previous follower is checked.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
-/// At the latest after so long.
+/// Maximum delay.
 const RETRY_AT_LAST: Duration = Duration::from_secs(5);
 
-/// How a ring that is followed stands.
+/// State of a follower.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FollowState {
-    /// What is done.
+    /// Mode.
     pub mode: Mode,
-    /// Rows published that are not on disk.
+    /// Published rows that are not on disk.
     pub rows_behind: u64,
-    /// How old the oldest of them may be.
+    /// Maximum age of the oldest of them.
     pub behind_for: Duration,
-    /// Rows on disk, those included that were removed there since; of a ring that is saved every so
-    /// often, those of the last snapshot.
+    /// Rows written, including those removed since. In periodic mode, rows of the last snapshot.
     pub rows_persisted: u64,
-    /// Rows that writers overwrote before they could be copied.
+    /// Rows that writers overwrote before they were copied.
     pub rows_lapped: u64,
     /// Rows published before the ring was followed.
     pub rows_before: u64,
-    /// Rows published that were dealt with: all but those behind.
+    /// Published rows that are on disk or lapped.
     pub rows_done: u64,
     /// Bytes written by this thread.
     pub bytes_written: u64,
@@ -45,17 +44,17 @@ pub struct FollowState {
     pub files_written: u64,
     /// Steps that succeeded.
     pub steps: u64,
-    /// Steps that did not.
+    /// Steps that failed.
     pub errors: u64,
-    /// Why the last one did not; gone with the next that does.
+    /// Error of the last step; `None` after one that succeeded.
     pub error: Option<String>,
 }
 
-/// A thread that follows a ring until it is stopped or dropped, whatever goes wrong meanwhile.
+/// A thread that follows a ring until it is stopped or dropped. It retries after errors.
 #[derive(Debug)]
 pub struct Follower {
     shared: Arc<Shared>,
-    // Dropped to end the thread.
+    // Dropped to stop the thread.
     wake: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -63,9 +62,9 @@ pub struct Follower {
 #[derive(Debug)]
 struct Shared {
     state: Mutex<FollowState>,
-    /// The thread is to end after one more step.
+    /// The thread ends after one more step.
     ending: AtomicBool,
-    /// Another process that changes the directory is not waited for any more.
+    /// Stop waiting for another process that changes the directory.
     hurry: AtomicBool,
     /// The thread has done its last step.
     ended: AtomicBool,
@@ -77,7 +76,7 @@ impl Shared {
     }
 }
 
-/// Says that the thread has ended, however it does.
+/// Marks the thread as ended on every exit.
 struct Ends(Arc<Shared>);
 
 impl Drop for Ends {
@@ -87,8 +86,8 @@ impl Drop for Ends {
 }
 
 impl Follower {
-    /// Follows `ring` under `name`. What the store says of that name is read by the thread, and so
-    /// is everything that goes wrong: see [`state`](Self::state).
+    /// Follows `ring` and saves it as `name`. The thread reads the store; [`state`](Self::state)
+    /// reports its errors.
     pub fn start(
         store: &Store,
         name: &str,
@@ -98,8 +97,8 @@ impl Follower {
         Self::start_after(None, store, name, ring, options)
     }
 
-    /// The same, once another one has ended that was told to [`finish`](Self::finish): a ring that is
-    /// made anew is saved after what the one before it had.
+    /// Starts like [`start`](Self::start), after another follower that was told to
+    /// [`finish`](Self::finish): a recreated ring is saved after the previous one.
     pub fn start_after(
         before: Option<&Self>,
         store: &Store,
@@ -120,7 +119,7 @@ impl Follower {
             let (store, name, ring) = (store.clone(), name.to_owned(), ring.clone());
             let shared = Arc::clone(&shared);
             move || {
-                // `true`: it is time to end.
+                // `true` when the follower is to end.
                 let wait =
                     |time| !matches!(woken.recv_timeout(time), Err(RecvTimeoutError::Timeout));
                 let _ends = Ends(Arc::clone(&shared));
@@ -132,13 +131,13 @@ impl Follower {
         Ok(Self { shared, wake: Some(wake), thread: Some(thread) })
     }
 
-    /// How things stand.
+    /// Returns the state.
     #[must_use]
     pub fn state(&self) -> FollowState {
         self.shared.state().clone()
     }
 
-    /// Tells the thread to end once everything that is published is on disk, and does not wait for it.
+    /// Tells the thread to end once all published rows are on disk, without waiting.
     pub fn finish(&mut self) {
         self.shared.ending.store(true, Relaxed);
         self.wake = None;
@@ -150,8 +149,8 @@ impl Follower {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Ends it once everything that is published is on disk, or could not be brought there. Another
-    /// process that has the store is not waited for. Dropping it does the same.
+    /// Ends the thread after one more step for all published rows, and returns the final state.
+    /// Does not wait for another process that has the store. Dropping does the same.
     #[must_use]
     pub fn stop(mut self) -> FollowState {
         self.end();
@@ -206,14 +205,15 @@ fn follow(
         if ending {
             return;
         }
-        // Ends the wait at once, and there is one more step.
+        // Ends the wait; one more step follows.
         if wait(time) {
             shared.ending.store(true, Relaxed);
         }
     }
 }
 
-/// Looks, and does what is due; everything, if it is the last time. Returns when to look again.
+/// Inspects the ring and does a step if it is due or the last. Returns the time until the next
+/// inspection.
 fn attempt(
     following: &mut Option<Following>,
     last: bool,
@@ -227,8 +227,8 @@ fn attempt(
     if last {
         following.notice();
     }
-    let look = following.look();
-    if look.due || (last && look.rows_behind > 0) {
+    let inspection = following.inspect();
+    if inspection.due || (last && inspection.rows_behind > 0) {
         note(following, &mut shared.state());
         following.step(&|| shared.hurry.load(Relaxed))?;
         let mut state = shared.state();
@@ -236,7 +236,7 @@ fn attempt(
         state.error = None;
         return Ok(Duration::from_millis(1));
     }
-    Ok(look.wait)
+    Ok(inspection.wait)
 }
 
 fn note(following: &Following, state: &mut FollowState) {

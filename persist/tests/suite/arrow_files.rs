@@ -1,5 +1,5 @@
-//! Chunk files are Arrow files: the Arrow library finds the same rows in them. That `pyarrow` does is tested
-//! where Python is.
+//! Chunk files are Arrow files: the Arrow library finds the same rows in them. That `pyarrow` does
+//! is tested where Python is.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -251,6 +251,40 @@ fn a_manifest_that_lies_is_refused_whatever_its_checksum_says() {
 }
 
 #[test]
+fn hostile_strings_of_a_manifest_come_out_printable() {
+    let (_place, store, _) = stocked();
+    let path = store.path().join("pong/manifest-1");
+    let good = fs::read(&path).unwrap();
+    fs::remove_file(store.path().join("pong/manifest-0")).unwrap();
+    let strings: [(&str, &str); 11] = [
+        ("name", "/name"),
+        ("uuid", "/rings/0/uuid"),
+        ("policy", "/rings/0/lane_policy"),
+        ("column", "/rings/0/columns/0/name"),
+        ("dtype", "/rings/0/columns/0/dtype"),
+        ("role", "/rings/0/columns/0/role"),
+        ("file", "/rings/0/chunks/0/file"),
+        ("label", "/snapshots/0/label"),
+        ("ring", "/snapshots/0/ring"),
+        ("not a number", "/rings/0/lanes"),
+        ("not a list", "/snapshots"),
+    ];
+    for (id, pointer) in strings {
+        // Escape sequences of terminals, with one and with two bytes, a line break, and a bell.
+        for hostile in ["\u{1b}[2J\u{7}", "\u{9b}31m", "a\nerror: b\r", "\u{0}"] {
+            fs::write(&path, &good).unwrap();
+            forge(&path, |m| *m.pointer_mut(pointer).expect(id) = json!(hostile));
+            let text = store.snapshots("pong").expect_err(id).to_string();
+            assert!(!text.contains(char::is_control), "{id}: {text:?}");
+        }
+    }
+    fs::write(&path, &good).unwrap();
+    forge(&path, |m| m["\u{1b}[2J"] = json!(1));
+    let text = store.snapshots("pong").unwrap_err().to_string();
+    assert!(text.contains("\u{fffd}[2J") && !text.contains(char::is_control), "{text:?}");
+}
+
+#[test]
 fn rows_whose_checksum_was_repaired_but_not_their_order_are_refused() {
     let (place, store, _) = stocked();
     let path = store.path().join("pong/manifest-1");

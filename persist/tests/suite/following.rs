@@ -46,9 +46,9 @@ fn what_is_followed_loads_as_the_ring_was_at_every_step() {
     let mut following = follow(&store, &ring, options(Mode::Continuous));
     for round in 1..=60 {
         append(&mut writer, &schema, 3, round % 7, round);
-        let behind = following.look().rows_behind;
+        let behind = following.inspect().rows_behind;
         step(&mut following);
-        assert_eq!(following.look().rows_behind, 0);
+        assert_eq!(following.inspect().rows_behind, 0);
         check_sum(&following);
         assert_eq!(following.rows_lapped(), 0, "round {round}, {behind} behind");
         if round % 5 == 0 {
@@ -76,7 +76,7 @@ fn another_process_goes_on_where_the_manifest_ends() {
     drop(first);
     let mut second = follow(&store, &ring, options(Mode::Continuous));
     assert_eq!(second.rows_persisted(), persisted);
-    assert_eq!(second.look().rows_behind, ring.rows_published() - persisted);
+    assert_eq!(second.inspect().rows_behind, ring.rows_published() - persisted);
     step(&mut second);
     assert_eq!(second.rows_persisted(), ring.rows_published());
     assert_eq!(content(&load(&place, &store, "pong")), content(&ring));
@@ -253,13 +253,13 @@ fn snapshots_are_taken_every_so_often_and_the_newest_few_stay() {
     let mut writer = writer(&ring);
     let periodic = FollowOptions { every: Duration::ZERO, newest: 2, ..options(Mode::Periodic) };
     let mut following = follow(&store, &ring, periodic);
-    assert!(!following.look().due, "nothing is published");
+    assert!(!following.inspect().due, "nothing is published");
     store.save(&ring, "mine", SaveOptions::default().name("pong")).unwrap();
     for round in 0..5 {
         append(&mut writer, &schema, 1, 20, round);
-        assert!(following.look().due);
+        assert!(following.inspect().due);
         step(&mut following);
-        assert!(!following.look().due, "nothing is new");
+        assert!(!following.inspect().due, "nothing is new");
     }
     let labels = || -> Vec<String> {
         store.snapshots("pong").unwrap().snapshots.into_iter().map(|s| s.label).collect()
@@ -268,9 +268,9 @@ fn snapshots_are_taken_every_so_often_and_the_newest_few_stay() {
     // Another process knows when the next one is due.
     append(&mut writer, &schema, 1, 20, 9);
     let hourly = FollowOptions { every: Duration::from_secs(3600), ..periodic };
-    assert!(!follow(&store, &ring, hourly).look().due);
+    assert!(!follow(&store, &ring, hourly).inspect().due);
     let mut next = follow(&store, &ring, periodic);
-    assert!(next.look().due);
+    assert!(next.inspect().due);
     step(&mut next);
     assert_eq!(labels(), ["mine", "auto-000005", "auto-000006"]);
     assert_eq!(content(&load(&place, &store, "pong")), content(&ring));

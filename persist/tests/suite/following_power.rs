@@ -1,5 +1,5 @@
-//! Whatever operation of a follower fails, or is the last one before the power goes: what a step had
-//! confirmed is there, and the next follower goes on, with every row on disk or counted.
+//! Whatever operation of a follower fails, or is the last one before the power goes: what a step
+//! had confirmed is there, and the next follower goes on, with every row on disk or counted.
 
 use std::io::ErrorKind;
 use std::ops::ControlFlow;
@@ -25,7 +25,7 @@ struct After {
     ring: Ring,
     /// One past the last row of each lane after the last step that returned without an error.
     heads: Vec<u64>,
-    /// Of that step: rows on disk and lapped.
+    /// Rows on disk and lapped after that step.
     persisted: u64,
     lapped: u64,
 }
@@ -68,7 +68,7 @@ impl Run<'_> {
         store.load("pong@live", options).expect("what is confirmed loads")
     }
 
-    /// What the next process finds.
+    /// Checks the state that the next process finds.
     fn check(&self, power: &Power, after: &After, context: &str) {
         let store = Self::store(power);
         let listing = store.snapshots("pong").unwrap_or_else(|e| panic!("{context}: {e}"));

@@ -1,8 +1,8 @@
 //! A disk without room: a typed error, the ring runs on, and a later save succeeds.
 //!
 //! The small tmpfs is mounted in a private mount namespace, which ends with the process in it. The
-//! test starts this very binary again inside. Where namespaces are not permitted it fails, unless the
-//! variable `BACKCAST_TEST_WITHOUT_NAMESPACES` says that it need not run.
+//! test starts this very binary again inside. Where namespaces are not permitted it fails, unless
+//! the variable `BACKCAST_TEST_WITHOUT_NAMESPACES` says that it need not run.
 
 use std::env;
 use std::io::Write;
@@ -57,8 +57,8 @@ fn a_full_disk_is_said_and_the_ring_runs_on() {
     println!("{said}");
 }
 
-/// A disk that fills up under a follower: it says so, the ring runs on, and what is still there goes to
-/// disk when there is room.
+/// A disk that fills up under a follower: it says so, the ring runs on, and what is still there
+/// goes to disk when there is room.
 fn a_follower_waits_for_room(place: &Place, disk: &std::path::Path, schema: &Schema) {
     let store = Store::at(disk.join("followed"));
     let ring = heap(schema, 1, 200);

@@ -43,7 +43,10 @@ fn schema() -> impl Strategy<Value = Schema> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: backcast_budget::cases(48), ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: backcast_budget::cases(48),
+        ..ProptestConfig::default()
+    })]
 
     /// The model is the specification: the rows at the moment of each save.
     #[test]

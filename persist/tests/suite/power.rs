@@ -1,5 +1,5 @@
-//! A file system in memory that knows what is on disk and what is not yet, fails when it is told to,
-//! and whose power can be cut.
+//! A file system in memory that knows what is on disk and what is not yet, fails when it is told
+//! to, and whose power can be cut.
 //!
 //! Forcing a file to disk keeps its bytes, forcing a directory keeps its names. What was not forced
 //! is there for every process until the power goes; then each of it is there, or not, or in part.
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use backcast_persist::{LockGuard, LockKind, NewFile, Storage, StoredFile};
 
-/// What happens at the operation that was chosen.
+/// Fault at the chosen operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// It fails, and the next one works again.
@@ -20,7 +20,7 @@ pub(crate) enum Fault {
     Ends,
 }
 
-/// What of the things that were not forced to disk is there after a crash.
+/// Which unsynced changes exist after a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Crash {
     /// All: only the process died.

@@ -12,12 +12,12 @@ use backcast_persist::{LoadOptions, SaveOptions, Store};
 use crate::power::{Crash, Fault, Power};
 use crate::rings::{Content, Place, append, content, heap, schema, writer};
 
-/// What is known of each label after a run that was broken somewhere.
+/// Expected contents of each label after an interrupted run.
 #[derive(Clone, Debug, Default)]
 struct Known {
     /// Saves that returned without an error, and were not removed or replaced since.
     confirmed: BTreeMap<String, Content>,
-    /// What may also be there: saves that returned an error, removals and replacements that did.
+    /// Possible contents too: saves, removals and replacements that returned an error.
     possible: BTreeMap<String, Vec<Content>>,
 }
 
@@ -97,7 +97,7 @@ impl Run<'_> {
         (known, ring)
     }
 
-    /// What the next process finds.
+    /// Checks the state that the next process finds.
     fn check(&self, power: &Power, known: &Known, ring: &Ring, context: &str) {
         let store = Self::store(power);
         let listing = store.snapshots("pong").unwrap_or_else(|e| panic!("{context}: {e}"));

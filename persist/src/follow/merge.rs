@@ -1,27 +1,27 @@
-//! Small files become large ones: a ring that is followed gets a file every few seconds, and what
-//! names them must not grow without end.
+//! Merges small files. A followed ring gets a file every few seconds, and the manifest must not
+//! grow without limit.
 
 use std::ops::Range;
 use std::path::Path;
 
 use backcast_core::DType;
 
+use super::mode::FollowOptions;
 use crate::chunk::{ChunkFile, ChunkWriter};
 use crate::damage::Damage;
 use crate::error::StoreError;
-use crate::follow::FollowOptions;
 use crate::layout::{BatchLayout, unpack_bools};
 use crate::manifest::{SavedBatch, SavedChunk, SavedRing};
 use crate::storage::Storage;
 
-/// So many files of about the same size become one.
+/// Number of files of similar size that are merged.
 const FILES: usize = 8;
-/// Files up to this size are of the smallest kind; each further kind is larger by [`FILES`].
+/// Maximum size of the smallest kind of file; each further kind is [`FILES`] times larger.
 const SMALLEST_BYTES: u64 = 4096;
 
-/// Why files were not merged; they stay as they are.
+/// Why files were not merged. They are unchanged.
 #[derive(Debug)]
-pub(crate) enum NotMerged {
+pub(super) enum NotMerged {
     Damaged,
     Store,
 }
@@ -38,12 +38,12 @@ impl From<Damage> for NotMerged {
     }
 }
 
-/// Writes the rows of some files of a ring to `out`, and names that file in their place. Every byte is
-/// checked on the way. Returns the bytes written.
+/// Copies the rows of some files of a ring to `out`, and names that file instead. Checks every
+/// byte. Returns the bytes written.
 ///
-/// Each row is written again once for each kind of size that its file has been of, which is what a
-/// slow ring costs the disk: a fast one fills large files from the beginning.
-pub(crate) fn merge(
+/// Each row is written again once per kind that its file grows through. That is the cost of a slow
+/// ring; a fast one fills large files at once.
+pub(super) fn merge(
     storage: &dyn Storage,
     dir: &Path,
     out: &mut ChunkWriter<'_>,
@@ -77,14 +77,14 @@ pub(crate) fn merge(
         chunk.unix_ns = newest;
     }
     let bytes = merged.iter().map(|chunk| chunk.bytes).sum();
-    // In the place of the oldest of them: files go oldest first.
+    // In the place of the oldest, since files are pruned oldest first.
     let at = ring.chunks.iter().position(is_small).unwrap_or_default();
     ring.chunks.retain(|chunk| !is_small(chunk));
     ring.chunks.splice(at..at, merged);
     Ok(bytes)
 }
 
-/// The smallest kind of which there are enough.
+/// Returns the smallest kind with enough files.
 fn many(chunks: &[SavedChunk], file_bytes: u64) -> Option<u32> {
     let kinds = || chunks.iter().filter(|c| c.bytes < file_bytes).map(|c| kind_of(c.bytes));
     let enough = |kind: &u32| kinds().filter(|other| other == kind).count() >= FILES;
@@ -95,7 +95,7 @@ fn kind_of(bytes: u64) -> u32 {
     (bytes / SMALLEST_BYTES).checked_ilog(FILES as u64).map_or(0, |kind| kind + 1)
 }
 
-/// Batches that can become one: of one lane, without a gap, and not too large.
+/// Groups batches that can be merged: of one lane, contiguous, and not too large.
 fn runs<'b, 'f>(
     batches: &'b [(&'f ChunkFile<'f>, &'f SavedBatch)],
     most: u64,
@@ -119,7 +119,7 @@ fn runs<'b, 'f>(
     runs
 }
 
-/// Fills the columns of a batch from those that it replaces.
+/// Fills the columns of a batch from the batches that it replaces.
 fn together(
     run: &[(&ChunkFile<'_>, &SavedBatch)],
     layout: &BatchLayout,
@@ -130,7 +130,7 @@ fn together(
     for (file, batch) in run {
         let places = file.body(batch, &mut body)?;
         let rows = row..row + batch.rows;
-        // `lane` is filled by whoever writes the batch.
+        // The writer of the batch fills `lane`.
         let of_columns = layout.columns.iter().zip(&places).skip(1).zip(&mut *columns);
         for ((column, place), out) in of_columns {
             let width = match column.dtype {
