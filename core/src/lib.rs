@@ -52,8 +52,8 @@ pub use backcast_layout::{
     BadExist, BadLanePolicy, Base, BaseLock, Claimed, Column, ColumnError, DAEMON_SOCKET, DType,
     Exist, HoldError, Kind, LanePolicy, Leftover, LentLoop, Looped, MAX_LANES, MAX_READER_SLOTS,
     MemfdKeeper, Numbers, OTHER_VERSION, ObjectInfo, PartialRing, Peer, RANKED_AT_ONCE,
-    ReaderRecord, Role, SealedSegment, SegmentError, SpaceLimits, Wide, Window, boot_id_hash,
-    collect, collect_orphans, copy_numbers, list, printable, ranks, receive, remove,
+    ReaderRecord, Role, SealedSegment, SegmentError, SpaceLimits, Wide, Window, binary_size,
+    boot_id_hash, collect, collect_orphans, copy_numbers, list, printable, ranks, receive, remove,
     remove_partial, remove_unheld, send_with_descriptor, soon, whole_part, wide,
 };
 pub use element::Element;

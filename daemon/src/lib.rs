@@ -2,8 +2,8 @@
 //!
 //! The cargo binary and the wheel's console script both call [`run`]; nothing here ends the
 //! process, so it can be embedded. Results go to `out`, everything else to `err`, and the return
-//! value is the exit status: 0 done, 1 found problems, 2 wrong usage, 3 no such object, or an export
-//! that misses rows.
+//! value is the exit status: 0 done, 1 found problems, 2 wrong usage, 3 no such object, or an
+//! export that misses rows.
 //!
 //! ```
 //! use std::ffi::OsString;
@@ -16,56 +16,25 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod bench;
-mod catalogue;
 mod cli;
 mod client;
-mod columns;
-mod completions;
-mod console;
-mod create;
-mod demo;
-mod doctor;
-mod error;
-mod export;
-mod gc;
-mod geometry;
-mod holders;
-mod import;
-mod interrupt;
-mod lines;
-mod load;
-mod ls;
-mod man;
-mod panel;
-mod persist;
-mod resize;
-mod rm;
-mod save;
+mod objects;
+mod protocol;
 mod serve;
-mod signals;
-mod sim;
-mod snapshots;
-mod stat;
-mod top;
-mod typed;
-mod units;
-mod verify;
-mod wire;
+mod text;
 
-// In a terminal that is none: shared with the tests of the whole program.
+// Shared with the tests of the whole program.
 #[cfg(test)]
 #[path = "../tests/shelf/pty.rs"]
 mod pty;
 
-pub use cli::{Host, run, run_with};
+pub use cli::{DemoCall, DemoLauncher, Host, Stream, run, run_with};
 pub use client::{Client, ClientError};
-pub use console::Stream;
-pub use demo::{DemoCall, DemoLauncher};
-pub use serve::{
-    BadBudget, BadSpan, Budget, Daemon, PersistOptions, ServeError, ServeOptions, Span, WhenFull,
+pub use protocol::{
+    Code, Gone, Granted, Grown, ListedObject, NameTaken, OverBudget, Pong, SaveOutcome,
+    StoredSnapshot,
 };
-pub use wire::{
-    Code, Gone, Granted, Grown, ListedObject, NameTaken, OverBudget, OverQuota, Pong, Saved,
-    SavedSnapshot,
+pub use serve::{
+    BadBudget, BadTimeSpan, Budget, Daemon, PersistOptions, ServeError, ServeOptions, TimeSpan,
+    WhenFull,
 };

@@ -126,8 +126,8 @@ fn a_bench_that_is_killed_leaves_a_writer_that_ends_and_tidies_up() {
     writer_of(&shelf, &bench);
     bench.kill().unwrap();
     bench.wait().unwrap();
-    // The writer sees the pipe end before the kernel has let go of the dead one's locks, and then is not
-    // the last to hold the ring: what is left counts as absent, and is collected.
+    // The writer sees the pipe end before the kernel has let go of the dead one's locks, and then
+    // is not the last to hold the ring: what is left counts as absent, and is collected.
     until("the ring to go", || {
         collect(&shelf.base()).ok()?;
         list(&shelf.base()).ok().filter(Vec::is_empty)

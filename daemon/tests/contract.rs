@@ -1,4 +1,4 @@
-//! What other programs rely on: what the numbers of JSON mean, and the help.
+//! Contracts with other programs: meaning of the numbers in JSON, and the help.
 
 mod shelf;
 

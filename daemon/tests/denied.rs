@@ -1,4 +1,5 @@
-//! Files that this user may not open: each command says so, and calls nothing damaged that may be whole.
+//! Files that this user may not open: each command says so, and calls nothing damaged that may be
+//! whole.
 #![cfg(target_os = "linux")]
 
 mod shelf;
@@ -16,8 +17,8 @@ use shelf::{Ran, Shelf};
 /// A user without rights of its own on every Linux.
 const NOBODY: u32 = 65_534;
 
-/// A stocked shelf that belongs to a user whom permissions bind: to whoever runs the tests, or, where an
-/// administrator does, to nobody.
+/// A stocked shelf that belongs to a user whom permissions bind: to whoever runs the tests, or,
+/// where an administrator does, to nobody.
 struct Bound {
     shelf: Shelf,
     /// The user to run commands as, and a copy of the binary that it may run.
@@ -40,8 +41,8 @@ impl Bound {
             let base = shelf.path().join(format!("backcast-{NOBODY}"));
             fs::rename(shelf.base().path(), &base).unwrap();
             let binary = shelf.path().join("backcast");
-            // Another process copies it: what this one, or a child of another test, has open for writing
-            // cannot be run.
+            // Another process copies it: what this one, or a child of another test, has open for
+            // writing cannot be run.
             let copied =
                 Command::new("cp").arg(env!("CARGO_BIN_EXE_backcast")).arg(&binary).status();
             assert!(copied.unwrap().success());
@@ -111,7 +112,7 @@ impl Drop for Closed {
     }
 }
 
-/// What is said of something that may be whole, and what must not be.
+/// Checks the text about an object that may be intact: `denied`, not `damaged`.
 #[track_caller]
 fn says_denied(what: &str, text: &str) {
     assert!(text.to_lowercase().contains("permission denied"), "{what}: {text}");

@@ -4,8 +4,7 @@ mod shelf;
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::thread;
 use std::time::Instant;
 
@@ -87,7 +86,7 @@ fn a_snapshot_is_exported_like_a_ring() {
 fn with_wide() -> Shelf {
     let shelf = Shelf::new();
     let schema = Schema::builder().column("obs", DType::F32, &[512]).build().unwrap();
-    let options = RingOptions::with_capacity(4_000).base(shelf.base());
+    let options = RingOptions::with_capacity(4_000).base(shelf.base()).persistent(true);
     let ring = Ring::create("wide", &schema, options.persistent(true)).unwrap();
     let mut writer =
         ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
@@ -105,48 +104,10 @@ fn with_wide() -> Shelf {
     shelf
 }
 
-#[test]
-fn an_export_killed_at_random_moments_gives_the_same_bytes_and_says_that_it_went_on() {
-    let shelf = with_wide();
-    let began = Instant::now();
-    run(&shelf, "export wide DIR/whole.parquet --group-rows 300").expect(0);
-    let whole = began.elapsed();
-    let expected = fs::read(shelf.path().join("whole.parquet")).unwrap();
-    let to = shelf.path().join("wide.parquet");
-    let words = ["--json", "export", "wide", to.to_str().unwrap(), "--group-rows", "300"];
-    let (mut kills, mut went_on, mut dice) = (0, 0, 5_u64);
-    while kills < 10 || went_on < 2 {
-        let mut child = shelf.command().args(words).stdout(Stdio::piped()).spawn().unwrap();
-        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        // Not to wait for anything: the moment is the test's dice.
-        thread::sleep(whole * u32::try_from(dice >> 56).unwrap() / 256);
-        let _ = child.kill();
-        let output = child.wait_with_output().unwrap();
-        if output.status.signal() == Some(9) {
-            kills += 1;
-            // All but the saying so may have been done.
-            if !to.exists() {
-                continue;
-            }
-            let ran = shelf.run(&[&words[..], &["--overwrite"]].concat()).expect(0);
-            assert!(ran.out.contains("\"began_anew\":null"), "{}", ran.out);
-        } else {
-            assert!(output.status.success(), "{output:?}");
-            let said: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-            assert_eq!(said["began_anew"], serde_json::Value::Null, "{said}");
-            assert_eq!(said["rows"], 4_000, "{said}");
-            went_on += u32::from(said["resumed_rows"] != 0);
-        }
-        assert!(fs::read(&to).unwrap() == expected, "after {kills} kills");
-        assert!(!shelf.path().join("wide.parquet.partial").exists());
-        fs::remove_file(&to).unwrap();
-    }
-}
-
-/// A command that has written something to its journal; `None`: it ended before.
-fn begun(shelf: &Shelf, words: &[&str], journal: &Path) -> Option<Child> {
+/// Spawns a command and waits until a file appears; `None` if the command ended before.
+fn begun(shelf: &Shelf, words: &[&str], sign: impl Fn() -> bool) -> Option<Child> {
     let mut child = shelf.command().args(words).stdout(Stdio::null()).spawn().unwrap();
-    while !fs::metadata(journal).is_ok_and(|journal| journal.len() > 0) {
+    while !sign() {
         if child.try_wait().unwrap().is_some() {
             return None;
         }
@@ -156,35 +117,82 @@ fn begun(shelf: &Shelf, words: &[&str], journal: &Path) -> Option<Child> {
 }
 
 #[test]
-fn an_export_of_newer_rows_begins_anew_in_words() {
+fn an_export_killed_at_random_moments_leaves_nothing_that_gc_does_not_collect() {
     let shelf = with_wide();
-    let to = shelf.path().join("wide.csv");
-    let left = shelf.path().join("wide.csv.partial/journal");
-    let words = ["export", "wide", to.to_str().unwrap(), "--group-rows", "300"];
-    let mut child = begun(&shelf, &words, &left).expect("it did not wait to be killed");
-    child.kill().unwrap();
-    child.wait().unwrap();
-    let went_on = run(&shelf, "export wide DIR/wide.csv --group-rows 300").expect(0);
-    assert!(went_on.err.contains("went on where an earlier export had stopped"), "{}", went_on.err);
-    fs::remove_file(&to).unwrap();
-    let mut child = begun(&shelf, &words, &left).expect("it did not wait to be killed");
-    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert!(left.exists() && !to.exists());
-    let ring = Ring::attach_in(&shelf.base(), "wide").unwrap();
-    let mut writer =
-        ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
-    let mut columns = StepColumns::of(ring.schema()).with("obs", &[0_f32; 512]).unwrap();
-    writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
-    let anew = run(&shelf, "export wide DIR/wide.csv --group-rows 300").expect(0);
-    assert!(anew.err.contains("began anew") && anew.err.contains("other rows"), "{}", anew.err);
+    let out = shelf.path().join("out");
+    fs::create_dir(&out).unwrap();
+    let to = out.join("wide.parquet");
+    let words = ["--json", "export", "wide", to.to_str().unwrap(), "--group-rows", "300"];
+    let began = Instant::now();
+    shelf.run(&words).expect(0);
+    let whole = began.elapsed();
+    let expected = fs::read(&to).unwrap();
+    let (mut kills, mut dice) = (0, 5_u64);
+    while kills < 10 {
+        let old = kills % 2 == 0;
+        if old {
+            fs::write(&to, "old").unwrap();
+        } else {
+            fs::remove_file(&to).unwrap();
+        }
+        let words = [&words[..], &["--overwrite"]].concat();
+        let mut child = shelf.command().args(words).stdout(Stdio::null()).spawn().unwrap();
+        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        // Not a wait for an event: the moment is random.
+        thread::sleep(whole * u32::try_from(dice >> 56).unwrap() / 256);
+        let _ = child.kill();
+        let status = child.wait().unwrap();
+        kills += u32::from(status.signal() == Some(9));
+        shelf.run(&["gc", out.to_str().unwrap()]).expect(0);
+        let left: Vec<_> = fs::read_dir(&out).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert!(left.iter().all(|name| name == "wide.parquet"), "{left:?}");
+        match fs::read(&to) {
+            Ok(bytes) => assert!(bytes == expected || old && bytes == b"old", "{kills}"),
+            Err(_) => assert!(!old, "{kills}"),
+        }
+        fs::write(&to, "any").unwrap();
+    }
 }
 
-/// A table of several units, of rows that are quickly read.
+#[test]
+fn an_export_stopped_by_ctrl_c_leaves_the_old_file_and_nothing_else() {
+    let shelf = with_wide();
+    let to = shelf.path().join("wide.csv");
+    fs::write(&to, "old").unwrap();
+    let staging = shelf.path().join("wide.csv.backcast-partial");
+    let words = ["export", "wide", to.to_str().unwrap(), "--overwrite"];
+    let mut child = begun(&shelf, &words, || staging.join("new").exists()).expect("too fast");
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(fs::read(&to).unwrap() == b"old" && !staging.exists());
+}
+
+#[test]
+fn gc_names_unfinished_exports_of_the_given_folders() {
+    let shelf = with_wide();
+    let to = shelf.path().join("wide.csv");
+    let staging = shelf.path().join("wide.csv.backcast-partial");
+    let words = ["export", "wide", to.to_str().unwrap()];
+    let mut child = begun(&shelf, &words, || staging.join("new").exists()).expect("too fast");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let planned = run(&shelf, "--json gc DIR --dry-run").expect(0);
+    let said: serde_json::Value = serde_json::from_str(&planned.out).unwrap();
+    assert_eq!((&said["action"], &said["kind"]), (&"would_remove".into(), &"export".into()));
+    assert_eq!(said["path"], staging.to_str().unwrap());
+    assert!(staging.exists());
+    run(&shelf, "gc DIR/none").expect(2);
+    let collected = run(&shelf, "gc DIR").expect(0);
+    let line = format!("removed unfinished export {} (", staging.display());
+    assert!(collected.out.starts_with(&line), "{}", collected.out);
+    assert!(!staging.exists());
+}
+
+/// A table that takes a while to import.
 fn with_table() -> Shelf {
     let shelf = Shelf::new();
     let schema = Schema::builder().column("obs", DType::F32, &[8192]).build().unwrap();
-    let options = RingOptions::with_capacity(4_000).base(shelf.base());
+    let options = RingOptions::with_capacity(4_000).base(shelf.base()).persistent(true);
     let ring = Ring::create("wide", &schema, options).unwrap();
     let mut writer =
         ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
@@ -198,12 +206,16 @@ fn with_table() -> Shelf {
     shelf
 }
 
-/// Begins to import the table as `in`, and cuts it by a signal when a part is there.
-fn cut(shelf: &Shelf, signal: Signal) -> std::process::ExitStatus {
+/// Sends a signal to an import of the table as `in` while the ring is being filled.
+fn cut(shelf: &Shelf, signal: Signal) -> ExitStatus {
     let path = shelf.path().join("wide.parquet");
-    let journal = shelf.base().path().join(".partial-in.ring/journal");
+    let being_built = || {
+        let entries = fs::read_dir(shelf.base().path()).unwrap();
+        let mut names = entries.map(|entry| entry.unwrap().file_name());
+        names.any(|name| name.to_string_lossy().starts_with(".building-"))
+    };
     loop {
-        let child = begun(shelf, &["import", path.to_str().unwrap(), "in"], &journal);
+        let child = begun(shelf, &["import", path.to_str().unwrap(), "in"], being_built);
         if let Some(mut child) = child {
             kill_process(Pid::from_child(&child), signal).unwrap();
             let status = child.wait().unwrap();
@@ -211,59 +223,38 @@ fn cut(shelf: &Shelf, signal: Signal) -> std::process::ExitStatus {
                 return status;
             }
         }
-        // It was faster.
+        // The import was faster.
         run(shelf, "rm in").expect(0);
     }
 }
 
 #[test]
-fn an_import_that_was_cut_is_listed_and_goes_on() {
+fn a_killed_import_is_an_orphan_that_gc_removes_and_a_stopped_one_leaves_nothing() {
     let shelf = with_table();
+    for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
+        assert_eq!(cut(&shelf, signal).code(), Some(status), "{signal:?}");
+        assert_eq!(shelf.states().len(), 1, "{signal:?}");
+    }
     assert_eq!(cut(&shelf, Signal::KILL).signal(), Some(9));
-    let partial = shelf.states().into_iter().find(|(name, _)| name == "in");
-    assert_eq!(partial, Some(("in".to_owned(), "partial".to_owned())));
-    let listed = run(&shelf, "ls").expect(0);
-    assert!(listed.err.contains("1 partial (") && listed.err.contains("rm NAME"), "{}", listed.err);
-    let doctor = run(&shelf, "doctor");
-    assert!(doctor.out.contains("of cut imports"), "{}", doctor.out);
-    let again = run(&shelf, "--json import DIR/wide.parquet in").expect(0);
-    let said: serde_json::Value = serde_json::from_str(&again.out).unwrap();
-    assert!(said["resumed_rows"].as_u64().unwrap() >= 1_000, "{said}");
-    assert_eq!((&said["rows"], &said["began_anew"]), (&4_000.into(), &serde_json::Value::Null));
-    assert!(again.err.contains("went on where an earlier import had stopped"), "{}", again.err);
+    let states = shelf.states();
+    let left = states.iter().find(|(name, _)| name != "wide").expect("a remnant");
+    assert_eq!(left.1, "orphaned", "{states:?}");
+    let planned = run(&shelf, "--json gc --dry-run").expect(0);
+    assert!(planned.out.contains("\"would_remove\""), "{}", planned.out);
+    run(&shelf, "gc").expect(0);
+    assert_eq!(shelf.states().len(), 1);
+    run(&shelf, "import DIR/wide.parquet in").expect(0);
     run(&shelf, "export in DIR/twice.parquet").expect(0);
     let read = |name: &str| fs::read(shelf.path().join(name)).unwrap();
     assert!(read("wide.parquet") == read("twice.parquet"));
 }
 
 #[test]
-fn an_import_stopped_by_ctrl_c_goes_on_unless_the_file_changed_or_it_is_removed() {
-    let shelf = with_table();
-    assert_eq!(cut(&shelf, Signal::INT).code(), Some(130));
-    let table = fs::File::options().append(true).open(shelf.path().join("wide.parquet")).unwrap();
-    table.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
-    let anew = run(&shelf, "import DIR/wide.parquet in").expect(0);
-    assert!(anew.err.contains("began anew") && anew.err.contains("changed since"), "{}", anew.err);
-    run(&shelf, "rm in").expect(0);
-    cut(&shelf, Signal::INT);
-    let removed = run(&shelf, "rm in").expect(0);
-    assert!(removed.out.starts_with("removed partial ring in ("), "{}", removed.out);
-    run(&shelf, "rm in").expect(3);
-    cut(&shelf, Signal::KILL);
-    let planned = run(&shelf, "--json gc --dry-run").expect(0);
-    assert!(planned.out.contains("\"would_remove\""), "{}", planned.out);
-    let collected = run(&shelf, "gc").expect(0);
-    assert!(collected.out.contains("removed partial ring in ("), "{}", collected.out);
-    let (names, base) = (shelf.states(), shelf.base());
-    assert!(names.is_empty() && !base.path().exists(), "{names:?}");
-}
-
-#[test]
 fn what_is_larger_than_files_may_be_is_refused_in_words_and_leaves_nothing() {
     let shelf = with_pong(400);
     for (words, path) in [
-        ("export pong DIR/pong.csv", "pong.csv.partial"),
-        ("export pong DIR/pong.parquet", "pong.parquet.partial"),
+        ("export pong DIR/pong.csv", "pong.csv.backcast-partial"),
+        ("export pong DIR/pong.parquet", "pong.parquet.backcast-partial"),
         ("create large --column x:f4 --capacity 100000", "large.ring"),
     ] {
         let words = words.replace("DIR", shelf.path().to_str().unwrap());
@@ -283,15 +274,15 @@ fn refusals_say_what_to_do() {
     let shelf = with_pong(10);
     run(&shelf, "export pong DIR/pong.parquet").expect(0);
     shelf.file("cut.parquet", "PAR1");
-    shelf.file("taken.csv.partial", "mine");
+    shelf.file("taken.csv.backcast-partial", "mine");
     fs::create_dir(shelf.path().join("mine.csv")).unwrap();
     for (words, status, says) in [
         ("export pnog DIR/x.parquet", 3, ["pnog", "did you mean `pong`"]),
         ("export pong@a DIR/x.parquet", 3, ["`pong`", "backcast ls"]),
         ("export pong DIR/pong.parquet", 1, ["pong.parquet exists", "`--overwrite`"]),
         ("export pong DIR/mine.csv --overwrite", 1, ["mine.csv is not replaced", "another path"]),
-        ("export pong DIR/y.parquet/", 2, ["y.parquet/ ends in a slash", "leave it out"]),
-        ("export pong DIR/taken.csv", 1, ["taken.csv.partial is there", "another path"]),
+        ("export pong DIR/y.parquet/", 2, ["y.parquet/ ends in a slash", "leave the slash out"]),
+        ("export pong DIR/taken.csv", 1, ["taken.csv.backcast-partial exists", "another path"]),
         ("export pong DIR/x.csv --group-rows 0", 2, ["'0'", "1 to 1048576"]),
         ("export pong DIR/x.xlsx", 2, ["x.xlsx", "--format parquet, csv or minari\n"]),
         ("import DIR/x.py x", 2, ["x.py", "--format parquet, npz or minari\n"]),

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use shelf::{Holder, Shelf};
 
-/// What a command says when its address space is limited to so many KiB.
+/// Runs a command with its address space limited to `kib` KiB; returns status and stderr.
 fn limited(shelf: &Shelf, kib: u64, words: &str) -> (Option<i32>, String) {
     let mut sh = Command::new("sh");
     let limited = format!("ulimit -v {kib}; exec \"$0\" --dir \"$1\" {words}");
@@ -127,7 +127,8 @@ fn gc_takes_what_a_killed_process_left_and_nothing_else() {
         &["resize", "held", "--capacity", "9_000"],
     ] {
         let refused = shelf.run(args).expect(1).err;
-        let says = "ring `held` is orphaned: it is not persistent and nobody holds it any more; `backcast gc`";
+        let says = "ring `held` is orphaned: it is not persistent and no process holds it any \
+                    more; `backcast gc`";
         assert!(
             refused.contains(says) && refused.contains("persistent stays"),
             "{args:?}: {refused}"

@@ -1,4 +1,5 @@
-//! `backcast panel stat` on files: what it shows, what it refuses, and that it leaves nothing behind.
+//! `backcast panel stat` on files: what it shows, what it refuses, and that it leaves nothing
+//! behind.
 
 mod shelf;
 

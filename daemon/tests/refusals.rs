@@ -1,4 +1,4 @@
-//! What the command line refuses, with which status, and what it tells the person.
+//! Errors of the command line: exit statuses and texts.
 
 mod shelf;
 
@@ -80,8 +80,6 @@ const CASES: &[Case] = &[
     case("a time of another world", "serve --persist-every 1w", 2, &["1w", "10min"]),
     case("a flush without a pause", "serve --persist-flush 0s", 2, &["0s", "10ms"]),
     case("no snapshots at all", "serve --persist-newest 0", 2, &["0", "1000"]),
-    case("a quota in words", "serve --quota lots", 2, &["--quota", "lots", "8GiB"]),
-    case("a quota of nothing", "serve --quota 0%", 2, &["--quota", "0%", "8GiB"]),
     case("a size in words", "serve --persist-keep-bytes lots", 2, &["lots", "8GiB"]),
     case(
         "another exist",

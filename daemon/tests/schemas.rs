@@ -1,4 +1,4 @@
-//! What `--json` prints is what docs/schemas promise, command by command, no key more or less.
+//! Compares the output of `--json` with docs/schemas, command by command and key by key.
 
 mod shelf;
 

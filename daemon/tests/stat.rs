@@ -1,4 +1,5 @@
-//! `backcast stat` as a person sees it: in a terminal, wide and narrow, with colours allowed and not.
+//! `backcast stat` as a person sees it: in a terminal, wide and narrow, with colours allowed and
+//! not.
 
 #[path = "shelf/pty.rs"]
 mod pty;
@@ -30,7 +31,7 @@ fn with_many_lanes() -> (Shelf, Vec<Writer>) {
     (shelf, writers)
 }
 
-/// What a terminal of this size shows. What is wider than it is continued on its next row.
+/// Returns the screen of a terminal of this size, which wraps wider lines.
 fn seen(shelf: &Shelf, rows: u16, columns: u16, set: (&str, &str)) -> vt100::Screen {
     let mut command = shelf.command();
     command.env_remove("NO_COLOR").args(["stat", "many"]).env(set.0, set.1);

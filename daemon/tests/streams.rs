@@ -84,8 +84,8 @@ fn a_reader_that_has_gone_is_no_error_for_any_command() {
 
 #[test]
 fn every_command_is_among_those_answered() {
-    // The demo is another program, the daemon goes on, and facts that a simulated market misses are a
-    // status of 1: they are tested for themselves.
+    // The demo is another program, the daemon goes on, and facts that a simulated market misses are
+    // a status of 1: they are tested for themselves.
     let apart = ["demo", "serve", "sim"];
     for command in commands(&Shelf::new()).iter().filter(|name| !apart.contains(&name.as_str())) {
         let among = ANSWERED.iter().any(|line| arguments(line).contains(&command.as_str()));
@@ -183,8 +183,8 @@ fn a_command_that_is_interrupted_dies_by_the_signal_and_leaves_nothing() {
         let writer = File::options().write(true).open(&fifo).unwrap();
         let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
         kill_process(pid, Signal::INT).unwrap();
-        // Where whoever runs this has SIGINT ignored (`nohup`, a script's `&`), so has the command, which finds the file
-        // empty then and does not wait for ever.
+        // Where whoever runs this has SIGINT ignored (`nohup`, a script's `&`), so has the command,
+        // which finds the file empty then and does not wait for ever.
         drop(writer);
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.signal(), Some(2), "{args:?}: is SIGINT ignored? {output:?}");

@@ -167,7 +167,7 @@ fn a_person_looks_at_rings_lanes_and_rows_and_leaves_a_clean_terminal() {
     });
     assert!(pty.is_raw());
     pty.send("?");
-    pty.wait_for("help", |screen| screen.contents().contains("the other way round"));
+    pty.wait_for("help", |screen| screen.contents().contains("reverse the order"));
     pty.send("?");
     pty.wait_for("rings again", |screen| screen.contents().contains("twin"));
     pty.send(">");

@@ -1,56 +1,38 @@
-//! A table of all rows as text, an element per cell.
+//! Writes all rows as a table of text, one cell per element.
 
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::path::Path;
 
 use backcast_core::{Column, DType, Rows};
 use half::f16;
 
-use crate::export::{ExportReport, Failure};
-use crate::partial::Partial;
-use crate::row_reader::RowReader;
-use crate::rows_hash::RowsHash;
+use crate::error::WriteFailure;
+use crate::report::ExportReport;
+use crate::rows::RowReader;
 
-/// Writes the file.
+/// Writes the new file `path` and forces it to disk.
 pub(crate) fn write(
     reader: &mut RowReader<'_, '_>,
-    partial: &mut Partial,
-) -> Result<ExportReport, Failure> {
-    let mut report = ExportReport { rows: partial.rows(), ..ExportReport::default() };
-    if partial.is_named() {
-        report.bytes = partial.path().metadata()?.len();
-        return Ok(report);
-    }
-    let begin = partial.end();
-    let file = partial.file()?;
-    // Counted where the bytes leave for the file.
-    let mut csv = csv::Writer::from_writer(Counted { inner: BufWriter::new(file), bytes: begin });
-    if begin == 0 {
-        csv.write_record(header(reader.ring().schema().columns())).map_err(of_csv)?;
-    }
-    for _ in partial.units() {
-        reader.skip_unit();
-    }
+    path: &Path,
+) -> Result<ExportReport, WriteFailure> {
+    let mut csv = csv::Writer::from_writer(BufWriter::new(File::create_new(path)?));
+    csv.write_record(header(reader.ring().schema().columns())).map_err(of_csv)?;
     let mut record = csv::ByteRecord::new();
+    let mut report = ExportReport::default();
     loop {
-        let mut hash = RowsHash::default();
-        let rows = reader.read_unit(|lane, rows| {
-            hash.add(lane, rows);
-            write_rows(&mut csv, lane, rows, &mut record).map_err(Failure::Write)
+        let rows = reader.read_group(|lane, rows| {
+            write_rows(&mut csv, lane, rows, &mut record).map_err(WriteFailure::Io)
         })?;
         if rows == 0 {
             break;
         }
         report.rows += rows;
-        csv.flush()?;
-        if reader.is_undisturbed() {
-            let to = csv.get_ref().bytes;
-            partial.add(rows, hash.finish(), to, String::new())?;
-        }
     }
-    let Counted { inner, bytes } =
-        csv.into_inner().map_err(|error| Failure::Write(error.into_error()))?;
-    inner.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-    report.bytes = bytes;
+    let file = csv.into_inner().map_err(|error| WriteFailure::Io(error.into_error()))?;
+    let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
+    file.sync_all()?;
+    report.bytes = file.metadata()?.len();
     Ok(report)
 }
 
@@ -75,24 +57,6 @@ fn write_rows(
     Ok(())
 }
 
-/// A file and how much went into it.
-struct Counted<W> {
-    inner: W,
-    bytes: u64,
-}
-
-impl<W: Write> Write for Counted<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.inner.write(bytes)?;
-        self.bytes += written as u64;
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.inner.flush()
-    }
-}
-
 fn of_csv(error: csv::Error) -> io::Error {
     match error.into_kind() {
         csv::ErrorKind::Io(error) => error,
@@ -105,7 +69,7 @@ fn columns_of(rows: &Rows) -> Vec<(&Column, &[u8])> {
     rows.columns().iter().map(|column| (column, bytes(column))).collect()
 }
 
-/// `lane`, the built-in columns, and a name per element: `obs[0,1]`.
+/// Names of the cells: `lane`, the built-in columns, then one per element such as `obs[0,1]`.
 fn header(columns: &[Column]) -> Vec<String> {
     let mut names: Vec<String> =
         ["lane", "seq", "episode", "t", "flags"].map(str::to_owned).to_vec();
@@ -130,7 +94,7 @@ fn header(columns: &[Column]) -> Vec<String> {
     names
 }
 
-/// A cell per element. Numbers are as short as they can be and read back the same.
+/// Appends one cell per element. Numbers are the shortest that read back the same.
 fn cells(dtype: DType, bytes: &[u8], cell: &mut Vec<u8>, record: &mut csv::ByteRecord) {
     macro_rules! each {
         ($number:ty) => {
@@ -157,7 +121,7 @@ fn cells(dtype: DType, bytes: &[u8], cell: &mut Vec<u8>, record: &mut csv::ByteR
 
 fn push(record: &mut csv::ByteRecord, cell: &mut Vec<u8>, value: impl std::fmt::Display) {
     cell.clear();
-    // A vector takes everything.
+    // Writing to a vector cannot fail.
     let _ = write!(cell, "{value}");
     record.push_field(cell);
 }

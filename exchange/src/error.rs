@@ -1,17 +1,17 @@
-//! What can go wrong with files of other programs: one enum to write them, one to read them.
+//! Errors of exports and imports.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use backcast_core::{ReadError, RestoreError, SchemaError};
 use backcast_files::BadDescription;
 use thiserror::Error;
 
-/// Why nothing was exported.
+/// Why an export failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ExportError {
-    /// Something is there already.
+    /// The path exists.
     #[error(
         "{path} exists; choose another path, or replace it with `--overwrite` (in Python, \
          `overwrite=True`)"
@@ -20,108 +20,104 @@ pub enum ExportError {
         /// Path given.
         path: PathBuf,
     },
-    /// Something is there that no export of this format wrote: it is not replaced, asked or not.
+    /// The path holds what no export of this format wrote. Overwriting does not replace it.
     #[error("{path} is not replaced: {why}; choose another path, or move away what is there")]
     NotReplaced {
         /// Path given.
         path: PathBuf,
-        /// What is there, and what would be replaced.
+        /// Kind of the existing file, and what can be replaced.
         why: String,
     },
-    /// A path that ends as folders do, for a format of one file.
-    #[error(
-        "{path} ends in a slash, as folders do, and {format} is written to a file; leave it out"
-    )]
+    /// The path ends in a slash, but the format is a file.
+    #[error("{path} ends in a slash, and {format} is written to a file; leave the slash out")]
     NamesFolder {
         /// Path given.
         path: PathBuf,
         /// Name of the format.
         format: &'static str,
     },
-    /// The file system refused.
-    #[error("cannot write {path}: {source}; nothing of it is left")]
+    /// The file system refused a write.
+    #[error("cannot write {path}: {source}; nothing was left")]
     Write {
         /// Path given.
         path: PathBuf,
         /// The system's answer.
         source: io::Error,
     },
-    /// The file system refused, and then refused to clear up, too.
+    /// The file system refused a write and the removal of what was written.
     #[error(
-        "cannot write {path}: {source}; {left} is left, with what was written, and what was there \
-         before if it had been moved there; export again, which takes up both"
+        "cannot write {path}: {source}; {left} could not be removed; remedy the cause and export \
+         again, or run `backcast gc` in that folder, which also restores a dataset that was to be \
+         replaced"
     )]
     Unfinished {
         /// Path given.
         path: PathBuf,
         /// The system's answer.
         source: io::Error,
-        /// Folder that is left.
+        /// Folder with what was written.
         left: PathBuf,
     },
-    /// A format that is only read.
+    /// The format is read only.
     #[error("{format} is read and not written; export parquet, csv or minari")]
     OnlyRead {
         /// Name of the format.
         format: &'static str,
     },
-    /// A dataset of episodes wants columns that the ring lacks.
+    /// The ring lacks columns that a dataset of episodes needs.
     #[error(
-        "a Minari dataset has observations, actions and rewards, so the ring needs a column {wanted}; \
-         it has {found}; export parquet, which takes any columns"
+        "a Minari dataset has observations, actions and rewards, so the ring needs a column \
+         {wanted}; it has {found}; export parquet, which takes any columns"
     )]
     NoColumn {
-        /// Column looked for, in words.
+        /// Description of the missing column.
         wanted: &'static str,
-        /// Columns there are.
+        /// Columns of the ring.
         found: String,
     },
-    /// Integers that no space of choices has room for.
+    /// A Discrete space cannot hold the range of an integer column.
     #[error(
-        "column `{column}` has {value}, and values from {least} to {most}: in a Minari dataset an integer of \
-         one element is one of {limit} choices at most, of 63 bits; export parquet, which takes any values, \
-         or give the column the shape (1,), whose space is a Box"
+        "column `{column}` has {value}, and values from {least} to {most}: in a Minari dataset a \
+         scalar integer is one of at most {limit} choices of 63 bits; export parquet, which takes \
+         any values, or give the column the shape (1,), whose space is a Box"
     )]
     TooManyChoices {
         /// Column of the ring.
         column: String,
-        /// The value that was one too many.
+        /// Value that exceeds the range.
         value: i128,
-        /// The least value, or 0.
+        /// Smallest value, at most 0.
         least: i128,
-        /// The largest value, or 0.
+        /// Largest value, at least 0.
         most: i128,
-        /// Most choices of a space.
+        /// Maximum choices of a space.
         limit: u64,
     },
     /// The ring cannot be read.
     #[error(transparent)]
     Ring(#[from] ReadError),
-    /// Somebody else is at it.
-    #[error("another export to {path} is under way; wait for it, or choose another path")]
+    /// Another export to the path is running.
+    #[error("another export to {path} is running; wait for it, or choose another path")]
     Busy {
         /// Path given.
         path: PathBuf,
     },
-    /// The place for what is not whole yet is taken.
+    /// The name of the temporary folder is taken.
     #[error(
-        "{folder} is there, where the unfinished part of the export would be, and no export left it; \
-         move it away, or choose another path"
+        "{folder} exists, but is not the temporary folder of an export; move it away, or choose \
+         another path"
     )]
     NotPartial {
-        /// What is there.
+        /// Path of the temporary folder.
         folder: PathBuf,
     },
-    /// Somebody asked to stop.
-    #[error("the export was interrupted; {}", left(.partial.as_deref()))]
-    Interrupted {
-        /// The folder from which the same export goes on; `None`: nothing of it is left.
-        partial: Option<PathBuf>,
-    },
+    /// The caller asked to stop.
+    #[error("the export was interrupted; nothing was left")]
+    Interrupted,
 }
 
 impl ExportError {
-    /// The same, if nothing could be written and that folder was not removed.
+    /// Adds the staging folder that could not be removed to a failed write.
     pub(crate) fn and_left(self, folder: Option<PathBuf>) -> Self {
         match (self, folder) {
             (Self::Write { path, source }, Some(left)) => Self::Unfinished { path, source, left },
@@ -130,21 +126,30 @@ impl ExportError {
     }
 }
 
-fn left(partial: Option<&Path>) -> String {
-    match partial {
-        Some(folder) => {
-            let folder = folder.display();
-            format!("the same one goes on from where it was, with what is in {folder}")
-        }
-        None => "nothing of it is left".to_owned(),
+/// Why writing a file ended: the file system, or everything else.
+#[derive(Debug)]
+pub(crate) enum WriteFailure {
+    Io(io::Error),
+    Export(ExportError),
+}
+
+impl From<io::Error> for WriteFailure {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
     }
 }
 
-/// Why no ring was made of a file.
+impl From<ExportError> for WriteFailure {
+    fn from(error: ExportError) -> Self {
+        Self::Export(error)
+    }
+}
+
+/// Why an import failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ImportError {
-    /// It cannot be opened or read.
+    /// The file cannot be opened or read.
     #[error("cannot read {path}: {source}")]
     Read {
         /// Path given.
@@ -152,122 +157,111 @@ pub enum ImportError {
         /// The system's answer.
         source: io::Error,
     },
-    /// It is not what it is called, or was cut or changed.
+    /// The file is cut, changed or of another format.
     #[error("{path} is damaged or of another format: {part}: {what}")]
     Damaged {
         /// Offending file.
         path: PathBuf,
         /// Part of it.
         part: String,
-        /// What was found there.
+        /// Problem found there.
         what: String,
     },
-    /// A Parquet file of something else.
+    /// A Parquet file that was not exported from a ring.
     #[error(
-        "{path} is a Parquet file that no ring was exported to: {what}; import plain steps from .npz, \
-         or a Minari dataset"
+        "{path} is a Parquet file that was not exported from a ring: {what}; import plain steps \
+         from .npz, or a Minari dataset"
     )]
     NotARing {
         /// Offending file.
         path: PathBuf,
-        /// What it lacks.
+        /// Missing parts.
         what: String,
     },
-    /// Written by another version.
-    #[error("{path} was exported in format {found}, this build reads those up to {supported}")]
+    /// The file has a newer format.
+    #[error("{path} was exported in format {found}; this build reads formats up to {supported}")]
     WrongVersion {
         /// Offending file.
         path: PathBuf,
         /// Version in the file.
         found: u64,
-        /// The newest that this build reads.
+        /// Newest version that this build reads.
         supported: u32,
     },
-    /// What the file says of its ring cannot be.
-    #[error("{path} describes a ring that cannot be: {source}")]
+    /// The file describes an impossible ring.
+    #[error("{path} describes an impossible ring: {source}")]
     Description {
         /// Offending file.
         path: PathBuf,
-        /// What is wrong.
+        /// Problem of the description.
         source: BadDescription,
     },
-    /// Columns that make no ring.
-    #[error("the columns of {path} make no ring: {source}")]
+    /// The columns are no valid schema.
+    #[error("the columns of {path} are not a valid schema: {source}")]
     Schema {
         /// Offending file.
         path: PathBuf,
-        /// What is wrong.
+        /// Problem of the columns.
         source: SchemaError,
     },
-    /// An array or a column that no ring can hold, or of another length than the others.
+    /// An array that no column can hold, or whose length differs from the others.
     #[error("{path}: `{name}` {what}")]
     Array {
         /// Offending file.
         path: PathBuf,
         /// Name of the array.
         name: String,
-        /// What is wrong, and what to do.
+        /// Problem and remedy.
         what: String,
     },
-    /// A file that is whole, in a format or of a kind that is not read.
-    #[error("{path} is not read: {what}")]
+    /// A complete file of an unsupported kind.
+    #[error("{path} is not supported: {what}")]
     NotRead {
         /// Offending file.
         path: PathBuf,
-        /// What it is, and what to do.
+        /// Kind of the file, and the remedy.
         what: String,
     },
-    /// A name to leave out that the file does not have.
+    /// The file does not have a name to leave out.
     #[error("cannot leave out `{name}`, which {path} does not have: it has {known}")]
     NotThere {
         /// File given.
         path: PathBuf,
         /// Name given.
         name: String,
-        /// The names there are.
+        /// Names in the file.
         known: String,
     },
-    /// A table of a ring, of which a part was to be left out.
+    /// Part of an exported table was to be left out.
     #[error(
-        "{path} is a table of a ring, of which nothing can be left out: its rows are checked as a whole; import \
-         all of it"
+        "{path} is an exported table, whose rows are checked as a whole; import it without leaving \
+         anything out"
     )]
     ComesWhole {
         /// File given.
         path: PathBuf,
     },
-    /// A format that is only written.
+    /// The format is write only.
     #[error("{format} is written and not read; import parquet, npz or minari")]
     OnlyWritten {
         /// Name of the format.
         format: &'static str,
     },
-    /// Larger than what can be asked for.
+    /// The capacity asked for is smaller than the data.
     #[error(
-        "the capacity is {asked} rows over all lanes, the file needs {rows}; ask for at least as many, or leave \
-         it out"
+        "the capacity is {asked} rows over all lanes, but the file needs {rows}; ask for at least \
+         as many, or leave it out"
     )]
     Capacity {
         /// Rows asked for, over all lanes.
         asked: u64,
-        /// Rows that the file needs: as many in each lane as in its longest one.
+        /// Rows that the file needs, with all lanes as long as its longest one.
         rows: u64,
     },
     /// The ring could not be made.
     #[error(transparent)]
     Restore(#[from] RestoreError),
-    /// Somebody else is at it.
-    #[error(
-        "another import to a ring named `{name}` is under way; wait for it, or choose another name"
-    )]
-    Busy {
-        /// Name given.
-        name: String,
-    },
-    /// Somebody asked to stop.
-    #[error("the import was interrupted; {}", left(.partial.as_deref()))]
-    Interrupted {
-        /// The folder from which the same import goes on; `None`: nothing of it is left.
-        partial: Option<PathBuf>,
-    },
+    /// The caller asked to stop.
+    #[error("the import was interrupted; nothing was left")]
+    Interrupted,
 }

@@ -1,8 +1,8 @@
-//! Integers of every type, as one type.
+//! Integers of every type as `i128`.
 
 use backcast_core::DType;
 
-/// The integers in the bytes of a column.
+/// Iterates over the integers in the bytes of a column.
 pub(crate) fn integers(dtype: DType, bytes: &[u8]) -> impl Iterator<Item = i128> + '_ {
     bytes.chunks_exact(dtype.size()).map(move |bytes| {
         let mut wide = [0; 8];

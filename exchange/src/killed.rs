@@ -1,5 +1,5 @@
-//! Exports that are killed at every point there is, in processes of their own, and gone on with: the bytes
-//! are those of an export that nobody disturbed, and nothing else is left.
+//! Kills exports and imports at every point, in processes of their own. The collectors remove what
+//! is left, and the next call succeeds without them.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -10,79 +10,97 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use backcast_core::{AutoresetMode, Base, DType, Ring, RingOptions, Schema, Step, WriterOptions};
+use backcast_core::{
+    AutoresetMode, Base, DType, Ring, RingOptions, Schema, Step, WriterOptions, collect, list,
+};
 use rustix::process::{Signal, getpid, kill_process};
 
-use crate::{BeganAnew, ExportError, ExportOptions, ExportReport, Format, export};
+use crate::{
+    ExportError, ExportOptions, Format, ImportOptions, collect_exports, export, import,
+    unfinished_exports,
+};
 
-/// `NAME:N`: the process dies when it comes to the point NAME for the N-th time.
+/// `NAME:N`: the process kills itself at the N-th visit of point NAME.
 const DIE_AT: &str = "BACKCAST_EXCHANGE_DIE_AT";
-/// `DIR FORMAT TO`: what a child exports, and where the ring is.
-const EXPORT: &str = "BACKCAST_EXCHANGE_EXPORT";
-/// Few, so that there are many units.
-pub(crate) const UNIT_ROWS: u64 = 16;
+/// `WORK DIR FORMAT FILE`: what a child does.
+const WORK: &str = "BACKCAST_EXCHANGE_WORK";
+const SUFFIX: &str = ".backcast-partial";
+const FORMATS: [Format; 3] = [Format::Parquet, Format::Csv, Format::Minari];
 
 pub(crate) fn point(name: &str) {
-    static CAME: AtomicU64 = AtomicU64::new(0);
+    static VISITS: AtomicU64 = AtomicU64::new(0);
     let Ok(at) = env::var(DIE_AT) else { return };
     let (wanted, count) = at.split_once(':').unwrap();
-    if wanted == name && CAME.fetch_add(1, Relaxed) + 1 == count.parse::<u64>().unwrap() {
+    if wanted == name && VISITS.fetch_add(1, Relaxed) + 1 == count.parse::<u64>().unwrap() {
         kill_process(getpid(), Signal::KILL).unwrap();
     }
 }
 
-/// Runs a test that is a child's in a process that dies at a point; `variable` tells it what to do.
-/// `false`: it did not come there, and is done.
-pub(crate) fn dies(test: &str, variable: &str, what: &str, point: &str) -> bool {
+/// Runs the child with its work; returns whether it was killed at the point.
+fn dies(work: &str, point: &str) -> bool {
     let child = Command::new(env::current_exe().unwrap())
-        .args(["--exact", test, "--ignored"])
-        .env(variable, what)
+        .args(["--exact", "killed::child", "--ignored"])
+        .env(WORK, work)
         .env(DIE_AT, point)
         .stdout(Stdio::null())
         .status()
         .unwrap();
     let killed = child.signal() == Some(9);
-    assert!(killed || child.success(), "{what} at {point}: {child}");
+    assert!(killed || child.success(), "{work} at {point}: {child}");
     killed
 }
 
-fn schema() -> Schema {
+#[test]
+#[ignore = "a role: other tests start it as a process of its own"]
+fn child() {
+    let work = env::var(WORK).expect("a role, started by the tests below");
+    let [work, dir, format, file] = work.split(' ').collect::<Vec<_>>()[..] else {
+        panic!("{work}")
+    };
+    let (base, format, file) = (Base::at(dir), format.parse().unwrap(), Path::new(file));
+    let progress = |_: &_| {
+        point("rows");
+        ControlFlow::Continue(())
+    };
+    if work == "export" {
+        let ring = Ring::attach_in(&base, "walk").unwrap();
+        export(&ring, file, format, options().on_progress(progress)).unwrap();
+    } else {
+        let options = ImportOptions::named("in").base(base).persistent(true);
+        import(file, format, options.on_progress(progress)).unwrap();
+    }
+}
+
+/// A ring of two lanes with episodes of nine steps.
+fn ring(base: &Base) -> Ring {
     let builder =
         Schema::builder().column("obs", DType::F32, &[3]).column("action", DType::I32, &[]);
-    builder.column("reward", DType::F32, &[]).build().unwrap()
-}
-
-pub(crate) fn ring(base: &Base, salt: u32) -> Ring {
+    let schema = builder.column("reward", DType::F32, &[]).build().unwrap();
     let options = RingOptions::with_capacity(400).lanes(2).base(base.clone());
-    let ring = Ring::create("walk", &schema(), options).unwrap();
-    append(&ring, 70, salt);
-    ring
-}
-
-/// Episodes of nine steps, the last of which has not ended.
-pub(crate) fn append(ring: &Ring, steps: u32, salt: u32) {
+    let ring = Ring::create("walk", &schema, options).unwrap();
     let options = WriterOptions::lanes(2).autoreset(AutoresetMode::SameStep);
     let mut writer = ring.writer(options).unwrap();
-    for step in 0..steps {
-        let number = f32::from(u16::try_from(step * 7 + salt).unwrap());
+    for step in 0..70_u16 {
+        let number = f32::from(step * 7);
         let obs: Vec<u8> =
             (0..6_u8).flat_map(|at| (number + f32::from(at)).to_ne_bytes()).collect();
-        let action: Vec<u8> = [step, step + salt].iter().flat_map(|a| a.to_ne_bytes()).collect();
+        let action: Vec<u8> = [step; 2].iter().flat_map(|a| i32::from(*a).to_ne_bytes()).collect();
         let reward: Vec<u8> = [number, -number].iter().flat_map(|r| r.to_ne_bytes()).collect();
-        let ends = step % 9 == 8;
         let step = Step {
             columns: &[&obs, &action, &reward],
-            terminated: &[ends; 2],
+            terminated: &[step % 9 == 8; 2],
             truncated: &[false; 2],
             next_obs: None,
             final_obs: Some(&[&obs]),
         };
         writer.append(&step).unwrap();
     }
+    ring
 }
 
+/// Small groups, so that there are several.
 fn options<'a>() -> ExportOptions<'a> {
-    ExportOptions::default().overwrite(true).group_rows(UNIT_ROWS)
+    ExportOptions::default().overwrite(true).group_rows(16)
 }
 
 /// Every file at a path and below it.
@@ -99,7 +117,7 @@ fn content(path: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// A folder with a ring, and what an undisturbed export of it gives in every format.
+/// A folder with a ring, and a folder for exports of it.
 struct Place {
     folder: tempfile::TempDir,
     ring: Ring,
@@ -108,28 +126,27 @@ struct Place {
 impl Place {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let ring = ring(&Base::at(folder.path()), 0);
+        let ring = ring(&Base::at(folder.path()));
         Self { folder, ring }
     }
 
-    /// The same name, elsewhere: a dataset's name is among its words.
-    fn undisturbed(&self, format: Format) -> (BTreeMap<PathBuf, Vec<u8>>, ExportReport) {
-        let folder = tempfile::tempdir().unwrap();
-        let to = folder.path().join(name(format));
-        let report = export(&self.ring, &to, format, options()).unwrap();
-        assert_eq!((report.rows_resumed, report.began_anew), (0, None), "{format}");
-        (content(&to), report)
+    fn base(&self) -> Base {
+        Base::at(self.folder.path())
+    }
+
+    fn out(&self) -> PathBuf {
+        self.folder.path().join("out")
     }
 
     fn to(&self, format: Format) -> PathBuf {
-        self.folder.path().join("out").join(name(format))
+        self.out().join(name(format))
     }
 
-    /// Something that is there before.
+    /// Empties the folder of exports and puts something there to be replaced.
     fn prepare(&self, format: Format) {
         let to = self.to(format);
-        let _ = fs::remove_dir_all(self.folder.path().join("out"));
-        fs::create_dir(self.folder.path().join("out")).unwrap();
+        let _ = fs::remove_dir_all(self.out());
+        fs::create_dir(self.out()).unwrap();
         if format == Format::Minari {
             fs::create_dir_all(to.join("data")).unwrap();
             fs::write(to.join("data/metadata.json"), "before").unwrap();
@@ -138,22 +155,25 @@ impl Place {
         }
     }
 
-    /// Exports in a process that dies at a point. `false`: it did not come there, and is done.
-    fn dies(&self, format: Format, point: &str) -> bool {
-        let to = self.to(format);
-        let what = format!("{} {format} {}", self.folder.path().display(), to.display());
-        dies("killed::a_child_exports", EXPORT, &what, point)
+    fn export_dies(&self, format: Format, point: &str) -> bool {
+        let (dir, to) = (self.folder.path().display(), self.to(format));
+        dies(&format!("export {dir} {format} {}", to.display()), point)
     }
 
-    fn finish(&self, format: Format) -> ExportReport {
-        export(&self.ring, &self.to(format), format, options()).unwrap()
+    /// Exports undisturbed, to the same name elsewhere: a dataset's name is in its metadata.
+    fn expected(&self, format: Format) -> BTreeMap<PathBuf, Vec<u8>> {
+        let folder = tempfile::tempdir().unwrap();
+        let to = folder.path().join(name(format));
+        export(&self.ring, &to, format, options()).unwrap();
+        content(&to)
     }
 
-    fn assert_same(&self, format: Format, expected: &BTreeMap<PathBuf, Vec<u8>>, when: &str) {
-        assert!(content(&self.to(format)) == *expected, "{format} {when}: other bytes");
-        let beside = fs::read_dir(self.folder.path().join("out")).unwrap();
-        let beside: Vec<_> = beside.map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(beside, [name(format)], "{format} {when}");
+    fn entries(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.out()).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
     }
 }
 
@@ -165,192 +185,152 @@ fn name(format: Format) -> &'static str {
     }
 }
 
-const FORMATS: [Format; 3] = [Format::Parquet, Format::Csv, Format::Minari];
+/// Points of an export, and whether the path has the new content when the process dies there.
+const POINTS: [(&str, bool); 7] = [
+    ("rows:1", false),
+    ("rows:5", false),
+    ("whole:1", false),
+    ("moved away:1", false),
+    ("renamed:1", true),
+    ("cleared:1", true),
+    ("unlocked:1", true),
+];
 
-/// Only in a child.
 #[test]
-#[ignore = "a child of the tests beside it"]
-fn a_child_exports() {
-    let Ok(what) = env::var(EXPORT) else { return };
-    let [dir, format, to] = what.split(' ').collect::<Vec<_>>()[..] else { panic!("{what}") };
-    let ring = Ring::attach_in(&Base::at(dir), "walk").unwrap();
-    export(&ring, Path::new(to), format.parse().unwrap(), options()).unwrap();
-}
-
-#[test]
-fn an_export_killed_at_any_point_goes_on_and_gives_the_same_bytes() {
+fn a_killed_export_is_collected_and_leaves_the_old_file_or_the_new_one() {
     let place = Place::new();
     for format in FORMATS {
-        let (expected, whole) = place.undisturbed(format);
-        for point in ["bytes:1", "unit:1", "bytes:4", "unit:4", "unit:9", "whole:1", "moved away:1"]
-            .into_iter()
-            .chain(["named:1", "cleared:1", "unlocked:1"])
-        {
+        let expected = place.expected(format);
+        for (point, is_new) in POINTS {
             place.prepare(format);
-            let killed = place.dies(format, point);
-            assert!(killed || (point == "moved away:1" && format != Format::Minari), "{point}");
-            let report = place.finish(format);
-            place.assert_same(format, &expected, point);
-            assert_eq!(report.began_anew, None, "{format} {point}");
-            let expected = match point {
-                "bytes:1" | "moved away:1" | "cleared:1" | "unlocked:1" => report.rows_resumed,
-                "unit:1" => UNIT_ROWS,
-                "bytes:4" => 3 * UNIT_ROWS,
-                "unit:4" => 4 * UNIT_ROWS,
-                "unit:9" => 9 * UNIT_ROWS,
-                _ => 154,
-            };
-            assert_eq!(report.rows_resumed, expected, "{format} {point}");
-            let same = ExportReport { rows_resumed: 0, ..report };
-            assert_eq!(same, whole, "{format} {point}");
+            let before = content(&place.to(format));
+            let killed = place.export_dies(format, point);
+            if point == "moved away:1" && format != Format::Minari {
+                assert!(!killed, "{format}: a file is replaced in one step");
+                continue;
+            }
+            assert!(killed, "{format} {point}");
+            let left = format!("{}{SUFFIX}", name(format));
+            assert!(place.entries().contains(&left), "{format} {point}");
+            let found = unfinished_exports(&place.out()).unwrap();
+            assert_eq!(found.len(), 1, "{format} {point}");
+            assert_eq!(found[0].path, place.out().join(&left), "{format} {point}");
+            assert!(point != "whole:1" || found[0].bytes > 0, "{format} {point}");
+            assert!(place.entries().contains(&left), "{format} {point}: listing removed it");
+            assert_eq!(collect_exports(&place.out()).unwrap(), found, "{format} {point}");
+            assert_eq!(place.entries(), [name(format)], "{format} {point}");
+            let there = content(&place.to(format));
+            assert!(there == *if is_new { &expected } else { &before }, "{format} {point}");
+            assert_eq!(collect_exports(&place.out()).unwrap(), [], "{format} {point}");
         }
     }
 }
 
 #[test]
-fn an_export_killed_at_every_unit_in_turn_gets_there_all_the_same() {
+fn the_next_export_to_the_path_replaces_what_a_killed_one_left() {
     let place = Place::new();
     for format in FORMATS {
-        let (expected, _) = place.undisturbed(format);
-        place.prepare(format);
-        let mut kills = 0;
-        // Each process does one unit; what it found is not counted.
-        while place.dies(format, "unit:1") {
-            kills += 1;
+        let expected = place.expected(format);
+        for (point, _) in POINTS {
+            place.prepare(format);
+            place.export_dies(format, point);
+            export(&place.ring, &place.to(format), format, options()).unwrap();
+            assert!(content(&place.to(format)) == expected, "{format} {point}");
+            assert_eq!(place.entries(), [name(format)], "{format} {point}");
         }
-        assert_eq!(kills, 10, "{format}");
-        place.assert_same(format, &expected, "after all");
     }
 }
 
 #[test]
-fn an_old_dataset_has_its_name_again_when_the_export_that_replaced_it_was_killed() {
+fn a_dataset_moved_away_by_a_killed_export_gets_its_name_back_from_a_refused_one() {
     let place = Place::new();
     place.prepare(Format::Minari);
-    assert!(place.dies(Format::Minari, "moved away:1"));
+    assert!(place.export_dies(Format::Minari, "moved away:1"));
     let to = place.to(Format::Minari);
     assert!(!to.exists());
-    // Something else to export: what was begun is dropped, and what was there before is not.
-    append(&place.ring, 1, 3);
     let refused = options().overwrite(false);
     let refused = export(&place.ring, &to, Format::Minari, refused).unwrap_err();
     assert!(matches!(refused, ExportError::Exists { .. }), "{refused}");
     assert_eq!(fs::read(to.join("data/metadata.json")).unwrap(), b"before");
+    assert_eq!(place.entries(), ["walk"]);
 }
 
 #[test]
-fn another_ring_other_rows_and_other_options_begin_anew_and_say_why() {
-    for format in FORMATS {
-        type Change = fn(&mut Place, &Path) -> ExportOptions<'static>;
-        let cases: [(BeganAnew, Change); 5] = [
-            (BeganAnew::Rows, |place, _| {
-                append(&place.ring, 1, 0);
-                options()
-            }),
-            // As many rows under the same numbers, and others.
-            (BeganAnew::Rows, |place, _| {
-                place.ring.unlink().unwrap();
-                place.ring = ring(&Base::at(place.folder.path()), 1);
-                options()
-            }),
-            (BeganAnew::Options, |_, _| options().group_rows(UNIT_ROWS + 1)),
-            (BeganAnew::Build, |_, partial| {
-                let plan = fs::read_to_string(partial.join("plan.json")).unwrap();
-                let plan = plan.replace(env!("CARGO_PKG_VERSION"), "0.0.1");
-                fs::write(partial.join("plan.json"), plan).unwrap();
-                options()
-            }),
-            (BeganAnew::Damaged, |_, partial| {
-                fs::remove_dir_all(partial.join("new"))
-                    .or_else(|_| fs::remove_file(partial.join("new")))
-                    .unwrap();
-                options()
-            }),
-        ];
-        for (why, change) in cases {
-            let mut place = Place::new();
-            place.prepare(format);
-            assert!(place.dies(format, "unit:5"));
-            let to = place.to(format);
-            let partial = to.with_file_name(format!("{}.partial", name(format)));
-            let options = change(&mut place, &partial);
-            let report = export(&place.ring, &to, format, options).unwrap();
-            assert_eq!((report.began_anew, report.rows_resumed), (Some(why), 0), "{format}");
-            if why != BeganAnew::Options {
-                let (expected, _) = place.undisturbed(format);
-                place.assert_same(format, &expected, &why.to_string());
-            }
-        }
-    }
-}
-
-/// Cut and changed at many places: what is still true is kept, and the bytes are right in any case.
-#[test]
-fn what_is_left_is_not_believed() {
-    let place = Place::new();
-    for format in FORMATS {
-        let (expected, _) = place.undisturbed(format);
-        for turn in 0..16 {
-            place.prepare(format);
-            assert!(place.dies(format, "unit:6"));
-            let to = place.to(format);
-            let partial = to.with_file_name(format!("{}.partial", name(format)));
-            let files: Vec<PathBuf> = content(&partial).into_keys().collect();
-            let file = partial.join(&files[turn % files.len()]);
-            let mut bytes = fs::read(&file).unwrap();
-            let at = bytes.len() * (turn + 1) / 18;
-            match (turn % 3, bytes.get_mut(at)) {
-                (0, Some(byte)) => *byte ^= 1 << (turn % 8),
-                (1, Some(byte)) => *byte = b'9',
-                _ => bytes.truncate(at),
-            }
-            fs::write(&file, bytes).unwrap();
-            place.finish(format);
-            place.assert_same(format, &expected, &format!("with {} changed", file.display()));
-        }
-    }
-}
-
-#[test]
-fn two_exports_to_one_path_and_a_folder_of_somebody_elses_are_refused() {
+fn a_running_export_and_foreign_folders_are_neither_collected_nor_replaced() {
     let place = Place::new();
     let to = place.to(Format::Csv);
-    fs::create_dir(to.parent().unwrap()).unwrap();
-    let mut refused = None;
+    fs::create_dir(place.out()).unwrap();
+    let mut seen = None;
     let once = |_: &_| {
-        let second = export(&place.ring, &to, Format::Csv, options());
-        refused.get_or_insert_with(|| second.unwrap_err());
+        seen.get_or_insert_with(|| {
+            let second = export(&place.ring, &to, Format::Csv, options());
+            let found = unfinished_exports(&place.out()).unwrap();
+            (second.unwrap_err(), found, collect_exports(&place.out()).unwrap())
+        });
         ControlFlow::Continue(())
     };
     export(&place.ring, &to, Format::Csv, options().on_progress(once)).unwrap();
-    assert!(matches!(refused, Some(ExportError::Busy { .. })), "{refused:?}");
-    let folder = to.with_file_name("walk.csv.partial");
+    let (second, found, collected) = seen.unwrap();
+    assert!(matches!(second, ExportError::Busy { .. }), "{second}");
+    assert_eq!((found, collected), (Vec::new(), Vec::new()));
+    let folder = place.out().join(format!("walk.csv{SUFFIX}"));
     fs::create_dir(&folder).unwrap();
     fs::write(folder.join("mine"), "mine").unwrap();
+    fs::write(place.out().join(format!("file{SUFFIX}")), "mine").unwrap();
     let refused = export(&place.ring, &to, Format::Csv, options()).unwrap_err();
     assert!(matches!(refused, ExportError::NotPartial { .. }), "{refused}");
+    assert_eq!(collect_exports(&place.out()).unwrap(), []);
     assert_eq!(fs::read(folder.join("mine")).unwrap(), b"mine");
+    assert_eq!(place.entries().len(), 3);
 }
 
 #[test]
-fn an_export_that_is_stopped_leaves_what_it_has_and_says_so() {
+fn a_stopped_export_leaves_nothing() {
     let place = Place::new();
     for format in FORMATS {
         place.prepare(format);
-        let (expected, _) = place.undisturbed(format);
+        let before = content(&place.to(format));
         let mut calls = 0;
         let stop = |_: &_| {
             calls += 1;
             if calls < 4 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         };
-        let to = place.to(format);
-        let stopped = export(&place.ring, &to, format, options().on_progress(stop)).unwrap_err();
-        let ExportError::Interrupted { partial: Some(left) } = &stopped else {
-            panic!("{stopped}")
-        };
-        assert!(stopped.to_string().contains("goes on") && left.is_dir(), "{stopped}");
-        assert!(content(&to).values().all(|bytes| bytes == b"before"), "{format}");
-        assert_eq!(place.finish(format).rows_resumed, 3 * UNIT_ROWS, "{format}");
-        place.assert_same(format, &expected, "stopped");
+        let options = options().on_progress(stop);
+        let stopped = export(&place.ring, &place.to(format), format, options).unwrap_err();
+        assert!(matches!(stopped, ExportError::Interrupted), "{stopped}");
+        assert!(content(&place.to(format)) == before, "{format}");
+        assert_eq!(place.entries(), [name(format)], "{format}");
     }
+}
+
+#[test]
+fn a_killed_import_is_collected_and_can_be_repeated() {
+    let place = Place::new();
+    let target = tempfile::tempdir().unwrap();
+    let base = Base::at(target.path());
+    for format in [Format::Parquet, Format::Minari] {
+        place.prepare(format);
+        export(&place.ring, &place.to(format), format, options()).unwrap();
+        for point in ["rows:1", "rows:4"] {
+            let (dir, from) = (target.path().display(), place.to(format));
+            let work = format!("import {dir} {format} {}", from.display());
+            assert!(dies(&work, point), "{format} {point}");
+            let left = list(&base).unwrap();
+            assert!(matches!(&left[..], [one] if one.building && !one.held), "{left:?}");
+            assert!(Ring::attach_in(&base, "in").is_err(), "{format} {point}");
+            assert_eq!(collect(&base).unwrap().len(), 1, "{format} {point}");
+            assert!(!base.path().exists(), "{format} {point}");
+            assert!(dies(&work, point), "{format} {point}");
+            let options = ImportOptions::named("in").base(base.clone());
+            let (ring, report) = import(&from, format, options).unwrap();
+            let rows: u64 = (0..ring.lanes())
+                .map(|lane| ring.lane_span(lane).unwrap())
+                .map(|span| span.end - span.start)
+                .sum();
+            assert_eq!(report.rows, rows, "{format} {point}");
+            drop(ring);
+            assert_eq!(collect(&base).unwrap().len(), 1, "{format} {point}");
+        }
+    }
+    assert_eq!(list(&place.base()).unwrap().len(), 1);
 }

@@ -1,10 +1,10 @@
-//! Arrays and columns of a file that are not imported.
+//! Arrays and columns of a file that an import leaves out.
 
 use std::path::Path;
 
 use crate::error::ImportError;
 
-/// Names that are left out, each with what lies below it.
+/// Names to leave out, each with everything below it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LeaveOut(Vec<String>);
 
@@ -17,17 +17,12 @@ impl LeaveOut {
         self.0.is_empty()
     }
 
-    /// The names as they were given.
-    pub(crate) fn names(&self) -> &[String] {
-        &self.0
-    }
-
-    /// Whether something that goes by any of these names is left out.
+    /// Whether an array with any of these names is left out.
     pub(crate) fn has(&self, names: &[&str]) -> bool {
         self.0.iter().any(|out| names.iter().any(|name| is_below(name, out)))
     }
 
-    /// Refuses a name that nothing in the file goes by.
+    /// Refuses a name that the file does not have.
     pub(crate) fn check(&self, path: &Path, known: &[String]) -> Result<(), ImportError> {
         for out in &self.0 {
             if !known.iter().any(|name| is_below(name, out)) {
@@ -39,7 +34,7 @@ impl LeaveOut {
     }
 }
 
-/// What to do about an array that no ring can hold.
+/// Remedy for an array that no ring can hold.
 pub(crate) fn remedy(name: &str) -> String {
     format!("leave it out with `--leave-out {name}` (in Python, `leave_out=[\"{name}\"]`)")
 }

@@ -1,13 +1,14 @@
-//! Rings as files of other programs, and back.
+//! Exports rings to file formats of other programs, and imports rings from them.
 //!
-//! - [`export`]: a ring, or a snapshot of one, as [Parquet](Format::Parquet) with every row as it
-//!   is, as [CSV](Format::Csv), or as a [Minari](Format::Minari) dataset of episodes;
-//! - [`import`]: a ring from such a Parquet file, exactly; from a Minari dataset or from
-//!   [NumPy arrays](Format::Npz) of plain steps, with rows made of them.
+//! - [`export`]: writes a ring or a snapshot as a [Parquet](Format::Parquet) table of all rows, the
+//!   same table as [CSV](Format::Csv), or a [Minari](Format::Minari) dataset of episodes;
+//! - [`import`]: restores a ring exactly from such a Parquet table, or makes one from a Minari
+//!   dataset or from [NumPy arrays](Format::Npz) of plain steps;
+//! - [`collect_exports`]: removes what killed exports left.
 //!
-//! Files appear whole or not at all. What is read is not trusted: a file that is cut, hostile or cannot
-//! be decoded is an error that says where, and leaves no ring. An exported table has the hash of every row
-//! group, so that a value that was changed on disk is such an error too.
+//! Files appear whole or not at all. Files that are read are not trusted: one that is cut, hostile
+//! or cannot be decoded is an error that says where, and leaves no ring. An exported table has a
+//! hash of every row group, so that a changed value is an error as well.
 //!
 //! ```
 //! use backcast_core::{Base, DType, Ring, RingOptions, Schema, StepColumns, WriterOptions};
@@ -19,7 +20,8 @@
 //! let mut writer = ring.writer(WriterOptions::lanes(1))?;
 //! for t in 0..10_u8 {
 //!     let reward = [f32::from(t)];
-//!     writer.append(&StepColumns::of(&schema).with("reward", &reward)?.step(&[false], &[false])?)?;
+//!     let mut columns = StepColumns::of(&schema).with("reward", &reward)?;
+//!     writer.append(&columns.step(&[false], &[false])?)?;
 //! }
 //! let file = dir.path().join("walk.parquet");
 //! assert_eq!(export(&ring, &file, Format::Parquet, ExportOptions::default())?.rows, 10);
@@ -30,35 +32,28 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod about;
-mod arrays;
-mod careful;
+mod columns;
 mod csv_file;
-mod episodes;
 mod error;
 mod export;
+mod format;
 mod import;
 mod integers;
-mod journal;
 #[cfg(test)]
 mod killed;
-#[cfg(test)]
-mod killed_import;
 mod leave_out;
-mod leaves;
 mod minari;
-mod npy;
 mod npz;
-mod parquet_file;
-mod partial;
-mod plan;
-mod resume;
-mod row_groups;
-mod row_reader;
-mod rows_hash;
-mod sink;
+mod options;
+mod report;
+mod rows;
+mod staging;
+mod table;
 
 pub use error::{ExportError, ImportError};
-pub use export::{BadFormat, ExportOptions, ExportReport, Format, export};
-pub use import::{ImportOptions, ImportReport, import};
-pub use plan::BeganAnew;
+pub use export::export;
+pub use format::{BadFormat, Format};
+pub use import::import;
+pub use options::{ExportOptions, ImportOptions};
+pub use report::{ExportReport, ImportReport};
+pub use staging::{UnfinishedExport, collect_exports, unfinished_exports};

@@ -1,4 +1,4 @@
-//! Files that are there whole or not at all.
+//! Writes files atomically.
 
 use std::{
     fs::{File, OpenOptions, remove_file, rename},
@@ -8,8 +8,8 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-/// Write a file by `write`, so that `path` holds the old content or all of the new one, whatever
-/// happens meanwhile: written beside it, forced to disk, then renamed into place.
+/// Writes a file with `write`, so that `path` has the old content or all of the new one: writes a
+/// temporary file beside it, forces it to disk, and renames it.
 pub fn write_atomically<E: From<io::Error>>(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,
@@ -17,11 +17,11 @@ pub fn write_atomically<E: From<io::Error>>(
     let beside = beside(path)?;
     let written = write_new(&beside, write).and_then(|()| Ok(rename(&beside, path)?));
     if written.is_err() {
-        // The error of the write is the one to tell.
+        // Report the error of the write.
         let _ = remove_file(&beside);
         return written;
     }
-    // The name is on disk when the directory is. A file system that has no such thing says so.
+    // Force the name to disk. Some file systems cannot sync a directory.
     if let Ok(folder) = File::open(folder_of(path)) {
         let _ = folder.sync_all();
     }
@@ -39,7 +39,7 @@ fn write_new<E: From<io::Error>>(
     Ok(writer.get_ref().sync_all()?)
 }
 
-/// A name of this call's own in the same directory, where a rename is one step.
+/// Returns a unique temporary name in the same directory, where a rename is atomic.
 fn beside(path: &Path) -> io::Result<PathBuf> {
     static CALLS: AtomicU64 = AtomicU64::new(0);
     let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;

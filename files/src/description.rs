@@ -1,4 +1,4 @@
-//! What a file of rows says of the ring that they were in, so that it can be made again.
+//! Description of a ring in a file, from which it can be created again.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use backcast_core::{Capacity, Column, LanePolicy, Ring, RingOptions, Role, Schem
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// A ring without its rows. What a file says is checked by [`schema`](Self::schema) and
-/// [`options`](Self::options), and believed after that only.
+/// A ring without its rows. A file's description is not trusted until [`schema`](Self::schema) and
+/// [`options`](Self::options) have checked it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RingDescription {
@@ -15,17 +15,17 @@ pub struct RingDescription {
     pub columns: Vec<ColumnDescription>,
     /// Single-writer lanes.
     pub lanes: u32,
-    /// Rows a lane keeps for readers.
+    /// Rows that a lane keeps for readers.
     pub lane_capacity: u64,
     /// `"block"`, `"drop_new"`, `"fail"` or `"overwrite"`.
     pub lane_policy: String,
-    /// Longest wait for a lease; 0 where a writer never waits.
+    /// Maximum wait for a lease; 0 if writers never wait.
     pub lease_timeout_ms: u64,
-    /// Readers that can hold leases at once.
+    /// Maximum readers with leases at a time.
     pub reader_slots: u32,
 }
 
-/// One column.
+/// A column.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ColumnDescription {
@@ -33,29 +33,29 @@ pub struct ColumnDescription {
     pub name: String,
     /// NumPy's short code, such as `"f4"`.
     pub dtype: String,
-    /// Of one row.
+    /// Shape of one row.
     pub shape: Vec<u32>,
     /// `"obs"` or `"step"`.
     pub role: String,
 }
 
-/// A description of no ring that there can be.
+/// A description of an impossible ring.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum BadDescription {
-    /// Its columns.
+    /// The columns are invalid.
     #[error(transparent)]
     Schema(#[from] SchemaError),
-    /// What writers do about leases.
-    #[error("its lane policy is `{policy}` with {timeout_ms} ms, which is none")]
+    /// The lane policy is invalid.
+    #[error("its lane policy is `{policy}` with {timeout_ms} ms, which is not valid")]
     Policy {
         /// Name given.
         policy: String,
         /// Time-out given.
         timeout_ms: u64,
     },
-    /// More rows than can be counted.
-    #[error("its {lanes} lanes of {lane_capacity} rows are more than can be")]
+    /// The number of rows overflows.
+    #[error("its {lanes} lanes of {lane_capacity} rows are too many")]
     Capacity {
         /// Lanes given.
         lanes: u32,
@@ -79,7 +79,7 @@ impl RingDescription {
         }
     }
 
-    /// The columns, checked like a user's.
+    /// Returns the checked schema.
     pub fn schema(&self) -> Result<Schema, SchemaError> {
         let mut builder = Schema::builder();
         for column in &self.columns {
@@ -90,7 +90,7 @@ impl RingDescription {
         builder.build()
     }
 
-    /// How to make such a ring.
+    /// Returns the options of such a ring.
     pub fn options(&self) -> Result<RingOptions, BadDescription> {
         let (lanes, lane_capacity) = (self.lanes, self.lane_capacity);
         let rows = lane_capacity.checked_mul(lanes.into());

@@ -1,10 +1,10 @@
-//! Files of ours, written whole or not at all; files of others, read so that a hostile one is an error
-//! and never ends the process.
+//! Building blocks for files: atomic writes, and safe reading of untrusted Parquet.
 //!
-//! - [`write_atomically`]: a path holds the old content or all of the new one;
-//! - [`RingDescription`]: what a file of rows says of the ring that they were in;
-//! - [`Progress`]: how far long work has come, and stopping it;
-//! - [`parquet`]: what the decoder of Parquet needs around it.
+//! - [`write_atomically`]: a path has the old content or all of the new one;
+//! - [`RingDescription`]: describes a ring in a file of its rows;
+//! - [`Progress`]: reports progress of long work, and stops it;
+//! - [`parquet`]: checks Parquet files before they are decoded;
+//! - [`catch_panics`]: turns panics of decoders into errors.
 //!
 //! ```
 //! use std::io::{self, Write};
@@ -19,9 +19,11 @@
 
 mod atomic;
 mod description;
+mod panics;
 pub mod parquet;
 mod progress;
 
 pub use atomic::write_atomically;
 pub use description::{BadDescription, ColumnDescription, RingDescription};
+pub use panics::catch_panics;
 pub use progress::{OnProgress, Progress};

@@ -1,20 +1,20 @@
-//! How far a piece of work on rows has come, and stopping it.
+//! Progress of work on rows, and its interruption.
 
 use std::ops::ControlFlow;
 
-/// How far it has come.
+/// Progress of work on rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Rows done.
     pub rows: u64,
-    /// Bytes of them.
+    /// Bytes done.
     pub bytes: u64,
     /// Rows to do.
     pub total_rows: u64,
-    /// Bytes of them, about.
+    /// Approximate bytes to do.
     pub total_bytes: u64,
 }
 
-/// Called after every few megabytes, and while the work waits: `Break` stops it, and it then leaves
-/// nothing of itself.
+/// Called after every few megabytes and while the work waits. `Break` stops the work, which then
+/// leaves nothing.
 pub type OnProgress<'a> = Box<dyn FnMut(&Progress) -> ControlFlow<()> + Send + 'a>;

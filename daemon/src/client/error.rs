@@ -1,4 +1,4 @@
-//! Why the daemon did not do what it was asked, or was not there to be asked.
+//! Errors of requests to the daemon.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,52 +7,51 @@ use std::time::Duration;
 use backcast_core::RingError;
 use thiserror::Error;
 
-use crate::wire::{Code, NameTaken, OverBudget, OverQuota, Refusal};
+use crate::protocol::{Code, NameTaken, OverBudget, Refusal};
 
-/// What asking a daemon can lead to.
+/// Why a request to the daemon failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// Nobody listens.
+    /// No daemon listens at the socket.
     #[error(
-        "no daemon answers at {}; start one with `backcast serve{}`, or do without: rings need none",
+        "no daemon answers at {}; start one with `backcast serve{}`, or use rings without one",
         socket.display(),
         dir.as_ref().map(|dir| format!(" --dir {}", dir.display())).unwrap_or_default()
     )]
     NotRunning {
         /// The socket tried.
         socket: PathBuf,
-        /// Where its rings are, if that is known.
+        /// Directory of its rings, if known.
         dir: Option<PathBuf>,
     },
-    /// The socket belongs to somebody else.
+    /// The socket belongs to another user.
     #[error(
-        "the process that listens at {} belongs to user {uid}, and only one of your own is asked; \
-         remove that socket",
+        "the process that listens at {} belongs to user {uid}, not to you; remove that socket",
         socket.display()
     )]
     Stranger {
         /// The socket.
         socket: PathBuf,
-        /// Whose it is.
+        /// Owner of the socket.
         uid: u32,
     },
-    /// It was silent too long.
+    /// The daemon was silent too long.
     #[error(
-        "the daemon at {} has been silent for {} s; it may be stopped: try again, look at its log, or \
-         give a longer timeout",
+        "the daemon at {} has been silent for {} s; it may be stopped: try again, look at its log, \
+         or give a longer timeout",
         socket.display(),
         timeout.as_secs_f64()
     )]
     TimedOut {
         /// The socket.
         socket: PathBuf,
-        /// How long it may be silent.
+        /// Maximum silence.
         timeout: Duration,
     },
-    /// It ended before it answered.
+    /// The daemon ended before it answered.
     #[error(
-        "the daemon at {} ended before it answered; what was asked may have been done: look with \
+        "the daemon at {} ended before it answered, and may have done what was asked; look with \
          `backcast ls`, then try again",
         socket.display()
     )]
@@ -60,19 +59,23 @@ pub enum ClientError {
         /// The socket.
         socket: PathBuf,
     },
-    /// An answer that is none.
+    /// The answer is invalid.
     #[error(
-        "the daemon at {} answers what is not understood ({why}); use the same Backcast for both",
+        "the daemon at {} sent an invalid answer ({why}); use the same version of Backcast for \
+         both",
         socket.display()
     )]
     Nonsense {
         /// The socket.
         socket: PathBuf,
-        /// What is wrong with it.
+        /// Problem of it.
         why: String,
     },
     /// The operating system refused.
-    #[error("cannot talk to the daemon at {}: {source}; check that the socket is yours", socket.display())]
+    #[error(
+        "cannot talk to the daemon at {}: {source}; check that the socket is yours",
+        socket.display()
+    )]
     Io {
         /// The socket.
         socket: PathBuf,
@@ -80,58 +83,45 @@ pub enum ClientError {
         source: io::Error,
     },
     /// The caller ended the wait.
-    #[error("interrupted while the daemon was being asked; what was asked may have been done")]
+    #[error("interrupted while waiting for the daemon; it may have done what was asked")]
     Interrupted,
     /// The ring does not fit the budget.
     #[error("{message}")]
     OverBudget {
-        /// What the daemon says.
+        /// Message of the daemon.
         message: String,
-        /// Its numbers.
+        /// Numbers of the refusal.
         numbers: OverBudget,
     },
-    /// This process would have more than its quota.
-    #[error("{message}")]
-    OverQuota {
-        /// What the daemon says.
-        message: String,
-        /// Its numbers.
-        numbers: OverQuota,
-    },
-    /// The name is taken, or what has it is not what was to be joined.
+    /// The name is taken, or the object differs from the request to attach.
     #[error("{message}")]
     NameTaken {
-        /// What the daemon says.
+        /// Message of the daemon.
         message: String,
-        /// What has the name.
+        /// The object that has the name.
         taken: NameTaken,
     },
-    /// The daemon did not do it.
+    /// The daemon refused for another reason.
     #[error("{message}")]
     Refused {
-        /// Which kind of refusal.
+        /// Kind of refusal.
         code: Code,
-        /// What the daemon says.
+        /// Message of the daemon.
         message: String,
     },
-    /// The ring that was handed over cannot be used here.
+    /// This process cannot use the ring that it received.
     #[error(transparent)]
     Ring(#[from] RingError),
 }
 
 impl From<Refusal> for ClientError {
     fn from(refusal: Refusal) -> Self {
-        let Refusal { code, message, over_budget, over_quota, name_taken } = refusal;
-        match (over_budget, over_quota, name_taken) {
-            (Some(numbers), _, _) if code == Code::OverBudget => {
+        let Refusal { code, message, over_budget, name_taken } = refusal;
+        match (over_budget, name_taken) {
+            (Some(numbers), _) if code == Code::OverBudget => {
                 Self::OverBudget { message, numbers: *numbers }
             }
-            (_, Some(numbers), _) if code == Code::OverQuota => {
-                Self::OverQuota { message, numbers: *numbers }
-            }
-            (_, _, Some(taken)) if code == Code::Exists => {
-                Self::NameTaken { message, taken: *taken }
-            }
+            (_, Some(taken)) if code == Code::Exists => Self::NameTaken { message, taken: *taken },
             _ => Self::Refused { code, message },
         }
     }

@@ -1,4 +1,4 @@
-//! Asking the daemon: what a program or the command line says to it, and what it hears.
+//! Client of the daemon, for programs and the command line.
 
 mod error;
 
@@ -20,22 +20,21 @@ use serde_json::Value;
 
 pub use error::ClientError;
 
-use crate::lines::{Line, Lines, write_line};
-use crate::serve::Holder;
-use crate::wire::{
-    Answer, Ask, CreateAsk, Gone, Granted, Grown, ListedObject, LoadAsk, MAX_ANSWER_BYTES,
-    PROTOCOL, Pong, ResizeAsk, SaveAsk, Saved, SavedSnapshot,
+use crate::protocol::lines::{Line, Lines, write_line};
+use crate::protocol::{
+    Answer, Ask, CreateAsk, Gone, Granted, Grown, Holder, ListedObject, LoadAsk, MAX_ANSWER_BYTES,
+    PROTOCOL, Pong, ResizeAsk, SaveAsk, SaveOutcome, StoredSnapshot,
 };
 
-/// How often a wait looks whether it is to end.
+/// Interval at which a wait checks for an interruption.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Asks a daemon. Each call is a connection of its own, so a daemon that was restarted meanwhile is
-/// no error, and nothing is held between calls.
+/// Client of a daemon. Each call makes its own connection, so the daemon may be restarted between
+/// calls.
 #[derive(Clone)]
 pub struct Client {
     socket: PathBuf,
-    /// The base directory, where it is known.
+    /// Base directory, if known.
     base: Option<PathBuf>,
     timeout: Duration,
     interrupted: Arc<dyn Fn() -> bool + Send + Sync>,
@@ -51,60 +50,61 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// How long a daemon may be silent, unless the caller says otherwise.
+    /// Default of [`timeout`](Self::timeout).
     pub const TIMEOUT: Duration = Duration::from_secs(5);
 
-    /// Finds the daemon that looks after `base`, and asks whether it is there.
+    /// Finds the daemon of `base` and checks that it answers.
     pub fn connect(base: &Base) -> Result<Self, ClientError> {
         let client = Self::of(base);
         client.ping()?;
         Ok(client)
     }
 
-    /// The daemon that looks after `base`, not asked yet.
+    /// Returns a client for the daemon of `base` without connecting.
     #[must_use]
     pub fn of(base: &Base) -> Self {
-        // Where its lock says that it listens; what is written there is only tried.
+        // The lock file names the socket. It is not trusted: the peer is checked on connecting.
         let holder = BaseLock::said(base).and_then(|said| serde_json::from_str(&said).ok());
         let socket = holder.map_or_else(|| base.path().join(DAEMON_SOCKET), |h: Holder| h.socket);
         Self { base: Some(base.path().to_owned()), ..Self::at(&socket) }
     }
 
-    /// The daemon that listens at `socket`, not asked yet: for processes that do not see its base
-    /// directory.
+    /// Returns a client for the daemon at `socket` without connecting. For processes that do not
+    /// see its base directory.
     #[must_use]
     pub fn at(socket: &Path) -> Self {
         let socket = socket.to_owned();
         Self { socket, base: None, timeout: Self::TIMEOUT, interrupted: Arc::new(|| false) }
     }
 
-    /// How long the daemon may be silent. While it works on something that takes long it is not.
+    /// Sets how long the daemon may be silent. During long work it reports progress.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Waits end with [`ClientError::Interrupted`] when this says so; it is asked every 50 ms.
+    /// Ends waits with [`ClientError::Interrupted`] when `check` returns true; it is called every
+    /// 50 ms.
     #[must_use]
     pub fn interrupted_by(mut self, check: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.interrupted = Arc::new(check);
         self
     }
 
-    /// Its socket.
+    /// Path of the socket.
     #[must_use]
     pub fn socket(&self) -> &Path {
         &self.socket
     }
 
-    /// What the daemon says of itself.
+    /// Returns the status of the daemon.
     pub fn ping(&self) -> Result<Pong, ClientError> {
         self.ask(&Ask::Ping)
     }
 
-    /// Makes a ring within the daemon's budget, or joins it as [`RingOptions::exist`] says. Its place
-    /// is the daemon's, whatever the options say of it.
+    /// Creates a ring within the daemon's budget, or attaches to it as [`RingOptions::exist`] says.
+    /// The ring is in the daemon's base directory, whatever the options say.
     pub fn create(
         &self,
         name: &str,
@@ -114,8 +114,8 @@ impl Client {
         self.handed(&Ask::Create(Box::new(CreateAsk::new(name, schema, options))), name)
     }
 
-    /// The same, and has the daemon bring the ring to disk in some way. That stays with the ring: every
-    /// daemon after this one does so too.
+    /// Creates a ring like [`create`](Self::create) and sets its persistence mode, which stays with
+    /// the ring for later daemons.
     pub fn create_persisted(
         &self,
         name: &str,
@@ -128,15 +128,15 @@ impl Client {
         self.handed(&Ask::Create(Box::new(ask)), name)
     }
 
-    /// Joins a ring through a descriptor that the daemon hands over: this process need not see the
-    /// ring's directory.
+    /// Attaches to a ring through a descriptor that the daemon passes. This process need not see
+    /// the ring's directory.
     pub fn attach(&self, name: &str) -> Result<Ring, ClientError> {
         Ok(self.handed(&Ask::Attach { name: name.to_owned() }, name)?.0)
     }
 
-    /// Makes a ring larger while it is written and read, as [`Ring::resize`], if the larger memory fits the
-    /// daemon's budget beside the old. Waits for writers to move their lanes for `wait` at most, an hour
-    /// or less; they move later by themselves.
+    /// Makes a ring larger while it is written and read, as [`Ring::resize`] does, if the larger
+    /// memory fits the daemon's budget beside the old. Waits for writers to move their lanes for
+    /// `wait`, at most an hour; the rest move later.
     pub fn resize(
         &self,
         name: &str,
@@ -146,21 +146,20 @@ impl Client {
         self.ask(&Ask::Resize(ResizeAsk::new(name, capacity.into(), wait)))
     }
 
-    /// Saves a ring to the daemon's store, under `label` or the first of s1, s2, … that is free;
-    /// `replace` puts it in the place of one with that label.
+    /// Saves a ring to the daemon's store under `label`, else under the first of s1, s2, … that is
+    /// free. `replace` replaces a snapshot with that label.
     pub fn save(
         &self,
         name: &str,
         label: Option<&str>,
         replace: bool,
-    ) -> Result<Saved, ClientError> {
+    ) -> Result<SaveOutcome, ClientError> {
         let label = label.map(str::to_owned);
         self.ask(&Ask::Save(SaveAsk { name: name.to_owned(), label, replace }))
     }
 
-    /// Makes a ring of a snapshot in the daemon's store, within its budget: of `"pong@epoch-10"`, or of
-    /// the newest of `"pong"`; under a name of its own, if one is given. A `persistent` one stays when
-    /// nobody holds it.
+    /// Loads a snapshot of the daemon's store within its budget: `"pong@epoch-10"`, or the newest
+    /// of `"pong"`. `name` renames the ring. A `persistent` ring stays when no process holds it.
     pub fn load(
         &self,
         snapshot: &str,
@@ -178,28 +177,28 @@ impl Client {
         self.handed(&Ask::Load(ask), own)
     }
 
-    /// The snapshots in the daemon's store, of one name or of all, oldest first.
-    pub fn snapshots(&self, name: Option<&str>) -> Result<Vec<SavedSnapshot>, ClientError> {
+    /// Lists the snapshots in the daemon's store, of one name or of all, oldest first.
+    pub fn snapshots(&self, name: Option<&str>) -> Result<Vec<StoredSnapshot>, ClientError> {
         self.ask(&Ask::Snapshots { name: name.map(str::to_owned) })
     }
 
-    /// All rings and panels.
+    /// Lists all rings and panels.
     pub fn list(&self) -> Result<Vec<ListedObject>, ClientError> {
         self.ask(&Ask::List)
     }
 
-    /// Everything about one ring: the keys of `backcast --json stat`.
+    /// Returns everything about a ring, with the keys of `backcast --json stat`.
     pub fn stats(&self, name: &str) -> Result<Value, ClientError> {
         self.ask(&Ask::Stats { name: name.to_owned() })
     }
 
-    /// Removes a ring or panel; one that is held only with `force`.
+    /// Removes a ring or panel; a held one only with `force`.
     pub fn remove(&self, name: &str, kind: Option<Kind>, force: bool) -> Result<Gone, ClientError> {
         let kind = kind.map(|kind| kind.as_str().to_owned());
         self.ask(&Ask::Remove { name: name.to_owned(), kind, force })
     }
 
-    /// Removes what nobody holds and nobody asked to keep.
+    /// Removes objects that are not persistent and that no process holds.
     pub fn gc(&self) -> Result<Vec<Gone>, ClientError> {
         self.ask(&Ask::Gc)
     }
@@ -210,7 +209,8 @@ impl Client {
         self.understood(value)
     }
 
-    /// The daemon holds the ring until the connection ends: by then this process holds it too.
+    /// Receives a ring. The daemon holds it until the connection ends; by then this process does
+    /// too.
     fn handed(&self, ask: &Ask, name: &str) -> Result<(Ring, Granted), ClientError> {
         let socket = self.open()?;
         let (value, directory) = self.exchange(&socket, ask)?;
@@ -218,8 +218,8 @@ impl Client {
         let directory = directory
             .ok_or_else(|| self.nonsense("it named a ring and handed over no descriptor"))?;
         let ring = Ring::attach_at(directory, &granted.path, name)?;
-        // We hold it: the daemon need not any more. That it does not is what its end of the
-        // connection tells, so that whoever drops the ring next is its last holder.
+        // Wait until the daemon has closed its handle: the next drop in this process is the last
+        // one.
         if socket.shutdown(Shutdown::Write).is_ok() {
             let _ = Lines::new(&socket, MAX_ANSWER_BYTES).next(Instant::now() + self.timeout);
         }
@@ -234,7 +234,7 @@ impl Client {
             },
             _ => self.failed(error),
         })?;
-        // A socket that somebody else put there is not our daemon.
+        // Another user's socket is not our daemon.
         match Peer::of(&socket) {
             Ok(peer) if peer.is_us() => Ok(socket),
             Ok(Peer { uid, .. }) => Err(ClientError::Stranger { socket: self.socket.clone(), uid }),
@@ -252,7 +252,7 @@ impl Client {
         let sent = write_line(socket, line, None, Instant::now() + self.timeout);
         match sent {
             Err(error) if error.kind() == ErrorKind::TimedOut => return Err(self.silent()),
-            // It may have said why before it closed.
+            // The daemon may have answered before it closed.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
             sent => sent.map_err(|error| self.failed(error))?,
         }
@@ -304,7 +304,7 @@ impl Client {
     }
 }
 
-/// A request that borrows what it asks.
+/// [`Request`](crate::protocol::Request) with a borrowed body.
 #[derive(serde::Serialize)]
 struct RequestLine<'a> {
     protocol: u32,

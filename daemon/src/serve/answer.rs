@@ -1,23 +1,23 @@
-//! What each request leads to.
+//! Answers requests.
 
-use backcast_core::{Kind, Observed, Ring, RingError, SegmentError, collect, remove};
+use backcast_core::{Kind, Observed, Ring, RingError, SegmentError, collect, list, remove};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::caller::Caller;
 use super::create::{create, granted};
 use super::evict::{bring_back, evicted};
 use super::resize::resize;
 use super::shared::{Shared, add};
 use super::{budget, snapshot, sweep};
-use crate::catalogue::{self, Content, Entry, State};
-use crate::ls::{self, Listed};
-use crate::persist::PersistReport;
-use crate::stat::RingReport;
-use crate::wire::{Ask, Code, Gone, Granted, Pong, Refusal};
+use crate::objects::catalogue::{Content, Entry, ObjectState, is_garbage, shown_name};
+use crate::objects::find::{find, orphaned};
+use crate::objects::listed::{Listed, evicted_in};
+use crate::objects::persist::PersistReport;
+use crate::objects::ring_report::RingReport;
+use crate::protocol::{Ask, Code, Gone, Granted, Pong, Refusal};
 
-/// An answer, and the ring whose directory is handed over with it: held until the client had time to
-/// hold it.
+/// An answer, and the ring whose directory is passed with it. The ring is held until the client
+/// holds it.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) value: Value,
@@ -31,43 +31,43 @@ impl Reply {
     }
 }
 
-/// Whether it may take long, so that the client hears of it meanwhile.
+/// Whether the request may take long, so that progress is reported.
 pub(crate) fn is_long(ask: &Ask) -> bool {
     use Ask::{Attach, Create, Gc, Load, Remove, Resize, Save};
-    // An evicted ring is attached by loading it.
+    // Attaching to an evicted ring loads it.
     matches!(ask, Create(_) | Gc | Remove { .. } | Resize(_) | Save(_) | Load(_) | Attach { .. })
 }
 
-pub(crate) fn answer(shared: &Shared, ask: &Ask, caller: Caller) -> Result<Reply, Refusal> {
+pub(crate) fn answer(shared: &Shared, ask: &Ask) -> Result<Reply, Refusal> {
     match ask {
         Ask::Ping => Reply::of(&ping(shared)?),
         Ask::List => {
-            let mut listed: Vec<Listed> = catalogue::all(&shared.base)?
+            let mut listed: Vec<Listed> = list(&shared.base)?
                 .into_iter()
                 .filter_map(|info| look(shared, info).map(Listed::from))
                 .collect();
             if let Ok(store) = shared.persist().store() {
-                let gone = ls::evicted(&store, &listed);
+                let gone = evicted_in(&store, &listed);
                 listed.extend(gone);
             }
             Reply::of(&listed)
         }
         Ask::Stats { name } => stats(shared, name),
         Ask::Create(ask) => {
-            let (granted, ring) = create(shared, ask, caller)?;
+            let (granted, ring) = create(shared, ask)?;
             let Granted { name, made, allocated_bytes, asked_bytes, .. } = &granted;
             tracing::info!(ring = %name, made, bytes = allocated_bytes, asked_bytes, "create");
             Ok(Reply { ring: Some(ring), ..Reply::of(&granted)? })
         }
         Ask::Attach { name } => {
-            let ring = attach(shared, name, caller)?;
+            let ring = attach(shared, name)?;
             let granted = granted(name, &ring, false, ring.stats().bytes_asked);
             Ok(Reply { ring: Some(ring), ..Reply::of(&granted)? })
         }
-        Ask::Resize(ask) => Reply::of(&resize(shared, ask, caller)?),
+        Ask::Resize(ask) => Reply::of(&resize(shared, ask)?),
         Ask::Save(ask) => Reply::of(&snapshot::save(shared, ask)?),
         Ask::Load(ask) => {
-            let (granted, ring) = snapshot::load(shared, ask, caller)?;
+            let (granted, ring) = snapshot::load(shared, ask)?;
             Ok(Reply { ring: Some(ring), ..Reply::of(&granted)? })
         }
         Ask::Snapshots { name } => Reply::of(&snapshot::snapshots(shared, name.as_deref())?),
@@ -81,7 +81,7 @@ pub(crate) fn answer(shared: &Shared, ask: &Ask, caller: Caller) -> Result<Reply
                     return Err(Refusal::new(Code::BadArgument, why));
                 }
             };
-            let info = catalogue::find(&shared.base, name, kind)?;
+            let info = find(&shared.base, name, kind)?;
             let _turn = shared.turn();
             let removed = remove(&shared.base, info.kind, name, *force)?;
             shared.keep_memory()?;
@@ -98,8 +98,8 @@ pub(crate) fn answer(shared: &Shared, ask: &Ask, caller: Caller) -> Result<Reply
     }
 }
 
-/// A ring that was evicted is brought back.
-pub(crate) fn attach(shared: &Shared, name: &str, caller: Caller) -> Result<Ring, Refusal> {
+/// Attaches to a ring, restoring it if it was evicted.
+pub(crate) fn attach(shared: &Shared, name: &str) -> Result<Ring, Refusal> {
     let missing = match Ring::attach_in(&shared.base, name) {
         Err(RingError::Segment(error @ SegmentError::NotFound { .. })) => error,
         attached => return Ok(attached?),
@@ -107,7 +107,7 @@ pub(crate) fn attach(shared: &Shared, name: &str, caller: Caller) -> Result<Ring
     let _turn = shared.turn();
     // Another client may have been faster.
     match (Ring::attach_in(&shared.base, name), evicted(shared, name)) {
-        (Err(_), Some((store, snapshot))) => bring_back(shared, name, &store, &snapshot, caller),
+        (Err(_), Some((store, snapshot))) => bring_back(shared, name, &store, &snapshot),
         (Err(_), None) => Err(missing.into()),
         (attached, _) => Ok(attached?),
     }
@@ -121,36 +121,31 @@ fn ping(shared: &Shared) -> Result<Pong, Refusal> {
         base: shared.base.path().to_owned(),
         uptime_s: shared.began.elapsed().as_secs_f64(),
         budget_bytes: live.budget_bytes,
-        used_bytes: budget::used(&backcast_core::list(&shared.base)?),
-        quota_bytes: live.quota_bytes,
+        used_bytes: budget::used(&list(&shared.base)?),
         when_full: live.when_full.as_str().to_owned(),
     })
 }
 
-/// An object as `ls` shows it, but for panels, which would have to be held to be looked into.
+/// Returns an object as `ls` shows it. Panels are not opened, since that would hold them.
 fn look(shared: &Shared, info: backcast_core::ObjectInfo) -> Option<Entry> {
-    if info.kind == Kind::Ring || info.building || catalogue::is_garbage(&info) {
+    if info.kind == Kind::Ring || info.building || is_garbage(&info) {
         return Entry::open(&shared.base, info);
     }
-    let state = if info.held { State::Held } else { State::Idle };
+    let state = if info.held { ObjectState::Held } else { ObjectState::Idle };
     Some(Entry { info, state, content: Content::Unopened, persist: None })
 }
 
 fn stats(shared: &Shared, name: &str) -> Result<Reply, Refusal> {
-    let info = catalogue::find(&shared.base, name, Some(Kind::Ring))?;
-    if catalogue::is_garbage(&info) {
-        return Err(catalogue::orphaned(info).into());
+    let info = find(&shared.base, name, Some(Kind::Ring))?;
+    if is_garbage(&info) {
+        return Err(orphaned(info).into());
     }
-    let state = if info.held { State::Held } else { State::Idle };
+    let state = if info.held { ObjectState::Held } else { ObjectState::Idle };
     let observed = Observed::open(&shared.base, name)?;
     let persist = PersistReport::read(observed.ring());
     Reply::of(&RingReport::new(&observed.stats(), state, persist))
 }
 
 fn gone(info: &backcast_core::ObjectInfo) -> Gone {
-    Gone {
-        kind: info.kind.as_str().to_owned(),
-        name: catalogue::shown_name(info),
-        size_bytes: info.bytes,
-    }
+    Gone { kind: info.kind.as_str().to_owned(), name: shown_name(info), size_bytes: info.bytes }
 }

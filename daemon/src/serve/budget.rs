@@ -1,5 +1,4 @@
-//! How much memory all objects of a base directory may have together, and what becomes of a ring
-//! that does not fit.
+//! Memory budget of all objects of a base directory.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,20 +8,20 @@ use clap::ValueEnum;
 use serde::Deserialize;
 use thiserror::Error;
 
-use crate::units;
-use crate::wire::OverBudget;
+use crate::protocol::OverBudget;
+use crate::text::units;
 
-/// Part of what the system allows that the budget leaves to others unless it is told otherwise.
+/// Part of the system's limit that the default budget leaves to others.
 const MARGIN_PERCENT: u64 = 5;
-/// Objects that a refusal names.
+/// Number of objects that a refusal names.
 const NAMED: usize = 3;
 
-/// A budget as it is written: `8GiB`, `50%`, or a number of bytes.
+/// A budget: `8GiB`, `50%`, or a number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Budget {
-    /// So many bytes.
+    /// Bytes.
     Bytes(u64),
-    /// So many hundredths of what the file system and the control group allow.
+    /// Percentage of what the file system and the control group allow.
     Percent(u8),
 }
 
@@ -33,7 +32,7 @@ impl Default for Budget {
     }
 }
 
-/// A text that is no budget.
+/// A text that is not a budget.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error(
     "`{0}` is neither a size nor a percentage; write 8GiB, 512MiB, a number of bytes, or 1% \
@@ -67,7 +66,7 @@ impl fmt::Display for Budget {
 }
 
 impl Budget {
-    /// In bytes, for objects below `base`, which must exist.
+    /// Returns the budget in bytes for objects below `base`, which must exist.
     pub(crate) fn resolve(self, base: &Base) -> Result<u64, SegmentError> {
         match self {
             Self::Bytes(bytes) => Ok(bytes),
@@ -79,22 +78,22 @@ impl Budget {
     }
 }
 
-/// What becomes of a ring that does not fit.
+/// Policy for rings that do not fit.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum WhenFull {
-    /// It is refused.
+    /// Refuse it.
     #[default]
     Refuse,
-    /// It is made as large as the budget has left.
+    /// Make it as large as the budget allows.
     Shrink,
-    /// Persistent rings that nobody holds are saved and their memory is freed, the one that was used
-    /// least recently first; who asks the daemon for one gets it back.
+    /// Evict persistent rings that no process holds, the least recently used first. Attaching
+    /// through the daemon restores them.
     Evict,
 }
 
 impl WhenFull {
-    /// As it is written.
+    /// Returns the word of the setting.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -105,21 +104,23 @@ impl WhenFull {
     }
 }
 
-/// Bytes that all objects have.
+/// Returns the bytes of all objects.
 pub(crate) fn used(objects: &[ObjectInfo]) -> u64 {
     objects.iter().map(|object| object.bytes).sum()
 }
 
-/// The refusal's numbers.
+/// Returns the numbers of a refusal.
 pub(crate) fn over(budget_bytes: u64, asked_bytes: u64, objects: &[ObjectInfo]) -> OverBudget {
-    let mut largest: Vec<(String, u64)> =
-        objects.iter().map(|object| (crate::catalogue::shown_name(object), object.bytes)).collect();
+    let mut largest: Vec<(String, u64)> = objects
+        .iter()
+        .map(|object| (crate::objects::catalogue::shown_name(object), object.bytes))
+        .collect();
     largest.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     largest.truncate(NAMED);
     OverBudget { budget_bytes, used_bytes: used(objects), asked_bytes, largest }
 }
 
-/// The refusal's words, about what needs the bytes.
+/// Returns the message of a refusal; `what` needs the bytes.
 pub(crate) fn explain(what: &str, over: &OverBudget) -> String {
     let OverBudget { budget_bytes, used_bytes, asked_bytes, largest } = over;
     let named: Vec<String> =

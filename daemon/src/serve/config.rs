@@ -1,4 +1,4 @@
-//! Settings as they are typed: flags, and a TOML file with the same names. Flags win.
+//! Settings from flags and from a TOML file with the same names. Flags win.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,37 +13,32 @@ use toml::{Table, Value};
 
 use super::budget::{Budget, WhenFull};
 use super::error::ServeError;
-use super::log::{Form, Level};
+use super::log::{Level, LogFormat};
 use super::options::ServeOptions;
 use super::persist::{GivenPersist, PersistOptions, RING_KEYS, STORE_KEY};
+use crate::text::parse::nearest;
 
-/// Shortest and longest interval, in seconds.
+/// Valid intervals in seconds.
 const INTERVAL_S: std::ops::RangeInclusive<f64> = 0.05..=3600.0;
-/// Names this similar are worth a "did you mean" (Jaro-Winkler, 0 to 1).
-const SIMILAR: f64 = 0.75;
 
-/// Every setting, given or not: those of the flags, and those of a file.
+/// Optional settings of the flags or of the file.
 #[derive(Clone, Debug, Default, clap::Args)]
-pub(crate) struct Given {
-    /// Memory that all rings and panels may have together: `8GiB`, or `50%` of what the file system
+pub(crate) struct GivenSettings {
+    /// Maximum memory of all rings and panels together: `8GiB`, or `50%` of what the file system
     /// and the memory limit allow [default: 95%].
     #[arg(long, value_name = "SIZE")]
     budget: Option<Budget>,
-    /// Memory that the rings may have that one process asked the daemon for: `2GiB`, or `10%` [default:
-    /// no limit].
-    #[arg(long, value_name = "SIZE")]
-    quota: Option<Budget>,
-    /// What becomes of a ring that does not fit: refuse it, shrink it to what is left, or evict others
-    /// that nobody uses, which are saved first [default: refuse].
+    /// Policy for rings that do not fit: refuse them, shrink them to the rest of the budget, or
+    /// evict unused rings to disk [default: refuse].
     #[arg(long, value_name = "WHAT", hide_possible_values = true)]
     when_full: Option<WhenFull>,
-    /// Put every ring that it makes into sealed memory, which no process can cut short. Linux.
+    /// Create every ring in sealed memory, which no process can truncate. Linux.
     #[arg(long)]
     memfd: bool,
-    /// Time between two looks at everything: `2s`, `500ms` [default: 2s].
+    /// Time between two sweeps: `2s`, `500ms` [default: 2s].
     #[arg(long, value_name = "TIME")]
     interval: Option<Interval>,
-    /// Serve metrics for Prometheus at http://ADDR:PORT/metrics; port 0 finds a free one.
+    /// Serve metrics for Prometheus at http://ADDR:PORT/metrics; port 0 picks a free one.
     #[arg(long, value_name = "ADDR:PORT")]
     metrics: Option<Address>,
     /// Allow --metrics on an address that other machines can reach.
@@ -54,29 +49,28 @@ pub(crate) struct Given {
     socket: Option<PathBuf>,
     #[command(flatten)]
     persist: GivenPersist,
-    /// For rings of these names; in a file alone.
+    /// Settings by ring; only in the file.
     #[arg(skip)]
     rings: BTreeMap<String, GivenPersist>,
     /// Log as text or json, on stderr [default: text].
     #[arg(long, value_name = "FORM", hide_possible_values = true)]
-    log: Option<Form>,
+    log: Option<LogFormat>,
     /// Log from this level on: error, warn, info, debug or trace [default: info].
     #[arg(long, value_name = "LEVEL", hide_possible_values = true)]
     log_level: Option<Level>,
 }
 
-/// Settings of a run of the command.
+/// Settings of one run.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) options: ServeOptions,
-    pub(crate) log: Form,
+    pub(crate) log: LogFormat,
     pub(crate) log_level: Level,
 }
 
-/// Keys of the file, which are the flags' names.
-const KEYS: [&str; 11] = [
+/// Keys of the file: the names of the flags.
+const KEYS: [&str; 10] = [
     "budget",
-    "quota",
     "when-full",
     "memfd",
     "interval",
@@ -88,15 +82,14 @@ const KEYS: [&str; 11] = [
     "log-level",
 ];
 
-impl Given {
-    /// With what the file says where the flags say nothing.
+impl GivenSettings {
+    /// Combines the flags with the settings of the file.
     pub(crate) fn settle(&self, file: Option<&Path>) -> Result<Settings, ServeError> {
         let file = file.map(read).transpose()?.unwrap_or_default();
         let defaults = ServeOptions::default();
         let persist = self.persist_with(&file);
         let options = ServeOptions {
             budget: self.budget.or(file.budget).unwrap_or_default(),
-            quota: self.quota.or(file.quota),
             when_full: self.when_full.or(file.when_full).unwrap_or_default(),
             memfd: self.memfd || file.memfd,
             interval: self.interval.or(file.interval).map_or(defaults.interval, |i| i.0),
@@ -123,7 +116,7 @@ impl Given {
     }
 }
 
-fn read(path: &Path) -> Result<Given, ServeError> {
+fn read(path: &Path) -> Result<GivenSettings, ServeError> {
     let text = fs::read_to_string(path)
         .map_err(|source| ServeError::ReadConfig { path: path.to_owned(), source })?;
     let table: Table = text.parse().map_err(|error: toml::de::Error| ServeError::BadConfig {
@@ -145,9 +138,8 @@ fn read(path: &Path) -> Result<Given, ServeError> {
         ring.has_only(&RING_KEYS)?;
         rings.insert(name.clone(), ring.persist()?);
     }
-    Ok(Given {
+    Ok(GivenSettings {
         budget: file.parsed("budget")?,
-        quota: file.parsed("quota")?,
         when_full: file.word("when-full")?,
         memfd: file.flag("memfd")?,
         interval: file.parsed("interval")?,
@@ -164,7 +156,7 @@ fn read(path: &Path) -> Result<Given, ServeError> {
     })
 }
 
-/// A file's values, each read as its flag is.
+/// Values of the file, parsed as the flags are.
 struct File<'a> {
     path: &'a Path,
     table: &'a Table,
@@ -180,12 +172,7 @@ impl File<'_> {
         let Some(key) = self.table.keys().find(|key| !keys.contains(&key.as_str())) else {
             return Ok(());
         };
-        let near = keys
-            .iter()
-            .map(|known| (strsim::jaro_winkler(known, key), *known))
-            .filter(|(similarity, _)| *similarity >= SIMILAR)
-            .max_by(|a, b| a.0.total_cmp(&b.0))
-            .map(|(_, known)| known.to_owned());
+        let near = nearest(key, keys.iter().copied()).map(str::to_owned);
         let (path, key, known) = (self.path.to_owned(), key.clone(), keys.join(", "));
         Err(ServeError::UnknownKey { path, key, near, known })
     }
@@ -198,7 +185,7 @@ impl File<'_> {
         }
     }
 
-    /// The keys that `[persist]` and its tables of rings share.
+    /// Parses the keys that `[persist]` and its tables of rings share.
     fn persist(&self) -> Result<GivenPersist, ServeError> {
         let newest: Option<Newest> = self.parsed("newest")?;
         Ok(GivenPersist {
@@ -216,7 +203,7 @@ impl File<'_> {
         match self.table.get(key) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text.clone())),
-            // `budget = 1000` means what `--budget 1000` means.
+            // A number means the same as on the command line.
             Some(Value::Integer(number)) => Ok(Some(number.to_string())),
             Some(Value::Float(number)) => Ok(Some(number.to_string())),
             Some(value) => Err(self.bad(key, value, "give a text, in quotes")),
@@ -252,7 +239,7 @@ impl File<'_> {
     }
 }
 
-/// A number of snapshots, bounded as the flag is.
+/// A number of snapshots, within the limits of the flag.
 struct Newest(u16);
 
 impl FromStr for Newest {
@@ -264,15 +251,15 @@ impl FromStr for Newest {
     }
 }
 
-/// An address and a port, in numbers.
+/// A numeric address with a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Address(SocketAddr);
 
-/// A text that is no address in numbers.
+/// A text that is not a numeric address.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error(
-    "`{text}` is no address with a port from 0 to {}; write numbers, 127.0.0.1:9464 or [::1]:9464: names \
-     are not looked up",
+    "`{text}` is not an address with a port from 0 to {}; write numbers, 127.0.0.1:9464 or \
+     [::1]:9464: names are not looked up",
     u16::MAX
 )]
 pub(crate) struct BadAddress {
@@ -287,11 +274,11 @@ impl FromStr for Address {
     }
 }
 
-/// A time as it is written: `2s`, `500ms`, `1.5`.
+/// An interval: `2s`, `500ms`, `1.5`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Interval(Duration);
 
-/// A text that is no interval.
+/// A text that is not an interval.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error(
     "interval `{text}` is none; write seconds or milliseconds, 2s or 500ms, from {}s to {}s",
@@ -322,7 +309,7 @@ impl FromStr for Interval {
 mod tests {
     use super::*;
 
-    fn settled(text: &str, flags: &Given) -> Result<Settings, ServeError> {
+    fn settled(text: &str, flags: &GivenSettings) -> Result<Settings, ServeError> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("backcast.toml");
         fs::write(&path, text).unwrap();
@@ -331,24 +318,23 @@ mod tests {
 
     #[test]
     fn the_file_says_what_the_flags_leave_open() {
-        let text = "budget = \"8GiB\"\nquota = \"2GiB\"\nwhen-full = \"shrink\"\ninterval = \"500ms\"\n\
+        let text = "budget = \"8GiB\"\nwhen-full = \"shrink\"\ninterval = \"500ms\"\n\
                     metrics = \"127.0.0.1:9464\"\nsocket = \"/tmp/s\"\nlog = \"json\"\n\
                     log-level = \"debug\"\nmetrics-any-address = true\nmemfd = true\n";
-        let Settings { options, log, log_level } = settled(text, &Given::default()).unwrap();
+        let Settings { options, log, log_level } =
+            settled(text, &GivenSettings::default()).unwrap();
         assert_eq!(options.budget, Budget::Bytes(8 << 30));
-        assert_eq!(options.quota, Some(Budget::Bytes(2 << 30)));
         assert_eq!(options.when_full, WhenFull::Shrink);
         assert_eq!(options.interval, Duration::from_millis(500));
         assert_eq!(options.metrics, Some("127.0.0.1:9464".parse().unwrap()));
         assert_eq!(options.socket, Some("/tmp/s".into()));
         assert!(options.metrics_any_address && options.memfd);
-        assert_eq!((log, log_level), (Form::Json, Level::Debug));
-        let flags = Given { budget: Some(Budget::Percent(7)), ..Given::default() };
-        assert_eq!(settled("", &flags).unwrap().options.quota, None);
+        assert_eq!((log, log_level), (LogFormat::Json, Level::Debug));
+        let flags = GivenSettings { budget: Some(Budget::Percent(7)), ..GivenSettings::default() };
         let options = settled(text, &flags).unwrap().options;
         assert_eq!((options.budget, options.when_full), (Budget::Percent(7), WhenFull::Shrink));
         assert_eq!(
-            settled("budget = 4096", &Given::default()).unwrap().options.budget,
+            settled("budget = 4096", &GivenSettings::default()).unwrap().options.budget,
             Budget::Bytes(4096)
         );
     }
@@ -356,10 +342,11 @@ mod tests {
     #[test]
     fn rings_are_persisted_as_flags_file_and_their_own_table_say() {
         use backcast_persist::{Keep, Mode};
-        let text = "[persist]\nmode = \"periodic\"\nstore = \"/data\"\nevery = \"90s\"\nnewest = 5\n\
+        let text = "[persist]\nmode = \"periodic\"\nstore = \"/data\"\nevery = \"90s\"\n\
+                    newest = 5\n\
                     keep-bytes = \"1GiB\"\n[persist.ring.pong]\nmode = \"block\"\nflush = \"1s\"\n\
                     keep-age = \"7d\"\n";
-        let persist = settled(text, &Given::default()).unwrap().options.persist;
+        let persist = settled(text, &GivenSettings::default()).unwrap().options.persist;
         assert_eq!(persist.store, Some("/data".into()));
         let all = persist.of("other", None);
         assert_eq!((all.mode, all.every, all.newest), (Mode::Periodic, Duration::from_secs(90), 5));
@@ -369,11 +356,14 @@ mod tests {
         assert_eq!((pong.mode, pong.flush, pong.newest), (Mode::Block, Duration::from_secs(1), 5));
         assert_eq!(pong.keep.age, Some(Duration::from_secs(7 * 86400)));
         let persist = GivenPersist { mode: Some(Mode::Continuous), ..GivenPersist::default() };
-        let flags = Given { persist, ..Given::default() };
+        let flags = GivenSettings { persist, ..GivenSettings::default() };
         let persist = settled(text, &flags).unwrap().options.persist;
         assert_eq!(persist.of("other", None).mode, Mode::Continuous);
         assert_eq!(persist.of("pong", None).mode, Mode::Block);
-        assert_eq!(settled("", &Given::default()).unwrap().options.persist.all.mode, Mode::Off);
+        assert_eq!(
+            settled("", &GivenSettings::default()).unwrap().options.persist.all.mode,
+            Mode::Off
+        );
     }
 
     #[test]
@@ -384,7 +374,6 @@ mod tests {
             ("when_full = \"evict\"", &["did you mean `when-full`?"]),
             ("budget = \"8 gigs\"", &["budget = \"8 gigs\"", "8GiB"]),
             ("budget = [1]", &["budget", "quotes"]),
-            ("quota = \"lots\"", &["quota = \"lots\"", "8GiB"]),
             ("when-full = \"panic\"", &["when-full", "refuse, shrink, evict"]),
             ("interval = \"0s\"", &["interval `0s`", "500ms"]),
             ("interval = 1e9", &["interval", "3600s"]),
@@ -402,13 +391,14 @@ mod tests {
             ("[persist.ring]\npong = 1", &["[persist.ring.pong]"]),
             ("[persist.ring.pong]\nstore = \"x\"", &["`store`", "keep-age"]),
         ] {
-            let error = settled(text, &Given::default()).unwrap_err();
+            let error = settled(text, &GivenSettings::default()).unwrap_err();
             assert!(error.is_usage(), "{text}: {error}");
             for part in parts {
                 assert!(error.to_string().contains(part), "{text}: {part}: {error}");
             }
         }
-        let missing = Given::default().settle(Some(Path::new("/no/such.toml"))).unwrap_err();
+        let missing =
+            GivenSettings::default().settle(Some(Path::new("/no/such.toml"))).unwrap_err();
         assert!(missing.to_string().contains("/no/such.toml"), "{missing}");
     }
 }

@@ -1,4 +1,4 @@
-//! Clients: who may ask, and one request after the other, each bounded in bytes and time.
+//! Accepts clients of the same user and serves their requests, each bounded in bytes and time.
 
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -12,25 +12,24 @@ use backcast_core::{Peer, Ring};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::answer::{Reply, answer, is_long};
-use super::caller::Caller;
 use super::error::ServeError;
 use super::gate::{Entered, Gate};
 use super::listen::Listener;
 use super::shared::{Shared, add};
 use super::{spawn, stop_pipe};
-use crate::lines::{Line, Lines, write_line};
-use crate::wire::{
+use crate::protocol::lines::{Line, Lines, write_line};
+use crate::protocol::{
     Answer, Ask, Code, MAX_REQUEST_BYTES, PROTOCOL, Refusal, Request, WORKING_EVERY,
 };
 
-/// A client has so long for each request and for taking in each answer.
+/// Time-out for reading a request and for writing an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Lets clients in.
+/// Thread that accepts clients.
 #[derive(Debug)]
 pub(crate) struct Acceptor {
     path: PathBuf,
-    // Dropped to end the thread.
+    // Dropped to stop the thread.
     stop: Option<std::io::PipeWriter>,
     thread: Option<JoinHandle<()>>,
 }
@@ -50,7 +49,7 @@ impl Acceptor {
             while wait_for(&listener.socket, &stopped) {
                 accept(&listener.socket, &shared, &gate);
             }
-            // The name goes first, so that nobody connects who would not be heard.
+            // Remove the socket first, so that new clients do not wait for an answer.
             drop(listener);
             gate.close();
         })?;
@@ -61,7 +60,7 @@ impl Acceptor {
         &self.path
     }
 
-    /// Waits until requests at work are answered.
+    /// Waits until running requests are answered.
     pub(crate) fn stop(&mut self) {
         self.stop = None;
         if let Some(thread) = self.thread.take() {
@@ -70,7 +69,7 @@ impl Acceptor {
     }
 }
 
-/// Waits until somebody connects; `false`: until the daemon ends.
+/// Waits for a connection. `false` if the daemon stops.
 pub(crate) fn wait_for(listener: &impl AsFd, stopped: &impl AsFd) -> bool {
     loop {
         let mut found = [
@@ -97,8 +96,8 @@ pub(crate) fn wait_for(listener: &impl AsFd, stopped: &impl AsFd) -> bool {
 fn accept(listener: &UnixListener, shared: &Arc<Shared>, gate: &Arc<Gate>) {
     let socket = match listener.accept() {
         Ok((socket, _)) => socket,
-        // Out of descriptors, most likely: the client waits in the queue, and this thread must not
-        // spin meanwhile.
+        // Most likely out of descriptors. The client waits in the queue, and this thread must not
+        // spin.
         Err(error) => {
             if error.kind() != std::io::ErrorKind::WouldBlock {
                 tracing::warn!(%error, "cannot accept a connection");
@@ -108,14 +107,13 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>, gate: &Arc<Gate>) {
         }
     };
     add(&shared.tally.connections, 1);
-    // Before a byte is read.
+    // Before reading a byte.
     let peer = Peer::of(&socket);
-    let Some(peer) = peer.as_ref().ok().filter(|peer| may_ask(Some(peer))) else {
+    if !may_ask(peer.as_ref().ok()) {
         add(&shared.tally.strangers_refused, 1);
         tracing::warn!(?peer, "refused another user");
         return;
-    };
-    let caller = Caller::of(*peer);
+    }
     if socket.set_nonblocking(false).is_err() {
         return;
     }
@@ -126,20 +124,20 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>, gate: &Arc<Gate>) {
         return;
     };
     let shared = Arc::clone(shared);
-    // Without a thread the connection is dropped, which the client sees.
-    if let Err(error) = spawn("client", move || serve(&shared, &socket, &entered, caller)) {
+    // Without a thread the connection is closed, which the client notices.
+    if let Err(error) = spawn("client", move || serve(&shared, &socket, &entered)) {
         tracing::warn!(%error, "refused a connection");
     }
 }
 
-/// The same user and nobody else: one whom the kernel cannot name is somebody else.
+/// Whether the peer is the same user. A peer that the kernel cannot name is not.
 fn may_ask(peer: Option<&Peer>) -> bool {
     peer.is_some_and(Peer::is_us)
 }
 
-fn serve(shared: &Shared, socket: &UnixStream, entered: &Entered, caller: Caller) {
+fn serve(shared: &Shared, socket: &UnixStream, entered: &Entered) {
     let mut lines = Lines::new(socket, MAX_REQUEST_BYTES);
-    // Held until the next request or the end: by then the client holds what it was given.
+    // Held until the next request or the end; by then the client holds the ring itself.
     let mut handed: Option<Ring>;
     loop {
         let line = match lines.next(Instant::now() + PATIENCE) {
@@ -151,7 +149,7 @@ fn serve(shared: &Shared, socket: &UnixStream, entered: &Entered, caller: Caller
                 let _ = send(socket, &refusal, None, PATIENCE);
                 return;
             }
-            // A descriptor that a client sends has no meaning, and is closed.
+            // A descriptor from a client has no meaning and is closed.
             Ok(Line::Closed | Line::TooSlow) | Err(_) => return,
         };
         drop(lines.take_descriptor());
@@ -159,7 +157,7 @@ fn serve(shared: &Shared, socket: &UnixStream, entered: &Entered, caller: Caller
         let outcome = if stopping || shared.is_stopping() {
             Err(Refusal::new(Code::Stopping, "the daemon is ending; start another, then try again"))
         } else {
-            work(shared, socket, &line, caller)
+            work(shared, socket, &line)
         };
         let (answer, ring) = match outcome {
             Ok(reply) => (Answer::Ok(reply.value), reply.ring),
@@ -178,24 +176,18 @@ fn serve(shared: &Shared, socket: &UnixStream, entered: &Entered, caller: Caller
     }
 }
 
-/// Reads a request and does what it says. What takes long is done by another thread, while this one
-/// tells the client that it is being done.
-fn work(
-    shared: &Shared,
-    socket: &UnixStream,
-    line: &[u8],
-    caller: Caller,
-) -> Result<Reply, Refusal> {
+/// Parses and answers a request. A long one runs in another thread while this one reports progress.
+fn work(shared: &Shared, socket: &UnixStream, line: &[u8]) -> Result<Reply, Refusal> {
     let ask = read(line)?;
     shared.tally.count_request(ask.word());
     if !is_long(&ask) {
-        return answer(shared, &ask, caller);
+        return answer(shared, &ask);
     }
     thread::scope(|scope| {
         let (done, result) = mpsc::sync_channel(1);
         scope.spawn(|| {
-            // A client that left does not end what it began.
-            let _ = done.send(answer(shared, &ask, caller));
+            // A request is completed even if the client is gone.
+            let _ = done.send(answer(shared, &ask));
             drop(done);
         });
         loop {
@@ -214,7 +206,7 @@ fn work(
 }
 
 fn read(line: &[u8]) -> Result<Ask, Refusal> {
-    // First, since another protocol may mean anything by the rest.
+    // First, because another version may give the rest any meaning.
     #[derive(serde::Deserialize)]
     struct Version {
         protocol: u32,
@@ -250,7 +242,7 @@ fn send(
         Some(Err(error)) => return Err(std::io::Error::other(error)),
         None => None,
     };
-    // A busy daemon's word to somebody it has no place for must not make it wait.
+    // Refusing a client must not block a busy daemon.
     let deadline = Instant::now() + patience.max(Duration::from_millis(1));
     write_line(socket, line, directory.as_ref(), deadline)
 }

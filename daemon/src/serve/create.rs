@@ -1,4 +1,4 @@
-//! Making a ring within the budget.
+//! Creates rings within the budget.
 
 use backcast_core::{
     Base, Capacity, Exist, Kind, OTHER_VERSION, ObjectInfo, Observed, Ring, RingError, RingOptions,
@@ -7,21 +7,15 @@ use backcast_core::{
 use backcast_persist::Mode;
 
 use super::budget::{self, WhenFull};
-use super::caller::Caller;
 use super::evict::{bring_back, evict_one, evicted, forget};
-use super::quota::Share;
 use super::shared::{Live, Shared, add};
-use crate::catalogue::is_garbage;
-use crate::persist;
-use crate::wire::{Code, CreateAsk, Granted, Refusal};
+use crate::objects::catalogue::is_garbage;
+use crate::objects::persist;
+use crate::protocol::{Code, CreateAsk, Granted, Refusal};
 
-/// Makes the ring that is asked for, or joins the one there is. The handle that comes along holds it
-/// until the client does.
-pub(crate) fn create(
-    shared: &Shared,
-    ask: &CreateAsk,
-    caller: Caller,
-) -> Result<(Granted, Ring), Refusal> {
+/// Creates the requested ring or attaches to it. The returned handle holds the ring until the
+/// client does.
+pub(crate) fn create(shared: &Shared, ask: &CreateAsk) -> Result<(Granted, Ring), Refusal> {
     let schema = ask.schema()?;
     let options = ask.options().map_err(|why| Refusal::new(Code::BadArgument, why))?;
     let options = options.base(shared.base.clone());
@@ -30,17 +24,17 @@ pub(crate) fn create(
         Some(mode) => Some(mode.parse().map_err(|why| Refusal::new(Code::BadArgument, why))?),
     };
     let asked_bytes = Ring::planned_bytes(&schema, &options)?;
-    // One at a time: of two that would each fit alone, the second sees the first.
+    // One request at a time, so that two rings cannot both claim the same free memory.
     let _turn = shared.turn();
     let live = shared.live();
-    let wish = Wish { name: &ask.name, schema: &schema, options, asked_bytes, caller };
+    let wish = Wish { name: &ask.name, schema: &schema, options, asked_bytes };
     let (ring, made) = make(shared, live, wish)?;
     keep(shared, &ring)?;
     if let Some(dir) = ring.path() {
         if let Some(mode) = persist {
             persist::ask(dir, mode).map_err(|why| Refusal::new(Code::Storage, why))?;
         }
-        // Now, and not at the next look: rows may be published at once.
+        // Not at the next sweep: rows may be published before.
         let observed = Observed::open(&shared.base, &ask.name)?;
         if let Err(why) = shared.keeper().tend(&ask.name, &observed, &shared.persist()) {
             tracing::warn!(ring = %ask.name, why, "cannot follow a new ring");
@@ -49,7 +43,7 @@ pub(crate) fn create(
     Ok((granted(&ask.name, &ring, made, asked_bytes), ring))
 }
 
-/// What a ring was given.
+/// Describes a ring to the client that receives it.
 pub(crate) fn granted(name: &str, ring: &Ring, made: bool, asked_bytes: u64) -> Granted {
     let stats = ring.stats();
     Granted {
@@ -62,15 +56,15 @@ pub(crate) fn granted(name: &str, ring: &Ring, made: bool, asked_bytes: u64) -> 
     }
 }
 
-/// Sees to it that a ring fits, by removing what nobody holds or wants, and by evicting others where the
-/// settings say so. The turn is the caller's.
+/// Makes room for a ring by removing orphans and, if the settings say so, by evicting other rings.
+/// The caller has the turn.
 pub(crate) fn room(shared: &Shared, name: &str, asked_bytes: u64) -> Result<(), Refusal> {
     let (base, live) = (&shared.base, shared.live());
     if fits(&live, &list(base)?, asked_bytes) {
         return Ok(());
     }
     add(&shared.tally.orphans_removed, collect(base)?.len() as u64);
-    // What would not fit alone has nobody evicted for it.
+    // A ring that exceeds the whole budget evicts no other.
     if asked_bytes <= live.budget_bytes && live.when_full == WhenFull::Evict {
         while !fits(&live, &list(base)?, asked_bytes) && evict_one(shared, name)? {}
     }
@@ -97,12 +91,11 @@ struct Wish<'a> {
     schema: &'a Schema,
     options: RingOptions,
     asked_bytes: u64,
-    caller: Caller,
 }
 
-/// `true`: it was made now.
+/// Returns the ring and whether it was created.
 fn make(shared: &Shared, live: Live, wish: Wish<'_>) -> Result<(Ring, bool), Refusal> {
-    let Wish { name, schema, mut options, mut asked_bytes, caller } = wish;
+    let Wish { name, schema, mut options, asked_bytes } = wish;
     let base = &shared.base;
     let exist = options.settings().exist;
     let there = find(base, name)?;
@@ -118,7 +111,7 @@ fn make(shared: &Shared, live: Live, wish: Wish<'_>) -> Result<(Ring, bool), Ref
                 let (kind, name) = (Kind::Ring, name.to_owned());
                 return Err(SegmentError::AlreadyExists { kind, name, state }.into());
             }
-            // Held before it is compared, so that it cannot go in between and be made anew unpaid.
+            // Hold it first: otherwise it could vanish and be created outside the budget.
             Exist::Attach => match Ring::attach_in(base, name) {
                 Ok(_held) => return Ok((Ring::create(name, schema, options)?, false)),
                 Err(error) if find(base, name)?.is_some() => return Err(error.into()),
@@ -128,25 +121,17 @@ fn make(shared: &Shared, live: Live, wish: Wish<'_>) -> Result<(Ring, bool), Ref
         }
     } else if let Some((store, snapshot)) = evicted(shared, name) {
         match exist {
-            // It is there, though not in memory.
+            // It counts as existing, though not in memory.
             Exist::Error => {
                 let (kind, name, state) = (Kind::Ring, name.to_owned(), "it is evicted");
                 return Err(SegmentError::AlreadyExists { kind, name, state }.into());
             }
             Exist::Attach => {
-                let _held = bring_back(shared, name, &store, &snapshot, caller)?;
+                let _held = bring_back(shared, name, &store, &snapshot)?;
                 return Ok((Ring::create(name, schema, options)?, false));
             }
             Exist::Replace => replaced = Some(store),
         }
-    }
-    if let Some(share) = Share::of(shared, caller, name)?
-        && asked_bytes > share.left()
-    {
-        let less = (live.when_full == WhenFull::Shrink)
-            .then(|| shrunk(schema, &options, share.left()))
-            .flatten();
-        (options, asked_bytes) = less.ok_or_else(|| share.refusal(name, asked_bytes))?;
     }
     let mut objects = list(base)?;
     let fits = |objects: &[ObjectInfo], more: u64| fits(&live, objects, more);
@@ -154,8 +139,8 @@ fn make(shared: &Shared, live: Live, wish: Wish<'_>) -> Result<(Ring, bool), Ref
         add(&shared.tally.orphans_removed, collect(base)?.len() as u64);
         objects = list(base)?;
     }
-    // What is replaced keeps its name until the new ring is whole, if both fit; if only one does,
-    // the old one goes first. One that is held keeps its memory in any case.
+    // A replaced ring keeps its name until the new one is complete if both fit, else it is removed
+    // first. A held ring keeps its memory in any case.
     let old = there.filter(|there| exist == Exist::Replace && !there.held).map_or(0, |o| o.bytes);
     if old > 0 && !fits(&objects, asked_bytes) {
         let without = live.budget_bytes.saturating_add(old).saturating_sub(budget::used(&objects));
@@ -172,38 +157,30 @@ fn make(shared: &Shared, live: Live, wish: Wish<'_>) -> Result<(Ring, bool), Ref
         if left == 0 {
             return Err(refuse());
         }
-        (options, _) = shrunk(schema, &options, left).ok_or_else(refuse)?;
+        options = shrunk(schema, &options, left).ok_or_else(refuse)?;
     }
     let memfd = live.memfd || options.settings().memfd;
     let ring = Ring::create(name, schema, options.memfd(memfd))?;
-    note(&ring, caller);
     if let Some(store) = replaced {
         forget(&store, name);
     }
     Ok((ring, true))
 }
 
-/// Keeps the memory of a new ring, if no file system does. One that cannot be kept goes with its handle.
+/// Keeps the memory of a new ring in memfds. A ring that cannot be kept is freed with its handle.
 pub(crate) fn keep(shared: &Shared, ring: &Ring) -> Result<(), Refusal> {
     Ok(ring.keep_by(shared.memory())?)
 }
 
-/// As large as so many bytes allow, and how many of them it takes. `None`: they are too few for a row in
-/// each lane, say.
-fn shrunk(schema: &Schema, options: &RingOptions, most: u64) -> Option<(RingOptions, u64)> {
+/// Returns options for the largest ring within `most` bytes. `None` if they are too few, for a row
+/// in each lane for example.
+fn shrunk(schema: &Schema, options: &RingOptions, most: u64) -> Option<RingOptions> {
     let options = options.clone().capacity(Capacity::Bytes(most));
     let bytes = Ring::planned_bytes(schema, &options).ok()?;
-    (bytes <= most).then_some((options, bytes))
+    (bytes <= most).then_some(options)
 }
 
-/// Writes down who asked for a ring. A daemon that is killed before leaves one that counts for nobody.
-pub(crate) fn note(ring: &Ring, caller: Caller) {
-    if let Some(Err(error)) = ring.path().map(|dir| caller.mark(dir)) {
-        tracing::warn!(ring = ring.name(), %error, "cannot write down who asked for a ring");
-    }
-}
-
-/// A ring of that name that counts as there.
+/// Finds a ring that counts as existing.
 fn find(base: &Base, name: &str) -> Result<Option<ObjectInfo>, SegmentError> {
     let objects = list(base)?;
     let is_it = |info: &ObjectInfo| info.kind == Kind::Ring && !info.building && info.name == name;

@@ -1,4 +1,4 @@
-//! Why a daemon does not start.
+//! Errors of starting a daemon.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,11 +9,11 @@ use thiserror::Error;
 
 use super::budget::BadBudget;
 
-/// Everything that stops a daemon from starting, before it has changed anything.
+/// Why a daemon does not start. Nothing was changed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// One daemon per base directory.
+    /// Another daemon serves the base directory.
     #[error(
         "a daemon looks after {} already: process {holder}; stop that one first (`kill {holder}`), \
          or give another directory with --dir",
@@ -22,10 +22,10 @@ pub enum ServeError {
     AlreadyRunning {
         /// The base directory.
         base: PathBuf,
-        /// The other daemon's process, as it says.
+        /// Process id of the other daemon, from its lock file.
         holder: String,
     },
-    /// A Unix socket's path has a limit that files do not have.
+    /// The path exceeds the limit of Unix sockets.
     #[error(
         "socket path {} has {bytes} bytes, the system's limit is {limit}; give a shorter one with \
          --socket",
@@ -34,12 +34,12 @@ pub enum ServeError {
     LongPath {
         /// The socket.
         path: PathBuf,
-        /// Length.
+        /// Bytes of the path.
         bytes: usize,
-        /// Longest that the system takes.
+        /// Maximum bytes.
         limit: usize,
     },
-    /// Something answers there.
+    /// Another process answers at the socket.
     #[error(
         "{} is the socket of a process that answers; stop it, or give another path with --socket",
         path.display()
@@ -48,7 +48,7 @@ pub enum ServeError {
         /// The socket.
         path: PathBuf,
     },
-    /// A file of somebody's.
+    /// The path is not a socket.
     #[error(
         "{} exists and is no socket; remove it, or give another path with --socket",
         path.display()
@@ -57,17 +57,20 @@ pub enum ServeError {
         /// The file.
         path: PathBuf,
     },
-    /// The system refused the socket.
-    #[error("cannot {operation} socket {}: {source}; check that its directory is yours", path.display())]
+    /// The system refused an operation on the socket.
+    #[error(
+        "cannot {operation} socket {}: {source}; check that its directory is yours",
+        path.display()
+    )]
     Socket {
-        /// What was tried.
+        /// Operation that failed.
         operation: &'static str,
         /// The socket.
         path: PathBuf,
         /// The system's answer.
         source: io::Error,
     },
-    /// Metrics tell names and sizes to whoever can connect.
+    /// Other machines could read the metrics.
     #[error(
         "--metrics {address} can be reached from other machines, and metrics ask for no password; \
          use a loopback address such as 127.0.0.1:{}, or add --metrics-any-address",
@@ -85,7 +88,7 @@ pub enum ServeError {
         /// The system's answer.
         source: io::Error,
     },
-    /// The configuration file.
+    /// The configuration file cannot be read.
     #[error("cannot read {}: {source}; check the path given with --config", path.display())]
     ReadConfig {
         /// The file.
@@ -93,7 +96,7 @@ pub enum ServeError {
         /// The system's answer.
         source: io::Error,
     },
-    /// Not TOML, or a value of the wrong type.
+    /// The configuration file is not TOML.
     #[error("{} is not understood: {why}", path.display())]
     BadConfig {
         /// The file.
@@ -101,7 +104,7 @@ pub enum ServeError {
         /// Where and why.
         why: String,
     },
-    /// A key that is none.
+    /// The configuration file has an unknown key.
     #[error(
         "{} has the key `{key}`, which is none{}; keys are: {known}",
         path.display(),
@@ -112,12 +115,12 @@ pub enum ServeError {
         path: PathBuf,
         /// The key.
         key: String,
-        /// The one that is spelt most alike.
+        /// Similar key, if there is one.
         near: Option<String>,
-        /// All.
+        /// Known keys.
         known: String,
     },
-    /// A value that is none.
+    /// The configuration file has an invalid value.
     #[error("{} has {key} = {value}: {why}", path.display())]
     BadValue {
         /// The file.
@@ -126,19 +129,19 @@ pub enum ServeError {
         key: &'static str,
         /// The value.
         value: String,
-        /// What it may be.
+        /// Valid values.
         why: String,
     },
-    /// The budget.
+    /// The budget is invalid.
     #[error(transparent)]
     Budget(#[from] BadBudget),
     /// The base directory.
     #[error(transparent)]
     Segment(#[from] SegmentError),
-    /// Threads, pipes and signals.
+    /// The system refused a thread, a pipe or a signal handler.
     #[error("cannot {operation}: {source}")]
     System {
-        /// What was tried.
+        /// Operation that failed.
         operation: &'static str,
         /// The system's answer.
         source: io::Error,
@@ -150,7 +153,7 @@ impl ServeError {
         move |source| Self::System { operation, source }
     }
 
-    /// Whether what was typed, or is in the file, is to blame.
+    /// Whether the options or the configuration file are invalid.
     pub(crate) fn is_usage(&self) -> bool {
         matches!(
             self,

@@ -1,5 +1,5 @@
-//! Rings that nobody uses make room for others: they are saved, and their memory is freed. Who asks
-//! the daemon for one gets it back.
+//! Evicts unused rings: saves them and frees their memory. Attaching through the daemon restores
+//! them.
 
 use backcast_core::{
     Base, Exist, Kind, ObjectInfo, Observed, Ring, SegmentError, list, remove_unheld,
@@ -7,24 +7,22 @@ use backcast_core::{
 use backcast_persist::{Snapshot, Store};
 use serde_json::{Value, json};
 
-use super::caller::Caller;
 use super::shared::Shared;
-use super::snapshot::{loaded, refused};
-use crate::catalogue::is_garbage;
-use crate::persist;
-use crate::wire::Refusal;
+use super::snapshot::loaded;
+use crate::objects::catalogue::is_garbage;
+use crate::objects::evicted::spec;
+use crate::objects::persist;
+use crate::protocol::Refusal;
 
-/// Label of the snapshot of a ring that made room.
-pub(crate) const EVICTED: &str = "evicted";
-/// A ring that is used again and again while it is being saved is left alone.
+/// Attempts to save a ring that is used meanwhile.
 const ATTEMPTS: u32 = 3;
-/// In the state of its snapshot: how it was brought to disk.
+/// Key of the persistence mode in the snapshot's state.
 const MODE: &str = "persist";
-/// And whether it lay in memfds.
+/// Key of whether the ring was in memfds.
 const MEMFD: &str = "memfd";
 
-/// Saves the ring that was used least recently, of those that are persistent and that nobody holds, and
-/// frees its memory. `false`: there is none. The turn is the caller's.
+/// Evicts the least recently used ring that is persistent and not held. `false` if there is none.
+/// The caller has the turn.
 pub(crate) fn evict_one(shared: &Shared, but: &str) -> Result<bool, Refusal> {
     let mut idle: Vec<(u64, ObjectInfo)> = list(&shared.base)?
         .into_iter()
@@ -41,7 +39,8 @@ pub(crate) fn evict_one(shared: &Shared, but: &str) -> Result<bool, Refusal> {
     Ok(false)
 }
 
-/// When somebody last claimed a lane or a reader slot. `None`: it is a snapshot, or cannot be opened.
+/// Returns when a lane or reader slot was last claimed. `None` for a snapshot or a ring that cannot
+/// be opened.
 fn last_use(base: &Base, name: &str) -> Option<u64> {
     let observed = Observed::open(base, name).ok().filter(|ring| !ring.ring().is_snapshot())?;
     let readers = observed.readers();
@@ -49,10 +48,10 @@ fn last_use(base: &Base, name: &str) -> Option<u64> {
     Some(claims.chain(observed.writers()).fold(observed.created_unix_ns(), u64::max))
 }
 
-/// `false`: somebody uses it after all.
+/// Evicts a ring. `false` if it is in use after all.
 fn evict(shared: &Shared, info: &ObjectInfo) -> Result<bool, Refusal> {
     let name = info.name.as_str();
-    let store = shared.persist().store().map_err(refused)?;
+    let store = shared.persist().store()?;
     for _ in 0..ATTEMPTS {
         let Ok(observed) = Observed::open(&shared.base, name) else { return Ok(false) };
         let ring = observed.ring();
@@ -60,60 +59,55 @@ fn evict(shared: &Shared, info: &ObjectInfo) -> Result<bool, Refusal> {
         let mode = mode.map_or(Value::Null, |mode| mode.as_str().into());
         let state = json!({ MODE: mode, MEMFD: observed.stats().memfd });
         let published = ring.rows_published();
-        store.save_evicted(ring, name, state).map_err(refused)?;
-        // Nobody can take hold of it while this is asked: what is saved is what there is.
+        store.save_evicted(ring, name, state)?;
+        // No process can attach during this check, so the snapshot has all rows.
         let sure = || ring.rows_published() == published;
         match remove_unheld(&shared.base, Kind::Ring, name, sure) {
             Ok(Some(removed)) => {
-                // What it had in memfds goes back now.
+                // Frees its memory in memfds.
                 shared.keep_memory()?;
                 tracing::info!(ring = %name, bytes = removed.bytes, "evicted");
                 return Ok(true);
             }
-            // Somebody wrote rows meanwhile, and left.
+            // Rows were written meanwhile; save again.
             Ok(None) => {}
             Err(SegmentError::InUse { .. } | SegmentError::NotFound { .. }) => break,
             Err(error) => return Err(error.into()),
         }
     }
-    // It is in memory: what was saved of it is not its only copy.
+    // The ring stays in memory, so its snapshot is not needed.
     let _ = store.remove(&spec(name));
     Ok(false)
 }
 
-/// A ring of that name that was evicted.
+/// Finds the snapshot of an evicted ring.
 pub(crate) fn evicted(shared: &Shared, name: &str) -> Option<(Store, Snapshot)> {
     let store = shared.persist().store().ok()?;
     let snapshot = store.snapshot(&spec(name)).ok()?;
     Some((store, snapshot))
 }
 
-/// Has it in memory again. The turn is the caller's.
+/// Restores an evicted ring. The caller has the turn.
 pub(crate) fn bring_back(
     shared: &Shared,
     name: &str,
     store: &Store,
     snapshot: &Snapshot,
-    caller: Caller,
 ) -> Result<Ring, Refusal> {
     let memfd = snapshot.state.get(MEMFD).and_then(Value::as_bool).unwrap_or(false);
-    let ring = loaded(shared, store, snapshot, name, (Exist::Error, true, memfd), caller)?;
+    let ring = loaded(shared, store, snapshot, name, (Exist::Error, true, memfd))?;
     let mode = snapshot.state.get(MODE).and_then(Value::as_str).and_then(|mode| mode.parse().ok());
     if let (Some(mode), Some(dir)) = (mode, ring.path()) {
-        persist::ask(dir, mode).map_err(|why| Refusal::new(crate::wire::Code::Storage, why))?;
+        persist::ask(dir, mode).map_err(|why| Refusal::new(crate::protocol::Code::Storage, why))?;
     }
     forget(store, name);
     tracing::info!(ring = %name, rows = snapshot.rows, "brought back");
     Ok(ring)
 }
 
-/// What was evicted is not to come back.
+/// Removes the snapshot of an evicted ring.
 pub(crate) fn forget(store: &Store, name: &str) {
     if let Err(error) = store.remove(&spec(name)) {
         tracing::warn!(ring = %name, %error, "a snapshot stays that is not needed any more");
     }
-}
-
-fn spec(name: &str) -> String {
-    format!("{name}@{EVICTED}")
 }

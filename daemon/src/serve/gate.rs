@@ -1,9 +1,9 @@
-//! How many connections there are at a time, and which one goes when there is no room for another.
+//! Limits the number of connections, and closes an idle one to admit another.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Ends a connection from outside; its thread then finds it closed.
+/// Closes a connection from another thread.
 type Close = Box<dyn Fn() + Send>;
 
 /// The connections of one listener.
@@ -16,7 +16,7 @@ pub(crate) struct Gate {
 struct Inside {
     next: u64,
     closed: bool,
-    /// By age: numbers only grow.
+    /// Ordered by age, since numbers only grow.
     places: BTreeMap<u64, Place>,
 }
 
@@ -25,7 +25,7 @@ struct Place {
     working: bool,
 }
 
-/// A connection's place; dropping it makes room.
+/// Admission of a connection, released on drop.
 pub(crate) struct Entered {
     gate: Arc<Gate>,
     number: u64,
@@ -37,8 +37,8 @@ impl Gate {
         Arc::new(Self { limit, inside: Mutex::new(inside), left: Condvar::new() })
     }
 
-    /// Room for one more. Where there is none, the oldest connection that is not at work goes: a
-    /// silent one has no right to keep others out. `None`: all are at work, or the gate is closed.
+    /// Admits a connection. At the limit, closes the oldest idle one. `None` if all are busy or the
+    /// gate is closed.
     pub(crate) fn enter(self: &Arc<Self>, close: impl Fn() + Send + 'static) -> Option<Entered> {
         let mut inside = self.lock();
         if inside.closed {
@@ -55,13 +55,13 @@ impl Gate {
         Some(Entered { gate: Arc::clone(self), number })
     }
 
-    /// Connections now.
+    /// Number of connections.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.lock().places.len()
     }
 
-    /// Ends every connection that is not at work, lets nobody in any more, and waits for the others.
+    /// Closes idle connections, refuses new ones, and waits for the busy ones.
     pub(crate) fn close(&self) {
         let mut inside = self.lock();
         inside.closed = true;
@@ -79,8 +79,8 @@ impl Gate {
 }
 
 impl Entered {
-    /// Whether the connection is at work: such a one is not closed to make room. `false`: it must not
-    /// begin, the gate is closed or it was put out already.
+    /// Marks the connection as busy, so that it is not closed for another. `false` if the gate or
+    /// the connection is closed already.
     pub(crate) fn begin_work(&self) -> bool {
         let mut inside = self.gate.lock();
         let closed = inside.closed;
@@ -93,13 +93,13 @@ impl Entered {
         }
     }
 
-    /// The work is done: what follows may be cut off.
+    /// Marks the connection as idle.
     pub(crate) fn end_work(&self) {
         let mut inside = self.gate.lock();
         let closed = inside.closed;
         if let Some(place) = inside.places.get_mut(&self.number) {
             place.working = false;
-            // Not before the answer is out, which is in the kernel's hands by now.
+            // The answer is in the kernel's buffer by now.
             if closed {
                 (place.close)();
             }

@@ -11,23 +11,23 @@ use super::error::ServeError;
 use super::gate::Gate;
 use super::shared::Shared;
 use super::{metrics, spawn, stop_pipe};
-use crate::lines::{read_until, write_by};
+use crate::protocol::lines::{read_until, write_by};
 
-/// Scrapes at a time.
+/// Maximum scrapes at a time.
 const MAX_SCRAPES: usize = 16;
-/// Longest request line and headers.
+/// Maximum bytes of request line and headers.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
-/// Most headers.
+/// Maximum headers.
 const MAX_HEADERS: usize = 64;
-/// A scraper has so long for its request and for taking in the page.
+/// Time-out for reading a request and for writing the page.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Serves metrics.
+/// HTTP server of the metrics.
 #[derive(Debug)]
 pub(crate) struct MetricsServer {
     address: SocketAddr,
     listener: Option<TcpListener>,
-    // Dropped to end the thread.
+    // Dropped to stop the thread.
     stop: Option<PipeWriter>,
     thread: Option<JoinHandle<()>>,
 }
@@ -108,7 +108,7 @@ fn serve(shared: &Shared, mut stream: TcpStream) {
     let _ = write_by(&mut stream, page.as_bytes(), Instant::now() + PATIENCE, timeout);
 }
 
-/// The whole answer to a request's head.
+/// Returns the response to a request.
 fn respond(head: &[u8], page: impl FnOnce() -> Result<String, std::fmt::Error>) -> String {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
@@ -126,7 +126,7 @@ fn respond(head: &[u8], page: impl FnOnce() -> Result<String, std::fmt::Error>) 
                 reply("500 Internal Server Error", plain, "cannot write metrics\n", with_body)
             }
         },
-        // Answered by whoever answers at all: the daemon works on requests in other threads.
+        // Any answer means health: other threads work on requests.
         (Some("GET" | "HEAD"), "/health" | "/healthz") => reply("200 OK", plain, "ok\n", with_body),
         (Some("GET" | "HEAD"), _) => {
             let places = "metrics are at /metrics, and /health says ok\n";

@@ -1,4 +1,4 @@
-//! The daemon's socket: private to its user, and taken over from a daemon that was killed.
+//! The daemon's socket, private to its user. Replaces the socket of a killed daemon.
 
 use std::fs;
 use std::io;
@@ -10,12 +10,12 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::error::ServeError;
 
-/// Connections that the kernel keeps waiting.
+/// Connections that the kernel queues.
 const BACKLOG: i32 = 128;
-/// Bytes of a socket's path: the field's size less the closing zero.
+/// Maximum bytes of a socket's path: the size of the field less the final zero.
 const MAX_PATH_BYTES: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
 
-/// A listening socket with a path, which goes with it.
+/// A listening socket; dropping it removes its path.
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) socket: UnixListener,
@@ -23,8 +23,8 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Listens on `path`. The caller has the daemon's lock, so that a socket that nobody answers is
-    /// a dead daemon's.
+    /// Listens on `path`. The caller has the daemon's lock, so a socket that does not answer is a
+    /// dead daemon's.
     pub(crate) fn bind(path: &Path) -> Result<Self, ServeError> {
         check_length(path)?;
         make_way(path)?;
@@ -46,7 +46,7 @@ impl Listener {
         #[cfg(not(target_os = "linux"))]
         rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC).map_err(failed("make"))?;
         rustix::net::bind(&socket, &address).map_err(failed("bind"))?;
-        // Before anybody can connect: a bound socket refuses until it listens.
+        // Before clients can connect: a bound socket refuses until it listens.
         let private = fs::set_permissions(path, fs::Permissions::from_mode(0o600))
             .map_err(|source| ServeError::Socket {
                 operation: "close off",
@@ -80,7 +80,7 @@ fn check_length(path: &Path) -> Result<(), ServeError> {
     Ok(())
 }
 
-/// Removes a socket that nobody answers; anything else there is not ours to remove.
+/// Removes a socket that does not answer. Refuses to remove anything else.
 fn make_way(path: &Path) -> Result<(), ServeError> {
     let found = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

@@ -1,4 +1,4 @@
-//! What the daemon says while it runs, on stderr: lines of text or JSON, from a level on.
+//! Log of the daemon on stderr, as lines of text or JSON.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -12,31 +12,31 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::reload;
 use tracing_subscriber::{Registry, fmt};
 
-/// How a line looks.
+/// Format of a line.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Form {
-    /// For people.
+pub(crate) enum LogFormat {
+    /// Text for people.
     #[default]
     Text,
     /// One JSON object per line.
     Json,
 }
 
-/// From which level on.
+/// Minimum level.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Level {
-    /// What ended something.
+    /// Failures.
     Error,
-    /// What somebody should look at.
+    /// Problems that need attention.
     Warn,
-    /// What was made and removed.
+    /// Objects created and removed.
     #[default]
     Info,
-    /// Every refusal.
+    /// Also every refusal.
     Debug,
-    /// Everything.
+    /// All messages.
     Trace,
 }
 
@@ -52,29 +52,29 @@ impl From<Level> for LevelFilter {
     }
 }
 
-/// The level of a running log.
+/// A running log, whose level can change.
 #[derive(Debug)]
 pub(crate) struct Log(Option<reload::Handle<LevelFilter, Registry>>);
 
 impl Log {
-    /// Begins to log for the whole process; a program that logs already keeps its own way.
-    pub(crate) fn begin(form: Form, level: Level) -> io::Result<Self> {
-        // A descriptor of its own: the command may have stderr locked for as long as it runs.
+    /// Starts logging for the process. A program with its own subscriber keeps it.
+    pub(crate) fn begin(form: LogFormat, level: Level) -> io::Result<Self> {
+        // Its own descriptor, since the command may keep stderr locked.
         let stderr = Stderr(Arc::new(File::from(io::stderr().as_fd().try_clone_to_owned()?)));
         let (filter, handle) = reload::Layer::new(LevelFilter::from(level));
         let lines =
             fmt::layer().with_ansi(false).with_target(false).with_writer(move || stderr.clone());
         let registry = tracing_subscriber::registry().with(filter);
         let begun = match form {
-            Form::Text => tracing::subscriber::set_global_default(registry.with(lines)),
-            Form::Json => tracing::subscriber::set_global_default(
+            LogFormat::Text => tracing::subscriber::set_global_default(registry.with(lines)),
+            LogFormat::Json => tracing::subscriber::set_global_default(
                 registry.with(lines.json().flatten_event(true)),
             ),
         };
         Ok(Self(begun.is_ok().then_some(handle)))
     }
 
-    /// Another level from now on.
+    /// Changes the level.
     pub(crate) fn set_level(&self, level: Level) {
         if let Some(handle) = &self.0 {
             let _ = handle.reload(LevelFilter::from(level));
@@ -82,7 +82,7 @@ impl Log {
     }
 }
 
-/// Unbuffered, a line at a time.
+/// Writes every line without buffering.
 #[derive(Clone, Debug)]
 struct Stderr(Arc<File>);
 

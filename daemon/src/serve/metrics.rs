@@ -1,5 +1,4 @@
-//! The page of metrics: what every ring looks like now and what the daemon has done, in `OpenMetrics`
-//! text, which Prometheus reads.
+//! Page of metrics of all rings and of the daemon, in the `OpenMetrics` text format of Prometheus.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,16 +14,15 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
 use super::budget;
-use super::census::Totals;
-use super::quota;
+use super::reader_totals::ReaderTotals;
 use super::shared::Shared;
-use crate::catalogue::is_garbage;
-use crate::persist::behind_now;
+use crate::objects::catalogue::is_garbage;
+use crate::objects::persist::behind_now;
 
-/// What the page is, to whoever reads it.
+/// Content type of the page.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The page, taken now. Without stopping anybody, so numbers are each true and not of one instant.
+/// Returns the current page. Nothing is stopped, so the numbers are not of one instant.
 pub(crate) fn page(shared: &Shared) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Taken(take(shared))));
@@ -33,26 +31,26 @@ pub(crate) fn page(shared: &Shared) -> Result<String, fmt::Error> {
     Ok(text)
 }
 
-/// Whether a number may go down.
+/// Kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum MetricKind {
     Gauge,
-    /// Its name ends with `_total` on the page.
+    /// Never decreases; its name ends with `_total` on the page.
     Counter,
 }
 
-/// One label and one number.
+/// A label and a number.
 type Sample = (Option<(&'static str, String)>, f64);
 
 #[derive(Debug)]
 struct Family {
     name: &'static str,
     help: &'static str,
-    form: Form,
+    form: MetricKind,
     samples: Vec<Sample>,
 }
 
-/// All numbers of one page.
+/// All metrics of a page.
 #[derive(Debug)]
 struct Taken(Vec<Family>);
 
@@ -61,20 +59,20 @@ impl Collector for Taken {
         for Family { name, help, form, samples } in &self.0 {
             let (gauge, counter) = (ConstGauge::new(0.0), ConstCounter::new(0.0));
             let kind = match form {
-                Form::Gauge => gauge.metric_type(),
-                Form::Counter => counter.metric_type(),
+                MetricKind::Gauge => gauge.metric_type(),
+                MetricKind::Counter => counter.metric_type(),
             };
             let mut metric = encoder.encode_descriptor(name, help, None, kind)?;
             for (label, value) in samples {
                 let encode = |encoder| match form {
-                    Form::Gauge => ConstGauge::new(*value).encode(encoder),
-                    Form::Counter => ConstCounter::new(*value).encode(encoder),
+                    MetricKind::Gauge => ConstGauge::new(*value).encode(encoder),
+                    MetricKind::Counter => ConstCounter::new(*value).encode(encoder),
                 };
                 match label {
                     Some(label) => encode(metric.encode_family(&std::slice::from_ref(label))?)?,
                     None => match form {
-                        Form::Gauge => metric.encode_gauge(value)?,
-                        Form::Counter => {
+                        MetricKind::Gauge => metric.encode_gauge(value)?,
+                        MetricKind::Counter => {
                             type Nothing = prometheus_client::encoding::NoLabelSet;
                             metric.encode_counter::<Nothing, f64, f64>(value, None)?;
                         }
@@ -86,12 +84,12 @@ impl Collector for Taken {
     }
 }
 
-/// A ring's metrics: name, help, and the number in what is known of it.
-type OfRing = (&'static str, &'static str, Form, fn(&RingStats, &Totals) -> f64);
+/// Metric of a ring: name, help, kind and value.
+type OfRing = (&'static str, &'static str, MetricKind, fn(&RingStats, &ReaderTotals) -> f64);
 
 #[expect(clippy::cast_precision_loss, reason = "Prometheus has 64-bit floats")]
 const RING: [OfRing; 17] = {
-    use Form::{Counter, Gauge};
+    use MetricKind::{Counter, Gauge};
     [
         ("backcast_ring_rows", "Rows readable now", Gauge, |ring, _| {
             ring.lane_stats.iter().map(|lane| lane.rows).sum::<u64>() as f64
@@ -147,12 +145,12 @@ const RING: [OfRing; 17] = {
     ]
 };
 
-/// A ring's metrics while it is brought to disk.
-type OfFollowed = (&'static str, &'static str, Form, fn(&FollowState) -> f64);
+/// Metric of a followed ring: name, help, kind and value.
+type OfFollowed = (&'static str, &'static str, MetricKind, fn(&FollowState) -> f64);
 
 #[expect(clippy::cast_precision_loss, reason = "Prometheus has 64-bit floats")]
 const PERSIST: [OfFollowed; 7] = {
-    use Form::{Counter, Gauge};
+    use MetricKind::{Counter, Gauge};
     [
         ("backcast_persist_behind_rows", "Rows published that are not on disk", Gauge, |state| {
             state.rows_behind as f64
@@ -187,22 +185,22 @@ fn take(shared: &Shared) -> Vec<Family> {
         if info.kind != Kind::Ring || info.building || is_garbage(info) {
             continue;
         }
-        // One that is damaged or went away has no numbers; the sweep says so in the log.
+        // A damaged or removed ring has no numbers; the sweep logs it.
         let Ok(observed) = Observed::open(&shared.base, &info.name) else { continue };
         let stats = observed.stats();
         let (created, records) = (observed.created_unix_ns(), observed.readers());
-        let totals = shared.census().update(&info.name, created, &records);
+        let totals = shared.reader_totals().update(&info.name, created, &records);
         rings.push((info.name.clone(), stats, totals));
     }
     let of_rings = RING.iter().map(|&(name, help, form, number)| {
-        let sample = |(ring, stats, totals): &(String, RingStats, Totals)| {
+        let sample = |(ring, stats, totals): &(String, RingStats, ReaderTotals)| {
             (Some(("ring", ring.clone())), number(stats, totals))
         };
         Family { name, help, form, samples: rings.iter().map(sample).collect() }
     });
     let mut followed = shared.keeper().states();
     for (name, state) in &mut followed {
-        // What a follower saw when it last looked is older than this page.
+        // The follower's own count is older than this page.
         if let Some((_, stats, _)) = rings.iter().find(|(ring, ..)| ring == name) {
             state.rows_behind = behind_now(stats.rows_published, state.rows_done);
         }
@@ -219,17 +217,13 @@ fn take(shared: &Shared) -> Vec<Family> {
     let by = |name, help, label, counts: BTreeMap<&'static str, u64>| {
         let sample = |(word, n): (&'static str, u64)| (Some((label, word.to_owned())), n as f64);
         let samples = counts.into_iter().map(sample).collect();
-        Family { name, help, form: Form::Counter, samples }
+        Family { name, help, form: MetricKind::Counter, samples }
     };
     let kinds = Kind::ALL.map(|kind| {
         let of_kind = objects.iter().filter(|info| info.kind == kind && !info.building).count();
         (Some(("kind", kind.as_str().to_owned())), of_kind as f64)
     });
-    let callers = quota::by_caller(&objects).into_iter().map(|(caller, bytes)| {
-        let pid = caller.pid().map_or_else(|| "unknown".to_owned(), |pid| pid.to_string());
-        (Some(("pid", pid)), bytes as f64)
-    });
-    let (gauge, counter) = (Form::Gauge, Form::Counter);
+    let (gauge, counter) = (MetricKind::Gauge, MetricKind::Counter);
     let of_daemon = [
         plain(
             "backcast_budget_bytes",
@@ -237,18 +231,6 @@ fn take(shared: &Shared) -> Vec<Family> {
             gauge,
             live.budget_bytes as f64,
         ),
-        Family {
-            name: "backcast_quota_bytes",
-            help: "Bytes that the rings may have that one process asked for",
-            form: gauge,
-            samples: live.quota_bytes.iter().map(|quota| (None, *quota as f64)).collect(),
-        },
-        Family {
-            name: "backcast_asked_by_bytes",
-            help: "Bytes of the rings that a process asked for",
-            form: gauge,
-            samples: callers.collect(),
-        },
         plain("backcast_used_bytes", "Bytes that they have", gauge, budget::used(&objects) as f64),
         Family { name: "backcast_objects", help: "Objects", form: gauge, samples: kinds.to_vec() },
         plain(
@@ -257,10 +239,10 @@ fn take(shared: &Shared) -> Vec<Family> {
             gauge,
             shared.began.elapsed().as_secs_f64(),
         ),
-        plain("backcast_sweeps", "Looks at everything", counter, count(&tally.sweeps)),
+        plain("backcast_sweeps", "Sweeps of the directory", counter, count(&tally.sweeps)),
         plain(
             "backcast_orphans_removed",
-            "Objects removed that nobody held",
+            "Objects removed that no process held",
             counter,
             count(&tally.orphans_removed),
         ),
@@ -283,12 +265,12 @@ fn take(shared: &Shared) -> Vec<Family> {
     of_rings.chain(of_followed).chain(of_daemon).collect()
 }
 
-/// Every metric, as the page calls it.
+/// Names of all metrics on the page.
 #[cfg(test)]
 pub(crate) fn names(shared: &Shared) -> Vec<String> {
     let full = |family: &Family| match family.form {
-        Form::Gauge => family.name.to_owned(),
-        Form::Counter => format!("{}_total", family.name),
+        MetricKind::Gauge => family.name.to_owned(),
+        MetricKind::Counter => format!("{}_total", family.name),
     };
     take(shared).iter().map(full).collect()
 }
@@ -325,8 +307,8 @@ mod tests {
         assert_eq!(series.len(), samples.len(), "{text}");
     }
 
-    /// Every alert of the file with its settings, by the subset of YAML that the file keeps to: two levels of
-    /// lists and one `key: value` a line.
+    /// Parses the alerts of the file, which uses a subset of YAML: two levels of lists and one
+    /// `key: value` a line.
     fn alerts() -> Vec<BTreeMap<String, String>> {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/alerts.yml");
         let text = std::fs::read_to_string(path).unwrap();
@@ -369,7 +351,7 @@ mod tests {
             for (open, close) in [('(', ')'), ('{', '}'), ('[', ']')] {
                 assert_eq!(query.matches(open).count(), query.matches(close).count(), "{query}");
             }
-            // A colon within a value would end a key there; quoted values are whole.
+            // Values with colons must be quoted.
             for key in ["summary", "description"] {
                 let text = &alert[key];
                 assert!(text.starts_with('"') && text.ends_with('"') && text.len() > 12, "{text}");
@@ -379,10 +361,10 @@ mod tests {
             let minutes = alert["for"].strip_suffix('m').map(str::parse::<u32>);
             assert!(matches!(minutes, Some(Ok(_))), "{alert:?}");
         }
-        // Labels that a query picks are values that the daemon gives.
+        // Labels in queries must be values of the daemon.
         let codes = alerts.iter().filter_map(|alert| alert["expr"].split("code=~\"").nth(1));
         for code in codes.flat_map(|rest| rest.split('"').next().unwrap().split('|')) {
-            let known: Result<crate::wire::Code, _> = serde_json::from_value(code.into());
+            let known: Result<crate::protocol::Code, _> = serde_json::from_value(code.into());
             assert!(known.is_ok(), "{code}");
         }
     }

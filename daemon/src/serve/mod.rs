@@ -1,12 +1,8 @@
-//! The daemon: one process per base directory that looks after all its objects and is in nobody's
-//! way. It holds no ring and no lock that a writer or a reader waits for, so that it can be killed
-//! and started again at any moment.
+//! The daemon: one process per base directory that maintains its objects. It holds no ring and no
+//! lock that a writer or reader waits for, so it can be killed and restarted at any moment.
 
 mod answer;
 mod budget;
-mod caller;
-mod census;
-mod command;
 mod config;
 mod connection;
 mod create;
@@ -19,7 +15,7 @@ mod log;
 mod metrics;
 mod options;
 mod persist;
-mod quota;
+mod reader_totals;
 mod refusal;
 mod resize;
 mod shared;
@@ -33,16 +29,16 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use backcast_core::{Base, BaseLock, Claimed};
-use serde::{Deserialize, Serialize};
+
+use crate::protocol::Holder;
 
 pub(crate) use budget::used;
 pub use budget::{BadBudget, Budget, WhenFull};
-pub(crate) use caller::Caller;
-pub(crate) use command::{Args, run};
+pub(crate) use config::GivenSettings;
 pub use error::ServeError;
-pub(crate) use evict::EVICTED;
+pub(crate) use log::Log;
 pub use options::ServeOptions;
-pub use persist::{BadSpan, PersistOptions, Span};
+pub use persist::{BadTimeSpan, PersistOptions, TimeSpan};
 
 use connection::Acceptor;
 use http::MetricsServer;
@@ -50,35 +46,7 @@ use listen::Listener;
 use shared::Shared;
 use sweep::Sweeper;
 
-/// What a daemon says of itself in its lock file, for people and for clients that look for it.
-#[derive(Debug, Deserialize, Serialize)]
-pub(crate) struct Holder {
-    pub(crate) pid: u32,
-    pub(crate) socket: std::path::PathBuf,
-    /// Bytes that all objects may have together.
-    #[serde(default)]
-    pub(crate) budget_bytes: Option<u64>,
-    /// Where it keeps snapshots, and rings that it evicted.
-    #[serde(default)]
-    pub(crate) store: Option<std::path::PathBuf>,
-}
-
-impl Holder {
-    /// Of the daemon that looks after `base`, if one does.
-    pub(crate) fn of(base: &Base) -> Option<Self> {
-        let said = BaseLock::is_held(base).then(|| BaseLock::said(base))??;
-        serde_json::from_str(&said).ok()
-    }
-
-    fn say(lock: &BaseLock, socket: &Path, shared: &Shared) -> Result<(), ServeError> {
-        let (pid, socket) = (std::process::id(), socket.to_owned());
-        let store = shared.persist().store().ok().map(|store| store.path().to_owned());
-        let holder = Self { pid, socket, budget_bytes: Some(shared.live().budget_bytes), store };
-        Ok(lock.say(&serde_json::to_string(&holder).unwrap_or_default())?)
-    }
-}
-
-/// A running daemon. Dropping it ends it, after the requests that it works on.
+/// A running daemon. Dropping it stops it after the running requests.
 ///
 /// ```
 /// use backcast_core::{Base, DType, RingOptions, Schema};
@@ -98,7 +66,7 @@ impl Holder {
 /// ```
 #[derive(Debug)]
 pub struct Daemon {
-    // In the order of their end: no new requests, no sweeps, then the right to be the daemon.
+    // Declared in the order in which they stop; the lock is released last.
     acceptor: Acceptor,
     metrics: Option<MetricsServer>,
     sweeper: Sweeper,
@@ -107,8 +75,8 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts to look after the objects of `base`; the directory is made if it is missing. Nothing
-    /// is changed unless everything can be.
+    /// Starts a daemon for `base`, and creates the directory if it is missing. An error changes
+    /// nothing.
     pub fn start(base: &Base, options: &ServeOptions) -> Result<Self, ServeError> {
         options.check()?;
         let lock = match BaseLock::claim(base)? {
@@ -122,47 +90,41 @@ impl Daemon {
         let listener = Listener::bind(&options.socket_in(base))?;
         let metrics = options.metrics.map(MetricsServer::bind).transpose()?;
         let shared = Arc::new(Shared::new(base, options)?);
-        Holder::say(&lock, listener.path(), &shared)?;
+        announce(&lock, listener.path(), &shared)?;
         let sweeper = Sweeper::start(&shared)?;
         let metrics = metrics.map(|server| server.start(&shared)).transpose()?;
         let acceptor = Acceptor::start(listener, &shared, options.max_connections)?;
         Ok(Self { acceptor, metrics, sweeper, shared, lock })
     }
 
-    /// Takes over what can be changed while it runs: budget, quota, what happens when it is full, interval,
-    /// how rings are brought to disk.
+    /// Applies the settings that can change while it runs: budget, what happens when it is full,
+    /// interval, persistence.
     pub fn reload(&self, options: &ServeOptions) -> Result<(), ServeError> {
         self.shared.take_over(options)?;
-        Holder::say(&self.lock, self.socket(), &self.shared)?;
+        announce(&self.lock, self.socket(), &self.shared)?;
         self.sweeper.wake();
         Ok(())
     }
 
-    /// Its socket.
+    /// Path of the socket.
     #[must_use]
     pub fn socket(&self) -> &Path {
         self.acceptor.path()
     }
 
-    /// Where metrics are served: the port that was found, if any was asked for.
+    /// Address of the metrics, with the port that was picked.
     #[must_use]
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics.as_ref().map(MetricsServer::address)
     }
 
-    /// Bytes that all objects may have together.
+    /// Maximum bytes of all objects together.
     #[must_use]
     pub fn budget_bytes(&self) -> u64 {
         self.shared.live().budget_bytes
     }
 
-    /// Bytes that the rings may have that one process asked for. `None`: as many as there are.
-    #[must_use]
-    pub fn quota_bytes(&self) -> Option<u64> {
-        self.shared.live().quota_bytes
-    }
-
-    /// Ends it: requests at work are answered, the socket is removed.
+    /// Stops the daemon after answering running requests, and removes the socket.
     pub fn stop(self) {
         drop(self);
     }
@@ -181,7 +143,15 @@ impl Drop for Daemon {
     }
 }
 
-/// A thread with a name, or why there is none.
+/// Writes the daemon's process, socket, budget and store into its lock file.
+fn announce(lock: &BaseLock, socket: &Path, shared: &Shared) -> Result<(), ServeError> {
+    let (pid, socket) = (std::process::id(), socket.to_owned());
+    let store = shared.persist().store().ok().map(|store| store.path().to_owned());
+    let holder = Holder { pid, socket, budget_bytes: Some(shared.live().budget_bytes), store };
+    Ok(lock.say(&serde_json::to_string(&holder).unwrap_or_default())?)
+}
+
+/// Starts a named thread.
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, ServeError> {
     std::thread::Builder::new()
         .name(format!("backcast-{name}"))
@@ -189,8 +159,8 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
         .map_err(ServeError::system("start a thread"))
 }
 
-/// A pipe whose reading end becomes readable when the writing end is dropped: how a thread that
-/// waits for connections is told to end.
+/// Returns a pipe whose reading end becomes readable when the writing end is dropped. It stops
+/// threads that wait for connections.
 fn stop_pipe() -> Result<(io::PipeReader, io::PipeWriter), ServeError> {
     io::pipe().map_err(ServeError::system("make a pipe"))
 }

@@ -1,4 +1,4 @@
-//! How a daemon is started.
+//! Options of a daemon.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,31 +10,29 @@ use super::budget::{Budget, WhenFull};
 use super::error::ServeError;
 use super::persist::PersistOptions;
 
-/// Connections at a time.
+/// Maximum connections at a time.
 const MAX_CONNECTIONS: usize = 64;
 
-/// How a daemon is started.
+/// Options of a daemon.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServeOptions {
-    /// Memory that all objects may have together.
+    /// Maximum memory of all objects together.
     pub budget: Budget,
-    /// Memory that the rings may have that one process asked for; no limit if left out.
-    pub quota: Option<Budget>,
-    /// What becomes of a ring that does not fit.
+    /// Policy for rings that do not fit.
     pub when_full: WhenFull,
-    /// Every ring that it makes lies in sealed memfds (Linux).
+    /// Create every ring in sealed memfds (Linux).
     pub memfd: bool,
-    /// Time between two looks at everything.
+    /// Time between two sweeps.
     pub interval: Duration,
-    /// Socket; in the base directory if left out.
+    /// Socket; `None` for one in the base directory.
     pub socket: Option<PathBuf>,
-    /// Where to serve metrics, if anywhere; port 0 finds a free one.
+    /// Address of the metrics, if they are served; port 0 picks a free one.
     pub metrics: Option<SocketAddr>,
-    /// Metrics may be served to other machines.
+    /// Allow a metrics address that other machines can reach.
     pub metrics_any_address: bool,
-    /// Connections at a time.
+    /// Maximum connections at a time.
     pub max_connections: usize,
-    /// How rings are brought to disk.
+    /// How rings are persisted.
     pub persist: PersistOptions,
 }
 
@@ -42,7 +40,6 @@ impl Default for ServeOptions {
     fn default() -> Self {
         Self {
             budget: Budget::default(),
-            quota: None,
             when_full: WhenFull::default(),
             memfd: false,
             interval: Duration::from_secs(2),
@@ -60,7 +57,7 @@ impl ServeOptions {
         self.socket.clone().unwrap_or_else(|| base.path().join(DAEMON_SOCKET))
     }
 
-    /// What can be told without touching anything.
+    /// Checks the options that need no resources.
     pub(crate) fn check(&self) -> Result<(), ServeError> {
         match self.metrics {
             Some(address) if !address.ip().is_loopback() && !self.metrics_any_address => {

@@ -1,11 +1,10 @@
-//! Errors of rings and commands as refusals that a client can tell apart.
+//! Converts errors to refusals with codes that clients can tell apart.
 
-use backcast_core::{Kind, RingError, SchemaError, SegmentError};
-
+use backcast_core::{Kind, RestoreError, RingError, SchemaError, SegmentError};
 use backcast_persist::{LoadError, SaveError, StoreError};
 
-use crate::error::CliError;
-use crate::wire::{Code, NameTaken, Refusal};
+use crate::objects::find::FindError;
+use crate::protocol::{Code, NameTaken, Refusal};
 
 impl From<SegmentError> for Refusal {
     fn from(error: SegmentError) -> Self {
@@ -66,40 +65,58 @@ impl From<RingError> for Refusal {
     }
 }
 
-impl From<CliError> for Refusal {
-    fn from(error: CliError) -> Self {
-        let code = match error {
-            CliError::Segment(error) => return error.into(),
-            CliError::Ring(error) => return error.into(),
-            CliError::Schema(error) => return error.into(),
-            CliError::NotFound { .. }
-            | CliError::Orphaned { .. }
-            | CliError::Evicted { .. }
-            | CliError::MemoryGone { .. } => Code::NotFound,
-            CliError::NoSpace { .. } => Code::NoSpace,
-            CliError::Unsafe { .. } | CliError::Denied { .. } | CliError::NoAccess { .. } => {
-                Code::Storage
+impl From<FindError> for Refusal {
+    fn from(error: FindError) -> Self {
+        match error {
+            FindError::Segment(error) => error.into(),
+            FindError::Ring(error) => error.into(),
+            FindError::Ambiguous { .. } => Self::new(Code::BadArgument, error),
+            error => Self::new(Code::NotFound, error),
+        }
+    }
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
+        Self::new(code_of(&error), error)
+    }
+}
+
+fn code_of(error: &StoreError) -> Code {
+    match error {
+        StoreError::NotFound { .. } => Code::NotFound,
+        StoreError::BadName { .. } | StoreError::NoPlace => Code::BadArgument,
+        StoreError::NoSpace { .. } => Code::NoSpace,
+        StoreError::Busy { .. } => Code::InUse,
+        StoreError::NoManifest { .. } => Code::Corrupt,
+        _ => Code::Storage,
+    }
+}
+
+impl From<SaveError> for Refusal {
+    fn from(error: SaveError) -> Self {
+        let code = match &error {
+            SaveError::Store(error) => code_of(error),
+            SaveError::LabelTaken { .. } => Code::Exists,
+            SaveError::Unreadable { .. } => Code::Corrupt,
+            _ => Code::BadArgument,
+        };
+        Self::new(code, error)
+    }
+}
+
+impl From<LoadError> for Refusal {
+    fn from(error: LoadError) -> Self {
+        let error = match error {
+            LoadError::Ring(error) | LoadError::Restore(RestoreError::Ring(error)) => {
+                return error.into();
             }
-            CliError::Taken { .. }
-            | CliError::NameTaken { .. }
-            | CliError::Different { .. }
-            | CliError::Save(SaveError::LabelTaken { .. }) => Code::Exists,
-            CliError::Held { .. } => Code::InUse,
-            CliError::Damaged { .. }
-            | CliError::Unopened { .. }
-            | CliError::Save(SaveError::Unreadable { .. })
-            | CliError::Load(LoadError::Damaged { .. }) => Code::Corrupt,
-            CliError::Column(_) => Code::Schema,
-            CliError::Store(ref error)
-            | CliError::Save(SaveError::Store(ref error))
-            | CliError::Load(LoadError::Store(ref error)) => match error {
-                StoreError::NotFound { .. } => Code::NotFound,
-                StoreError::BadName { .. } | StoreError::NoPlace => Code::BadArgument,
-                StoreError::NoSpace { .. } => Code::NoSpace,
-                StoreError::Busy { .. } => Code::InUse,
-                StoreError::NoManifest { .. } => Code::Corrupt,
-                _ => Code::Storage,
-            },
+            error => error,
+        };
+        let code = match &error {
+            LoadError::Store(error) => code_of(error),
+            LoadError::Restore(RestoreError::Taken { .. }) => Code::Exists,
+            LoadError::Damaged { .. } => Code::Corrupt,
             _ => Code::BadArgument,
         };
         Self::new(code, error)

@@ -1,4 +1,4 @@
-//! Making a ring larger within the budget.
+//! Makes rings larger within the budget.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -7,18 +7,17 @@ use backcast_core::{Capacity, ResizeError, ResizeProgress, Ring};
 
 use super::answer::attach;
 use super::budget::{self, WhenFull};
-use super::caller::Caller;
-use super::create::{note, room};
-use super::quota::Share;
+use super::create::room;
 use super::shared::Shared;
-use crate::wire::{Code, Grown, Refusal, ResizeAsk};
+use crate::protocol::{Code, Grown, Refusal, ResizeAsk};
 
-/// Longest wait for writers that a client may ask for: it keeps a connection at work.
+/// Maximum wait for writers, which occupies a connection.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
-/// Makes a ring larger beside its writers, if the larger memory fits beside the old. One that was evicted
-/// is brought back first. Others who ask for memory wait until it is allocated, not until it is filled.
-pub(crate) fn resize(shared: &Shared, ask: &ResizeAsk, caller: Caller) -> Result<Grown, Refusal> {
+/// Makes a ring larger beside its writers if the larger memory fits beside the old. Restores an
+/// evicted ring first. Other requests for memory wait until it is allocated, not until it is
+/// filled.
+pub(crate) fn resize(shared: &Shared, ask: &ResizeAsk) -> Result<Grown, Refusal> {
     let asked = ask.capacity().map_err(|why| Refusal::new(Code::BadArgument, why))?;
     let timeout = Duration::from_millis(ask.timeout_ms);
     if timeout > LONGEST_WAIT {
@@ -27,20 +26,15 @@ pub(crate) fn resize(shared: &Shared, ask: &ResizeAsk, caller: Caller) -> Result
             format!("timeout_ms is {is}; give {most} at most: lanes move later by themselves");
         return Err(Refusal::new(Code::BadArgument, why));
     }
-    // Held, so that it is there as long as this takes.
-    let ring = attach(shared, &ask.name, caller)?;
-    // What a killed resize left would take room twice.
+    // Held for the duration of the resize.
+    let ring = attach(shared, &ask.name)?;
+    // Memory that a killed resize left would count twice.
     ring.finish_resize()?;
     let mut turn = Some(shared.turn());
-    let capacity = fitting(shared, &ask.name, &ring, asked, caller)?;
-    let grows = ring.planned_resize_bytes(capacity)? > 0;
+    let capacity = fitting(shared, &ask.name, &ring, asked)?;
     let mut watch = |_: ResizeProgress| {
-        // When this is first asked everything is allocated.
-        if let Some(_turn) = turn.take()
-            && grows
-        {
-            note(&ring, caller);
-        }
+        // All memory is allocated before the first call.
+        drop(turn.take());
         if shared.is_stopping() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let resized = ring.resize_kept(shared.memory(), capacity, Some(timeout), &mut watch);
@@ -67,40 +61,20 @@ pub(crate) fn resize(shared: &Shared, ask: &ResizeAsk, caller: Caller) -> Result
     })
 }
 
-/// How large it can be. The turn is the caller's.
-fn fitting(
-    shared: &Shared,
-    name: &str,
-    ring: &Ring,
-    asked: Capacity,
-    caller: Caller,
-) -> Result<Capacity, Refusal> {
-    if ring.planned_resize_bytes(asked)? == 0 {
+/// Returns the capacity that fits the budget. The caller has the turn.
+fn fitting(shared: &Shared, name: &str, ring: &Ring, asked: Capacity) -> Result<Capacity, Refusal> {
+    let more = ring.planned_resize_bytes(asked)?;
+    if more == 0 {
         return Ok(asked);
     }
-    // Something is gained only if what is left makes it larger than it is.
-    let shrinks = shared.live().when_full == WhenFull::Shrink;
-    let gains = |capacity, most| {
-        let more = ring.planned_resize_bytes(capacity);
-        shrinks && more.is_ok_and(|more| (1..=most).contains(&more))
-    };
-    let (mut capacity, mut allowed) = (asked, u64::MAX);
-    if let Some(share) = Share::of(shared, caller, name)? {
-        let whole = Ring::planned_bytes(ring.schema(), &ring.options().capacity(asked))?;
-        allowed = share.left();
-        if whole > allowed {
-            capacity = Capacity::Bytes(allowed);
-            if !gains(capacity, allowed) {
-                return Err(share.refusal(name, whole));
-            }
-        }
-    }
-    let more = ring.planned_resize_bytes(capacity)?;
-    let Err(mut refusal) = room(shared, name, more) else { return Ok(capacity) };
+    let Err(mut refusal) = room(shared, name, more) else { return Ok(asked) };
     let Some(over) = &refusal.over_budget else { return Err(refusal) };
     let left = over.budget_bytes.saturating_sub(over.used_bytes);
-    let less = Capacity::Bytes(left.min(allowed));
-    if gains(less, left) {
+    let less = Capacity::Bytes(left);
+    // Only if what is left makes the ring larger than it is.
+    if shared.live().when_full == WhenFull::Shrink
+        && ring.planned_resize_bytes(less).is_ok_and(|more| (1..=left).contains(&more))
+    {
         return Ok(less);
     }
     let what = format!("the larger memory of ring `{name}`, which exists beside the old one,");

@@ -1,5 +1,4 @@
-//! What the daemon's threads share: settings that can change, counters, and whose turn it is to
-//! allocate.
+//! State that the daemon's threads share: current settings, counters, and the turn to allocate.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -9,26 +8,24 @@ use std::time::{Duration, Instant};
 use backcast_core::{Base, MemfdKeeper, SegmentError, collect};
 
 use super::budget::WhenFull;
-use super::census::Census;
 use super::error::ServeError;
 use super::options::ServeOptions;
 use super::persist::{Keeper, PersistOptions};
+use super::reader_totals::TotalsByRing;
 use super::sweep::log_removed;
-use crate::wire::Code;
+use crate::protocol::Code;
 
-/// Settings as they are now.
+/// Current settings.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Live {
     pub(crate) budget_bytes: u64,
-    /// For each process that asks.
-    pub(crate) quota_bytes: Option<u64>,
     pub(crate) when_full: WhenFull,
-    /// For every ring that is made.
+    /// Create rings in memfds.
     pub(crate) memfd: bool,
     pub(crate) interval: Duration,
 }
 
-/// Everything that the threads share.
+/// State that the threads share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) base: Base,
@@ -37,13 +34,13 @@ pub(crate) struct Shared {
     live: RwLock<Live>,
     persist: RwLock<PersistOptions>,
     keeper: Mutex<Keeper>,
-    census: Mutex<Census>,
+    reader_totals: Mutex<TotalsByRing>,
     memory: Mutex<MemfdKeeper>,
     turn: Mutex<()>,
     stopping: AtomicBool,
 }
 
-/// What the daemon has done since it began.
+/// Counters since the daemon started.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) orphans_removed: AtomicU64,
@@ -64,7 +61,7 @@ impl Shared {
             live: RwLock::new(resolve(base, options)?),
             persist: RwLock::new(options.persist.clone()),
             keeper: Mutex::default(),
-            census: Mutex::default(),
+            reader_totals: Mutex::default(),
             memory: Mutex::default(),
             turn: Mutex::default(),
             stopping: AtomicBool::new(false),
@@ -83,38 +80,38 @@ impl Shared {
         Ok(())
     }
 
-    /// How rings are brought to disk, as it is now.
+    /// Returns the current settings of persistence.
     pub(crate) fn persist(&self) -> PersistOptions {
         self.persist.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Who brings them there.
+    /// Returns the followers of rings.
     pub(crate) fn keeper(&self) -> MutexGuard<'_, Keeper> {
         locked(&self.keeper)
     }
 
-    /// Whoever has the turn may change how much is used: what was found to fit still fits when it
-    /// is allocated.
+    /// Locks allocation: what was found to fit still fits when it is allocated.
     pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn census(&self) -> MutexGuard<'_, Census> {
-        self.census.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn reader_totals(&self) -> MutexGuard<'_, TotalsByRing> {
+        self.reader_totals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who keeps rings that lie in memfds.
+    /// Returns the keeper of rings in memfds.
     pub(crate) fn memory(&self) -> &Mutex<MemfdKeeper> {
         &self.memory
     }
 
-    /// Keeps what there is to keep, and gives back what no ring has any more. Returns what could not be
-    /// kept, and why.
+    /// Keeps the memory of all rings in memfds and frees that of removed ones. Returns the errors
+    /// of rings that could not be kept.
     pub(crate) fn keep_memory(&self) -> Result<Vec<SegmentError>, SegmentError> {
         locked(&self.memory).look(&self.base)
     }
 
-    /// Gives back what was kept; what nobody else has is gone then, and its name with it.
+    /// Frees all kept memory. Rings that no other process holds are lost, and their names are
+    /// removed.
     pub(crate) fn release_memory(&self) {
         let kept = std::mem::take(&mut *locked(&self.memory));
         let rings = kept.rings();
@@ -138,9 +135,8 @@ impl Shared {
 
 fn resolve(base: &Base, options: &ServeOptions) -> Result<Live, ServeError> {
     let budget_bytes = options.budget.resolve(base)?;
-    let quota_bytes = options.quota.map(|quota| quota.resolve(base)).transpose()?;
     let ServeOptions { when_full, memfd, interval, .. } = *options;
-    Ok(Live { budget_bytes, quota_bytes, when_full, memfd, interval })
+    Ok(Live { budget_bytes, when_full, memfd, interval })
 }
 
 impl Tally {
@@ -165,7 +161,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Counts one more.
+/// Adds to a counter.
 pub(crate) fn add(counter: &AtomicU64, more: u64) {
     counter.fetch_add(more, Relaxed);
 }

@@ -1,30 +1,30 @@
-//! The look at everything, every interval: orphans are removed, memory of rings in memfds is kept,
-//! pins of dead readers cleared, resizes finished whose process was killed, and what readers did is noted before their slots pass on.
+//! Periodic maintenance: removes orphans, keeps the memory of rings in memfds, clears pins of dead
+//! readers, finishes killed resizes, and counts reader statistics.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 
-use backcast_core::{Kind, ObjectInfo, Observed, collect_orphans, list};
+use backcast_core::{Kind, ObjectInfo, Observed, collect, list};
 
 use super::error::ServeError;
 use super::persist::PersistOptions;
 use super::shared::{Shared, add};
 use super::spawn;
-use crate::catalogue::{is_garbage, shown_name};
+use crate::objects::catalogue::{is_garbage, shown_name};
 
 /// The thread that sweeps.
 #[derive(Debug)]
 pub(crate) struct Sweeper {
-    // Dropped to end it.
+    // Dropped to stop the thread.
     wake: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Sweeper {
-    /// The first sweep is over when this returns: whoever is told that the daemon is ready finds no
-    /// orphans.
+    /// Starts the thread after a first sweep, so that a daemon that says it is ready has removed
+    /// all orphans.
     pub(crate) fn start(shared: &Arc<Shared>) -> Result<Self, ServeError> {
         let mut complained = HashSet::new();
         sweep(shared, &mut complained);
@@ -40,7 +40,7 @@ impl Sweeper {
         Ok(Self { wake: Some(wake), thread: Some(thread) })
     }
 
-    /// Sweeps now.
+    /// Sweeps without waiting for the interval.
     pub(crate) fn wake(&self) {
         if let Some(wake) = &self.wake {
             let _ = wake.send(());
@@ -55,18 +55,17 @@ impl Sweeper {
     }
 }
 
-/// `complained`: what was logged before and is not logged again.
+/// Sweeps once. `complained` has the messages that are not logged again.
 fn sweep(shared: &Shared, complained: &mut HashSet<String>) {
     add(&shared.tally.sweeps, 1);
-    // Somebody may come back to a partial ring: it goes where its memory is wanted.
-    match collect_orphans(&shared.base) {
+    match collect(&shared.base) {
         Ok(removed) => {
             add(&shared.tally.orphans_removed, removed.len() as u64);
             log_removed(&removed);
         }
         Err(error) => complain(complained, format!("cannot collect: {error}")),
     }
-    // After what is gone was removed, and before anything is looked at.
+    // After the removal of orphans, whose memory must not be kept.
     match shared.keep_memory() {
         Ok(failed) => {
             for error in failed {
@@ -93,18 +92,18 @@ fn sweep(shared: &Shared, complained: &mut HashSet<String>) {
                     complain(complained, format!("cannot follow ring {}: {why}", info.name));
                 }
             }
-            // It went away since it was listed.
+            // It was removed since the listing.
             Err(_) if !info.path.exists() => {}
             Err(error) => {
                 complain(complained, format!("cannot look at ring {}: {error}", info.name));
             }
         }
     }
-    shared.census().forget_unseen();
+    shared.reader_totals().forget_unseen();
     shared.keeper().forget_unseen();
 }
 
-/// Pins cleared, and why the ring is not brought to disk although it is to be.
+/// Number of cleared pins, and why the ring could not be followed.
 type LookedAfter = (u64, Result<(), String>);
 
 fn look_after(
@@ -113,8 +112,8 @@ fn look_after(
     settings: &PersistOptions,
 ) -> Result<LookedAfter, backcast_core::RingError> {
     let observed = Observed::open(&shared.base, name)?;
-    // Before a slot passes on, which its next holder does.
-    shared.census().update(name, observed.created_unix_ns(), &observed.readers());
+    // Before the next holder of a slot resets its counters.
+    shared.reader_totals().update(name, observed.created_unix_ns(), &observed.readers());
     observed.finish_resize()?;
     let pins = observed.clear_dead_pins()?;
     Ok((pins, shared.keeper().tend(name, &observed, settings)))
@@ -123,7 +122,7 @@ fn look_after(
 pub(crate) fn log_removed(removed: &[ObjectInfo]) {
     for info in removed {
         let (kind, name, bytes) = (info.kind, shown_name(info), info.bytes);
-        tracing::info!(%kind, name, bytes, "removed what nobody held");
+        tracing::info!(%kind, name, bytes, "removed an object that no process held");
     }
 }
 

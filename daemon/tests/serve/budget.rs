@@ -3,7 +3,7 @@
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use backcast_core::{Capacity, Exist, Filling, PartialRing, RestoreError, Ring, list};
+use backcast_core::{Capacity, Exist, Ring, list};
 use backcast_daemon::ClientError;
 
 use crate::rings::{ROWS, bytes, options};
@@ -17,8 +17,8 @@ pub(crate) fn used(shelf: &Shelf) -> u64 {
     list(&shelf.base()).unwrap().iter().map(|info| info.bytes).sum()
 }
 
-/// The most bytes that all objects have at a time, until told to end. Two lists that are the same are
-/// what there was between them; one alone adds up what there was at different times.
+/// The most bytes that all objects have at a time, until told to end. Two lists that are the same
+/// are what there was between them; one alone adds up what there was at different times.
 pub(crate) fn most_used(shelf: &Shelf, done: &AtomicBool) -> u64 {
     let mut most = 0;
     let mut before = Vec::new();
@@ -159,29 +159,4 @@ fn a_ring_can_be_joined_or_replaced_when_nothing_is_left() {
     let error = client.create("pong", &schema(), &replace).map(drop).unwrap_err();
     assert!(matches!(error, ClientError::OverBudget { .. }), "{error}");
     drop(held);
-}
-
-/// What an import leaves that was killed: a ring of the tests' size, without a name.
-fn left_by_an_import(shelf: &Shelf) {
-    let place = PartialRing::claim(&shelf.base(), "cut").unwrap();
-    let stopped = |_: &mut Filling<'_>| Err(RestoreError::NotBegun { lane: 0 });
-    Ring::restore_in(&place, &schema(), options(shelf), stopped).unwrap_err();
-}
-
-#[test]
-fn what_a_cut_import_left_counts_and_goes_when_its_bytes_are_wanted() {
-    let shelf = Shelf::new();
-    let one = bytes(&shelf, ROWS);
-    left_by_an_import(&shelf);
-    // Its first sweep is over before it says that it is ready.
-    let daemon = Running::spawn(&shelf, &["--budget", &(2 * one + one / 2).to_string()]);
-    let names = || -> Vec<String> {
-        list(&shelf.base()).unwrap().into_iter().map(|info| info.name).collect()
-    };
-    assert!(used(&shelf) >= one && daemon.client().ping().unwrap().used_bytes >= one);
-    let first = daemon.client().create("first", &schema(), &options(&shelf)).unwrap();
-    assert_eq!(names(), ["cut", "first"], "there is room for both");
-    let second = daemon.client().create("second", &schema(), &options(&shelf)).unwrap();
-    assert_eq!(names(), ["first", "second"]);
-    drop((first, second));
 }

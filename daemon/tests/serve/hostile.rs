@@ -1,4 +1,5 @@
-//! Clients that send rubbish, half of something, too much, nothing, or vanish: others notice nothing.
+//! Clients that send rubbish, half of something, too much, nothing, or vanish: others notice
+//! nothing.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -147,8 +148,9 @@ fn another_user_is_not_heard_even_if_the_socket_lets_him_in() {
     let socket = open.path().join("s");
     let daemon = Running::spawn(&shelf, &["--socket", socket.to_str().unwrap()]);
     std::fs::set_permissions(&socket, anybody).unwrap();
-    // A copy that the other user may run, wherever this was built. Another process makes it: had this one the file
-    // open for writing, so had a child that another test just starts, and what is written to cannot be run.
+    // A copy that the other user may run, wherever this was built. Another process makes it: had
+    // this one the file open for writing, so had a child that another test just starts, and what is
+    // written to cannot be run.
     let copy = open.path().join("stranger");
     let copied = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&copy).status();
     assert!(copied.unwrap().success());

@@ -10,7 +10,6 @@ mod life;
 mod memfd;
 mod metrics;
 mod persist;
-mod quota;
 mod resize;
 mod rings;
 mod running;

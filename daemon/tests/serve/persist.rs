@@ -1,5 +1,5 @@
-//! Rings that the daemon brings to disk: adopted by every daemon, said in `stat`, and counted to the
-//! last row.
+//! Rings that the daemon brings to disk: adopted by every daemon, said in `stat`, and counted to
+//! the last row.
 
 use backcast_core::{
     AutoresetMode, Base, Exist, LanePolicy, Ring, StepColumns, Writer, WriterOptions,
@@ -22,7 +22,7 @@ fn append(writer: &mut Writer, rows: u64) {
     }
 }
 
-/// What `stat` says of bringing the ring to disk, without asking a daemon.
+/// Returns the persistence state in `stat`, which asks no daemon.
 fn persist(shelf: &Shelf) -> Value {
     let ran = shelf.run(&["--json", "stat", "pong"]).expect(0);
     serde_json::from_str::<Value>(&ran.out).unwrap()["persist"].clone()
@@ -32,7 +32,7 @@ fn on_disk(shelf: &Shelf) -> u64 {
     persist(shelf)["persisted_rows"].as_u64().unwrap()
 }
 
-/// What the store has, as a ring beside.
+/// Loads the newest snapshot of the store as another ring.
 fn load(shelf: &Shelf, base: &Base) -> Ring {
     let options = LoadOptions::default().name("loaded").exist(Exist::Replace).base(base.clone());
     Store::at(shelf.store()).load("pong@live", options).unwrap()

@@ -1,4 +1,5 @@
-//! Rings made larger through the daemon: within its budget, beside writers and beside others who ask.
+//! Rings made larger through the daemon: within its budget, beside writers and beside others who
+//! ask.
 
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};

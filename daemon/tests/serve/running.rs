@@ -18,7 +18,7 @@ const WATCHDOG: Duration = Duration::from_secs(120);
 
 pub(crate) struct Running {
     child: Child,
-    /// What it said when it was ready.
+    /// Its line when it was ready.
     pub(crate) ready: Value,
     out: BufReader<ChildStdout>,
     err: ChildStderr,

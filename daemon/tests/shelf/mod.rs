@@ -138,20 +138,21 @@ pub(crate) fn role(name: &str) -> Command {
     command
 }
 
-/// What the test that started a role tells it.
+/// Returns the argument of a role from the test that started it.
 pub(crate) fn set_by_the_parent(variable: &str) -> OsString {
-    std::env::var_os(variable).unwrap_or_else(|| panic!("a role, and nobody has set {variable}"))
+    std::env::var_os(variable).unwrap_or_else(|| panic!("a role, and {variable} is not set"))
 }
 
-/// Says that a test cannot run here, and why. Not by `println`, which a test that passes never shows.
-/// With `BACKCAST_NO_SKIPS` set it fails instead.
+/// Says that a test cannot run here, and why. Not by `println`, which a test that passes never
+/// shows. With `BACKCAST_NO_SKIPS` set it fails instead.
 #[track_caller]
 pub(crate) fn skipped(test: &str, why: &str) {
     assert!(std::env::var_os("BACKCAST_NO_SKIPS").is_none(), "{test} was skipped: {why}");
     let _ = writeln!(std::io::stderr(), "skipped: {test}: {why}");
 }
 
-/// Whether SIGHUP is ignored here, and so by the processes that tests start: they run under `nohup`.
+/// Whether SIGHUP is ignored here, and so by the processes that tests start: they run under
+/// `nohup`.
 pub(crate) fn hang_up_is_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -172,7 +173,7 @@ pub(crate) fn commands_of(shelf: &Shelf, above: &[&str]) -> Vec<String> {
     names.filter(|name| *name != "help").map(str::to_owned).collect()
 }
 
-/// What the rings of the tests hold.
+/// Schema of the rings of the tests.
 pub(crate) fn schema() -> Schema {
     Schema::builder()
         .column("obs", DType::F32, &[2, 3])

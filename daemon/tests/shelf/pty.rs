@@ -61,7 +61,7 @@ impl Pty {
         }
     }
 
-    /// What came meanwhile, if anything did soon.
+    /// Reads output if there is some within 50 ms.
     fn read(&mut self) -> bool {
         let wait = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
         let mut ready = [PollFd::new(&self.master, PollFlags::IN)];

@@ -1,4 +1,4 @@
-//! The columns that a dataset becomes: those of its spaces, and whatever else its files have.
+//! Columns of the ring for a dataset: those of its spaces and everything else in its files.
 
 use std::path::Path;
 
@@ -7,84 +7,84 @@ use serde_json::Value;
 
 use super::episode_file::SHAPE;
 use super::notes::Notes;
-use super::space::{self, Leaf};
+use super::space::{self, SpaceLeaf};
 use super::{ACTIONS, NOTES, OBSERVATIONS, REWARDS, TERMINATIONS, TRUNCATIONS};
-use crate::careful::CarefulFile;
+use crate::columns::{FileLeaf, UntrustedParquet};
 use crate::error::ImportError;
 use crate::leave_out::{self, LeaveOut};
-use crate::leaves::FileLeaf;
 
-/// What Minari's storage calls the folder's number, in files that have it as a column.
+/// Column with the episode's number in some files of Minari.
 const EPISODE_ID: &str = "episode_id";
 
 const OBSERVATION_SPACE: &str = "observation_space";
 const ACTION_SPACE: &str = "action_space";
 
-/// One column of the ring, and where the files of episodes have it.
+/// Where the files of episodes have a column of the ring.
 #[derive(Clone, Debug)]
-pub(super) struct Source {
+pub(super) struct ColumnSource {
     pub(super) path: Vec<String>,
     /// Type of the elements in the files.
     pub(super) stored: DType,
 }
 
-/// A column that is asked for.
-struct Wanted {
+/// A column to find in the files.
+struct ExpectedColumn {
     name: String,
     path: Vec<String>,
     role: Role,
-    /// Type and shape, or in words why no column can hold it. `None`: as the files have it.
+    /// Type and shape, or why no column can hold it. `None`: as in the files.
     holds: Option<Result<(DType, Vec<u32>), String>>,
-    /// The type is to be that one, and not the one of the files.
+    /// Whether the type must be that one rather than the files'.
     exact: bool,
 }
 
-/// The columns of a dataset, in its files and in the ring.
+/// Columns of a dataset, in its files and in the ring.
 #[derive(Debug)]
-pub(super) struct Columns {
+pub(super) struct DatasetColumns {
     pub(super) schema: Schema,
-    /// Per column of the schema.
-    pub(super) sources: Vec<Source>,
-    /// Every array of the first file that is not left out: those of all others are the same.
+    /// By column of the schema.
+    pub(super) sources: Vec<ColumnSource>,
+    /// Arrays of the first file, which all other files must have.
     expected: Vec<FileLeaf>,
     leave_out: LeaveOut,
 }
 
-impl Columns {
-    /// Columns of the dataset that `words` in the file `about` are of, whose first episode is in `first`.
+impl DatasetColumns {
+    /// Finds the columns of a dataset. `metadata` is the content of the file `about`; `first` is
+    /// the first episode.
     pub(super) fn of(
         about: &Path,
-        words: &Value,
-        first: Option<&CarefulFile>,
+        metadata: &Value,
+        first: Option<&UntrustedParquet>,
         leave_out: &LeaveOut,
     ) -> Result<Self, ImportError> {
         let bad = |what: String| ImportError::Damaged {
             path: about.to_owned(),
-            part: "the dataset's words".to_owned(),
+            part: "the dataset's metadata".to_owned(),
             what,
         };
         let leaves = first.map(|file| file.leaves(SHAPE)).transpose()?.unwrap_or_default();
-        let notes = words.get(NOTES).map(Notes::read).transpose().map_err(bad)?.flatten();
+        let notes = metadata.get(NOTES).map(Notes::parse).transpose().map_err(bad)?.flatten();
         let mut wanted = if let Some(notes) = notes {
             noted(notes).map_err(|source| ImportError::Schema { path: about.to_owned(), source })?
         } else {
             for key in [OBSERVATION_SPACE, ACTION_SPACE] {
-                if !words.get(key).is_some_and(Value::is_string) {
+                if !metadata.get(key).is_some_and(Value::is_string) {
                     let what = format!(
-                        "it does not say its {key}, which only its environment has; write the dataset \
-                         anew with Minari 0.5, which stores it"
+                        "it has no {key}; write the dataset again with Minari 0.5 or later"
                     );
                     return Err(ImportError::NotRead { path: about.to_owned(), what });
                 }
             }
-            of_spaces(words).map_err(bad)?
+            of_spaces(metadata).map_err(bad)?
         };
         let unknown = |leaf: &&FileLeaf| {
             let known = [TERMINATIONS, TRUNCATIONS, EPISODE_ID];
             !known.iter().any(|known| leaf.path == [*known])
                 && !wanted.iter().any(|wanted| wanted.path == leaf.path)
         };
-        let more: Vec<Wanted> = leaves.iter().filter(unknown).map(unknown_to_spaces).collect();
+        let more: Vec<ExpectedColumn> =
+            leaves.iter().filter(unknown).map(unknown_to_spaces).collect();
         wanted.extend(more);
         let names: Vec<String> = wanted.iter().map(|wanted| wanted.name.clone()).collect();
         leave_out.check(about, &names)?;
@@ -102,7 +102,7 @@ impl Columns {
             };
             let (dtype, shape, stored) = wanted.resolve(leaf).map_err(refused)?;
             builder = builder.column_as(&wanted.name, dtype, &shape, wanted.role);
-            sources.push(Source { path: wanted.path, stored });
+            sources.push(ColumnSource { path: wanted.path, stored });
         }
         let schema = builder
             .build()
@@ -111,8 +111,8 @@ impl Columns {
         Ok(Self { schema, sources, expected, leave_out })
     }
 
-    /// Refuses a file that has other arrays than the first one.
-    pub(super) fn check(&self, file: &CarefulFile) -> Result<(), ImportError> {
+    /// Refuses a file whose arrays differ from those of the first one.
+    pub(super) fn check(&self, file: &UntrustedParquet) -> Result<(), ImportError> {
         let found = file.leaves(SHAPE)?;
         let same = |a: &FileLeaf, b: &FileLeaf| (&a.path, &a.dtype) == (&b.path, &b.dtype);
         let differs = |these: &[FileLeaf], those: &[FileLeaf]| {
@@ -126,34 +126,33 @@ impl Columns {
         {
             (None, None) => return Ok(()),
             (Some(a), Some(b)) if a == b => (a, "is of another type than in the first episode"),
-            (Some(name), _) => (name, "is in the first episode, and not here"),
-            (None, Some(name)) => (name, "is here, and not in the first episode"),
+            (Some(name), _) => (name, "is in the first episode, but not here"),
+            (None, Some(name)) => (name, "is here, but not in the first episode"),
         };
         let what = format!("{what}; {}", leave_out::remedy(&name));
         Err(ImportError::Array { path: file.path().to_owned(), name, what })
     }
 }
 
-impl Wanted {
+impl ExpectedColumn {
     /// Type and shape in the ring, and the type in the files.
     fn resolve(&self, leaf: Option<&FileLeaf>) -> Result<(DType, Vec<u32>, DType), String> {
         let remedy = || leave_out::remedy(&self.name);
         let unfit = |reason: &String| format!("{reason}, which no column can hold; {}", remedy());
         let asked = self.holds.as_ref().map(|holds| holds.as_ref().map_err(unfit)).transpose()?;
         let Some(leaf) = leaf else {
-            // There is no episode.
+            // The dataset has no episode.
             let (dtype, shape) = asked.cloned().unwrap_or((DType::F64, Vec::new()));
             return Ok((dtype, shape, dtype));
         };
         let stored = leaf.dtype.as_ref().map_err(|found| {
-            let packed =
-                if found == "Binary" { " (images that are packed as JPEG are)" } else { "" };
+            let packed = if found == "Binary" { " (images stored as JPEG are)" } else { "" };
             unfit(&format!("has elements of the type {found}{packed}"))
         })?;
         let Some((dtype, shape)) = asked else {
             let any_length = || {
                 format!(
-                    "has rows of any length, and those of a column have one shape; {}",
+                    "has rows of different lengths, and rows of a column have one shape; {}",
                     remedy()
                 )
             };
@@ -164,21 +163,21 @@ impl Wanted {
         }
         let float =
             |dtype: &DType| matches!(dtype, DType::Bool | DType::F16 | DType::F32 | DType::F64);
-        // A space of choices has integers of 64 bits.
+        // Choices are stored as 64-bit integers.
         let narrowed = *stored == DType::I64 && shape.is_empty() && !float(dtype);
         if stored == dtype || narrowed {
             return Ok((*dtype, shape.clone(), *stored));
         }
         Err(format!(
-            "has elements of the type {stored}, and was exported from {dtype}; {}",
+            "has elements of the type {stored}, but was exported from {dtype}; {}",
             remedy()
         ))
     }
 }
 
-/// The array at a path.
+/// Returns the array at a path.
 pub(super) fn find<'a>(
-    file: &CarefulFile,
+    file: &UntrustedParquet,
     leaves: &'a [FileLeaf],
     path: &[String],
 ) -> Result<&'a FileLeaf, ImportError> {
@@ -186,7 +185,7 @@ pub(super) fn find<'a>(
     found.ok_or_else(|| file.damaged("the footer", format!("no column `{}`", path.join("/"))))
 }
 
-/// What a ring calls the array at a path.
+/// Returns the ring's name for the array at a path.
 fn name_of(path: &[String]) -> String {
     let (first, rest) = path.split_first().map_or(("", path), |(first, rest)| (&**first, rest));
     let first = match first {
@@ -198,41 +197,47 @@ fn name_of(path: &[String]) -> String {
     [&[first.to_owned()], rest].concat().join("/")
 }
 
-/// The columns of the ring that was exported.
-fn noted(notes: Notes) -> Result<Vec<Wanted>, backcast_core::SchemaError> {
+/// Columns of an exported ring, from its description.
+fn noted(notes: Notes) -> Result<Vec<ExpectedColumn>, backcast_core::SchemaError> {
     let of = |noted: super::notes::NotedColumn| {
         let column = noted.column;
         let wrong = backcast_core::SchemaError::Column;
         let dtype = column.dtype.parse().map_err(wrong)?;
         let role = column.role.parse().map_err(wrong)?;
         let holds = Some(Ok((dtype, column.shape)));
-        Ok(Wanted { name: column.name, path: noted.path, role, holds, exact: true })
+        Ok(ExpectedColumn { name: column.name, path: noted.path, role, holds, exact: true })
     };
     notes.columns.into_iter().map(of).collect()
 }
 
-/// The columns that the spaces say, and the reward.
-fn of_spaces(words: &Value) -> Result<Vec<Wanted>, String> {
+/// Columns of the spaces, and the reward.
+fn of_spaces(metadata: &Value) -> Result<Vec<ExpectedColumn>, String> {
     let mut wanted = Vec::new();
     for (key, root, role) in
         [(OBSERVATION_SPACE, OBSERVATIONS, Role::Obs), (ACTION_SPACE, ACTIONS, Role::Step)]
     {
-        let text = words.get(key).and_then(Value::as_str).unwrap_or_default();
+        let text = metadata.get(key).and_then(Value::as_str).unwrap_or_default();
         let space = serde_json::from_str(text).map_err(|error| error.to_string())?;
-        for Leaf { path, holds } in space::leaves(&space)? {
+        for SpaceLeaf { path, holds } in space::leaves(&space)? {
             let path = [&[root.to_owned()], &*path].concat();
             let (name, holds) = (name_of(&path), Some(holds));
-            wanted.push(Wanted { name, path, role, holds, exact: false });
+            wanted.push(ExpectedColumn { name, path, role, holds, exact: false });
         }
     }
     let path = vec![REWARDS.to_owned()];
-    wanted.push(Wanted { name: name_of(&path), path, role: Role::Step, holds: None, exact: false });
+    wanted.push(ExpectedColumn {
+        name: name_of(&path),
+        path,
+        role: Role::Step,
+        holds: None,
+        exact: false,
+    });
     Ok(wanted)
 }
 
-/// A column of an array that no space has, such as an info. There is one with each observation, the last one
-/// too.
-fn unknown_to_spaces(leaf: &FileLeaf) -> Wanted {
+/// Column of an array outside the spaces, such as an info. Infos come with every observation, the
+/// final one included.
+fn unknown_to_spaces(leaf: &FileLeaf) -> ExpectedColumn {
     let path = leaf.path.clone();
-    Wanted { name: name_of(&path), path, role: Role::Obs, holds: None, exact: false }
+    ExpectedColumn { name: name_of(&path), path, role: Role::Obs, holds: None, exact: false }
 }

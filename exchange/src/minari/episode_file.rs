@@ -1,4 +1,4 @@
-//! The Parquet file of one episode.
+//! Writes the Parquet file of one episode.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -15,31 +15,30 @@ use parquet::file::properties::WriterProperties;
 
 use super::parts::Parts;
 use super::{ACTIONS, INFOS, OBSERVATIONS, REWARDS, TERMINATIONS, TRUNCATIONS};
-use crate::arrays;
+use crate::columns::{array, io_error};
 use crate::integers::integers;
-use crate::row_groups::io_error;
 
-/// The key under which Minari keeps the shape of an array among the infos.
+/// Key of an info's shape in the metadata of its field.
 pub(super) const SHAPE: &str = "shape";
 
-/// Rows of an episode: its steps, and what was observed after the last one.
+/// Rows of an episode: its steps and the final observation.
 pub(super) struct EpisodeData<'a> {
     pub(super) parts: &'a Parts<'a>,
-    /// Per column of the schema.
+    /// Bytes by column of the schema.
     pub(super) columns: &'a [Vec<u8>],
     pub(super) flags: &'a [u32],
 }
 
 impl EpisodeData<'_> {
-    /// Writes the file, forces it to disk and returns its size.
+    /// Writes the file, forces it to disk and returns its size in bytes.
     pub(super) fn write(&self, path: &Path) -> io::Result<u64> {
         let Parts { obs, action, reward, infos, .. } = self.parts;
         let flag = |mask: u32| {
-            // The last row is no step.
+            // The last row is not a step.
             let steps = self.flags.len() - 1;
             let set = self.flags.iter().take(steps).map(|flags| u8::from(flags & mask != 0));
             let bytes: Vec<u8> = set.chain([0]).collect();
-            arrays::array(DType::Bool, &[], &bytes)
+            array(DType::Bool, &[], &bytes)
         };
         let (rewards, reward) = (self.field(REWARDS, *reward), self.array(*reward));
         let mut columns = vec![
@@ -68,7 +67,7 @@ impl EpisodeData<'_> {
         Ok(file.metadata()?.len())
     }
 
-    /// Columns that are one array, or a struct of those below.
+    /// Returns one array for a single column, else a struct of the columns.
     fn tree(&self, name: &str, at: &[usize]) -> (Field, ArrayRef) {
         let paths: Vec<Vec<&str>> = at.iter().map(|at| self.parts.path(*at).split_off(1)).collect();
         match (at, &*paths) {
@@ -77,7 +76,7 @@ impl EpisodeData<'_> {
         }
     }
 
-    /// A struct of the columns `at`, under their paths.
+    /// Returns a struct of the columns `at`, nested by their paths.
     fn nested(&self, name: &str, at: &[usize], paths: &[Vec<&str>]) -> (Field, ArrayRef) {
         let mut fields = Vec::new();
         let mut arrays = Vec::new();
@@ -107,28 +106,28 @@ impl EpisodeData<'_> {
         if shape.is_empty() || !self.parts.infos.contains(&at) {
             return field;
         }
-        // No space says it.
+        // Spaces have no infos, so the field keeps the shape.
         let shape: Vec<String> = shape.iter().map(u32::to_string).collect();
         field.with_metadata(HashMap::from([(SHAPE.to_owned(), shape.join(","))]))
     }
 
-    /// A column as Minari has it: a list in each row, but a number for a space of choices, a reward or an info.
+    /// Returns a column as Minari stores it: lists, except for choices, rewards and scalar infos.
     fn array(&self, at: usize) -> ArrayRef {
         let (Some(column), Some(bytes)) =
             (self.parts.schema.columns().get(at), self.columns.get(at))
         else {
-            return arrays::array(DType::U8, &[], &[]);
+            return array(DType::U8, &[], &[]);
         };
         if self.parts.is_choice(at) {
-            // The space has room for those that count.
+            // `count_choices` refused values that do not fit.
             let choices =
                 integers(column.dtype(), bytes).map(|value| i64::try_from(value).unwrap_or(0));
             let choices: Vec<u8> = choices.flat_map(i64::to_ne_bytes).collect();
-            return arrays::array(DType::I64, &[], &choices);
+            return array(DType::I64, &[], &choices);
         }
         let lone =
             at == self.parts.reward || column.shape().is_empty() && self.parts.infos.contains(&at);
         let items = u32::try_from(column.items()).unwrap_or(u32::MAX);
-        arrays::array(column.dtype(), if lone { &[] } else { std::slice::from_ref(&items) }, bytes)
+        array(column.dtype(), if lone { &[] } else { std::slice::from_ref(&items) }, bytes)
     }
 }

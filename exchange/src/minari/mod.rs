@@ -1,5 +1,5 @@
-//! A Minari dataset: a folder per episode with a Parquet file of its steps, and one file of words about
-//! all of them, in the layout of Minari's `parquet` storage.
+//! Minari datasets in the layout of Minari's `parquet` storage: a folder per episode with a Parquet
+//! file of its steps, and one JSON file about all of them.
 //!
 //! ```text
 //! walk/data/metadata.json        spaces, number of episodes and steps
@@ -9,27 +9,27 @@
 
 mod columns;
 mod episode_file;
+mod foreign;
 mod notes;
 mod parts;
 mod read;
 mod space;
-mod stranger;
 mod write;
 
+pub(crate) use foreign::foreign_entry;
 pub(crate) use read::read;
-pub(crate) use stranger::stranger;
-pub(crate) use write::{check, read_back, write};
+pub(crate) use write::{check, write};
 
-/// The folder that has everything.
+/// Folder of the episodes and the metadata.
 const DATA: &str = "data";
 const METADATA: &str = "metadata.json";
 const EPISODE: &str = "part-0.parquet";
-/// What Minari calls the columns.
+/// Minari's names of the columns.
 const OBSERVATIONS: &str = "observations";
 const ACTIONS: &str = "actions";
 const REWARDS: &str = "rewards";
 const TERMINATIONS: &str = "terminations";
 const TRUNCATIONS: &str = "truncations";
 const INFOS: &str = "infos";
-/// What Backcast adds to the words about the dataset.
+/// Key of Backcast's description of the columns in the metadata.
 const NOTES: &str = "backcast";

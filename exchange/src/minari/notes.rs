@@ -1,5 +1,5 @@
-//! What a dataset that was exported says of the ring's columns, beside what Minari wants to know: a space
-//! has no `bool` action of one element, no integers of other widths and no roles.
+//! Description of the ring's columns in an exported dataset. Minari's spaces lack roles, scalar
+//! `bool` actions and integers other than 64 bits.
 
 use backcast_files::ColumnDescription;
 use serde::{Deserialize, Serialize};
@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::parts::Parts;
 
-/// Version of these notes.
+/// Version of the description.
 const FORMAT: u32 = 1;
 
-/// The columns of the ring, and where the files of episodes have them.
+/// Columns of the ring and their paths in the files of episodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Notes {
@@ -18,7 +18,7 @@ pub(super) struct Notes {
     pub(super) columns: Vec<NotedColumn>,
 }
 
-/// One column, and the path of names at which it is.
+/// A column and its path of field names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NotedColumn {
@@ -27,14 +27,14 @@ pub(super) struct NotedColumn {
 }
 
 impl Notes {
-    /// Reads notes. `None`: a later version wrote them, so what Minari is told has to do.
-    pub(super) fn read(words: &Value) -> Result<Option<Self>, String> {
-        match words.get("format").and_then(Value::as_u64) {
+    /// Parses the description. `None` if a later version wrote it: the spaces have to do.
+    pub(super) fn parse(value: &Value) -> Result<Option<Self>, String> {
+        match value.get("format").and_then(Value::as_u64) {
             Some(format) if format == u64::from(FORMAT) => {
-                Self::deserialize(words).map(Some).map_err(|error| error.to_string())
+                Self::deserialize(value).map(Some).map_err(|error| error.to_string())
             }
             Some(format) if format > u64::from(FORMAT) => Ok(None),
-            _ => Err("its notes have no format".to_owned()),
+            _ => Err("its description of the columns has no format".to_owned()),
         }
     }
 

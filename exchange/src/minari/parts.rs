@@ -1,19 +1,19 @@
-//! Which columns of a ring are what in a dataset.
+//! Assigns the columns of a ring to a dataset's observations, actions, rewards and infos.
 
 use backcast_core::{Column, DType, Role, Schema};
 
 use super::{ACTIONS, INFOS, OBSERVATIONS, REWARDS};
 use crate::error::ExportError;
 
-/// Names of the columns that become a dataset's observations; the first one that the ring has.
+/// Names of columns that become observations; the first that the ring has is used.
 const OBS: [&str; 5] = ["obs", "observation", "observations", "state", "states"];
 const ACTION: [&str; 2] = ["action", "actions"];
 const REWARD: [&str; 2] = ["reward", "rewards"];
 
-/// The columns of a ring by what they are in a dataset: every column is one of these.
+/// Columns of a ring by their part in a dataset; every column has one.
 pub(super) struct Parts<'a> {
     pub(super) schema: &'a Schema,
-    /// Numbers of the columns that are called `obs_root`, or lie below it.
+    /// Numbers of the columns called `obs_root` or below it.
     pub(super) obs: Vec<usize>,
     pub(super) obs_root: &'static str,
     pub(super) action: Vec<usize>,
@@ -52,7 +52,7 @@ impl<'a> Parts<'a> {
         Ok(Self { schema, obs, obs_root, action, action_root, reward, infos })
     }
 
-    /// Where a column is in the file of an episode.
+    /// Path of a column in the file of an episode.
     pub(super) fn path(&self, at: usize) -> Vec<&'a str> {
         let name = self.schema.columns().get(at).map_or("", Column::name);
         let names = name.split('/');
@@ -67,7 +67,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// Whether a column is one integer a row of an observation or an action, whose space has choices.
+    /// Whether a column is a scalar integer of observations or actions, whose space is Discrete.
     pub(super) fn is_choice(&self, at: usize) -> bool {
         let in_space = self.obs.contains(&at) || self.action.contains(&at);
         let integer = |column: &Column| {

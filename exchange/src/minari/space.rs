@@ -1,36 +1,36 @@
-//! Gymnasium's spaces as Minari writes them down, and the columns of a ring that they are.
+//! Converts columns of a ring to Gymnasium spaces in Minari's JSON, and back.
 
 use backcast_core::{Column, DType};
 use serde_json::{Map, Value, json};
 
-/// Spaces may lie in each other; no deeper than this.
-const DEEPEST: usize = 8;
+/// Maximum nesting of spaces.
+const MAX_DEPTH: usize = 8;
 
-/// One array of a space: its path from the root, and what it holds.
+/// One array of a space.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Leaf {
-    /// Empty for a space that is no dict.
+pub(crate) struct SpaceLeaf {
+    /// Keys from the root; empty if the space is not a dict.
     pub(crate) path: Vec<String>,
-    /// Type and shape, or in words why no column can hold it.
+    /// Type and shape, or why no column can hold it.
     pub(crate) holds: Result<(DType, Vec<u32>), String>,
 }
 
-/// The least and the largest value found of an integer, for a space of so many choices.
+/// Smallest and largest value of an integer column, for a Discrete space.
 pub(crate) type Choices = Option<(i64, i64)>;
 
-/// Most choices of a space: Gymnasium counts them in 64 bits with a sign.
-pub(crate) const MOST_CHOICES: u64 = i64::MAX as u64;
+/// Maximum choices of a space, which Gymnasium counts in signed 64 bits.
+pub(crate) const MAX_CHOICES: u64 = i64::MAX as u64;
 
-/// The choices with one more value, if a space has room for them.
+/// Extends the range by a value; `None` if a space cannot have that many choices.
 pub(crate) fn with_choice(choices: Choices, value: i128) -> Option<(i64, i64)> {
     let (least, most) =
         choices.map_or((0, value), |(least, most)| (i128::from(least), i128::from(most)));
     let (least, most) = (least.min(value), most.max(value));
-    let fits = most - least < i128::from(MOST_CHOICES);
+    let fits = most - least < i128::from(MAX_CHOICES);
     if fits { Some((i64::try_from(least).ok()?, i64::try_from(most).ok()?)) } else { None }
 }
 
-/// The space of some columns, whose names below `root` are paths.
+/// Returns the space of columns; names below `root` are paths in a dict.
 pub(crate) fn of_columns(root: &str, columns: &[(&Column, Choices)]) -> Value {
     if let [(column, choices)] = columns
         && column.name() == root
@@ -66,7 +66,7 @@ fn of_column(column: &Column, choices: Choices) -> Value {
     let (dtype, shape) = (column.dtype(), column.shape());
     if let (Some((least, most)), true) = (choices, shape.is_empty()) {
         let n = i128::from(most) - i128::from(least) + 1;
-        let n = u64::try_from(n).unwrap_or(MOST_CHOICES);
+        let n = u64::try_from(n).unwrap_or(MAX_CHOICES);
         return json!({ "type": "Discrete", "dtype": "int64", "start": least, "n": n });
     }
     let (low, high) = bounds(dtype);
@@ -81,7 +81,7 @@ fn of_column(column: &Column, choices: Choices) -> Value {
     })
 }
 
-/// Everything that the type can hold: what a ring says nothing of.
+/// Returns the bounds of the type: a ring has no others.
 fn bounds(dtype: DType) -> (Value, Value) {
     match dtype {
         DType::Bool => (json!(false), json!(true)),
@@ -116,16 +116,16 @@ fn numpy_name(dtype: DType) -> &'static str {
     }
 }
 
-/// The arrays of a space, in the order of their paths.
-pub(crate) fn leaves(space: &Value) -> Result<Vec<Leaf>, String> {
+/// Lists the arrays of a space by path.
+pub(crate) fn leaves(space: &Value) -> Result<Vec<SpaceLeaf>, String> {
     let mut found = Vec::new();
     visit(space, &mut Vec::new(), &mut found)?;
     Ok(found)
 }
 
-fn visit(space: &Value, path: &mut Vec<String>, found: &mut Vec<Leaf>) -> Result<(), String> {
-    if path.len() > DEEPEST {
-        return Err(format!("a space that is more than {DEEPEST} levels deep"));
+fn visit(space: &Value, path: &mut Vec<String>, found: &mut Vec<SpaceLeaf>) -> Result<(), String> {
+    if path.len() > MAX_DEPTH {
+        return Err(format!("a space that is more than {MAX_DEPTH} levels deep"));
     }
     let kind = space.get("type").and_then(Value::as_str).ok_or("a space without a type")?;
     match kind {
@@ -145,7 +145,7 @@ fn visit(space: &Value, path: &mut Vec<String>, found: &mut Vec<Leaf>) -> Result
                 path.pop();
             }
         }
-        kind => found.push(Leaf { path: path.clone(), holds: array_of(kind, space) }),
+        kind => found.push(SpaceLeaf { path: path.clone(), holds: array_of(kind, space) }),
     }
     Ok(())
 }
@@ -169,7 +169,7 @@ fn array_of(kind: &str, space: &Value) -> Result<(DType, Vec<u32>), String> {
         "MultiDiscrete" => {
             // As many choices for every place of an array of any shape.
             let (mut shape, mut nvec) = (Vec::new(), space.get("nvec"));
-            while let Some(Value::Array(inner)) = nvec.filter(|_| shape.len() <= DEEPEST) {
+            while let Some(Value::Array(inner)) = nvec.filter(|_| shape.len() <= MAX_DEPTH) {
                 shape.push(u32::try_from(inner.len()).unwrap_or(u32::MAX));
                 nvec = inner.first();
             }
@@ -203,7 +203,7 @@ mod tests {
         let obs = of_columns("obs", &[(&columns[0], None), (&columns[1], None)]);
         let leaf = |path: &[&str], dtype, shape: &[u32]| {
             let path = path.iter().map(|&name| name.to_owned()).collect();
-            Leaf { path, holds: Ok((dtype, shape.to_vec())) }
+            SpaceLeaf { path, holds: Ok((dtype, shape.to_vec())) }
         };
         assert_eq!(
             leaves(&obs).unwrap(),

@@ -1,4 +1,4 @@
-//! From the rows of a ring to the folders of a dataset.
+//! Writes the rows of a ring as the folders of a dataset.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -14,133 +14,73 @@ use super::notes::Notes;
 use super::parts::Parts;
 use super::space::{self, Choices};
 use super::{DATA, EPISODE, METADATA, NOTES};
-use crate::episodes::part;
-use crate::error::ExportError;
-use crate::export::{ExportReport, Failure};
+use crate::error::{ExportError, WriteFailure};
 use crate::integers::integers;
-use crate::partial::{Partial, read_file};
-use crate::row_reader::{Halt, RowReader};
-use crate::rows_hash::RowsHash;
+use crate::report::ExportReport;
+use crate::rows::{RowReader, part};
 
-/// The version of Minari whose layout this is.
+/// Version of Minari that defines the layout.
 const MINARI: &str = "0.5.4";
 
-/// Writes the dataset into the folder that it is made in.
+/// Makes the new folder `path` of the dataset that will be called as `to`, and forces it to disk.
 pub(crate) fn write(
     reader: &mut RowReader<'_, '_>,
-    partial: &mut Partial,
+    path: &Path,
     to: &Path,
-) -> Result<ExportReport, Failure> {
-    let ring = reader.ring();
-    let parts = Parts::of(ring.schema()).map_err(Halt::from)?;
-    let data = partial.path().join(DATA);
-    if !partial.is_named() {
-        fs::create_dir_all(&data)?;
-        clear_after(&data, partial.end())?;
-    }
-    let mut writer = DatasetWriter::new(&parts, data, partial.end(), &reader.spans());
-    let known = partial.units().len();
-    for number in 0.. {
-        let mut hash = RowsHash::default();
-        let rows = reader.read_unit(|lane, rows| {
-            hash.add(lane, rows);
-            writer.rows(lane, rows)
-        })?;
-        if reader.is_over() || rows == 0 {
-            writer.cut_all()?;
-        }
-        if rows == 0 {
-            break;
-        }
-        if number >= known && reader.is_undisturbed() {
-            let to = writer.report.episodes.unwrap_or_default();
-            partial.add(rows, hash.finish(), to, String::new())?;
-        }
-    }
-    Ok(writer.finish(to, partial.is_named())?)
+) -> Result<ExportReport, WriteFailure> {
+    let parts = Parts::of(reader.ring().schema())?;
+    let data = path.join(DATA);
+    fs::create_dir_all(&data)?;
+    let mut writer = DatasetWriter::new(&parts, data, &reader.spans());
+    while reader.read_group(|lane, rows| writer.rows(lane, rows))? > 0 {}
+    writer.cut_all()?;
+    Ok(writer.finish(to)?)
 }
 
-/// Refuses a ring that no dataset can be made of.
+/// Checks that a dataset can be made of a ring.
 pub(crate) fn check(schema: &Schema) -> Result<(), ExportError> {
     Parts::of(schema).map(drop)
 }
 
-/// Reads the files of episodes.
-pub(crate) fn read_back(
-    dataset: &Path,
-    from: u64,
-    count: u64,
-    take: &mut dyn FnMut(&[u8]),
-) -> io::Result<()> {
-    for number in from..from.saturating_add(count) {
-        let episode = dataset.join(DATA).join(number.to_string());
-        for path in [episode.join(EPISODE), episode.join(METADATA)] {
-            let bytes = path.metadata()?.len();
-            take(&bytes.to_le_bytes());
-            read_file(&path, 0, bytes, take)?;
-        }
-    }
-    Ok(())
-}
-
-/// Removes what was begun after the first `episodes`.
-fn clear_after(data: &Path, episodes: u64) -> io::Result<()> {
-    for entry in fs::read_dir(data)? {
-        let entry = entry?;
-        let number = entry.file_name().to_str().and_then(|name| name.parse::<u64>().ok());
-        if number.is_some_and(|number| number < episodes) {
-            continue;
-        }
-        if entry.file_type()?.is_dir() {
-            fs::remove_dir_all(entry.path())?;
-        } else {
-            fs::remove_file(entry.path())?;
-        }
-    }
-    Ok(())
-}
-
-/// The rows of a lane's episode that were read so far.
+/// Rows of a lane's current episode.
 struct OpenEpisode {
     /// One past its last row.
     next: u64,
-    /// Per column of the schema.
+    /// Bytes by column of the schema.
     columns: Vec<Vec<u8>>,
     flags: Vec<u32>,
 }
 
-/// Collects the rows of episodes, of each lane one, and writes them when they end.
+/// Collects the current episode of every lane and writes it when it ends.
 struct DatasetWriter<'a> {
     parts: &'a Parts<'a>,
     folder: PathBuf,
-    /// Per lane, one past its last row.
+    /// One past the last row, by lane.
     ends: Vec<u64>,
-    /// Episodes that are being collected, by lane.
+    /// Current episodes by lane.
     open: BTreeMap<u32, OpenEpisode>,
-    /// Of each column, if it is an integer of one element.
+    /// Range of values by column, for integers of one element.
     choices: Vec<Choices>,
     report: ExportReport,
     steps: u64,
-    /// Episodes whose files are there.
-    present: u64,
 }
 
 impl<'a> DatasetWriter<'a> {
-    fn new(parts: &'a Parts<'a>, folder: PathBuf, present: u64, spans: &[Range<u64>]) -> Self {
+    fn new(parts: &'a Parts<'a>, folder: PathBuf, spans: &[Range<u64>]) -> Self {
         let choices = vec![None; parts.schema.columns().len()];
         let report = ExportReport { episodes: Some(0), ..ExportReport::default() };
         let ends = spans.iter().map(|span| span.end).collect();
-        Self { parts, folder, ends, open: BTreeMap::new(), choices, report, steps: 0, present }
+        Self { parts, folder, ends, open: BTreeMap::new(), choices, report, steps: 0 }
     }
 
-    fn rows(&mut self, lane: u32, rows: &Rows) -> Result<(), Failure> {
+    fn rows(&mut self, lane: u32, rows: &Rows) -> Result<(), WriteFailure> {
         let schema = self.parts.schema;
         let columns = schema.columns().iter();
         let columns: Vec<(&Column, &[u8])> =
             columns.map(|column| (column, rows.bytes(column.name()).unwrap_or_default())).collect();
-        let marks = words(rows, "flags").into_iter().zip(words(rows, "t"));
+        let marks = u32_column(rows, "flags").into_iter().zip(u32_column(rows, "t"));
         for (row, (seq, (flags, t))) in rows.place().1.zip(marks).enumerate() {
-            // Rows before it were overwritten, or it continues none of them: what was begun ends there.
+            // Without its predecessor, or after a gap, the row starts another episode.
             let goes_on = self.open.get(&lane).is_some_and(|open| open.next == seq);
             if !goes_on || t == 0 || flags & GAP != 0 {
                 self.cut(lane)?;
@@ -164,25 +104,25 @@ impl<'a> DatasetWriter<'a> {
         Ok(())
     }
 
-    /// Ends every episode that is open.
-    fn cut_all(&mut self) -> Result<(), Failure> {
+    /// Ends every current episode.
+    fn cut_all(&mut self) -> Result<(), WriteFailure> {
         while let Some((lane, _)) = self.open.first_key_value() {
             self.cut(*lane)?;
         }
         Ok(())
     }
 
-    /// Ends a lane's episode where its rows stop: its newest row is the observation after the step before
-    /// it, which is truncated.
-    fn cut(&mut self, lane: u32) -> Result<(), Failure> {
+    /// Ends a lane's episode where its rows stop: the last row becomes the final observation, and
+    /// the step before it is truncated.
+    fn cut(&mut self, lane: u32) -> Result<(), WriteFailure> {
         if let Some([.., last, _]) = self.open.get_mut(&lane).map(|open| &mut *open.flags) {
             *last |= TRUNCATED;
         }
         self.end(lane)
     }
 
-    /// Writes a lane's episode, if that is a step and what came after it.
-    fn end(&mut self, lane: u32) -> Result<(), Failure> {
+    /// Writes a lane's episode if it has at least one step.
+    fn end(&mut self, lane: u32) -> Result<(), WriteFailure> {
         let Some(episode) = self.open.remove(&lane) else { return Ok(()) };
         let rows = episode.flags.len();
         if rows < 2 {
@@ -190,25 +130,20 @@ impl<'a> DatasetWriter<'a> {
         }
         let number = self.report.episodes.unwrap_or_default();
         let folder = self.folder.join(number.to_string());
-        self.count_choices(&episode).map_err(Halt::from)?;
-        self.report.bytes += if number < self.present {
-            folder.join(EPISODE).metadata()?.len()
-        } else {
-            fs::create_dir(&folder)?;
-            let OpenEpisode { columns, flags, .. } = &episode;
-            let bytes =
-                EpisodeData { parts: self.parts, columns, flags }.write(&folder.join(EPISODE))?;
-            let about = json!({ "id": number, "total_steps": rows - 1 });
-            write_json(&folder.join(METADATA), &about)?;
-            bytes
-        };
+        self.count_choices(&episode)?;
+        fs::create_dir(&folder)?;
+        let OpenEpisode { columns, flags, .. } = &episode;
+        let file = EpisodeData { parts: self.parts, columns, flags };
+        self.report.bytes += file.write(&folder.join(EPISODE))?;
+        let about = json!({ "id": number, "total_steps": rows - 1 });
+        write_json(&folder.join(METADATA), &about)?;
         self.report.rows += rows as u64;
         self.report.episodes = Some(number + 1);
         self.steps += rows as u64 - 1;
         Ok(())
     }
 
-    /// Notes the integers that were observed, and those chosen: the row after the last step chooses nothing.
+    /// Widens the ranges of integer observations and actions. The last row has no action.
     fn count_choices(&mut self, episode: &OpenEpisode) -> Result<(), ExportError> {
         let columns = self.parts.schema.columns().iter().zip(&episode.columns);
         for (at, ((column, bytes), choices)) in columns.zip(&mut self.choices).enumerate() {
@@ -224,7 +159,7 @@ impl<'a> DatasetWriter<'a> {
                         value,
                         least: value.min(least.into()),
                         most: value.max(most.into()),
-                        limit: space::MOST_CHOICES,
+                        limit: space::MAX_CHOICES,
                     });
                 };
                 *choices = Some(more);
@@ -233,8 +168,8 @@ impl<'a> DatasetWriter<'a> {
         Ok(())
     }
 
-    /// Writes what there is to say of all episodes. It comes last: without it there is no dataset.
-    fn finish(mut self, to: &Path, is_there: bool) -> io::Result<ExportReport> {
+    /// Writes the metadata of the dataset.
+    fn finish(mut self, to: &Path) -> io::Result<ExportReport> {
         let parts = self.parts;
         let columns = parts.schema.columns();
         let space = |at: &[usize], root: &str| {
@@ -260,10 +195,8 @@ impl<'a> DatasetWriter<'a> {
             "action_space": space(&parts.action, parts.action_root),
             NOTES: Notes::of(parts),
         });
-        if !is_there {
-            write_json(&self.folder.join(METADATA), &about)?;
-            File::open(&self.folder)?.sync_all()?;
-        }
+        write_json(&self.folder.join(METADATA), &about)?;
+        File::open(&self.folder)?.sync_all()?;
         self.report.bytes += self.folder.join(METADATA).metadata()?.len();
         Ok(self.report)
     }
@@ -275,6 +208,6 @@ fn write_json(path: &Path, value: &serde_json::Value) -> io::Result<()> {
     file.sync_all()
 }
 
-fn words(rows: &Rows, name: &str) -> Vec<u32> {
+fn u32_column(rows: &Rows, name: &str) -> Vec<u32> {
     rows.column::<u32>(name).map(<[u32]>::to_vec).unwrap_or_default()
 }

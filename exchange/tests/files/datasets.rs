@@ -96,7 +96,8 @@ fn pieces_of_episodes_end_truncated_and_steps_alone_are_left_out() {
     let flags = flags.column::<u32>("flags").unwrap();
     let finals = flags.iter().filter(|flags| **flags & FINAL != 0).count() as u64;
     assert_eq!(Some(finals), found.episodes);
-    // Episodes end by turns in two ways; the newest one has no end, and is truncated at its last step.
+    // Episodes end by turns in two ways; the newest one has no end, and is truncated at its last
+    // step.
     let episodes = usize::try_from(found.episodes.unwrap()).unwrap();
     for number in 0..episodes {
         let (terminations, truncations) = ends(&to, number);
@@ -202,7 +203,7 @@ fn a_dataset_that_lacks_something_says_what() {
     let to = dir.path().join("walk");
     let cases: [(Hurt, &str); 7] = [
         (|to| fs::remove_file(to.join("data/metadata.json")).unwrap(), "metadata.json"),
-        (|to| fs::write(to.join("data/metadata.json"), "{").unwrap(), "words"),
+        (|to| fs::write(to.join("data/metadata.json"), "{").unwrap(), "the dataset's metadata: "),
         (|to| swap(to, "\"parquet\"", "\"hdf5\""), "stored as \"hdf5\""),
         (|to| swap(to, "\"u1\"", "\"c8\""), "c8"),
         (|to| swap(to, "\"u1\"", "\"u2\""), "was exported from u2"),

@@ -246,7 +246,11 @@ fn what_no_column_can_hold_is_refused_with_its_name_and_left_out_by_it() {
     let found = StringArray::from(vec!["x", "y", "z"]);
     let cases = [
         (episode().with_infos(vec![words.clone()]), "infos/goal", "elements of the type Utf8"),
-        (episode().with_infos(vec![(field, Arc::new(paths))]), "infos/path", "rows of any length"),
+        (
+            episode().with_infos(vec![(field, Arc::new(paths))]),
+            "infos/path",
+            "rows of different lengths",
+        ),
         (
             episode().with(Field::new("notes", DataType::Utf8, true), Arc::new(found)),
             "notes",
@@ -298,10 +302,10 @@ fn columns_that_only_some_episodes_have_do_not_vanish() {
     let without = |steps| Episode::of(steps, true, false);
     folder.save(&[with(2), without(3)], as_it_is);
     let refused = folder.refusal(&[]);
-    assert!(refused.contains("`infos/speed` is in the first episode, and not here"), "{refused}");
+    assert!(refused.contains("`infos/speed` is in the first episode, but not here"), "{refused}");
     folder.save(&[without(2), with(3)], as_it_is);
     let refused = folder.refusal(&[]);
-    assert!(refused.contains("`infos/speed` is here, and not in the first episode"), "{refused}");
+    assert!(refused.contains("`infos/speed` is here, but not in the first episode"), "{refused}");
     assert!(refused.contains("data/1/part-0.parquet"), "{refused}");
     let wide = Float64Array::from(vec![1.0; 4]);
     let wide = (Field::new("speed", DataType::Float64, true), Arc::new(wide) as ArrayRef);
@@ -362,5 +366,5 @@ fn images_that_are_packed_as_jpeg_are_refused_as_what_they_are() {
         if name == "observations" { Arc::new(packed) } else { array }
     });
     let refused = folder.refusal(&[]);
-    assert!(refused.contains("packed as JPEG"), "{refused}");
+    assert!(refused.contains("images stored as JPEG"), "{refused}");
 }

@@ -20,7 +20,8 @@ pub(crate) fn every_type() -> Schema {
     builder.build().unwrap()
 }
 
-/// A ring with `steps` steps in each of its lanes, episodes of `length` steps ending by turns in two ways.
+/// A ring with `steps` steps in each of its lanes, episodes of `length` steps ending by turns in
+/// two ways.
 pub(crate) fn ring(
     base: &Base,
     name: &str,

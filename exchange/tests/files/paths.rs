@@ -1,4 +1,4 @@
-//! What is at the path of an export before it, and what is there when it fails.
+//! Files at the path of an export before it, and after it fails.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -111,7 +111,7 @@ fn a_path_that_ends_in_a_slash_names_no_file() {
     let refused = export(&ring, &to, Format::Csv, over()).unwrap_err();
     assert!(matches!(refused, ExportError::NamesFolder { format: "csv", .. }), "{refused}");
     assert!(refused.to_string().contains("walk.csv/"), "{refused}");
-    assert!(!dir.path().join("walk.csv.partial").exists());
+    assert!(!dir.path().join("walk.csv.backcast-partial").exists());
 }
 
 #[test]
@@ -159,5 +159,5 @@ fn exports_to_one_path_at_once_are_done_or_wait_for_another_and_none_finds_a_str
         threads.into_iter().map(|thread| thread.join().unwrap()).sum()
     });
     assert!(done > 0);
-    assert!(to.is_file() && !dir.path().join("walk.csv.partial").exists());
+    assert!(to.is_file() && !dir.path().join("walk.csv.backcast-partial").exists());
 }

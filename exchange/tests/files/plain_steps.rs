@@ -73,7 +73,8 @@ fn array(descr: &str, turned: &str, shape: &str, bytes: &[u8]) -> Vec<u8> {
 #[test]
 fn arrays_as_other_programs_save_them_are_taken() {
     let folder = Folder::new();
-    // Three steps: flags of one column, elements in Fortran order, and numbers of another byte order.
+    // Three steps: flags of one column, elements in Fortran order, and numbers of another byte
+    // order.
     let turned = floats([1., 3., 5., 2., 4., 6.]);
     let swapped: Vec<u8> = [7_i32, 8, 9].iter().flat_map(|value| value.to_be_bytes()).collect();
     let flags = [0_i64, 0, 1].map(i64::to_le_bytes).concat();
@@ -190,7 +191,8 @@ fn steps_become_episodes_with_their_final_observations() {
 #[test]
 fn steps_that_lead_elsewhere_than_the_next_one_begins_end_their_episode_there() {
     let folder = Folder::new();
-    // The second step leads to 99, and the next one begins at 10; the third is followed by its own end.
+    // The second step leads to 99, and the next one begins at 10; the third is followed by its own
+    // end.
     let obs = floats([0., 1., 10., 11., f32::NAN, 30.]);
     let next = floats([1., 99., 11., f32::NAN, 30., 31.]);
     let other: Vec<u8> = vec![0, 1, 2, 3, 4, 5];
@@ -266,7 +268,7 @@ fn what_makes_no_ring_is_refused_with_its_reason() {
     let cases: &[(Arrays<'_>, &str)] = &[
         (&[], "no array"),
         (&[obs, ("reward", "<f4", "(1,)", &two[..4])], "1 rows"),
-        (&[obs, ("states", "<f4", "(2,)", &two)], "the same as another"),
+        (&[obs, ("states", "<f4", "(2,)", &two)], "means the same as `obs`"),
         (&[obs, ("next_obs", "<f8", "(2,)", &[0; 16])], "differs from `obs`"),
         (&[obs, ("next_obs/x", "<f4", "(2,)", &two)], "missing"),
         (&[obs, ("terminated", "|b1", "(2, 2)", &[NO, YES, NO, NO])], "one flag per step"),

@@ -1,5 +1,5 @@
-//! Exports of rings whose writers go on: they step between two pieces of rows, when the export tells how far it
-//! is.
+//! Exports of rings whose writers go on: they step between two pieces of rows, when the export
+//! tells how far it is.
 
 use std::collections::BTreeSet;
 use std::ops::{ControlFlow, Range};
@@ -47,8 +47,8 @@ fn publish(ring: &Ring, writer: &mut Writer, rows: u64) {
     }
 }
 
-/// Exports while every lane publishes so many rows for each hundred that are done. Also returns how many were
-/// published, and what was readable before.
+/// Exports while every lane publishes so many rows for each hundred that are done. Also returns how
+/// many were published, and what was readable before.
 fn export_beside(
     to: &Path,
     format: Format,

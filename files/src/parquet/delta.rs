@@ -1,14 +1,14 @@
-//! How many values a delta-encoded stream claims, checked before the decoder allocates for them.
+//! Checks the number of values of delta-encoded streams, before the decoder allocates for them.
 
-/// Blocks of real files have 128 values, or a small multiple.
+/// Maximum values of a block. Blocks of valid files have 128 values or a small multiple.
 const LARGEST_BLOCK: u64 = 1 << 16;
 
-/// Walks `DELTA_BINARY_PACKED` streams, as in *Encodings* of the Parquet format.
-pub(super) struct Walk<'a>(pub(super) &'a [u8]);
+/// Parser of `DELTA_BINARY_PACKED` streams, see *Encodings* of the Parquet format.
+pub(super) struct DeltaStreams<'a>(pub(super) &'a [u8]);
 
-impl Walk<'_> {
-    /// Pass over one stream of at most `most` values; `None` where it is none.
-    pub(super) fn stream(&mut self, most: u64) -> Option<()> {
+impl DeltaStreams<'_> {
+    /// Skips a stream of at most `most` values. `None` if it is invalid or has more.
+    pub(super) fn skip(&mut self, most: u64) -> Option<()> {
         let (block, minis) = (self.unsigned()?, self.unsigned()?);
         let values = self.unsigned()?;
         self.unsigned()?;
@@ -29,7 +29,7 @@ impl Walk<'_> {
                     break;
                 }
                 let bytes = u64::from(width) * per_mini / 8;
-                // The last one of a page may lack its padding.
+                // The last miniblock of a page may lack its padding.
                 let bytes = usize::try_from(bytes).ok()?.min(self.0.len());
                 self.0 = &self.0[bytes..];
                 left = left.saturating_sub(per_mini);
@@ -54,25 +54,26 @@ impl Walk<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::Walk;
+    use super::DeltaStreams;
 
     /// Five values 1 to 5 in one block of 128, four miniblocks: the deltas need no bits.
     const FIVE: &[u8] = &[0x80, 0x01, 4, 5, 2, 2, 0, 0, 0, 0];
 
     #[test]
-    fn a_stream_is_passed_over_to_its_end() {
+    fn a_stream_is_skipped_to_its_end() {
         let two = [FIVE, FIVE, b"abc"].concat();
-        let mut walk = Walk(&two);
-        assert_eq!((walk.stream(5), walk.stream(5), walk.0), (Some(()), Some(()), &b"abc"[..]));
+        let mut streams = DeltaStreams(&two);
+        let both = (streams.skip(5), streams.skip(5));
+        assert_eq!((both, streams.0), ((Some(()), Some(())), &b"abc"[..]));
         // Three values with 8-bit deltas in the first miniblock of 32.
         let wide = [&[0x80, 0x01, 4, 3, 0, 2, 8, 0, 0, 0][..], &[1; 32], b"x"].concat();
-        let mut walk = Walk(&wide);
-        assert_eq!((walk.stream(3), walk.0), (Some(()), &b"x"[..]));
+        let mut streams = DeltaStreams(&wide);
+        assert_eq!((streams.skip(3), streams.0), (Some(()), &b"x"[..]));
     }
 
     #[test]
-    fn claims_of_more_than_there_can_be_are_refused() {
-        assert_eq!(Walk(FIVE).stream(4), None);
+    fn invalid_streams_and_too_many_values_are_refused() {
+        assert_eq!(DeltaStreams(FIVE).skip(4), None);
         for bytes in [
             &[][..],
             &FIVE[..5],
@@ -82,7 +83,7 @@ mod tests {
             &[0xff, 0xff, 0xff, 0xff, 0x7f, 1, 5, 2, 2, 0],
             &[0xff; 30],
         ] {
-            assert_eq!(Walk(bytes).stream(100), None, "{bytes:?}");
+            assert_eq!(DeltaStreams(bytes).skip(100), None, "{bytes:?}");
         }
     }
 }

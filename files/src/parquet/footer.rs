@@ -1,26 +1,26 @@
-//! The footer of a file, its schema checked before the decoder follows it.
+//! Reads the footer of a file and checks its schema before the decoder parses it.
 //!
-//! A schema is a tree, written as a list in which an element says how many children follow it. The
-//! decoder allocates for as many as are claimed and calls itself at each level: what a hostile file
-//! claims there would end the process. So the list must be a tree, and no deep one.
+//! A schema is a tree in preorder: each element has the number of its children. The decoder
+//! allocates for that number and recurses at each level, so a hostile file could exhaust memory or
+//! the stack. The list must be a tree of limited depth.
 
 use std::io::{self, ErrorKind};
 
 use parquet::file::reader::Length;
 
 use super::{
-    source::Source,
-    thrift::{BINARY, BOOL, I8, I32, LIST, OPAQUE, STRUCT, Shape, Thrift},
+    source::FileSource,
+    thrift::{BINARY, BOOL, I8, I32, LIST, OPAQUE, STRUCT, StructShape, Thrift},
 };
 
-/// The footer's length and the magic.
+/// Bytes of the footer's length and the magic.
 const TAIL_BYTES: u64 = 8;
-/// Nested columns are not part of a panel, but may be in a file.
-const DEEPEST: usize = 100;
+/// Maximum depth of a schema.
+const MAX_DEPTH: usize = 100;
 
-/// `FileMetaData`, up to the schema.
-const FILE: &Shape = &Shape(&[(1, I32, OPAQUE), (2, LIST, OPAQUE)]);
-const SCHEMA_ELEMENT: &Shape = &Shape(&[
+/// Fields of `FileMetaData` up to the schema.
+const FILE: &StructShape = &StructShape(&[(1, I32, OPAQUE), (2, LIST, OPAQUE)]);
+const SCHEMA_ELEMENT: &StructShape = &StructShape(&[
     (1, I32, OPAQUE),
     (2, I32, OPAQUE),
     (3, I32, OPAQUE),
@@ -33,8 +33,9 @@ const SCHEMA_ELEMENT: &Shape = &Shape(&[
     (10, STRUCT, LOGICAL_TYPE),
 ]);
 const CHILDREN: i64 = 5;
-/// Of the types without parameters the decoder reads one byte, which must end them.
-const LOGICAL_TYPE: &Shape = &Shape(&[
+/// Logical types. Of those without parameters the decoder reads one byte, which must end the
+/// struct.
+const LOGICAL_TYPE: &StructShape = &StructShape(&[
     (1, STRUCT, OPAQUE),
     (2, STRUCT, OPAQUE),
     (3, STRUCT, OPAQUE),
@@ -54,22 +55,23 @@ const LOGICAL_TYPE: &Shape = &Shape(&[
     (18, STRUCT, GEOMETRY),
     (19, STRUCT, OPAQUE),
 ]);
-const DECIMAL: &Shape = &Shape(&[(1, I32, OPAQUE), (2, I32, OPAQUE)]);
-const TIME: &Shape = &Shape(&[(1, BOOL, OPAQUE), (2, STRUCT, TIME_UNIT)]);
-const TIME_UNIT: &Shape = &Shape(&[(1, STRUCT, OPAQUE), (2, STRUCT, OPAQUE), (3, STRUCT, OPAQUE)]);
-const INTEGER: &Shape = &Shape(&[(1, I8, OPAQUE), (2, BOOL, OPAQUE)]);
-const VARIANT: &Shape = &Shape(&[(1, I8, OPAQUE)]);
-const GEOMETRY: &Shape = &Shape(&[(1, BINARY, OPAQUE), (2, I32, OPAQUE)]);
+const DECIMAL: &StructShape = &StructShape(&[(1, I32, OPAQUE), (2, I32, OPAQUE)]);
+const TIME: &StructShape = &StructShape(&[(1, BOOL, OPAQUE), (2, STRUCT, TIME_UNIT)]);
+const TIME_UNIT: &StructShape =
+    &StructShape(&[(1, STRUCT, OPAQUE), (2, STRUCT, OPAQUE), (3, STRUCT, OPAQUE)]);
+const INTEGER: &StructShape = &StructShape(&[(1, I8, OPAQUE), (2, BOOL, OPAQUE)]);
+const VARIANT: &StructShape = &StructShape(&[(1, I8, OPAQUE)]);
+const GEOMETRY: &StructShape = &StructShape(&[(1, BINARY, OPAQUE), (2, I32, OPAQUE)]);
 
-/// Read the footer of a file that ends with the magic; its schema can be followed.
-pub fn read(source: &Source) -> io::Result<Vec<u8>> {
+/// Reads the footer of a file that ends with the magic, and checks its schema.
+pub fn read(source: &FileSource) -> io::Result<Vec<u8>> {
     let end = source.len().saturating_sub(TAIL_BYTES);
     let length = match source.bytes(end, 4)?[..] {
         [a, b, c, d] => u32::from_le_bytes([a, b, c, d]),
         _ => return Err(ErrorKind::UnexpectedEof.into()),
     };
     let start = end.checked_sub(u64::from(length)).ok_or_else(|| {
-        refused(format!("{length} bytes of footer in a file of {} bytes", source.len()))
+        refused(format!("a footer of {length} bytes in a file of {} bytes", source.len()))
     })?;
     let length = usize::try_from(length).map_err(|_| ErrorKind::OutOfMemory)?;
     let footer = source.bytes(start, length)?;
@@ -80,8 +82,8 @@ pub fn read(source: &Source) -> io::Result<Vec<u8>> {
 fn check(footer: &[u8]) -> io::Result<()> {
     let mut thrift = Thrift::new(footer, footer.len() as u64);
     let mut checked = false;
-    // Nothing that the decoder reads comes before the schema but the version.
-    let walked = thrift.fields(FILE, &mut |thrift, field| match field.number {
+    // Only the version comes before the schema.
+    let parsed = thrift.fields(FILE, &mut |thrift, field| match field.number {
         1 => thrift.skip(field),
         2 => {
             check_schema(thrift)?;
@@ -93,13 +95,13 @@ fn check(footer: &[u8]) -> io::Result<()> {
     if checked {
         Ok(())
     } else {
-        walked.and_then(|()| Err(refused("it does not begin with a schema")))
+        parsed.and_then(|()| Err(refused("it does not begin with a schema")))
     }
 }
 
 fn check_schema(thrift: &mut Thrift<&[u8]>) -> io::Result<()> {
     let elements = thrift.structs()?;
-    // For each open group, how many of its children are still to come.
+    // Remaining children of each open group.
     let mut open: Vec<u64> = Vec::new();
     for element in 0..elements {
         let mut children = 0;
@@ -113,12 +115,14 @@ fn check_schema(thrift: &mut Thrift<&[u8]>) -> io::Result<()> {
         let left = elements - element - 1;
         let fits = u64::try_from(children).ok().filter(|&children| children <= left);
         let children = fits.ok_or_else(|| {
-            refused(format!("{children} children of a schema's element that {left} follow"))
+            refused(format!(
+                "a schema element with {children} children, where {left} elements follow"
+            ))
         })?;
         if element > 0 {
             match open.last_mut() {
                 Some(siblings) => *siblings -= 1,
-                None => return Err(refused("elements of a schema that are no one's children")),
+                None => return Err(refused("a schema with elements outside of its tree")),
             }
         }
         if children > 0 {
@@ -127,11 +131,11 @@ fn check_schema(thrift: &mut Thrift<&[u8]>) -> io::Result<()> {
         while open.last() == Some(&0) {
             open.pop();
         }
-        if open.len() > DEEPEST {
-            return Err(refused(format!("a schema that is more than {DEEPEST} levels deep")));
+        if open.len() > MAX_DEPTH {
+            return Err(refused(format!("a schema more than {MAX_DEPTH} levels deep")));
         }
     }
-    if open.is_empty() { Ok(()) } else { Err(refused("a schema that lacks children")) }
+    if open.is_empty() { Ok(()) } else { Err(refused("a schema with missing children")) }
 }
 
 fn refused(message: impl Into<String>) -> io::Error {
@@ -142,7 +146,7 @@ fn refused(message: impl Into<String>) -> io::Error {
 mod tests {
     use super::check;
 
-    /// Field 5 of an element called `a`, repeated groups; its children as one zigzag byte.
+    /// Schema element named `a`, a repeated group with `children` children.
     const fn group(children: u8) -> [u8; 8] {
         [0x35, 0x04, 0x18, 0x01, b'a', 0x15, children * 2, 0x00]
     }
@@ -161,11 +165,11 @@ mod tests {
             (&[2, 1, 1, 0, 2, 0, 0], None),
             (&[1, 1, 1, 1, 0], None),
             (&[], Some("begin with a schema")),
-            (&[2, 0], Some("2 children of a schema's element that 1 follow")),
-            (&[1, 2, 0], Some("2 children of a schema's element that 1 follow")),
-            (&[2, 1, 0], Some("lacks children")),
-            (&[1, 0, 0], Some("no one's children")),
-            (&[0, 0], Some("no one's children")),
+            (&[2, 0], Some("2 children, where 1 elements follow")),
+            (&[1, 2, 0], Some("2 children, where 1 elements follow")),
+            (&[2, 1, 0], Some("missing children")),
+            (&[1, 0, 0], Some("outside of its tree")),
+            (&[0, 0], Some("outside of its tree")),
         ] {
             let elements: Vec<_> = children.iter().map(|&children| group(children)).collect();
             let bytes =
@@ -183,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_decoder_would_read_otherwise_is_refused() {
+    fn bytes_that_the_decoder_would_read_differently_are_refused() {
         let good = footer(&[group(1), group(0)]);
         assert!(check(&good).is_ok());
         for end in 0..good.len() - 3 {

@@ -1,14 +1,14 @@
-//! The sizes that a page's header claims, read before the decoder allocates them.
+//! Reads the sizes in a page's header, before the decoder allocates for them.
 //!
-//! A header is a Thrift struct (`PageHeader` in the Parquet format), of which six fields are looked
-//! at here and all others skipped.
+//! A header is a Thrift struct (`PageHeader` in the Parquet format). Four of its values are read
+//! and the rest is skipped.
 
 use std::io::{self, Read};
 
-use super::thrift::{BOOL, I32, OPAQUE, STRUCT, Shape, Thrift};
+use super::thrift::{BOOL, I32, OPAQUE, STRUCT, StructShape, Thrift};
 
-/// The fields of `PageHeader` and its structs, but statistics, which nobody reads.
-const SHAPE: &Shape = &Shape(&[
+/// Fields of `PageHeader` and its structs, without statistics, which are not read.
+const SHAPE: &StructShape = &StructShape(&[
     (1, I32, OPAQUE),
     (2, I32, OPAQUE),
     (3, I32, OPAQUE),
@@ -18,10 +18,11 @@ const SHAPE: &Shape = &Shape(&[
     (7, STRUCT, DICTIONARY_PAGE),
     (8, STRUCT, DATA_PAGE_V2),
 ]);
-const DATA_PAGE: &Shape =
-    &Shape(&[(1, I32, OPAQUE), (2, I32, OPAQUE), (3, I32, OPAQUE), (4, I32, OPAQUE)]);
-const DICTIONARY_PAGE: &Shape = &Shape(&[(1, I32, OPAQUE), (2, I32, OPAQUE), (3, BOOL, OPAQUE)]);
-const DATA_PAGE_V2: &Shape = &Shape(&[
+const DATA_PAGE: &StructShape =
+    &StructShape(&[(1, I32, OPAQUE), (2, I32, OPAQUE), (3, I32, OPAQUE), (4, I32, OPAQUE)]);
+const DICTIONARY_PAGE: &StructShape =
+    &StructShape(&[(1, I32, OPAQUE), (2, I32, OPAQUE), (3, BOOL, OPAQUE)]);
+const DATA_PAGE_V2: &StructShape = &StructShape(&[
     (1, I32, OPAQUE),
     (2, I32, OPAQUE),
     (3, I32, OPAQUE),
@@ -31,24 +32,24 @@ const DATA_PAGE_V2: &Shape = &Shape(&[
     (7, BOOL, OPAQUE),
 ]);
 
-/// What a page claims of itself.
+/// Unchecked values of a page's header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PageHeader {
     pub(super) kind: i64,
     pub(super) uncompressed_bytes: i64,
     pub(super) compressed_bytes: i64,
-    /// Of the data or dictionary page.
+    /// Number of values of the data or dictionary page.
     pub(super) values: i64,
-    /// Bytes of the header itself.
+    /// Size of the header.
     pub(super) header_bytes: u64,
 }
 
 impl PageHeader {
-    /// Page types with values that nobody needs.
+    /// Type of index pages, which the decoder skips.
     pub(super) const INDEX: i64 = 1;
     pub(super) const DICTIONARY: i64 = 2;
 
-    /// Read a header of at most `limit` bytes.
+    /// Reads a header of at most `limit` bytes.
     pub(super) fn read(input: impl Read, limit: u64) -> io::Result<Self> {
         let mut thrift = Thrift::new(input, limit);
         let mut header = Self::default();
@@ -77,7 +78,7 @@ impl PageHeader {
 mod tests {
     use super::PageHeader;
 
-    /// `type` 0, 300 bytes, 100 compressed, a data page of 40 values in encoding 0 with statistics.
+    /// Header of a data page: 300 bytes, 100 compressed, 40 values in encoding 0, with statistics.
     const HEADER: &[u8] = &[
         0x15, 0x00, 0x15, 0xd8, 0x04, 0x15, 0xc8, 0x01, 0x2c, 0x15, 0x50, 0x15, 0x00, 0x3c, 0x18,
         2, b'a', b'b', 0x00, 0x00, 0x00,
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_is_cut_or_endless_is_an_error() {
+    fn a_cut_endless_or_malformed_header_is_an_error() {
         for end in 0..HEADER.len() {
             assert!(PageHeader::read(&HEADER[..end], 1000).is_err(), "{end}");
             assert!(PageHeader::read(HEADER, end as u64).is_err(), "{end}");

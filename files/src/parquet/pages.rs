@@ -1,7 +1,7 @@
-//! One column of one row group, page by page: no page reaches the decoder with sizes that lie.
+//! Reads the pages of a column and checks their sizes before the decoder sees them.
 //!
-//! Running out of memory ends a process, so what a page claims is held against what its column and
-//! the file can have before anything is allocated for it.
+//! Running out of memory ends the process. Each page's claimed sizes are therefore compared with
+//! those of its column and file before anything is allocated.
 
 use std::sync::Arc;
 
@@ -16,21 +16,21 @@ use parquet::{
     },
 };
 
-use super::{delta::Walk, page_header::PageHeader, source::Source};
+use super::{delta::DeltaStreams, page_header::PageHeader, source::FileSource};
 
-/// Some writers count the bytes of a column a little differently.
+/// Tolerance for writers that count the bytes of a column differently.
 const SLACK_BYTES: u64 = 1 << 16;
 
-/// One column of one row group.
+/// A column of a row group.
 #[derive(Clone, Debug)]
 pub struct ColumnChunk {
     /// The file.
-    pub source: Source,
+    pub source: FileSource,
     /// Its footer.
     pub metadata: Arc<ParquetMetaData>,
-    /// Number of the row group.
+    /// Index of the row group.
     pub row_group: usize,
-    /// Most values that a row has: 1, unless it is a list.
+    /// Maximum values of a row: 1, unless it is a list.
     pub row_values: u64,
 }
 
@@ -66,16 +66,16 @@ impl Iterator for Once {
 
 impl PageIterator for Once {}
 
-/// Walks the pages of a column in step with the crate's reader, one header ahead.
+/// Page reader that checks each header before the crate's reader reads the page.
 struct CheckedPages {
-    inner: SerializedPageReader<Source>,
-    source: Source,
-    /// Byte of the next header, and bytes from there to the column's end.
+    inner: SerializedPageReader<FileSource>,
+    source: FileSource,
+    /// Position of the next header, and bytes from there to the column's end.
     at: u64,
     left: u64,
-    /// Bytes that the pages still to come may unpack to.
+    /// Maximum uncompressed bytes of the remaining pages.
     unpacked: u64,
-    /// Most values of a page.
+    /// Maximum values of a page.
     values: u64,
     nullable: bool,
 }
@@ -96,7 +96,7 @@ impl CheckedPages {
         })
     }
 
-    /// Check the headers up to the page that the crate's reader comes to next.
+    /// Checks the headers up to the next page that the crate's reader returns.
     fn check_next(&mut self) -> Result<()> {
         while self.left > 0 {
             let header = PageHeader::read(self.source.get_read(self.at)?, self.left)?;
@@ -140,7 +140,7 @@ impl CheckedPages {
         Ok(())
     }
 
-    /// Delta encodings repeat the number of values inside the page.
+    /// Checks the number of values in delta-encoded pages, which repeat it inside the page.
     fn check_delta(&self, page: &Page) -> Result<()> {
         let (Page::DataPage { encoding, .. } | Page::DataPageV2 { encoding, .. }) = page else {
             return Ok(());
@@ -160,10 +160,11 @@ impl CheckedPages {
             }
             page => Some(page.buffer().as_ref()),
         };
-        // A page of nulls alone may have no values at all.
-        let mut walk = Walk(values.ok_or_else(|| refused("a page shorter than its levels"))?);
-        let fits = walk.0.is_empty() || (0..streams).all(|_| walk.stream(self.values).is_some());
-        if fits { Ok(()) } else { Err(refused("a page whose delta encoding claims too much")) }
+        // A page of nulls may have no values.
+        let mut delta =
+            DeltaStreams(values.ok_or_else(|| refused("a page shorter than its levels"))?);
+        let fits = delta.0.is_empty() || (0..streams).all(|_| delta.skip(self.values).is_some());
+        if fits { Ok(()) } else { Err(refused("an invalid delta encoding, or too many values")) }
     }
 }
 
@@ -195,7 +196,7 @@ impl PageReader for CheckedPages {
     }
 }
 
-/// Where a column's pages lie, first byte and length, within a file of `len` bytes.
+/// Returns position and length of a column's pages within a file of `len` bytes.
 pub fn byte_range(column: &ColumnChunkMetaData, len: u64) -> Result<(u64, u64)> {
     let start = column.dictionary_page_offset().unwrap_or_else(|| column.data_page_offset());
     let range = u64::try_from(start).ok().zip(u64::try_from(column.compressed_size()).ok());

@@ -1,4 +1,4 @@
-//! A file as the decoder reads it: positioned reads that never leave the file as it was opened.
+//! Positioned reads for the decoder, within the length of the file when it was opened.
 
 use std::{
     fs::File,
@@ -13,24 +13,24 @@ use parquet::{
     file::reader::{ChunkReader, Length},
 };
 
-/// Page headers are small; most lie within one such read.
+/// Bytes of a read, enough for most page headers.
 const HEADER_BYTES: usize = 512;
 
-/// An open file and its length. Cloning is one reference count.
+/// An open file and its length. Clones share the file.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct FileSource {
     file: Arc<File>,
     len: u64,
 }
 
-impl Source {
-    /// The file, as long as it is now.
+impl FileSource {
+    /// Wraps a file with its current length.
     pub fn new(file: File) -> io::Result<Self> {
         let len = file.metadata()?.len();
         Ok(Self { file: Arc::new(file), len })
     }
 
-    /// Bytes within the file, all of them or an error; nothing is allocated for more.
+    /// Reads `length` bytes at `start`. A range outside of the file is an error before allocation.
     pub fn bytes(&self, start: u64, length: usize) -> io::Result<Vec<u8>> {
         let end = u64::try_from(length).ok().and_then(|length| start.checked_add(length));
         if end.is_none_or(|end| end > self.len) {
@@ -45,13 +45,13 @@ impl Source {
     }
 }
 
-impl Length for Source {
+impl Length for FileSource {
     fn len(&self) -> u64 {
         self.len
     }
 }
 
-impl ChunkReader for Source {
+impl ChunkReader for FileSource {
     type T = BufReader<At>;
 
     fn get_read(&self, start: u64) -> Result<Self::T> {
@@ -68,10 +68,10 @@ impl ChunkReader for Source {
     }
 }
 
-/// A file from some byte on; others may read it at the same time.
+/// Sequential reader from a position of the file, independent of other readers.
 #[derive(Debug)]
 pub struct At {
-    source: Source,
+    source: FileSource,
     position: u64,
 }
 

@@ -1,8 +1,9 @@
-//! Thrift's compact protocol, as far as Parquet uses it: structs of numbered, typed fields.
+//! Parser of Thrift's compact protocol, as far as Parquet uses it: structs of numbered, typed
+//! fields.
 //!
-//! What is checked here the decoder reads again, by the types that it expects and not by those that
-//! are written. So a field whose type is not the expected one is refused, as are fields out of order:
-//! the decoder must not read other numbers than the ones that were checked.
+//! The decoder parses the same bytes again by the types that it expects, not by the written ones.
+//! Fields of unexpected types and fields out of order are errors, so that the decoder reads the
+//! values that were checked.
 
 use std::io::{self, ErrorKind, Read};
 
@@ -17,27 +18,27 @@ pub(super) const BINARY: u8 = 8;
 pub(super) const LIST: u8 = 9;
 const SET: u8 = 10;
 pub(super) const STRUCT: u8 = 12;
-/// In structs, either value of a boolean.
+/// Boolean of a struct, with either value.
 pub(super) const BOOL: u8 = TRUE;
-/// Real ones nest five deep.
-const DEEPEST: u32 = 16;
+/// Maximum nesting. Valid structs nest five deep.
+const MAX_DEPTH: u32 = 16;
 
-/// Number, type and, for a struct, shape of the fields that the decoder reads; it skips all others.
-pub(super) struct Shape(pub(super) &'static [(i64, u8, &'static Shape)]);
+/// Number, type and shape of the fields that the decoder reads. It skips all others.
+pub(super) struct StructShape(pub(super) &'static [(i64, u8, &'static StructShape)]);
 
-/// A field of a struct, its value still to be read.
+/// A field of a struct, positioned before its value.
 #[derive(Clone, Copy)]
-pub(super) struct Field {
+pub(super) struct ThriftField {
     pub(super) number: i64,
     kind: u8,
-    shape: &'static Shape,
+    shape: &'static StructShape,
     depth: u32,
 }
 
-/// Skipped whole.
-pub(super) const OPAQUE: &Shape = &Shape(&[]);
+/// Shape of structs that the decoder skips.
+pub(super) const OPAQUE: &StructShape = &StructShape(&[]);
 
-/// A reader of at most so many bytes.
+/// A parser of at most `limit` bytes.
 pub(super) struct Thrift<R> {
     input: io::Take<R>,
     limit: u64,
@@ -48,36 +49,36 @@ impl<R: Read> Thrift<R> {
         Self { input: input.take(limit), limit }
     }
 
-    /// Bytes read.
+    /// Returns the bytes read.
     pub(super) fn position(&self) -> u64 {
         self.limit - self.input.limit()
     }
 
-    /// Read a struct; `on_field` reads or skips the value of each field.
+    /// Parses a struct. `on_field` must read or skip the value of each field.
     pub(super) fn fields(
         &mut self,
-        shape: &'static Shape,
-        on_field: &mut dyn FnMut(&mut Self, Field) -> io::Result<()>,
+        shape: &'static StructShape,
+        on_field: &mut dyn FnMut(&mut Self, ThriftField) -> io::Result<()>,
     ) -> io::Result<()> {
         self.fields_at(shape, 0, on_field)
     }
 
-    /// The same for a struct within a struct.
+    /// Parses a struct within a struct.
     pub(super) fn inner_fields(
         &mut self,
-        field: Field,
-        on_field: &mut dyn FnMut(&mut Self, Field) -> io::Result<()>,
+        field: ThriftField,
+        on_field: &mut dyn FnMut(&mut Self, ThriftField) -> io::Result<()>,
     ) -> io::Result<()> {
         self.fields_at(field.shape, field.depth + 1, on_field)
     }
 
     fn fields_at(
         &mut self,
-        shape: &'static Shape,
+        shape: &'static StructShape,
         depth: u32,
-        on_field: &mut dyn FnMut(&mut Self, Field) -> io::Result<()>,
+        on_field: &mut dyn FnMut(&mut Self, ThriftField) -> io::Result<()>,
     ) -> io::Result<()> {
-        if depth > DEEPEST {
+        if depth > MAX_DEPTH {
             return Err(malformed("structures nested too deeply"));
         }
         let mut last = 0;
@@ -100,11 +101,11 @@ impl<R: Read> Thrift<R> {
                 return Err(malformed("a field of another type"));
             }
             let shape = known.map_or(OPAQUE, |(.., shape)| shape);
-            on_field(self, Field { number, kind, shape, depth })?;
+            on_field(self, ThriftField { number, kind, shape, depth })?;
         }
     }
 
-    /// Read the field that begins a list; the number of its structs.
+    /// Reads the header of a list of structs, and returns their number.
     pub(super) fn structs(&mut self) -> io::Result<u64> {
         match self.list()? {
             (STRUCT, count) => Ok(count),
@@ -112,11 +113,11 @@ impl<R: Read> Thrift<R> {
         }
     }
 
-    pub(super) fn skip(&mut self, field: Field) -> io::Result<()> {
+    pub(super) fn skip(&mut self, field: ThriftField) -> io::Result<()> {
         self.skip_kind(field.kind, field.shape, field.depth)
     }
 
-    fn skip_kind(&mut self, kind: u8, shape: &'static Shape, depth: u32) -> io::Result<()> {
+    fn skip_kind(&mut self, kind: u8, shape: &'static StructShape, depth: u32) -> io::Result<()> {
         match kind {
             TRUE | FALSE => Ok(()),
             I8 => self.byte().map(drop),
@@ -128,12 +129,12 @@ impl<R: Read> Thrift<R> {
             }
             LIST | SET => self.skip_list(depth),
             STRUCT => self.fields_at(shape, depth + 1, &mut Self::skip),
-            _ => Err(malformed("a field of no known type")),
+            _ => Err(malformed("a field of unknown type")),
         }
     }
 
     fn skip_list(&mut self, depth: u32) -> io::Result<()> {
-        if depth > DEEPEST {
+        if depth > MAX_DEPTH {
             return Err(malformed("lists nested too deeply"));
         }
         let (kind, count) = self.list()?;
@@ -157,7 +158,7 @@ impl<R: Read> Thrift<R> {
 
     fn skip_bytes(&mut self, count: u64) -> io::Result<()> {
         let skipped = io::copy(&mut self.input.by_ref().take(count), &mut io::sink())?;
-        if skipped == count { Ok(()) } else { Err(malformed("a text longer than there are bytes")) }
+        if skipped == count { Ok(()) } else { Err(malformed("a string longer than the input")) }
     }
 
     fn byte(&mut self) -> io::Result<u8> {
@@ -178,7 +179,7 @@ impl<R: Read> Thrift<R> {
         Err(malformed("a number of more than ten bytes"))
     }
 
-    /// An `i32` in zigzag: the lowest bit is the sign.
+    /// Reads an `i32` in zigzag encoding: the lowest bit is the sign.
     pub(super) fn signed(&mut self) -> io::Result<i64> {
         let number = self.unsigned()?;
         let number = (number >> 1).cast_signed() ^ -(number & 1).cast_signed();

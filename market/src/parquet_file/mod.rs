@@ -11,7 +11,8 @@ use std::{fs::File, io, path::Path, sync::Arc};
 
 use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, Field, Fields};
-use backcast_files::parquet::{ColumnChunk, Source, byte_range, caught, read_footer};
+use backcast_files::catch_panics;
+use backcast_files::parquet::{ColumnChunk, FileSource, byte_range, read_footer};
 use parquet::{
     arrow::{
         ProjectionMask,
@@ -56,7 +57,7 @@ impl PanelData {
     ) -> Result<Self, PanelError> {
         let path = path.as_ref();
         let unreadable = |source| PanelError::reading(path, source);
-        let source = File::open(path).and_then(Source::new).map_err(unreadable)?;
+        let source = File::open(path).and_then(FileSource::new).map_err(unreadable)?;
         let ends = Ends::of(&source).map_err(unreadable)?;
         load(&source, &ends, options).map_err(|problem| PanelError::Load {
             path: Some(path.to_owned()),
@@ -93,14 +94,14 @@ struct Ends {
 }
 
 impl Ends {
-    fn of(source: &Source) -> io::Result<Self> {
+    fn of(source: &FileSource) -> io::Result<Self> {
         let length = MAGIC_BYTES.min(usize::try_from(source.len()).unwrap_or(MAGIC_BYTES));
         let last = source.len() - length as u64;
         Ok(Self { first: source.bytes(0, length)?, last: source.bytes(last, length)? })
     }
 }
 
-fn load(source: &Source, ends: &Ends, options: &PanelOptions) -> Result<PanelData, LoadError> {
+fn load(source: &FileSource, ends: &Ends, options: &PanelOptions) -> Result<PanelData, LoadError> {
     let found = FileFormat::of(&ends.first);
     if found != FileFormat::Parquet {
         return Err(LoadError::Format { found });
@@ -161,7 +162,7 @@ fn leaves(metadata: &ParquetMetaData, columns: &[Column]) -> Vec<usize> {
 }
 
 struct ParquetFile {
-    source: Source,
+    source: FileSource,
     metadata: Arc<ParquetMetaData>,
     hint: Fields,
     columns: Vec<Column>,
@@ -285,7 +286,7 @@ fn decode<T, E: Into<ArrowError>>(
     part: impl Fn() -> FilePart,
     work: impl FnOnce() -> Result<T, E>,
 ) -> Result<T, LoadError> {
-    let message = match caught(work) {
+    let message = match catch_panics(work) {
         Ok(Ok(value)) => return Ok(value),
         Ok(Err(error)) => {
             let error = error.into().to_string();

@@ -118,10 +118,6 @@ class OverBudgetError(DaemonError):
     """The ring does not fit the daemon's budget; nothing was created."""
 
 
-class OverQuotaError(DaemonError):
-    """A process has as much memory as the daemon allows one; nothing was created."""
-
-
 class MissingExtraError(BackcastError, ImportError):
     """An optional library is not installed."""
 

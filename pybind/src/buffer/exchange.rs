@@ -55,14 +55,14 @@ fn warn(py: Python<'_>, rows: u64, path: &Path) -> PyResult<()> {
 #[exact_arguments]
 #[pymethods]
 impl ReplayBuffer {
-    /// Export all rows that are readable when the call begins to a file.
+    /// Write the rows that are readable when it begins to a Parquet, CSV or Minari file.
     ///
     /// Writers continue meanwhile. Rows that they overwrite before they are read are missing from
-    /// the file: no more than they published during the call, and :class:`LappedWarning` says how
-    /// many. The file appears whole or not at all. Needs memory for about a hundred megabytes of
-    /// rows. Releases the interpreter; Ctrl-C stops it. One that was stopped or killed leaves a
-    /// folder ``path.partial``; the same call for the same rows continues from there and gives the
-    /// same bytes. If the rows or the options have changed, it starts over.
+    /// the file: at most as many as they published during the call. :class:`LappedWarning` says
+    /// how many. The file appears whole or not at all. Needs memory for about a hundred megabytes
+    /// of rows. Releases the interpreter; Ctrl-C stops it and leaves nothing. A killed export
+    /// leaves a folder ``path.backcast-partial``, which the next export to the path or
+    /// ``backcast gc`` removes.
     ///
     /// Parameters
     /// ----------
@@ -85,17 +85,15 @@ impl ReplayBuffer {
     /// Returns
     /// -------
     /// dict
-    ///     ``rows`` written, ``rows_lapped`` (missing: overwritten before they were read),
-    ///     ``rows_resumed`` (done by an earlier call that was cut), ``began_anew`` (why what that
-    ///     one had done was dropped, or None), ``bytes`` of the file, ``episodes`` (None for a
-    ///     table).
+    ///     ``rows`` written, ``rows_lapped`` (overwritten before they were read), ``bytes`` of the
+    ///     file, ``episodes`` (None for a table).
     ///
     /// Raises
     /// ------
     /// ExistsError
-    ///     If something is there, or in the place of the folder.
+    ///     If the path exists, or a file has the name of the temporary folder.
     /// InUseError
-    ///     If another export to the path is under way.
+    ///     If another export to the path is running.
     /// SpaceError
     ///     If the disk is full.
     /// StorageError
@@ -143,8 +141,6 @@ impl ReplayBuffer {
         let report = PyDict::new(py);
         report.set_item("rows", exported.rows)?;
         report.set_item("rows_lapped", exported.rows_lapped)?;
-        report.set_item("rows_resumed", exported.rows_resumed)?;
-        report.set_item("began_anew", exported.began_anew.map(|why| why.to_string()))?;
         report.set_item("bytes", exported.bytes)?;
         report.set_item("episodes", exported.episodes)?;
         Ok(report)
@@ -152,12 +148,9 @@ impl ReplayBuffer {
 
     /// Import a file as a ring.
     ///
-    /// The ring has its name when it is whole; a file that is damaged or of another kind leaves
-    /// none. Releases the interpreter; Ctrl-C stops it. One that was stopped or killed leaves what
-    /// it has, which :func:`list` shows as being built; the same call for the same file continues
-    /// from there and gives the same ring. If the file or the options have changed, it starts over.
-    /// A ``.npz`` always starts over. The buffer's :attr:`imported` says which of the two happened.
-    /// :func:`gc` removes what is left.
+    /// The ring gets its name when it is complete; an error leaves no ring. Releases the
+    /// interpreter; Ctrl-C stops it and leaves nothing. A killed import leaves an unnamed ring,
+    /// which :func:`gc` removes. :attr:`imported` says what was read.
     ///
     /// Parameters
     /// ----------
@@ -209,8 +202,6 @@ impl ReplayBuffer {
     ///     If its columns make no ring.
     /// ExistsError
     ///     If the name is taken.
-    /// InUseError
-    ///     If another import to the name is under way.
     #[staticmethod]
     #[pyo3(signature = (
         path=Argument::Missing, name=Argument::Missing, format=None, *, capacity=None,
@@ -263,20 +254,17 @@ impl ReplayBuffer {
 
     /// Report of the import that made this handle, else None.
     ///
-    /// A dict: ``rows`` of the file, ``rows_resumed`` (stored by an earlier call that was cut),
-    /// ``began_anew`` (why what that one had stored was dropped, or None), ``episodes`` (None for a
-    /// table), ``rows_without_successor`` (last steps whose next observation the file does not
-    /// have: no transition starts there), ``rows_before_gap`` (rows of a table that are not in the
-    /// ring, since rows after them were overwritten before they were exported), ``episodes_cut``
-    /// (episodes of plain steps that no flag ends: the step after their last one begins with
-    /// another observation than ``next_obs`` says, so they end there, truncated).
+    /// A dict: ``rows`` of the file, ``episodes`` (None for a table), ``rows_without_successor``
+    /// (last steps whose next observation the file does not have: no transition starts there),
+    /// ``rows_before_gap`` (rows of a table that are not in the ring, since rows after them were
+    /// overwritten before they were exported), ``episodes_cut`` (episodes of plain steps that no
+    /// flag ends: the step after their last one begins with another observation than ``next_obs``
+    /// says, so they end there, truncated).
     #[getter]
     fn imported<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let Some(imported) = &self.imported else { return Ok(None) };
         let report = PyDict::new(py);
         report.set_item("rows", imported.rows)?;
-        report.set_item("rows_resumed", imported.rows_resumed)?;
-        report.set_item("began_anew", imported.began_anew.map(|why| why.to_string()))?;
         report.set_item("episodes", imported.episodes)?;
         report.set_item("rows_without_successor", imported.rows_without_successor)?;
         report.set_item("rows_before_gap", imported.rows_before_gap)?;
@@ -316,8 +304,7 @@ impl From<ImportError> for Failure {
             | ImportError::NotRead { .. }
             | ImportError::NotThere { .. }
             | ImportError::ComesWhole { .. } => ErrorClass::Argument,
-            ImportError::Busy { .. } => ErrorClass::InUse,
-            ImportError::Interrupted { .. } => ErrorClass::Base,
+            ImportError::Interrupted => ErrorClass::Base,
             _ => ErrorClass::Corrupt,
         };
         Self::new(class, error)

@@ -25,7 +25,6 @@ impl From<ClientError> for Failure {
             ClientError::NotRunning { .. } => ErrorClass::DaemonNotRunning,
             ClientError::TimedOut { .. } => ErrorClass::DaemonTimeout,
             ClientError::OverBudget { .. } => ErrorClass::OverBudget,
-            ClientError::OverQuota { .. } => ErrorClass::OverQuota,
             ClientError::NameTaken { .. } => ErrorClass::Exists,
             ClientError::Refused { code, .. } => match code {
                 Code::NotFound => ErrorClass::NotFound,
@@ -171,7 +170,7 @@ impl Client {
     /// -------
     /// dict
     ///     ``pid``, ``version``, ``base`` (the directory), ``uptime_s``, ``budget_bytes``,
-    ///     ``used_bytes``, ``quota_bytes`` (of one process; None: no limit), ``when_full``.
+    ///     ``used_bytes``, ``when_full``.
     ///
     /// Raises
     /// ------

@@ -59,8 +59,6 @@ impl Client {
     /// ------
     /// OverBudgetError
     ///     If it does not fit; the message has the numbers and the largest rings.
-    /// OverQuotaError
-    ///     If this process would have more than the daemon allows one.
     /// ExistsError
     ///     If the name is taken.
     #[pyo3(signature = (
@@ -160,8 +158,6 @@ impl Client {
     /// ------
     /// OverBudgetError
     ///     If it does not fit; the ring is as it was.
-    /// OverQuotaError
-    ///     If this process would have more than the daemon allows one.
     /// NotFoundError
     ///     If there is no such ring.
     /// ArgumentError

@@ -38,11 +38,10 @@ pub(crate) enum ErrorClass {
     DaemonNotRunning,
     DaemonTimeout,
     OverBudget,
-    OverQuota,
 }
 
 /// Names in the order of [`ErrorClass`].
-const CLASSES: [&str; 25] = [
+const CLASSES: [&str; 24] = [
     "BackcastError",
     "ArgumentError",
     "ArgumentTypeError",
@@ -67,7 +66,6 @@ const CLASSES: [&str; 25] = [
     "DaemonNotRunningError",
     "DaemonTimeoutError",
     "OverBudgetError",
-    "OverQuotaError",
 ];
 
 impl ErrorClass {

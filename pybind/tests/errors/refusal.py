@@ -45,7 +45,6 @@ BUILTINS: dict[type[bc.BackcastError], type[Exception]] = {
     bc.DaemonNotRunningError: ConnectionError,
     bc.DaemonTimeoutError: TimeoutError,
     bc.OverBudgetError: bc.DaemonError,
-    bc.OverQuotaError: bc.DaemonError,
 }
 """Builtin base of each error, for code that does not know Backcast."""
 

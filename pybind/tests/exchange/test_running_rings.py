@@ -123,7 +123,7 @@ def test_the_command_line_says_what_is_missing_beside_a_process_that_writes(tmp_
                 missing = report["lapped_rows"]
                 assert missing <= published
                 assert done.returncode == (3 if missing else 0), done.stderr
-                assert ("are not in the file" in done.stderr) == bool(missing)
+                assert ("are missing from the file" in done.stderr) == bool(missing)
                 if name != "running-v0":
                     # It begins with the first rows that it could read of each lane.
                     assert 20_000 - published <= report["rows"] + missing <= 20_000

@@ -94,7 +94,7 @@ def test_a_label_is_replaced_when_the_new_snapshot_is_whole(place: Path, tmp_pat
     with ring(place, 20) as buf, buf.writer(2, "next_step") as writer:
         buf.snapshot("latest", store=tmp_path)
         append(writer, 5, seed=2)
-        with pytest.raises(bc.ExistsError, match=r"`walk@latest` is there already"):
+        with pytest.raises(bc.ExistsError, match="`walk@latest` exists"):
             buf.snapshot("latest", store=tmp_path)
         assert buf.snapshot("latest", store=tmp_path, replace=True)["rows"] == 50
         assert [one["rows"] for one in bc.snapshots("walk", store=tmp_path)] == [50]
@@ -459,7 +459,7 @@ def test_a_name_that_another_snapshot_still_has_in_memory_is_refused(
         with bc.ReplayBuffer.open_snapshot("walk@latest", store=tmp_path, dir=place):
             append(writer, 5, seed=2)
             buf.snapshot("latest", store=tmp_path, replace=True)
-            with pytest.raises(bc.ExistsError, match="another snapshot called `walk@latest`"):
+            with pytest.raises(bc.ExistsError, match="another snapshot named `walk@latest`"):
                 bc.ReplayBuffer.open_snapshot("walk@latest", store=tmp_path, dir=place)
         with bc.ReplayBuffer.open_snapshot("walk@latest", store=tmp_path, dir=place) as opened:
             assert content(opened) == content(buf)
@@ -469,7 +469,7 @@ def test_a_private_ring_is_saved_under_a_name_that_is_given(tmp_path: Path, plac
     with bc.ReplayBuffer.create(None, {"x": "f4"}, capacity=10) as buf:
         with buf.writer() as writer:
             writer.append(x=1, terminated=False, truncated=False)
-        with pytest.raises(bc.ArgumentError, match="the ring has no name; say under which one"):
+        with pytest.raises(bc.ArgumentError, match="the ring has no name; name it"):
             buf.snapshot("a", store=tmp_path)
         buf.snapshot("a", store=tmp_path, name="mine")
         with bc.ReplayBuffer.load("mine", store=tmp_path, dir=place) as again:
@@ -512,10 +512,14 @@ def loading(**changes: object) -> Callable[[bc.ReplayBuffer, Path, Path], object
     [
         (refused(label="a/b"), bc.ArgumentError, r"label `a/b` is refused.*; use 1 to 100"),
         (refused(label=""), bc.ArgumentError, r"label `` is refused: it is empty; use"),
-        (refused(label="live"), bc.ArgumentError, r"label `live` is for snapshots that are taken"),
-        (refused(label="before"), bc.ArgumentError, r"label `before` is for"),
-        (refused(label="evicted"), bc.ArgumentError, r"label `evicted` is for"),
-        (refused(label="auto-1"), bc.ArgumentError, r"label `auto-1` is for.*; choose another"),
+        (refused(label="live"), bc.ArgumentError, r"label `live` is reserved for automatic"),
+        (refused(label="before"), bc.ArgumentError, r"label `before` is reserved"),
+        (refused(label="evicted"), bc.ArgumentError, r"label `evicted` is reserved"),
+        (
+            refused(label="auto-1"),
+            bc.ArgumentError,
+            r"label `auto-1` is reserved.*; choose another",
+        ),
         (refused(label="s"), bc.ExistsError, r"replace it with `--replace` \(in Python, `replace"),
         (refused(label=7), bc.ArgumentTypeError, r"label is 7; give a label"),
         (refused(name="a@b"), bc.ArgumentError, r"name `a@b` is refused"),

@@ -1,4 +1,4 @@
-//! The followers of all rings, begun and ended as rings come and go.
+//! Starts and stops the followers of rings.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -7,14 +7,14 @@ use backcast_core::Observed;
 use backcast_persist::{FollowOptions, FollowState, Follower, Mode, Store};
 
 use super::options::PersistOptions;
-use crate::persist::{PersistReport, asked};
+use crate::objects::persist::{PersistReport, asked};
 
-/// A follower per ring that has one. What it knows beside stands in the ring's directory and in the
-/// store, so that another daemon goes on.
+/// Followers by ring. All other state is in the ring's directory and the store, so that another
+/// daemon can continue.
 #[derive(Debug, Default)]
 pub(crate) struct Keeper {
     rings: BTreeMap<String, Kept>,
-    /// Of rings that are gone, or followed otherwise now: they bring the last rows to disk.
+    /// Followers of removed or reconfigured rings that write the last rows.
     ending: Vec<(String, Follower)>,
 }
 
@@ -24,14 +24,15 @@ struct Kept {
     options: FollowOptions,
     store: PathBuf,
     follower: Follower,
-    /// The error that was logged last, if it is still one.
+    /// Error that was logged and still persists.
     logged: Option<String>,
     /// Seen since the last [`Keeper::forget_unseen`].
     seen: bool,
 }
 
 impl Keeper {
-    /// Sees to it that a ring is followed as it is to be. Returns why it cannot be.
+    /// Starts, replaces or stops the follower of a ring as configured. Returns why it cannot be
+    /// followed.
     pub(crate) fn tend(
         &mut self,
         name: &str,
@@ -58,7 +59,7 @@ impl Keeper {
             kept.seen = true;
             let state = kept.follower.state();
             kept.log(name, &state);
-            // For `stat` and `top`, which ask nobody. It costs nothing if it cannot be written.
+            // For `stat` and `top`, which do not ask the daemon. Failing to write it does no harm.
             let _ = PersistReport::new(ring, store.path(), &state).write(dir);
         }
         Ok(())
@@ -82,7 +83,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Ends what follows a ring, once all its rows are on disk.
+    /// Ends the follower of a ring once all rows are on disk.
     fn end(&mut self, name: &str) {
         if let Some(mut kept) = self.rings.remove(name) {
             kept.follower.finish();
@@ -90,7 +91,7 @@ impl Keeper {
         }
     }
 
-    /// Ends what follows rings that were not tended since the last call: they are gone.
+    /// Ends the followers of rings that were not tended since the last call.
     pub(crate) fn forget_unseen(&mut self) {
         let gone: Vec<String> = self
             .rings
@@ -108,15 +109,15 @@ impl Keeper {
         });
     }
 
-    /// How every ring stands that is followed.
+    /// Returns the state of every follower.
     pub(crate) fn states(&self) -> Vec<(String, FollowState)> {
         self.rings.iter().map(|(name, kept)| (name.clone(), kept.follower.state())).collect()
     }
 
-    /// Ends all of them, once all rows are on disk.
+    /// Ends all followers once all rows are on disk.
     pub(crate) fn stop(&mut self) {
         let names: Vec<String> = self.rings.keys().cloned().collect();
-        // All at once, then one after the other.
+        // Tell all to finish before waiting for each.
         for name in &names {
             self.end(name);
         }
@@ -127,7 +128,7 @@ impl Keeper {
 }
 
 impl Kept {
-    /// Says once that something goes wrong, and that it does not any more.
+    /// Logs a new error once, and its end.
     fn log(&mut self, name: &str, state: &FollowState) {
         match &state.error {
             Some(error) if self.logged.as_ref() != Some(error) => {

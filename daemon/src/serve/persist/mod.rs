@@ -1,4 +1,4 @@
-//! Rings on disk: which ones are followed and how, and the followers.
+//! Automatic persistence of rings: its settings and the followers.
 
 mod keeper;
 mod options;
@@ -7,4 +7,4 @@ mod span;
 pub(crate) use keeper::Keeper;
 pub use options::PersistOptions;
 pub(crate) use options::{GivenPersist, RING_KEYS, STORE_KEY};
-pub use span::{BadSpan, Span};
+pub use span::{BadTimeSpan, TimeSpan};

@@ -1,4 +1,4 @@
-//! Which rings are followed, and how.
+//! Settings of persistence.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -6,28 +6,28 @@ use std::time::Duration;
 
 use backcast_persist::{FollowOptions, Keep, Mode, Store, StoreError};
 
-use super::span::{Size, Span};
-use crate::typed::whole;
+use super::span::{ByteLimit, TimeSpan};
+use crate::text::parse::whole;
 
-/// Keys of `[persist]` and of `[persist.ring.NAME]`, which are the flags' names without `--persist-`.
+/// Keys of `[persist]` and `[persist.ring.NAME]`: the names of the flags without `--persist-`.
 pub(crate) const RING_KEYS: [&str; 6] =
     ["mode", "every", "newest", "flush", "keep-bytes", "keep-age"];
-/// Of `[persist]` alone.
+/// Key of `[persist]` only.
 pub(crate) const STORE_KEY: &str = "store";
 
-/// How rings are brought to disk.
+/// How rings are persisted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PersistOptions {
-    /// Directory of the store; the user's, if left out.
+    /// Directory of the store; `None` for the user's.
     pub store: Option<PathBuf>,
-    /// For every ring that nothing else is said of.
+    /// Settings of rings without their own.
     pub all: FollowOptions,
-    /// For rings of these names, whatever their creators asked for.
+    /// Settings by name. They override the mode that the ring's creator set.
     pub rings: BTreeMap<String, FollowOptions>,
 }
 
 impl Default for PersistOptions {
-    /// Rings are followed whose creators asked for it.
+    /// Follows rings whose creators set a mode.
     fn default() -> Self {
         let all = FollowOptions { mode: Mode::Off, ..FollowOptions::default() };
         Self { store: None, all, rings: BTreeMap::new() }
@@ -35,47 +35,47 @@ impl Default for PersistOptions {
 }
 
 impl PersistOptions {
-    /// The store.
+    /// Returns the store.
     pub(crate) fn store(&self) -> Result<Store, StoreError> {
         self.store.clone().map_or_else(Store::standard, |dir| Ok(Store::at(dir)))
     }
 
-    /// What is done with a ring whose creator asked for `asked`.
+    /// Returns the settings of a ring whose creator set the mode `asked`.
     pub(crate) fn of(&self, name: &str, asked: Option<Mode>) -> FollowOptions {
         let mode = asked.unwrap_or(self.all.mode);
         self.rings.get(name).copied().unwrap_or(FollowOptions { mode, ..self.all })
     }
 }
 
-/// Settings, given or not: those of flags, of `[persist]`, or of one ring.
+/// Optional settings of the flags, of `[persist]`, or of one ring.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct GivenPersist {
-    /// Bring rings to disk by themselves: off, periodic, continuous, or block (continuous, and writers
-    /// wait rather than overwrite what is not on disk) [default: what each ring was created with].
+    /// Persist rings automatically: off, periodic, continuous, or block (continuous, and writers
+    /// wait rather than overwrite rows that are not on disk) [default: as each ring was created].
     #[arg(long = "persist-mode", value_name = "MODE")]
     pub(crate) mode: Option<Mode>,
-    /// Directory that they go to [default: that of `backcast save`].
+    /// Directory of the snapshots [default: that of `backcast save`].
     #[arg(long = "persist-store", value_name = "DIR")]
     pub(crate) store: Option<PathBuf>,
     /// Time between two periodic snapshots: `90s`, `10min`, `12h` [default: 10min].
     #[arg(long = "persist-every", value_name = "TIME")]
-    pub(crate) every: Option<Span>,
-    /// Periodic snapshots that are kept, from 1 to 1000 [default: 3].
+    pub(crate) every: Option<TimeSpan>,
+    /// Periodic snapshots to keep, from 1 to 1000 [default: 3].
     #[arg(long = "persist-newest", value_name = "N", value_parser = whole(1..=1000_u16))]
     pub(crate) newest: Option<u16>,
-    /// Longest time until a row is on disk, in the modes continuous and block [default: 2s].
+    /// Maximum time until a row is on disk, in the modes continuous and block [default: 2s].
     #[arg(long = "persist-flush", value_name = "TIME")]
-    pub(crate) flush: Option<Span>,
-    /// Keep rows on disk that a ring does not keep any more, while its files have so many bytes.
+    pub(crate) flush: Option<TimeSpan>,
+    /// Keep rows on disk that a ring has overwritten, up to this size of its files.
     #[arg(long = "persist-keep-bytes", value_name = "SIZE")]
-    pub(crate) keep_bytes: Option<Size>,
-    /// Keep rows on disk that a ring does not keep any more, for so long.
+    pub(crate) keep_bytes: Option<ByteLimit>,
+    /// Keep rows on disk that a ring has overwritten, for this time.
     #[arg(long = "persist-keep-age", value_name = "TIME")]
-    pub(crate) keep_age: Option<Span>,
+    pub(crate) keep_age: Option<TimeSpan>,
 }
 
 impl GivenPersist {
-    /// What stands here, or else in `other`.
+    /// Returns these settings, with those of `other` where none is given.
     pub(crate) fn or(&self, other: &Self) -> Self {
         Self {
             mode: self.mode.or(other.mode),
@@ -88,9 +88,9 @@ impl GivenPersist {
         }
     }
 
-    /// With what `base` says where nothing is given.
+    /// Returns the options, with those of `base` where none is given.
     pub(crate) fn over(&self, base: FollowOptions) -> FollowOptions {
-        let time = |given: Option<Span>, other: Duration| given.map_or(other, |span| span.0);
+        let time = |given: Option<TimeSpan>, other: Duration| given.map_or(other, |span| span.0);
         FollowOptions {
             mode: self.mode.unwrap_or(base.mode),
             every: time(self.every, base.every),

@@ -1,4 +1,4 @@
-//! Times and sizes as they are written in settings: `500ms`, `2s`, `10min`, `12h`, `7d`; `8GiB`.
+//! Parses times and sizes of settings: `500ms`, `2s`, `10min`, `12h`, `7d`; `8GiB`.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -6,27 +6,27 @@ use std::time::Duration;
 use backcast_core::Capacity;
 use thiserror::Error;
 
-/// Seconds of each unit; the longer name first where one ends with another.
+/// Seconds of each unit. A name comes before its suffixes.
 const UNITS: [(&str, f64); 5] =
     [("ms", 1e-3), ("min", 60.0), ("s", 1.0), ("h", 3600.0), ("d", 86400.0)];
-/// Shortest time: what is done more often is done all the time.
+/// Minimum time.
 const SHORTEST: Duration = Duration::from_millis(10);
-/// Longest time: ten years.
+/// Maximum time: ten years.
 const LONGEST: Duration = Duration::from_secs(10 * 365 * 86400);
 
-/// A time: seconds, unless it says what.
+/// A time; seconds without a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span(pub Duration);
+pub struct TimeSpan(pub Duration);
 
-/// A text that is no time.
+/// A text that is not a time.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("`{0}` is no time; write 500ms, 2s, 10min, 12h or 7d, from 10ms to 3650d")]
-pub struct BadSpan(pub String);
+#[error("`{0}` is not a time; use 500ms, 2s, 10min, 12h or 7d, from 10ms to 3650d")]
+pub struct BadTimeSpan(pub String);
 
-impl FromStr for Span {
-    type Err = BadSpan;
+impl FromStr for TimeSpan {
+    type Err = BadTimeSpan;
 
-    fn from_str(text: &str) -> Result<Self, BadSpan> {
+    fn from_str(text: &str) -> Result<Self, BadTimeSpan> {
         let trimmed = text.trim();
         let (number, scale) = UNITS
             .iter()
@@ -35,20 +35,20 @@ impl FromStr for Span {
         let seconds = number.trim().parse::<f64>().ok().map(|number| number * scale);
         let span = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         let span = span.filter(|span| (SHORTEST..=LONGEST).contains(span));
-        span.map(Self).ok_or_else(|| BadSpan(text.to_owned()))
+        span.map(Self).ok_or_else(|| BadTimeSpan(text.to_owned()))
     }
 }
 
-/// Bytes.
+/// A size in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Size(pub(crate) u64);
+pub(crate) struct ByteLimit(pub(crate) u64);
 
-/// A text that is no size.
+/// A text that is not a size.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("`{0}` is no size; write 8GiB, 512MiB or a number of bytes")]
+#[error("`{0}` is not a size; use 8GiB, 512MiB or a number of bytes")]
 pub(crate) struct BadSize(String);
 
-impl FromStr for Size {
+impl FromStr for ByteLimit {
     type Err = BadSize;
 
     fn from_str(text: &str) -> Result<Self, BadSize> {
@@ -74,10 +74,10 @@ mod tests {
             ("7d", 604_800_000),
             ("10ms", 10),
         ] {
-            assert_eq!(text.parse(), Ok(Span(Duration::from_millis(millis))), "{text}");
+            assert_eq!(text.parse(), Ok(TimeSpan(Duration::from_millis(millis))), "{text}");
         }
         for text in ["", "s", "0s", "-1s", "9ms", "1w", "nan", "inf", "1e300", "3651d", "2 2s"] {
-            let error = text.parse::<Span>().unwrap_err().to_string();
+            let error = text.parse::<TimeSpan>().unwrap_err().to_string();
             assert!(error.contains(&format!("`{text}`")) && error.contains("10min"), "{error}");
         }
     }

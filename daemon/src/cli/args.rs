@@ -1,0 +1,22 @@
+//! Options that several commands share.
+
+use backcast_core::Kind;
+use clap::ValueEnum;
+
+/// `--kind`: the namespace of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum KindArg {
+    /// A ring of transitions.
+    Ring,
+    /// A market panel.
+    Panel,
+}
+
+impl From<KindArg> for Kind {
+    fn from(kind: KindArg) -> Self {
+        match kind {
+            KindArg::Ring => Self::Ring,
+            KindArg::Panel => Self::Panel,
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Checks the objects of the directory for orphans and damage.
+
+use backcast_core::Base;
+use serde_json::json;
+
+use super::finding::Finding;
+use super::kernel::Pages;
+use super::limits::Extent;
+use crate::objects::catalogue::{self, Content, Entry, ObjectState};
+use crate::text::units::bytes;
+
+/// Summary of all objects.
+#[derive(Debug, Default)]
+pub(crate) struct Stock {
+    pub(crate) rings: Vec<Extent>,
+    pub(crate) pages: Pages,
+    objects: usize,
+    bytes: u64,
+    orphans: Vec<(String, u64)>,
+    remnants: Vec<(String, u64)>,
+    damaged: Vec<(String, String)>,
+    denied: Vec<(String, String)>,
+    /// Why the directory cannot be listed.
+    unlisted: Option<String>,
+}
+
+impl Stock {
+    /// Opens every object below `base`.
+    pub(crate) fn take(base: &Base) -> Self {
+        let mut stock = Self::default();
+        let listed = match backcast_core::list(base) {
+            Ok(listed) => listed,
+            Err(error) => {
+                stock.unlisted = Some(error.to_string());
+                return stock;
+            }
+        };
+        for entry in listed.into_iter().filter_map(|info| Entry::open(base, info)) {
+            stock.add(&entry);
+        }
+        stock
+    }
+
+    fn add(&mut self, Entry { info, state, content, .. }: &Entry) {
+        let name = catalogue::shown_name(info);
+        self.objects += 1;
+        self.bytes = self.bytes.saturating_add(info.bytes);
+        match (state, content) {
+            (_, Content::Ring(stats)) => {
+                self.pages.allocated = self.pages.allocated.saturating_add(stats.bytes_allocated);
+                self.pages.huge = self.pages.huge.saturating_add(stats.bytes_huge);
+                self.rings.push(Extent {
+                    name,
+                    lanes: stats.lanes.into(),
+                    columns: stats.columns.len() as u64,
+                });
+            }
+            (_, Content::Damaged(why)) => self.damaged.push((name, why.clone())),
+            (_, Content::Denied(why)) => self.denied.push((name, why.clone())),
+            (ObjectState::Orphaned, _) if info.building => self.remnants.push((name, info.bytes)),
+            (ObjectState::Orphaned, _) => self.orphans.push((name, info.bytes)),
+            _ => {}
+        }
+    }
+}
+
+/// Reports orphaned, damaged and inaccessible objects.
+pub(crate) fn stale(stock: &Stock) -> Finding {
+    const CHECK: &str = "stale_objects";
+    if let Some(why) = &stock.unlisted {
+        return Finding::found(CHECK, why.clone(), "see the check `permissions`");
+    }
+    let left: Vec<&(String, u64)> = stock.orphans.iter().chain(&stock.remnants).collect();
+    let wasted: u64 = left.iter().map(|(_, bytes)| bytes).sum();
+    let mut found = Vec::new();
+    let mut remedies = Vec::new();
+    if !left.is_empty() {
+        found.push(format!(
+            "{} that no process holds take {}: {}",
+            left.len(),
+            bytes(wasted),
+            names(left.iter().map(|(name, _)| name))
+        ));
+        remedies.push("`backcast gc`".to_owned());
+    }
+    if let Some((first, why)) = stock.damaged.first() {
+        found.push(format!(
+            "{} cannot be opened: {} ({why})",
+            stock.damaged.len(),
+            names(stock.damaged.iter().map(|(name, _)| name))
+        ));
+        remedies.push(format!("`backcast rm {first}` where it is not worth a repair"));
+    }
+    if let Some((_, why)) = stock.denied.first() {
+        found.push(format!(
+            "{} may not be opened by this user: {} ({why})",
+            stock.denied.len(),
+            names(stock.denied.iter().map(|(name, _)| name))
+        ));
+        remedies.push("have their owner give access, or look as their owner".to_owned());
+    }
+    let finding = if found.is_empty() {
+        let (count, size) = (stock.objects, bytes(stock.bytes));
+        let fine = format!("none of {count} rings and panels ({size}) is stale");
+        Finding::ok(CHECK, fine)
+    } else {
+        Finding::found(CHECK, found.join("; "), remedies.join("; "))
+    };
+    let list = |left: &[(String, u64)]| -> Vec<String> {
+        left.iter().map(|(name, _)| name.clone()).collect()
+    };
+    finding
+        .with("objects", stock.objects)
+        .with("objects_bytes", stock.bytes)
+        .with("stale_bytes", wasted)
+        .with("orphans", list(&stock.orphans))
+        .with("remnants", list(&stock.remnants))
+        .with("damaged", with_errors(&stock.damaged))
+        .with("denied", with_errors(&stock.denied))
+}
+
+fn with_errors(objects: &[(String, String)]) -> Vec<serde_json::Value> {
+    objects.iter().map(|(name, error)| json!({ "name": name, "error": error })).collect()
+}
+
+/// Joins the first few names and the number of the rest.
+fn names<'a>(all: impl ExactSizeIterator<Item = &'a String>) -> String {
+    const SHOWN: usize = 3;
+    let more = all.len().saturating_sub(SHOWN);
+    let shown: Vec<&str> = all.take(SHOWN).map(String::as_str).collect();
+    let shown = shown.join(", ");
+    if more == 0 { shown } else { format!("{shown} and {more} more") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::Status::{Finding as Found, Ok as Well};
+    use super::*;
+
+    #[test]
+    fn what_is_left_is_named_with_its_remedy() {
+        let left = |names: &[&str]| -> Vec<(String, u64)> {
+            names.iter().map(|name| ((*name).to_owned(), 1 << 20)).collect()
+        };
+        let fine = Stock { objects: 2, bytes: 3 << 20, ..Stock::default() };
+        let orphans = Stock { orphans: left(&["a", "b", "c", "d", "e"]), ..Stock::default() };
+        let remnant = Stock { remnants: left(&[".building-1"]), ..Stock::default() };
+        let damaged = Stock {
+            damaged: vec![("pong".into(), "it dates from before the last start".into())],
+            ..Stock::default()
+        };
+        let both = Stock { orphans: left(&["a"]), ..damaged_copy(&damaged) };
+        let denied = Stock {
+            denied: vec![("pong".into(), "cannot open ring.lck: Permission denied".into())],
+            ..Stock::default()
+        };
+        let unlisted = Stock { unlisted: Some("cannot list".into()), ..Stock::default() };
+        for (stock, status, words) in [
+            (fine, Well, &["none of 2 rings and panels (3 MiB)"][..]),
+            (
+                orphans,
+                Found,
+                &["5 that no process holds take 5 MiB: a, b, c and 2 more", "backcast gc"],
+            ),
+            (remnant, Found, &[".building-1", "1 MiB", "backcast gc"]),
+            (damaged, Found, &["pong", "last start", "backcast rm pong"]),
+            (both, Found, &["no process holds", "last start", "backcast gc", "backcast rm pong"]),
+            (denied, Found, &["1 may not be opened", "pong", "Permission denied", "owner"]),
+            (unlisted, Found, &["cannot list", "permissions"]),
+        ] {
+            let finding = stale(&stock);
+            let text = format!("{} {:?}", finding.summary, finding.remedy);
+            assert_eq!(finding.status, status, "{text}");
+            for word in words {
+                assert!(text.contains(word), "`{word}` is missing: {text}");
+            }
+        }
+    }
+
+    fn damaged_copy(stock: &Stock) -> Stock {
+        Stock { damaged: stock.damaged.clone(), ..Stock::default() }
+    }
+}

@@ -1,0 +1,152 @@
+//! `backcast gc`: removes objects that no process holds and that are not persistent.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use backcast_core::{Base, Kind, ObjectInfo, Observed};
+use backcast_exchange::{UnfinishedExport, collect_exports, unfinished_exports};
+use serde::Serialize;
+use thiserror::Error;
+
+use crate::cli::console::Console;
+use crate::cli::outcome::{CommandError, Exit, Fails};
+use crate::objects::catalogue;
+use crate::text::units;
+
+/// Remove rings and panels that are not persistent and that no process holds.
+///
+/// Killed programs leave them behind. Held and persistent objects are never touched; the kernel's
+/// locks, not process numbers, say what is held. Also gives back memory that a killed `backcast
+/// resize` left in a ring, and removes what killed exports left in the given folders.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  backcast gc --dry-run
+  backcast gc
+  backcast gc ~/exports")]
+pub(crate) struct Args {
+    /// Folders that were exported to (default: the current one).
+    #[arg(value_name = "FOLDER")]
+    folders: Vec<PathBuf>,
+    /// Only say what would be removed.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// A folder that cannot be searched for unfinished exports.
+#[derive(Debug, Error)]
+#[error("cannot read the folder {}: {source}; give folders that were exported to", path.display())]
+struct FolderError {
+    path: PathBuf,
+    source: io::Error,
+}
+
+impl Fails for FolderError {
+    fn exit(&self) -> Exit {
+        Exit::WrongUsage
+    }
+}
+
+/// JSON of one removed object.
+#[derive(Debug, Serialize)]
+pub(crate) struct Removed {
+    action: &'static str,
+    kind: &'static str,
+    name: String,
+    path: PathBuf,
+    size_bytes: u64,
+}
+
+impl Removed {
+    pub(crate) fn object(info: &ObjectInfo, dry_run: bool) -> Self {
+        let (name, path) = (catalogue::shown_name(info), info.path.clone());
+        Self::new(info.kind.as_str(), name, path, info.bytes, dry_run)
+    }
+
+    /// A removed snapshot and the bytes that were freed with it.
+    pub(crate) fn snapshot(name: String, path: PathBuf, size_bytes: u64) -> Self {
+        Self::new("snapshot", name, path, size_bytes, false)
+    }
+
+    fn export(left: UnfinishedExport, dry_run: bool) -> Self {
+        let name = left.path.display().to_string();
+        Self::new("export", name, left.path, left.bytes, dry_run)
+    }
+
+    fn new(
+        kind: &'static str,
+        name: String,
+        path: PathBuf,
+        size_bytes: u64,
+        dry_run: bool,
+    ) -> Self {
+        let action = if dry_run { "would_remove" } else { "removed" };
+        Self { action, kind, name, path, size_bytes }
+    }
+
+    pub(crate) fn print(&self, console: &mut Console<'_>) {
+        if console.json() {
+            return console.object(self);
+        }
+        let action = self.action.replace('_', " ");
+        let kind = if self.kind == "export" { "unfinished export" } else { self.kind };
+        console.text(&format!("{action} {kind} {} ({})", self.name, units::bytes(self.size_bytes)));
+    }
+}
+
+pub(crate) fn run(
+    args: &Args,
+    base: &Base,
+    console: &mut Console<'_>,
+) -> Result<Exit, CommandError> {
+    // Refuse a bad argument before anything is removed.
+    for folder in &args.folders {
+        folder.read_dir().map_err(|source| unreadable(folder, source))?;
+    }
+    let collected = if args.dry_run {
+        backcast_core::list(base)?.into_iter().filter(catalogue::is_garbage).collect()
+    } else {
+        let collected = backcast_core::collect(base)?;
+        finish_resizes(base)?;
+        collected
+    };
+    let mut removed: Vec<Removed> =
+        collected.iter().map(|info| Removed::object(info, args.dry_run)).collect();
+    let left = if args.folders.is_empty() {
+        // The current folder may be gone or unreadable, which is no error of a call without
+        // arguments.
+        exports_in(Path::new("."), args.dry_run).unwrap_or_default()
+    } else {
+        let folders = args.folders.iter().map(|folder| exports_in(folder, args.dry_run));
+        folders.collect::<Result<Vec<_>, _>>()?.concat()
+    };
+    removed.extend(left.into_iter().map(|left| Removed::export(left, args.dry_run)));
+    for removed in &removed {
+        removed.print(console);
+    }
+    if removed.is_empty() {
+        console.note("nothing to collect");
+    }
+    Ok(Exit::Done)
+}
+
+fn exports_in(folder: &Path, dry_run: bool) -> Result<Vec<UnfinishedExport>, FolderError> {
+    let found = if dry_run { unfinished_exports(folder) } else { collect_exports(folder) };
+    found.map_err(|source| unreadable(folder, source))
+}
+
+fn unreadable(folder: &Path, source: io::Error) -> FolderError {
+    FolderError { path: folder.to_owned(), source }
+}
+
+/// Finishes resizes in rings without writers. Rings that cannot be opened are skipped; `backcast
+/// stat` tells about them.
+fn finish_resizes(base: &Base) -> Result<(), CommandError> {
+    let is_ring = |info: &ObjectInfo| info.kind == Kind::Ring && !info.building;
+    for info in backcast_core::list(base)?.into_iter().filter(is_ring) {
+        if let Ok(observed) = Observed::open(base, &info.name) {
+            let _ = observed.finish_resize();
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,172 @@
+//! `backcast ls`: lists rings, panels and snapshots, damaged ones included.
+
+use std::io::ErrorKind;
+
+use backcast_core::Base;
+use backcast_persist::{Listing, Store, StoreError};
+
+use crate::cli::console::{Align, Console};
+use crate::cli::outcome::{CommandError, Exit};
+use crate::cli::snapshots::{StoreArg, note_damage};
+use crate::objects::catalogue::{Entry, ObjectState};
+use crate::objects::evicted::EVICTED;
+use crate::objects::listed::{Listed, evicted_in};
+use crate::protocol::Holder;
+use crate::text::units;
+
+/// List rings, panels and snapshots.
+///
+/// States: held (a process has it open), idle (no process has; it is persistent), orphaned (no
+/// process has; `backcast gc` removes it), building (its creator is filling it), damaged (its files
+/// are not valid; exit status 1), denied (this user may not open its files; exit status 1), saved
+/// (a snapshot on disk; its size includes files that it shares with other snapshots), evicted (a
+/// daemon saved it to disk to make room; attaching through the daemon restores it).
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  backcast ls
+  backcast ls --dir /mnt/big
+  backcast --json ls | jq 'select(.state == \"orphaned\").name'")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    store: StoreArg,
+}
+
+/// Adds the snapshots; none without a place for a store. `false` if this user may not read the
+/// store, which does not stop the listing of rings.
+fn saved(
+    store: &StoreArg,
+    listed: &mut Vec<Listed>,
+    console: &mut Console<'_>,
+) -> Result<bool, CommandError> {
+    let store = match store.open() {
+        Err(StoreError::NoPlace) => return Ok(true),
+        store => store?,
+    };
+    let names = match store.names() {
+        Err(error) if is_denied(&error) => {
+            console.note(&format!("warning: snapshots are left out: {error}"));
+            return Ok(false);
+        }
+        names => names?,
+    };
+    for name in names {
+        let path = store.path().join(&name);
+        match store.snapshots(&name) {
+            Ok(Listing { snapshots, damages }) => {
+                for damage in &damages {
+                    note_damage(damage, console);
+                }
+                // A ring in memory is not evicted, even if a snapshot was left by a kill.
+                let gone = !listed.iter().any(|object| object.is_ring(&name));
+                listed.extend(snapshots.iter().map(|snapshot| {
+                    Listed::on_disk(snapshot, store.path(), gone && snapshot.label == EVICTED)
+                }));
+            }
+            Err(error) => listed.push(Listed {
+                path,
+                error: Some(error.to_string()),
+                ..Listed::snapshot(
+                    name,
+                    if is_denied(&error) { ObjectState::Denied } else { ObjectState::Damaged },
+                )
+            }),
+        }
+    }
+    Ok(true)
+}
+
+/// Whether an error is about access and not about content.
+fn is_denied(error: &StoreError) -> bool {
+    matches!(error, StoreError::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied)
+}
+
+pub(crate) fn run(
+    args: &Args,
+    base: &Base,
+    console: &mut Console<'_>,
+) -> Result<Exit, CommandError> {
+    let mut listed: Vec<Listed> = backcast_core::list(base)?
+        .into_iter()
+        .filter_map(|info| Entry::open(base, info).map(Listed::from))
+        .collect();
+    let all_seen = saved(&args.store, &mut listed, console)?;
+    // A daemon may have another store.
+    if let Some(store) = Holder::of(base).and_then(|holder| holder.store) {
+        let elsewhere = evicted_in(&Store::at(store), &listed);
+        listed.extend(elsewhere);
+    }
+    if console.json() {
+        for object in &listed {
+            console.object(object);
+        }
+    } else if listed.is_empty() {
+        let snapshots = if all_seen { ", and no snapshots" } else { "" };
+        console.note(&format!("no rings or panels in {}{snapshots}", base.path().display()));
+    } else {
+        console.table(
+            &[
+                ("NAME", Align::Left),
+                ("KIND", Align::Left),
+                ("STATE", Align::Left),
+                ("SIZE", Align::Right),
+                ("LANES", Align::Right),
+                ("ROWS", Align::Right),
+                ("TRANSITIONS", Align::Right),
+                ("", Align::Left),
+            ],
+            &listed.iter().map(cells).collect::<Vec<_>>(),
+        );
+    }
+    let in_state = |state| listed.iter().filter(move |object| object.state == state);
+    let orphaned: u64 = in_state(ObjectState::Orphaned).map(|object| object.size_bytes).sum();
+    if in_state(ObjectState::Orphaned).next().is_some() {
+        console.note(&format!(
+            "{} orphaned ({}): `backcast gc` removes what no process holds",
+            in_state(ObjectState::Orphaned).count(),
+            units::bytes(orphaned)
+        ));
+    }
+    if in_state(ObjectState::Evicted).next().is_some() {
+        console.note(&format!(
+            "{} evicted: attaching through the daemon restores one; `backcast rm NAME@{EVICTED}` \
+             removes it",
+            in_state(ObjectState::Evicted).count()
+        ));
+    }
+    let denied = in_state(ObjectState::Denied).count();
+    if denied > 0 {
+        console.note(&format!(
+            "{denied} denied: have the owner give access; nothing says that they are damaged"
+        ));
+    }
+    // Damaged snapshots are not for `rm`.
+    let damaged = in_state(ObjectState::Damaged).filter(|object| object.kind != "snapshot").count();
+    if damaged > 0 {
+        console.note(&format!("{damaged} damaged: `backcast rm NAME` removes one"));
+    }
+    let fine = all_seen && denied == 0 && in_state(ObjectState::Damaged).next().is_none();
+    Ok(if fine { Exit::Done } else { Exit::FoundProblems })
+}
+
+/// Returns the cells of a table row.
+fn cells(listed: &Listed) -> Vec<String> {
+    let number = |n: Option<u64>| n.map_or_else(|| "-".to_owned(), units::count);
+    let note = match (&listed.error, listed.days, listed.tickers) {
+        (Some(error), _, _) => error.clone(),
+        (None, Some(days), Some(tickers)) => {
+            format!("{} days of {tickers} tickers", units::exact(days as u64))
+        }
+        _ => String::new(),
+    };
+    vec![
+        listed.name.clone(),
+        listed.kind.to_owned(),
+        listed.state.to_string(),
+        units::bytes(listed.size_bytes),
+        number(listed.lane_count.map(u64::from)),
+        number(listed.rows),
+        number(listed.transitions),
+        note,
+    ]
+}

@@ -1,0 +1,117 @@
+//! How a command ends: its exit status, and the error that stopped it.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+
+use thiserror::Error;
+
+/// Exit status of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Done,
+    FoundProblems,
+    WrongUsage,
+    NoSuchObject,
+    /// The file lacks rows of the ring.
+    RowsMissing,
+    /// A signal stopped the command; [`Watch`](super::watch::Watch) tells which.
+    Interrupted,
+    /// Status of another program, or 128 plus a signal's number.
+    Status(u8),
+}
+
+impl Exit {
+    /// Returns the exit status of the process.
+    pub(crate) fn status(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::FoundProblems => 1,
+            Self::WrongUsage => 2,
+            Self::NoSuchObject | Self::RowsMissing => 3,
+            // As shells report SIGINT.
+            Self::Interrupted => 130,
+            Self::Status(status) => status,
+        }
+    }
+}
+
+/// An error that stops a command with a certain exit status. Every command implements it for its
+/// own errors and for those of the crates that it calls.
+pub(crate) trait Fails: Error + 'static {
+    /// Returns the exit status.
+    fn exit(&self) -> Exit;
+}
+
+/// The error that stopped a command.
+#[derive(Debug)]
+pub(crate) struct CommandError {
+    error: Box<dyn Error>,
+    exit: Exit,
+}
+
+impl CommandError {
+    pub(crate) fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    /// Replaces the exit status.
+    pub(crate) fn with_exit(self, exit: Exit) -> Self {
+        Self { exit, ..self }
+    }
+}
+
+impl fmt::Display for CommandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<E: Fails> From<E> for CommandError {
+    fn from(error: E) -> Self {
+        let exit = error.exit();
+        Self { error: Box::new(error), exit }
+    }
+}
+
+/// The user stopped the command.
+#[derive(Debug, Error)]
+#[error("interrupted; nothing was left")]
+pub(crate) struct Interrupted;
+
+impl Fails for Interrupted {
+    fn exit(&self) -> Exit {
+        Exit::Interrupted
+    }
+}
+
+/// `--json` was given to a command that has no JSON.
+#[derive(Debug, Error)]
+#[error("`backcast {command}` prints {prints}; leave --json out")]
+pub(crate) struct NoJson {
+    pub(crate) command: &'static str,
+    pub(crate) prints: &'static str,
+}
+
+impl Fails for NoJson {
+    fn exit(&self) -> Exit {
+        Exit::WrongUsage
+    }
+}
+
+/// Writing to stdout or stderr, or listening to signals, failed.
+#[derive(Debug, Error)]
+#[error("cannot write to stdout or stderr: {0}")]
+struct OutputError(io::Error);
+
+impl Fails for OutputError {
+    fn exit(&self) -> Exit {
+        Exit::FoundProblems
+    }
+}
+
+impl From<io::Error> for CommandError {
+    fn from(error: io::Error) -> Self {
+        OutputError(error).into()
+    }
+}

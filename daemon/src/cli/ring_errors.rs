@@ -1,0 +1,240 @@
+//! Errors of rings and panels, with the remedies that can be typed and their exit statuses.
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+
+use backcast_core::{
+    Kind, OTHER_VERSION, ResizeError, RestoreError, RingError, SchemaError, SegmentError,
+};
+use thiserror::Error;
+
+use super::outcome::{CommandError, Exit, Fails, Interrupted};
+use crate::client::ClientError;
+use crate::objects::find::FindError;
+use crate::protocol::{Code, NameTaken};
+use crate::text::units;
+
+/// Errors whose remedy is an option of the command line.
+#[derive(Debug, Error)]
+enum TypedRemedy {
+    #[error(
+        "a {kind} named `{name}` already exists ({state}); give --exist attach to join it, \
+         --exist replace to start over, or run `backcast rm {name}` first"
+    )]
+    Taken { kind: Kind, name: String, state: Cow<'static, str> },
+    /// Attaching is not a remedy.
+    #[error(
+        "a {kind} named `{name}` already exists ({state}); choose another name, give --exist \
+         replace to start over, or run `backcast rm {name}` first"
+    )]
+    NotAttachable { kind: Kind, name: String, state: Cow<'static, str> },
+    #[error(
+        "the {kind} named `{name}` differs from what was asked: {what}; ask for the same, choose \
+         another name, or give --exist replace"
+    )]
+    Different { kind: Kind, name: String, what: String },
+    #[error(
+        "not enough space in {}: {}; give a smaller --capacity, free space (`backcast gc`, \
+         `backcast rm NAME`), or choose another directory with --dir or BACKCAST_DIR",
+        dir.display(),
+        shortage(*asked_bytes, *available_bytes, limit)
+    )]
+    NoSpace { dir: PathBuf, limit: &'static str, asked_bytes: u64, available_bytes: u64 },
+    #[error(
+        "{} is not safe to use: {reason}; have its owner remove it, or choose another directory \
+         with --dir or BACKCAST_DIR",
+        path.display()
+    )]
+    Unsafe { path: PathBuf, reason: String },
+}
+
+impl Fails for TypedRemedy {
+    fn exit(&self) -> Exit {
+        Exit::FoundProblems
+    }
+}
+
+/// Describes what is short, with the numbers if bytes are.
+fn shortage(asked: u64, available: u64, limit: &str) -> String {
+    if asked == 0 {
+        return limit.to_owned();
+    }
+    format!("{} asked for, {} available ({limit})", units::bytes(asked), units::bytes(available))
+}
+
+/// An error of a segment whose own message is printed.
+#[derive(Debug, Error)]
+#[error(transparent)]
+struct PlainSegment(SegmentError);
+
+impl Fails for PlainSegment {
+    fn exit(&self) -> Exit {
+        exit_of(&self.0)
+    }
+}
+
+/// Exit status of an error of a segment.
+pub(super) fn exit_of(error: &SegmentError) -> Exit {
+    match error {
+        SegmentError::NotFound { .. } | SegmentError::MemoryGone { .. } => Exit::NoSuchObject,
+        SegmentError::BadName { .. }
+        | SegmentError::Limit { .. }
+        | SegmentError::NotLarger { .. }
+        | SegmentError::FixedSize { .. }
+        | SegmentError::NotItsKeeper { .. } => Exit::WrongUsage,
+        _ => Exit::FoundProblems,
+    }
+}
+
+impl From<SegmentError> for CommandError {
+    fn from(error: SegmentError) -> Self {
+        match error {
+            SegmentError::AlreadyExists { kind, name, state } if state == OTHER_VERSION => {
+                TypedRemedy::NotAttachable { kind, name, state: state.into() }.into()
+            }
+            SegmentError::AlreadyExists { kind, name, state } => {
+                TypedRemedy::Taken { kind, name, state: state.into() }.into()
+            }
+            SegmentError::Different { kind, name, what } => {
+                TypedRemedy::Different { kind, name, what }.into()
+            }
+            SegmentError::NotFound { kind, name, base, near } => {
+                let what = kind.as_str();
+                FindError::NotFound { what, name, dir: base, suggestion: near }.into()
+            }
+            SegmentError::NoSpace { path, asked, available, limit } => {
+                let dir = path.parent().map_or_else(|| path.clone(), Path::to_path_buf);
+                let (asked_bytes, available_bytes) = (asked, available);
+                TypedRemedy::NoSpace { dir, limit, asked_bytes, available_bytes }.into()
+            }
+            SegmentError::Permission { path, reason } => {
+                TypedRemedy::Unsafe { path, reason }.into()
+            }
+            error => PlainSegment(error).into(),
+        }
+    }
+}
+
+/// An error of a ring other than of its files.
+#[derive(Debug, Error)]
+#[error(transparent)]
+struct PlainRing(RingError);
+
+impl Fails for PlainRing {
+    fn exit(&self) -> Exit {
+        match &self.0 {
+            RingError::Segment(error) => exit_of(error),
+            RingError::Schema(_) | RingError::TooSmall { .. } => Exit::WrongUsage,
+            _ => Exit::FoundProblems,
+        }
+    }
+}
+
+impl From<RingError> for CommandError {
+    fn from(error: RingError) -> Self {
+        match error {
+            RingError::Segment(error) => error.into(),
+            error => PlainRing(error).into(),
+        }
+    }
+}
+
+/// Converts an error of a new ring's content. `None`: it has no remedy here; its own message is
+/// printed.
+pub(super) fn of_restore(error: RestoreError) -> Result<CommandError, RestoreError> {
+    match error {
+        RestoreError::Ring(error) => Ok(error.into()),
+        RestoreError::Taken { kind, name, state } => {
+            Ok(TypedRemedy::NotAttachable { kind, name, state: state.into() }.into())
+        }
+        error => Err(error),
+    }
+}
+
+impl From<ResizeError> for CommandError {
+    fn from(error: ResizeError) -> Self {
+        match error {
+            ResizeError::Ring(error) => error.into(),
+            // Nothing moved: the ring is as it was.
+            _ => Interrupted.into(),
+        }
+    }
+}
+
+impl Fails for SchemaError {
+    fn exit(&self) -> Exit {
+        Exit::WrongUsage
+    }
+}
+
+/// An error of a look-up by name.
+#[derive(Debug, Error)]
+#[error(transparent)]
+struct PlainFind(FindError);
+
+impl Fails for PlainFind {
+    fn exit(&self) -> Exit {
+        match &self.0 {
+            FindError::NotFound { .. }
+            | FindError::Evicted { .. }
+            | FindError::MemoryGone { .. } => Exit::NoSuchObject,
+            FindError::Ambiguous { .. } => Exit::WrongUsage,
+            FindError::Orphaned { .. } | FindError::Segment(_) | FindError::Ring(_) => {
+                Exit::FoundProblems
+            }
+        }
+    }
+}
+
+impl From<FindError> for CommandError {
+    fn from(error: FindError) -> Self {
+        match error {
+            FindError::Segment(error) => error.into(),
+            FindError::Ring(error) => error.into(),
+            error => PlainFind(error).into(),
+        }
+    }
+}
+
+/// An answer of the daemon, or its absence.
+#[derive(Debug, Error)]
+#[error(transparent)]
+struct PlainClient(ClientError);
+
+impl Fails for PlainClient {
+    fn exit(&self) -> Exit {
+        match &self.0 {
+            ClientError::Refused { code: Code::NotFound, .. } => Exit::NoSuchObject,
+            ClientError::Refused { code: Code::BadArgument | Code::Schema, .. } => Exit::WrongUsage,
+            _ => Exit::FoundProblems,
+        }
+    }
+}
+
+impl From<ClientError> for CommandError {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::Ring(error) => error.into(),
+            // The daemon answers programs; these have remedies that can be typed.
+            ClientError::NameTaken { message, taken } => {
+                let kind = Kind::ALL.into_iter().find(|kind| kind.as_str() == taken.kind);
+                match (kind, taken) {
+                    (Some(kind), NameTaken { name, state: Some(state), difference: None, .. })
+                        if state == OTHER_VERSION =>
+                    {
+                        TypedRemedy::NotAttachable { kind, name, state: state.into() }.into()
+                    }
+                    (Some(kind), NameTaken { name, state: Some(state), difference: None, .. }) => {
+                        TypedRemedy::Taken { kind, name, state: state.into() }.into()
+                    }
+                    (Some(kind), NameTaken { name, difference: Some(what), .. }) => {
+                        TypedRemedy::Different { kind, name, what }.into()
+                    }
+                    // From a newer daemon.
+                    (_, taken) => PlainClient(ClientError::NameTaken { message, taken }).into(),
+                }
+            }
+            error => PlainClient(error).into(),
+        }
+    }
+}

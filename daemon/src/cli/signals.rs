@@ -1,0 +1,114 @@
+//! Turns signals that stop a command into a flag.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
+use signal_hook::{SigId, flag, low_level};
+
+/// Interval at which a wait checks the flag.
+const PIECE: Duration = Duration::from_millis(50);
+
+/// Makes a write beyond the limit on file sizes (`ulimit -f`) an error instead of a fatal signal.
+pub(crate) fn outlive_file_size_limit() -> std::io::Result<()> {
+    // The failed write reports the error.
+    flag::register(Signal::XFSZ.as_raw(), Arc::new(AtomicBool::new(false))).map(drop)
+}
+
+/// Whether this process ignores SIGHUP, as under `nohup`. `false` if the system does not tell.
+fn ignores_hang_up() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask & (1 << (SIGHUP - 1)) != 0
+}
+
+/// Listens until it is dropped. Earlier handlers still run.
+pub(crate) struct Signals {
+    came: Arc<AtomicUsize>,
+    handlers: Vec<SigId>,
+}
+
+impl Signals {
+    pub(crate) fn listen() -> std::io::Result<Self> {
+        let came = Arc::new(AtomicUsize::new(0));
+        let mut signals = Self { came, handlers: Vec::new() };
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            if signal == SIGHUP && ignores_hang_up() {
+                continue;
+            }
+            let number = usize::try_from(signal).unwrap_or(0);
+            let came = Arc::clone(&signals.came);
+            signals.handlers.push(flag::register_usize(signal, came, number)?);
+        }
+        Ok(signals)
+    }
+
+    /// Returns the exit status of the signal that arrived, if one did.
+    pub(crate) fn status(&self) -> Option<u8> {
+        let number = u8::try_from(self.came.load(Relaxed)).unwrap_or(0);
+        (number > 0).then(|| 128_u8.saturating_add(number))
+    }
+
+    /// Waits until `then`. `false` if a signal arrived before.
+    pub(crate) fn wait_until(&self, then: Instant) -> bool {
+        while self.status().is_none() {
+            let left = then.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return true;
+            }
+            std::thread::sleep(left.min(PIECE));
+        }
+        false
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        for handler in self.handlers.drain(..) {
+            low_level::unregister(handler);
+        }
+    }
+}
+
+/// Detects resizes of the terminal until it is dropped.
+pub(crate) struct Resizes {
+    came: Arc<AtomicBool>,
+    handler: SigId,
+}
+
+impl Resizes {
+    pub(crate) fn listen() -> std::io::Result<Self> {
+        let came = Arc::new(AtomicBool::new(false));
+        let handler = flag::register(SIGWINCH, Arc::clone(&came))?;
+        Ok(Self { came, handler })
+    }
+
+    /// Returns whether it was resized since the last call.
+    pub(crate) fn came(&self) -> bool {
+        self.came.swap(false, Relaxed)
+    }
+}
+
+impl Drop for Resizes {
+    fn drop(&mut self) {
+        low_level::unregister(self.handler);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_ends_a_wait_and_names_the_status() {
+        let signals = Signals::listen().unwrap();
+        assert!(signals.wait_until(Instant::now()));
+        assert_eq!(signals.status(), None);
+        low_level::raise(SIGTERM).unwrap();
+        assert!(!signals.wait_until(Instant::now() + Duration::from_secs(3600)));
+        assert_eq!(signals.status(), Some(128 + 15));
+    }
+}

@@ -1,0 +1,30 @@
+//! `backcast sim`: the simulated market.
+
+mod facts;
+
+use clap::Subcommand;
+
+use crate::cli::console::Console;
+use crate::cli::outcome::{CommandError, Exit};
+
+/// Examine the simulated market.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  backcast sim facts --preset calm --short
+  backcast --json sim facts | jq '.facts[] | select(.verdict == \"miss\") | .key'")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Facts(facts::FactsArgs),
+}
+
+pub(crate) fn run(args: &Args, console: &mut Console<'_>) -> Result<Exit, CommandError> {
+    match &args.command {
+        Command::Facts(args) => facts::run(args, console),
+    }
+}

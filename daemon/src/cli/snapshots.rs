@@ -1,0 +1,203 @@
+//! Snapshots in commands: the store, reports, errors.
+
+use std::path::PathBuf;
+
+use backcast_persist::{Damage, LoadError, SaveError, Snapshot, Store, StoreError};
+use serde::Serialize;
+use thiserror::Error;
+
+use crate::cli::column_table::print_columns;
+use crate::cli::console::{Align, Console};
+use crate::cli::outcome::{CommandError, Exit, Fails, Interrupted};
+use crate::cli::ring_errors::of_restore;
+use crate::objects::geometry::ColumnRow;
+use crate::text::units;
+
+/// `--store`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct StoreArg {
+    /// Directory that holds the snapshots (default: `BACKCAST_STORE`, else
+    /// ~/.local/share/backcast).
+    #[arg(long, value_name = "DIR")]
+    store: Option<PathBuf>,
+}
+
+impl StoreArg {
+    pub(crate) fn open(&self) -> Result<Store, StoreError> {
+        self.store.clone().map_or_else(Store::standard, |dir| Ok(Store::at(dir)))
+    }
+}
+
+impl Fails for StoreError {
+    fn exit(&self) -> Exit {
+        match self {
+            Self::NotFound { .. } => Exit::NoSuchObject,
+            Self::BadName { .. } | Self::NoPlace => Exit::WrongUsage,
+            _ => Exit::FoundProblems,
+        }
+    }
+}
+
+/// A failed save.
+#[derive(Debug, Error)]
+#[error(transparent)]
+struct PlainSave(SaveError);
+
+impl Fails for PlainSave {
+    fn exit(&self) -> Exit {
+        match &self.0 {
+            SaveError::Store(error) => error.exit(),
+            SaveError::LabelReserved { .. } => Exit::WrongUsage,
+            _ => Exit::FoundProblems,
+        }
+    }
+}
+
+impl From<SaveError> for CommandError {
+    fn from(error: SaveError) -> Self {
+        match error {
+            SaveError::Cancelled => Interrupted.into(),
+            error => PlainSave(error).into(),
+        }
+    }
+}
+
+/// A failed load.
+#[derive(Debug, Error)]
+#[error(transparent)]
+struct PlainLoad(LoadError);
+
+impl Fails for PlainLoad {
+    fn exit(&self) -> Exit {
+        match &self.0 {
+            LoadError::Store(error) => error.exit(),
+            _ => Exit::FoundProblems,
+        }
+    }
+}
+
+impl From<LoadError> for CommandError {
+    fn from(error: LoadError) -> Self {
+        match error {
+            LoadError::Cancelled => Interrupted.into(),
+            LoadError::Ring(error) => error.into(),
+            LoadError::Restore(error) => of_restore(error)
+                .unwrap_or_else(|error| PlainLoad(LoadError::Restore(error)).into()),
+            error => PlainLoad(error).into(),
+        }
+    }
+}
+
+/// Whether a name is a snapshot's: `pong@epoch-10`.
+pub(crate) fn is_snapshot(name: &str) -> bool {
+    name.contains('@')
+}
+
+/// Warns about damaged manifests of `NAME` or `NAME@LABEL` if another manifest is valid.
+pub(crate) fn note_damages(store: &Store, snapshot: &str, console: &mut Console<'_>) {
+    let name = snapshot.split('@').next().unwrap_or_default();
+    // The command itself fails if no manifest can be read.
+    for damage in store.snapshots(name).unwrap_or_default().damages {
+        note_damage(&damage, console);
+    }
+}
+
+/// Warns about a damaged manifest; another one is valid.
+pub(crate) fn note_damage(damage: &Damage, console: &mut Console<'_>) {
+    console.note(&format!(
+        "warning: {damage}; the other manifest is used, which is one save older: the last save may \
+         be missing"
+    ));
+}
+
+/// JSON of a snapshot.
+#[derive(Debug, Serialize)]
+pub(crate) struct SnapshotReport {
+    kind: &'static str,
+    name: String,
+    label: String,
+    state: &'static str,
+    saved_unix_ns: u64,
+    ring_uuid: String,
+    lane_count: usize,
+    lane_capacity_rows: u64,
+    rows: u64,
+    size_bytes: u64,
+    files: Vec<PathBuf>,
+    columns: Vec<ColumnRow>,
+    lanes: Vec<SavedLane>,
+    saved_state: serde_json::Value,
+}
+
+/// JSON of the rows of a lane.
+#[derive(Debug, Serialize)]
+struct SavedLane {
+    lane: usize,
+    first_seq: u64,
+    head_seq: u64,
+    rows: u64,
+}
+
+impl From<Snapshot> for SnapshotReport {
+    fn from(snapshot: Snapshot) -> Self {
+        Self {
+            kind: "snapshot",
+            name: snapshot.spec(),
+            state: "saved",
+            saved_unix_ns: snapshot.saved_unix_ns,
+            ring_uuid: snapshot.ring_uuid,
+            lane_count: snapshot.lanes.len(),
+            lane_capacity_rows: snapshot.lane_capacity,
+            rows: snapshot.rows,
+            size_bytes: snapshot.bytes,
+            files: snapshot.files,
+            columns: snapshot.columns.iter().map(ColumnRow::from).collect(),
+            lanes: snapshot
+                .lanes
+                .iter()
+                .enumerate()
+                .map(|(lane, rows)| SavedLane {
+                    lane,
+                    first_seq: rows.start,
+                    head_seq: rows.end,
+                    rows: rows.end - rows.start,
+                })
+                .collect(),
+            saved_state: snapshot.state,
+            label: snapshot.label,
+        }
+    }
+}
+
+impl SnapshotReport {
+    pub(crate) fn print(&self, console: &mut Console<'_>) {
+        if console.json() {
+            return console.object(self);
+        }
+        let fact = |name: &str, value: String| vec![name.to_owned(), value];
+        console.facts(&[
+            fact("name", self.name.clone()),
+            fact("saved", units::since(self.saved_unix_ns)),
+            fact("ring", self.ring_uuid.clone()),
+            fact("rows", units::exact(self.rows)),
+            fact("lanes", self.lane_count.to_string()),
+            fact("lane capacity", format!("{} rows", units::exact(self.lane_capacity_rows))),
+            fact("files", format!("{}, {}", self.files.len(), units::bytes(self.size_bytes))),
+            fact("state", self.saved_state.to_string()),
+        ]);
+        console.text("");
+        print_columns(&self.columns, console);
+        console.text("");
+        let right = Align::Right;
+        let rows: Vec<Vec<String>> = self
+            .lanes
+            .iter()
+            .map(|lane| {
+                let numbers = [lane.first_seq, lane.head_seq, lane.rows].map(units::exact);
+                [vec![lane.lane.to_string()], numbers.to_vec()].concat()
+            })
+            .collect();
+        console
+            .table(&[("LANE", right), ("FIRST", right), ("HEAD", right), ("ROWS", right)], &rows);
+    }
+}

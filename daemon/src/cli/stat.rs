@@ -1,0 +1,247 @@
+//! `backcast stat`: describes a ring, panel or snapshot.
+
+use std::path::PathBuf;
+
+use backcast_core::{Base, ObjectInfo};
+use backcast_market::Panel;
+use backcast_persist::StoreError;
+use serde::Serialize;
+
+use crate::cli::args::KindArg;
+use crate::cli::column_table::print_columns;
+use crate::cli::console::{Align, Console};
+use crate::cli::open_error::OpenError;
+use crate::cli::outcome::{CommandError, Exit};
+use crate::cli::snapshots::{SnapshotReport, StoreArg, is_snapshot, note_damages};
+use crate::objects::catalogue::{Content, Entry, ObjectState};
+use crate::objects::find::{find, orphaned};
+use crate::objects::geometry::yes_no;
+use crate::objects::ring_report::{LaneReport, PinReport, RingReport};
+use crate::text::units;
+
+/// Describe a ring, panel or snapshot.
+///
+/// A ring: sizes asked and allocated, columns, every lane (next sequence number, readable rows,
+/// episodes, generation, writer) and every reader. A panel: days, tickers, columns. A snapshot:
+/// time of the save, columns, rows of every lane, files.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  backcast stat pong
+  backcast stat prices --kind panel
+  backcast stat pong@epoch-10
+  backcast --json stat pong | jq .transitions")]
+pub(crate) struct Args {
+    /// Name of the ring or panel, or NAME@LABEL of a snapshot.
+    name: String,
+    /// Needed when a ring and a panel share the name.
+    #[arg(long)]
+    kind: Option<KindArg>,
+    #[command(flatten)]
+    store: StoreArg,
+}
+
+/// JSON of a panel.
+#[derive(Debug, Serialize)]
+struct PanelReport {
+    kind: &'static str,
+    name: String,
+    path: PathBuf,
+    state: ObjectState,
+    persistent: bool,
+    size_bytes: u64,
+    days: usize,
+    first_date: Option<String>,
+    last_date: Option<String>,
+    tickers: Vec<String>,
+    macro_tickers: Vec<String>,
+    columns: Vec<String>,
+}
+
+pub(crate) fn run(
+    args: &Args,
+    base: &Base,
+    console: &mut Console<'_>,
+) -> Result<Exit, CommandError> {
+    if is_snapshot(&args.name) && args.kind.is_none() {
+        let store = args.store.open()?;
+        note_damages(&store, &args.name, console);
+        match store.snapshot(&args.name) {
+            // A snapshot that is not in the store may be in shared memory.
+            Err(StoreError::NotFound { .. }) if find(base, &args.name, None).is_ok() => {}
+            found => {
+                SnapshotReport::from(found?).print(console);
+                return Ok(Exit::Done);
+            }
+        }
+    }
+    let info = find(base, &args.name, args.kind.map(Into::into))?;
+    let Some(Entry { info, state, content, persist }) = Entry::open(base, info) else {
+        // Removed between look-up and opening; the second look-up reports it.
+        find(base, &args.name, args.kind.map(Into::into))?;
+        return Err(OpenError::Replaced { name: args.name.clone() }.into());
+    };
+    match content {
+        Content::Ring(stats) => ring(&RingReport::new(&stats, state, persist), console),
+        Content::Panel(opened) => panel(&PanelReport::new(&info, state, &opened), console),
+        Content::Damaged(why) => {
+            return Err(OpenError::Damaged { kind: info.kind, name: info.name, why }.into());
+        }
+        Content::Denied(why) => {
+            return Err(OpenError::Denied { kind: info.kind, name: info.name, why }.into());
+        }
+        Content::Unopened => return Err(orphaned(info).into()),
+    }
+    Ok(Exit::Done)
+}
+
+fn ring(report: &RingReport, console: &mut Console<'_>) {
+    if console.json() {
+        return console.object(report);
+    }
+    let mut facts = report.geometry.facts();
+    let fact = |name: &str, value: String| vec![name.to_owned(), value];
+    facts.insert(2, fact("state", report.state.to_string()));
+    facts.push(fact("created", units::since(report.created_unix_ns)));
+    if let Some(persist) = &report.persist {
+        facts.extend(persist.facts().into_iter().map(|(name, value)| fact(name, value)));
+    }
+    facts.push(fact(
+        "rows",
+        format!(
+            "{} readable, {} published, {} transitions",
+            units::exact(report.rows),
+            units::exact(report.rows_published),
+            units::exact(report.transitions)
+        ),
+    ));
+    console.facts(&facts);
+    console.text("");
+    print_columns(&report.geometry.columns, console);
+    console.text("");
+    let writer = |lane: &LaneReport| match (lane.held, lane.writer_pid) {
+        (false, _) => "-".to_owned(),
+        (true, Some(pid)) => format!("pid {pid}"),
+        (true, None) => "held".to_owned(),
+    };
+    console.table(
+        &[
+            ("LANE", Align::Right),
+            ("HEAD", Align::Right),
+            ("ROWS", Align::Right),
+            ("TRANSITIONS", Align::Right),
+            ("EPISODES", Align::Right),
+            ("GENERATION", Align::Right),
+            ("DROPPED", Align::Right),
+            ("STALLS", Align::Right),
+            ("WRITER", Align::Left),
+        ],
+        &report
+            .lanes
+            .iter()
+            .map(|lane| {
+                vec![
+                    lane.lane.to_string(),
+                    units::exact(lane.head_seq),
+                    units::exact(lane.rows),
+                    units::exact(lane.transitions),
+                    units::exact(lane.episodes),
+                    units::exact(lane.generation),
+                    units::exact(lane.dropped_rows),
+                    units::exact(lane.stalls),
+                    writer(lane),
+                ]
+            })
+            .collect::<Vec<_>>(),
+    );
+    if report.readers.is_empty() {
+        return;
+    }
+    console.text("");
+    console.table(
+        &[
+            ("READER", Align::Right),
+            ("HELD BY", Align::Left),
+            ("SAMPLED ROWS", Align::Right),
+            ("BATCHES", Align::Right),
+            ("LAPPED", Align::Right),
+            ("LEASES", Align::Right),
+            ("STALLS", Align::Right),
+            ("PINS", Align::Left),
+        ],
+        &report
+            .readers
+            .iter()
+            .map(|reader| {
+                vec![
+                    reader.slot.to_string(),
+                    format!("pid {}", reader.pid),
+                    units::count(reader.sampled_rows),
+                    units::count(reader.sampled_batches),
+                    units::count(reader.lapped_reads),
+                    units::count(reader.leases),
+                    units::count(reader.stalls),
+                    pins(&report.pins, reader.slot),
+                ]
+            })
+            .collect::<Vec<_>>(),
+    );
+}
+
+/// Describes the leases of a reader: `lane 3 from 1,024`.
+fn pins(pins: &[PinReport], slot: u32) -> String {
+    let of = pins.iter().filter(|pin| pin.slot == slot);
+    let shown: Vec<String> =
+        of.map(|pin| format!("lane {} from {}", pin.lane, units::exact(pin.start_seq))).collect();
+    if shown.is_empty() { "-".to_owned() } else { shown.join(", ") }
+}
+
+impl PanelReport {
+    fn new(info: &ObjectInfo, state: ObjectState, panel: &Panel) -> Self {
+        let tickers = panel.tickers();
+        Self {
+            kind: "panel",
+            name: info.name.clone(),
+            path: info.path.clone(),
+            state,
+            persistent: info.persistent,
+            size_bytes: info.bytes,
+            days: panel.days(),
+            first_date: panel.dates().first().cloned(),
+            last_date: panel.dates().last().cloned(),
+            tickers: tickers.to_vec(),
+            macro_tickers: (0..tickers.len())
+                .filter(|&ticker| panel.is_macro(ticker))
+                .map(|ticker| tickers[ticker].clone())
+                .collect(),
+            columns: panel.columns().to_vec(),
+        }
+    }
+}
+
+fn panel(report: &PanelReport, console: &mut Console<'_>) {
+    if console.json() {
+        return console.object(report);
+    }
+    let fact = |name: &str, value: String| vec![name.to_owned(), value];
+    let dates = match (&report.first_date, &report.last_date) {
+        (Some(first), Some(last)) => format!("{first} .. {last}"),
+        _ => "-".to_owned(),
+    };
+    let macros = if report.macro_tickers.is_empty() {
+        "-".to_owned()
+    } else {
+        report.macro_tickers.join(" ")
+    };
+    console.facts(&[
+        fact("panel", report.name.clone()),
+        fact("path", report.path.display().to_string()),
+        fact("state", report.state.to_string()),
+        fact("persistent", yes_no(report.persistent)),
+        fact("memory", units::bytes(report.size_bytes)),
+        fact("days", format!("{}: {dates}", units::exact(report.days as u64))),
+        fact("columns", report.columns.join(" ")),
+        fact("tickers", format!("{}: {}", report.tickers.len(), report.tickers.join(" "))),
+        fact("macro", macros),
+    ]);
+}

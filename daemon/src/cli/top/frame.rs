@@ -1,0 +1,371 @@
+//! Amounts and rates from two readings of the rings.
+
+use std::time::Duration;
+
+use backcast_core::{LaneStats, ReaderStats, RingStats};
+use serde::Serialize;
+
+use super::reading::{Reading, RingReading};
+use crate::objects::catalogue::ObjectState;
+
+/// JSON of one frame; rates are null until there are two readings of a ring.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Frame {
+    pub(crate) at_unix_ns: u64,
+    /// Time between the two readings.
+    pub(crate) interval_s: Option<f64>,
+    pub(crate) limits: Vec<LimitFrame>,
+    pub(crate) rings: Vec<RingFrame>,
+}
+
+/// JSON of a limit of memory.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct LimitFrame {
+    pub(crate) name: String,
+    pub(crate) used_bytes: u64,
+    pub(crate) limit_bytes: u64,
+}
+
+/// JSON of one ring; numbers of a ring that cannot be opened are zero or null.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct RingFrame {
+    pub(crate) name: String,
+    pub(crate) state: ObjectState,
+    pub(crate) error: Option<String>,
+    pub(crate) allocated_bytes: u64,
+    pub(crate) capacity_rows: u64,
+    pub(crate) rows: u64,
+    pub(crate) transitions: u64,
+    /// Rows of capacity, 0 to 1.
+    pub(crate) fill: f64,
+    pub(crate) publish_rate_per_s: Option<f64>,
+    pub(crate) batch_rate_per_s: Option<f64>,
+    pub(crate) sample_rate_per_s: Option<f64>,
+    /// Age of the oldest row at the present rate. The mean age of a uniform draw is half of it.
+    pub(crate) oldest_row_age_s: Option<f64>,
+    pub(crate) readers: u64,
+    pub(crate) pins: u64,
+    pub(crate) rows_awaited: bool,
+    pub(crate) release_awaited: bool,
+    pub(crate) stalls: u64,
+    pub(crate) dropped_rows: u64,
+    /// Rows published and not on disk; null if the ring is not persisted.
+    pub(crate) persist_behind_rows: Option<u64>,
+    /// Maximum age of those rows.
+    pub(crate) persist_behind_s: Option<f64>,
+    /// Why rows cannot be persisted at the moment.
+    pub(crate) persist_error: Option<String>,
+    pub(crate) lanes: Vec<LaneFrame>,
+}
+
+/// JSON of one lane.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct LaneFrame {
+    pub(crate) lane: u32,
+    pub(crate) head_seq: u64,
+    pub(crate) rows: u64,
+    pub(crate) publish_rate_per_s: Option<f64>,
+    pub(crate) episodes: u64,
+    pub(crate) held: bool,
+    pub(crate) writer_pid: Option<u64>,
+    pub(crate) stalls: u64,
+    pub(crate) dropped_rows: u64,
+}
+
+impl Frame {
+    /// Makes a frame of the newer reading with rates since the older one.
+    pub(crate) fn of(now: &Reading, before: Option<&Reading>) -> Self {
+        let apart = before.map(|before| now.at.saturating_sub(before.at));
+        let apart = apart.filter(|apart| !apart.is_zero());
+        let row = |seen: &RingReading| {
+            let earlier = before.and_then(|before| same(before, seen));
+            RingFrame::of(seen, earlier.zip(apart))
+        };
+        Self {
+            at_unix_ns: now.unix_ns,
+            interval_s: apart.map(|apart| apart.as_secs_f64()),
+            limits: now
+                .limits
+                .iter()
+                .map(|limit| LimitFrame {
+                    name: limit.name.clone(),
+                    used_bytes: limit.used,
+                    limit_bytes: limit.most,
+                })
+                .collect(),
+            rings: now.rings.iter().map(row).collect(),
+        }
+    }
+
+    /// Returns the ring of that name, if it still exists.
+    pub(crate) fn ring(&self, name: &str) -> Option<&RingFrame> {
+        self.rings.iter().find(|ring| ring.name == name)
+    }
+}
+
+/// Finds the earlier reading of the same ring. Another ring may have taken its name.
+fn same<'a>(before: &'a Reading, seen: &RingReading) -> Option<&'a RingStats> {
+    let stats = seen.stats.as_deref()?;
+    let earlier = before.rings.iter().find(|earlier| earlier.name == seen.name)?;
+    let earlier = earlier.stats.as_deref()?;
+    (earlier.created_unix_ns == stats.created_unix_ns && earlier.lanes == stats.lanes)
+        .then_some(earlier)
+}
+
+impl RingFrame {
+    fn of(seen: &RingReading, before: Option<(&RingStats, Duration)>) -> Self {
+        let mut row = Self {
+            name: seen.name.clone(),
+            state: seen.state,
+            error: seen.error.clone(),
+            allocated_bytes: seen.size_bytes,
+            capacity_rows: 0,
+            rows: 0,
+            transitions: 0,
+            fill: 0.0,
+            publish_rate_per_s: None,
+            batch_rate_per_s: None,
+            sample_rate_per_s: None,
+            oldest_row_age_s: None,
+            readers: 0,
+            pins: 0,
+            rows_awaited: false,
+            release_awaited: false,
+            stalls: 0,
+            dropped_rows: 0,
+            persist_behind_rows: seen.persist.as_ref().map(|persist| persist.behind_rows),
+            persist_behind_s: seen.persist.as_ref().map(|persist| persist.behind_s),
+            persist_error: seen.persist.as_ref().and_then(|persist| persist.error.clone()),
+            lanes: Vec::new(),
+        };
+        let Some(stats) = seen.stats.as_deref() else { return row };
+        let sum = |of: fn(&LaneStats) -> u64| {
+            stats.lane_stats.iter().map(of).fold(0_u64, u64::saturating_add)
+        };
+        row.allocated_bytes = stats.bytes_allocated;
+        row.capacity_rows = stats.capacity;
+        row.rows = sum(|lane| lane.rows);
+        row.transitions = stats.transitions;
+        row.fill = share(row.rows, stats.capacity);
+        row.readers = stats.readers.len() as u64;
+        row.pins = stats.pins.len() as u64;
+        row.rows_awaited = stats.rows_awaited;
+        row.release_awaited = stats.release_awaited;
+        row.stalls = sum(|lane| lane.stalls);
+        row.dropped_rows = sum(|lane| lane.dropped);
+        row.lanes = stats.lane_stats.iter().map(|lane| LaneFrame::of(lane, before)).collect();
+        if let Some((earlier, apart)) = before {
+            let published = row.lanes.iter().filter_map(|lane| lane.publish_rate_per_s).sum();
+            row.publish_rate_per_s = Some(published);
+            row.batch_rate_per_s = Some(drawn(stats, earlier, apart, |r| r.sampled_batches));
+            row.sample_rate_per_s = Some(drawn(stats, earlier, apart, |r| r.sampled_rows));
+            row.oldest_row_age_s = oldest(&row.lanes);
+        }
+        row
+    }
+}
+
+impl LaneFrame {
+    fn of(lane: &LaneStats, before: Option<(&RingStats, Duration)>) -> Self {
+        let rate = before.and_then(|(earlier, apart)| {
+            let earlier = earlier.lane_stats.iter().find(|other| other.lane == lane.lane)?;
+            // A hostile peer may decrease its counter.
+            Some(per_second(lane.head.checked_sub(earlier.head)?, apart))
+        });
+        Self {
+            lane: lane.lane,
+            head_seq: lane.head,
+            rows: lane.rows,
+            publish_rate_per_s: rate,
+            episodes: lane.episodes,
+            held: lane.held,
+            writer_pid: lane.pid.filter(|_| lane.held),
+            stalls: lane.stalls,
+            dropped_rows: lane.dropped,
+        }
+    }
+}
+
+/// Sums what readers drew between the readings. A new reader has drawn all that it counts; the last
+/// draws of one that left are unknown.
+fn drawn(
+    now: &RingStats,
+    before: &RingStats,
+    apart: Duration,
+    counter: fn(&ReaderStats) -> u64,
+) -> f64 {
+    let drawn = now.readers.iter().map(|reader| {
+        let same = |other: &&ReaderStats| other.slot == reader.slot && other.pid == reader.pid;
+        let earlier = before.readers.iter().find(same).map_or(0, counter);
+        // A reader that reopened within the interval restarted at zero.
+        counter(reader).checked_sub(earlier).unwrap_or_else(|| counter(reader))
+    });
+    per_second(drawn.fold(0, u64::saturating_add), apart)
+}
+
+/// Returns the age of the oldest row of the slowest written lane.
+fn oldest(lanes: &[LaneFrame]) -> Option<f64> {
+    lanes
+        .iter()
+        .filter_map(|lane| {
+            let rate = lane.publish_rate_per_s.filter(|rate| *rate > 0.0)?;
+            #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+            Some(lane.rows as f64 / rate)
+        })
+        .reduce(f64::max)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shown with three figures")]
+fn per_second(count: u64, apart: Duration) -> f64 {
+    count as f64 / apart.as_secs_f64()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shown as a percentage")]
+fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { (part as f64 / whole as f64).clamp(0.0, 1.0) }
+}
+
+/// Invented readings for tests.
+#[cfg(test)]
+pub(crate) mod made_up {
+    use backcast_core::{DType, LanePolicy, Ring, RingOptions, Schema};
+
+    use super::super::reading::Limit;
+    use super::*;
+
+    /// Returns a ring of two lanes of 100 rows; lane 0 has `head` rows.
+    pub(crate) fn ring(name: &str, head: u64) -> RingReading {
+        let schema = Schema::builder().column("x", DType::F32, &[]).build().unwrap();
+        let blank = Ring::heap(&schema, RingOptions::with_capacity(200_u64).lanes(2)).unwrap();
+        let mut stats = blank.stats();
+        stats.name = Some(name.to_owned());
+        stats.created_unix_ns = 7;
+        stats.lane_policy = LanePolicy::default();
+        stats.bytes_allocated = 1 << 20;
+        stats.lane_stats[0].head = head;
+        stats.lane_stats[0].rows = head.min(100);
+        stats.lane_stats[0].held = true;
+        stats.lane_stats[0].pid = Some(4_242);
+        let stats = Some(Box::new(stats));
+        RingReading {
+            name: name.to_owned(),
+            state: ObjectState::Held,
+            size_bytes: 1,
+            stats,
+            error: None,
+            persist: None,
+        }
+    }
+
+    pub(crate) fn reader(slot: u32, pid: u64, batches: u64) -> ReaderStats {
+        let sampled_rows = batches * 256;
+        let (leases, lapped, stalls) = (0, 0, 0);
+        ReaderStats { slot, pid, sampled_rows, sampled_batches: batches, lapped, leases, stalls }
+    }
+
+    pub(crate) fn reading(at_s: u64, rings: Vec<RingReading>) -> Reading {
+        let limits = vec![Limit { name: "/dev/shm".to_owned(), used: 1 << 30, most: 8 << 30 }];
+        Reading { at: Duration::from_secs(at_s), unix_ns: at_s, rings, limits }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::made_up::{reader, reading, ring};
+    use super::*;
+
+    fn stats(seen: &mut RingReading) -> &mut RingStats {
+        seen.stats.as_mut().expect("made up with statistics")
+    }
+
+    #[test]
+    fn one_look_has_sizes_and_no_rates() {
+        let frame = Frame::of(&reading(3, vec![ring("pong", 50)]), None);
+        let row = &frame.rings[0];
+        assert_eq!((row.rows, row.capacity_rows, row.allocated_bytes), (50, 200, 1 << 20));
+        assert!((row.fill - 0.25).abs() < 1e-12, "{row:?}");
+        assert_eq!(
+            (row.publish_rate_per_s, row.oldest_row_age_s, frame.interval_s),
+            (None, None, None)
+        );
+        assert_eq!(row.lanes[0].writer_pid, Some(4_242));
+        assert_eq!(row.lanes[1].writer_pid, None);
+    }
+
+    #[test]
+    fn two_looks_give_rates_per_lane_and_in_all() {
+        let (before, now) = (ring("pong", 50), ring("pong", 450));
+        let frame = Frame::of(&reading(5, vec![now]), Some(&reading(3, vec![before])));
+        let row = &frame.rings[0];
+        assert_eq!(frame.interval_s, Some(2.0));
+        assert_eq!(row.publish_rate_per_s, Some(200.0));
+        assert_eq!(row.lanes[0].publish_rate_per_s, Some(200.0));
+        assert_eq!(row.lanes[1].publish_rate_per_s, Some(0.0));
+        // 100 rows at 200 a second; a lane that is not written has no age.
+        assert_eq!(row.oldest_row_age_s, Some(0.5));
+    }
+
+    #[test]
+    fn what_cannot_be_compared_has_no_rate() {
+        let mut another = ring("pong", 450);
+        stats(&mut another).created_unix_ns += 1;
+        let mut wider = ring("pong", 450);
+        stats(&mut wider).lanes += 1;
+        for (id, seen) in [("made again", another), ("wider", wider), ("new", ring("pang", 9))] {
+            let before = reading(3, vec![ring("pong", 50)]);
+            let frame = Frame::of(&reading(5, vec![seen]), Some(&before));
+            assert_eq!(frame.rings[0].publish_rate_per_s, None, "{id}");
+        }
+        let same_moment = Frame::of(
+            &reading(3, vec![ring("pong", 60)]),
+            Some(&reading(3, vec![ring("pong", 50)])),
+        );
+        assert_eq!(same_moment.rings[0].publish_rate_per_s, None);
+        let backwards = Frame::of(
+            &reading(5, vec![ring("pong", 40)]),
+            Some(&reading(3, vec![ring("pong", 50)])),
+        );
+        assert_eq!(backwards.rings[0].lanes[0].publish_rate_per_s, None);
+        assert_eq!(backwards.rings[0].publish_rate_per_s, Some(0.0));
+    }
+
+    #[test]
+    fn readers_come_and_go_and_count_from_zero() {
+        let with = |readers: Vec<ReaderStats>| {
+            let mut seen = ring("pong", 50);
+            stats(&mut seen).readers = readers;
+            seen
+        };
+        for (id, before, now, batches_per_s) in [
+            ("the same", vec![reader(0, 1, 10)], vec![reader(0, 1, 30)], 10.0),
+            ("new", vec![], vec![reader(0, 1, 30)], 15.0),
+            ("gone", vec![reader(0, 1, 30)], vec![], 0.0),
+            ("another in its slot", vec![reader(0, 1, 30)], vec![reader(0, 2, 4)], 2.0),
+            ("come again", vec![reader(0, 1, 30)], vec![reader(0, 1, 6)], 3.0),
+            (
+                "two",
+                vec![reader(0, 1, 1), reader(1, 2, 2)],
+                vec![reader(0, 1, 3), reader(1, 2, 6)],
+                3.0,
+            ),
+        ] {
+            let before = reading(3, vec![with(before)]);
+            let frame = Frame::of(&reading(5, vec![with(now)]), Some(&before));
+            assert_eq!(frame.rings[0].batch_rate_per_s, Some(batches_per_s), "{id}");
+            assert_eq!(frame.rings[0].sample_rate_per_s, Some(batches_per_s * 256.0), "{id}");
+        }
+    }
+
+    #[test]
+    fn a_ring_that_cannot_be_opened_is_a_row_all_the_same() {
+        let mut damaged = ring("pong", 0);
+        (damaged.stats, damaged.error) = (None, Some("torn".to_owned()));
+        damaged.state = ObjectState::Damaged;
+        let frame = Frame::of(&reading(3, vec![damaged]), Some(&reading(2, vec![ring("pong", 1)])));
+        let row = &frame.rings[0];
+        assert_eq!(
+            (row.error.as_deref(), row.capacity_rows, row.lanes.len()),
+            (Some("torn"), 0, 0)
+        );
+    }
+}

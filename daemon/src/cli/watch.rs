@@ -1,0 +1,91 @@
+//! Shows the progress of long work, and stops it when a signal asks for that.
+
+use std::io;
+use std::ops::ControlFlow;
+
+use backcast_files::Progress;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::cli::outcome::{CommandError, Exit};
+use crate::cli::signals::Signals;
+
+/// Shows progress if stderr is a terminal, and listens to signals.
+pub(crate) struct Watch {
+    bar: ProgressBar,
+    signals: Signals,
+}
+
+impl Watch {
+    /// Starts a watch over work in bytes. `verb` names the work: `saving`.
+    pub(crate) fn start(verb: &'static str) -> io::Result<Self> {
+        let signals = Signals::listen()?;
+        // Hidden if stderr is not a terminal.
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
+        let form = "{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta} left";
+        if let Ok(style) = ProgressStyle::with_template(form) {
+            bar.set_style(style.progress_chars("=> "));
+        }
+        bar.set_message(verb);
+        Ok(Self { bar, signals })
+    }
+
+    /// Starts a watch over work in steps.
+    pub(crate) fn start_counting(verb: &'static str) -> io::Result<Self> {
+        let watch = Self::start(verb)?;
+        let form = "{msg} {wide_bar} {pos}/{len} {eta} left";
+        if let Ok(style) = ProgressStyle::with_template(form) {
+            watch.bar.set_style(style.progress_chars("=> "));
+        }
+        Ok(watch)
+    }
+
+    /// Shows that `done` of `total` steps are done. The work calls it after each, from any thread.
+    pub(crate) fn count(&self, done: usize, total: usize) -> ControlFlow<()> {
+        self.bar.set_length(total as u64);
+        self.bar.set_position(done as u64);
+        self.bar.tick();
+        if self.signals.status().is_some() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    }
+
+    /// Shows progress in bytes. The work calls it repeatedly, and ends on `Break`.
+    pub(crate) fn step(&self, progress: &Progress) -> ControlFlow<()> {
+        if self.bar.length().is_none() && progress.total_bytes > 0 {
+            self.bar.set_length(progress.total_bytes);
+        }
+        self.bar.set_position(progress.bytes);
+        self.bar.tick();
+        if self.signals.status().is_some() {
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+impl Watch {
+    /// Ends the watch over work with this result. Gives an interruption the status of its signal.
+    pub(crate) fn end<T, E: Into<CommandError>>(
+        self,
+        result: Result<T, E>,
+    ) -> Result<T, CommandError> {
+        let error = match result {
+            Ok(done) => return Ok(done),
+            Err(error) => error.into(),
+        };
+        match self.signals.status() {
+            Some(status) if error.exit() == Exit::Interrupted => {
+                Err(error.with_exit(Exit::Status(status)))
+            }
+            _ => Err(error),
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,154 @@
+//! Opens objects without holding them, and determines their state.
+
+use std::fmt::{self, Display};
+use std::io::ErrorKind;
+
+use backcast_core::{Base, Kind, ObjectInfo, Observed, RingError, RingStats, SegmentError};
+use backcast_market::{Panel, PanelError};
+use serde::Serialize;
+
+use super::persist::PersistReport;
+
+/// State of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ObjectState {
+    /// A process has it open.
+    Held,
+    /// No process has it open; it is persistent and stays.
+    Idle,
+    /// No process has it open and it is not persistent: `gc` removes it.
+    Orphaned,
+    /// Its creator is filling it.
+    Building,
+    /// Its files are not valid.
+    Damaged,
+    /// This user may not open its files, which may be valid.
+    Denied,
+    /// A snapshot on disk.
+    Saved,
+    /// A daemon saved it to make room. Attaching through the daemon restores it.
+    Evicted,
+}
+
+impl Display for ObjectState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Held => "held",
+            Self::Idle => "idle",
+            Self::Orphaned => "orphaned",
+            Self::Building => "building",
+            Self::Damaged => "damaged",
+            Self::Denied => "denied",
+            Self::Saved => "saved",
+            Self::Evicted => "evicted",
+        })
+    }
+}
+
+/// Content of an object.
+pub(crate) enum Content {
+    Ring(Box<RingStats>),
+    Panel(Panel),
+    /// Why it could not be opened.
+    Damaged(String),
+    /// Why this user may not open it.
+    Denied(String),
+    /// Not opened: an orphan would be removed when it is closed.
+    Unopened,
+}
+
+/// An object, its state and its content.
+pub(crate) struct Entry {
+    pub(crate) info: ObjectInfo,
+    pub(crate) state: ObjectState,
+    pub(crate) content: Content,
+    /// Report of a ring that is persisted.
+    pub(crate) persist: Option<PersistReport>,
+}
+
+impl Entry {
+    /// Opens the object as far as its state allows. `None` if it went away meanwhile.
+    pub(crate) fn open(base: &Base, info: ObjectInfo) -> Option<Self> {
+        let mut persist = None;
+        let (state, content) = if info.building && info.held {
+            (ObjectState::Building, Content::Unopened)
+        } else if is_garbage(&info) {
+            (ObjectState::Orphaned, Content::Unopened)
+        } else {
+            let opened = match info.kind {
+                // Observing holds nothing, so it does not disturb a removal or creation.
+                Kind::Ring => Observed::open(base, &info.name)
+                    .map(|ring| {
+                        persist = PersistReport::read(ring.ring());
+                        Content::Ring(Box::new(ring.stats()))
+                    })
+                    .map_err(|error| Unopenable::of_ring(&error)),
+                Kind::Panel => Panel::attach_in(base, &info.name)
+                    .map(Content::Panel)
+                    .map_err(|error| Unopenable::of_panel(&error)),
+            };
+            match opened {
+                Ok(content) => {
+                    (if info.held { ObjectState::Held } else { ObjectState::Idle }, content)
+                }
+                Err(_) if info.path.symlink_metadata().is_err() => return None,
+                Err(Unopenable { why, denied: true }) => {
+                    (ObjectState::Denied, Content::Denied(why))
+                }
+                Err(Unopenable { why, .. }) => (ObjectState::Damaged, Content::Damaged(why)),
+            }
+        };
+        Some(Self { info, state, content, persist })
+    }
+}
+
+/// Why an object cannot be opened.
+struct Unopenable {
+    why: String,
+    /// The system refuses access, or other users have access; the content is unknown.
+    denied: bool,
+}
+
+impl Unopenable {
+    fn of_ring(error: &RingError) -> Self {
+        let denied = matches!(error, RingError::Segment(error) if is_denied(error));
+        Self { why: error.to_string(), denied }
+    }
+
+    fn of_panel(error: &PanelError) -> Self {
+        let denied = matches!(error, PanelError::Segment(error) if is_denied(error));
+        Self { why: error.to_string(), denied }
+    }
+}
+
+/// Whether an error is about access and not about content.
+fn is_denied(error: &SegmentError) -> bool {
+    match error {
+        SegmentError::Permission { .. } => true,
+        SegmentError::Io { source, .. } => source.kind() == ErrorKind::PermissionDenied,
+        _ => false,
+    }
+}
+
+/// Returns why an object cannot be opened; `None` if it can.
+pub(crate) fn damage(base: &Base, info: &ObjectInfo) -> Option<String> {
+    let opened = match info.kind {
+        Kind::Ring => Observed::open(base, &info.name).map(drop).map_err(|error| error.to_string()),
+        Kind::Panel => Panel::attach_in(base, &info.name).map(drop).map_err(|e| e.to_string()),
+    };
+    opened.err()
+}
+
+/// Whether `gc` removes it: no process holds it, and it is not persistent or was never completed.
+pub(crate) fn is_garbage(info: &ObjectInfo) -> bool {
+    !info.held && (info.building || !info.persistent)
+}
+
+/// Returns the name to show. A dead creator's remnant has no name, only a directory.
+pub(crate) fn shown_name(info: &ObjectInfo) -> String {
+    match info.path.file_name() {
+        Some(directory) if info.building => directory.to_string_lossy().into_owned(),
+        _ => info.name.clone(),
+    }
+}

@@ -1,0 +1,9 @@
+//! Snapshots of rings that a daemon evicted.
+
+/// Label of the snapshot of an evicted ring.
+pub(crate) const EVICTED: &str = "evicted";
+
+/// Name of the snapshot of an evicted ring.
+pub(crate) fn spec(name: &str) -> String {
+    format!("{name}@{EVICTED}")
+}

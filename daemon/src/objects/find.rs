@@ -1,0 +1,136 @@
+//! Finds objects by name, and says why there is none.
+
+use std::path::PathBuf;
+
+use backcast_core::{Base, Kind, ObjectInfo, Ring, RingError, SegmentError, list};
+use backcast_persist::Store;
+use thiserror::Error;
+
+use super::catalogue::is_garbage;
+use super::evicted;
+use crate::protocol::Holder;
+use crate::text::parse::nearest;
+
+/// Why no object was found, or cannot be joined.
+#[derive(Debug, Error)]
+pub(crate) enum FindError {
+    #[error("{what} `{name}` does not exist in {}{}", dir.display(), hint(suggestion.as_deref()))]
+    NotFound { what: &'static str, name: String, dir: PathBuf, suggestion: Option<String> },
+    #[error("`{name}` names a ring and a panel; say which with --kind ring or --kind panel")]
+    Ambiguous { name: String },
+    #[error(
+        "{kind} `{name}` is orphaned: it is not persistent and no process holds it any more; \
+         `backcast gc` removes it, and one that is made persistent stays"
+    )]
+    Orphaned { kind: Kind, name: String },
+    #[error(
+        "ring `{name}` is not in memory: a daemon evicted it to make room, and its rows are in {}; \
+         attaching through the daemon restores it (`backcast.connect().attach(\"{name}\")`), and \
+         so does `backcast load {spec}{option}`; `backcast stat {spec}{option}` shows its state",
+        store.display(),
+        spec = evicted::spec(name)
+    )]
+    Evicted {
+        name: String,
+        store: PathBuf,
+        /// ` --store DIR` where commands look elsewhere by default.
+        option: String,
+    },
+    #[error(
+        "the memory of {kind} `{name}` is gone: it was sealed memory, and the daemon and all \
+         processes that had it have ended; `backcast gc` removes what is left, then create it \
+         again (use --persist for a ring that has to survive)"
+    )]
+    MemoryGone { kind: Kind, name: String },
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+    #[error(transparent)]
+    Ring(#[from] RingError),
+}
+
+fn hint(suggestion: Option<&str>) -> String {
+    suggestion.map_or_else(
+        || "; `backcast ls` lists what there is".to_owned(),
+        |name| format!("; did you mean `{name}`?"),
+    )
+}
+
+/// Returns the object called `name`, of the given kind or of either.
+pub(crate) fn find(base: &Base, name: &str, kind: Option<Kind>) -> Result<ObjectInfo, FindError> {
+    let candidates: Vec<ObjectInfo> = list(base)?
+        .into_iter()
+        .filter(|info| !info.building && kind.is_none_or(|kind| info.kind == kind))
+        .collect();
+    let suggestion = nearest(name, candidates.iter().map(|info| info.name.as_str()));
+    let suggestion = suggestion.map(str::to_owned);
+    let mut matches = candidates.into_iter().filter(|info| info.name == name);
+    match (matches.next(), matches.next()) {
+        (Some(info), None) => Ok(info),
+        (Some(_), Some(_)) => Err(FindError::Ambiguous { name: name.to_owned() }),
+        (None, _) => Err(match evicted_to(base, name, kind) {
+            Some((store, option)) => FindError::Evicted { name: name.to_owned(), store, option },
+            None => FindError::NotFound {
+                what: kind.map_or("ring or panel", Kind::as_str),
+                name: name.to_owned(),
+                dir: base.path().to_owned(),
+                suggestion,
+            },
+        }),
+    }
+}
+
+/// Returns the store that a ring was evicted to, the daemon's or the user's, and the option with
+/// which commands look there.
+fn evicted_to(base: &Base, name: &str, kind: Option<Kind>) -> Option<(PathBuf, String)> {
+    if kind == Some(Kind::Panel) || name.contains('@') {
+        return None;
+    }
+    let of_daemon = Holder::of(base).and_then(|holder| holder.store);
+    let of_user = Store::standard().ok().map(|store| store.path().to_owned());
+    let spec = evicted::spec(name);
+    let mut stores = of_user.iter().chain(&of_daemon);
+    let store = stores.find(|store| Store::at(*store).snapshot(&spec).is_ok())?;
+    let option = match &of_user {
+        Some(of_user) if of_user == store => String::new(),
+        _ => format!(" --store {}", store.display()),
+    };
+    Some((store.clone(), option))
+}
+
+/// Returns why an orphan cannot be joined: it was not persistent, or its memory is gone.
+pub(crate) fn orphaned(info: ObjectInfo) -> FindError {
+    let ObjectInfo { kind, name, .. } = info;
+    if info.memfd && info.path.join("persistent").exists() {
+        FindError::MemoryGone { kind, name }
+    } else {
+        FindError::Orphaned { kind, name }
+    }
+}
+
+/// Attaches to the ring called `name`. Lists show orphans, but nothing can attach to one.
+pub(crate) fn join(base: &Base, name: &str) -> Result<Ring, FindError> {
+    let info = find(base, name, Some(Kind::Ring))?;
+    if is_garbage(&info) {
+        return Err(orphaned(info));
+    }
+    Ok(Ring::attach_in(base, &info.name)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_typo_finds_its_name_and_a_stranger_finds_none() {
+        let known = ["pong", "breakout", "prices"];
+        for (typed, meant) in [
+            ("pnog", Some("pong")),
+            ("pon", Some("pong")),
+            ("brekout", Some("breakout")),
+            ("price", Some("prices")),
+            ("zzz", None),
+        ] {
+            assert_eq!(nearest(typed, known), meant, "{typed}");
+        }
+    }
+}

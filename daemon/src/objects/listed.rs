@@ -1,0 +1,109 @@
+//! Objects as `backcast ls` and the daemon list them.
+
+use std::path::{Path, PathBuf};
+
+use backcast_core::Kind;
+use backcast_persist::{Snapshot, Store};
+use serde::Serialize;
+
+use super::catalogue::{Content, Entry, ObjectState, shown_name};
+use super::evicted;
+
+/// JSON of a listed object; keys that do not apply are null.
+#[derive(Debug, Serialize)]
+pub(crate) struct Listed {
+    pub(crate) kind: &'static str,
+    pub(crate) name: String,
+    pub(crate) path: PathBuf,
+    pub(crate) state: ObjectState,
+    pub(crate) persistent: bool,
+    pub(crate) size_bytes: u64,
+    pub(crate) lane_count: Option<u32>,
+    pub(crate) rows: Option<u64>,
+    pub(crate) transitions: Option<u64>,
+    pub(crate) days: Option<usize>,
+    pub(crate) tickers: Option<usize>,
+    pub(crate) error: Option<String>,
+}
+
+impl From<Entry> for Listed {
+    fn from(Entry { info, state, content, .. }: Entry) -> Self {
+        let mut listed = Self {
+            kind: info.kind.as_str(),
+            name: shown_name(&info),
+            path: info.path,
+            state,
+            persistent: info.persistent,
+            size_bytes: info.bytes,
+            lane_count: None,
+            rows: None,
+            transitions: None,
+            days: None,
+            tickers: None,
+            error: None,
+        };
+        match content {
+            Content::Ring(stats) => {
+                listed.lane_count = Some(stats.lanes);
+                listed.rows = Some(stats.lane_stats.iter().map(|lane| lane.rows).sum());
+                listed.transitions = Some(stats.transitions);
+            }
+            Content::Panel(panel) => {
+                listed.days = Some(panel.days());
+                listed.tickers = Some(panel.tickers().len());
+            }
+            Content::Damaged(why) | Content::Denied(why) => listed.error = Some(why),
+            Content::Unopened => {}
+        }
+        listed
+    }
+}
+
+impl Listed {
+    pub(crate) fn snapshot(name: String, state: ObjectState) -> Self {
+        Self {
+            kind: "snapshot",
+            name,
+            path: PathBuf::new(),
+            state,
+            persistent: true,
+            size_bytes: 0,
+            lane_count: None,
+            rows: None,
+            transitions: None,
+            days: None,
+            tickers: None,
+            error: None,
+        }
+    }
+
+    /// A snapshot, or a ring that was evicted.
+    pub(crate) fn on_disk(snapshot: &Snapshot, store: &Path, evicted: bool) -> Self {
+        let listed = if evicted {
+            let ring = Self::snapshot(snapshot.name.clone(), ObjectState::Evicted);
+            Self { kind: Kind::Ring.as_str(), ..ring }
+        } else {
+            Self::snapshot(snapshot.spec(), ObjectState::Saved)
+        };
+        Self {
+            path: store.join(&snapshot.name),
+            size_bytes: snapshot.bytes,
+            lane_count: u32::try_from(snapshot.lanes.len()).ok(),
+            rows: Some(snapshot.rows),
+            ..listed
+        }
+    }
+
+    pub(crate) fn is_ring(&self, name: &str) -> bool {
+        let whole = self.state != ObjectState::Building;
+        self.kind == Kind::Ring.as_str() && self.name == name && whole
+    }
+}
+
+/// Lists rings that were evicted to a store and are not listed yet. An unreadable store has none.
+pub(crate) fn evicted_in(store: &Store, listed: &[Listed]) -> Vec<Listed> {
+    let names = store.names().unwrap_or_default();
+    let gone = names.iter().filter(|name| !listed.iter().any(|object| object.is_ring(name)));
+    let found = gone.filter_map(|name| store.snapshot(&evicted::spec(name)).ok());
+    found.map(|snapshot| Listed::on_disk(&snapshot, store.path(), true)).collect()
+}

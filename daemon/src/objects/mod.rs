@@ -1,0 +1,11 @@
+//! Objects of a base directory: finding them, and their state as reports that serialise to JSON.
+
+pub(crate) mod catalogue;
+pub(crate) mod evicted;
+pub(crate) mod find;
+pub(crate) mod geometry;
+pub(crate) mod holders;
+pub(crate) mod listed;
+pub(crate) mod numbered;
+pub(crate) mod persist;
+pub(crate) mod ring_report;

@@ -1,0 +1,549 @@
+//! Messages between clients and the daemon: one JSON object per line, bounded in length.
+//!
+//! A connection carries any number of requests, each answered before the next is read. During a
+//! long request the daemon sends `{"working":true}` about once a second, so that silence means a
+//! dead daemon. An answer with a ring comes with the descriptor of its directory.
+
+use std::time::Duration;
+
+use backcast_core::{Capacity, Column, Exist, LanePolicy, RingOptions, Role, Schema};
+use backcast_persist::{SaveReport, Snapshot};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::column_spec::{self, ColumnSpec};
+
+/// Version of the protocol.
+pub(crate) const PROTOCOL: u32 = 1;
+/// Maximum bytes of a request: several times those of 1,024 columns with names of 255 bytes.
+pub(crate) const MAX_REQUEST_BYTES: usize = 1 << 20;
+/// Maximum bytes of an answer.
+pub(crate) const MAX_ANSWER_BYTES: usize = 64 << 20;
+/// Interval between two messages that a request is in progress.
+pub(crate) const WORKING_EVERY: Duration = Duration::from_secs(1);
+
+/// A line from a client.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Request {
+    /// [`PROTOCOL`] of the client.
+    pub(crate) protocol: u32,
+    #[serde(flatten)]
+    pub(crate) ask: Ask,
+}
+
+/// Requests.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(tag = "ask", rename_all = "snake_case")]
+pub(crate) enum Ask {
+    Ping,
+    List,
+    Stats { name: String },
+    Create(Box<CreateAsk>),
+    Attach { name: String },
+    Resize(ResizeAsk),
+    Save(SaveAsk),
+    Load(LoadAsk),
+    Snapshots { name: Option<String> },
+    Remove { name: String, kind: Option<String>, force: bool },
+    Gc,
+}
+
+impl Ask {
+    /// Returns the word for logs and metrics.
+    pub(crate) fn word(&self) -> &'static str {
+        match self {
+            Self::Ping => "ping",
+            Self::List => "list",
+            Self::Stats { .. } => "stats",
+            Self::Create(_) => "create",
+            Self::Attach { .. } => "attach",
+            Self::Resize(_) => "resize",
+            Self::Save(_) => "save",
+            Self::Load(_) => "load",
+            Self::Snapshots { .. } => "snapshots",
+            Self::Remove { .. } => "remove",
+            Self::Gc => "gc",
+        }
+    }
+}
+
+/// Request to make a ring larger.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ResizeAsk {
+    pub(crate) name: String,
+    pub(crate) capacity_rows: Option<u64>,
+    pub(crate) capacity_bytes: Option<u64>,
+    /// Maximum wait for writers to move their lanes.
+    pub(crate) timeout_ms: u64,
+}
+
+impl ResizeAsk {
+    pub(crate) fn new(name: &str, capacity: Capacity, timeout: Duration) -> Self {
+        let (capacity_rows, capacity_bytes) = split(capacity);
+        let timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+        Self { name: name.to_owned(), capacity_rows, capacity_bytes, timeout_ms }
+    }
+
+    pub(crate) fn capacity(&self) -> Result<Capacity, String> {
+        one_of(self.capacity_rows, self.capacity_bytes)
+    }
+}
+
+/// Splits a capacity into rows and bytes, one of which is set.
+fn split(capacity: Capacity) -> (Option<u64>, Option<u64>) {
+    match capacity {
+        Capacity::Rows(rows) => (Some(rows), None),
+        Capacity::Bytes(bytes) => (None, Some(bytes)),
+    }
+}
+
+fn one_of(rows: Option<u64>, bytes: Option<u64>) -> Result<Capacity, String> {
+    match (rows, bytes) {
+        (Some(rows), None) => Ok(Capacity::Rows(rows)),
+        (None, Some(bytes)) => Ok(Capacity::Bytes(bytes)),
+        _ => Err("give one of capacity_rows and capacity_bytes".to_owned()),
+    }
+}
+
+/// Request to save a ring.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SaveAsk {
+    pub(crate) name: String,
+    /// `None` for the first of s1, s2, … that is free.
+    pub(crate) label: Option<String>,
+    pub(crate) replace: bool,
+}
+
+/// Request to load a snapshot.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LoadAsk {
+    pub(crate) snapshot: String,
+    /// `None` for the name that was saved.
+    pub(crate) name: Option<String>,
+    pub(crate) exist: String,
+    pub(crate) persistent: bool,
+}
+
+/// Request to create a ring.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CreateAsk {
+    pub(crate) name: String,
+    pub(crate) columns: Vec<ColumnAsk>,
+    pub(crate) capacity_rows: Option<u64>,
+    pub(crate) capacity_bytes: Option<u64>,
+    pub(crate) lanes: u32,
+    pub(crate) exist: String,
+    pub(crate) persistent: bool,
+    pub(crate) reader_slots: u32,
+    pub(crate) lane_policy: String,
+    pub(crate) lease_timeout_ms: u64,
+    pub(crate) huge_pages: bool,
+    /// Missing in requests of older clients.
+    #[serde(default)]
+    pub(crate) memfd: bool,
+    /// Persistence mode; `None` for the daemon's setting.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) persist: Option<String>,
+}
+
+/// A column of the requested ring.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ColumnAsk {
+    pub(crate) name: String,
+    pub(crate) dtype: String,
+    pub(crate) shape: Vec<u32>,
+    pub(crate) role: String,
+}
+
+impl From<&Column> for ColumnAsk {
+    fn from(column: &Column) -> Self {
+        let role = match column.role() {
+            Role::Obs => "obs",
+            Role::Step => "step",
+        };
+        Self {
+            name: column.name().to_owned(),
+            dtype: column.dtype().code().to_owned(),
+            shape: column.shape().to_vec(),
+            role: role.to_owned(),
+        }
+    }
+}
+
+impl CreateAsk {
+    pub(crate) fn new(name: &str, schema: &Schema, options: &RingOptions) -> Self {
+        let settings = options.settings();
+        let (capacity_rows, capacity_bytes) = split(settings.capacity);
+        let timeout = settings.lane_policy.timeout().as_millis();
+        Self {
+            name: name.to_owned(),
+            columns: schema.columns().iter().map(ColumnAsk::from).collect(),
+            capacity_rows,
+            capacity_bytes,
+            lanes: settings.lanes,
+            exist: settings.exist.to_string(),
+            persistent: settings.persistent,
+            reader_slots: settings.reader_slots,
+            lane_policy: settings.lane_policy.as_str().to_owned(),
+            lease_timeout_ms: u64::try_from(timeout).unwrap_or(u64::MAX),
+            huge_pages: settings.huge_pages,
+            memfd: settings.memfd,
+            persist: None,
+        }
+    }
+
+    /// Returns the schema asked for.
+    pub(crate) fn schema(&self) -> Result<Schema, Refusal> {
+        let specs: Result<Vec<ColumnSpec>, _> = self
+            .columns
+            .iter()
+            .map(|c| ColumnSpec::new(&c.name, &c.dtype, c.shape.clone(), Some(&c.role)))
+            .collect();
+        let specs = specs.map_err(|error| Refusal::new(Code::Schema, error))?;
+        column_spec::schema(&specs).map_err(|error| Refusal::new(Code::Schema, error))
+    }
+
+    /// Returns the options asked for, or which word is invalid.
+    pub(crate) fn options(&self) -> Result<RingOptions, String> {
+        let capacity = one_of(self.capacity_rows, self.capacity_bytes)?;
+        let exist: Exist = self.exist.parse().map_err(|e| format!("{e}"))?;
+        let mut policy: LanePolicy = self.lane_policy.parse().map_err(|e| format!("{e}"))?;
+        if let LanePolicy::Block(_) = policy {
+            policy = LanePolicy::Block(Duration::from_millis(self.lease_timeout_ms));
+        }
+        Ok(RingOptions::with_capacity(capacity)
+            .lanes(self.lanes)
+            .exist(exist)
+            .persistent(self.persistent)
+            .lane_policy(policy)
+            .reader_slots(self.reader_slots)
+            .huge_pages(self.huge_pages)
+            .memfd(self.memfd))
+    }
+}
+
+/// A line from the daemon.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Answer {
+    Ok(Value),
+    Error(Refusal),
+    Working(bool),
+}
+
+/// Why the daemon refused a request.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Refusal {
+    pub(crate) code: Code,
+    pub(crate) message: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) over_budget: Option<Box<OverBudget>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) name_taken: Option<Box<NameTaken>>,
+}
+
+impl Refusal {
+    pub(crate) fn new(code: Code, message: impl std::fmt::Display) -> Self {
+        let message = message.to_string();
+        Self { code, message, over_budget: None, name_taken: None }
+    }
+}
+
+/// Kinds of refusal. An error of a ring has the same kind as without a daemon.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Code {
+    /// The line is not a valid request.
+    BadRequest,
+    /// The line exceeds the maximum length.
+    TooLong,
+    /// The client has another protocol version.
+    OtherProtocol,
+    /// All allowed connections are busy.
+    Busy,
+    /// The daemon is shutting down.
+    Stopping,
+    /// The ring does not fit the budget.
+    OverBudget,
+    /// No such ring or panel.
+    NotFound,
+    /// The name is taken.
+    Exists,
+    /// A process holds it.
+    InUse,
+    /// There is not enough memory.
+    NoSpace,
+    /// A name or number is invalid.
+    BadArgument,
+    /// The columns are invalid.
+    Schema,
+    /// Files are damaged.
+    Corrupt,
+    /// The operating system refused.
+    Storage,
+    /// A code of a newer daemon.
+    #[serde(other)]
+    Other,
+}
+
+impl Code {
+    /// Returns the word for logs and metrics.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::BadRequest => "bad_request",
+            Self::TooLong => "too_long",
+            Self::OtherProtocol => "other_protocol",
+            Self::Busy => "busy",
+            Self::Stopping => "stopping",
+            Self::OverBudget => "over_budget",
+            Self::NotFound => "not_found",
+            Self::Exists => "exists",
+            Self::InUse => "in_use",
+            Self::NoSpace => "no_space",
+            Self::BadArgument => "bad_argument",
+            Self::Schema => "schema",
+            Self::Corrupt => "corrupt",
+            Self::Storage => "storage",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// Numbers of a ring that does not fit the budget.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct OverBudget {
+    /// Maximum bytes of all objects together.
+    pub budget_bytes: u64,
+    /// Bytes in use.
+    pub used_bytes: u64,
+    /// Bytes that the ring would add.
+    pub asked_bytes: u64,
+    /// Names and bytes of the largest objects, largest first.
+    pub largest: Vec<(String, u64)>,
+}
+
+/// The object that has the requested name.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct NameTaken {
+    /// `ring` or `panel`.
+    pub kind: String,
+    /// Name of the object.
+    pub name: String,
+    /// Why it counts as existing. `None` if attaching was requested.
+    pub state: Option<String>,
+    /// How it differs from the request to attach.
+    pub difference: Option<String>,
+}
+
+/// A ring that the daemon handed over.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Granted {
+    /// Name of the ring.
+    pub name: String,
+    /// Directory in the daemon's view.
+    pub path: std::path::PathBuf,
+    /// Whether it was created, not attached.
+    pub made: bool,
+    /// Bytes allocated.
+    pub allocated_bytes: u64,
+    /// Bytes of the requested capacity.
+    pub asked_bytes: u64,
+    /// Capacity in rows.
+    pub capacity_rows: u64,
+}
+
+impl Granted {
+    /// Whether the budget made it smaller than requested.
+    #[must_use]
+    pub fn shrunk(&self) -> bool {
+        self.made && self.allocated_bytes < self.asked_bytes
+    }
+}
+
+/// Outcome of a resize.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Grown {
+    /// Name of the ring.
+    pub name: String,
+    /// Capacity in rows once all lanes have moved.
+    pub capacity_rows: u64,
+    /// Capacity of a lane then.
+    pub lane_capacity_rows: u64,
+    /// Bytes allocated.
+    pub allocated_bytes: u64,
+    /// Rows copied beside the writers.
+    pub copied_rows: u64,
+    /// Lanes that move when their writers append next or end.
+    pub waiting_lanes: Vec<u32>,
+    /// Whether the budget made it smaller than requested.
+    pub shrunk: bool,
+}
+
+/// Outcome of a save.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct SaveOutcome {
+    /// `name@label`.
+    pub name: String,
+    /// Rows of the snapshot.
+    pub rows: u64,
+    /// Rows written by this save.
+    pub written_rows: u64,
+    /// Files written by this save.
+    pub written_files: u64,
+    /// Bytes of those files.
+    pub size_bytes: u64,
+    /// Rows that writers overwrote before they were copied.
+    pub lapped_rows: u64,
+    /// Bytes of removed files that no snapshot needs any more.
+    pub freed_bytes: u64,
+}
+
+impl From<&SaveReport> for SaveOutcome {
+    fn from(report: &SaveReport) -> Self {
+        Self {
+            name: format!("{}@{}", report.name, report.label),
+            rows: report.rows,
+            written_rows: report.rows_written,
+            written_files: report.files_written,
+            size_bytes: report.bytes_written,
+            lapped_rows: report.rows_lapped,
+            freed_bytes: report.bytes_freed,
+        }
+    }
+}
+
+/// A snapshot in the daemon's store.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct StoredSnapshot {
+    /// `name@label`.
+    pub name: String,
+    /// Wall clock of the save in nanoseconds since 1970.
+    pub saved_unix_ns: u64,
+    /// Lanes of the ring.
+    pub lane_count: u64,
+    /// Rows of the snapshot.
+    pub rows: u64,
+    /// Bytes of its files, including those shared with other snapshots.
+    pub size_bytes: u64,
+}
+
+impl From<&Snapshot> for StoredSnapshot {
+    fn from(snapshot: &Snapshot) -> Self {
+        Self {
+            name: snapshot.spec(),
+            saved_unix_ns: snapshot.saved_unix_ns,
+            lane_count: snapshot.lanes.len() as u64,
+            rows: snapshot.rows,
+            size_bytes: snapshot.bytes,
+        }
+    }
+}
+
+/// Status of a daemon.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Pong {
+    /// Process id.
+    pub pid: u32,
+    /// Version of Backcast.
+    pub version: String,
+    /// Base directory of the daemon.
+    pub base: std::path::PathBuf,
+    /// Seconds since it was ready.
+    pub uptime_s: f64,
+    /// Maximum bytes of all objects together.
+    pub budget_bytes: u64,
+    /// Bytes in use.
+    pub used_bytes: u64,
+    /// Its policy for rings that do not fit: `refuse`, `shrink` or `evict`.
+    pub when_full: String,
+}
+
+/// An object as `backcast --json ls` shows it; keys that do not apply are left out.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct ListedObject {
+    /// `ring` or `panel`.
+    pub kind: String,
+    /// Name; for the remnant of a dead creator, that of its directory.
+    pub name: String,
+    /// Directory of the object.
+    pub path: std::path::PathBuf,
+    /// `held`, `idle`, `orphaned`, `building`, `damaged`, or `evicted`: on disk, until a client
+    /// attaches through the daemon.
+    pub state: String,
+    /// Stays when no process holds it.
+    pub persistent: bool,
+    /// Bytes allocated.
+    pub size_bytes: u64,
+    /// Lanes of a ring.
+    pub lane_count: Option<u32>,
+    /// Readable rows.
+    pub rows: Option<u64>,
+    /// Transitions to draw from.
+    pub transitions: Option<u64>,
+    /// Why it is damaged.
+    pub error: Option<String>,
+}
+
+/// An object that was removed.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Gone {
+    /// `ring` or `panel`.
+    pub kind: String,
+    /// Name; for the remnant of a dead creator, that of its directory.
+    pub name: String,
+    /// Bytes freed.
+    pub size_bytes: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use backcast_core::DType;
+
+    #[test]
+    fn a_request_says_what_was_asked_on_one_line_and_comes_back() {
+        let schema = Schema::builder()
+            .column("obs/x", DType::F32, &[3])
+            .column_as("day", DType::I32, &[], Role::Obs)
+            .build()
+            .unwrap();
+        let options = RingOptions::with_capacity(Capacity::Bytes(1 << 20))
+            .lanes(7)
+            .exist(Exist::Replace)
+            .persistent(true)
+            .lane_policy(LanePolicy::Block(Duration::from_millis(250)))
+            .reader_slots(9)
+            .huge_pages(false)
+            .memfd(true);
+        let ask = Ask::Create(Box::new(CreateAsk::new("pong", &schema, &options)));
+        let line = serde_json::to_string(&Request { protocol: PROTOCOL, ask }).unwrap();
+        assert!(!line.contains('\n'), "{line}");
+        let Request { ask: Ask::Create(back), protocol } = serde_json::from_str(&line).unwrap()
+        else {
+            panic!("{line}")
+        };
+        assert_eq!(protocol, PROTOCOL);
+        assert_eq!(back.schema().unwrap().columns(), schema.columns());
+        assert_eq!(back.options().unwrap().settings(), options.settings());
+    }
+
+    #[test]
+    fn a_refusal_of_an_older_daemon_is_understood() {
+        let line = r#"{"error":{"code":"exists","message":"no"}}"#;
+        let Answer::Error(refusal) = serde_json::from_str(line).unwrap() else { panic!() };
+        assert_eq!((refusal.code, refusal.name_taken), (Code::Exists, None));
+    }
+
+    #[test]
+    fn a_refusal_of_a_newer_daemon_is_understood() {
+        let line = r#"{"error":{"code":"from_the_future","message":"no","more":[1]}}"#;
+        let Answer::Error(refusal) = serde_json::from_str(line).unwrap() else { panic!() };
+        assert_eq!((refusal.code, refusal.message.as_str()), (Code::Other, "no"));
+    }
+}

@@ -1,0 +1,77 @@
+//! Parsers of typed numbers and words, with messages that say what is valid.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+/// Minimum similarity for a suggestion (Jaro-Winkler, 0 to 1).
+const SIMILAR: f64 = 0.75;
+
+/// Returns a parser of whole numbers within limits; `_` may separate digits.
+pub(crate) fn whole<T>(
+    limits: RangeInclusive<T>,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
+where
+    T: FromStr + PartialOrd + Display + Clone + Send + Sync + 'static,
+{
+    move |text| {
+        let number = text.replace('_', "").parse().ok().filter(|number| limits.contains(number));
+        let (least, most) = (limits.start(), limits.end());
+        number.ok_or_else(|| format!("give a whole number from {least} to {most}"))
+    }
+}
+
+/// Returns a parser of `T`, whose words are `words`.
+pub(crate) fn one_of<T>(
+    words: &'static [&'static str],
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
+where
+    T: FromStr + Clone + Send + Sync + 'static,
+{
+    move |text| {
+        text.parse().map_err(|_| {
+            let near = nearest(text, words.iter().copied());
+            let near = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
+            format!("give {}{near}", choices(words))
+        })
+    }
+}
+
+/// Returns the most similar word, if one is similar enough.
+pub(crate) fn nearest<'a>(
+    typed: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    known
+        .into_iter()
+        .map(|word| (strsim::jaro_winkler(typed, word), word))
+        .filter(|(similarity, _)| *similarity >= SIMILAR)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, word)| word)
+}
+
+/// Joins words for a message: `error, attach or replace`.
+fn choices(words: &[&str]) -> String {
+    match words.split_last() {
+        Some((last, [])) => (*last).to_owned(),
+        Some((last, others)) => format!("{} or {last}", others.join(", ")),
+        None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use backcast_core::Exist;
+
+    #[test]
+    fn a_word_nearly_right_finds_the_right_one() {
+        let exist = one_of::<Exist>(&["error", "attach", "replace"]);
+        assert_eq!(exist("attach"), Ok(Exist::Attach));
+        assert_eq!(
+            exist("atach").unwrap_err(),
+            "give error, attach or replace; did you mean attach?"
+        );
+        assert_eq!(exist("zzz").unwrap_err(), "give error, attach or replace");
+    }
+}

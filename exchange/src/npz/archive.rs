@@ -1,0 +1,118 @@
+//! Reads the arrays of an `.npz` archive, which is not trusted.
+
+use std::fs::File;
+use std::path::Path;
+
+use backcast_core::DType;
+use backcast_files::catch_panics;
+use zip::ZipArchive;
+
+use super::npy::{self, Unread};
+use crate::error::ImportError;
+use crate::leave_out::{self, LeaveOut};
+
+/// Maximum ratio of unpacked bytes to the file's size ...
+const MAX_RATIO: u64 = 1000;
+/// ... above this many unpacked bytes, which any file may have.
+const SMALL_BYTES: u64 = 256 << 20;
+
+/// Names of other programs for the same arrays.
+const NAMES: [(&str, &[&str]); 6] = [
+    ("obs", &["observations", "observation", "states"]),
+    ("action", &["actions"]),
+    ("reward", &["rewards", "rew"]),
+    ("terminated", &["terminations", "terminals", "dones", "done"]),
+    ("truncated", &["truncations", "timeouts"]),
+    ("next_obs", &["next_observations", "next_observation", "next_states"]),
+];
+
+/// One array of the file.
+#[derive(Debug)]
+pub(super) struct NpzArray {
+    /// Name of the ring's column.
+    pub(super) name: String,
+    pub(super) dtype: DType,
+    /// Shape, rows first.
+    pub(super) shape: Vec<u64>,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// Reads all arrays that are not left out, under the ring's names.
+pub(super) fn arrays(path: &Path, leave_out: &LeaveOut) -> Result<Vec<NpzArray>, ImportError> {
+    let unreadable = |source| ImportError::Read { path: path.to_owned(), source };
+    let file = File::open(path).map_err(unreadable)?;
+    let file_bytes = file.metadata().map_err(unreadable)?.len();
+    let limit = SMALL_BYTES.max(file_bytes.saturating_mul(MAX_RATIO));
+    let damaged = |part: &str, what: String| ImportError::Damaged {
+        path: path.to_owned(),
+        part: part.to_owned(),
+        what,
+    };
+    let mut archive = catch_panics(|| ZipArchive::new(file))
+        .and_then(|archive| archive.map_err(|error| error.to_string()))
+        .map_err(|what| damaged("the archive", what))?;
+    let (mut arrays, mut names) = (Vec::<NpzArray>::new(), Vec::new());
+    let mut total = 0_u64;
+    for at in 0..archive.len() {
+        let left = limit.saturating_sub(total);
+        let read = catch_panics(|| entry(&mut archive, at, left, leave_out));
+        let (name, found) =
+            read.unwrap_or_else(|what| (format!("entry {at}.npy"), Err(Unread::Damaged(what))));
+        let Some(name) = name.strip_suffix(".npy") else { continue };
+        names.extend([name.to_owned(), our_name(name)]);
+        let of_array =
+            |what| ImportError::Array { path: path.to_owned(), name: name.to_owned(), what };
+        let array = match found {
+            Ok(None) => continue,
+            Ok(Some(array)) => array,
+            Err(Unread::Damaged(what)) => return Err(damaged(&format!("array `{name}`"), what)),
+            Err(Unread::Unfit(what)) => {
+                return Err(of_array(format!("{what}, or {}", leave_out::remedy(name))));
+            }
+        };
+        total += array.bytes.len() as u64;
+        if let Some(twin) = arrays.iter().find(|other| other.name == array.name) {
+            let (twin, remedy) = (&twin.name, leave_out::remedy(name));
+            return Err(of_array(format!("means the same as `{twin}`; {remedy}")));
+        }
+        arrays.push(array);
+    }
+    names.dedup();
+    leave_out.check(path, &names)?;
+    Ok(arrays)
+}
+
+/// Reads one file of the archive; `None` if it is left out or not an array.
+fn entry(
+    archive: &mut ZipArchive<File>,
+    at: usize,
+    limit: u64,
+    leave_out: &LeaveOut,
+) -> (String, Result<Option<NpzArray>, Unread>) {
+    let unnamed = |what| (format!("entry {at}.npy"), Err(Unread::Damaged(what)));
+    let mut entry = match archive.by_index(at) {
+        Ok(entry) => entry,
+        Err(error) => return unnamed(error.to_string()),
+    };
+    let file_name = match entry.name() {
+        Ok(name) => name.into_owned(),
+        Err(error) => return unnamed(error.to_string()),
+    };
+    let array = match file_name.strip_suffix(".npy") {
+        Some(name) if leave_out.has(&[name, &our_name(name)]) => Ok(None),
+        Some(name) => npy::read(&mut entry, limit).map(|(dtype, shape, bytes)| {
+            let name = our_name(name);
+            Some(NpzArray { name, dtype, shape, bytes })
+        }),
+        None => Ok(None),
+    };
+    (file_name, array)
+}
+
+/// Returns the ring's name: `obs/x` for `observations/x`.
+fn our_name(theirs: &str) -> String {
+    let (first, rest) = theirs.split_once('/').map_or((theirs, None), |(a, b)| (a, Some(b)));
+    let ours =
+        NAMES.iter().find(|(_, names)| names.contains(&first)).map_or(first, |(ours, _)| ours);
+    rest.map_or_else(|| ours.to_owned(), |rest| format!("{ours}/{rest}"))
+}

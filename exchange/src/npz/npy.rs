@@ -1,0 +1,165 @@
+//! Reads one array in NumPy's `.npy` format: a header and the numbers.
+
+use std::io::Read;
+
+use backcast_core::DType;
+
+/// Maximum bytes of a header.
+const MAX_HEADER: usize = 1 << 16;
+
+/// Why an array cannot be read.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Unread {
+    /// The data is cut or not an array.
+    Damaged(String),
+    /// No column can hold it.
+    Unfit(String),
+}
+
+/// Content of a header.
+#[derive(Debug, PartialEq, Eq)]
+struct Header {
+    dtype: DType,
+    big_endian: bool,
+    /// The first axis is the contiguous one.
+    fortran_order: bool,
+    shape: Vec<u64>,
+}
+
+/// Reads type, shape and numbers of an array in versions 1 to 3 of the format. Returns the numbers
+/// in native byte order and C order.
+pub(super) fn read(
+    input: &mut impl Read,
+    limit: u64,
+) -> Result<(DType, Vec<u64>, Vec<u8>), Unread> {
+    let cut = |error: std::io::Error| Unread::Damaged(error.to_string());
+    let mut lead = [0; 8];
+    input.read_exact(&mut lead).map_err(cut)?;
+    if lead[..6] != *b"\x93NUMPY" {
+        return Err(Unread::Damaged(
+            "it does not begin with the signature of a NumPy array".to_owned(),
+        ));
+    }
+    let mut length = [0; 4];
+    let width = if lead[6] == 1 { 2 } else { 4 };
+    input.read_exact(&mut length[..width]).map_err(cut)?;
+    let length = u32::from_le_bytes(length) as usize;
+    if length > MAX_HEADER {
+        let what = format!("its header has {length} bytes; the limit is {MAX_HEADER}");
+        return Err(Unread::Damaged(what));
+    }
+    let mut header = vec![0; length];
+    input.read_exact(&mut header).map_err(cut)?;
+    let header = String::from_utf8(header)
+        .map_err(|_| Unread::Damaged("its header is not UTF-8".to_owned()))?;
+    let Header { dtype, big_endian, fortran_order, shape } = parse(&header)?;
+    let bytes = shape.iter().try_fold(dtype.size() as u64, |bytes, axis| bytes.checked_mul(*axis));
+    let bytes = bytes.filter(|bytes| *bytes <= limit).ok_or_else(|| {
+        let what = format!("the shape {shape:?} of {dtype} unpacks to more than {limit} bytes");
+        Unread::Damaged(what)
+    })?;
+    let mut numbers = Vec::new();
+    // Grows with the data, not with the claimed size.
+    input.take(bytes).read_to_end(&mut numbers).map_err(cut)?;
+    if numbers.len() as u64 != bytes {
+        let what = format!("it has {} bytes of numbers, not {bytes}", numbers.len());
+        return Err(Unread::Damaged(what));
+    }
+    if dtype == DType::Bool {
+        for byte in &mut numbers {
+            *byte = u8::from(*byte != 0);
+        }
+    }
+    if big_endian {
+        numbers.chunks_exact_mut(dtype.size()).for_each(<[u8]>::reverse);
+    }
+    if fortran_order {
+        numbers = in_c_order(&numbers, dtype.size(), &shape).ok_or_else(|| {
+            Unread::Unfit("has not the memory to be turned; save it in C order".to_owned())
+        })?;
+    }
+    Ok((dtype, shape, numbers))
+}
+
+/// Copies elements of `size` bytes that lie in Fortran order. `None`: there is no memory for them.
+fn in_c_order(numbers: &[u8], size: usize, shape: &[u64]) -> Option<Vec<u8>> {
+    // The strides of an array in Fortran order, in elements, and where its next element in C order
+    // is.
+    let axes: Vec<usize> =
+        shape.iter().map(|axis| usize::try_from(*axis).ok()).collect::<Option<_>>()?;
+    let mut strides = Vec::with_capacity(axes.len());
+    let mut stride = 1_usize;
+    for axis in &axes {
+        strides.push(stride);
+        stride = stride.saturating_mul(*axis);
+    }
+    let mut turned = Vec::new();
+    turned.try_reserve_exact(numbers.len()).ok()?;
+    let (mut place, mut from) = (vec![0_usize; axes.len()], 0_usize);
+    for _ in 0..numbers.len() / size {
+        turned.extend_from_slice(numbers.get(from * size..(from + 1) * size)?);
+        for ((index, axis), stride) in place.iter_mut().zip(&axes).zip(&strides).rev() {
+            *index += 1;
+            from += stride;
+            if *index < *axis {
+                break;
+            }
+            from -= stride * axis;
+            *index = 0;
+        }
+    }
+    Some(turned)
+}
+
+/// `{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }`
+fn parse(header: &str) -> Result<Header, Unread> {
+    let after = |key: &str| {
+        let at = header.find(&format!("'{key}'"))? + key.len() + 2;
+        Some(header.get(at..)?.trim_start().strip_prefix(':')?.trim_start())
+    };
+    let lacks = |key: &str| Unread::Damaged(format!("its header lacks `{key}`: {}", header.trim()));
+    let descr = after("descr").ok_or_else(|| lacks("descr"))?;
+    let descr = descr.strip_prefix('\'').and_then(|text| text.split('\'').next());
+    let records = || Unread::Unfit("is an array of records; give one array per column".to_owned());
+    let descr = descr.ok_or_else(records)?;
+    let order = after("fortran_order").ok_or_else(|| lacks("fortran_order"))?;
+    let shape = after("shape").ok_or_else(|| lacks("shape"))?;
+    let shape = shape.strip_prefix('(').and_then(|text| text.split(')').next());
+    let shape: Option<Vec<u64>> =
+        shape.map(|text| text.split(',').map(str::trim)).and_then(|axes| {
+            axes.filter(|axis| !axis.is_empty()).map(|axis| axis.parse().ok()).collect()
+        });
+    let shape = shape.ok_or_else(|| lacks("shape"))?;
+    let fortran_order = order.starts_with("True") && shape.len() > 1;
+    let (byte_order, dtype) = match descr {
+        "|b1" | "?" => ("|", Some(DType::Bool)),
+        code => {
+            let (order, code) = code.split_at_checked(1).unwrap_or(("", code));
+            (order, code.parse().ok())
+        }
+    };
+    let dtype = dtype.ok_or_else(|| {
+        Unread::Unfit(format!(
+            "has elements of the type {descr}, which no column can hold; save numbers or flags"
+        ))
+    })?;
+    let big_endian = byte_order == ">" && dtype.size() > 1;
+    Ok(Header { dtype, big_endian, fortran_order, shape })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_in_fortran_order_are_turned() {
+        let turned = |numbers: &[u8], shape: &[u64]| in_c_order(numbers, 1, shape).unwrap();
+        assert_eq!(turned(&[1, 4, 2, 5, 3, 6], &[2, 3]), [1, 2, 3, 4, 5, 6]);
+        assert_eq!(turned(&[0, 4, 2, 6, 1, 5, 3, 7], &[2, 2, 2]), [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(turned(&[7, 8], &[2, 1]), [7, 8]);
+        assert!(turned(&[], &[0, 3]).is_empty());
+        let wide = [1_u16, 3, 2, 4].map(u16::to_ne_bytes).concat();
+        let expected = [1_u16, 2, 3, 4].map(u16::to_ne_bytes).concat();
+        assert_eq!(in_c_order(&wide, 2, &[2, 2]).unwrap(), expected);
+    }
+}

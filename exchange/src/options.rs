@@ -1,0 +1,173 @@
+//! Options of exports and imports.
+
+use std::fmt;
+use std::ops::ControlFlow;
+
+use backcast_core::{Base, Exist, Ring, RingOptions};
+use backcast_files::{OnProgress, Progress};
+
+use crate::leave_out::LeaveOut;
+
+/// Bytes of rows in a row group, before compression.
+const GROUP_BYTES: u64 = 32 << 20;
+const MAX_GROUP_ROWS: u64 = 1 << 20;
+/// Rows are read ahead up to this many bytes, so that writers overwrite fewer during compression.
+const READ_AHEAD_BYTES: u64 = 64 << 20;
+
+/// How a ring is exported.
+#[must_use]
+#[derive(Default)]
+pub struct ExportOptions<'a> {
+    pub(crate) overwrite: bool,
+    group_rows: Option<u64>,
+    read_ahead: Option<u64>,
+    pub(crate) progress: Option<OnProgress<'a>>,
+}
+
+impl fmt::Debug for ExportOptions<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExportOptions")
+            .field("overwrite", &self.overwrite)
+            .field("group_rows", &self.group_rows)
+            .field("read_ahead", &self.read_ahead)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> ExportOptions<'a> {
+    /// Replaces what is at the path once the new file is complete. For a table that is a file; for
+    /// a dataset, an empty folder or another Minari dataset. Any other folder is refused with
+    /// [`ExportError::NotReplaced`](crate::ExportError::NotReplaced).
+    pub fn overwrite(mut self, overwrite: bool) -> Self {
+        self.overwrite = overwrite;
+        self
+    }
+
+    /// Rows of a Parquet row group, from 1 to 2²⁰. Default: as many as take 32 MiB uncompressed.
+    pub fn group_rows(mut self, rows: u64) -> Self {
+        self.group_rows = Some(rows);
+        self
+    }
+
+    /// Bytes of rows to read before they are compressed. A larger value loses fewer rows to a fast
+    /// writer; 0 reads about a megabyte at a time. Default: 64 MiB.
+    pub fn read_ahead(mut self, bytes: u64) -> Self {
+        self.read_ahead = Some(bytes);
+        self
+    }
+
+    /// Calls `progress` during the export; it may stop the export.
+    pub fn on_progress(
+        mut self,
+        progress: impl FnMut(&Progress) -> ControlFlow<()> + Send + 'a,
+    ) -> Self {
+        self.progress = Some(Box::new(progress));
+        self
+    }
+
+    pub(crate) fn group_rows_of(&self, ring: &Ring) -> u64 {
+        let fit = GROUP_BYTES / (ring.schema().row_bytes() as u64).max(1);
+        self.group_rows.unwrap_or(fit).clamp(1, MAX_GROUP_ROWS)
+    }
+
+    pub(crate) fn read_ahead_bytes(&self) -> u64 {
+        self.read_ahead.unwrap_or(READ_AHEAD_BYTES)
+    }
+}
+
+/// How a ring is made from a file.
+#[must_use]
+pub struct ImportOptions<'a> {
+    pub(crate) name: String,
+    pub(crate) capacity: Option<u64>,
+    base: Base,
+    exist: Exist,
+    persistent: bool,
+    huge_pages: bool,
+    pub(crate) leave_out: LeaveOut,
+    pub(crate) progress: Option<OnProgress<'a>>,
+}
+
+impl fmt::Debug for ImportOptions<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ImportOptions")
+            .field("name", &self.name)
+            .field("capacity", &self.capacity)
+            .field("base", &self.base)
+            .field("exist", &self.exist)
+            .field("persistent", &self.persistent)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> ImportOptions<'a> {
+    /// Names the ring. By default it is made in the standard place, has the capacity of the
+    /// exported ring or of the data, and a taken name is an error.
+    pub fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            capacity: None,
+            base: Base::standard(),
+            exist: Exist::Error,
+            persistent: false,
+            huge_pages: true,
+            leave_out: LeaveOut::default(),
+            progress: None,
+        }
+    }
+
+    /// Rows over all lanes together, for a ring that will grow beyond the data.
+    pub fn capacity(mut self, rows: u64) -> Self {
+        self.capacity = Some(rows);
+        self
+    }
+
+    /// Where the ring lives.
+    pub fn base(mut self, base: Base) -> Self {
+        self.base = base;
+        self
+    }
+
+    /// Behaviour if the name is taken.
+    pub fn exist(mut self, exist: Exist) -> Self {
+        self.exist = exist;
+        self
+    }
+
+    /// Keeps the ring when no process holds it.
+    pub fn persistent(mut self, persistent: bool) -> Self {
+        self.persistent = persistent;
+        self
+    }
+
+    /// Whether to ask the system for huge pages.
+    pub fn huge_pages(mut self, ask: bool) -> Self {
+        self.huge_pages = ask;
+        self
+    }
+
+    /// Leaves out arrays of a `.npz` or columns of a Minari dataset that a ring cannot hold or that
+    /// are not wanted, each with everything below it. Both the file's and the ring's names work. An
+    /// exported Parquet table is imported whole.
+    pub fn leave_out<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.leave_out = LeaveOut::of(names.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Calls `progress` during the import; it may stop the import.
+    pub fn on_progress(
+        mut self,
+        progress: impl FnMut(&Progress) -> ControlFlow<()> + Send + 'a,
+    ) -> Self {
+        self.progress = Some(Box::new(progress));
+        self
+    }
+
+    /// Adds the place, policy and persistence of these options to `made`.
+    pub(crate) fn of_ring(&self, made: RingOptions) -> RingOptions {
+        made.base(self.base.clone())
+            .exist(self.exist)
+            .persistent(self.persistent)
+            .huge_pages(self.huge_pages)
+    }
+}
