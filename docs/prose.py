@@ -23,7 +23,6 @@ COLUMNS = 100
 EXEMPT = (
     "benches/",
     "core/",
-    "docs/architecture.md",
     "docs/benchmarks.md",
     "docs/concepts/market-simulation.md",
     "docs/concepts/panels.md",
