@@ -113,7 +113,7 @@ miri: tools ## Run the unit tests of protocols and copies under Miri: minutes
 	@cargo +nightly miri --version >/dev/null 2>&1 || { \
 	  echo "no Miri found: rustup toolchain install nightly --component miri,rust-src" >&2; exit 1; }
 	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p backcast-layout --lib --locked \
-	  --target-dir target/miri -- protocol:: ::copy:: ::words::
+	  --target-dir target/miri -- protocol:: kernels::racy_copy:: kernels::shared_words::
 
 # The way in which rows are copied on processors for which there is no assembly.
 words: tools ## Unit tests of layout and core with rows copied as atomic words
