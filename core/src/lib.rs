@@ -75,8 +75,8 @@ pub use ring::stats::{LaneStats, PinStats, ReaderStats, RingStats};
 pub use ring::unlinked::{BadOnUnlinked, OnUnlinked};
 pub use sampler::{
     Arena, Axis, BadBoundary, Batch, BatchPlan, Batches, BatchesOptions, Block, Boundary,
-    CounterRng, GatherTarget, Memory, Pool, Sampler, SamplerOptions, SamplerState, View,
-    philox4x32,
+    ColumnWindow, ColumnWindows, CounterRng, GatherTarget, Memory, Pool, Sampler, SamplerOptions,
+    SamplerSpec, SamplerState, View, philox4x32,
 };
 pub use schema::{Schema, SchemaBuilder};
 pub use writer::lease_backoff::Stall;

@@ -1,6 +1,7 @@
 //! Uniform draws over the transitions of a ring.
 
 mod batch;
+mod columns;
 mod eligibility;
 mod gather;
 mod open;
@@ -18,12 +19,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use backcast_layout::{ClaimedReader, DType, Kind, Role, SegmentError};
 
 pub use self::batch::{Batch, Memory};
+use self::columns::SelectedColumns;
+pub use self::columns::{ColumnWindow, ColumnWindows, SamplerSpec};
 use self::eligibility::{Eligibility, StartIndex};
 pub use self::gather::GatherTarget;
-use self::gather::{BatchRequest, MissingRows};
+use self::gather::{BatchRequest, MissingRows, Scratch};
 pub use self::options::{BadBoundary, Boundary, SamplerOptions};
-use self::plan::Source;
 pub use self::plan::{Arena, Axis, BatchPlan, View};
+use self::plan::{NStep, Source, Summed};
 pub use self::pool::{Block, Pool};
 pub use self::prefetcher::{Batches, BatchesOptions};
 pub use self::rng::{CounterRng, philox4x32};
@@ -50,15 +53,16 @@ const MAX_BATCH: usize = 1 << 24;
 pub struct Sampler {
     ring: Ring,
     options: SamplerOptions,
+    columns: Option<ColumnWindows>,
+    selection: SelectedColumns,
     rng: CounterRng,
     extent: WindowExtent,
-    /// Column number of `reward`, with n-step returns.
-    reward: Option<usize>,
+    n_step: Option<NStep>,
     batches: u64,
     eligibility: Eligibility,
-    /// Memory for headers and rewards of irregular items.
+    /// Memory for the headers of irregular items, and for the sums of n-step returns.
     scratch: Vec<RowHeader>,
-    rewards: Vec<u8>,
+    sums: Scratch,
     plan: Option<(Arc<BatchPlan>, Arc<Pool>)>,
     slot: Option<ClaimedReader>,
     counters: Arc<Counters>,
@@ -75,8 +79,12 @@ pub(crate) struct Counters {
 }
 
 impl Sampler {
-    pub(crate) fn new(ring: &Ring, options: SamplerOptions) -> Result<Self, SampleError> {
-        let (history, future) = (options.history.unwrap_or(1), options.future);
+    pub(crate) fn new(ring: &Ring, spec: SamplerSpec) -> Result<Self, SampleError> {
+        let selection = SelectedColumns::of(&spec, ring.schema())?;
+        let SamplerSpec { options, columns } = spec;
+        let empty = selection.has_empty_window();
+        let longest = selection.longest().unwrap_or(1);
+        let (history, future) = (if empty { 0 } else { longest }, options.future);
         let n_step = options.n_step.unwrap_or(1);
         let after = u64::from(future).max(u64::from(n_step).saturating_sub(1));
         let rows = u64::from(history) + after + 1;
@@ -84,14 +92,15 @@ impl Sampler {
             let limit = ring.lane_capacity();
             return Err(SampleError::BadWindow { history, future, n_step, rows, limit });
         }
-        let SamplerOptions { gamma, n_step, boundary, .. } = options;
+        let SamplerOptions { gamma, discounts, n_step, boundary, .. } = options;
         let usable = gamma.is_none_or(|gamma| (0.0..=1.0).contains(&gamma));
-        if gamma.is_some() != n_step.is_some() || !usable {
-            return Err(SampleError::BadGamma { gamma, n_step });
+        let given = u32::from(gamma.is_some()) + u32::from(discounts);
+        if given != u32::from(n_step.is_some()) || !usable {
+            return Err(SampleError::BadGamma { gamma, discounts, n_step });
         }
-        let reward = n_step.map(|_| reward(ring.schema())).transpose()?;
         let steps = n_step.unwrap_or(0).into();
         let extent = WindowExtent { back: u64::from(history) - 1, ahead: future.into(), steps };
+        let n_step = n_step.map(|_| summed(ring.schema(), discounts, extent)).transpose()?;
         let starts = match boundary {
             Boundary::Reject => StartIndex::new(extent.back, extent.ahead),
             Boundary::Clamp => StartIndex::of_known_history(extent.back),
@@ -103,11 +112,13 @@ impl Sampler {
             eligibility: Eligibility::new(ring, starts),
             ring: ring.clone(),
             options,
+            columns,
+            selection,
             extent,
-            reward,
+            n_step,
             batches: options.batches,
             scratch: Vec::new(),
-            rewards: Vec::new(),
+            sums: Scratch::default(),
             plan: None,
             counters: Arc::default(),
             notices: 0,
@@ -214,8 +225,14 @@ impl Sampler {
         if !(1..=MAX_BATCH).contains(&batch) {
             return Err(SampleError::BadBatchSize { asked: batch, limit: MAX_BATCH });
         }
-        let plan =
-            BatchPlan::new(self.ring.schema(), batch, &self.options, self.extent, self.reward);
+        let plan = BatchPlan::new(
+            self.ring.schema(),
+            batch,
+            &self.options,
+            &self.selection,
+            self.extent,
+            self.n_step,
+        );
         Ok(self.plan.insert((Arc::new(plan), Arc::default())).clone())
     }
 
@@ -334,7 +351,7 @@ impl Sampler {
     fn nothing(&self) -> SampleError {
         let longest = self.eligibility.longest_run();
         // Where windows need not be whole, what this finds was published just now.
-        let (history, future) = (self.options.history.unwrap_or(1), self.options.future);
+        let (history, future) = (self.selection.longest().unwrap_or(1), self.options.future);
         if longest > 0 && self.options.boundary == Boundary::Clamp {
             return SampleError::NoHistory { history, longest };
         }
@@ -357,7 +374,8 @@ impl Sampler {
     /// Where it is: a sampler made of this goes on with the very draws of this one.
     #[must_use]
     pub fn state(&self) -> SamplerState {
-        SamplerState::of(&self.options, self.batches)
+        let spec = SamplerSpec { options: self.options, columns: self.columns.clone() };
+        SamplerState::of(&spec, self.batches)
     }
 
     /// Rows drawn so far, those drawn ahead by a thread included.
@@ -385,19 +403,30 @@ impl Sampler {
     }
 }
 
-/// The column that n-step returns sum.
-fn reward(schema: &Schema) -> Result<usize, SampleError> {
-    let place = schema.stored().iter().position(|column| column.name() == "reward");
+/// Returns what n-step returns sum.
+fn summed(schema: &Schema, discounts: bool, extent: WindowExtent) -> Result<NStep, SampleError> {
+    let reward =
+        float_column(schema, "reward").map_err(|found| SampleError::BadReward { found })?;
+    let discount = discounts
+        .then(|| float_column(schema, "discount"))
+        .transpose()
+        .map_err(|found| SampleError::BadDiscount { found })?;
+    Ok(NStep { reward, discount, run: extent.run() })
+}
+
+/// Returns the step column of this name if it is one float a row, or what there is in its place.
+fn float_column(schema: &Schema, name: &str) -> Result<Summed, String> {
+    let place = schema.stored().iter().position(|column| column.name() == name);
     let Some((at, column)) = place.and_then(|at| Some((at, schema.stored().get(at)?))) else {
-        return Err(SampleError::BadReward { found: format!("there is none among {schema}") });
+        return Err(format!("there is none among {schema}"));
     };
-    let real = matches!(column.dtype(), DType::F32 | DType::F64);
-    if real && column.shape().is_empty() && column.role() == Role::Step {
-        return Ok(at);
-    }
     let (dtype, shape) = (column.dtype(), column.shape());
+    let real = matches!(dtype, DType::F32 | DType::F64);
+    if real && shape.is_empty() && column.role() == Role::Step {
+        return Ok(Summed { column: at, dtype });
+    }
     let of = if column.role() == Role::Obs { " of the observation" } else { "" };
-    Err(SampleError::BadReward { found: format!("here it is {dtype}{shape:?}{of}") })
+    Err(format!("here it is {dtype}{shape:?}{of}"))
 }
 
 /// Zeroes the places of a missing item, and sets its index to the one that was given.

@@ -1,8 +1,8 @@
 //! Sampler states as JSON, to save with a snapshot, equal in Rust and Python.
 
-use backcast_core::SamplerState;
+use backcast_core::{ColumnWindow, ColumnWindows, SamplerState};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use thiserror::Error;
 
 /// JSON of a sampler's state.
@@ -13,16 +13,27 @@ struct Saved {
     draws: u32,
     seed: u64,
     batches: u64,
-    history: Option<u32>,
+    /// Transitions, or by column: transitions, `"first"`, or null for the drawn one alone.
+    #[serde(default)]
+    history: Value,
     future: u32,
     n_step: Option<u32>,
-    gamma: Option<f64>,
+    /// A number, or `"discount"` for the discounts of that column.
+    #[serde(default)]
+    gamma: Value,
     boundary: String,
     copy: bool,
 }
 
 /// Integers of the state.
-const NUMBERS: [&str; 6] = ["draws", "seed", "batches", "history", "future", "n_step"];
+const NUMBERS: [&str; 5] = ["draws", "seed", "batches", "future", "n_step"];
+
+/// Key that stands for all columns without a window of their own.
+const REST: &str = "*";
+/// Window of a column that is the first row of the longest one.
+const FIRST: &str = "first";
+/// Discount that is a column's.
+const DISCOUNT: &str = "discount";
 
 /// Philox 4x32-10, counted by batch, item and attempt.
 const DRAWS: u32 = 1;
@@ -51,8 +62,13 @@ pub struct BadSamplerState {
 /// ```
 #[must_use]
 pub fn sampler_state_json(state: &SamplerState) -> Value {
-    let SamplerState { seed, batches, history, future, n_step, gamma, boundary, copy } = *state;
-    let boundary = boundary.as_str().to_owned();
+    let SamplerState { seed, batches, future, n_step, copy, .. } = *state;
+    let history = match &state.columns {
+        None => state.history.into(),
+        Some(columns) => columns_json(columns),
+    };
+    let gamma = if state.discounts { DISCOUNT.into() } else { state.gamma.into() };
+    let boundary = state.boundary.as_str().to_owned();
     let saved =
         Saved { draws: DRAWS, seed, batches, history, future, n_step, gamma, boundary, copy };
     // Numbers and strings always serialise.
@@ -82,14 +98,73 @@ pub fn sampler_state(json: &Value) -> Result<SamplerState, BadSamplerState> {
     if draws != DRAWS {
         return Err(bad(format!("its draws are of version {draws}, this one makes {DRAWS}")));
     }
+    let (history, columns) = match history {
+        Value::Null => (None, None),
+        Value::Object(windows) => (None, Some(columns_of(&windows)?)),
+        given => (Some(transitions(&given, "history")?), None),
+    };
+    let discounts = gamma == DISCOUNT;
+    let gamma = match gamma {
+        Value::Null => None,
+        _ if discounts => None,
+        given => Some(given.as_f64().ok_or_else(|| {
+            bad(format!("`gamma` is a number, null or \"{DISCOUNT}\", and here {given}"))
+        })?),
+    };
     let boundary =
         boundary.parse().map_err(|error: backcast_core::BadBoundary| bad(error.to_string()))?;
-    Ok(SamplerState { seed, batches, history, future, n_step, gamma, boundary, copy })
+    Ok(SamplerState {
+        seed,
+        batches,
+        history,
+        future,
+        n_step,
+        gamma,
+        discounts,
+        boundary,
+        copy,
+        columns,
+    })
+}
+
+/// Returns windows by column as JSON.
+fn columns_json(columns: &ColumnWindows) -> Value {
+    let rest = columns.others().map(|window| (REST, window));
+    let windows = columns.named().chain(rest).map(|(name, window)| {
+        let window = match window {
+            ColumnWindow::Drawn => Value::Null,
+            ColumnWindow::History(transitions) => transitions.into(),
+            ColumnWindow::First => FIRST.into(),
+        };
+        (name.to_owned(), window)
+    });
+    Value::Object(windows.collect())
+}
+
+/// Returns the windows by column that JSON says.
+fn columns_of(windows: &Map<String, Value>) -> Result<ColumnWindows, BadSamplerState> {
+    windows.iter().try_fold(ColumnWindows::default(), |columns, (name, window)| {
+        let window = match window {
+            Value::Null => ColumnWindow::Drawn,
+            window if window == FIRST => ColumnWindow::First,
+            window => ColumnWindow::History(transitions(window, &format!("history[{name:?}]"))?),
+        };
+        Ok(if name == REST { columns.rest(window) } else { columns.column(name, window) })
+    })
+}
+
+/// Returns a number of transitions.
+fn transitions(given: &Value, what: &str) -> Result<u32, BadSamplerState> {
+    let number = given.as_u64().and_then(|number| u32::try_from(number).ok());
+    number.ok_or_else(|| {
+        let problem = format!("`{what}` is a number of transitions, and here {given}");
+        BadSamplerState { problem }
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use backcast_core::{Boundary, SamplerOptions};
+    use backcast_core::{Boundary, SamplerSpec};
     use serde_json::json;
 
     use super::*;
@@ -103,7 +178,28 @@ mod tests {
             n_step: Some(3),
             gamma: Some(0.990_000_000_000_000_1),
             boundary: Boundary::Clamp,
+            discounts: false,
             copy: true,
+            columns: None,
+        }
+    }
+
+    #[test]
+    fn windows_by_column_and_discounts_of_a_column_come_back() {
+        let columns = ColumnWindows::default()
+            .column("obs", ColumnWindow::History(80))
+            .column("lstm", ColumnWindow::First);
+        for columns in [columns.clone(), columns.rest(ColumnWindow::Drawn)] {
+            let given = SamplerState {
+                history: None,
+                gamma: None,
+                discounts: true,
+                columns: Some(columns),
+                ..state()
+            };
+            let json = sampler_state_json(&given);
+            assert_eq!((&json["history"]["obs"], &json["gamma"]), (&json!(80), &json!("discount")));
+            assert_eq!(sampler_state(&json).unwrap(), given);
         }
     }
 
@@ -116,7 +212,7 @@ mod tests {
             let text = sampler_state_json(&given).to_string();
             let found = sampler_state(&serde_json::from_str(&text).unwrap()).unwrap();
             assert_eq!(found, given);
-            let _: SamplerOptions = found.into();
+            let _: SamplerSpec = found.into();
         }
     }
 
@@ -138,6 +234,9 @@ mod tests {
             (with("sed", json!(1)), "`sed`"),
             (with("seed", json!(-1)), "-1"),
             (with("history", json!("x")), "x"),
+            (with("history", json!({"obs": "last"})), "history[\"obs\"]"),
+            (with("history", json!({"*": -1})), "-1"),
+            (with("gamma", json!("reward")), "\"reward\""),
             (with("boundary", json!("cut")), "`cut`"),
             (with("draws", json!(2)), "version 2"),
         ] {

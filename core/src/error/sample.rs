@@ -54,10 +54,12 @@ pub enum SampleError {
         limit: u64,
     },
     /// A discount that is none, is missing, or has nothing to discount.
-    #[error("{}", bad_gamma(*.gamma, *.n_step))]
+    #[error("{}", bad_gamma(*.gamma, *.discounts, *.n_step))]
     BadGamma {
         /// Discount asked for.
         gamma: Option<f64>,
+        /// Whether the discounts of a column were asked for.
+        discounts: bool,
         /// Transitions of an n-step return asked for.
         n_step: Option<u32>,
     },
@@ -69,6 +71,42 @@ pub enum SampleError {
     BadReward {
         /// What the schema has instead.
         found: String,
+    },
+    /// Discounts of something that is no column of discounts.
+    #[error(
+        "gamma=\"discount\" discounts by the column `discount`, one f4 or f8 a row; {found}; create the \
+         ring with \"discount\": \"f4\""
+    )]
+    BadDiscount {
+        /// What the schema has instead.
+        found: String,
+    },
+    /// A window for a column that the ring lacks.
+    #[error(
+        "the windows by column name `{name}`, which stands for no column; the ring has {}; \"*\" \
+         stands for all others",
+        .known.join(", ")
+    )]
+    UnknownColumn {
+        /// The name.
+        name: String,
+        /// The columns that batches can have.
+        known: Vec<String>,
+    },
+    /// Windows by column that leave out every column.
+    #[error(
+        "the windows by column select no column; name one at least, or \"*\", which stands for all \
+         others"
+    )]
+    NoColumns,
+    /// Windows by column, and one for all.
+    #[error(
+        "history={history} is the window of all columns, and there are windows by column too; give the \
+         history of each column with them"
+    )]
+    HistoryTwice {
+        /// The window of all columns.
+        history: u32,
     },
     /// No window lies whole in an episode.
     #[error(
@@ -207,11 +245,19 @@ pub enum SampleError {
     Segment(#[from] SegmentError),
 }
 
-fn bad_gamma(gamma: Option<f64>, n_step: Option<u32>) -> String {
+fn bad_gamma(gamma: Option<f64>, discounts: bool, n_step: Option<u32>) -> String {
     match (gamma, n_step) {
+        (Some(gamma), _) if discounts => {
+            format!("gamma={gamma} and the column `discount` are two discounts; give one of them")
+        }
         (None, Some(n)) => format!("n_step={n} needs the learner's discount; give gamma, 0 to 1"),
         (Some(gamma), None) => {
             format!("gamma={gamma} discounts n-step returns only; give n_step too, or leave it out")
+        }
+        (None, None) => {
+            "gamma=\"discount\" discounts n-step returns only; give n_step too, or leave it \
+                         out"
+            .to_owned()
         }
         (gamma, _) => format!("gamma is {}; give 0 to 1", gamma.unwrap_or(f64::NAN)),
     }

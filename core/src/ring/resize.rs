@@ -282,7 +282,7 @@ mod tests {
         append(&mut writer, 1);
         let after = ring.lane_span(0).unwrap();
         assert!(after.start < before.start, "rows are back: {before:?} {after:?}");
-        let mut new = ring.sampler(old.state().into()).unwrap();
+        let mut new = ring.sampler(old.state()).unwrap();
         for _ in 0..4 {
             assert_eq!(old.sample(2_000).unwrap().index(), new.sample(2_000).unwrap().index());
         }

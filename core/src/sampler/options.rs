@@ -68,6 +68,8 @@ pub struct SamplerOptions {
     pub(crate) future: u32,
     pub(crate) n_step: Option<u32>,
     pub(crate) gamma: Option<f64>,
+    /// Discounts are those of a column.
+    pub(crate) discounts: bool,
     pub(crate) boundary: Boundary,
     pub(crate) copy: bool,
 }
@@ -83,6 +85,7 @@ impl SamplerOptions {
             future: 0,
             n_step: None,
             gamma: None,
+            discounts: false,
             boundary: Boundary::Mask,
             copy: false,
         }
@@ -110,7 +113,7 @@ impl SamplerOptions {
 
     /// Adds the discounted return of `n` transitions from the drawn one on: `n_reward` and
     /// `n_discount`, `[B]`, and `n_next_*` of the observation columns, `[B, ...]`. Needs
-    /// [`gamma`](Self::gamma) and a column `reward`, one `f4` or `f8` a row. Which transitions are
+    /// [`gamma`](Self::gamma), or [discounts](Self::discount_column), and a column `reward`, one `f4` or `f8` a row. Which transitions are
     /// drawn, and all other columns, stay as they are.
     ///
     /// With `k` the transitions used, `k = n` unless the episode, or what is published of it, has
@@ -138,6 +141,18 @@ impl SamplerOptions {
     #[must_use]
     pub fn gamma(mut self, gamma: f64) -> Self {
         self.gamma = Some(gamma);
+        self
+    }
+
+    /// Takes the discounts of n-step returns from the column `discount`, one `f4` or `f8` a row, in place of
+    /// [`gamma`](Self::gamma): transition `t` discounts what follows it by its own `discount[t]`, as
+    /// environments with a discount of their own give it.
+    ///
+    /// With `d` that column, `n_reward` is `r[t] + d[t] r[t+1] + d[t] d[t+1] r[t+2] + ...`, and `n_discount`
+    /// is the product of the discounts of all transitions used, or 0 if the last one terminated.
+    #[must_use]
+    pub fn discount_column(mut self) -> Self {
+        self.discounts = true;
         self
     }
 

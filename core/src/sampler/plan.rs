@@ -10,8 +10,10 @@ use std::ops::Range;
 use backcast_layout::{Column, DType, Role};
 
 pub(crate) use self::segments::{ColumnSegment, SegmentSlice, Segments};
+use super::columns::{ColumnWindow, SelectedColumns};
 use super::options::{Boundary, SamplerOptions};
 use super::window::WindowExtent;
+use crate::episode::{TERMINATED, TRUNCATED};
 use crate::error::SampleError;
 use crate::schema::{Schema, USER};
 
@@ -102,8 +104,7 @@ pub struct BatchPlan {
     views: Vec<View>,
     fields: Vec<ArenaField>,
     segments: Segments,
-    /// Transitions of an n-step return that nothing cuts short.
-    run: u64,
+    n_step: Option<NStep>,
 }
 
 /// Where an arena's elements come from.
@@ -115,11 +116,38 @@ pub(crate) enum Source {
     Mask,
     Index,
     Age,
-    /// Discounted sum of a column, and the discount after it.
-    NReward(usize),
-    NDiscount(usize),
+    /// A column, or a flag, in the first row of the window.
+    First(usize),
+    FirstFlag(u32),
+    /// The n-step return, and the discount after it.
+    NReward,
+    NDiscount,
     /// A column in the row after the last transition of the n-step return.
     NNext(usize),
+}
+
+/// A column that n-step returns sum: one float a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Summed {
+    pub(crate) column: usize,
+    pub(crate) dtype: DType,
+}
+
+/// What n-step returns sum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NStep {
+    pub(crate) reward: Summed,
+    /// The column of discounts, unless the discount is a constant.
+    pub(crate) discount: Option<Summed>,
+    /// Transitions of a return that nothing cuts short.
+    pub(crate) run: u64,
+}
+
+impl NStep {
+    /// Iterates over the columns that are summed.
+    fn columns(self) -> impl Iterator<Item = Summed> {
+        [Some(self.reward), self.discount].into_iter().flatten()
+    }
 }
 
 /// How an item's place in an arena is filled.
@@ -151,25 +179,46 @@ impl BatchPlan {
         schema: &Schema,
         batch: usize,
         options: &SamplerOptions,
+        selection: &SelectedColumns,
         extent: WindowExtent,
-        reward: Option<usize>,
+        n_step: Option<NStep>,
     ) -> Self {
-        let SamplerOptions { history, future, copy, boundary, .. } = *options;
+        let SamplerOptions { future, copy, boundary, .. } = *options;
         let (arenas, views, fields) = (Vec::new(), Vec::new(), Vec::new());
-        let (segments, run) = (Segments::default(), extent.run());
-        let plan = Self { batch, arenas, views, fields, segments, run };
+        let plan = Self { batch, arenas, views, fields, segments: Segments::default(), n_step };
         let repeat = boundary == Boundary::Clamp;
-        let mut builder = Builder { plan, history, future: future as usize, copy, repeat };
+        let mut builder = Builder { plan, history: None, future: future as usize, copy, repeat };
         for (i, column) in schema.columns().iter().enumerate() {
+            let Some(window) = selection.window(i) else { continue };
+            let (name, dtype, shape) = (column.name(), column.dtype(), shape(column));
+            builder.history = match window {
+                ColumnWindow::History(history) => Some(history),
+                ColumnWindow::Drawn => None,
+                ColumnWindow::First => {
+                    builder.whole(name, dtype, &shape, Source::First(USER + i), None, 0, (0, 0));
+                    continue;
+                }
+            };
             let source = Source::Column(USER + i);
             match column.role() {
                 Role::Obs => builder.obs(column, source),
-                Role::Step => builder.step(column.name(), column.dtype(), &shape(column), source),
+                Role::Step => builder.step(name, dtype, &shape, source),
             }
         }
-        builder.step("terminated", DType::Bool, &[], Source::Flag(crate::episode::TERMINATED));
-        builder.step("truncated", DType::Bool, &[], Source::Flag(crate::episode::TRUNCATED));
-        if let Some(history) = builder.history {
+        let flags = [("terminated", TERMINATED), ("truncated", TRUNCATED)];
+        for ((name, flag), window) in flags.into_iter().zip(selection.flags()) {
+            builder.history = match window {
+                None => continue,
+                Some(ColumnWindow::History(history)) => Some(history),
+                Some(ColumnWindow::Drawn) => None,
+                Some(ColumnWindow::First) => {
+                    builder.whole(name, DType::Bool, &[], Source::FirstFlag(flag), None, 0, (0, 0));
+                    continue;
+                }
+            };
+            builder.step(name, DType::Bool, &[], Source::Flag(flag));
+        }
+        if let Some(history) = selection.longest() {
             let steps = history as usize;
             builder.whole(
                 "mask",
@@ -187,11 +236,12 @@ impl BatchPlan {
         }
         builder.whole("index", DType::I64, &[], Source::Index, None, 0, (0, 0));
         builder.whole("age", DType::I64, &[], Source::Age, None, 0, (0, 0));
-        if let Some(reward) = reward {
-            builder.n_step(schema, reward);
+        if let Some(n_step) = n_step {
+            builder.n_step(schema, selection, n_step);
         }
         let mut plan = builder.plan;
-        plan.segments = Segments::of(&mut plan.fields, extent);
+        let summed = n_step.into_iter().flat_map(NStep::columns);
+        plan.segments = Segments::of(&mut plan.fields, summed, extent);
         plan.mark_shared();
         plan
     }
@@ -280,9 +330,9 @@ impl BatchPlan {
         &self.segments
     }
 
-    /// Returns the number of transitions of an n-step return that nothing cuts short.
-    pub(crate) fn run(&self) -> u64 {
-        self.run
+    /// Returns what n-step returns sum.
+    pub(crate) fn n_step(&self) -> Option<NStep> {
+        self.n_step
     }
 
     /// Returns how each arena is filled, in the order of arenas.
@@ -321,13 +371,14 @@ impl Builder {
         }
     }
 
-    /// The n-step return: its sum, the discount of what follows, and what follows.
-    fn n_step(&mut self, schema: &Schema, reward: usize) {
-        let dtype = schema.stored().get(reward).map_or(DType::F32, Column::dtype);
-        self.whole("n_reward", dtype, &[], Source::NReward(reward), None, 0, (0, 0));
-        self.whole("n_discount", dtype, &[], Source::NDiscount(reward), None, 0, (0, 0));
+    /// Adds the n-step return: its sum, the discount of what follows, and what follows.
+    fn n_step(&mut self, schema: &Schema, selection: &SelectedColumns, n_step: NStep) {
+        let dtype = n_step.reward.dtype;
+        self.whole("n_reward", dtype, &[], Source::NReward, None, 0, (0, 0));
+        self.whole("n_discount", dtype, &[], Source::NDiscount, None, 0, (0, 0));
+        let shown = |i| !matches!(selection.window(i), None | Some(ColumnWindow::First));
         for (i, column) in schema.columns().iter().enumerate() {
-            if column.role() == Role::Obs {
+            if column.role() == Role::Obs && shown(i) {
                 let (key, shape) = (format!("n_next_{}", column.name()), shape(column));
                 let source = Source::NNext(USER + i);
                 self.whole(&key, column.dtype(), &shape, source, None, 0, (0, 0));
@@ -450,7 +501,8 @@ mod tests {
             ahead: options.future.into(),
             steps: 0,
         };
-        BatchPlan::new(&schema, 2, &options, extent, None)
+        let selection = SelectedColumns::alike(&schema, options.history);
+        BatchPlan::new(&schema, 2, &options, &selection, extent, None)
     }
 
     #[test]

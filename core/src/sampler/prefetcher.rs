@@ -230,7 +230,7 @@ impl<M: Memory> Batches<M> {
     /// Where the sampler is for the caller: at the batch after the last that was returned.
     #[must_use]
     pub fn state(&self) -> SamplerState {
-        self.at
+        self.at.clone()
     }
 
     /// The ring drawn from.

@@ -1,12 +1,13 @@
 //! Where a sampler is in its stream of draws: enough to go on from there in another process.
 
-use super::options::{Boundary, SamplerOptions};
+use super::columns::{ColumnWindows, SamplerSpec};
+use super::options::Boundary;
 
 /// Everything that decides the next batch of a sampler, but for the data.
 ///
 /// Draws are counted, so a seed and a number of batches are a position. A sampler that is made of it
 /// draws what the first one would have drawn next, from the same data, in any process and language:
-/// `ring.sampler(state.into())`.
+/// `ring.sampler(state)`.
 ///
 /// ```
 /// use backcast_core::{DType, Ring, RingOptions, SamplerOptions, Schema, StepColumns, WriterOptions};
@@ -20,11 +21,11 @@ use super::options::{Boundary, SamplerOptions};
 /// }
 /// let mut sampler = ring.sampler(SamplerOptions::seeded(7).history(4))?;
 /// sampler.sample(32)?;
-/// let mut again = ring.sampler(sampler.state().into())?;
+/// let mut again = ring.sampler(sampler.state())?;
 /// assert_eq!(again.sample(32)?.index(), sampler.sample(32)?.index());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SamplerState {
     /// The seed of the draws.
     pub seed: u64,
@@ -38,23 +39,31 @@ pub struct SamplerState {
     pub n_step: Option<u32>,
     /// Their discount.
     pub gamma: Option<f64>,
+    /// Whether their discounts are those of the column `discount`.
+    pub discounts: bool,
     /// What becomes of windows that reach beyond their episode.
     pub boundary: Boundary,
     /// Whether arrays are independent of each other.
     pub copy: bool,
+    /// The columns of a batch and the window of each; `None`: all columns have the history window.
+    pub columns: Option<ColumnWindows>,
 }
 
 impl SamplerState {
-    pub(crate) fn of(options: &SamplerOptions, batches: u64) -> Self {
-        let SamplerOptions { seed, history, future, n_step, gamma, boundary, copy, .. } = *options;
-        Self { seed, batches, history, future, n_step, gamma, boundary, copy }
-    }
-}
-
-impl From<SamplerState> for SamplerOptions {
-    fn from(state: SamplerState) -> Self {
-        let SamplerState { seed, batches, history, future, n_step, gamma, boundary, copy } = state;
-        Self { seed, batches, history, future, n_step, gamma, boundary, copy }
+    pub(crate) fn of(spec: &SamplerSpec, batches: u64) -> Self {
+        let options = spec.options;
+        Self {
+            seed: options.seed,
+            batches,
+            history: options.history,
+            future: options.future,
+            n_step: options.n_step,
+            gamma: options.gamma,
+            discounts: options.discounts,
+            boundary: options.boundary,
+            copy: options.copy,
+            columns: spec.columns.clone(),
+        }
     }
 }
 
@@ -64,7 +73,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        AutoresetMode, BatchesOptions, Ring, RingOptions, Schema, StepColumns, WriterOptions,
+        AutoresetMode, BatchesOptions, Ring, RingOptions, SamplerOptions, Schema, StepColumns,
+        WriterOptions,
     };
 
     fn ring() -> Ring {
@@ -93,12 +103,12 @@ mod tests {
             for batches in 0..5 {
                 let state = first.state();
                 assert_eq!(state.batches, batches);
-                let mut again = ring.sampler(state.into()).unwrap();
+                let mut again = ring.sampler(state.clone()).unwrap();
                 assert_eq!(again.state(), state);
                 let (expected, found) = (first.sample(50).unwrap(), again.sample(50).unwrap());
                 assert_eq!(found.index(), expected.index());
                 assert_eq!(again.sample(7).unwrap().index(), {
-                    let mut third = ring.sampler(first.state().into()).unwrap();
+                    let mut third = ring.sampler(first.state()).unwrap();
                     third.sample(7).unwrap().index()
                 });
             }
@@ -117,7 +127,7 @@ mod tests {
                 assert_eq!(batches.next().unwrap().unwrap().index(), *expected);
             }
             assert_eq!(batches.state().batches, 3);
-            let mut again = ring.sampler(batches.state().into()).unwrap();
+            let mut again = ring.sampler(batches.state()).unwrap();
             for expected in &expected[3..] {
                 assert_eq!(again.sample(20).unwrap().index(), *expected);
             }
@@ -127,9 +137,11 @@ mod tests {
     #[test]
     fn the_last_number_of_a_batch_is_followed_by_the_first() {
         let ring = ring();
-        let state =
-            SamplerState { batches: u64::MAX, ..SamplerState::of(&SamplerOptions::seeded(1), 0) };
-        let mut sampler = ring.sampler(state.into()).unwrap();
+        let state = {
+            let first = ring.sampler(SamplerOptions::seeded(1)).unwrap().state();
+            SamplerState { batches: u64::MAX, ..first }
+        };
+        let mut sampler = ring.sampler(state.clone()).unwrap();
         sampler.sample(4).unwrap();
         assert_eq!(sampler.state().batches, 0);
     }

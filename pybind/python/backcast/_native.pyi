@@ -31,6 +31,7 @@ _Nan: TypeAlias = Literal["refuse", "mask"]
 _LanePolicy: TypeAlias = Literal["block", "drop_new", "fail", "overwrite"]
 _Boundary: TypeAlias = Literal["mask", "reject", "clamp"]
 _Missing: TypeAlias = Literal["error", "mask"]
+_History: TypeAlias = int | dict[str, int | Literal["first"] | None]
 _OnUnlinked: TypeAlias = Literal["warn", "error", "ignore"]
 # A Batch, or a dict of arrays: the same object comes back.
 _Out = TypeVar("_Out", bound=dict[str, Any])
@@ -266,10 +267,11 @@ class ReplayBuffer:
         self,
         *,
         seed: int | None = None,
-        history: int | None = None,
+        history: _History | None = None,
+        columns: builtins.list[str] | None = None,
         future: int = 0,
         n_step: int | None = None,
-        gamma: float | None = None,
+        gamma: float | Literal["discount"] | None = None,
         boundary: _Boundary = "mask",
         copy: bool = False,
         state: dict[str, Any] | None = None,
@@ -278,12 +280,13 @@ class ReplayBuffer:
     def sample(
         self,
         batch_size: int,
-        history: int | None = None,
+        history: _History | None = None,
         future: int = 0,
         copy: bool = False,
         *,
+        columns: builtins.list[str] | None = None,
         n_step: int | None = None,
-        gamma: float | None = None,
+        gamma: float | Literal["discount"] | None = None,
         boundary: _Boundary = "mask",
         out: None = None,
     ) -> Batch: ...
@@ -291,21 +294,36 @@ class ReplayBuffer:
     def sample(
         self,
         batch_size: int,
-        history: int | None = None,
+        history: _History | None = None,
         future: int = 0,
         copy: bool = False,
         *,
+        columns: builtins.list[str] | None = None,
         n_step: int | None = None,
-        gamma: float | None = None,
+        gamma: float | Literal["discount"] | None = None,
         boundary: _Boundary = "mask",
         out: _Out,
     ) -> _Out: ...
     @overload
     def gather(
-        self, index: ArrayLike, out: None = None, *, missing: _Missing = "error"
+        self,
+        index: ArrayLike,
+        out: None = None,
+        *,
+        history: _History | None = None,
+        columns: builtins.list[str] | None = None,
+        missing: _Missing = "error",
     ) -> Batch: ...
     @overload
-    def gather(self, index: ArrayLike, out: _Out, *, missing: _Missing = "error") -> _Out: ...
+    def gather(
+        self,
+        index: ArrayLike,
+        out: _Out,
+        *,
+        history: _History | None = None,
+        columns: builtins.list[str] | None = None,
+        missing: _Missing = "error",
+    ) -> _Out: ...
     def rows(self, lane: int, start: int, length: int) -> dict[str, Any]: ...
     def lane_span(self, lane: int) -> tuple[int, int]: ...
     def lease(self, lane: int, start: int, length: int) -> Lease: ...
@@ -594,13 +612,13 @@ class Sampler:
     @property
     def seed(self) -> int: ...
     @property
-    def history(self) -> int | None: ...
+    def history(self) -> _History | None: ...
     @property
     def future(self) -> int: ...
     @property
     def n_step(self) -> int | None: ...
     @property
-    def gamma(self) -> float | None: ...
+    def gamma(self) -> float | Literal["discount"] | None: ...
     @property
     def boundary(self) -> _Boundary: ...
     def close(self) -> None: ...

@@ -12,7 +12,7 @@ use crate::argument::{Argument, count, whole};
 use crate::error::{ErrorClass, Failure};
 use crate::json;
 use crate::lease::Lease;
-use crate::sampler::{Sampler, SharedSampler, WindowArguments, WindowOptions};
+use crate::sampler::{Gamma, Sampler, SharedSampler, WindowArguments, WindowOptions};
 
 impl ReplayBuffer {
     /// Returns the buffer's own sampler for these windows, which is made at first use.
@@ -24,7 +24,7 @@ impl ReplayBuffer {
                 return Ok(Arc::clone(draws));
             }
             let label = format!("the sampler of {}", self.ring.label());
-            let draws = Arc::new(SharedSampler::new(&ring, label, windows.options(None))?);
+            let draws = Arc::new(SharedSampler::new(&ring, label, windows.spec(None))?);
             if kept.len() == KEPT_DRAWS {
                 kept.remove(0);
             }
@@ -43,15 +43,21 @@ impl ReplayBuffer {
     /// ----------
     /// seed : int, optional
     ///     Equal seeds draw equal transitions from equal data; unset, the system chooses one.
-    /// history : int, optional
-    ///     Transitions per history window, ``H``, the drawn one included. None: no window axis.
+    /// history : int or dict, optional
+    ///     Transitions per history window, ``H``, the drawn one included. None: no window axis. A
+    ///     dict has a window by column: transitions, None, or ``"first"`` for the first unmasked
+    ///     row of the longest window; ``"*"`` stands for the columns that it does not name, which
+    ///     are left out otherwise. ``mask`` has the longest history.
+    /// columns : list of str, optional
+    ///     The columns of a batch; no other is copied. ``"obs"`` stands for all below it too.
     /// future : int
     ///     Transitions after the drawn one, ``F``.
     /// n_step : int, optional
     ///     Add the discounted return of up to ``n_step`` transitions from the drawn one on:
     ///     ``n_reward``, ``n_discount`` and ``n_next_obs``. See Notes; needs ``gamma``.
-    /// gamma : float, optional
-    ///     Discount per transition of that return, 0 to 1: the learner's own, hence no default.
+    /// gamma : float or "discount", optional
+    ///     Discount per transition of that return, 0 to 1: the learner's own, hence no default. Or
+    ///     ``"discount"``: each transition discounts what follows it by its own ``discount``.
     /// boundary : {"mask", "reject", "clamp"}
     ///     Rule for windows that reach beyond their episode, or beyond the rows that the ring holds
     ///     of it: ``"mask"`` zeroes those places; ``"reject"`` draws only whole windows, uniformly
@@ -86,20 +92,21 @@ impl ReplayBuffer {
     /// shorter return that can be summed of them. Which transitions are drawn, and all other
     /// columns, do not depend on ``n_step``.
     #[pyo3(signature = (
-        *, seed=None, history=None, future=Argument::Missing, n_step=None, gamma=None,
-        boundary=Argument::Missing, copy=Argument::Missing, state=None
+        *, seed=None, history=None, columns=None, future=Argument::Missing, n_step=None,
+        gamma=None, boundary=Argument::Missing, copy=Argument::Missing, state=None
     ))]
-    #[pyo3(text_signature = "($self, *, seed=None, history=None, future=0, n_step=None, \
-                             gamma=None, boundary='mask', copy=False, state=None)")]
+    #[pyo3(text_signature = "($self, *, seed=None, history=None, columns=None, future=0, \
+                             n_step=None, gamma=None, boundary='mask', copy=False, state=None)")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn sampler<'py>(
         &self,
         py: Python<'py>,
         seed: Option<Argument<i128>>,
-        history: Option<Argument<i128>>,
+        history: Option<&Bound<'py, PyAny>>,
+        columns: Option<&Bound<'py, PyAny>>,
         future: Argument<i128>,
         n_step: Option<Argument<i128>>,
-        gamma: Option<Argument<f64>>,
+        gamma: Option<Argument<Gamma>>,
         boundary: Argument<String>,
         copy: Argument<bool>,
         state: Option<&Bound<'py, PyAny>>,
@@ -109,6 +116,7 @@ impl ReplayBuffer {
             let others = [
                 ("seed", seed.is_some()),
                 ("history", history.is_some()),
+                ("columns", columns.is_some()),
                 ("future", future.is_given()),
                 ("n_step", n_step.is_some()),
                 ("gamma", gamma.is_some()),
@@ -123,8 +131,9 @@ impl ReplayBuffer {
             }
             let state = json::from_python(state, "state")?;
             let state = sampler_state(&state)?;
+            let windows = WindowOptions::of(&state);
             let draws = self.ask(py, |ring| SharedSampler::new(ring, label, state.into()))??;
-            return Ok(Sampler::new(draws, WindowOptions::of(&state)));
+            return Ok(Sampler::new(draws, windows));
         }
         let seed = seed
             .map(|seed| {
@@ -137,10 +146,9 @@ impl ReplayBuffer {
             .transpose()?;
         let (future, boundary) = (future.or(0_i64), boundary.or("mask"));
         let copy = copy.or(false);
-        let windows =
-            WindowOptions::new(WindowArguments { history, future, n_step, gamma, boundary, copy })?;
-        let draws =
-            self.ask(py, |ring| SharedSampler::new(ring, label, windows.options(seed)))??;
+        let asked = WindowArguments { history, columns, future, n_step, gamma, boundary, copy };
+        let windows = WindowOptions::new(asked)?;
+        let draws = self.ask(py, |ring| SharedSampler::new(ring, label, windows.spec(seed)))??;
         Ok(Sampler::new(draws, windows))
     }
 
@@ -150,18 +158,24 @@ impl ReplayBuffer {
     /// ----------
     /// batch_size : int
     ///     Transitions to draw, ``B``.
-    /// history : int, optional
-    ///     Transitions per history window, ``H``, the drawn one included. None: no window axis.
+    /// history : int or dict, optional
+    ///     Transitions per history window, ``H``, the drawn one included. None: no window axis. A
+    ///     dict has a window by column: transitions, None, or ``"first"`` for the first unmasked
+    ///     row of the longest window; ``"*"`` stands for the columns that it does not name, which
+    ///     are left out otherwise. ``mask`` has the longest history.
     /// future : int
     ///     Transitions after the drawn one, ``F``.
     /// copy : bool
     ///     Give ``obs`` and ``next_obs`` windows memory of their own, to be written to.
+    /// columns : list of str, optional
+    ///     The columns of a batch; no other is copied. ``"obs"`` stands for all below it too.
     /// n_step : int, optional
     ///     Add the discounted return of up to ``n_step`` transitions from the drawn one on:
     ///     ``n_reward``, ``n_discount`` and ``n_next_obs``. See :meth:`sampler`; needs
     ///     ``gamma``.
-    /// gamma : float, optional
-    ///     Discount per transition of that return, 0 to 1: the learner's own, hence no default.
+    /// gamma : float or "discount", optional
+    ///     Discount per transition of that return, 0 to 1: the learner's own, hence no default. Or
+    ///     ``"discount"``: each transition discounts what follows it by its own ``discount``.
     /// boundary : {"mask", "reject", "clamp"}
     ///     Rule for windows that reach beyond their episode, or beyond the rows that the ring holds
     ///     of it: ``"mask"`` zeroes those places; ``"reject"`` draws only whole windows, uniformly
@@ -183,29 +197,29 @@ impl ReplayBuffer {
     ///     not fit.
     #[pyo3(signature = (
         batch_size=Argument::Missing, history=None, future=0_i64.into(), copy=false.into(), *,
-        n_step=None, gamma=None, boundary="mask".into(), out=None
+        columns=None, n_step=None, gamma=None, boundary="mask".into(), out=None
     ))]
     #[pyo3(text_signature = "($self, batch_size, history=None, future=0, copy=False, *, \
-                             n_step=None, gamma=None, boundary='mask', out=None)")]
+                             columns=None, n_step=None, gamma=None, boundary='mask', out=None)")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn sample<'py>(
         &self,
         py: Python<'py>,
         batch_size: Argument<i128>,
-        history: Option<Argument<i128>>,
+        history: Option<&Bound<'py, PyAny>>,
         future: Argument<i128>,
         copy: Argument<bool>,
+        columns: Option<&Bound<'py, PyAny>>,
         n_step: Option<Argument<i128>>,
-        gamma: Option<Argument<f64>>,
+        gamma: Option<Argument<Gamma>>,
         boundary: Argument<String>,
         out: Option<&Bound<'py, PyAny>>,
     ) -> Result<Bound<'py, PyDict>, Failure> {
-        let windows =
-            WindowOptions::new(WindowArguments { history, future, n_step, gamma, boundary, copy })?;
-        self.draws(py, windows)?.sample(py, batch_size, out)
+        let asked = WindowArguments { history, columns, future, n_step, gamma, boundary, copy };
+        self.draws(py, WindowOptions::new(asked)?)?.sample(py, batch_size, out)
     }
 
-    /// Fetch transitions by index, without windows; see :meth:`Sampler.gather`.
+    /// Fetch transitions by index; see :meth:`Sampler.gather`.
     ///
     /// Parameters
     /// ----------
@@ -214,6 +228,10 @@ impl ReplayBuffer {
     ///     returned them; ``B`` is their number, in C order.
     /// out : Batch or dict of ndarray, optional
     ///     Memory to fill in place of new memory, as in :meth:`Sampler.sample`.
+    /// history : int or dict, optional
+    ///     Windows, as in :meth:`sampler`.
+    /// columns : list of str, optional
+    ///     Columns, as in :meth:`sampler`.
     /// missing : {"error", "mask"}, default "error"
     ///     Policy for transitions that are not there: overwritten, dropped, or not complete yet, as
     ///     the newest row of a lane, which has no successor. ``"mask"`` adds ``found``, bool
@@ -240,16 +258,22 @@ impl ReplayBuffer {
     /// array([2., 3.], dtype=float32)
     /// >>> buf.gather(at, missing="mask").found  # the newest row has no successor yet
     /// array([ True,  True,  True,  True, False])
-    #[pyo3(signature = (index=None, out=None, *, missing="error".into()))]
-    #[pyo3(text_signature = "($self, index, out=None, *, missing='error')")]
+    #[pyo3(signature = (
+        index=None, out=None, *, history=None, columns=None, missing="error".into()
+    ))]
+    #[pyo3(text_signature = "($self, index, out=None, *, history=None, columns=None, \
+                             missing='error')")]
+    #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn gather<'py>(
         &self,
         py: Python<'py>,
         index: Option<&Bound<'py, PyAny>>,
         out: Option<&Bound<'py, PyAny>>,
+        history: Option<&Bound<'py, PyAny>>,
+        columns: Option<&Bound<'py, PyAny>>,
         missing: Argument<String>,
     ) -> Result<Bound<'py, PyDict>, Failure> {
-        self.draws(py, WindowOptions::none())?.gather(py, index, out, missing)
+        self.draws(py, WindowOptions::of_gather(history, columns)?)?.gather(py, index, out, missing)
     }
 
     /// Copy consecutive rows of one lane, as they were written.

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use backcast_core::{BatchPlan, Ring, Sampler as CoreSampler, SamplerOptions};
+use backcast_core::{BatchPlan, Ring, Sampler as CoreSampler, SamplerSpec};
 use numpy::PyArray1;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -34,12 +34,8 @@ pub(crate) struct SharedSampler {
 }
 
 impl SharedSampler {
-    pub(crate) fn new(
-        ring: &Ring,
-        label: String,
-        options: SamplerOptions,
-    ) -> Result<Self, Failure> {
-        let sampler = ring.sampler(options)?;
+    pub(crate) fn new(ring: &Ring, label: String, spec: SamplerSpec) -> Result<Self, Failure> {
+        let sampler = ring.sampler(spec)?;
         let seed = sampler.seed();
         Ok(Self {
             place: Handle::new(

@@ -4,12 +4,11 @@ pub(crate) mod batch;
 pub(crate) mod batches;
 mod draws;
 mod out;
+mod windows;
 
 use std::sync::Arc;
 
-use backcast_core::{
-    BatchesOptions, Boundary, Sampler as CoreSampler, SamplerOptions, SamplerState,
-};
+use backcast_core::{BatchesOptions, Sampler as CoreSampler};
 use backcast_persist::sampler_state_json;
 use backcast_pybind_macros::exact_arguments;
 use pyo3::prelude::*;
@@ -22,70 +21,11 @@ use crate::sampler::batches::{Batches, Prefetcher};
 
 pub(crate) use self::draws::SharedSampler;
 use self::draws::{Place, batch_size_of};
+use self::windows::DISCOUNT;
+pub(crate) use self::windows::{Gamma, WindowArguments, WindowOptions};
 
 /// Largest number of batches ahead that the core accepts.
 const MAX_PREFETCH: u32 = 1024;
-
-/// Windows and returns of a sampler, and whether its arrays may overlap in memory.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct WindowOptions {
-    history: Option<u32>,
-    future: u32,
-    n_step: Option<u32>,
-    gamma: Option<f64>,
-    boundary: Boundary,
-    copy: bool,
-}
-
-/// Keywords of windows and returns, before they are checked.
-pub(crate) struct WindowArguments {
-    pub(crate) history: Option<Argument<i128>>,
-    pub(crate) future: Argument<i128>,
-    pub(crate) n_step: Option<Argument<i128>>,
-    pub(crate) gamma: Option<Argument<f64>>,
-    pub(crate) boundary: Argument<String>,
-    pub(crate) copy: Argument<bool>,
-}
-
-impl WindowOptions {
-    pub(crate) fn new(asked: WindowArguments) -> Result<Self, Failure> {
-        let at_least_one = |asked: Option<Argument<i128>>, what| {
-            asked.map(|asked| count(asked, what, 1, ErrorClass::Sample)).transpose()
-        };
-        let words = "\"mask\", \"reject\" or \"clamp\"";
-        let boundary = asked.boundary.get("boundary", words)?;
-        Ok(Self {
-            history: at_least_one(asked.history, "history")?,
-            future: count(asked.future, "future", 0, ErrorClass::Sample)?,
-            n_step: at_least_one(asked.n_step, "n_step")?,
-            gamma: asked.gamma.map(|asked| asked.get("gamma", "a number, 0 to 1")).transpose()?,
-            boundary: boundary.parse().map_err(|_| {
-                Failure::new(ErrorClass::Sample, format!("boundary is {boundary:?}; write {words}"))
-            })?,
-            copy: asked.copy.get("copy", "True or False")?,
-        })
-    }
-
-    /// Returns the options of single transitions.
-    pub(crate) fn none() -> Self {
-        let (history, n_step, gamma) = (None, None, None);
-        Self { history, future: 0, n_step, gamma, boundary: Boundary::Mask, copy: false }
-    }
-
-    /// Returns the options of a saved sampler.
-    pub(crate) fn of(state: &SamplerState) -> Self {
-        let SamplerState { history, future, n_step, gamma, boundary, copy, .. } = *state;
-        Self { history, future, n_step, gamma, boundary, copy }
-    }
-
-    pub(crate) fn options(self, seed: Option<u64>) -> SamplerOptions {
-        let options = seed.map_or_else(SamplerOptions::from_entropy, SamplerOptions::seeded);
-        let options = options.future(self.future).boundary(self.boundary).copy(self.copy);
-        let options = self.history.map_or(options, |history| options.history(history));
-        let options = self.n_step.map_or(options, |n| options.n_step(n));
-        self.gamma.map_or(options, |gamma| options.gamma(gamma))
-    }
-}
 
 /// Draws transitions uniformly, each with the windows around it.
 ///
@@ -326,10 +266,10 @@ impl Sampler {
         self.draws.seed
     }
 
-    /// Length of the history window, ``H``, or None.
+    /// Length of the history window, ``H``, or None; a dict of windows by column, if given so.
     #[getter]
-    fn history(&self) -> Option<u32> {
-        self.windows.history
+    fn history<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.windows.history_of(py)
     }
 
     /// Length of the future window, ``F``, or 0.
@@ -344,10 +284,14 @@ impl Sampler {
         self.windows.n_step
     }
 
-    /// Discount of n-step returns, or None.
+    /// Discount of n-step returns, "discount" for those of the column, or None.
     #[getter]
-    fn gamma(&self) -> Option<f64> {
-        self.windows.gamma
+    fn gamma<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        Ok(match self.windows.gamma {
+            None => None,
+            Some(Gamma::Constant(gamma)) => Some(gamma.into_pyobject(py)?.into_any()),
+            Some(Gamma::Column) => Some(DISCOUNT.into_pyobject(py)?.into_any()),
+        })
     }
 
     /// Rule for windows beyond their episode: "mask", "reject" or "clamp".
@@ -377,10 +321,15 @@ impl Sampler {
             Place::Here(sampler) => format!("seed {seed}, {} transitions drawn", sampler.sampled()),
             Place::Prefetcher(_) => format!("seed {seed}, drawing ahead"),
         });
-        let WindowOptions { history, future, n_step, gamma, boundary, .. } = self.windows;
-        let history = history.map_or("None".to_owned(), |history| history.to_string());
+        let WindowOptions { history, columns, future, n_step, gamma, boundary, .. } = &self.windows;
+        let history = match (history, columns) {
+            (_, Some(_)) => "by column".to_owned(),
+            (Some(history), None) => history.to_string(),
+            (None, None) => "None".to_owned(),
+        };
         let returns = match (n_step, gamma) {
-            (Some(n), Some(gamma)) => format!(", n_step {n}, gamma {gamma}"),
+            (Some(n), Some(Gamma::Constant(gamma))) => format!(", n_step {n}, gamma {gamma}"),
+            (Some(n), Some(Gamma::Column)) => format!(", n_step {n}, gamma {DISCOUNT:?}"),
             _ => String::new(),
         };
         let label = self.draws.label();

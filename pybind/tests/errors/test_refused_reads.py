@@ -118,7 +118,7 @@ SAMPLE = "batch_size, history=None, future=0"
             lambda b, w: b.gather(idx=[1]),
             bc.ArgumentTypeError,
             "'idx'",
-            "(index, out=None, *, missing='error')",
+            "(index, out=None, *, history=None, columns=None, missing='error')",
         ),
         row("old rows", lambda b, w: b.rows(0, 60, 20), bc.SampleError, "60..80", "70..120", "ask"),
         row("rows to come", lambda b, w: b.rows(0, 110, 11), bc.SampleError, "121", "120", "ask"),

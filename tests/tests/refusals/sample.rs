@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use backcast_core::{RowIndex, SamplerOptions};
+use backcast_core::{ColumnWindow, ColumnWindows, RowIndex, SamplerOptions};
 
 use crate::stage::{KEPT, Stage};
 use crate::{Refusal, Row, refusal, row};
@@ -55,6 +55,30 @@ pub(crate) const ROWS: &[Row] = &[
         |s| windows(s, |o| o.n_step(3).gamma(0.9)),
         "BadReward",
         &["`reward`", "none among obs", "create the ring with"],
+    ),
+    row(
+        "a return discounted by no column",
+        |s| windows(s, |o| o.n_step(3).discount_column()),
+        "BadReward",
+        &["`reward`", "none among obs"],
+    ),
+    row(
+        "a window of no column",
+        |s| columns(s, ColumnWindows::default().column("reward", ColumnWindow::First)),
+        "UnknownColumn",
+        &["`reward`", "obs, action, terminated, truncated", "\"*\""],
+    ),
+    row(
+        "windows of no column at all",
+        |s| columns(s, ColumnWindows::default()),
+        "NoColumns",
+        &["select no column", "name one"],
+    ),
+    row(
+        "a window by column that is empty",
+        |s| columns(s, ColumnWindows::default().rest(ColumnWindow::History(0))),
+        "BadWindow",
+        &["history=0", "at least 1"],
     ),
     row(
         "a draw from an empty ring",
@@ -141,6 +165,10 @@ pub(crate) const ROWS: &[Row] = &[
 
 fn windows(stage: &Stage, ask: fn(SamplerOptions) -> SamplerOptions) -> Option<Refusal> {
     refusal(stage.ring.sampler(ask(SamplerOptions::seeded(1))))
+}
+
+fn columns(stage: &Stage, columns: ColumnWindows) -> Option<Refusal> {
+    refusal(stage.ring.sampler(SamplerOptions::seeded(1).columns(columns)))
 }
 
 fn gather(stage: &mut Stage, index: &[i64]) -> Option<Refusal> {

@@ -2,6 +2,7 @@
 //! ahead, and memory that is used again. The model suite covers the rest.
 
 mod ahead;
+mod columns;
 mod ends;
 mod memory;
 mod returns;

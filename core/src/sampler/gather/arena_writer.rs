@@ -1,10 +1,23 @@
 //! Copies a micro-batch's regular items into the arenas of a batch, one field after the other.
 
-use backcast_layout::{DType, InterleavedPrefetch, WindowSlice};
+use backcast_layout::protocol::Words;
+use backcast_layout::{DType, InterleavedPrefetch, Lane, WindowSlice};
 
 use super::micro_batch::MicroBatch;
 use crate::ring::copy_rows::clean_bools;
-use crate::sampler::plan::{ArenaField, BatchPlan, SegmentSlice, Source};
+use crate::sampler::plan::{
+    ArenaField, BatchPlan, MICRO_BATCH, NStep, SegmentSlice, Source, Summed,
+};
+
+/// A discounted sum of rewards, and the discount after them.
+pub(super) type Return = (f64, f64);
+
+/// Scratch memory for the rewards and discounts of n-step returns.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    rewards: Vec<u8>,
+    discounts: Vec<u8>,
+}
 
 /// Copies windows into arenas. Its copies are to be validated afterwards.
 #[derive(Clone, Copy, Debug)]
@@ -23,17 +36,21 @@ impl ArenaWriter<'_> {
         &self,
         now: &MicroBatch<'_>,
         next: &MicroBatch<'_>,
-        rewards: &mut Vec<u8>,
+        scratch: &mut Scratch,
         arenas: &mut [&mut [u8]],
     ) -> bool {
         let count = now.count();
         let mut copied = true;
+        let mut returns = [(0.0, 0.0); MICRO_BATCH];
+        if let Some(n_step) = self.plan.n_step() {
+            copied = self.returns(n_step, now, scratch, &mut returns);
+        }
         for (field, arena) in self.plan.fields().iter().zip(arenas) {
             let bytes = field.rows * field.width;
             let first = now.first() * bytes;
             let Some(here) = arena.get_mut(first..first + count * bytes) else { return false };
             match (field.source, field.slice) {
-                (Source::Column(_) | Source::NNext(_), Some(slice)) => {
+                (Source::Column(_) | Source::First(_) | Source::NNext(_), Some(slice)) => {
                     copied &= self.copy_field(field, slice, now, next, here);
                 }
                 (Source::Index, _) if bytes == size_of::<i64>() => {
@@ -43,15 +60,13 @@ impl ArenaWriter<'_> {
                     here.copy_from_slice(bytemuck::cast_slice(now.ages()));
                 }
                 (Source::Mask, _) => set(here, 1),
-                (Source::Flag(_), _) => set(here, 0),
-                (Source::NReward(_), Some(slice)) => {
-                    copied &= self.sum_rewards(field.dtype, slice, now, rewards, here);
-                }
-                (Source::NDiscount(_), _) => {
-                    // No transition of an interior window terminated.
-                    let discount = self.n_step_discount();
-                    for place in here.chunks_exact_mut(bytes.max(1)) {
-                        write_real(field.dtype, discount, place);
+                (Source::Flag(_) | Source::FirstFlag(_), _) => set(here, 0),
+                // No transition of an interior window terminated.
+                (Source::NReward | Source::NDiscount, _) => {
+                    let places = here.chunks_exact_mut(bytes.max(1));
+                    for (place, (sum, discount)) in places.zip(returns) {
+                        let value = if field.source == Source::NReward { sum } else { discount };
+                        write_real(field.dtype, value, place);
                     }
                 }
                 _ => copied = false,
@@ -85,43 +100,83 @@ impl ArenaWriter<'_> {
         copied
     }
 
-    /// Sums the rewards of whole n-step returns. `rewards` is scratch memory.
+    /// Computes whole n-step returns. Returns `false` if the lanes have no such columns.
     #[inline(never)]
-    fn sum_rewards(
+    fn returns(
         &self,
-        dtype: DType,
-        slice: SegmentSlice,
+        n_step: NStep,
         now: &MicroBatch<'_>,
-        rewards: &mut Vec<u8>,
-        here: &mut [u8],
+        scratch: &mut Scratch,
+        returns: &mut [Return; MICRO_BATCH],
     ) -> bool {
-        let Some(segment) = self.plan.segments().list().get(slice.segment) else { return false };
-        let (first, rows) = (segment.lead + slice.first, slice.rows);
-        let bytes = usize::try_from(rows).unwrap_or(0) * segment.width;
-        rewards.resize(now.count() * bytes, 0);
-        let slice = WindowSlice { first, rows, ..segment.slice() };
-        if bytes == 0 || !now.windows().copy_to(slice, rewards, None) {
+        let Scratch { rewards, discounts } = scratch;
+        let Some(reward_bytes) = copy_summed(n_step.reward, n_step.run, now, rewards) else {
             return false;
-        }
-        for (place, rewards) in here.chunks_exact_mut(dtype.size()).zip(rewards.chunks_exact(bytes))
-        {
-            let (sum, _) = self.discounted(dtype, rewards);
-            write_real(dtype, sum, place);
+        };
+        let Some(discount) = n_step.discount else {
+            for (place, rewards) in returns.iter_mut().zip(rewards.chunks_exact(reward_bytes)) {
+                *place = self.discounted(n_step, rewards, &[]);
+            }
+            return true;
+        };
+        let Some(discount_bytes) = copy_summed(discount, n_step.run, now, discounts) else {
+            return false;
+        };
+        let items = rewards.chunks_exact(reward_bytes).zip(discounts.chunks_exact(discount_bytes));
+        for (place, (rewards, discounts)) in returns.iter_mut().zip(items) {
+            *place = self.discounted(n_step, rewards, discounts);
         }
         true
     }
 
-    /// Returns the discount after an n-step return that nothing cuts short.
-    fn n_step_discount(&self) -> f64 {
-        (0..self.plan.run()).fold(1.0, |discount, _| discount * self.gamma)
+    /// Computes the n-step return of `rows` rows of an item's lane, from `slot` on.
+    pub(super) fn return_of_rows(
+        &self,
+        n_step: NStep,
+        (lane, slot): (&Lane, u64),
+        rows: u64,
+        scratch: &mut Scratch,
+    ) -> Return {
+        let Scratch { rewards, discounts } = scratch;
+        let copy = |Summed { column, dtype }: Summed, out: &mut Vec<u8>| {
+            out.resize(usize::try_from(rows).unwrap_or(0) * dtype.size(), 0);
+            lane.copy_out(column, slot, rows, out);
+        };
+        copy(n_step.reward, rewards);
+        match n_step.discount {
+            Some(discount) => copy(discount, discounts),
+            None => discounts.clear(),
+        }
+        self.discounted(n_step, rewards, discounts)
     }
 
-    /// Returns the discounted sum of rewards, oldest first, and the discount after them.
-    pub(super) fn discounted(&self, dtype: DType, rewards: &[u8]) -> (f64, f64) {
-        rewards.chunks_exact(dtype.size()).fold((0.0, 1.0), |(sum, discount), reward| {
-            (sum + discount * to_f64(reward), discount * self.gamma)
-        })
+    /// Returns the discounted sum of rewards, oldest first, and the discount after them. `discounts` are
+    /// those of a column, if there is one.
+    fn discounted(&self, n_step: NStep, rewards: &[u8], discounts: &[u8]) -> Return {
+        let rewards = rewards.chunks_exact(n_step.reward.dtype.size()).map(to_f64);
+        let add = |(sum, discount), (reward, gamma)| (sum + discount * reward, discount * gamma);
+        match n_step.discount {
+            None => rewards.map(|reward| (reward, self.gamma)).fold((0.0, 1.0), add),
+            Some(column) => {
+                let discounts = discounts.chunks_exact(column.dtype.size()).map(to_f64);
+                rewards.zip(discounts).fold((0.0, 1.0), add)
+            }
+        }
     }
+}
+
+/// Copies the rows of a column that n-step returns sum. Returns the bytes of an item.
+fn copy_summed(
+    Summed { column, dtype }: Summed,
+    rows: u64,
+    now: &MicroBatch<'_>,
+    out: &mut Vec<u8>,
+) -> Option<usize> {
+    let width = dtype.size();
+    let bytes = usize::try_from(rows).ok()?.checked_mul(width)?;
+    out.resize(now.count().checked_mul(bytes)?, 0);
+    let slice = WindowSlice { column, width, first: now.back(), rows };
+    now.windows().copy_to(slice, out, None).then_some(bytes)
 }
 
 /// Sets every byte. Most micro-batches have a word or two of them, for which a call costs more.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use backcast_layout::protocol::still_whole;
 
-use super::arena_writer::ArenaWriter;
+use super::arena_writer::{ArenaWriter, Scratch};
 use super::inspect::{IrregularItem, IrregularItems};
 use super::micro_batch::MicroBatch;
 use super::request::{BatchRequest, FillContext, MAX_ATTEMPTS, MissingRows, Stopped};
@@ -95,7 +95,7 @@ impl Sampler {
             if let Some(windows) = next.windows_to_prefetch() {
                 windows.prefetch_all();
             }
-        } else if !copy_regular(context.writer, now, next, &mut self.rewards, arenas) {
+        } else if !copy_regular(context.writer, now, next, &mut self.sums, arenas) {
             // The lanes have no such columns, which no plan asks for.
             self.inspect_items(context, now, regular, irregular, gathered)?;
             regular = 0;
@@ -219,7 +219,7 @@ impl Sampler {
         irregular: &IrregularItems<'_>,
         arenas: &mut [&mut [u8]],
     ) -> bool {
-        writer.copy_item(item, irregular.headers_of(item), &mut self.rewards, arenas);
+        writer.copy_item(item, irregular.headers_of(item), &mut self.sums, arenas);
         still_whole(item.lane, item.window.first())
     }
 }
@@ -272,10 +272,10 @@ fn copy_regular_items(
     writer: ArenaWriter<'_>,
     now: &MicroBatch<'_>,
     next: &MicroBatch<'_>,
-    rewards: &mut Vec<u8>,
+    scratch: &mut Scratch,
     arenas: &mut [&mut [u8]],
 ) -> bool {
-    writer.copy_micro_batch(now, next, rewards, arenas)
+    writer.copy_micro_batch(now, next, scratch, arenas)
 }
 
 #[cfg(test)]
@@ -307,13 +307,13 @@ pub(in crate::sampler) mod tests {
         writer: ArenaWriter<'_>,
         now: &MicroBatch<'_>,
         next: &MicroBatch<'_>,
-        rewards: &mut Vec<u8>,
+        scratch: &mut Scratch,
         arenas: &mut [&mut [u8]],
     ) -> bool {
         if let Some(work) = BEFORE_THE_COPY.take() {
             work();
         }
-        copy_regular_items(writer, now, next, rewards, arenas)
+        copy_regular_items(writer, now, next, scratch, arenas)
     }
 
     #[test]

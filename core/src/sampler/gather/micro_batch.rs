@@ -101,6 +101,11 @@ impl<'a> MicroBatch<'a> {
         self.count
     }
 
+    /// Returns the number of a window's rows before the drawn one.
+    pub(super) fn back(&self) -> u64 {
+        self.extent.back
+    }
+
     pub(super) fn index(&self) -> &[i64] {
         &self.index[..self.count]
     }

@@ -2,7 +2,7 @@
 
 use backcast_layout::protocol::Words;
 
-use super::arena_writer::{ArenaWriter, write_real};
+use super::arena_writer::{ArenaWriter, Return, Scratch, write_real};
 use super::inspect::IrregularItem;
 use crate::episode::TERMINATED;
 use crate::ring::copy_rows::clean_bools;
@@ -10,14 +10,15 @@ use crate::sampler::plan::{ArenaField, Source};
 use crate::sampler::window::{RowHeaders, Window};
 
 impl ArenaWriter<'_> {
-    /// Fills every field of an item. `rewards` is scratch memory.
+    /// Fills every field of an item.
     pub(super) fn copy_item(
         &self,
         item: &IrregularItem<'_>,
         headers: RowHeaders<'_>,
-        rewards: &mut Vec<u8>,
+        scratch: &mut Scratch,
         arenas: &mut [&mut [u8]],
     ) {
+        let (sum, discount) = self.n_step(item, headers, scratch);
         for (field, arena) in self.plan.fields().iter().zip(arenas) {
             let bytes = field.rows * field.width;
             let first = item.item * bytes;
@@ -36,14 +37,13 @@ impl ArenaWriter<'_> {
                 Source::Flag(flag) => flags(field, flag, item, headers, place),
                 Source::Index => place.copy_from_slice(&item.index.0.to_ne_bytes()),
                 Source::Age => place.copy_from_slice(&item.age.to_ne_bytes()),
-                Source::NReward(column) => {
-                    let (sum, _) = self.n_step(field, column, item, headers, rewards);
-                    write_real(field.dtype, sum, place);
+                Source::First(column) => item.lane.copy_out(column, item.slot, 1, place),
+                Source::FirstFlag(flag) => {
+                    let flags = headers.flags(item.window.first()).unwrap_or(0);
+                    place.fill(u8::from(flags & flag != 0));
                 }
-                Source::NDiscount(column) => {
-                    let (_, discount) = self.n_step(field, column, item, headers, rewards);
-                    write_real(field.dtype, discount, place);
-                }
+                Source::NReward => write_real(field.dtype, sum, place),
+                Source::NDiscount => write_real(field.dtype, discount, place),
             }
             // A peer may have stored any byte.
             clean_bools(field.dtype, place);
@@ -51,19 +51,17 @@ impl ArenaWriter<'_> {
     }
 
     /// Returns the discounted sum of the rewards from the drawn row on, and the discount of what follows:
-    /// zero where the last of them ended the episode for good.
+    /// zero where the last of them ended the episode for good. Nothing without n-step returns.
     fn n_step(
         &self,
-        field: &ArenaField,
-        column: usize,
         item: &IrregularItem<'_>,
         headers: RowHeaders<'_>,
-        rewards: &mut Vec<u8>,
-    ) -> (f64, f64) {
+        scratch: &mut Scratch,
+    ) -> Return {
+        let Some(n_step) = self.plan.n_step() else { return (0.0, 0.0) };
         let window = item.window;
-        rewards.resize(usize::try_from(window.run).unwrap_or(0) * field.width, 0);
-        item.lane.copy_out(column, item.slot_after(window.back), window.run, rewards);
-        let (sum, discount) = self.discounted(field.dtype, rewards);
+        let from = (item.lane, item.slot_after(window.back));
+        let (sum, discount) = self.return_of_rows(n_step, from, window.run, scratch);
         let last = window.seq + window.run - 1;
         let ended = headers.flags(last).is_some_and(|flags| flags & TERMINATED != 0);
         (sum, if ended { 0.0 } else { discount })

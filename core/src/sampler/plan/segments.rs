@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use backcast_layout::WindowSlice;
 
-use super::{ArenaField, Source};
+use super::{ArenaField, Source, Summed};
 use crate::sampler::window::WindowExtent;
 
 /// Neighbouring rows of a column that fields copy from: of each item, they are prefetched together.
@@ -51,10 +51,17 @@ pub(crate) struct Segments {
 }
 
 impl Segments {
-    /// Returns the segments of windows of this extent, and tells each field its slice.
-    pub(super) fn of(fields: &mut [ArenaField], extent: WindowExtent) -> Self {
+    /// Returns the segments of windows of this extent, and tells each field its slice. `summed` are columns
+    /// that n-step returns read besides.
+    pub(super) fn of(
+        fields: &mut [ArenaField],
+        summed: impl Iterator<Item = Summed>,
+        extent: WindowExtent,
+    ) -> Self {
         let (mut list, mut slow_bytes) = (Vec::<ColumnSegment>::new(), 0_usize);
-        for wanted in fields.iter().filter_map(|field| ColumnSegment::of(field, extent)) {
+        let copied = fields.iter().filter_map(|field| ColumnSegment::of(field, extent));
+        let summed = summed.map(|summed| ColumnSegment::summed(summed, extent));
+        for wanted in copied.chain(summed) {
             match list.iter_mut().find(|segment| segment.touches(&wanted)) {
                 Some(segment) => segment.grow(&wanted),
                 None => list.push(wanted),
@@ -117,14 +124,16 @@ impl ColumnSegment {
         let (column, lead, after_run) = match field.source {
             Source::Column(column) => (column, back.saturating_add_signed(field.first), false),
             Source::NNext(column) => (column, back + extent.run(), true),
-            // Summed after they were copied.
-            Source::NReward(column) => {
-                let (rows, lead) = (extent.run(), back);
-                return Some(Self { column, width, rows, lead, after_run: false, is_long: false });
-            }
+            Source::First(column) => (column, 0, false),
             _ => return None,
         };
         Some(Self { column, width, rows, lead, after_run, is_long: field.item_bytes() >= LONG })
+    }
+
+    /// Returns the rows of a column that an n-step return reads of a window of this extent.
+    fn summed(Summed { column, dtype }: Summed, extent: WindowExtent) -> Self {
+        let (width, rows, lead) = (dtype.size(), extent.run(), extent.back);
+        Self { column, width, rows, lead, after_run: false, is_long: false }
     }
 
     /// Returns the segment's rows in a whole window.
@@ -153,6 +162,7 @@ mod tests {
     use backcast_layout::DType;
 
     use super::*;
+    use crate::sampler::columns::SelectedColumns;
     use crate::sampler::options::SamplerOptions;
     use crate::sampler::plan::BatchPlan;
     use crate::sampler::plan::tests::plan_of;
@@ -170,7 +180,8 @@ mod tests {
             ahead: options.future.into(),
             steps: 0,
         };
-        let plan = BatchPlan::new(&schema, 2, &options, extent, None);
+        let selection = SelectedColumns::alike(&schema, options.history);
+        let plan = BatchPlan::new(&schema, 2, &options, &selection, extent, None);
         for field in plan.fields() {
             let Some(SegmentSlice { segment, first, rows, .. }) = field.slice else { continue };
             let of = plan.segments().list()[segment];
@@ -194,7 +205,8 @@ mod tests {
             .build()
             .unwrap();
         let extent = WindowExtent { back: 0, ahead: 0, steps: 0 };
-        let plan = BatchPlan::new(&schema, 2, &seeded, extent, None);
+        let selection = SelectedColumns::alike(&schema, None);
+        let plan = BatchPlan::new(&schema, 2, &seeded, &selection, extent, None);
         assert!(plan.segments().is_slow());
         let copied = || plan.fields().iter().filter_map(|field| field.slice);
         for lines in [0, 1, 2, 3, 17, 100] {

@@ -1,0 +1,205 @@
+//! Windows and returns of a sampler, as keywords of Python give them.
+
+use backcast_core::{
+    Boundary, ColumnWindow, ColumnWindows, SamplerOptions, SamplerSpec, SamplerState,
+};
+use pyo3::Borrowed;
+use pyo3::prelude::*;
+use pyo3::types::{PyAny, PyDict, PyString};
+
+use crate::argument::{Argument, FromArgument, count, found, wrong_type};
+use crate::error::{ErrorClass, Failure};
+
+/// Word for the discounts of a column.
+pub(super) const DISCOUNT: &str = "discount";
+/// Word for the first row of the longest window.
+const FIRST: &str = "first";
+/// Name that stands for all columns without a window of their own.
+const REST: &str = "*";
+
+/// Windows and returns of a sampler, and whether its arrays may overlap in memory.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct WindowOptions {
+    pub(super) history: Option<u32>,
+    /// In place of one history for all columns.
+    pub(super) columns: Option<ColumnWindows>,
+    pub(super) future: u32,
+    pub(super) n_step: Option<u32>,
+    pub(super) gamma: Option<Gamma>,
+    pub(super) boundary: Boundary,
+    copy: bool,
+}
+
+/// The discount of n-step returns.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Gamma {
+    Constant(f64),
+    /// Discounts of the column `discount`.
+    Column,
+}
+
+impl FromArgument for Gamma {
+    fn read(value: Borrowed<'_, '_, PyAny>) -> PyResult<Option<Self>> {
+        if value.is_instance_of::<PyString>() {
+            let word = found(value.py(), value.extract::<String>())?;
+            return Ok(word.filter(|word| word == DISCOUNT).map(|_| Self::Column));
+        }
+        Ok(f64::read(value)?.map(Self::Constant))
+    }
+}
+
+/// Keywords of windows and returns, before they are checked.
+pub(crate) struct WindowArguments<'a, 'py> {
+    pub(crate) history: Option<&'a Bound<'py, PyAny>>,
+    pub(crate) columns: Option<&'a Bound<'py, PyAny>>,
+    pub(crate) future: Argument<i128>,
+    pub(crate) n_step: Option<Argument<i128>>,
+    pub(crate) gamma: Option<Argument<Gamma>>,
+    pub(crate) boundary: Argument<String>,
+    pub(crate) copy: Argument<bool>,
+}
+
+impl WindowOptions {
+    pub(crate) fn new(asked: WindowArguments<'_, '_>) -> Result<Self, Failure> {
+        let words = "\"mask\", \"reject\" or \"clamp\"";
+        let boundary = asked.boundary.get("boundary", words)?;
+        let (history, columns) = histories(asked.history, asked.columns)?;
+        let n_step = asked.n_step.map(|asked| count(asked, "n_step", 1, ErrorClass::Sample));
+        let gamma = "a number, 0 to 1, or \"discount\" for the discounts of that column";
+        Ok(Self {
+            history,
+            columns,
+            future: count(asked.future, "future", 0, ErrorClass::Sample)?,
+            n_step: n_step.transpose()?,
+            gamma: asked.gamma.map(|asked| asked.get("gamma", gamma)).transpose()?,
+            boundary: boundary.parse().map_err(|_| {
+                Failure::new(ErrorClass::Sample, format!("boundary is {boundary:?}; write {words}"))
+            })?,
+            copy: asked.copy.get("copy", "True or False")?,
+        })
+    }
+
+    /// Returns the options of a gather by the buffer itself.
+    pub(crate) fn of_gather(
+        history: Option<&Bound<'_, PyAny>>,
+        columns: Option<&Bound<'_, PyAny>>,
+    ) -> Result<Self, Failure> {
+        let (history, columns) = histories(history, columns)?;
+        let (n_step, gamma, boundary) = (None, None, Boundary::Mask);
+        Ok(Self { history, columns, future: 0, n_step, gamma, boundary, copy: false })
+    }
+
+    /// Returns the options of a saved sampler.
+    pub(crate) fn of(state: &SamplerState) -> Self {
+        let SamplerState { history, future, n_step, boundary, copy, .. } = *state;
+        let columns = state.columns.clone();
+        let constant = state.gamma.map(Gamma::Constant);
+        let gamma = if state.discounts { Some(Gamma::Column) } else { constant };
+        Self { history, columns, future, n_step, gamma, boundary, copy }
+    }
+
+    /// Returns what a sampler of the core is made of.
+    pub(crate) fn spec(&self, seed: Option<u64>) -> SamplerSpec {
+        let options = seed.map_or_else(SamplerOptions::from_entropy, SamplerOptions::seeded);
+        let options = options.future(self.future).boundary(self.boundary).copy(self.copy);
+        let options = self.history.map_or(options, |history| options.history(history));
+        let options = self.n_step.map_or(options, |n| options.n_step(n));
+        let options = match self.gamma {
+            None => options,
+            Some(Gamma::Constant(gamma)) => options.gamma(gamma),
+            Some(Gamma::Column) => options.discount_column(),
+        };
+        match &self.columns {
+            None => options.into(),
+            Some(columns) => options.columns(columns.clone()),
+        }
+    }
+
+    /// Returns the history, or the dict of windows by column, as Python gave it.
+    pub(super) fn history_of<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Some(columns) = &self.columns else {
+            let history = self.history.map(|history| history.into_pyobject(py)).transpose()?;
+            return Ok(history.map(Bound::into_any));
+        };
+        let windows = PyDict::new(py);
+        let rest = columns.others().map(|window| (REST, window));
+        for (name, window) in columns.named().chain(rest) {
+            match window {
+                ColumnWindow::Drawn => windows.set_item(name, py.None())?,
+                ColumnWindow::History(transitions) => windows.set_item(name, transitions)?,
+                ColumnWindow::First => windows.set_item(name, FIRST)?,
+            }
+        }
+        Ok(Some(windows.into_any()))
+    }
+}
+
+/// Reads `history` and `columns`: one history for all columns, or windows by column.
+fn histories(
+    history: Option<&Bound<'_, PyAny>>,
+    columns: Option<&Bound<'_, PyAny>>,
+) -> Result<(Option<u32>, Option<ColumnWindows>), Failure> {
+    if let Some(by_column) = history.and_then(|history| history.cast::<PyDict>().ok()) {
+        if columns.is_some() {
+            let message = "columns is given, and history names columns too; leave columns out, \
+                           \"*\" stands for all others";
+            return Err(Failure::new(ErrorClass::Sample, message.to_owned()));
+        }
+        return Ok((None, Some(windows_by_column(by_column)?)));
+    }
+    let all = history.map(one_history).transpose()?;
+    let Some(columns) = columns else { return Ok((all, None)) };
+    let names = if columns.is_instance_of::<PyString>() {
+        None
+    } else {
+        found(columns.py(), columns.extract::<Vec<String>>())?
+    };
+    let Some(names) = names else {
+        return Err(wrong_type(columns, "columns", "a list of names of columns"));
+    };
+    let window = all.map_or(ColumnWindow::Drawn, ColumnWindow::History);
+    let empty = ColumnWindows::default();
+    let windows = names.iter().fold(empty, |windows, name| windows.column(name, window));
+    Ok((None, Some(windows)))
+}
+
+/// Reads a history that is one for all columns.
+fn one_history(history: &Bound<'_, PyAny>) -> Result<u32, Failure> {
+    let Some(transitions) = i128::read(history.as_borrowed())? else {
+        let wanted = "a whole number from 1 up, None, or a dict of windows by column";
+        return Err(wrong_type(history, "history", wanted));
+    };
+    count(transitions, "history", 1, ErrorClass::Sample)
+}
+
+/// Reads a history by column.
+fn windows_by_column(by_column: &Bound<'_, PyDict>) -> Result<ColumnWindows, Failure> {
+    let mut windows = ColumnWindows::default();
+    for (key, window) in by_column {
+        let Some(name) = found(key.py(), key.extract::<String>())? else {
+            return Err(wrong_type(&key, "a key of history", "the name of a column, or \"*\""));
+        };
+        let window = column_window(&window, &name)?;
+        windows = match name.as_str() {
+            REST => windows.rest(window),
+            name => windows.column(name, window),
+        };
+    }
+    Ok(windows)
+}
+
+/// Reads the window of a column.
+fn column_window(window: &Bound<'_, PyAny>, name: &str) -> Result<ColumnWindow, Failure> {
+    if window.is_none() {
+        return Ok(ColumnWindow::Drawn);
+    }
+    let what = format!("history[{name:?}]");
+    if let Some(transitions) = i128::read(window.as_borrowed())? {
+        let transitions = count(transitions, &what, 1, ErrorClass::Sample)?;
+        return Ok(ColumnWindow::History(transitions));
+    }
+    match found(window.py(), window.extract::<String>())?.as_deref() {
+        Some(FIRST) => Ok(ColumnWindow::First),
+        _ => Err(wrong_type(window, &what, "a whole number from 1 up, \"first\", or None")),
+    }
+}
