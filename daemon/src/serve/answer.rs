@@ -1,14 +1,15 @@
 //! Answers requests.
 
-use backcast_core::{Kind, Observed, Ring, RingError, SegmentError, collect, list, remove};
+use backcast_core::{Kind, Observed, Ring, collect, list, remove};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::create::{create, granted};
-use super::evict::{bring_back, evicted};
+use super::allocation::granted;
+use super::create::create;
 use super::resize::resize;
-use super::shared::{Shared, add};
-use super::{budget, snapshot, sweep};
+use super::restore::attach;
+use super::shared::{Shared, add, log_removed};
+use super::{budget, snapshot};
 use crate::objects::catalogue::{Content, Entry, ObjectState, is_garbage, shown_name};
 use crate::objects::find::{find, orphaned};
 use crate::objects::listed::{Listed, evicted_in};
@@ -92,24 +93,9 @@ pub(crate) fn answer(shared: &Shared, ask: &Ask) -> Result<Reply, Refusal> {
             let removed = collect(&shared.base)?;
             shared.keep_memory()?;
             add(&shared.tally.orphans_removed, removed.len() as u64);
-            sweep::log_removed(&removed);
+            log_removed(&removed);
             Reply::of(&removed.iter().map(gone).collect::<Vec<_>>())
         }
-    }
-}
-
-/// Attaches to a ring, restoring it if it was evicted.
-pub(crate) fn attach(shared: &Shared, name: &str) -> Result<Ring, Refusal> {
-    let missing = match Ring::attach_in(&shared.base, name) {
-        Err(RingError::Segment(error @ SegmentError::NotFound { .. })) => error,
-        attached => return Ok(attached?),
-    };
-    let _turn = shared.turn();
-    // Another client may have been faster.
-    match (Ring::attach_in(&shared.base, name), evicted(shared, name)) {
-        (Err(_), Some((store, snapshot))) => bring_back(shared, name, &store, &snapshot),
-        (Err(_), None) => Err(missing.into()),
-        (attached, _) => Ok(attached?),
     }
 }
 

@@ -6,8 +6,10 @@ use backcast_core::{
 };
 use backcast_persist::Mode;
 
+use super::allocation::{fits, granted, keep, over, room};
 use super::budget::{self, WhenFull};
-use super::evict::{bring_back, evict_one, evicted, forget};
+use super::evict::{evicted, forget};
+use super::restore::bring_back;
 use super::shared::{Live, Shared, add};
 use crate::objects::catalogue::is_garbage;
 use crate::objects::persist;
@@ -27,8 +29,8 @@ pub(crate) fn create(shared: &Shared, ask: &CreateAsk) -> Result<(Granted, Ring)
     // One request at a time, so that two rings cannot both claim the same free memory.
     let _turn = shared.turn();
     let live = shared.live();
-    let wish = Wish { name: &ask.name, schema: &schema, options, asked_bytes };
-    let (ring, made) = make(shared, live, wish)?;
+    let request = RingRequest { name: &ask.name, schema: &schema, options, asked_bytes };
+    let (ring, made) = make(shared, live, request)?;
     keep(shared, &ring)?;
     if let Some(dir) = ring.path() {
         if let Some(mode) = persist {
@@ -43,50 +45,7 @@ pub(crate) fn create(shared: &Shared, ask: &CreateAsk) -> Result<(Granted, Ring)
     Ok((granted(&ask.name, &ring, made, asked_bytes), ring))
 }
 
-/// Describes a ring to the client that receives it.
-pub(crate) fn granted(name: &str, ring: &Ring, made: bool, asked_bytes: u64) -> Granted {
-    let stats = ring.stats();
-    Granted {
-        name: name.to_owned(),
-        path: stats.path.unwrap_or_default(),
-        made,
-        allocated_bytes: stats.bytes_allocated,
-        asked_bytes,
-        capacity_rows: stats.capacity,
-    }
-}
-
-/// Makes room for a ring by removing orphans and, if the settings say so, by evicting other rings.
-/// The caller has the turn.
-pub(crate) fn room(shared: &Shared, name: &str, asked_bytes: u64) -> Result<(), Refusal> {
-    let (base, live) = (&shared.base, shared.live());
-    if fits(&live, &list(base)?, asked_bytes) {
-        return Ok(());
-    }
-    add(&shared.tally.orphans_removed, collect(base)?.len() as u64);
-    // A ring that exceeds the whole budget evicts no other.
-    if asked_bytes <= live.budget_bytes && live.when_full == WhenFull::Evict {
-        while !fits(&live, &list(base)?, asked_bytes) && evict_one(shared, name)? {}
-    }
-    let objects = list(base)?;
-    if fits(&live, &objects, asked_bytes) {
-        Ok(())
-    } else {
-        Err(over(&live, name, asked_bytes, &objects))
-    }
-}
-
-fn fits(live: &Live, objects: &[ObjectInfo], more: u64) -> bool {
-    budget::used(objects).checked_add(more).is_some_and(|sum| sum <= live.budget_bytes)
-}
-
-fn over(live: &Live, name: &str, asked_bytes: u64, objects: &[ObjectInfo]) -> Refusal {
-    let over = budget::over(live.budget_bytes, asked_bytes, objects);
-    let message = budget::explain(&format!("ring `{name}`"), &over);
-    Refusal { over_budget: Some(Box::new(over)), ..Refusal::new(Code::OverBudget, message) }
-}
-
-struct Wish<'a> {
+struct RingRequest<'a> {
     name: &'a str,
     schema: &'a Schema,
     options: RingOptions,
@@ -94,8 +53,8 @@ struct Wish<'a> {
 }
 
 /// Returns the ring and whether it was created.
-fn make(shared: &Shared, live: Live, wish: Wish<'_>) -> Result<(Ring, bool), Refusal> {
-    let Wish { name, schema, mut options, asked_bytes } = wish;
+fn make(shared: &Shared, live: Live, request: RingRequest<'_>) -> Result<(Ring, bool), Refusal> {
+    let RingRequest { name, schema, mut options, asked_bytes } = request;
     let base = &shared.base;
     let exist = options.settings().exist;
     let there = find(base, name)?;
@@ -165,11 +124,6 @@ fn make(shared: &Shared, live: Live, wish: Wish<'_>) -> Result<(Ring, bool), Ref
         forget(&store, name);
     }
     Ok((ring, true))
-}
-
-/// Keeps the memory of a new ring in memfds. A ring that cannot be kept is freed with its handle.
-pub(crate) fn keep(shared: &Shared, ring: &Ring) -> Result<(), Refusal> {
-    Ok(ring.keep_by(shared.memory())?)
 }
 
 /// Returns options for the largest ring within `most` bytes. `None` if they are too few, for a row

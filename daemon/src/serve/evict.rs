@@ -1,14 +1,10 @@
-//! Evicts unused rings: saves them and frees their memory. Attaching through the daemon restores
-//! them.
+//! Evicts unused rings: saves them and frees their memory.
 
-use backcast_core::{
-    Base, Exist, Kind, ObjectInfo, Observed, Ring, SegmentError, list, remove_unheld,
-};
+use backcast_core::{Base, Kind, ObjectInfo, Observed, SegmentError, list, remove_unheld};
 use backcast_persist::{Snapshot, Store};
 use serde_json::{Value, json};
 
 use super::shared::Shared;
-use super::snapshot::loaded;
 use crate::objects::catalogue::is_garbage;
 use crate::objects::evicted::spec;
 use crate::objects::persist;
@@ -17,9 +13,9 @@ use crate::protocol::Refusal;
 /// Attempts to save a ring that is used meanwhile.
 const ATTEMPTS: u32 = 3;
 /// Key of the persistence mode in the snapshot's state.
-const MODE: &str = "persist";
+pub(crate) const MODE: &str = "persist";
 /// Key of whether the ring was in memfds.
-const MEMFD: &str = "memfd";
+pub(crate) const MEMFD: &str = "memfd";
 
 /// Evicts the least recently used ring that is persistent and not held. `false` if there is none.
 /// The caller has the turn.
@@ -85,24 +81,6 @@ pub(crate) fn evicted(shared: &Shared, name: &str) -> Option<(Store, Snapshot)> 
     let store = shared.persist().store().ok()?;
     let snapshot = store.snapshot(&spec(name)).ok()?;
     Some((store, snapshot))
-}
-
-/// Restores an evicted ring. The caller has the turn.
-pub(crate) fn bring_back(
-    shared: &Shared,
-    name: &str,
-    store: &Store,
-    snapshot: &Snapshot,
-) -> Result<Ring, Refusal> {
-    let memfd = snapshot.state.get(MEMFD).and_then(Value::as_bool).unwrap_or(false);
-    let ring = loaded(shared, store, snapshot, name, (Exist::Error, true, memfd))?;
-    let mode = snapshot.state.get(MODE).and_then(Value::as_str).and_then(|mode| mode.parse().ok());
-    if let (Some(mode), Some(dir)) = (mode, ring.path()) {
-        persist::ask(dir, mode).map_err(|why| Refusal::new(crate::protocol::Code::Storage, why))?;
-    }
-    forget(store, name);
-    tracing::info!(ring = %name, rows = snapshot.rows, "brought back");
-    Ok(ring)
 }
 
 /// Removes the snapshot of an evicted ring.

@@ -1,6 +1,7 @@
 //! The daemon: one process per base directory that maintains its objects. It holds no ring and no
 //! lock that a writer or reader waits for, so it can be killed and restarted at any moment.
 
+mod allocation;
 mod answer;
 mod budget;
 mod config;
@@ -18,6 +19,7 @@ mod persist;
 mod reader_totals;
 mod refusal;
 mod resize;
+mod restore;
 mod shared;
 mod snapshot;
 mod sweep;

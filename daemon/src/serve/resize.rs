@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use backcast_core::{Capacity, ResizeError, ResizeProgress, Ring};
 
-use super::answer::attach;
+use super::allocation::room;
 use super::budget::{self, WhenFull};
-use super::create::room;
+use super::restore::attach;
 use super::shared::Shared;
 use crate::protocol::{Code, Grown, Refusal, ResizeAsk};
 

@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use backcast_core::{Base, MemfdKeeper, SegmentError, collect};
+use backcast_core::{Base, MemfdKeeper, ObjectInfo, SegmentError, collect};
 
 use super::budget::WhenFull;
 use super::error::ServeError;
 use super::options::ServeOptions;
 use super::persist::{Keeper, PersistOptions};
 use super::reader_totals::TotalsByRing;
-use super::sweep::log_removed;
+use crate::objects::catalogue::shown_name;
 use crate::protocol::Code;
 
 /// Current settings.
@@ -164,4 +164,12 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Adds to a counter.
 pub(crate) fn add(counter: &AtomicU64, more: u64) {
     counter.fetch_add(more, Relaxed);
+}
+
+/// Logs removed objects.
+pub(crate) fn log_removed(removed: &[ObjectInfo]) {
+    for info in removed {
+        let (kind, name, bytes) = (info.kind, shown_name(info), info.bytes);
+        tracing::info!(%kind, name, bytes, "removed an object that no process held");
+    }
 }

@@ -3,7 +3,7 @@
 use backcast_core::{Base, Exist, Observed, Ring, RingOptions, Schema};
 use backcast_persist::{LoadOptions, SaveOptions, Snapshot, Store};
 
-use super::create::{granted, keep, room};
+use super::allocation::{granted, keep, room};
 use super::shared::Shared;
 use crate::objects::numbered::save_numbered;
 use crate::protocol::{Code, Granted, LoadAsk, Refusal, SaveAsk, SaveOutcome, StoredSnapshot};

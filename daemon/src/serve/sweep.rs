@@ -10,9 +10,9 @@ use backcast_core::{Kind, ObjectInfo, Observed, collect, list};
 
 use super::error::ServeError;
 use super::persist::PersistOptions;
-use super::shared::{Shared, add};
+use super::shared::{Shared, add, log_removed};
 use super::spawn;
-use crate::objects::catalogue::{is_garbage, shown_name};
+use crate::objects::catalogue::is_garbage;
 
 /// The thread that sweeps.
 #[derive(Debug)]
@@ -117,13 +117,6 @@ fn look_after(
     observed.finish_resize()?;
     let pins = observed.clear_dead_pins()?;
     Ok((pins, shared.keeper().tend(name, &observed, settings)))
-}
-
-pub(crate) fn log_removed(removed: &[ObjectInfo]) {
-    for info in removed {
-        let (kind, name, bytes) = (info.kind, shown_name(info), info.bytes);
-        tracing::info!(%kind, name, bytes, "removed an object that no process held");
-    }
 }
 
 fn complain(complained: &mut HashSet<String>, what: String) {
